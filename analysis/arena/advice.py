@@ -73,13 +73,13 @@ def drift_of(log: Log) -> Drift:
     ess_N = np.array([row["rollout_corr/ess_kish_sequence_raw"] for row in steps])
     if not np.isfinite(kl_N).any():
         raise UserError("The log has no step with a finite KL between sampler and trainer; nothing to match.")
-    ratio_BT, share, age = tokens.log_rho_BT.exp(), math.nan, math.nan
-    if tokens.adv_BT is not None:
-        weighs_BT = tokens.mask_BT & (tokens.adv_BT != 0)
-        cut_BT = torch.where(tokens.adv_BT > 0, ratio_BT > 1 + CLIP, ratio_BT < 1 - CLIP) & weighs_BT
-        share = float(cut_BT.sum() / weighs_BT.sum()) if bool(weighs_BT.any()) else math.nan
-    if tokens.age_BT is not None:
-        age = float(tokens.age_BT[tokens.mask_BT].mean())
+    ratio_N, share, age = tokens.log_rho_N.exp(), math.nan, math.nan
+    if tokens.adv_N is not None:
+        weighs_N = tokens.mask_N & (tokens.adv_N != 0)
+        cut_N = torch.where(tokens.adv_N > 0, ratio_N > 1 + CLIP, ratio_N < 1 - CLIP) & weighs_N
+        share = float(cut_N.sum() / weighs_N.sum()) if bool(weighs_N.any()) else math.nan
+    if tokens.age_N is not None:
+        age = float(tokens.age_N[tokens.mask_N].mean())
     finite_N = np.isfinite(kl_N)
     return Drift(
         float(kl_N[finite_N].mean()),
@@ -87,7 +87,7 @@ def drift_of(log: Log) -> Drift:
         share,
         age,
         len(steps),
-        int(tokens.mask_BT.sum()),
+        int(tokens.mask_N.sum()),
     )
 
 

@@ -65,9 +65,8 @@ def live_metrics(
     pi_BT, mu_BT = (
         torch.where(mask_BT, value.detach()[some_B].double().cpu(), 0.0) for value in (log_pi_BT, log_mu_BT)
     )
-    tokens = Tokens(
-        mask_BT, pi_BT, mu_BT, None, None, None, None, torch.zeros(len(mask_BT), dtype=torch.int64)
-    )
+    length_B = torch.full((len(mask_BT),), mask_BT.shape[1])
+    tokens = Tokens(mask_BT.flatten(), pi_BT.flatten(), mu_BT.flatten(), length_B)
     found = {name: value for name, value in ratio_numbers(tokens).items() if name not in COUNTS}
     sequence = tails(tokens)["sequence"]
     if "k" in sequence:

@@ -5,6 +5,8 @@ Everything takes leading axes and a mask, works in log space and never forms a r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -28,11 +30,11 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
         how: kish, perplexity or max.
     """
     mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
-    log_w = log_w_N.masked_fill(~mask, -torch.inf)
-    # Relative to the largest first: the size of the logarithms then costs no digit.
-    log_w = log_w - log_w.amax(-1, keepdim=True)
-    log_p = log_w - log_w.logsumexp(-1, keepdim=True)
     count = mask.sum(-1).clamp(min=1)
+    log_p = log_w_N.masked_fill(~mask, -torch.inf)
+    # Relative to the largest first: the size of the logarithms then costs no digit.
+    log_p = log_p - log_p.amax(-1, keepdim=True)
+    log_p = log_p - log_p.logsumexp(-1, keepdim=True)
     if how == "kish":
         return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count
     if how == "max":
@@ -58,21 +60,26 @@ def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
     counts; one with a token of NaN or +inf has no weight and does not.
     """
     log_prefix_BT = log_rho_BT.cumsum(-1)
-    log_w_B, weighs_B = sequence_weights(log_rho_BT, mask_BT)
-    tokens = (mask_BT & torch.isfinite(log_rho_BT)).flatten(-2)
     weights = {
-        "token": (log_rho_BT.flatten(-2), tokens),
+        "token": (log_rho_BT.flatten(-2), (mask_BT & torch.isfinite(log_rho_BT)).flatten(-2)),
         "prefix": (log_prefix_BT.flatten(-2), (mask_BT & (log_prefix_BT < torch.inf)).flatten(-2)),
-        "sequence": (log_w_B, weighs_B),
+        "sequence": sequence_weights(log_rho_BT, mask_BT),
     }
-    bound = float(torch.tensor(CLAMP).log())
     rows: dict[str, Tensor] = {}
     for level, (log_w, mask) in weights.items():
-        for how in HOW:
-            rows[f"rollout_corr/ess_{how}_{level}_raw"] = ess(log_w, mask, how)
-            rows[f"rollout_corr/ess_{how}_{level}_clamped"] = ess(log_w.clamp(max=bound), mask, how)
+        rows |= ess_at(level, log_w, mask)
     rows["rollout_corr/ess_floor"] = 1.0 / weights["sequence"][1].sum(-1)
-    rows["rollout_corr/ess_floor_token"] = 1.0 / tokens.sum(-1)
+    rows["rollout_corr/ess_floor_token"] = 1.0 / weights["token"][1].sum(-1)
+    return rows
+
+
+def ess_at(level: str, log_w_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:
+    """Every named ESS of log-weights [..., N] at one level: token, prefix or sequence."""
+    bound = float(torch.tensor(CLAMP).log())
+    rows: dict[str, Tensor] = {}
+    for how in HOW:
+        rows[f"rollout_corr/ess_{how}_{level}_raw"] = ess(log_w_N, mask_N, how)
+        rows[f"rollout_corr/ess_{how}_{level}_clamped"] = ess(log_w_N.clamp(max=bound), mask_N, how)
     return rows
 
 
@@ -95,19 +102,20 @@ def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
     never negative, also where rounding would cancel them, and inf where rho overflows. Source: Schulman
     (2020), Approximating KL Divergence.
     """
+    return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in _kl_terms(log_rho_BT)}
+
+
+def _kl_terms(log_rho_BT: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield one term at a time: of a long log two of them may not fit into memory."""
     rho_BT = log_rho_BT.exp()
-    terms = {
-        "mu_pi_k1": -log_rho_BT,
-        "mu_pi_k2": 0.5 * log_rho_BT**2,
-        "mu_pi_k3": _excess(log_rho_BT),
-        "pi_mu_k1": rho_BT * log_rho_BT,
-        "pi_mu_k2": 0.5 * rho_BT * log_rho_BT**2,
-        # rho (log rho - 1) + 1 where rho is small: exp(-log rho) would overflow there.
-        "pi_mu_k3": torch.where(
-            log_rho_BT < -0.5, rho_BT * (log_rho_BT - 1) + 1, rho_BT * _excess(-log_rho_BT)
-        ),
-    }
-    return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in terms.items()}
+    yield "mu_pi_k1", -log_rho_BT
+    yield "mu_pi_k2", 0.5 * log_rho_BT**2
+    yield "mu_pi_k3", _excess(log_rho_BT)
+    yield "pi_mu_k1", rho_BT * log_rho_BT
+    yield "pi_mu_k2", 0.5 * rho_BT * log_rho_BT**2
+    # rho (log rho - 1) + 1 where rho is small: exp(-log rho) would overflow there.
+    small_BT = rho_BT * (log_rho_BT - 1) + 1
+    yield "pi_mu_k3", torch.where(log_rho_BT < -0.5, small_BT, rho_BT * _excess(-log_rho_BT))
 
 
 def _excess(x: Tensor) -> Tensor:
@@ -124,17 +132,21 @@ def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
     Over finite tokens and over the sequences that have a weight, 0 included.
     """
-    levels = {
-        "token": (log_rho_BT.flatten(-2), (mask_BT & torch.isfinite(log_rho_BT)).flatten(-2)),
-        "sequence": sequence_weights(log_rho_BT, mask_BT),
+    finite_BT = mask_BT & torch.isfinite(log_rho_BT)
+    return {
+        **quantiles_at("token", log_rho_BT.flatten(-2), finite_BT.flatten(-2)),
+        **quantiles_at("sequence", *sequence_weights(log_rho_BT, mask_BT)),
     }
+
+
+def quantiles_at(level: str, value_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:
+    """The same quantiles of log-ratios [..., N] at one level: token or sequence."""
+    ordered = value_N.masked_fill(~mask_N, torch.inf).sort(-1).values
+    count = mask_N.sum(-1, keepdim=True)
     rows = {}
-    for level, (value, mask) in levels.items():
-        ordered = value.masked_fill(~mask, torch.inf).sort(-1).values
-        count = mask.sum(-1, keepdim=True)
-        for label, q in QUANTILES.items():
-            rank = (torch.ceil(q * count) - 1).long().clamp(min=0)
-            rows[f"rollout_corr/log_rho_{level}_{label}"] = ordered.gather(-1, rank).squeeze(-1)
+    for label, q in QUANTILES.items():
+        rank = (torch.ceil(q * count) - 1).long().clamp(min=0)
+        rows[f"rollout_corr/log_rho_{level}_{label}"] = ordered.gather(-1, rank).squeeze(-1)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""A log as padded tensors: what the numbers about it are computed from."""
+"""A log as packed tensors: what the numbers about it are computed from."""
 
 from __future__ import annotations
 
@@ -14,26 +14,53 @@ from testbed.logs.record import Log, LoggedSequence
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences side by side, padded on the right; log-probabilities are float64, 0 outside the mask.
+    """Sequences behind each other, N tokens in all; log-probabilities are float64, 0 outside the mask.
 
-    mask_BT: tokens that the policy chose and of which both log-probabilities exist (they may be -inf, not
-    NaN). log_pi_BT, log_mu_BT, log_anchor_BT, adv_BT, age_BT: None where a sequence lacks it. group_B: ids
-    from 0.
+    Packed, not padded: one long sequence among many short ones takes no more than its tokens. mask_N: tokens
+    that the policy chose and of which both log-probabilities exist (they may be -inf, not NaN). log_anchor_N,
+    adv_N, age_N: None where a sequence lacks it. length_B: tokens per sequence, in order. group_B: ids from
+    0.
     """
 
-    mask_BT: Tensor
-    log_pi_BT: Tensor
-    log_mu_BT: Tensor
-    log_anchor_BT: Tensor | None
-    adv_BT: Tensor | None
-    age_BT: Tensor | None
-    reward_B: Tensor | None
-    group_B: Tensor
+    mask_N: Tensor
+    log_pi_N: Tensor
+    log_mu_N: Tensor
+    length_B: Tensor
+    log_anchor_N: Tensor | None = None
+    adv_N: Tensor | None = None
+    age_N: Tensor | None = None
+    reward_B: Tensor | None = None
+    group_B: Tensor | None = None
 
     @property
-    def log_rho_BT(self) -> Tensor:
+    def log_rho_N(self) -> Tensor:
         """log pi - log mu, 0 outside the mask; -inf where pi = 0, +inf where mu = 0, NaN where both are."""
-        return torch.where(self.mask_BT, self.log_pi_BT - self.log_mu_BT, 0.0)
+        return (self.log_pi_N - self.log_mu_N).masked_fill_(~self.mask_N, 0.0)
+
+    def rows(self, value_N: Tensor) -> tuple[Tensor, ...]:
+        """Return values of all tokens as one tensor per sequence."""
+        return value_N.split(self.length_B.tolist())
+
+    def total(self, value_N: Tensor) -> Tensor:
+        """Return sums of values over each sequence; [B], 0 for one without tokens."""
+        index_N = torch.repeat_interleave(self.length_B)
+        return torch.zeros(len(self.length_B), dtype=value_N.dtype).index_add_(0, index_N, value_N)
+
+    def level(self, name: str) -> tuple[Tensor, Tensor]:
+        """Return log-ratios of tokens [N], of prefixes [N] or of sequences [B], and which of them count.
+
+        Not finite tokens, prefixes and sequences with one of NaN or +inf do not; see
+        `testbed.diagnostics.ratios.ess_family`.
+        """
+        raw_N = self.log_rho_N
+        if name == "token":
+            return raw_N, self.mask_N & torch.isfinite(raw_N)
+        if name == "prefix":
+            for row in self.rows(raw_N):
+                row.cumsum_(0)
+            return raw_N, self.mask_N & (raw_N < torch.inf)
+        log_w_B = self.total(raw_N)
+        return log_w_B, (self.total(self.mask_N.long()) > 0) & (log_w_B < torch.inf)
 
 
 def tensors(log: Log) -> Tokens:
@@ -48,23 +75,23 @@ def tensors(log: Log) -> Tokens:
         np.asarray(one.mask) & ~np.isnan(_of(one, "logp_mu")) & ~np.isnan(_of(one, "logp_pi"))
         for one in log.sequences
     ]
-    padded = {
-        name: _padded([_of(one, name) for one in log.sequences]) if log.has(name) else None
+    packed = {
+        name: _packed([_of(one, name) for one in log.sequences]) if log.has(name) else None
         for name in ("logp_mu", "logp_pi", "logp_anchor", "advantage")
     }
-    mask_BT = _padded([mask.astype(float) for mask in known]).bool()
+    mask_N, log_mu_N, log_pi_N = _packed(known), packed["logp_mu"], packed["logp_pi"]
     labels = {name: n for n, name in enumerate(dict.fromkeys(one.group for one in log.sequences))}
     rewards = [one.reward for one in log.sequences]
-    log_mu_BT, log_pi_BT = padded["logp_mu"], padded["logp_pi"]
-    assert log_mu_BT is not None
-    assert log_pi_BT is not None
+    assert log_mu_N is not None
+    assert log_pi_N is not None
     return Tokens(
-        mask_BT=mask_BT,
-        log_pi_BT=torch.where(mask_BT, log_pi_BT, 0.0),
-        log_mu_BT=torch.where(mask_BT, log_mu_BT, 0.0),
-        log_anchor_BT=padded["logp_anchor"],
-        adv_BT=padded["advantage"],
-        age_BT=_padded(found) if (found := ages(log)) is not None else None,
+        mask_N=mask_N,
+        log_pi_N=log_pi_N.masked_fill_(~mask_N, 0.0),
+        log_mu_N=log_mu_N.masked_fill_(~mask_N, 0.0),
+        length_B=torch.tensor([len(row) for row in known]),
+        log_anchor_N=packed["logp_anchor"],
+        adv_N=packed["advantage"],
+        age_N=_packed(found) if (found := ages(log)) is not None else None,
         reward_B=None if None in rewards else torch.tensor(rewards, dtype=torch.float64),
         group_B=torch.tensor([labels[one.group] for one in log.sequences]),
     )
@@ -98,9 +125,6 @@ def _of(one: LoggedSequence, name: str) -> np.ndarray:
     return np.asarray(value, dtype=np.float64)
 
 
-def _padded(rows: list[np.ndarray]) -> Tensor:
-    """Return rows [T_b] as [B, T], 0 behind each."""
-    whole = np.zeros((len(rows), max(1, *map(len, rows)) if rows else 1))
-    for place, row in zip(whole, rows, strict=True):
-        place[: len(row)] = row
-    return torch.from_numpy(whole)
+def _packed(rows: list[np.ndarray]) -> Tensor:
+    """Return a copy of rows [T_b] behind each other, [N]."""
+    return torch.from_numpy(np.concatenate(rows))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from testbed.data.batch import Batch
 from testbed.errors import UserError
@@ -18,6 +20,8 @@ from testbed.objectives import objective
 
 BUDGET = 20_000
 """Tokens that every objective is asked about; of longer logs the steps are thinned evenly."""
+WASTE, FREE = 4, 100_000
+"""Entries of a padded batch per token, and the size of a batch, up to which it is not split by length."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
     Missing advantages are rewards less their group's mean. A missing anchor is the behavior policy. Raises
     UserError where there are neither advantages nor rewards, or nothing finite is left.
     """
-    notes, pairs, lost, total = [], [], 0, 0
+    notes, pairs, lost, total, split = [], [], 0, 0, 0
     if not log.has("advantage"):
         if not log.has("reward"):
             raise UserError("There are neither advantages nor rewards for every sequence.")
@@ -49,7 +53,15 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
         kept_B = _finite(tokens)
         lost, total = lost + int((~kept_B).sum()), total + len(kept_B)
         if bool(kept_B.any()):
-            pairs.append(_pair(tokens, kept_B))
+            assert tokens.group_B is not None
+            parts = chunks(tokens.length_B, tokens.group_B, kept_B)
+            split += len(parts) > 1
+            pairs += [_pair(tokens, places) for places in parts]
+    if split:
+        notes.append(
+            f"{split} steps hold sequences of very unequal length: those of similar length are one batch to "
+            "objectives that weigh a whole batch; all others see no difference."
+        )
     if lost:
         notes.append(f"{lost} of {total} sequences hold a token that is not finite, or none: left out.")
     if not pairs:
@@ -69,34 +81,67 @@ def _thinned(log: Log, budget: int) -> list[int]:
 
 
 def _finite(tokens: Tokens) -> Tensor:
-    sound_BT = torch.ones_like(tokens.mask_BT)
-    for value_BT in (tokens.log_pi_BT, tokens.log_mu_BT, tokens.log_anchor_BT, tokens.adv_BT):
-        if value_BT is not None:
-            sound_BT = sound_BT & (torch.isfinite(value_BT) | ~tokens.mask_BT)
-    return sound_BT.all(-1) & tokens.mask_BT.any(-1)
+    lost_N = torch.zeros_like(tokens.mask_N)
+    for value_N in (tokens.log_pi_N, tokens.log_mu_N, tokens.log_anchor_N, tokens.adv_N):
+        if value_N is not None:
+            lost_N |= ~torch.isfinite(value_N) & tokens.mask_N
+    return (tokens.total(lost_N.long()) == 0) & (tokens.total(tokens.mask_N.long()) > 0)
 
 
-def _pair(tokens: Tokens, kept_B: Tensor) -> tuple[Tensor, Batch]:
-    mask_BT, group_B = tokens.mask_BT[kept_B], torch.unique(tokens.group_B[kept_B], return_inverse=True)[1]
+def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]:
+    """Return the places of the kept sequences in batches that are padded to at most WASTE times their tokens.
+
+    One batch, in order, where that suffices or FREE entries do. Else groups stay whole and go by the length
+    of their longest sequence, so that a batch with a group of WASTE + 1 or more may take more.
+    """
+    every = torch.nonzero(kept_B)[:, 0].tolist()
+    length, group = length_B.tolist(), group_B.tolist()
+    if not _ragged([length[i] for i in every]):
+        return [every]
+    members: dict[int, list[int]] = {}
+    for i in every:
+        members.setdefault(group[i], []).append(i)
+    found: list[list[int]] = []
+    for places in sorted(members.values(), key=lambda places: max(length[i] for i in places)):
+        if not found or _ragged([length[i] for i in (*found[-1], *places)]):
+            found.append([])
+        found[-1] += places
+    return found
+
+
+def _ragged(lengths: Sequence[int]) -> bool:
+    padded = len(lengths) * max(lengths, default=0)
+    return padded > max(FREE, WASTE * sum(lengths))
+
+
+def _pair(tokens: Tokens, places: Sequence[int]) -> tuple[Tensor, Batch]:
+    """Return the sequences at some places as a batch, padded on the right with 0, and pi of it."""
+    assert tokens.group_B is not None
+    mask_BT = _padded(tokens, tokens.mask_N, places)
+    group_B = torch.unique(tokens.group_B[places], return_inverse=True)[1]
     reward_B = (
-        torch.zeros(len(mask_BT), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[kept_B]
+        torch.zeros(len(places), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[places]
     )
-    if tokens.adv_BT is None:
+    if tokens.adv_N is None:
         mean_G = torch.zeros(len(reward_B), dtype=torch.float64).index_add(0, group_B, reward_B)
         adv_BT = (reward_B - (mean_G / group_B.bincount(minlength=len(reward_B)))[group_B])[:, None].expand(
             mask_BT.shape
         )
     else:
-        adv_BT = torch.where(mask_BT, tokens.adv_BT[kept_B], 0.0)
+        adv_BT = _padded(tokens, tokens.adv_N, places).masked_fill_(~mask_BT, 0.0)
+    mu_BT = _padded(tokens, tokens.log_mu_N, places)
     anchor_BT = (
-        tokens.log_mu_BT
-        if tokens.log_anchor_BT is None
-        else torch.where(tokens.mask_BT, tokens.log_anchor_BT, 0.0)
+        mu_BT
+        if tokens.log_anchor_N is None
+        else _padded(tokens, tokens.log_anchor_N, places).masked_fill_(~mask_BT, 0.0)
     )
-    batch = Batch(
-        tokens.log_mu_BT[kept_B], adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT[kept_B]
-    )
-    return tokens.log_pi_BT[kept_B], batch
+    batch = Batch(mu_BT, adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT)
+    return _padded(tokens, tokens.log_pi_N, places), batch
+
+
+def _padded(tokens: Tokens, value_N: Tensor, places: Sequence[int]) -> Tensor:
+    rows = tokens.rows(value_N)
+    return pad_sequence([rows[i] for i in places], batch_first=True)
 
 
 def weigh(

@@ -8,14 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.diagnostics.ratios import ess_family, kl_estimates, masked_mean, quantiles, sequence_weights
+from testbed.diagnostics.ratios import ess, ess_at, kl_estimates, quantiles_at
 from testbed.diagnostics.tails import Estimated, Flat, ParetoK, pareto_k
 from testbed.errors import UserError
 from testbed.logs.arrays import Tokens, tensors
 from testbed.logs.record import Log
 
 Numbers = dict[str, float]
+LEVELS = ("token", "prefix", "sequence")
 CLAMP = 2.0
+CHUNK = 2**17
+"""Tokens of which terms are held at a time."""
 
 
 def ratio_numbers(tokens: Tokens) -> Numbers:
@@ -25,37 +28,45 @@ def ratio_numbers(tokens: Tokens) -> Numbers:
     token_mult_prob_error, the mean of exp |log rho| (NeMo-RL). Tokens that are not finite are left out of
     token metrics and counted.
     """
-    raw_BT = tokens.log_rho_BT
-    mask_BT = tokens.mask_BT & torch.isfinite(raw_BT)
-    log_rho_BT = torch.where(mask_BT, raw_BT, 0.0)
-    log_w_B, weighs_B = sequence_weights(raw_BT, tokens.mask_BT)
-    chi2_B = torch.where(weighs_B, torch.expm1(2 * log_w_B), 0.0)
-    values = {
-        **ess_family(raw_BT, tokens.mask_BT),
-        **kl_estimates(log_rho_BT, mask_BT),
-        **quantiles(raw_BT, tokens.mask_BT),
-        "rollout_corr/chi2_token": masked_mean(torch.expm1(2 * log_rho_BT), mask_BT),
-        "rollout_corr/chi2_sequence": chi2_B.sum() / weighs_B.sum(),
-        "rollout_corr/rollout_is_mean": masked_mean(log_rho_BT.exp().clamp(max=CLAMP), mask_BT),
-        "token_mult_prob_error": masked_mean(log_rho_BT.abs().exp(), mask_BT),
-        "rollout_corr/nonfinite": (tokens.mask_BT & ~torch.isfinite(raw_BT)).sum(),
-        "sequences": torch.tensor(float(len(raw_BT))),
-        "tokens": tokens.mask_BT.sum(),
-    }
+    values: dict[str, Tensor] = {}
+    for level in LEVELS:  # one at a time: of a long log two of them may not fit into memory
+        log_w_N, counts_N = tokens.level(level)
+        values |= ess_at(level, log_w_N, counts_N)
+        if level == "token":
+            values |= _token_means(log_w_N[counts_N])
+            values["rollout_corr/ess_floor_token"] = 1.0 / counts_N.sum()
+            values["rollout_corr/nonfinite"] = (tokens.mask_N & ~counts_N).sum()
+        if level != "prefix":
+            values |= quantiles_at(level, log_w_N, counts_N)
+    values["rollout_corr/ess_floor"] = 1.0 / counts_N.sum()
+    values["rollout_corr/chi2_sequence"] = torch.expm1(2 * log_w_N[counts_N]).mean()
+    values["sequences"] = torch.tensor(float(len(log_w_N)))
+    values["tokens"] = tokens.mask_N.sum()
     return {name: float(value) for name, value in values.items()}
+
+
+def _token_means(log_rho_N: Tensor) -> dict[str, Tensor]:
+    """Return means over finite log-ratios, made of parts of CHUNK tokens so that terms take little memory."""
+    found: dict[str, Tensor] = {}
+    for part in log_rho_N.split(CHUNK):
+        means = {
+            **kl_estimates(part[None], torch.ones_like(part, dtype=torch.bool)[None]),
+            "rollout_corr/chi2_token": torch.expm1(2 * part).mean(),
+            "rollout_corr/rollout_is_mean": part.exp().clamp(max=CLAMP).mean(),
+            "token_mult_prob_error": part.abs().exp().mean(),
+        }
+        share = len(part) / max(len(log_rho_N), 1)
+        found = {name: found.get(name, 0.0) + value * share for name, value in means.items()}
+    return found
 
 
 def tails(tokens: Tokens) -> dict[str, dict[str, Any]]:
     """Return what Pareto-k says of token, prefix and sequence ratios, or why it says nothing."""
-    raw_BT = tokens.log_rho_BT
-    log_w_B, weighs_B = sequence_weights(raw_BT, tokens.mask_BT)
-    prefix_BT = raw_BT.cumsum(-1)
-    levels = {
-        "token": raw_BT[tokens.mask_BT & torch.isfinite(raw_BT)],
-        "prefix": prefix_BT[tokens.mask_BT & (prefix_BT < torch.inf)],
-        "sequence": log_w_B[weighs_B],
-    }
-    return {level: _tail(log_w) for level, log_w in levels.items()}
+    found = {}
+    for level in LEVELS:
+        log_w_N, counts_N = tokens.level(level)
+        found[level] = _tail(log_w_N[counts_N])
+    return found
 
 
 def _tail(log_w_N: Tensor) -> dict[str, Any]:
@@ -103,23 +114,21 @@ def by_step(log: Log) -> list[Numbers]:
 
 def age_rows(tokens: Tokens) -> list[Numbers]:
     """Return per age in versions how many tokens have it, and KL and token ESS of those alone."""
-    if tokens.age_BT is None:
+    if tokens.age_N is None:
         return []
-    raw_BT, rows = tokens.log_rho_BT, []
-    finite_BT = tokens.mask_BT & torch.isfinite(raw_BT)
-    for age in torch.unique(tokens.age_BT[finite_BT]).tolist():
-        at_BT = finite_BT & (tokens.age_BT == age)
-        log_rho_BT = torch.where(at_BT, raw_BT, 0.0)
-        kl = kl_estimates(log_rho_BT, at_BT)
-        ess = ess_family(log_rho_BT, at_BT)
+    raw_N, rows = tokens.log_rho_N, []
+    finite_N = tokens.mask_N & torch.isfinite(raw_N)
+    for age in torch.unique(tokens.age_N[finite_N]).tolist():
+        log_rho_N = raw_N[finite_N & (tokens.age_N == age)]
+        kl = _token_means(log_rho_N)
         rows.append(
             {
                 "age": age,
-                "tokens": float(at_BT.sum()),
+                "tokens": float(len(log_rho_N)),
                 "kl_mu_pi_k1": float(kl["rollout_corr/kl_mu_pi_k1"]),
                 "kl_mu_pi_k2": float(kl["rollout_corr/kl_mu_pi_k2"]),
                 "kl_mu_pi_k3": float(kl["rollout_corr/kl_mu_pi_k3"]),
-                "ess_kish_token": float(ess["rollout_corr/ess_kish_token_raw"]),
+                "ess_kish_token": float(ess(log_rho_N)),
             }
         )
     return rows
@@ -133,20 +142,20 @@ def split(tokens: Tokens) -> Numbers:
     second staleness alone; an anchor of the trainer's newest weights leaves staleness in the first. Own
     derivation.
     """
-    if tokens.log_anchor_BT is None:
+    if tokens.log_anchor_N is None:
         return {}
-    mismatch_BT, moved_BT = tokens.log_anchor_BT - tokens.log_mu_BT, tokens.log_pi_BT - tokens.log_anchor_BT
-    mask_BT = tokens.mask_BT & torch.isfinite(mismatch_BT) & torch.isfinite(moved_BT)
-    if not bool(mask_BT.any()):
+    d_N, s_N = tokens.log_anchor_N - tokens.log_mu_N, tokens.log_pi_N - tokens.log_anchor_N
+    known_N = tokens.mask_N & torch.isfinite(d_N) & torch.isfinite(s_N)
+    if not bool(known_N.any()):
         return {}
-    d_BT, s_BT = torch.where(mask_BT, mismatch_BT, 0.0), torch.where(mask_BT, moved_BT, 0.0)
+    d_N, s_N = d_N[known_N], s_N[known_N]
     return {
-        "tokens": float(mask_BT.sum()),
-        "k1": float(masked_mean(-(d_BT + s_BT), mask_BT)),
-        "k1_mismatch": float(masked_mean(-d_BT, mask_BT)),
-        "k1_staleness": float(masked_mean(-s_BT, mask_BT)),
-        "k2": float(masked_mean((d_BT + s_BT) ** 2 / 2, mask_BT)),
-        "k2_mismatch": float(masked_mean(d_BT**2 / 2, mask_BT)),
-        "k2_staleness": float(masked_mean(s_BT**2 / 2, mask_BT)),
-        "k2_cross": float(masked_mean(d_BT * s_BT, mask_BT)),
+        "tokens": float(len(d_N)),
+        "k1": float(-(d_N + s_N).mean()),
+        "k1_mismatch": float(-d_N.mean()),
+        "k1_staleness": float(-s_N.mean()),
+        "k2": float(((d_N + s_N) ** 2 / 2).mean()),
+        "k2_mismatch": float((d_N**2 / 2).mean()),
+        "k2_staleness": float((s_N**2 / 2).mean()),
+        "k2_cross": float((d_N * s_N).mean()),
     }

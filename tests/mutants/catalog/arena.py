@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant("advice-of-half-the-cells", ADVICE, 'if row["tasks"] == len(near)]', "if row]", IN_ADVICE),
     Mutant("advice-without-headroom", ADVICE, "fresh[fresh.between(LOW, HIGH)].index", "fresh.index", IN_ADVICE),
     Mutant("advice-outside-the-range", ADVICE, "if near.empty:", "near = cells if near.empty else near\n    if near.empty:", IN_ADVICE),
-    Mutant("advice-clip-of-one-sign", ADVICE, "torch.where(tokens.adv_BT > 0, ratio_BT > 1 + CLIP, ratio_BT < 1 - CLIP)", "(ratio_BT > 1 + CLIP)", IN_ADVICE),
+    Mutant("advice-clip-of-one-sign", ADVICE, "torch.where(tokens.adv_N > 0, ratio_N > 1 + CLIP, ratio_N < 1 - CLIP)", "(ratio_N > 1 + CLIP)", IN_ADVICE),
     Mutant("arena-picture-worst-first", PICTURE, 'sort_values(["count", "mean"], ascending=False)', 'sort_values(["count", "mean"])', IN_ADVICE),
     Mutant("arena-picture-names-unescaped", PICTURE, "{more}>{escape(text)}</text>", "{more}>{text}</text>", IN_ADVICE),
 )  # fmt: skip

@@ -43,7 +43,7 @@ REST = (
     Mutant("group-std-convention", "testbed/advantages/grouped.py", 'std == "unbiased" else 0', 'std == "unbiased" else 1', "tests/contracts/test_advantages.py"),
     Mutant("leave-one-out-includes-self", "testbed/advantages/grouped.py", "(total_B - signals.reward_B) / others_B", "total_B / others_B", "tests/contracts/test_advantages.py"),
     Mutant("kish-on-log-weights", "testbed/diagnostics/ratios.py", "torch.logsumexp(2 * log_p, -1)", "torch.logsumexp(log_p, -1)", "tests/unit/diagnostics/test_diagnostics.py"),
-    Mutant("k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3": _excess(log_rho_BT)', '"mu_pi_k3": _excess(-log_rho_BT)', "tests/unit/diagnostics/test_diagnostics.py"),
+    Mutant("k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3", _excess(log_rho_BT)', '"mu_pi_k3", _excess(-log_rho_BT)', "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("nonfinite-read-as-one", "testbed/diagnostics/ratios.py", "mask_BT = batch.mask_BT & finite_BT", "mask_BT = batch.mask_BT", "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("quantile-off-by-one", "testbed/diagnostics/ratios.py", "torch.ceil(q * count) - 1", "torch.floor(q * count)", "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("histogram-closed-right", "testbed/diagnostics/ratios.py", "right=True", "right=False", "tests/unit/diagnostics/test_diagnostics.py"),

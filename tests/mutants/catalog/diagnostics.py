@@ -10,7 +10,7 @@ CLAIM = "tests/experiments/test_claims_exact.py -k "
 MUTANTS = (
     Mutant("m12-clip-on-log-ratio", "testbed/diagnostics/ratios.py", "bound = float(torch.tensor(CLAMP).log())", "bound = CLAMP", CLAIM + "'ess-of-a or clamping'"),
     Mutant("m12-clip-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "np.minimum(log_w, math.log(upper))", "np.minimum(log_w, upper)", CLAIM + "'ess-of-a or clamping'"),
-    Mutant("m16-k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3": _excess(log_rho_BT)', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT', CLAIM + "'kl-estimators'"),
+    Mutant("m16-k3-inverted", "testbed/diagnostics/ratios.py", '"mu_pi_k3", _excess(log_rho_BT)', '"mu_pi_k3", 1 / rho_BT - 1 + log_rho_BT', CLAIM + "'kl-estimators'"),
     Mutant("m16-k3-loss-inverted", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x', CLAIM + "'kl-estimators'"),
     Mutant("m17-kish-on-log-weights", "testbed/diagnostics/ratios.py", "return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count", "return log_w.exp().log1p().sum(-1) ** 2 / log_w.exp().log1p().square().sum(-1) / count", CLAIM + "'ess-'"),
     Mutant("m17-kish-on-log-weight-sums", "testbed/diagnostics/weight_sums.py", "return self.first**2 / (self.count * self.second)", "return np.log1p(self.first) ** 2 / (self.count * np.log1p(self.second))", CLAIM + "'ess-'"),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant("diag-infinite-weights-pass", "testbed/diagnostics/weight_sums.py", "if wrong.any():", "if False:", SUMS),
     Mutant("diag-weightless-sequences-count", "testbed/diagnostics/ratios.py", "mask_BT.any(-1) & (log_w_B < torch.inf)", "mask_BT.any(-1)", "tests/unit/diagnostics/test_diagnostics.py"),
     Mutant("diag-zero-weights-read-as-one", "testbed/diagnostics/ratios.py", "**ess_family(raw_BT, batch.mask_BT)", "**ess_family(log_rho_BT, mask_BT)", "tests/unit/diagnostics/test_diagnostics.py"),
-    Mutant("diag-batch-ess-loses-digits", "testbed/diagnostics/ratios.py", "log_w = log_w - log_w.amax(-1, keepdim=True)", "pass", SUMS),
+    Mutant("diag-batch-ess-loses-digits", "testbed/diagnostics/ratios.py", "log_p = log_p - log_p.amax(-1, keepdim=True)", "pass", SUMS),
     Mutant("diag-tail-cutoff-inside", "testbed/diagnostics/tails.py", "[-tail - 1 :]", "[-tail:]", TAILS),
     Mutant("diag-tail-no-prior", "testbed/diagnostics/tails.py", "k = (tail * k + 5) / (tail + 10)", "pass", TAILS),
     Mutant("diag-tail-sign", "testbed/diagnostics/tails.py", "return k, -k / b", "return -k, -k / b", TAILS),

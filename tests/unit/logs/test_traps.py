@@ -61,9 +61,9 @@ def truth():
 def test_prompt_tokens_with_log_probability_zero_and_padding_count_nowhere(stack, truth, tmp_path):
     BOTH[stack](tmp_path / "log")
     tokens = tensors(read([tmp_path / "log"]))
-    found = np.sort(tokens.log_rho_BT[tokens.mask_BT].numpy())
+    found = np.sort(tokens.log_rho_N[tokens.mask_N].numpy())
     np.testing.assert_allclose(found, truth, atol=1e-6)
-    assert (tokens.log_rho_BT[~tokens.mask_BT] == 0).all()
+    assert (tokens.log_rho_N[~tokens.mask_N] == 0).all()
 
 
 def test_padding_on_the_left_and_on_the_right_are_one_log(tmp_path):
@@ -109,7 +109,9 @@ def test_train_data_of_a_lost_rank_are_missed(tmp_path):
     (tmp_path / "log" / "train_0_1.pt").unlink()
     log = read([tmp_path / "log"])
     assert f"{len(sequences()) // 4} of {len(sequences())} samples have no train data" in " ".join(log.notes)
-    with pytest.raises(UserError, match=r"6 sequences have no log-probabilities of the trainer's \(pi\)"):
+    with pytest.raises(
+        UserError, match=r"6 sequences of the slime log have no log-probabilities of the tr.*\(pi\)"
+    ):
         tensors(log)
 
 
