@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import made_logs
+from support.log_mutations import metrics_jsonl
 from test_report import CHROMIUM, FLAGS, Parts
 
 from analysis.experiments.lag.ess_predicts_collapse import SIGNS
@@ -193,6 +194,23 @@ def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monk
     assert message in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+def test_a_log_of_scalars_goes_to_summary_json_and_page_and_refuses_what_needs_tokens(tmp_path, capsys):
+    metrics_jsonl(tmp_path / "log")
+    assert call(tmp_path / "log", "--html", tmp_path / "a.html") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Healthy as far as scalars tell: the 2 limits")
+    assert said.index("rollout_corr/kl") < said.index("limits that peers document were never crossed")
+    assert "no tokens, so no ratios" in said
+    assert {"metrics", "early-warnings"} <= set(Parts((tmp_path / "a.html").read_text()).ids)
+    assert call(tmp_path / "log", "--json") == 0
+    held = json.loads(capsys.readouterr().out)
+    assert held["steps"][-1] == {"step": 4.0, KL: 0.003}
+    assert {row["metric"]: row["largest"] for row in held["scalars"]}[KL] == 0.003
+    for words in (["--objective", "ppo_clip"], ["--write", tmp_path / "x.jsonl"], ["--model", tmp_path]):
+        assert call(tmp_path / "log", *words) == 2
+        assert "A log of scalars has no tokens" in capsys.readouterr().err
 
 
 def test_a_runs_record_is_tokens_or_refused(capsys):

@@ -1,4 +1,4 @@
-"""Malformed logs end in one message, never in a traceback or in a number silently changed."""
+"""Malformed logs end in one message or lose no number; mutated ones by the hundred: tests/campaign."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import json
 
 import pytest
 from support import made_logs
-from support.log_mutations import tracebacks
 
 from testbed.errors import UserError
 from testbed.logs.readers import read
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_300_mutated_logs_of_every_format_end_without_a_traceback(tmp_path):
-    assert tracebacks(tmp_path, range(300)) == []
 
 
 def one_row(**changed):
