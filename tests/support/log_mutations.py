@@ -65,10 +65,10 @@ def trl_scalars(folder: Path) -> None:
 
 
 def metrics_jsonl(folder: Path) -> None:
-    """Write four steps as verl's file logger does, and one with dots."""
+    """Write five steps as verl's file logger does."""
     names = {"actor/grad_norm": 1.0, "rollout_corr/kl": 0.002, "rollout_corr/rollout_is_eff_sample_size": 0.9}
     rows = [{"step": n, "data": names} for n in range(4)]
-    made_logs._lines(folder / "run.jsonl", [*rows, {"step": 4, "data": {"rollout_corr.kl": 0.003}}])
+    made_logs._lines(folder / "run.jsonl", [*rows, {"step": 4, "data": {"rollout_corr/kl": 0.003}}])
 
 
 SCALARS = {"trl-scalars": trl_scalars, "metrics-jsonl": metrics_jsonl}
