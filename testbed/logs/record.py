@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.arrays import Floats, Ints
-from testbed.errors import UserError
+from testbed.errors import UserError, printable
 from testbed.results import atomic_files
 
 RECORD = "TESTBED_RECORD"
@@ -97,7 +97,9 @@ class Log:
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        """Raise UserError for a log without sequences."""
+        """Make what is shown printable; raise UserError for a log without sequences."""
+        object.__setattr__(self, "source", printable(self.source))
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
         if not self.sequences:
             raise UserError(f"The {self.source} log holds no sequence with a token that the policy chose.")
 
@@ -272,8 +274,13 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `plain` with the words for infinities as the numbers they mean."""
-    return {
-        name: [float(v) if isinstance(v, str) else v for v in value] if isinstance(value, list) else value
-        for name, value in row.items()
-    }
+    """Return a row of `plain` with words for infinities as numbers, and names that UTF-8 can hold."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            found[name] = [float(v) if isinstance(v, str) else v for v in value]
+        elif isinstance(value, str):
+            found[name] = value.encode("utf-8", "backslashreplace").decode()
+        else:
+            found[name] = value
+    return found

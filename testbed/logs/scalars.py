@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.diagnostics.metric_aliases import ALIASES
 from testbed.diagnostics.peer_limits import PEERS, Alert, Threshold, alerts
-from testbed.errors import UserError, suggest
+from testbed.errors import UserError, printable, suggest
 from testbed.logs.record import whole
 
 Row = dict[str, Any]
@@ -158,7 +158,9 @@ def scalar_log(
         at = whole(step, f"{where}: step")
         if at is None:
             raise UserError(f"{where}: step is missing; expected the optimizer step as a whole number.")
-        known = {str(key): number for key, value in entry.items() if (number := _number(value)) is not None}
+        known = {
+            printable(key): number for key, value in entry.items() if (number := _number(value)) is not None
+        }
         by_step.setdefault(at, {}).update(known)
     every = list(dict.fromkeys(key for row in by_step.values() for key in row if key != "step"))
     chosen = _chosen(every, names(stack))

@@ -17,8 +17,11 @@ from support import made_logs
 
 from analysis.logs.diagnosis import Diagnosis, diagnose
 from paper_figs.commands.diagnose import report
+from paper_figs.diagnosis import page
+from testbed.cli import show
 from testbed.errors import UserError
 from testbed.logs.readers import read_any
+from testbed.logs.record import Log, parquet_bytes
 from testbed.logs.scalars import ScalarLog
 
 HOSTILE: tuple[Callable[[], Any], ...] = (
@@ -127,14 +130,13 @@ def damaged(path: Path, draw: random.Random) -> None:
             pq.write_table(pa.Table.from_pylist([row for row in rows if isinstance(row, dict)]), path)
 
 
-def diagnosed(folder: Path) -> Diagnosis:
-    """Return what a folder's log says; one objective is asked about tokens."""
-    log = read_any([folder])
+def diagnosed(log: Log | ScalarLog) -> Diagnosis:
+    """Return what a log says; one objective is asked about tokens."""
     return diagnose(log, None if isinstance(log, ScalarLog) else ["ppo_clip"])
 
 
 def tracebacks(folder: Path, trials: range) -> list[str]:
-    """Return what raised anything but UserError in reading, diagnosing, printing, per trial seed."""
+    """Return what raised anything but UserError in reading, diagnosing, printing, writing, per trial seed."""
     import traceback
 
     names, found = list(FORMATS), []
@@ -149,9 +151,14 @@ def tracebacks(folder: Path, trials: range) -> list[str]:
         try:
             damaged(target, draw)
             with contextlib.redirect_stdout(io.StringIO()):
-                result = diagnosed(folder / name)
+                log = read_any([folder / name])
+                result = diagnosed(log)
                 report(result)
-                json.dumps(result.plain()).encode()
+                show.as_json(result.plain())
+                if trial % 10 == 0:  # drawing takes longer than all the rest
+                    page(result).encode()
+                if not isinstance(log, ScalarLog):
+                    parquet_bytes([one.plain() for one in log.sequences])
         except UserError as error:
             str(error).encode("utf-8", "backslashreplace")
         except Exception:

@@ -7,8 +7,25 @@ import json
 import pytest
 from support import made_logs
 
+from analysis.logs.diagnosis import diagnose
+from paper_figs.diagnosis import page
 from testbed.errors import UserError
-from testbed.logs.readers import read
+from testbed.logs.readers import read, read_any
+from testbed.logs.record import parquet_bytes
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\x1b[31m"])
+def test_names_that_cannot_be_written_or_that_a_terminal_obeys_are_escaped(text, tmp_path):
+    made_logs._lines(tmp_path / "a.jsonl", [one_row(source=text, group=text, logp_pi=[-1.0, -1.0])])
+    log = read([tmp_path / "a.jsonl"])
+    result = diagnose(log, [])
+    assert text not in result.facts["written by"]
+    page(result).encode()
+    parquet_bytes([one.plain() for one in log.sequences])
+    made_logs._lines(tmp_path / "b.jsonl", [{"step": 1, "data": {f"{text}/loss": None, "actor/entropy": 1}}])
+    result = diagnose(read_any([tmp_path / "b.jsonl"]))
+    assert result.verdict.startswith("Look at \\")
+    assert "/loss: it is not finite" in result.verdict
 
 
 def one_row(**changed):
