@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from testbed.data.batch import Batch
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.inspection.effective_weights import effective_weights
 from testbed.logs.arrays import Tokens, tensors
 from testbed.logs.record import Log
@@ -59,8 +59,8 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
             pairs += [_pair(tokens, places) for places in parts]
     if split:
         notes.append(
-            f"{split} steps hold sequences of very unequal length: those of similar length are one batch to "
-            "objectives that weigh a whole batch; all others see no difference."
+            f"Sequences of very unequal length at {counted(split, 'step')}: those of similar length are one "
+            "batch to objectives that weigh a whole batch; all others see no difference."
         )
     if lost:
         notes.append(f"{lost} of {total} sequences hold a token that is not finite, or none: left out.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.diagnostics.metric_aliases import ALIASES
 from testbed.diagnostics.peer_limits import PEERS, Alert, Threshold, alerts
-from testbed.errors import UserError, printable, suggest
+from testbed.errors import UserError, counted, printable, suggest
 from testbed.logs.record import whole
 
 Row = dict[str, Any]
@@ -241,7 +241,7 @@ def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
     if fired:
         one = fired[0]
         limit, note = one.threshold, f"; {one.note}" if one.note else ""
-        more = f" {len(fired) - 1} more limits are crossed later or as early." if fired[1:] else ""
+        more = f" Crossed later or as early: {counted(len(fired) - 1, 'more limit')}." if fired[1:] else ""
         return (
             f"Look at {limit.metric} (their {limit.key}): {'below' if limit.below else 'above'} "
             f"{limit.limit:g} at {one.crossed} of {one.steps} steps, since step {one.first:.0f}, "
@@ -252,6 +252,6 @@ def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
         how = HOW.get(log.source.removesuffix(" async"), "")
         return f"Undecided: no metric of the log has a limit that a peer documents. {how}".rstrip()
     limits = f"{len(able)} limits that peers document were" if able[1:] else "one limit that applies was"
-    steps = f"the {limits} not crossed at {len(log.rows)} logged steps"
+    steps = f"the {limits} not crossed at {counted(max(alert.steps for alert in able), 'logged step')}"
     weak = "; one was compared with a lower bound alone" if any(LOWER in a.note for a in able) else ""
     return f"Healthy as far as scalars tell: {steps}{weak}."

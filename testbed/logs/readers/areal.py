@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.logs import files
 from testbed.logs.readers import Reader
 from testbed.logs.record import Log, LoggedSequence, made, number, whole
@@ -33,7 +33,7 @@ def read(paths: Sequence[Path]) -> Log:
         raise UserError(f"{paths[0]} is a rollout of AReaL's evaluation; give files below rollout/.")
     notes, found, mixed = [NOTE], [], 0
     if len(kept) < len(paths):
-        notes.append(f"{len(paths) - len(kept)} files of eval-rollout were left out.")
+        notes.append(f"{counted(len(paths) - len(kept), 'file')} of eval-rollout left out.")
     for path in kept:
         for where, row in files.json_lines(path, notes):
             step = whole(row["tail_version"], f"{where}: tail_version") or 0

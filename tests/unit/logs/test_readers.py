@@ -140,7 +140,7 @@ def test_areal_gives_text_rewards_and_groups_and_names_what_it_lacks(tmp_path):
     assert len({one.group for one in log.sequences}) == 2
     said = " ".join(log.notes)
     assert "AReaL's rollout files hold texts, rewards and versions, but no log-probabilities" in said
-    assert "1 files of eval-rollout were left out. 2 of 4 responses" in said
+    assert "1 file of eval-rollout left out. 2 of 4 responses" in said
     with pytest.raises(UserError, match="4 sequences of the AReaL log have no log-probabilities of the samp"):
         tensors(log)
     with pytest.raises(UserError, match="AReaL's evaluation; give files below rollout/"):

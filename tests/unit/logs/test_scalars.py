@@ -77,7 +77,7 @@ def test_the_verdict_names_metric_limit_source_and_first_step(tmp_path):
     assert (
         "rollout_corr/kl_mu_pi_k1 (their rollout_corr/kl): above 0.01 at 2 of 5 steps, since step 4" in line
     )
-    assert line.endswith("1 more limits are crossed later or as early.")
+    assert line.endswith("Crossed later or as early: 1 more limit.")
 
 
 def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
