@@ -103,14 +103,21 @@ def run_arms(
     return table.rows_of(name, rows, wanted, wrong, edges), tuned
 
 
-def run_more(name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Run the arms on the seeds MORE at the settings of the committed table; write FOLDER/NAME-lag-more.csv.
+def run_more(
+    name: str,
+    arms: Sequence[Arm],
+    lag: int,
+    frame: pd.DataFrame,
+    folder: Path,
+    seeds: Sequence[int] = MORE,
+) -> pd.DataFrame:
+    """Run the arms on more seeds at the settings of the committed table; write FOLDER/NAME-lag-more.csv.
 
     Raises KeyError for an arm that the table lacks at the task and lag.
     """
     from testbed.execution.runner import run_sweep
 
-    wanted = [(arm, cell) for arm in arms for cell in cells_of(frame, name, {arm.name: (lag,)}, MORE)]
+    wanted = [(arm, cell) for arm in arms for cell in cells_of(frame, name, {arm.name: (lag,)}, seeds)]
     run_sweep([cell for _, cell in wanted], folder / name / f"lag{lag}" / "more", workers=0)
     edges = frame[(frame["task"] == name) & (frame["lag"] == lag)].groupby("arm")["at_edge"].max()
     rows = load_results(folder / name / f"lag{lag}" / "more")

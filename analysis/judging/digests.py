@@ -49,7 +49,10 @@ def _objected() -> tuple[tuple[str, str], ...]:
         return tuple((row["claim"], f"{row['gate']} {row['why']}") for row in csv.DictReader(file))
 
 
-TRAIN_THE_TOY = {"analysis.arena", "analysis.worlds.edited_training", "analysis.sweeps.base_runs"}
+TRAIN_THE_TOY = {
+    *("analysis.arena", "analysis.worlds.edited_training", "analysis.worlds.tuned_training"),
+    "analysis.sweeps.base_runs",
+}
 """Modules through which a computed table trains the toy transformer."""
 
 

@@ -27,18 +27,21 @@ Scores = dict[tuple[float, float], float]
 class Way:
     """Runs by the value of a knob.
 
-    at: value -> the run. ladder: values from small to large; the middle three are tried first, and nothing
-    sensible lies beyond its ends if `whole`. change: of batches, as in analysis.worlds.edited_training.
+    at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
+    the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
+    batches. like: an earlier way whose settings are taken in place of a search.
     """
 
-    at: Callable[[Any], Run]
+    at: Callable[[Any], Run | Arm]
     ladder: tuple[float, ...] = (0,)
     whole: bool = False
     change: Maker | None = None
+    like: str = ""
 
     def arm(self, value: float) -> Arm:
         """Return the arm at a value of the knob."""
-        return Arm(self.at(value), self.change)
+        made = self.at(value)
+        return made if isinstance(made, Arm) else Arm(made, self.change)
 
 
 def with_recipe(
@@ -86,7 +89,7 @@ class Family:
         done = dict(self.chosen)
         for name, way in self.ways.items():
             if name not in done:
-                done[name] = settled(way)
+                done[name] = done[way.like] if way.like else settled(way)
                 frame = pd.DataFrame(done).T.rename_axis("arm")
                 frame.to_csv(self.file, float_format="%.6g")
                 print(name, done[name], flush=True)

@@ -188,23 +188,3 @@ def spliced(tree: TokenTree, pi_SA: ArrayLike, rest_SA: ArrayLike) -> Segments:
     law_LK = failed * mended.law_LK
     law_LK[:, 0] += own_L
     return Segments(tree, mended.leaves, law_LK, pi)
-
-
-def imitated(tree: TokenTree, pi_SA: ArrayLike, row_S: Ints, keep_SA: ArrayLike) -> Floats:
-    """Return one round of filtered expert iteration: the law [rows, A] that fits pi's right steps best.
-
-    law(a | row) is proportional to the sum over the row's states of d(s) pi(a|s) P(success | s, a) keep(s,
-    a): the cloning of successes with infinitely many samples, where states of a row share their law. A row
-    without a step that is kept stays as it was. Source: Anthony, Tian & Barber (2017), expert iteration.
-    """
-    (pi,) = check_policies(tree, pi=pi_SA)
-    mass_SA = tree.reach(pi)[:, None] * pi * tree.action_values(pi) * np.asarray(keep_SA)
-    rows = int(row_S.max()) + 1
-    mass_XA, old_XA = np.zeros((2, rows, tree.actions))
-    np.add.at(mass_XA, row_S, mass_SA)
-    old_XA[row_S] = pi
-    total_X1 = mass_XA.sum(-1, keepdims=True)
-    # A trace of the law before: a token that was never right keeps a probability that is not 0.
-    cloned_XA = np.where(total_X1 > 0, mass_XA / np.where(total_X1 > 0, total_X1, 1.0), old_XA)
-    law_XA: Floats = (1 - TRACE) * cloned_XA + TRACE * old_XA
-    return law_XA

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.deciding import agrees, word
 
-from analysis.experiments.engines import draft_acceptance
+from analysis.experiments.engines import draft_states
 from analysis.experiments.teachers import hidden_traits, private_distillation, taught_training
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
@@ -78,13 +78,12 @@ def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_who
         accepted_length([law], [np.full((1, 3), 1 / 3)])
 
 
-def test_own_prefixes_are_the_drafts_and_accepted_ones_are_neither():
-    target, draft = torch.zeros(85, 4, dtype=torch.float64), torch.zeros(85, 4, dtype=torch.float64)
-    draft[0, 0], target[0, 1] = 3.0, 3.0
-    first = {w: draft_acceptance.prefixes(target, draft, w)[1:5] for w in draft_acceptance.PREFIXES}
-    torch.testing.assert_close(first["own"], draft[0].softmax(-1))
-    torch.testing.assert_close(first["target"], target[0].softmax(-1))
-    torch.testing.assert_close(first["accepted"], torch.full((4,), 0.25, dtype=torch.float64))
+def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():
+    target = torch.zeros(85, 4, dtype=torch.float64)
+    target[0, 1] = 3.0
+    share_S = draft_states.prefixes(target)
+    torch.testing.assert_close(share_S[1:5], target[0].softmax(-1))
+    torch.testing.assert_close(share_S[5:21].view(4, 4).sum(1), target[0].softmax(-1))
 
 
 def test_less_privacy_needs_less_noise():

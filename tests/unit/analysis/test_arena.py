@@ -289,9 +289,8 @@ def test_cells_at_the_chosen_settings_are_the_finals_of_the_table():
 
 def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.arena.chosen_settings.TASKS", {"sorted": SMALL})
-    monkeypatch.setattr(run, "MORE", (16, 1016))
     grpo = [arm for arm in ARMS if arm.name == "grpo"]
-    rows = run.run_more("sorted", grpo, 64, table.load(), tmp_path)
+    rows = run.run_more("sorted", grpo, 64, table.load(), tmp_path, (16, 1016))
     had = table.load().query("task == 'sorted' and lag == 64 and arm == 'grpo'").iloc[0]
     assert list(rows["seed"]) == [16, 1016]
     assert set(rows["rate"]) == {had["rate"]}

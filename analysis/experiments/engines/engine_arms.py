@@ -1,0 +1,97 @@
+"""Engines unlike the trainer's model: what skipped layers, FP8 and noise cost, and what corrects them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.lab import Experiment, Part, Plot, of_seeds
+from analysis.worlds.engine_arms import ENGINES
+from analysis.worlds.pilots import inside
+from analysis.worlds.tuned_training import PILOTS
+
+NAME = "engine-arms"
+SEEDS, MORE, LITTLE = 32, 0.02, 0.05
+"""Accuracy that counts as gained, and as lost. Set before the table was made."""
+METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
+
+
+def rows(seeds: Sequence[Any]) -> pd.DataFrame:
+    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
+    return ENGINES.table(METRICS, seeds)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="What do rollouts of a model with skipped layers, in FP8 or with noise cost, each arm tuned?",
+    source="Nested-ReFT (2025), arXiv:2508.10123; Jet-RL, arXiv:2601.14243; ALP (2026), arXiv:2603.19470",
+    differs=(
+        "toy transformers of four layers; guesses in two turns, sums of sixteen digits for FP8, which is "
+        "emulated; no speed is measured"
+    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
+    keys=("run", "arm", "seed"),
+    metrics=("rate", "knob", "at end", *METRICS),
+    margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
+    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    systems={
+        "Nested-ReFT": Part(
+            "the corrections are ours",
+            ("weights-regain-what-skipped-layers-cost", "sequence-weights-regain-what-skipped-layers-cost"),
+        ),
+        "Jet-RL": Part(
+            "no speed",
+            ("fp8-rollouts-end-below-one-precision", "one-precision-ends-as-high-as-full-precision"),
+        ),
+        "ALP (Adaptive Layerwise Perturbation)": Part(
+            claims=("tuned-alp-ends-above-grpo", "tuned-alp-ends-above-tis", "alp-ends-above-noise-on-logits")
+        ),
+    },
+)
+
+
+def _ask(name: str, statement: str, first: str, second: str, by: float, source: str) -> None:
+    """Declare that an arm ends above another by a margin, in the mean."""
+    EXPERIMENT.claim(name, statement, source=source, gates={"tuned": inside(arm=(first, second))}).compare(
+        "accuracy", {"arm": first}, {"arm": second}, by=by
+    )
+
+
+NESTED, JET = "Nested-ReFT (2025), arXiv:2508.10123: accuracy kept", "Jet-RL, arXiv:2601.14243 (abstract)"
+ALP = "ALP (2026), arXiv:2603.19470"
+for _name, _statement, _first, _second, _by, _source in (
+    ("weights-regain-what-skipped-layers-cost",
+     "With a quarter of the layers skipped in rollouts and weights truncated by token, training ends less "
+     "than 0.05 below training on rollouts of all layers.",
+     "skipping, token weights", "whole", -LITTLE, NESTED),
+    ("sequence-weights-regain-what-skipped-layers-cost",
+     "With weights truncated by sequence it ends less than 0.05 below that.",
+     "skipping, sequence weights", "whole", -LITTLE, NESTED),
+    ("dropped-tokens-regain-what-skipped-layers-cost",
+     "With tokens of extreme ratio dropped it ends less than 0.05 below that.",
+     "skipping, dropped tokens", "whole", -LITTLE, NESTED),
+    ("weights-gain-on-skipped-layers",
+     "With weights truncated by token it ends 0.02 above training without weights.",
+     "skipping, token weights", "skipping", MORE, NESTED),
+    ("fp8-rollouts-end-below-one-precision",
+     "FP8 rollouts for a trainer in full precision, without weights, end 0.05 below FP8 on both sides.",
+     "fp8 on both sides", "fp8", LITTLE, JET),
+    ("one-precision-ends-as-high-as-full-precision",
+     "FP8 on both sides ends less than 0.05 below full precision on both.",
+     "fp8 on both sides", "full precision", -LITTLE, JET),
+    ("fp8-rollouts-with-tis-end-as-high-as-full-precision",
+     "FP8 rollouts with truncated importance sampling end less than 0.05 below full precision on both sides.",
+     "fp8 tis", "full precision", -LITTLE, "truncated importance sampling, verl's documentation"),
+    ("tuned-alp-ends-above-grpo",
+     "On a noisy engine's rollouts ALP in all layers ends 0.02 above GRPO at its best clip.",
+     "noisy alp", "noisy grpo", MORE, ALP),
+    ("tuned-alp-ends-above-tis",
+     "There it ends 0.02 above truncated importance sampling at its best cap.",
+     "noisy alp", "noisy tis", MORE, ALP),
+    ("alp-ends-above-noise-on-logits",
+     "There it ends 0.02 above ALP with noise on the logits alone.",
+     "noisy alp", "noisy alp, logits", MORE, ALP),
+):  # fmt: skip
+    _ask(_name, _statement, _first, _second, _by, _source)
