@@ -79,7 +79,6 @@ PLANTED = (
     Bug("pair-losses-have-their-closed-forms", PREFERENCES, "slope_RSAA = beta_R111 * (special.expit", "slope_RSAA = 1.0 * (special.expit"),
     Bug("pair-losses-have-their-closed-forms", PREFERENCES, "pull_RSAA.sum(-1) - pull_RSAA.sum(-2)", "pull_RSAA.sum(-1)"),
     Bug("pair-losses-have-their-closed-forms", PREFERENCES, "second_RSA[..., None, :])", "first_RSA[..., None, :])"),
-    Bug("look-ahead-shrinks-the-bias-of-early-step-scores", TABULAR, "@ value_RS[..., None]\n    return flat_RX1", "@ np.abs(value_RS)[..., None]\n    return flat_RX1"),
     Bug("pair-losses-have-their-closed-forms", PREFERENCES, "reward_xA / beta", "reward_xA * beta"),
     Bug("errors-compound-quadratically-without-recovery", OFFLINE + "imitation.py", "error_x11 = np.asarray", "error_x11 = 2 * np.asarray"),
     Bug("m2po-drops-as-few-tokens-as-its-budget-allows", "testbed/objectives/clipped/m2po.py", "ordered_K.cumsum(-1) / rank_K <= tau", "ordered_K <= tau"),

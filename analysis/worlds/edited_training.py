@@ -109,11 +109,11 @@ def best_rate(arm: Arm, by: str = "accuracy") -> float:
         replace(arm.run, learning_rate=rate, seed=seed) for rate in arm.rates for seed in tuning_seeds(2)
     )
     rows = trained(arm, runs)
-    score = {rate: np.mean(_values(part, by)) for rate, part in rows.groupby("learning_rate")}
+    score = {rate: np.mean(metric_values(part, by)) for rate, part in rows.groupby("learning_rate")}
     return max(arm.rates, key=lambda rate: score[rate])
 
 
-def _values(rows: pd.DataFrame, metric: str) -> list[float]:
+def metric_values(rows: pd.DataFrame, metric: str) -> list[float]:
     """Return a metric of every cell; NaN where the arm does not log it, as a proxy without a verifier."""
     lacks = metric.startswith(("val/", "max val/", "mean val/")) and metric.split(" ")[-1] not in rows
     return [np.nan if lacks else value_of(cell, metric) for _, cell in rows.groupby("cell", sort=False)]
@@ -127,7 +127,7 @@ def sweep(
     for name, arm in arms.items():
         runs = tuple(replace(arm.run, seed=int(seed), learning_rate=rates[name]) for seed in seeds)
         rows = trained(arm, runs)
-        found = {metric: _values(rows, metric) for metric in metrics}
+        found = {metric: metric_values(rows, metric) for metric in metrics}
         frames.append(
             pd.DataFrame({"arm": name, "seed": [int(s) for s in seeds], "rate": rates[name], **found})
         )

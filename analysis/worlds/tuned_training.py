@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from analysis.worlds.edited_training import Arm, Maker, sweep, trained
+from analysis.worlds.edited_training import Arm, Maker, metric_values, sweep, trained
 from analysis.worlds.pilots import FLAT, PILOT
 from testbed.config.run import Arguments, Run
 
@@ -29,7 +30,8 @@ class Way:
 
     at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
     the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
-    batches. like: an earlier way whose settings are taken in place of a search.
+    batches. like: an earlier way whose settings are taken in place of a search. by: the metric, in the words
+    of cell_table, that settings are chosen by.
     """
 
     at: Callable[[Any], Run | Arm]
@@ -37,6 +39,7 @@ class Way:
     whole: bool = False
     change: Maker | None = None
     like: str = ""
+    by: str = "accuracy"
 
     def arm(self, value: float) -> Arm:
         """Return the arm at a value of the knob."""
@@ -96,13 +99,12 @@ class Family:
 
 
 def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
-    """Return the mean final accuracy over pilot seeds at each rate."""
+    """Return the mean over pilot seeds of what the way is chosen by, at each rate."""
     arm = way.arm(value)
     seeds = range(PILOT, PILOT + PILOTS)
     runs = tuple(replace(arm.run, learning_rate=rate, seed=seed) for rate in rates for seed in seeds)
-    rows = trained(arm, runs)
-    last = rows[rows["step"] == rows["step"].max()]
-    return {float(rate): float(part["accuracy"].mean()) for rate, part in last.groupby("learning_rate")}
+    cells = trained(arm, runs).groupby("learning_rate")
+    return {float(str(rate)): float(np.mean(metric_values(part, way.by))) for rate, part in cells}
 
 
 def ends(scores: Scores, way: Way) -> list[str]:

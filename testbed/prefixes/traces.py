@@ -154,11 +154,13 @@ class OfStore(OfTraces):
     """Prefixes of what the weights at the start got right, found by rejection before the first step.
 
     ask: prompts that are asked. attempts: responses to each. The first success of a prompt is kept; guided
-    prompts are drawn from those that have one, with their own prompt in place of the step's.
+    prompts are drawn from those that have one, with their own prompt in place of the step's. empty: "plain"
+    answers these prompts without a prefix where none has a success; "refuse" raises UserError.
     """
 
     ask: int = 128
     attempts: int = 32
+    empty: Literal["refuse", "plain"] = "refuse"
 
     def __post_init__(self) -> None:
         """Raise UserError for numbers out of range."""
@@ -195,15 +197,14 @@ class OfStore(OfTraces):
             asked.counts,
             {"prefix/attempts": np.full(R, self.ask * self.attempts), "prefix/traces": found_R},
         )
-        if (found_R == 0).any():
+        if (found_R == 0).any() and self.empty == "refuse":
             seed = asked.seeds[int(np.flatnonzero(found_R == 0)[0])]
             raise UserError(
                 f"the store of traces of seed {seed} is empty: none of {self.attempts} responses to each of "
                 f"{self.ask} prompts succeeded. Raise prefix_args.attempts or .ask, start from better "
-                f"weights, "
-                "or take prefix=teacher."
+                "weights, or take prefix=teacher; prefix_args.empty=plain goes on without a prefix."
             )
-        kept = [length_N > 0 for length_N in length_RN]
+        kept = [(length_N > 0) | (length_N.sum() == 0) for length_N in length_RN]
         return [(p[k], t[k], n[k]) for p, t, n, k in zip(prompt_RNQ, token_RNT, length_RN, kept, strict=True)]
 
 
@@ -233,6 +234,7 @@ def stored(
     until: float = 0.5,
     ask: int = 128,
     attempts: int = 32,
+    empty: Literal["refuse", "plain"] = "refuse",
 ) -> OfStore:
     """A share of the prompts and their prefixes are successes of the start weights, each try counted."""
-    return OfStore(tokens, share, law, until, ask=ask, attempts=attempts)
+    return OfStore(tokens, share, law, until, ask=ask, attempts=attempts, empty=empty)

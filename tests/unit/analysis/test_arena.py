@@ -191,7 +191,7 @@ def small(tmp_path, monkeypatch) -> Path:
         [row("grpo", s, 0.7, lag=0) for s in (0, 1)]
         + [row(arm, s, final + s / 100) for arm, final in (("grpo", -2.0), ("tis", -1.0)) for s in (0, 1)]
     )
-    monkeypatch.setattr(tasks, "TASKS", {"sorted": SMALL})
+    monkeypatch.setattr(tasks, "TASKS", {**TASKS, "sorted": SMALL})
     monkeypatch.setattr(table, "load", lambda: frame.drop(columns="curve"))
     monkeypatch.setattr(run, "SEEDS", (0, 1))
     monkeypatch.setattr(run, "GROWTHS", 0)

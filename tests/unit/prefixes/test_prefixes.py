@@ -164,5 +164,12 @@ def test_an_empty_store_says_what_to_do():
         rollout(run)
 
 
+def test_an_empty_store_may_leave_all_prompts_without_a_prefix():
+    args = (("tokens", 2), ("ask", 1), ("attempts", 1), ("empty", "plain"))
+    world, found = rollout(replace(TREE, prefix="stored", prefix_args=args))
+    assert world.counts()["prefix/traces"].tolist() == [0]
+    assert found.mask_RBT.all()
+
+
 def test_every_source_is_documented():
     assert set(prefix) == {"off", "teacher", "stored", "retry"}
