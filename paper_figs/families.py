@@ -1,4 +1,4 @@
-"""Families of sources, one column each: teachers, proxies, turns."""
+"""Families of sources, one column each: teachers and proxies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.experiments.rewards import proxy_training
-from analysis.experiments.rewards.turn_training import LOSS
 from analysis.experiments.teachers import teacher_training
 from analysis.judging.comparisons import Arm, arm
-from analysis.palette import BLUE, GREEN, ORANGE, VERMILION
+from analysis.palette import BLUE, GREEN, VERMILION
 from analysis.tables.outcomes import need
 from paper_figs.base import COLUMN, figure
 from paper_figs.strips import Row, strips
@@ -25,10 +24,6 @@ PROXY_NAMES = {
     "loophole": "loophole", "single": "one model", "worst": "worst of five", "uncertainty": "mean - var/2",
     "root": "good model, GRPO", "p3o": "same, P3O", "ppo": "same, PPO", "dpo": "same, DPO",
     "reset": "same, resets",
-}  # fmt: skip
-TURN_NAMES = {
-    "ppo_clip": "tokens", "s_ppo": "tokens, S-PPO", "turn_ppo": "turns", "st_ppo": "turns, ST-PPO",
-    "gspo_token": "sequence",
 }  # fmt: skip
 
 
@@ -99,26 +94,5 @@ def proxies(table: pd.DataFrame) -> Figure:
         {
             "gold accuracy, best": _rows(table, "best", proxy_training.WHERE, PROXY_NAMES, GREEN),
             "gold accuracy, end": _rows(table, "accuracy", proxy_training.WHERE, PROXY_NAMES, VERMILION),
-        }
-    )
-
-
-@figure(
-    "turn-lags",
-    data="turn-lags",
-    caption=(
-        "PPO with a critic on guesses of four turns, after 120 steps on data 64 steps old: final accuracy "
-        f"(above) and share of tokens that the clip cuts (below), by the ratio that it looks at. {MARKS}"
-    ),
-    supports=("token-ppo-collapses-at-lag-64", "old-turns-are-clipped-less-than-old-tokens"),
-)
-def turns(table: pd.DataFrame) -> Figure:
-    """Return the column-wide figure; columns as in the table turn-lags."""
-    need(table, ["lag", LOSS, "accuracy", "mean actor/clip_share"])
-    where: dict[str, Arm] = {loss: {"lag": 64, LOSS: loss} for loss in TURN_NAMES}
-    return _panels(
-        {
-            "accuracy at lag 64": _rows(table, "accuracy", where, TURN_NAMES, BLUE),
-            "share of cut tokens": _rows(table, "mean actor/clip_share", where, TURN_NAMES, ORANGE),
         }
     )

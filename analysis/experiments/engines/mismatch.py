@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     source="papers on rollout precision and its correction, with each claim",
     systems={
         "Nested-ReFT": Part(
-            "that the gradient is unbiased, and its variance; accuracy: see skipped-layers",
+            "that the gradient is unbiased, and its variance; accuracy: see engine-arms",
             claims=(
                 "nested-reft-is-unbiased-under-sequence-weights",
                 "variance-grows-with-the-share-of-skipped-layers",

@@ -40,7 +40,7 @@ def vcpo_cells() -> tuple[Run, ...]:
 
 
 def alp_cells() -> tuple[Run, ...]:
-    """Return a cell per arm of `alp-layers`: GRPO, TIS, and ALP with noise in four sets of places."""
+    """Return a cell per arm: GRPO, TIS, and ALP with noise in four sets of places."""
     noise = [(*DEEP, ("perturb", 0.3), ("perturb_where", where)) for where in PLACES]
     return (
         *grid(NOISY, recipe=["grpo", "tis"], seed=[0]),
@@ -49,7 +49,7 @@ def alp_cells() -> tuple[Run, ...]:
 
 
 def cells() -> tuple[Run, ...]:
-    """Every arm of `vcpo-parts` and `alp-layers` at three rates, 2 seeds for tuning."""
+    """Every arm of `vcpo-parts`, and of ALP on a noisy engine, at three rates, 2 seeds for tuning."""
     return at_rates((*vcpo_cells(), *alp_cells()), (1e-3, 3e-3, 1e-2))
 
 

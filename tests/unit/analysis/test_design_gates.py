@@ -161,5 +161,5 @@ def test_committed_claims_fail_where_a_hand_finds_it():
 
 
 def test_an_objection_of_a_review_is_a_failed_gate():
-    (found,) = gates.checked(CLAIMS["token-ppo-collapses-at-lag-64"], None)
-    assert (found.gate, found.holds) == ("acts", False)
+    (found,) = gates.checked(CLAIMS["ratios-above-one-raise-entropy"], None)
+    assert (found.gate, found.holds) == ("rival", False)
