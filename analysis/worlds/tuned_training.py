@@ -79,10 +79,14 @@ class Family:
         way, value = self.ways[name], self.chosen[name]["value"]
         return way.arm(next(each for each in way.ladder if each == value))
 
-    def table(self, metrics: Sequence[str], seeds: Sequence[Any]) -> pd.DataFrame:
-        """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end."""
-        rates = {name: self.chosen[name]["rate"] for name in self.ways}
-        found = sweep({name: self.arm(name) for name in self.ways}, metrics, rates, seeds)
+    def table(self, metrics: Sequence[str], seeds: Sequence[Any], names: Sequence[str] = ()) -> pd.DataFrame:
+        """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end.
+
+        names: the arms that are wanted; all of them if there are none.
+        """
+        names = names or tuple(self.ways)
+        rates = {name: self.chosen[name]["rate"] for name in names}
+        found = sweep({name: self.arm(name) for name in names}, metrics, rates, seeds)
         for column, field in (("knob", "value"), ("at end", "at_end")):
             found[column] = [self.chosen[name][field] for name in found["arm"]]
         return found
