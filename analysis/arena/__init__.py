@@ -36,5 +36,6 @@ fresh data ended at .43) and is given up.
   `bapo`, which had run at nine rates alone, and whose first rows are dropped; `long`, whose pilot of GRPO on
   fresh data ended at .84 to .94 after 860 steps; the reuse; six arms at the end of the list.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
-  experiment `arena`.
+  experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
+  few of them 64 + 64.
 """
