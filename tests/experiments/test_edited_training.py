@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from analysis.experiments.teachers.self_rewarded_training import self_rewarded, taught
-from analysis.worlds import reward_arms, sparse_arms
+from analysis.worlds import reward_ways, sparse_ways
 from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
@@ -81,13 +81,13 @@ def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
     batch, rollout = a_batch(adv, [1, 1, 1, 1], [[0] * 5] * 4, [REPLAY, REPLAY, 0, 0])
     logp = torch.zeros_like(batch.adv_BT)
     logp[0, 1, 3], logp[0, 2, 0] = 5.0, 99.0
-    found = sparse_arms.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
+    found = sparse_ways.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
     assert (found != batch.adv_BT).nonzero().tolist() == [[0, 1, 3]]
 
 
 def test_a_stored_success_keeps_its_group_s_advantage():
     batch, rollout = a_batch([[5.0], [5.0], [5.0]], [1, 0, 0], [[0]] * 3, [REPLAY] * 3)
-    found = sparse_arms.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
+    found = sparse_ways.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
     assert found.tolist() == pytest.approx([2 / 3 / (1 / 3) ** 0.5, 0, 0], rel=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_a_controller_raises_its_charge_while_the_kl_is_too_large_and_charges_no
         def logp(self, theta, rollout):
             return torch.full((1, 2, 3), -1.0, dtype=torch.float64)
 
-    change = reward_arms.controlled(Control(beta=0.1, integral=0.5))(World(), torch.zeros(1, 4).double())
+    change = reward_ways.controlled(Control(beta=0.1, integral=0.5))(World(), torch.zeros(1, 4).double())
     batch, rollout = a_batch([[0.0] * 3] * 2, [0, 1], [[0] * 3] * 2)
     still = change(batch, rollout, torch.full((1, 2, 3), -1.0).double(), 0)
     assert (still.adv_BT == 0).all()

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, of_seeds
-from analysis.worlds.engine_arms import ENGINES
+from analysis.worlds.engine_ways import ENGINES
 from analysis.worlds.pilots import inside
 from analysis.worlds.tuned_training import PILOTS
 

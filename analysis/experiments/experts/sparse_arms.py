@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, of_seeds
 from analysis.worlds.pilots import inside
-from analysis.worlds.sparse_arms import SPARSE
+from analysis.worlds.sparse_ways import SPARSE
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "sparse-arms"

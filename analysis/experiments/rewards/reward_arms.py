@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.lab import Evidence, Experiment, Part, Plot, arm, happens_mostly, of_seeds
 from analysis.worlds.pilots import inside
-from analysis.worlds.reward_arms import REWARDED
+from analysis.worlds.reward_ways import REWARDED
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "reward-arms"

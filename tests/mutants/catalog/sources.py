@@ -7,7 +7,7 @@ from mutants.mutant import Mutant
 VERIFIERS, REWARDS = "testbed/worlds/verifiers.py", "testbed/worlds/rewards.py"
 STYLED, GRADED, SKILLS = (f"envs/tokens/{name}.py" for name in ("styled_sum", "graded_sum", "three_skills"))
 GUIDES = "testbed/teachers/guides.py"
-CHANGED, REPLAYED = "analysis/worlds/edited_training.py", "analysis/worlds/sparse_arms.py"
+CHANGED, REPLAYED = "analysis/worlds/edited_training.py", "analysis/worlds/sparse_ways.py"
 CHANGING = "tests/experiments/test_edited_training.py"
 VERIFYING, TEACHING = "tests/unit/worlds/test_verifiers.py", "tests/unit/teachers/test_teachers.py"
 
@@ -26,5 +26,5 @@ MUTANTS = (
     Mutant("change-is-dropped", CHANGED, "return made if change is None else", "return made if True else", CHANGING),
     Mutant("change-early-for-good", CHANGED, "if step < arm.early:", "if arm.early:", CHANGING),
     Mutant("covariance-of-fresh-tokens", REPLAYED, "masked_fill(~on_RBT, -torch.inf)", "masked_fill(~batch.mask_BT, -torch.inf)", CHANGING),
-    Mutant("controller-never-sums-up", "analysis/worlds/reward_arms.py", "total_R.add_(error_R)", "total_R.copy_(error_R)", CHANGING),
+    Mutant("controller-never-sums-up", "analysis/worlds/reward_ways.py", "total_R.add_(error_R)", "total_R.copy_(error_R)", CHANGING),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Ways of learning where right answers are rare or old: own prefixes, max@k, and PPO over turns.
 
 Running sums of six digits, which the base model gets right once in a hundred, with 3,840 responses in all;
-and guesses in two turns from data 64 steps old. `python -m analysis.worlds.sparse_arms` chooses the settings.
+and guesses in two turns from data 64 steps old. `python -m analysis.worlds.sparse_ways` chooses the settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ways of learning from a reward model: PPO and its constraints, pairs, resets, windows and entropy control.
 
 Models of 4,000 weights write running sums of six digits; the reward model is fitted to 512 comparisons, a
-quarter of which are wrong. Scores are accuracies by the task itself. `python -m analysis.worlds.reward_arms`
+quarter of which are wrong. Scores are accuracies by the task itself. `python -m analysis.worlds.reward_ways`
 chooses the settings, arm by arm.
 """
 

@@ -2,7 +2,7 @@
 
 Models of four layers guess numbers in two turns from fresh batches, or from batches four steps old where
 weights are noisy; in FP8 they write running sums of sixteen digits.
-`python -m analysis.worlds.engine_arms` chooses the settings, arm by arm.
+`python -m analysis.worlds.engine_ways` chooses the settings, arm by arm.
 """
 
 from __future__ import annotations
