@@ -16,10 +16,10 @@ PICTURE = "assets/arena-{lag}.svg"
 HEAD = """# The arena
 
 Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
-grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, up to 64 and 64 for arms of open claims.
-The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is written from the committed table by
-`python -m analysis.arena.page`; `testbed arena show` prints the same, and the verdicts are the claims of
-experiment `arena`. What follows from it: [findings](findings.md).
+grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, up to 64 and 64 for arms of open
+claims. The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is
+written from the committed table by `python -m analysis.arena.page`; `testbed arena show` prints the same, and
+the verdicts are the claims of experiment `arena`. What follows from it: [findings](findings.md).
 
 The placebo is GRPO tuned and run on other seeds: a gain of the size that it shows is what tuning and seeds
 alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
