@@ -92,6 +92,32 @@ def _imitated(steps: float) -> Arm:
     return Arm(RARE, _per(change), early=int(steps))
 
 
+STAGED = replace(
+    RARE, prefix="teacher", prefix_args=(("law", "staged"), ("share", 0.5), ("tokens", 5))
+)  # fmt: skip
+"""Half of the groups hold a right answer's prefixes of growing length, each the child of the one before."""
+
+
+def _below(alpha: float) -> Arm:
+    """Return GRPO with R - alpha V less its mean, V the mean reward of a member and of those below it."""
+
+    def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+        group = STAGED.group
+        reward_RNG = rollout.reward_RB.unflatten(1, (-1, group))
+        left_G = reward_RNG.new_tensor(range(group, 0, -1))
+        value_RNG = reward_RNG.flip(-1).cumsum(-1).flip(-1) / left_G
+        parent_RB = rollout.parents()
+        assert parent_RB is not None
+        guided_RN1 = (parent_RB.unflatten(1, (-1, group)) >= 0).any(-1, True)
+        raw_RNG = reward_RNG - alpha * value_RNG
+        adv_RNG = (raw_RNG - raw_RNG.mean(-1, keepdim=True)).where(guided_RN1, 0.0)
+        plain_RNG = batch.adv_BT[..., 0].unflatten(1, (-1, group))
+        adv_RB = adv_RNG.where(guided_RN1, plain_RNG).flatten(1)
+        return replace(batch, adv_BT=adv_RB[..., None] * batch.mask_BT)
+
+    return Arm(replace(STAGED, recipe="tree_opo"), _per(change))
+
+
 def _spear(change: Any = None) -> Way:
     at = _recipe(RARE, "spear", "share", ("warm_up", 30))
     return Way(at, (0.25, 0.5, 0.75), True, change and _per(change))
@@ -112,6 +138,9 @@ WAYS: Mapping[str, Way] = {
     "spear, clipped": _spear(clipped_by_covariance),
     "best of k": Way(_recipe(RARE, "max_at_k", "k"), (2, 4, 8), True, by="last val/pass@8"),
     "grpo for pass@8": Way(_recipe(RARE, "grpo"), by="last val/pass@8"),
+    "staged, flat": Way(_recipe(STAGED, "grpo")),
+    "staged, tree": Way(_recipe(STAGED, "tree_opo")),
+    "staged, subtrees": Way(_below, (0.1, 0.25, 0.5, 0.75, 1.0), True),
     "token ppo": Way(_turns("ppo_clip"), CLIPS),
     "turn ppo": Way(_turns("turn_ppo"), CLIPS),
     "st-ppo": Way(_turns("st_ppo"), CLIPS),

@@ -46,6 +46,10 @@ EXPERIMENT = Experiment(
             ("recalibrated-successes-keep-more-entropy", "spear-ends-above-grpo-on-rare-success"),
         ),
         "max@k (Best of N Worlds)": Part(claims=("tuned-max-at-k-has-more-pass-at-8",)),
+        "Tree-OPO": Part(
+            "prefixes of right answers, no tree search",
+            ("staged-advantages-end-above-flat-ones", "subtree-baselines-end-above-flat-ones"),
+        ),
         "ST-PPO": Part(claims=("st-ppo-ends-above-token-ppo", "st-ppo-cuts-fewer-tokens")),
     },
 )
@@ -54,6 +58,7 @@ PREFIX, SPEAR = (
     "Qin et al. (2025), SPEAR, arXiv:2509.22601",
 )
 BON, TURNS = "Best of N Worlds (2025), arXiv:2510.23393", "Li et al. (2025), ST-PPO, arXiv:2511.20718"
+TREE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284"
 for _name, _statement, _outcome, _first, _second, _by, _source in (
     ("own-prefixes-end-above-grpo",
      "With as many responses, GRPO from falling prefixes of the base's successes ends 0.02 more accurate "
@@ -76,6 +81,12 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
     ("tuned-max-at-k-has-more-pass-at-8",
      "Trained for the best of k at its best k, pass@8 ends 0.02 above GRPO's.",
      BEST, "best of k", "grpo for pass@8", MORE, BON),
+    ("staged-advantages-end-above-flat-ones",
+     "With half of the groups on prefixes of growing length, rewards projected onto their order end 0.02 more "
+     "accurate than GRPO's advantages.", ACCURACY, "staged, tree", "staged, flat", MORE, TREE),
+    ("subtree-baselines-end-above-flat-ones",
+     "There rewards less a share of their subtree's mean end 0.02 more accurate than GRPO's advantages.",
+     ACCURACY, "staged, subtrees", "staged, flat", MORE, TREE),
     ("st-ppo-ends-above-token-ppo",
      "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over tokens, each at its best clip.",
      ACCURACY, "st-ppo", "token ppo", MORE, TURNS),
