@@ -82,8 +82,8 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
      "Trained for the best of k at its best k, pass@8 ends 0.02 above GRPO's.",
      BEST, "best of k", "grpo for pass@8", MORE, BON),
     ("staged-advantages-end-above-flat-ones",
-     "With half of the groups on prefixes of growing length, rewards projected onto their order end 0.02 more "
-     "accurate than GRPO's advantages.", ACCURACY, "staged, tree", "staged, flat", MORE, TREE),
+     "With half of the groups on prefixes of growing length, rewards projected onto their order end 0.02 "
+     "more accurate than GRPO's advantages.", ACCURACY, "staged, tree", "staged, flat", MORE, TREE),
     ("subtree-baselines-end-above-flat-ones",
      "There rewards less a share of their subtree's mean end 0.02 more accurate than GRPO's advantages.",
      ACCURACY, "staged, subtrees", "staged, flat", MORE, TREE),
