@@ -249,3 +249,17 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     after = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
     changed = [path for path in before if before[path] != after[path] and "provenance" not in path.parts]
     assert changed == []
+
+
+def test_ctrl_c_while_the_command_line_loads_says_one_word():
+    interrupt = (
+        "import runpy, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "runpy.run_module('testbed', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", interrupt], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nStopped.\n")
