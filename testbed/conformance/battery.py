@@ -15,6 +15,7 @@ from testbed.conformance.properties import (
     around,
     bounds,
     changed,
+    chunked,
     equal,
     exact_halves,
     extreme,
@@ -64,6 +65,14 @@ def _no_parts(judged: Judged) -> str:
     return ""
 
 
+def _no_chunks(judged: Judged) -> str:
+    if objective[judged.reference.objective].promises.get("scope") != "token":
+        return "the entry itself looks beyond a token"
+    if judged.reference.aggregation != "token_mean" or judged.binding.layout != "padded":
+        return "only padded losses with a mean over tokens are asked"
+    return _no_parts(judged)
+
+
 def _several(judged: Judged) -> st.SearchStrategy[Rows]:
     return ordinary(judged, rows=(2, 5), holes=True)
 
@@ -88,6 +97,8 @@ BATTERY = (
              when="log pi of the first row lowered by .7", absent=_no_neighbors, examples=25),
     Property("micro-batches and ranks", "parts with the whole's divisors add up to the whole",
              _several, split, when="cut into two parts", absent=_no_parts, examples=25),
+    Property("chunks of tokens", "two chunks of columns, weighted by their tokens, add up to the whole",
+             _several, chunked, when="cut into two chunks of columns", absent=_no_chunks, examples=20),
     Property("gradient accumulation", "a second call adds the same gradient again", ordinary, repeated,
              when="called twice", examples=8),
     Property("inputs unchanged", "no input is changed in place", _several, changed,

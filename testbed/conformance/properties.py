@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from hypothesis import strategies as st
@@ -167,6 +168,29 @@ def split(judged: Judged, rows: Rows) -> bool:
         one = batch.map(lambda value, part=part: value[part])  # type: ignore[misc]
         found.append(weight * judged.weights(logp[part], one, totals=totals))
     return not bool(close(torch.cat(found), whole, judged.tolerance).all())
+
+
+def _cut(value: Tensor, part: slice, met_B: Tensor) -> Tensor:
+    """Return some columns of what has columns, and some rows."""
+    return (value[:, part] if value.dim() == 2 else value)[met_B]
+
+
+def chunked(judged: Judged, rows: Rows) -> bool:
+    """Whether gradients of two chunks of columns, as of chunked logits, do not add up to the batch's."""
+    alone = tuple(replace(row, group=0) for row in visible(rows, judged.binding))
+    logp, batch = tensors(alone)
+    whole = judged.weights(logp, batch)
+    total, cut = int(batch.mask_BT.sum()), max(1, logp.shape[1] // 2)
+    found = torch.zeros_like(whole)
+    for part in (slice(0, cut), slice(cut, logp.shape[1])):
+        kept_BT = batch.mask_BT[:, part]
+        met_B = kept_BT.any(1)  # a trainer passes no row without a token
+        if not met_B.any():
+            continue
+        one = batch.map(partial(_cut, part=part, met_B=met_B))
+        weight = 1.0 if "tokens" in judged.binding.roles else int(kept_BT.sum()) / total
+        found[met_B, part] = weight * judged.weights(logp[met_B, part], one, totals=(total, len(rows)))
+    return not bool(close(found, whole, judged.tolerance).all())
 
 
 def repeated(judged: Judged, rows: Rows) -> bool:
