@@ -16,7 +16,7 @@ from testbed.offline.tabular import policy_q
 from testbed.rng import generator, key
 
 NAME = "return-distributions"
-SEEDS, PILOTS, INNER, STEPS = 192, 16, 1, 1500
+SEEDS, PILOTS, INNER, STEPS = 512, 16, 1, 1500
 SCORE, LESS = 0.02, 0.1
 """Score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set before
 the table was made.
