@@ -41,7 +41,8 @@ BLIND = (
 HOW = {
     "TRL": "TRL logs sampling/sampling_logp_difference with use_vllm; "
     "DiagnosticsCallback(trainer, everything=True) logs ESS, KL and tails.",
-    "verl": "verl logs rollout_corr/* with actor_rollout_ref.rollout.calculate_log_probs=True.",
+    "verl": "verl logs rollout_corr/* where algorithm.rollout_correction is set and "
+    "actor_rollout_ref.rollout.calculate_log_probs=True.",
 }
 
 
