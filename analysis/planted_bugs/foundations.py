@@ -72,7 +72,7 @@ PLANTED = (
     Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = sums_RM.T", "kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = 2 * sums_RM.T"),
     Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "return self.second_moment - 1.0", "return 0.8 * (self.second_moment - 1.0)"),
     Bug("kl-below-renyi-below-largest-log-ratio", DIVERGENCE, "max_log_rho=programs.", "max_log_rho=0.8 * programs."),
-    Bug("kl-estimators-as-values", RATIOS, '"mu_pi_k3": _excess(log_rho_BT)', '"mu_pi_k3": 1 / rho_BT - 1 + log_rho_BT'),
+    Bug("kl-estimators-as-values", RATIOS, 'yield "mu_pi_k3", _excess(log_rho_BT)', 'yield "mu_pi_k3", (-log_rho_BT).exp() - 1 + log_rho_BT'),
     Bug("kl-estimators-as-losses", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x'),
     Bug("k3-varies-more-than-k1-beyond-a-shift-of-1.12", "testbed/objectives/terms/kl_estimators.py", '("reverse", "k3"): lambda x: torch.expm1(-x) + x', '("reverse", "k3"): lambda x: torch.expm1(x) - x'),
     Bug("pareto-k-on-policy-is-no-number", TAILS, "distinct = _distinct(above[fitted])", "distinct = int(fitted.sum())"),

@@ -106,8 +106,6 @@ PLANTED = (
     Bug("corrections-weighted-one-are-biased", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
     Bug("foreign-suffixes-need-their-own-ratio-alone", PREFIXES, "np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]", "np.cumprod(step_LT, axis=-1)"),
     Bug("foreign-suffixes-pay-where-success-is-rare", PREFIXES, "kept_SA = np.where(alive(tree), pi, 0.0)", "kept_SA = pi"),
-    Bug("distillation-is-the-nearest-within-a-trust-region", "testbed/offline/distillation.py", "(1 - share) * np.log(base_xA) + share * np.log(far_xA)", "np.log((1 - share) * base_xA + share * far_xA)"),
-    Bug("updates-on-one-batch-gain-then-collapse", "testbed/exact/tree.py", "power = np.exp(shifted - shifted.max(-1, keepdims=True))", "power = np.exp(0.05 * (shifted - shifted.max(-1, keepdims=True)))"),
     Bug("class-preference-helps-grpo-transfer", EQUIVALENCE, "pull_IJ = beta *", "pull_IJ = -beta *"),
     Bug("another-start-carries-the-trait-when-trained", SFT, "return -logp_BT", "return logp_BT"),
     Bug("channels-agree-in-a-trained-student", SFT, "return -logp_BT", "return -2 * logp_BT"),

@@ -145,7 +145,7 @@ WAYS: Mapping[str, Way] = {
     "turn ppo": Way(_turns("turn_ppo"), CLIPS),
     "st-ppo": Way(_turns("st_ppo"), CLIPS),
 }  # fmt: skip
-SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"))
+SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 
 if __name__ == "__main__":
     SPARSE.choose()

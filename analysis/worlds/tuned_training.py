@@ -30,8 +30,8 @@ class Way:
 
     at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
     the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
-    batches. like: an earlier way whose settings are taken in place of a search. by: the metric, in the words
-    of cell_table, that settings are chosen by.
+    batches. like: an earlier way whose settings are taken in place of a search. by: what settings are chosen
+    by where that is not the family's.
     """
 
     at: Callable[[Any], Run | Arm]
@@ -39,7 +39,7 @@ class Way:
     whole: bool = False
     change: Maker | None = None
     like: str = ""
-    by: str = "accuracy"
+    by: str = ""
 
     def arm(self, value: float) -> Arm:
         """Return the arm at a value of the knob."""
@@ -61,10 +61,14 @@ def with_recipe(
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Ways by name, and the file of their settings: arm, rate, value, score, at_end."""
+    """Ways by name, and the file of their settings: arm, rate, value, score, at_end.
+
+    by: the metric that settings are chosen by, in the words of cell_table.
+    """
 
     ways: Mapping[str, Way]
     file: Path
+    by: str = "last accuracy"
 
     @cached_property
     def chosen(self) -> dict[str, dict[str, float]]:
@@ -96,7 +100,7 @@ class Family:
         done = dict(self.chosen)
         for name, way in self.ways.items():
             if name not in done:
-                done[name] = done[way.like] if way.like else settled(way)
+                done[name] = done[way.like] if way.like else settled(replace(way, by=way.by or self.by))
                 frame = pd.DataFrame(done).T.rename_axis("arm")
                 frame.to_csv(self.file, float_format="%.6g")
                 print(name, done[name], flush=True)
@@ -108,7 +112,9 @@ def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
     seeds = range(PILOT, PILOT + PILOTS)
     runs = tuple(replace(arm.run, learning_rate=rate, seed=seed) for rate in rates for seed in seeds)
     cells = trained(arm, runs).groupby("learning_rate")
-    return {float(str(rate)): float(np.mean(metric_values(part, way.by))) for rate, part in cells}
+    return {
+        float(str(rate)): float(np.mean(metric_values(part, way.by or Family.by))) for rate, part in cells
+    }
 
 
 def ends(scores: Scores, way: Way) -> list[str]:
