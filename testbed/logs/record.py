@@ -64,13 +64,17 @@ class LoggedSequence:
     """The advantage of a response whose tokens are not known; not part of the record."""
 
     def __post_init__(self) -> None:
-        """Raise UserError where a list is not as long as the mask."""
+        """Raise UserError where a list is not as long as the mask, or ids are not int64."""
         for name in PER_TOKEN:
             value = getattr(self, name)
             if value is not None and len(value) != len(self.mask):
                 raise UserError(
                     f"step {self.step}, sample {self.sample}: {name} has {len(value)} entries, mask has "
                     f"{len(self.mask)}; expected one per token of the response."
+                )
+            if value is not None and name in _WHOLE and value.dtype != np.int64:
+                raise UserError(
+                    f"step {self.step}, sample {self.sample}: {name} is {value.dtype}, expected int64."
                 )
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, floats, ints, made, number
+from testbed.logs.record import Log, LoggedSequence, floats, ints, made, number, whole
 
 IGNORED = -100
 
@@ -50,9 +50,9 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     if given is not None:
         logp_mu = np.zeros(len(mask))
         logp_mu[mask] = given
-    version = (row.get("metadata") or {}).get("model_version")
+    version = whole((row.get("metadata") or {}).get("model_version"), f"{where}: model_version")
     return LoggedSequence(
-        step=int(version or 0),
+        step=version or 0,
         sample=where,
         group=str(row.get("group_id") or where),
         mask=mask,
@@ -60,7 +60,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         prompt=token[:first],
         token=token[first:],
         logp_mu=logp_mu,
-        version=None if version is None else np.full(len(mask), int(version)),
+        version=None if version is None else np.full(len(mask), version),
     )
 
 

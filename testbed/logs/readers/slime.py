@@ -113,7 +113,11 @@ def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSeque
     if row.get("remove_sample"):
         mask = np.zeros_like(mask)
     advantage = floats(row.get("advantages"), f"{where}: advantages")
-    versions = [int(v) for v in row.get("weight_versions") or [] if str(v).isdigit()]
+    versions = [
+        whole(v, f"{where}: weight_versions") or 0
+        for v in row.get("weight_versions") or []
+        if str(v).isdigit()
+    ]
     mixed.append(len(set(versions)) > 1)
     reward = row.get("reward")
     group = row.get("group_index")

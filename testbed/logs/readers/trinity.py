@@ -37,7 +37,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     length = 0 if token is None else len(token) - first
     if length < 0:
         raise UserError(f"{where}: prompt_length is {first}, but there are {len(token or [])} tokens.")
-    version = (row.get("info") or {}).get("model_version")
+    version = whole((row.get("info") or {}).get("model_version"), f"{where}: model_version")
     texts = row.get("prompt_text"), row.get("response_text")
     mask = row.get("action_mask")
     return LoggedSequence(
@@ -51,7 +51,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         prompt=None if token is None else token[:first],
         token=None if token is None else token[first:],
         logp_mu=None if token is None else floats(row.get("logprobs"), f"{where}: logprobs"),
-        version=None if version is None else np.full(length, int(version)),
+        version=None if version is None else np.full(length, version),
         advantage=None if token is None else floats(row.get("advantages"), f"{where}: advantages"),
         text=(str(texts[0]), str(texts[1])) if token is None and None not in texts else None,
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
+import torch
 from support import made_logs
 
 from analysis.logs.diagnosis import diagnose
 from paper_figs.diagnosis import page
 from testbed.errors import UserError
 from testbed.logs.readers import read, read_any
-from testbed.logs.record import parquet_bytes
+from testbed.logs.record import LoggedSequence, parquet_bytes
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\x1b[31m"])
@@ -26,6 +29,22 @@ def test_names_that_cannot_be_written_or_that_a_terminal_obeys_are_escaped(text,
     result = diagnose(read_any([tmp_path / "b.jsonl"]))
     assert result.verdict.startswith("Look at \\")
     assert "/loss: it is not finite" in result.verdict
+
+
+@pytest.mark.parametrize("stack", ["slime", "trinity", "pipeline-rl"])
+def test_a_version_beyond_64_bits_is_refused(stack, tmp_path):
+    """numpy would make an array of objects of it, which fails much later."""
+    (made_logs.BOTH | made_logs.MU_ONLY)[stack](tmp_path / "log")
+    for path in sorted(tmp_path.rglob("*.jsonl")):
+        path.write_text(re.sub(r'("model_version": )\d+', rf"\g<1>{2**70}", path.read_text()))
+    for path in sorted(tmp_path.rglob("rollout_*.pt")):
+        held = torch.load(path, weights_only=True)
+        held["samples"][0]["weight_versions"] = [2**70]
+        torch.save(held, path)
+    with pytest.raises(UserError, match="version.* is 1180591620717411303424, expected a whole number"):
+        read([tmp_path / "log"])
+    with pytest.raises(UserError, match="version is object, expected int64"):
+        LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), version=np.full(1, 2**70))
 
 
 def one_row(**changed):
