@@ -9,7 +9,7 @@ import pytest
 
 from analysis.experiment import EXPERIMENTS
 from analysis.experiments.rewards import proxy_training
-from analysis.experiments.teachers import taught_training, teacher_training
+from analysis.experiments.teachers import teacher_training
 from analysis.judging.comparisons import arm
 from paper_figs import base, families, run
 
@@ -20,7 +20,7 @@ def proxies() -> pd.DataFrame:
     return pd.read_csv(DATA / "proxy-training.csv")
 
 
-@pytest.mark.parametrize("module", [proxy_training, taught_training, teacher_training])
+@pytest.mark.parametrize("module", [proxy_training, teacher_training])
 def test_the_arms_of_a_family_share_the_table_without_overlap(module):
     name = module.EXPERIMENT.name
     table = pd.read_csv(DATA / f"{name}.csv")

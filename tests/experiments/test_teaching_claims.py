@@ -6,48 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support.deciding import agrees, word
+from support.deciding import word
 
 from analysis.experiments.engines import draft_states
-from analysis.experiments.teachers import hidden_traits, private_distillation, taught_training
+from analysis.experiments.teachers import hidden_traits, private_distillation
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.exact.speculative import accepted_length
 from testbed.objectives.terms.f_distillation import f_distillation
-
-CLAIMS = taught_training.EXPERIMENT.claims
-
-
-def trained(**changes: float) -> pd.DataFrame:
-    """A table like taught-training in which arms differ from GRPO by what is given, on every seed."""
-    rows = []
-    for name, where in taught_training.WHERE.items():
-        for seed in range(16):
-            value = 0.5 + seed / 100 + changes.get(name, 0.0)
-            row = {"recipe_args.decay": np.nan, "recipe_args.valley": np.nan, "guide": "none", **where}
-            rows.append({**row, "seed": seed, "exact/value": value, "mean exact/value": value})
-    return pd.DataFrame(rows).sample(frac=1, random_state=0)
-
-
-@pytest.mark.parametrize(
-    ("claim", "changes"),
-    [
-        (CLAIMS["dgrpo-learns-sooner-than-grpo"], {"dgrpo": 0.2}),
-        (CLAIMS["dgrpo-ends-above-grpo"], {"dgrpo": 0.2}),
-        (CLAIMS["rescue-learns-sooner-than-grpo"], {"rescue": 0.2}),
-        (CLAIMS["chord-ends-above-a-fixed-mixture"], {"chord": 0.2}),
-        (CLAIMS["chord-ends-above-imitation"], {"chord": 0.2}),
-        (CLAIMS["self-imitation-learns-sooner-than-grpo"], {"spear": 0.2}),
-    ],
-)
-def test_training_claims_speak_of_their_own_arms(claim, changes):
-    check = claim.function
-    assert agrees(check(trained(**changes)))
-    (arm,) = changes
-    other = {name: -0.2 for name in taught_training.WHERE if name == arm}
-    assert not agrees(check(trained(**other)))
-    assert not agrees(check(trained(**dict.fromkeys(taught_training.WHERE, 0.2))))
 
 
 def test_channels_that_stay_apart_refute_their_agreement():
