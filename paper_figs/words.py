@@ -14,8 +14,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
     {name.lower().replace("-", "_"): name for name in (
         "AIPO", "ALP", "AsymRE", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO", "dGRPO",
         "DyPO", "EGAE", "EWMA", "GAE", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL", "M2PO", "MHPO",
-        "MinPRO", "OAPL", "OPD", "RAPID", "REC", "RED", "ReMix", "REINFORCE", "SAPO", "SFT", "SPEAR",
-        "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO",
+        "MinPRO", "OAPL", "OPD", "P3O", "PPO", "PPO-max", "RAPID", "REC", "RED", "ReMax", "ReMix",
+        "REINFORCE", "SAPO", "SFT", "SPEAR", "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO",
     )}
     | {"chi2": "χ²", "online_dpo": "online DPO", "ppo_clip": "PPO", "rec_oneside": "REC, one side"}
 )  # fmt: skip
@@ -31,7 +31,10 @@ def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
     """Return {value: its name} of the strings in the columns that a plot tells apart by arm or place."""
     columns = {*plot.arm, plot.x, plot.y} & set(table.select_dtypes(exclude="number").columns)
     values = {str(value) for column in columns for value in table[column].unique()}
-    return {each: re.sub(r"[\w-]+", lambda word: NAMES.get(word[0], word[0]), each) for each in values}
+    return {
+        each: re.sub(r"[\w-]+", lambda word: NAMES.get(word[0].replace("-", "_"), word[0]), each)
+        for each in values
+    }
 
 
 def title(plot: Plot) -> str:
