@@ -1,7 +1,5 @@
 """Rare or old right answers: own prefixes and successes, max@k, and PPO over turns, each arm tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ SEEDS, FEWER, MORE, SAME = 240, 48, 0.02, 0.02
 """Seeds of a run; those of arms that were decided by so many; margins of accuracy, pass@8 or share of tokens,
 and of nats per token. The margins were set before the table was made."""
 OPEN = ("grpo", "spear", "spear, stored advantages", "spear, clipped", "best of k", "grpo for pass@8")
-TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 96
+TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 240
 """Arms of open claims, and two that cost twenty times as much a seed."""
 ACCURACY, BEST, CLIPPED = "accuracy", "last val/pass@8", "mean actor/clip_share"
 METRICS = (ACCURACY, "start", "area", BEST, "last val/pass@4", "val/entropy", CLIPPED, "collapsed")

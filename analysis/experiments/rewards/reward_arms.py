@@ -1,7 +1,5 @@
 """Reward models: PPO's constraints, a controlled KL, pairs, resets, windows and entropy, each arm tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +11,11 @@ from analysis.worlds.reward_ways import REWARDED
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "reward-arms"
-SEEDS, FEWER, MORE, LITTLE = 160, 48, 0.02, 0.05
-"""Seeds of a run; those of arms that were decided by so many; accuracy that counts as gained, and as lost.
-The margins were set before the table was made."""
+SEEDS, SOME, FEWER, MORE, LITTLE = 256, 160, 48, 0.02, 0.05
+"""Seeds of a run; those of most arms, and of arms that were decided by so many; accuracy that counts as
+gained, and as lost. The margins were set before the table was made."""
+HALVES = ("halves, egae", "halves, gae")
+"""The arms of a claim that 160 + 160 seeds left open."""
 DECIDED = ("safe", "ten times the steps", "dpo", "whole responses", "guess, grpo", "guess, bonus",
            "guess, set-point")  # fmt: skip
 METRICS = (
@@ -26,8 +26,9 @@ METRICS = (
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    open_ = [name for name in REWARDED.ways if name not in DECIDED]
-    return pd.concat([REWARDED.table(METRICS, seeds, open_), REWARDED.table(METRICS, seeds[:FEWER], DECIDED)])
+    open_ = [name for name in REWARDED.ways if name not in (*DECIDED, *HALVES)]
+    asked = ((open_, seeds[:SOME]), (HALVES, seeds), (DECIDED, seeds[:FEWER]))
+    return pd.concat([REWARDED.table(METRICS, some, names) for names, some in asked])
 
 
 EXPERIMENT = Experiment(
