@@ -1,7 +1,5 @@
 """The walls of the house: who may import whom, what loads without torch, how long help may take."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -114,6 +112,14 @@ def test_rooms_import_from_the_rows_below_their_own():
         if package_of(name) != package_of(other) and row_of[package_of(other)] >= row_of[package_of(name)]
     ]
     assert upward == []
+
+
+def test_training_knows_no_single_objective_and_no_single_advantage():
+    for name, others in module_graph().items():
+        if package_of(name) == "testbed.training":
+            assert not [
+                other for other in others if other.startswith(("testbed.objectives.", "testbed.advantages."))
+            ]
 
 
 def test_no_module_imports_itself_by_way_of_others():

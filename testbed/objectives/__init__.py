@@ -16,11 +16,10 @@ detached:    the weight is a constant for autograd, so that the loss is not an a
 penalty:     the loss has a gradient where the advantage is 0.
 statistic:   the BatchStatistic of an objective of scope "batch".
 keep:        function(logp_BT, batch, **hyper) -> bool [..., B, T] of an objective that drops tokens.
+dual:        the DualUpdate of an objective with a hyperparameter that training moves after the last pass.
 
 `name@source` is a variant: what a public stack computes under the same name.
 """
-
-from __future__ import annotations
 
 from testbed.registry import Entry, Registry
 from testbed.user_files import in_a_file

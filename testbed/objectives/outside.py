@@ -1,7 +1,5 @@
 """Objectives in a user's file, checked at every call: inputs stay, and the loss has the right form."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

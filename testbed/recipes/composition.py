@@ -13,8 +13,9 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
 from testbed.data.groups import group_max
-from testbed.errors import unknown
+from testbed.errors import UserError, unknown
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
+from testbed.losses.dual_update import DualUpdate
 from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.recipes.step_size import ess_factor, trust_region_factor
@@ -83,7 +84,7 @@ class StepRule:
 
 @dataclass(frozen=True)
 class Dual:
-    """R2VPO's dual variable `lam`, which starts at the objective's default: its step size and budget."""
+    """Step size and budget of the objective's dual variable, which starts at its default."""
 
     rate: float
     budget: float
@@ -158,6 +159,17 @@ class Recipe:
             objective[term.objective].bind(**dict(term.args))
         if self.aggregation not in AGGREGATIONS:
             raise unknown("aggregation", self.aggregation, AGGREGATIONS)
+        if self.dual is not None and "dual" not in objective[self.objective].promises:
+            raise UserError(
+                f"objective '{self.objective}' has no dual variable, but the recipe gives one a step size; "
+                "leave `dual` out, or register the objective with `dual=DualUpdate(name, step)`."
+            )
+
+    @property
+    def dual_update(self) -> DualUpdate:
+        """How the objective's dual variable moves; of recipes with `dual`."""
+        found: DualUpdate = objective[self.objective].promises["dual"]
+        return found
 
     @cached_property
     def needs(self) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Learner: the replicas of a pack that share a recipe, their optimizer, and what the recipe remembers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +19,7 @@ from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.teachers import OWN, Teacher, build_teacher
 from testbed.training.replay_buffer import ReplayBuffer
+from testbed.training.signal_providers import SignalInputs, critic_signals, signals_for
 from testbed.worlds.base import World
 
 
@@ -89,7 +88,7 @@ class Learner:
         """Return the objective's hyperparameters at a step, the dual variable among them."""
         hyper = self.recipe.hyper(step, self.steps)
         if self.dual_C is not None:
-            hyper["lam"] = self.dual_C[:, None, None]
+            hyper[self.recipe.dual_update.name] = self.dual_C[:, None, None]
         return hyper
 
     def loss(self, logp_CBT: Tensor, batch: Batch, step: int) -> Tensor:
@@ -151,31 +150,18 @@ class Learner:
     def _advantage(
         self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, group_CB: Tensor, step: int
     ) -> Tensor:
-        found: dict[str, Tensor | None] = {}
-        for name in self.recipe.needs:
-            if name == "log_rho_BT":
-                log_rho_CBT = logp_CBT - rollout.logp_mu_RBT
-                found[name] = torch.where(rollout.mask_RBT, log_rho_CBT, torch.zeros_like(log_rho_CBT))
-            elif name == "score_norm_BT":
-                found[name] = self.world.score_norm(theta_CP, rollout)
-            elif name == "score_norm_B":
-                found[name] = sequence_score_norm(self.world, theta_CP, rollout)
-            elif name == "greedy_reward_B":
-                found[name] = self.world.greedy_reward(theta_CP, rollout)
-            elif name == "parent_B" and (parent_CB := rollout.parents()) is not None:
-                found[name] = parent_CB
-            elif name == "history_K":
-                found[name] = self.baselines_CK
-            elif name == "reference_reward_BN":
-                found[name] = self.world.reference_reward(
-                    self.teacher.weights(theta_CP),
-                    self.teacher.seen(rollout),
-                    self.rows,
-                    self.recipe.baselines.reference_group,
-                    step,
-                )
-            elif name == "turn_BT":
-                found[name] = self.world.turns(rollout)
+        inputs = SignalInputs(
+            self.world,
+            self.recipe,
+            self.teacher,
+            self.rows,
+            theta_CP,
+            rollout,
+            logp_CBT,
+            self.baselines_CK,
+            step,
+        )
+        found = signals_for(self.recipe.needs, inputs)
         if self.critic is not None:
             found |= critic_signals(self.critic.values(theta_CP, rollout), logp_CBT, rollout)
         signals = Signals(rollout.reward_RB, group_CB, rollout.mask_RBT, **found)
@@ -206,15 +192,12 @@ class Learner:
 
     def update_dual(self, logp_CBT: Tensor, batch: Batch, step: int) -> None:
         """Move the dual variable by what the last pass over a batch shows, where the recipe has one."""
-        if self.recipe.dual is None:
+        if (dual := self.recipe.dual) is None:
             return
-        from testbed.objectives.smooth.r2vpo import dual_step
-
-        lam = {**objective[self.recipe.objective].defaults, **self.hyper(step)}["lam"]
-        lam_C = lam[:, 0, 0] if isinstance(lam, Tensor) else logp_CBT.new_full(logp_CBT.shape[:1], float(lam))
-        self.dual_C = dual_step(
-            lam_C, logp_CBT, batch, rate=self.recipe.dual.rate, budget=self.recipe.dual.budget
-        )
+        name, update = self.recipe.dual_update
+        now = {**objective[self.recipe.objective].defaults, **self.hyper(step)}[name]
+        now_C = now[:, 0, 0] if isinstance(now, Tensor) else logp_CBT.new_full(logp_CBT.shape[:1], float(now))
+        self.dual_C = update(now_C, logp_CBT, batch, rate=dual.rate, budget=dual.budget)
 
 
 def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
@@ -226,33 +209,11 @@ def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
     return torch.where(finite_C11, logp_CBT.detach(), mu_CBT)
 
 
-def critic_signals(value_CBT: Tensor, logp_CBT: Tensor, rollout: Rollout) -> dict[str, Tensor | None]:
-    """Return what advantages with a critic, and critics themselves, read of a batch."""
-    log_rho_CBT = logp_CBT - rollout.logp_mu_RBT
-    cut_CB = rollout.truncated_RB
-    return {
-        "value_BT": value_CBT,
-        "log_rho_BT": torch.where(rollout.mask_RBT, log_rho_CBT, torch.zeros_like(log_rho_CBT)),
-        "truncated_B": torch.zeros_like(rollout.reward_RB, dtype=torch.bool) if cut_CB is None else cut_CB,
-    }
-
-
 def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
     """Return the named advantage of every token, [A, B, T]."""
     adv: Tensor = advantage[name].bind(**dict(arguments))(signals)
     shape = signals.require("mask_BT", name).shape
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
-
-
-def sequence_score_norm(world: World, theta_CP: Tensor, rollout: Rollout) -> Tensor:
-    """Return the squared norm of grad log pi of every sequence, [A, B]: one backward pass per sequence."""
-    leaf_CP = theta_CP.detach().requires_grad_()
-    logp_CB = world.logp(leaf_CP, rollout).sum(-1)
-    norms = []
-    for index in range(logp_CB.shape[1]):
-        (grad_CP,) = torch.autograd.grad(logp_CB[:, index].sum(), leaf_CP, retain_graph=True)
-        norms.append(grad_CP.square().sum(-1))
-    return torch.stack(norms, dim=1)
 
 
 def mixed(learners: tuple[Learner, ...], theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:

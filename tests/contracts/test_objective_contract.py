@@ -1,7 +1,5 @@
 """What every registered objective must satisfy; a new one is tested by having a row in reference_weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +23,7 @@ every_objective = pytest.mark.parametrize(
 LEVELS = {"none", "token", "prefix", "min_prefix", "sequence", "geometric", "turn", "power_mean"}
 PROMISES = {
     "ratio", "reads", "scope", "on_policy", "max_weight", "sign", "detached", "penalty", "statistic", "keep",
+    "dual",
 }  # fmt: skip
 
 

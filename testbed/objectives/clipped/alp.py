@@ -1,7 +1,5 @@
 """ALP: a wide clip on the ratio of a perturbed policy to the sampler."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

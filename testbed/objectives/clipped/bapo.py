@@ -1,7 +1,5 @@
 """BAPO: absolute clip bounds, opened for every batch until positive tokens carry their share of the loss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

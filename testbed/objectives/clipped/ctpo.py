@@ -1,7 +1,5 @@
 """CTPO: clip the cumulative ratio in a log window that widens with the position."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """DPPO: mask by how far a token's probability moved, not by its ratio."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

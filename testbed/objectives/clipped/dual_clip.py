@@ -1,7 +1,5 @@
 """PPO's surrogate with a second bound for negative advantages."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

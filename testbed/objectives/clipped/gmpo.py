@@ -1,7 +1,5 @@
 """GMPO: clip each token's log-ratio, then take the geometric mean."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

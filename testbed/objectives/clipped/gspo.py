@@ -1,7 +1,5 @@
 """GSPO: clip the length-normalized ratio of the whole sequence."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """HölderPO: the power mean of the token ratios, with an exponent that a schedule may move."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """LUSPO: GSPO's sequence loss times the length of its sequence."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """M2PO: drop the tokens that move furthest until the second moment of log-ratios fits a budget."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """OPSM: drop whole negative sequences that the policy has already left."""
 
-from __future__ import annotations
-
 import math
 
 import torch

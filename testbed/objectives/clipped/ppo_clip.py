@@ -1,7 +1,5 @@
 """PPO's clipped surrogate, which is also GRPO's."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """A weight over many tokens with a gradient through the current token alone."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

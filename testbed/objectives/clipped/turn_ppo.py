@@ -1,7 +1,5 @@
 """Turn-PPO, S-PPO and ST-PPO: ratios of whole turns, and a correction for what clipping removes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Two-sided clipping: a cap on the ratio before PPO's minimum."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """Shared parts of objectives with three policies: the mismatch at a level, and the weighted clip."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

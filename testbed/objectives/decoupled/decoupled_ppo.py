@@ -1,7 +1,5 @@
 """Decoupled PPO: the clip is around the anchor, the importance weight against the behavior policy."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Geometric rejection: drop sequences with too large a mean log-mismatch."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """IcePop: weigh a token by the engine mismatch inside a window, drop it outside."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

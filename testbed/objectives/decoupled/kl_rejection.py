@@ -1,7 +1,5 @@
 """KL rejection: drop tokens or sequences by an estimate of the divergence between anchor and sampler."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

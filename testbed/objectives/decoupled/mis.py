@@ -1,7 +1,5 @@
 """Masked importance sampling: weigh by the engine mismatch, drop what lies outside a window."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sequence-masked token weights: the geometric mean decides for the sequence, the token ratio weighs."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

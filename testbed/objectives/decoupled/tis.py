@@ -1,7 +1,5 @@
 """Truncated importance sampling: cap the engine mismatch, clip the update."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Token veto: one token that the anchor finds impossible drops its sequence."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

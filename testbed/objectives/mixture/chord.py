@@ -1,7 +1,5 @@
 """CHORD: clipped policy gradient on rollouts, weighted imitation on expert sequences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The off-policy gradient of the best of k responses, max@k (pass@k with rewards 0 and 1)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """How much of a batch comes from where, so that its parts can be averaged separately."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

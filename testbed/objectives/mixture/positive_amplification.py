@@ -1,7 +1,5 @@
 """R3L's positive amplification: make sure that what worked outweighs what failed."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

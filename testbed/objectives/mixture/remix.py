@@ -1,7 +1,5 @@
 """ReMix: weigh stale tokens by pi/mu, and clip around the policy at the start of the update."""
 
-from __future__ import annotations
-
 import math
 
 import torch

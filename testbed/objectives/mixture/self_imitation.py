@@ -1,7 +1,5 @@
 """SPEAR's self-imitation: replay what went better than usual, next to the on-policy update."""
 
-from __future__ import annotations
-
 import math
 
 import torch

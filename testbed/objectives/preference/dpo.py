@@ -1,7 +1,5 @@
 """DPO, IPO and online DPO: classify pairs by a difference of log-ratios as the logit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor

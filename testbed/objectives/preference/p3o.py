@@ -1,7 +1,5 @@
 """P3O: PPO on differences of rewards, which no reward that depends on the prompt alone can change."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

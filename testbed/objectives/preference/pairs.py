@@ -1,7 +1,5 @@
 """Pairs of sequences that answer the same prompt; [..., B, B] is (winner, loser)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

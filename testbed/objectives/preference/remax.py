@@ -1,7 +1,5 @@
 """ReMax: REINFORCE against the greedy response, with a KL reward at the token that earned it."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """RLOO as it is run asynchronously: a PPO clip of the whole sequence's ratio."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

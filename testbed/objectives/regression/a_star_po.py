@@ -1,7 +1,5 @@
 """A*-PO: OAPL's regression against a fixed reference, with an optimal value estimated beforehand."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

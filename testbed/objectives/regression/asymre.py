@@ -1,7 +1,5 @@
 """AsymRE: REINFORCE with a baseline below the mean of the group."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

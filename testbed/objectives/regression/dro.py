@@ -1,7 +1,5 @@
 """DRO: fit reward minus value by the log-ratio to a reference, one response at a time."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """MDPO: a KL to the policy at the start of the update instead of a clip."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

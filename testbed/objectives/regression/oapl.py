@@ -1,7 +1,5 @@
 """OAPL: regress the sequence's log-ratio to the sampler onto the advantage over the optimal value."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

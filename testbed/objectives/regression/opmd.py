@@ -1,7 +1,5 @@
 """Online policy mirror descent: four ways to step toward mu exp(R / tau) / Z."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

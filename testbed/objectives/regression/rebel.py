@@ -1,7 +1,5 @@
 """REBEL: regress differences of log-ratios onto differences of rewards, so that no value is needed."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """TBA: trajectory balance with the partition function estimated from the group (VarGrad)."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """AIPO: token importance weights, truncated from above alone."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

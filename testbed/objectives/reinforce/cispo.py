@@ -1,7 +1,5 @@
 """CISPO: clip the detached importance weight, never the gradient. The stacks differ in the window."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """DISPO: CISPO with separate bounds for each sign of the advantage."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

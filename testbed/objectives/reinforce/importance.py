@@ -1,7 +1,5 @@
 """REINFORCE with a detached importance weight at a chosen level, optionally truncated."""
 
-from __future__ import annotations
-
 import math
 
 import torch

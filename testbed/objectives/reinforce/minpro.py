@@ -1,7 +1,5 @@
 """MinPRO: the prefix ratio replaced by the smallest token ratio before the token."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """REINFORCE without correction: what stale data does when nothing is done about it."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.data.batch import Batch

@@ -1,7 +1,5 @@
 """REC: REINFORCE that drops tokens outside a region of the ratio, with or without importance weights."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """RED: REINFORCE on reshaped data, by weights or by dropping surplus negatives."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

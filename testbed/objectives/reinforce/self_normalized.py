@@ -1,7 +1,5 @@
 """REINFORCE with sequence weights divided by their mean over the batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """TOPR: positives keep weight one, negatives taper off as the policy leaves them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """VESPO: a smooth kernel of the sequence ratio, with no bound to tune and no length normalization."""
 
-from __future__ import annotations
-
 import math
 
 import torch

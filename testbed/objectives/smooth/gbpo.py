@@ -1,7 +1,5 @@
 """BPO and GBPO: draw the ratio to a target on the edge of the band, also back from beyond it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """MHPO: the log-ratio through a tanh, damped by a hazard."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

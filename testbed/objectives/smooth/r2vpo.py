@@ -1,12 +1,11 @@
 """R2VPO: the variance of the ratio held to a budget by a multiplier."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.errors import unknown
+from testbed.losses.dual_update import DualUpdate
 from testbed.losses.ratios import log_ratio
 from testbed.objectives import objective
 
@@ -18,37 +17,6 @@ def log_ratio_at(level: str, logp_BT: Tensor, batch: Batch) -> Tensor:
     if level not in LEVELS:
         raise unknown("ratio level", level, LEVELS)
     return log_ratio(level, logp_BT, batch)
-
-
-@objective(
-    "r2vpo",
-    source="Luo et al. (2026), arXiv:2601.03320 and arXiv:2605.26784",
-    ratio="token",
-    reads=("mu", "adv"),
-    scope="token",
-    on_policy=1,
-    sign=False,
-    penalty=True,
-)
-def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: str = "token") -> Tensor:
-    """L = -r A + lam (r - 1)^2, r = pi/mu.
-
-    The weight r (A - 2 lam (r - 1)) is zero at r = 1 + A / (2 lam), reverses beyond, and pulls r to 1
-    where A = 0. lam may be a number or a tensor [..., 1, 1], one per replica, that `dual_step` moves.
-    With level "sequence" or "geometric" a sequence's loss is spread over its tokens.
-
-    Loss from secondary sources; lam = 0.04 is a toy's. Token or sequence level, the start and step size of
-    lam, the budget and the aggregation could not be verified; the default level and token_mean are ours.
-    """
-    log_r_BT = log_ratio_at(level, logp_BT, batch)
-    lam_BT = torch.as_tensor(lam, dtype=log_r_BT.dtype, device=log_r_BT.device)
-    # Where neither term is there, and where only the penalty is missing, an overflow must not meet a 0.
-    nothing_BT = (lam_BT == 0) & (batch.adv_BT == 0)
-    r_BT = torch.where(nothing_BT, torch.zeros_like(log_r_BT), log_r_BT).exp()
-    brake_BT = torch.where(lam_BT == 0, torch.zeros_like(log_r_BT), log_r_BT).exp()
-    # -r A + lam (r^2 - 2 r + 1), factored: of two infinities of opposite sign none is left.
-    loss_BT = r_BT * (lam_BT * (brake_BT - 2) - batch.adv_BT) + lam_BT
-    return loss_BT if level == "token" else loss_BT / batch.mask_BT.sum(-1, keepdim=True)
 
 
 @torch.no_grad()
@@ -78,3 +46,35 @@ def dual_step(
         mean = (square_BT.sum(-1) / batch.mask_BT.sum(-1)).mean(-1)
     moved = (lam + rate * (mean - budget)).clamp(min=0).to(lam.dtype)
     return torch.where(torch.isfinite(mean), moved, lam)
+
+
+@objective(
+    "r2vpo",
+    source="Luo et al. (2026), arXiv:2601.03320 and arXiv:2605.26784",
+    ratio="token",
+    reads=("mu", "adv"),
+    scope="token",
+    on_policy=1,
+    sign=False,
+    penalty=True,
+    dual=DualUpdate("lam", dual_step),
+)
+def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: str = "token") -> Tensor:
+    """L = -r A + lam (r - 1)^2, r = pi/mu.
+
+    The weight r (A - 2 lam (r - 1)) is zero at r = 1 + A / (2 lam), reverses beyond, and pulls r to 1
+    where A = 0. lam may be a number or a tensor [..., 1, 1], one per replica, that `dual_step` moves.
+    With level "sequence" or "geometric" a sequence's loss is spread over its tokens.
+
+    Loss from secondary sources; lam = 0.04 is a toy's. Token or sequence level, the start and step size of
+    lam, the budget and the aggregation could not be verified; the default level and token_mean are ours.
+    """
+    log_r_BT = log_ratio_at(level, logp_BT, batch)
+    lam_BT = torch.as_tensor(lam, dtype=log_r_BT.dtype, device=log_r_BT.device)
+    # Where neither term is there, and where only the penalty is missing, an overflow must not meet a 0.
+    nothing_BT = (lam_BT == 0) & (batch.adv_BT == 0)
+    r_BT = torch.where(nothing_BT, torch.zeros_like(log_r_BT), log_r_BT).exp()
+    brake_BT = torch.where(lam_BT == 0, torch.zeros_like(log_r_BT), log_r_BT).exp()
+    # -r A + lam (r^2 - 2 r + 1), factored: of two infinities of opposite sign none is left.
+    loss_BT = r_BT * (lam_BT * (brake_BT - 2) - batch.adv_BT) + lam_BT
+    return loss_BT if level == "token" else loss_BT / batch.mask_BT.sum(-1, keepdim=True)

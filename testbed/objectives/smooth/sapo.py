@@ -1,7 +1,5 @@
 """SAPO: a sigmoid gate in place of the clip."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

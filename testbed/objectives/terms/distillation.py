@@ -1,7 +1,5 @@
 """Distillation on tokens of the student, and on tokens of another policy."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Entropy from sampled tokens."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

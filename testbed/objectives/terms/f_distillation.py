@@ -1,7 +1,5 @@
 """Distillation by any f-divergence, from one sampled token per place, on anybody's tokens."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

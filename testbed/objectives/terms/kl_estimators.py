@@ -5,8 +5,6 @@ k2 = x^2 / 2. The forward divergence from the same samples is KL(other || pi) = 
 abs = |x| estimates neither: E_pi|x| is at least KL(pi || other), and pulls every token with a force of one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """KL penalties toward a reference, the anchor or the behavior policy, with each detach choice."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

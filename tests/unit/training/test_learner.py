@@ -1,7 +1,5 @@
 """What recipes may change in the loop: passes, anchors, replay, demonstrations, references, hand-overs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -12,9 +10,12 @@ from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY, ROLLOUT
 from testbed.data.select import replace_groups
 from testbed.errors import UserError
+from testbed.losses.dual_update import DualUpdate
+from testbed.objectives import objective
 from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
-from testbed.training.learner import Learner, RecipeBlock, mixed, sequence_score_norm
+from testbed.training.learner import Learner, RecipeBlock, mixed
+from testbed.training.signal_providers import sequence_score_norm
 from testbed.training.update import State, Trainer
 from testbed.worlds.build import build_world
 
@@ -413,6 +414,22 @@ def test_after_a_step_the_dual_variable_and_the_averaged_anchor_are_those_of_the
             assert learner.hyper(1)["lam"].flatten().tolist() == expected.tolist()
         else:
             torch.testing.assert_close(learner.anchor.total_CP, 0.5 * theta + after, rtol=0, atol=1e-15)
+
+
+def test_an_objective_names_its_dual_variable_and_others_cannot_be_given_one(monkeypatch):
+    def halved(value, logp, batch, *, rate, budget):
+        return value * rate - budget
+
+    given = {**objective["ppo_clip"].promises, "dual": DualUpdate("eps_low", halved)}
+    monkeypatch.setitem(
+        objective._entries, "ppo_clip", dataclasses.replace(objective["ppo_clip"], promises=given)
+    )
+    world, theta, learner = one_learner(dataclasses.replace(PPO, objective="ppo_clip", dual=Dual(0.5, 0.01)))
+    rollout, trainer = world.generate(theta, 0), trainer_of(world, learner)
+    trainer.learn(State.start(theta), rollout, trainer.first_pass(theta, rollout, 0), 0)
+    assert learner.hyper(1)["eps_low"].flatten().tolist() == [0.5 * 0.2 - 0.01]
+    with pytest.raises(UserError, match="objective 'reinforce' has no dual variable"):
+        dataclasses.replace(PPO, objective="reinforce", dual=Dual(0.1, 0.0))
 
 
 def test_advantages_that_read_the_log_ratio_get_pi_over_mu():
