@@ -1,7 +1,5 @@
 """One color, marker and line style per recipe, the same in every figure; strings, no plotting library."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

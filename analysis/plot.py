@@ -1,7 +1,5 @@
 """Shared kinds of plots of a table; `paper_figs.shared_plots` draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

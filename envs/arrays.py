@@ -1,7 +1,5 @@
 """The three kinds of arrays that the numpy half passes around."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

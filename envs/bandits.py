@@ -1,7 +1,5 @@
 """Bandits: one decision per episode, one state per context."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

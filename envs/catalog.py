@@ -1,7 +1,5 @@
 """Every world by name: tabular worlds and token tasks, found by importing the modules that declare them."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Checks of a finite MDP: each refusal says what was given, what was expected and what to do."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -4,8 +4,6 @@ pendulum.
 Cells R come first; all randomness is a function of the cells' keys.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

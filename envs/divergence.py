@@ -1,7 +1,5 @@
 """Exact divergences between the episode distributions of two stationary policies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 A policy is summed by one thread in a fixed order: its numbers depend neither on threads nor on its neighbors.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A finite MDP that simulates episodes and computes value, gradient, occupancy and divergence exactly."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Any finite MDP as a gymnasium environment: states are observations, one action at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

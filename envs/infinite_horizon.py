@@ -1,7 +1,5 @@
 """Discounted truth without a horizon: the same worlds, solved as linear systems instead of step by step."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

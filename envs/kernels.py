@@ -4,8 +4,6 @@ Every random number is a function of (key, token t, sequence b, step, block) alo
 is shared, so any number of threads, any order and any packing of replicas gives the same bits.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A contextual bandit with a logging policy: data as a production system would have stored them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

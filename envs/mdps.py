@@ -1,7 +1,5 @@
 """Small Markov decision processes with known truth; every constructor returns a FiniteMDP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

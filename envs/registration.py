@@ -6,8 +6,6 @@ A version rises when the numbers of a world move. The world "tree" is a table ov
 of its own: the task has one.
 """
 
-from __future__ import annotations
-
 import gymnasium
 
 from envs.catalog import kind, worlds

@@ -1,7 +1,5 @@
 """The counter-based stream of `envs.kernels` in plain numpy, bit for bit, for machines without Numba."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

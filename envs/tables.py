@@ -1,7 +1,5 @@
 """The arrays of a finite MDP as compiled loops read them: successor lists instead of dense rows."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

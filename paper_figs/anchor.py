@@ -1,7 +1,5 @@
 """Final value and clipped tokens against lag, under right, missing and approximate anchors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """The arena at lag 64: what each recipe ends at when all are tuned alike, a panel a task."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

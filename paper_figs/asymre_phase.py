@@ -1,7 +1,5 @@
 """AsymRE on a fixed mu: value and support of the limit against delta_v, with the exact transition."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

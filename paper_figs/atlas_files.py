@@ -1,7 +1,5 @@
 """Files of `testbed evidence pages atlas`: the table, the page and one picture per family."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from analysis.experiments.cards.objective_weights import NAME, table_of

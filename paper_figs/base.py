@@ -1,7 +1,5 @@
 """The registry of figures. A figure is one file: a CAPTION, and draw(table) under @figure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

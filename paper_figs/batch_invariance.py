@@ -1,7 +1,5 @@
 """Mean value over training and clipped tokens against batch size: what stays the same, and what does not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

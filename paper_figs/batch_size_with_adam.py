@@ -1,7 +1,5 @@
 """Mean accuracy along the run against batch size, with Adam: fresh data, and data of a fixed age."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D

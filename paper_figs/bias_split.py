@@ -1,7 +1,5 @@
 """Where the bias of an objective comes from: prefixes, continuations, or the weight itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exact bias against exact variance of importance ratios as the policy drifts away from its data."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

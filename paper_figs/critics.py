@@ -1,7 +1,5 @@
 """Advantages of truncated responses: how far off the gradient is by window, with right and wrong critics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """A training log diagnosed, as one self-contained HTML page: nothing is fetched, every string is escaped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """Exact and sampled ESS side by side: the sampled one stops falling at 1/N, the exact one does not."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Early signs of a collapse: the AUROC of each, over every cell of the phase diagram."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

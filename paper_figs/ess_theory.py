@@ -1,7 +1,5 @@
 """The exact ESS of a drifting token chain against length and lag, and the lognormal guess beside it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

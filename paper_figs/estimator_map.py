@@ -1,7 +1,5 @@
 """Exact error of bandit estimators over their parameter: the best one moves with the sample size."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Families of sources, one column each: teachers and proxies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """One reward model against ensembles: gold reward as the proxy is optimized, by the best of n and by RL."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

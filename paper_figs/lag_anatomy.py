@@ -1,7 +1,5 @@
 """Schedules of equal mean lag side by side: their ages, the ratios these give, and what that costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

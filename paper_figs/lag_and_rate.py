@@ -1,7 +1,5 @@
 """Lag and learning rate in the toy LLM: what staleness costs against their product; the map of recipes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

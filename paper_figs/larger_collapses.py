@@ -1,7 +1,5 @@
 """Share of its best accuracy that a recipe keeps at one high rate: foretold by the toy LLM, and found."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

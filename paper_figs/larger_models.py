@@ -1,7 +1,5 @@
 """Final accuracy that the tuned toy LLM foretells, and that models of a million weights have."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

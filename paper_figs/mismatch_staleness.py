@@ -1,7 +1,5 @@
 """Engine mismatch and lag, alone and together: two settings, two heat maps and a repair."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """OAPL's path on a fixed mu: the entropy collapses and recovers when beta2 is small."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

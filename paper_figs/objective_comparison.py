@@ -1,7 +1,5 @@
 """Effective weights of a few objectives, a panel each, for `testbed objectives compare --figure`."""
 
-from __future__ import annotations
-
 import textwrap
 from itertools import pairwise
 

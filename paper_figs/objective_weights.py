@@ -1,7 +1,5 @@
 """The atlas of objectives: effective weight against log-ratio; a figure per family, a panel per objective."""
 
-from __future__ import annotations
-
 import pkgutil
 
 import numpy as np

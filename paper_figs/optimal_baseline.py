@@ -1,7 +1,5 @@
 """Variance against the baseline: a parabola around b*, whose curvature is known."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """What keeps a panel readable: few series, labels that do not collide, marks where an axis is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recipe against lag: accuracy at the best learning rate of each, and how often it collapses at any."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

@@ -1,7 +1,5 @@
 """Throughput against staleness of simulated pipelines, and the lag histograms of one of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

@@ -9,8 +9,6 @@ to draw, as ("lag=0,16",). ax: axes to draw on, where one panel is enough. All o
 what the table has not, and for more than MOST panels.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence

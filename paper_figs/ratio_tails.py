@@ -1,7 +1,5 @@
 """How heavy the tail of the sequence ratios is, by lag: complementary distribution on log axes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

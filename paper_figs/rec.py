@@ -1,7 +1,5 @@
 """What keeps REC alive on stale data: final accuracy against lag, with and without clip and weight."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """What each regime of a weight does to a bandit's entropy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """A results folder as one self-contained HTML page: nothing is fetched, every string is escaped."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

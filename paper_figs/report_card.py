@@ -1,7 +1,5 @@
 """A report card as one self-contained HTML page, with a radar of percentiles and no overall score."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from html import escape

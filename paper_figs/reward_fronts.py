@@ -1,7 +1,5 @@
 """Accuracy against speed over the weight of the speed, rewards normalized together or each by itself."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -3,8 +3,6 @@
 python -m paper_figs.run [NAME …] [--data FOLDER] [--out FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """How far two forecasts of the largest safe lag are off, seed by seed."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """What an age limit does to length: the law of what is in time, the policy that learns from it, the price."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

@@ -3,8 +3,6 @@
 What a kind draws is in `analysis.plot.KINDS`; every experiment with a `Plot` has a figure of its own name.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace

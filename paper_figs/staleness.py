@@ -1,7 +1,5 @@
 """Accuracy and sequence ESS against step: one column of panels per lag, one color per recipe."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

@@ -1,7 +1,5 @@
 """Rows of dots, one row per arm: seeds, and the median with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

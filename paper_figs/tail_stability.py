@@ -1,7 +1,5 @@
 """Tail indices of weights against the number of weights used, on laws whose index is known."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D

@@ -1,7 +1,5 @@
 """How asynchronous to be: the pipeline's time and the updates to a return, by objective and mean lag."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

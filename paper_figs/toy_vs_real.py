@@ -1,7 +1,5 @@
 """Final accuracy that the toy LLM foretells, and that Hugging Face models have, for every stale arm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Ratios of tokens and of turns where a tool answers in between: what they cut, and how far they are off."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """Final accuracy on data 256 steps old, beside that on fresh data, each recipe at its own learning rate."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

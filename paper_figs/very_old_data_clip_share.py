@@ -1,7 +1,5 @@
 """What share of tokens M2PO and GRPO clip on old data, and what accuracy that leaves."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

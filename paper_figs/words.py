@@ -1,7 +1,5 @@
 """What columns and values are called in a figure: recipes by their papers' names, settings in words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

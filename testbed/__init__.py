@@ -4,8 +4,6 @@
 takes milliseconds. Everything else in the package is internal and may change in any release.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from typing import TYPE_CHECKING, Any
 

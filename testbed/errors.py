@@ -1,7 +1,5 @@
 """Errors that a user can correct: one message each, with what was given, what was expected, what to do."""
 
-from __future__ import annotations
-
 import difflib
 import unicodedata
 from collections.abc import Iterable

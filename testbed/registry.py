@@ -1,7 +1,5 @@
 """One registry class for everything with a name: objectives, advantages, recipes, tasks, claims, figures."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

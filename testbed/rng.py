@@ -1,7 +1,5 @@
 """Random streams named by what they are for, so that adding one never moves another."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objectives, tasks and schedules in a user's file, `path/to/file.py:function`, and digests of files."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Words of a command line of the form name=value: the one place that takes them apart."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The arena's arms: recipes, each with one knob of its own and the values that are tried."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from testbed.config.run import Arguments

@@ -1,7 +1,5 @@
 """Gives the cells of arms at the settings that the committed table chose for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """docs/arena.md and its pictures, written from the committed table: `python -m analysis.arena.page`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The arena's queue: tune arms, run their finals, keep their rows. A step is a sweep that can be resumed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The arena's table: a row per task, lag, arm and final seed, and what it says of each arm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

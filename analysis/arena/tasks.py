@@ -1,7 +1,5 @@
 """The arena's tasks: what is learned, for how long, and from which base model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Successive halving over rate x knob, with the same number of cells for every arm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias

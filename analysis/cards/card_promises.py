@@ -1,7 +1,5 @@
 """Part 1 of a report card: the contract tests run on one objective, and what it is seen to do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sum up the runs of card-training for report cards, a row per objective."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeAlias
 

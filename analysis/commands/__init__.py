@@ -1,7 +1,5 @@
 """Commands of the evidence: what this package adds to the command line (`testbed.cli.extensions`)."""
 
-from __future__ import annotations
-
 from analysis.commands.kinds import KINDS
 from testbed.cli.extensions import Command, Extension
 

@@ -1,7 +1,5 @@
 """testbed advise: the method that the arena's table recommends at the drift of a training log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

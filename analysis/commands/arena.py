@@ -1,7 +1,5 @@
 """testbed arena: every recipe on stale data in one table, with recipes of a user beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

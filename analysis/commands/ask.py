@@ -1,7 +1,5 @@
 """testbed ask: a question in words, answered by verdicts, systems and answered questions."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """testbed compare: the arms of a sweep against a baseline."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """testbed evidence judge: claims and their verdicts."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

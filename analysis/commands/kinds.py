@@ -1,7 +1,5 @@
 """Names that the evidence adds to `testbed list` and `testbed show`: sweeps, experiments, claims, systems."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

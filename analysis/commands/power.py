@@ -1,7 +1,5 @@
 """testbed power: how many seeds a comparison needs, before it is run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Any

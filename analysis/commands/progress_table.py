@@ -1,7 +1,5 @@
 """The table above the progress bar of a sweep: a row per arm with cells done, best, last, collapsed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from statistics import median
 from typing import TYPE_CHECKING, Any

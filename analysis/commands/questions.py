@@ -1,7 +1,5 @@
 """testbed evidence questions: the computed answers of docs/questions.md, computed again."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The table that ends a sweep: a row per setting with outcome, interval and number of seeds."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Claims about arms of a table of cells, paired by seed: which ends above another, is there sooner, holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 

@@ -1,7 +1,5 @@
 """How well a score tells runs that will collapse from those that will not, with an interval."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike

@@ -14,8 +14,6 @@ Each returns (above, below): evidence that the quantity is above t, and that it 
 Units must be in the order in which they came where one stops early.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """One comparison of arms, as data that is its own check (see analysis.judging.sentences)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias

@@ -11,8 +11,6 @@ Medians and shares assume nothing of the units but their independence: accuracie
 two peaks where some seeds collapse. Means take units as Gaussian, as Student's t does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

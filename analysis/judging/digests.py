@@ -5,8 +5,6 @@ A verdict is judged again when one of the three has changed. The code of a claim
 computation rests on the packages of `testbed` and `envs` too.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import functools

@@ -5,8 +5,6 @@ Which one: `median_interval` for bands in figures (exact for any law, honest for
 `clopper_pearson_interval` where coverage must not fall below its level.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 anyone sees whether today's file still says the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REI
 )
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -9,8 +9,6 @@ ladder, and one new claim changes one verdict.
 A decided claim needs more: fresh seeds of a replication must point the same way by themselves, e > 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from analysis.judging.evidence import UNDECIDED, WORDS, Evidence

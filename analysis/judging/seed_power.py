@@ -1,7 +1,5 @@
 """The chance that a design decides a gap: two runs of bets on signs, looked at after every block of seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

@@ -4,8 +4,6 @@ systems.csv lists them: what the source claims, and which of this project's clai
 status follows from the verdicts on these claims alone; nobody declares one.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A table stands between <!-- table NAME --> and <!-- end -->; everything else is written by hand and stays.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Pages of experiments, one per area: question, table, figure, commands, and every claim with its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes docs/findings.md from the arena and the decided claims: every number is read from their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

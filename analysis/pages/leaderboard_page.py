@@ -1,7 +1,5 @@
 """docs/leaderboard.md: every objective beside every other, from the committed tables of the report cards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

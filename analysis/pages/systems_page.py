@@ -1,7 +1,5 @@
 """Pages of the systems of the literature: one each, a list, and the small index in the repository."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

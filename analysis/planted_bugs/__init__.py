@@ -4,8 +4,6 @@ A test plants every one of them and wants the verdict "refuted", so that no exac
 while the code that it is about is broken. `testbed show` names the functions.
 """
 
-from __future__ import annotations
-
 from analysis.planted_bugs import foundations, systems
 from analysis.planted_bugs.bug import Bug
 

@@ -1,7 +1,5 @@
 """A bug that an exact claim must notice, and the function that it is in."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bugs under the claims on estimators, weights, bounds, gradients, schedules and finite worlds."""
 
-from __future__ import annotations
-
 from analysis.planted_bugs.bug import Bug
 
 ANCHORS, LEARNER = "testbed/anchors/", "testbed/training/learner.py"

@@ -1,7 +1,5 @@
 """Bugs under the claims that judge systems of the literature."""
 
-from __future__ import annotations
-
 from analysis.planted_bugs.bug import Bug
 
 PLAIN, DR, MAGIC, CHAIN, MARGINAL = (

@@ -1,7 +1,5 @@
 """All questions, their stored numbers, and the page that is written from both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

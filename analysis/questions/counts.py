@@ -1,7 +1,5 @@
 """Questions that a sum over counts, a closed form or one call of an objective answers; nothing is sampled."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

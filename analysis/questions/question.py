@@ -1,7 +1,5 @@
 """What a question is: its thread, its answer as a text with places for numbers, and where they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Finds the claims, systems, questions and rows of the arena that a question in words names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions that judged claims answer: the words say what was measured, the verdicts what came of it."""
 
-from __future__ import annotations
-
 from analysis.questions.question import judged_by
 
 TOY = "Toy transformers of some thousand weights on small tasks; lag and rate as the claim says."

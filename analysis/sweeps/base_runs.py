@@ -1,7 +1,5 @@
 """Runs that several experiments start from, and what `testbed run --model` starts from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from testbed.config.run import MODEL_RUN, Run

@@ -1,7 +1,5 @@
 """Limits that a committed table found telling of collapse, and what they say of a training log."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Outcomes of the cells of one finished pack, for displays of a sweep that still runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

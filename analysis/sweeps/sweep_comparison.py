@@ -4,8 +4,6 @@ from analysis.sweeps.sweep_comparison import compare
 compare(load("results/mine"), by="recipe", baseline="grpo", metric="final_accuracy")
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

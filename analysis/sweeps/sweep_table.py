@@ -7,8 +7,6 @@
 A dial is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

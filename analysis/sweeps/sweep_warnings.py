@@ -1,7 +1,5 @@
 """Warnings that a reader of a sweep needs before believing its averages."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.sweeps.sweep_table import dials, gaps, labeled, telling

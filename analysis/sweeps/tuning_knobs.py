@@ -5,8 +5,6 @@ ablation of OAPL's two betas is known. Values come from the paper where `source`
 public stacks use under the name, and say that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

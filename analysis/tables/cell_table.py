@@ -10,8 +10,6 @@ A diverged run has accuracy 0 from there on, as in analysis.tables.outcomes; any
 where it is read stays NaN.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Result rows condensed into the three small tables that figures and claims read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

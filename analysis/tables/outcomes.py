@@ -1,7 +1,5 @@
 """Outcomes of a run, by definitions fixed beforehand (docs/outcomes.md): of pi, on held-out prompts."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Sampled ESS against exact ESS: where the sampled one can still be believed."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

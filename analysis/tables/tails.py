@@ -1,7 +1,5 @@
 """Tails of the sequence ratios: complementary distributions from the histograms that a run logs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

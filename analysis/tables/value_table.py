@@ -1,7 +1,5 @@
 """Outcomes of tabular runs, where the truth is known: value and ESS, exact beside sampled."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.judging.intervals import student_interval

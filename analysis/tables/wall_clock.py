@@ -1,7 +1,5 @@
 """Return against the wall clock of a pipeline: when did a run reach a level?"""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ Critics of the pooled episodes weigh what is cloned: logged outcomes, or tempora
 actions.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

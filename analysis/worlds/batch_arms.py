@@ -4,8 +4,6 @@ The tasks are the arena's: guesses from fresh batches, running sums from periodi
 rate and value of one knob; `python -m analysis.worlds.batch_arms` chooses them, arm by arm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

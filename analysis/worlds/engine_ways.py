@@ -5,8 +5,6 @@ weights are noisy; in FP8 they write running sums of sixteen digits.
 `python -m analysis.worlds.engine_ways` chooses the settings, arm by arm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ that errs at a tenth of the steps, the other is always right but writes compleme
 `python -m analysis.worlds.expert_arms` chooses the settings, arm by arm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

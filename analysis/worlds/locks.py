@@ -5,8 +5,6 @@ A lock has H places. In each one action leads on, save for a slip, and all other
 step pays a little. At the last place two actions pay nearly the same.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Random worlds and their logs behind the experiments on offline tables: one world per seed, side by side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

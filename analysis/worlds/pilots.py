@@ -1,7 +1,5 @@
 """Settings of arms chosen on pilot worlds, which no table has, and the gate that asks for wide grids."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

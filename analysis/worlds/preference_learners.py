@@ -3,8 +3,6 @@
 Gradients are sums over all drawn pairs; random are the data and PPO's rollouts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

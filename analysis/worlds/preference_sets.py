@@ -1,7 +1,5 @@
 """Preference sets with known truth: log-linear policies on 16 prompts, half of them in the data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Contextual bandits with known rewards behind the experiments on preference sets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

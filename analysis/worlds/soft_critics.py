@@ -1,8 +1,6 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
 """Soft actor-critics on random MDPs with noisy rewards: one critic, the lesser of two, a distribution."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

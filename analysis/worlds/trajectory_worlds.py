@@ -1,7 +1,5 @@
 """Small worlds and logs behind the claims about trajectory estimators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

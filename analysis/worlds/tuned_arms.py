@@ -1,7 +1,5 @@
 """Arms of a computed experiment, each at the settings that are best on other seeds, and the gate on that."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ end earns 1. An utterance is two tokens of four, so 16 of them, half of which ki
 A talk goes on in an even state of the next turn, so that no one talk can be learned by heart.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 

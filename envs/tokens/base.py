@@ -1,7 +1,5 @@
 """The base of every token task: prompts, a score, a noisy teacher and, when small, all its responses."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Copy: the same Q digits again, the smallest task that needs to look back at the prompt."""
 
-from __future__ import annotations
-
 from envs.arrays import Ints
 from envs.catalog import world
 from envs.tokens.digits import DigitTask

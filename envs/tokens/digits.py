@@ -1,7 +1,5 @@
 """The family of tasks that read Q digits and a separator and must write Q digits."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Problems for small pretrained models, easy to hard, with answers that a ready verifier checks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Graded sum: running sums of easy and hard prompts in any mix, to see what one kind does to the other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Ints

@@ -1,7 +1,5 @@
 """Guess: several turns with a tool that answers every guess, the smallest task in which turns matter."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints

@@ -1,7 +1,5 @@
 """Any token task as a gymnasium environment: one action per token, the reward with the last one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Running sum with room for the solution in the prompt: without it the model is student, with it teacher."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Ints

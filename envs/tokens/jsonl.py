@@ -1,7 +1,5 @@
 """Problems from a user's file: JSON lines with prompts and answers, and a judge of the responses."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

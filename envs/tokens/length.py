@@ -1,7 +1,5 @@
 """Length: the first token decides the reward and the end may come at any time: length is worth nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints

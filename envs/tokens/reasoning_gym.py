@@ -1,7 +1,5 @@
 """Any data set of reasoning-gym as a token task over characters, with an end token."""
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Running sum: write every partial sum on the way to the total, a chain of thought that can be checked."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Ints

@@ -4,8 +4,6 @@ Nine of its data sets hand the answer to `eval` or to sympy's `parse_expr`, whic
 policy's samples are untrusted text, so such a scorer only sees literals and bounded arithmetic.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import inspect

@@ -1,7 +1,5 @@
 """Solver and checker: a running sum by one role, its total by another who reads it, the smallest workflow."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints

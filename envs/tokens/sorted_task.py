@@ -1,7 +1,5 @@
 """Sorted: the Q prompt digits in ascending order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Ints

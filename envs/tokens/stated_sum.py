@@ -1,7 +1,5 @@
 """Stated sum: graded running sums, and behind them one token that says how sure the writer is."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints

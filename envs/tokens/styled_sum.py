@@ -1,7 +1,5 @@
 """Styled sum: two right ways of writing a running sum, so that an expert can answer unlike the policy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints

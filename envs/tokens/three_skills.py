@@ -1,7 +1,5 @@
 """Three skills: running sums, copies and sorted digits in one task, told apart by the first token."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Ints

@@ -1,7 +1,5 @@
 """A token task as a tabular world: one softmax per prompt and prefix, every expectation exact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The compiled walk down a token tree: given the uniforms, an episode is arithmetic."""
 
-from __future__ import annotations
-
 from numba import njit, prange
 
 from envs.arrays import Bools, Floats, Ints

@@ -1,7 +1,5 @@
 """The process in which a user's verifier runs: one JSON line in, one out. Started by `UserVerifier`."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Judges of responses: named rules, or a user's function in a separate process."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json

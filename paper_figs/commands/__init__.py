@@ -1,7 +1,5 @@
 """Commands that draw, and what core commands draw by: what this package adds to the command line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from testbed.cli.extensions import Command, Extension, Kind

@@ -1,7 +1,5 @@
 """testbed evidence figures: redraw figures from tables, without torch."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

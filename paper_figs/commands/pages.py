@@ -1,7 +1,5 @@
 """testbed evidence pages: the pages of docs/ that are written from the code and the verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """testbed plot: any results folder drawn."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pathlib import Path

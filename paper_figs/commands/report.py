@@ -1,7 +1,5 @@
 """testbed report: a results folder as one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The loss that both adapters share: an objective, its hyperparameters and added terms, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

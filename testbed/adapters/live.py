@@ -4,8 +4,6 @@ For verl-style trainers: `metrics.update(verl_metrics(batch))` once the batch ha
 rollout_log_probs. For TRL: trl_callback.DiagnosticsCallback.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A GRPOTrainer of TRL with an objective of this bench as its loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

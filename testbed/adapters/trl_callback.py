@@ -1,7 +1,5 @@
 """Log the numbers of `testbed diagnose` in TRL: trainer.add_callback(DiagnosticsCallback(trainer))."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """An objective of this bench as a policy loss of verl."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias

@@ -11,8 +11,6 @@ scope:      whose rewards an advantage depends on: its own ("sequence"), those o
 `name@source` is a variant: what a public stack computes under the same name.
 """
 
-from __future__ import annotations
-
 from testbed.registry import Registry
 
 advantage = Registry("advantage", package="testbed.advantages")

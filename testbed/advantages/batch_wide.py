@@ -1,7 +1,5 @@
 """Advantages normalized over the whole batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

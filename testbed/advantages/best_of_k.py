@@ -1,7 +1,5 @@
 """Advantages for the best of k responses, max@k; with rewards 0 and 1 that is pass@k."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

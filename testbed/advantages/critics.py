@@ -4,8 +4,6 @@ Rewards are token_reward_BT where known, else reward_B at the last token. Tokens
 skipped: the value after a tool's output follows the value before it.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 A group of one has no peers: group_mean and group_std give 0 there, leave_one_out uses baseline 0.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

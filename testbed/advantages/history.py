@@ -1,7 +1,5 @@
 """Baselines that remember earlier batches."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

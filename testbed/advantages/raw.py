@@ -1,7 +1,5 @@
 """The reward itself, shifted and scaled by constants, or what it says of failures alone."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Baselines from responses that are not trained on: the greedy one, or samples of the reference policy."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

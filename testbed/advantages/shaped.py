@@ -1,7 +1,5 @@
 """Rewards reshaped before they are compared, so that a perfect expert does not dwarf the attempts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Tree-OPO: rewards projected onto what a tree of prefixes says about their order."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -4,8 +4,6 @@ An action is a turn's tokens under the mask; `turn_BT` says which. gamma discoun
 nothing inside one.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

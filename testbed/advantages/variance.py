@@ -5,8 +5,6 @@ Bartlett and Baxter, 2004, JMLR 5, 1471-1530); the entries differ in what they k
 A baseline that contains the response's own reward biases the gradient by O(1/G).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, TypeAlias, get_args
 

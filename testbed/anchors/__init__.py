@@ -5,8 +5,6 @@ anchor of any recipe whose loss reads one. With u = pi/anchor and d = anchor/mu 
 anchor decides how staleness and engine mismatch are shared between the weight and the clip: docs/anchors.md.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

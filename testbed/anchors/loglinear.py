@@ -1,7 +1,5 @@
 """The anchors that cost no forward pass: between behavior and target, by version of the token."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

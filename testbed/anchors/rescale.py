@@ -1,7 +1,5 @@
 """Batch-size invariance: what else must change when a batch is divided, so that learning does not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

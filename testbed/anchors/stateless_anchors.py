@@ -1,7 +1,5 @@
 """Anchors that remember nothing: read from the batch, or from the weights that learn from it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Anchors that are other weights: those of some steps ago, or an average of all earlier ones."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The command line. Each command is one module, imported in full only when it is called."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -4,8 +4,6 @@ Such a package names an `Extension` under the entry point group `testbed.command
 above it, and works without them.
 """
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping

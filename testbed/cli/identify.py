@@ -1,7 +1,5 @@
 """testbed identify: which entry of the catalogue is a loss?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """testbed list: everything that has a name, by kind."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import pkgutil

@@ -1,7 +1,5 @@
 """testbed merge: results folders into one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

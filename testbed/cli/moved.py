@@ -1,7 +1,5 @@
 """Names that commands had up to release 0.1, each with the command that took its place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MOVED = {

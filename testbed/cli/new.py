@@ -1,7 +1,5 @@
 """testbed new: one file with an objective, a task, a schedule and their tests, to start from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

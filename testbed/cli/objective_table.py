@@ -1,7 +1,5 @@
 """Tables of `testbed objectives compare`: settings, effective weights, a worked example."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """testbed pretrained: a small language model as an ordinary folder, from a package or trained here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Printing for people and for machines."""
 
-from __future__ import annotations
-
 import json
 import math
 import textwrap

@@ -1,7 +1,5 @@
 """Print a notice when a block takes longer than 2 s."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """My objective, my task and my schedule of lags, with their tests."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Arguments given by name, held against the function that takes them: names, and declared types."""
 
-from __future__ import annotations
-
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Validation of a Run: types by pydantic, values and pairs of fields by hand. Front end only."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import typing

@@ -1,7 +1,5 @@
 """A pack: the cells that run stacked, the unit of work and of commit."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

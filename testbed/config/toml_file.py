@@ -12,8 +12,6 @@ seed = "0..7"
 recipe_args.eps = [0.1, 0.2]
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

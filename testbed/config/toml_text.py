@@ -1,7 +1,5 @@
 """Cells back into the text of a sweep file, where they are a grid."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

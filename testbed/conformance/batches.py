@@ -1,7 +1,5 @@
 """Adversarial batches: rows of tokens by their log-ratios, and a stack of them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

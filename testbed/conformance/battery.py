@@ -1,7 +1,5 @@
 """The battery: every property of `conform`, in the order in which they are tried."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import strategies as st
 

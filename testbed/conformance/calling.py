@@ -1,7 +1,5 @@
 """One call of a user's loss: what was passed, what came back, and its weights -dLoss/dlogp."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The process in which a user's loss runs: reads a job as JSON, writes each call, then the answer."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

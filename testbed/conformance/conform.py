@@ -1,7 +1,5 @@
 """Test a loss against the entry it is named after: a battery of properties, with shrunk counterexamples."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The smallest batch on which a loss and an entry part, told in tokens, ratios and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Find the entries of the catalogue that a loss equals, or the nearest and where they part."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Sequence

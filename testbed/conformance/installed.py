@@ -1,7 +1,5 @@
 """Identify the losses of installed packages, a row each; docs/conformance.md is written from it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import warnings

@@ -1,7 +1,5 @@
 """The same batch as rows with padding, as one packed row, and as lists of tensors; autograd leads back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Names that stacks give to the inputs and hyperparameters of a loss; arguments are bound by them."""
 
-from __future__ import annotations
-
 STACKS: dict[str, dict[str, str]] = {
     "testbed": {
         "logp": "logp", "logp_bt": "logp", "batch": "batch", "logp_mu": "mu", "logp_anchor": "anchor",

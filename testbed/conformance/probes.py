@@ -1,7 +1,5 @@
 """Numbers that a loss may hold: constants in its source, ratios at which its weight bends or jumps."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import math

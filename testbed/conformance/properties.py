@@ -1,7 +1,5 @@
 """Properties that a trainer relies on: a strategy of batches and a condition that must hold on all."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """An entry of the catalogue applied to a batch, with terms, aggregation and advantage."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Reports of identify and conform, in words and as one small page, both made of the JSON."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

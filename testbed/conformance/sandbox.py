@@ -1,7 +1,5 @@
 """Run a user's loss in a separate process, so that a hang or a crash ends that process alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

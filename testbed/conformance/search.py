@@ -1,7 +1,5 @@
 """Hyperparameters and aggregation of a catalogue entry that come nearest to a loss, found by search."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Hypothesis strategies for batches, and the smallest batch on which something holds."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

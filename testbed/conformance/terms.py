@@ -1,7 +1,5 @@
 """A KL term inside a loss: what is left of its weights where every advantage is 0."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -5,8 +5,6 @@
 names one; "none" is no critic. Adding one is one file here.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

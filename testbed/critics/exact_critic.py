@@ -1,7 +1,5 @@
 """The exact critic: the value function of the present policy, where the world knows it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

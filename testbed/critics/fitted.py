@@ -1,7 +1,5 @@
 """Critics fitted to returns by gradient descent: a table, a head on the policy, a separate model."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections import deque

@@ -1,7 +1,5 @@
 """Tokens under the mask moved together, so that neighbors in time are neighbors in memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """HeldOut: samples of the policy itself on held-out prompts, before anything is said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Fields of a container that may be missing."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.errors import UserError

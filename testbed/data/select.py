@@ -1,7 +1,5 @@
 """Choose the groups of a batch: join, pick, and replace them by groups of other origin."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any

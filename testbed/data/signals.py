@@ -1,7 +1,5 @@
 """Signals: what an advantage may read. Shapes and axes as in Batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import torch

@@ -1,7 +1,5 @@
 """Metrics of fresh samples on held-out prompts: length, entropy, KL to the start, best of k."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names that other stacks give to the metrics of metric_names, and where a name means something else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -4,8 +4,6 @@ ESS is always a share of N and always named by three words: how (kish, perplexit
 (token, prefix, sequence) and of which weights (raw, clamped). Its floor is 1/N, logged beside it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 CLAMP = 2.0

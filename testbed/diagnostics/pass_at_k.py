@@ -1,7 +1,5 @@
 """Unbiased score of the best of k answers, from n >= k samples per prompt. No torch."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

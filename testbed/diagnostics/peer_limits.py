@@ -1,7 +1,5 @@
 """Limits on metrics that peers document, and what a run's rows by step say of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Everything takes leading axes and a mask, works in log space and never forms a ratio it does not need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

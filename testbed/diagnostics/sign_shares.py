@@ -1,7 +1,5 @@
 """Gradient mass and clip share of an objective, separately for tokens with A > 0 and with A < 0."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

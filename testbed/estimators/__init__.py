@@ -11,8 +11,6 @@ linear:    True when value is the mean of terms, each a fixed function of its ow
            variance at every sample size follow from one unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Abstract reward processes: a Markov reward chain on z = phi(s), from importance-weighted counts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Floats, Ints

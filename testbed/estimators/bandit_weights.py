@@ -3,8 +3,6 @@
 Left at their defaults all of them are IPS. w = pi/mu of the logged action, V the value of pi.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Floats

@@ -1,7 +1,5 @@
 """Tabular DICE: the ratio of pi's discounted occupancy to the data, from the empirical linear system."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

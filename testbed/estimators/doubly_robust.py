@@ -4,8 +4,6 @@ Exact for any weight map what and any model that was not fitted on these rounds:
 E_mu[(what - w)(E[r|x, a] - q)] (docs/theory/linear-weights.md). Left at their defaults all but dm are DR.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

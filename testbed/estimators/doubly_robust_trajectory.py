@@ -4,8 +4,6 @@ All take q_NT = Qhat_t(s_t, a_t) and v_NT = sum_a pi(a|s_t) Qhat_t(s_t, a). A Qh
 episodes makes DR biased: use one from other data, or testbed.estimators.fqe.cross_fitted.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Floats

@@ -1,7 +1,5 @@
 """Marginalized weights over an action embedding."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """Weighted counts per data set: what every tabular estimator starts from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

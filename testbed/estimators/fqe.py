@@ -1,7 +1,5 @@
 """Fitted Q evaluation with a table, and Qhat for the doubly robust estimators fitted without leakage."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Off-policy value under unobserved confounding, by a binary instrument."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

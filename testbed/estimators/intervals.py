@@ -5,8 +5,6 @@ lower bound, needs terms >= 0 only, log_smoothing_bound rewards >= 0 only. stude
 approximate, and miss most where weights are heavy: a rare large weight that was not drawn leaves no trace.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compiled passes over logged arrays that read every row once; loaded only for data that are large."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray

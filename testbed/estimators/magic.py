@@ -1,7 +1,5 @@
 """MAGIC: the mixture of partial WDR estimates that minimizes an estimate of its mean squared error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Marginalized importance sampling: ratios of state distributions at step t replace products of ratios."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -3,8 +3,6 @@
 Policies are ranked by estimate, best first; among equal estimates the one with the smaller index comes first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

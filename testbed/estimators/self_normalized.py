@@ -1,7 +1,5 @@
 """Estimators divided by the sum of their weights: bounded by the rewards, biased by O(1/N)."""
 
-from __future__ import annotations
-
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms
 from testbed.estimators.bandit import Logged

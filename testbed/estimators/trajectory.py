@@ -3,8 +3,6 @@
 All need mu > 0 wherever pi > 0. ess is the Kish ESS of the sequence weights w_{0:T-1}.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

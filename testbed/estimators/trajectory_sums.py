@@ -1,7 +1,5 @@
 """Per-decision sums of many episodes in one compiled pass, without arrays of prefix weights or of terms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Exact bias and variance in contextual bandits: by formula for any number of samples, or by counting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ sample of n units is then a vector of counts with its multinomial probability, o
 whose value depends on the order of its units. Estimators that are means of terms need one unit only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any

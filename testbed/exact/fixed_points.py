@@ -3,8 +3,6 @@
 No horizon: `world.horizon` plays no part, the discount must be below 1, and terminal states are worth 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

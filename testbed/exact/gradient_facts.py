@@ -1,7 +1,5 @@
 """The facts of an exact gradient: its mean, its variance, its bias by cause, what the objective is worth."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ The gradient of a batch is the mean over its n responses of sum_t w_t S_t. n ind
 responses make C(L + n - 1, n) multisets instead of L^n tuples.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations_with_replacement
 from typing import Any

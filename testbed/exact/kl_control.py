@@ -1,7 +1,5 @@
 """Controllers of a KL penalty on a bandit, under exact gradients: fixed, PID, gated by entropy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

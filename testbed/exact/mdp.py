@@ -4,8 +4,6 @@ Everything is a backward recursion over the steps; `enumerate_episodes` writes s
 Policies are stationary tables pi_SA; episodes come from mu_SA. Returns count the world's noise and bonus.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ learning rate absorbs, so every number here is free of it: for the mean gradient
 |m|^2 (0 where that is negative), the bias is |c m - grad J| / |grad J| = sqrt(1 - cos^2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Policies are laws over A answers; expectations over samples are enumerated as counts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Floats

@@ -5,8 +5,6 @@ holds every pair of a response and the length that is kept, with its probability
 variances of a gradient over whole responses or over suffixes alone are sums.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The best occupancy for a proxy reward within a divergence from a base policy, in a finite MDP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

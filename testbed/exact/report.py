@@ -16,8 +16,6 @@ prefix F(d_pi, Q^mu), suffix F(d_mu, Q^pi), sequence F(d_pi, Q^pi). So the bias 
 with (d', Q') those of the ratio that the objective stands in for; with signal A^pi, Q' = Q^pi.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

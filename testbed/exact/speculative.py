@@ -1,7 +1,5 @@
 """Speculative decoding, enumerated: what a target accepts of a draft's tokens, and what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ shift / (sigma sqrt D): its mean is negative, more so at steps with little noise
 (arXiv:2510.22319) takes the mean away and the step's scale out.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy import special

@@ -1,7 +1,5 @@
 """A toy transformer as a table: next-token distributions at every prefix, gradients back to its weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

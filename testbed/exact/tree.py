@@ -5,8 +5,6 @@ softmax of a table of logits, or a transformer's law: testbed.exact.transformer)
 positive everywhere: a ratio and a score need that.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

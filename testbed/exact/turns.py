@@ -4,8 +4,6 @@ A world is a TurnTree, or a TokenTree of a task of one turn or several. Policies
 at the tool's places are not read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias

@@ -2,8 +2,6 @@
 exactly.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

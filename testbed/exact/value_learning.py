@@ -1,7 +1,5 @@
 """Linear TD, target networks, expectiles, GAE's bias, the emphatic gradient and the proxy bound, exactly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

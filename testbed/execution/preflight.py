@@ -5,8 +5,6 @@ depends on few fields is looked at once per distinct combination of their values
 cells costs little more than its longest axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path

@@ -4,8 +4,6 @@
 first one logs is kept. They find each other as processes of `accelerate launch` do: see policies.hf.ranks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

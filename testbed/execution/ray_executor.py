@@ -1,7 +1,5 @@
 """The same packs as Ray tasks, for many machines: extra [ray]. Results do not depend on it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Run a sweep: plan, pass over what is done, run the rest, keep each pack as it comes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Environment of a process, set before it starts: later is too late for threads and caches."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A worker process: packs come in as canonical JSON, receipts and finished Parquet files go out."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler

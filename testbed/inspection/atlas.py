@@ -5,8 +5,6 @@ them, the probed one, has moved; the other three are on-policy. With one token p
 coincide: the atlas shows the shape of a weight, and `ratio` names the level at which it applies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """docs/objectives.md, written from the registry: what there is, and how to read the figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from testbed.inspection.explain import brief, difference, settings

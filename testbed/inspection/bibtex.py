@@ -1,7 +1,5 @@
 """Sources of objectives as BibTeX: the authors, year, arXiv number or repository that a source names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Effective weights: the derivative of an objective by each token's log-probability."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

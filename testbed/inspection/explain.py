@@ -1,7 +1,5 @@
 """Explain the registration of an objective in words, for the command line and docs/objectives.md."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -7,8 +7,6 @@ and its gradient are larger by tokens / kept tokens, so that a step on a batch t
 as long as on a full one.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

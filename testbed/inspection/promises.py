@@ -5,8 +5,6 @@ what a registered objective promises: what it reads, whose log-probabilities a w
 on-policy, its bound and its sign. All of it on the batch of `testbed.inspection.small_batches`, in float64.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Find the registered objectives with the most similar effective weights, and where they part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The batch statistic of parts: what every micro-batch and every process must use alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches small enough to follow by hand, on which what an objective promises is tried."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A log as packed tensors: what the numbers about it are computed from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every objective would do with the tokens of a log, against what it does with them on-policy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

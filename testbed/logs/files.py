@@ -1,7 +1,5 @@
 """Files of other stacks, opened without running anything that lies in them; what is cut short is said."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a log says of its ratios: ESS by name, tails, KL, ages, mismatch against staleness, step by step."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -9,8 +9,6 @@ the variance. Where fewer than FEW carry it, or log-ratios spread so far that th
 no sample holds (variance above SPREAD), nothing is said: then no test of a mean is valid.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Log-probabilities that a log lacks, recomputed with a local model: one forward pass per sequence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signs in a log that its log-probabilities are not what they seem: suspicions, each with what raised it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run's numbers by step, as a stack's own logger wrote them: mapped to our metrics, and what they say."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -9,8 +9,6 @@ weights, is the "local" token mean that slips in wherever losses are averaged tw
 micro-batches with few tokens weigh more. `micro_batch_weights` gives the weights that avoid it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -5,8 +5,6 @@ whole. So an objective states its statistic in two steps: `pool` gives values pe
 along the last axis, and `solve` turns the joined values, in any order, into the statistic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The one-sided clip that PPO, GRPO, dual-clip and GSPO share."""
 
-from __future__ import annotations
-
 import math
 
 import torch

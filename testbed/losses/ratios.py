@@ -4,8 +4,6 @@ Every function takes logp_BT and a Batch, ignores tokens outside the mask (their
 computes in float32 at least. `base` says against whom: "mu" (behavior), "anchor" or "ref".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

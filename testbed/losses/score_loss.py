@@ -1,7 +1,5 @@
 """The loss of every objective that weighs log pi with a constant."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Counting and weighing the k-element subsets of a group, in log space and float64."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -11,8 +11,6 @@ With the engine "off" each is the policy's own, bit for bit. Where theta_mu lags
 older weights: lag and mismatch are two dials.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engines that change the next-token distribution: temperature, truncated sampling, noise on the logits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Rounding to small number formats in plain torch: bfloat16, e4m3 and int8, without hardware support."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Engines with other weights at full precision: skipped layers, noise per layer, older parts."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

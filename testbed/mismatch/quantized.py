@@ -1,7 +1,5 @@
 """Engines of lower precision: weights, or what linear layers read."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.errors import UserError

@@ -1,7 +1,5 @@
 """Distance of an engine from its policy: the distribution of log-mismatch in a world, exact or sampled."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -5,8 +5,6 @@ Costs are discounted like rewards; a policy is feasible when its expected discou
 budget.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -2,8 +2,6 @@
 ratios.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.arrays import Floats

@@ -1,7 +1,5 @@
 """Preferences between classes of equivalent answers, in a table: values and gradients in its logits."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

@@ -1,7 +1,5 @@
 """Imitation: weights and rewards of boosted replay, compounding error against on-policy correction."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,7 +1,5 @@
 """Off-policy values of a confounded MDP by a binary instrument: Wald ratios for rewards and transitions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ The expected update is `testbed.exact.value_learning.LinearTD`; here are the fea
 learner on samples, and what the error of its fixed point depends on.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

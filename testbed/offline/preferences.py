@@ -6,8 +6,6 @@ the share of it in which a was preferred. Sums over samples are exact for these 
 minibatch noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

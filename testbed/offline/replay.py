@@ -3,8 +3,6 @@
 A cell plays the world, stores its steps and learns from what it draws; the loops are compiled.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

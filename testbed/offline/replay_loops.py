@@ -5,8 +5,6 @@ Random numbers are a function of the cell's key and of how many it has used, so 
 neighbors. Dials come as a row of numbers per cell, in the order of Q_DIALS and ACTOR_DIALS.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

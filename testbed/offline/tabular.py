@@ -3,8 +3,6 @@
 Values are discounted and without a horizon; `envs.infinite_horizon.value` is their judge.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -4,8 +4,6 @@ Symbols: C slots, B batch, S group, L length, M_S longest of a group, u = T_tr /
 t_gen = B E[L] tau(C) / C the time to generate a batch without a straggler.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

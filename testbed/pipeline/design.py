@@ -1,7 +1,5 @@
 """One pipeline of asynchronous training as a value: slots, lengths, queue, admission, trainer, sync."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """Random numbers of a simulated pipeline: functions of (key, counter, purpose) alone."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

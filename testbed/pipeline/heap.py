@@ -1,7 +1,5 @@
 """A binary heap in two arrays: keys (seconds or tokens) and what they belong to; ties by place."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray

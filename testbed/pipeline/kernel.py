@@ -6,8 +6,6 @@ optimizer updates. p: the RULES record of a design; s: the STATE record of a run
 reports.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

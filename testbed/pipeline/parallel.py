@@ -4,8 +4,6 @@ Only these two keep their machine code on disk. Numba compares a kept function w
 both close over a checksum of every file they are compiled from: a change in any compiles them again.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from pathlib import Path

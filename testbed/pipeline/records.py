@@ -1,7 +1,5 @@
 """Input and output of a compiled run: a record per design and per run, arrays of open groups."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Run designs: replications side by side on all threads, the same numbers whatever their number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

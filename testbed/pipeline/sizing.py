@@ -1,7 +1,5 @@
 """Planning: (accelerators, split, queue, in-flight) -> throughput, staleness; for 8 to 8,000 accelerators."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import typing

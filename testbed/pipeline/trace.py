@@ -5,8 +5,6 @@ batches 0, 1, 2, …, so that the learner can give every sample the weights that
 against `time`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Adam in one compiled pass: torch takes seven over memory that is larger than the caches."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Weights that change inside a sequence: which version predicts which token, and its log-probability."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 Functional: weights in, weights out, so a snapshot is an assignment. A test compares both with torch.optim.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tabular softmax policy: one row of logits per state, differentiated by a Numba scatter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

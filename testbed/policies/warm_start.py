@@ -1,7 +1,5 @@
 """Base models for the toy LLM: supervised training on a noisy teacher, so RL starts with some success."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

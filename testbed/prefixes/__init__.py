@@ -11,8 +11,6 @@ another (`parent_B`).
 6
 """
 
-from __future__ import annotations
-
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
 from testbed.errors import UserError, refuse

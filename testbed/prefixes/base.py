@@ -1,7 +1,5 @@
 """The interface of a source of prefixes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

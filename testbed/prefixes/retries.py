@@ -1,7 +1,5 @@
 """Retries: half of every group tries, the other half goes on from where a try first went wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 

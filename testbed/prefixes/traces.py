@@ -1,7 +1,5 @@
 """Prefixes of traces: solutions of the task, or successful responses of the weights at the start."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -4,8 +4,6 @@ A recipe is a function whose keyword-only arguments are what people tune; `Run.r
 Every objective is a recipe too, in a default composition, and so is `path/to/file.py:function`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """GRPO with another ratio or another region: one change each."""
 
-from __future__ import annotations
-
 from testbed.objectives.clipped.holder import holder_exponent
 from testbed.recipes import recipe
 from testbed.recipes.composition import Dual, Recipe, pairs

@@ -1,7 +1,5 @@
 """Recipes that read a critic: set `Run.critic` beside them."""
 
-from __future__ import annotations
-
 from testbed.errors import unknown
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, Term, pairs

@@ -3,8 +3,6 @@
 With one pass the target starts at the anchor, so pi/anchor is 1 and the whole staleness falls to anchor/mu.
 """
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, pairs
 

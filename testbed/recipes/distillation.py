@@ -1,7 +1,5 @@
 """Recipes that learn from a teacher: its tokens, or its opinion of the student's."""
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import HandOver, Recipe, Term, pairs
 

@@ -1,7 +1,5 @@
 """From settings of a public stack to what computes the same here."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Recipes that change the loop: several passes, replay, averaged anchors, demonstrations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from testbed.objectives.mixture.chord import mu_schedule

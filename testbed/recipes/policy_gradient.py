@@ -1,7 +1,5 @@
 """Score-function and ratio recipes: GRPO and its kin."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

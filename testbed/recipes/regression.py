@@ -1,7 +1,5 @@
 """Squared errors, mirror descent and preferences as recipes."""
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Baselines, Recipe, pairs
 

@@ -1,7 +1,5 @@
 """Score-function recipes: log pi weighed by a constant."""
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, pairs
 

@@ -1,7 +1,5 @@
 """A public stack with its configuration, as a recipe."""
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
 from testbed.recipes.from_stack import compose

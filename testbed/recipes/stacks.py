@@ -3,8 +3,6 @@
 A variant of an objective alone, as `cispo@trl`, is a recipe without being listed here.
 """
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, Term, pairs
 

@@ -3,8 +3,6 @@
 The factor belongs on the learning rate: a scaled loss would be undone by Adam's normalization.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

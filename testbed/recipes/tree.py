@@ -1,7 +1,5 @@
 """Recipes for groups of responses that continue one another."""
 
-from __future__ import annotations
-
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
 

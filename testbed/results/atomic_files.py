@@ -1,7 +1,5 @@
 """Files that are whole or absent, whatever is killed: written aside, flushed, then named."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

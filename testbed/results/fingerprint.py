@@ -1,7 +1,5 @@
 """Everything beside its Run that decides a result's bits: store format, RUN_VERSION, numeric packages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version

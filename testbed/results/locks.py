@@ -1,7 +1,5 @@
 """Locks that a killed process cannot leave behind: one open file each, released by the kernel."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """sweep.json: what a results folder was made for, so that nothing else is ever mixed into it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

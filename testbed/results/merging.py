@@ -1,7 +1,5 @@
 """Results folders into one: finished cells of all of them, each once, and what is still to be run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A pack's columns as Parquet bytes, the same bytes for the same numbers, and back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A lost or damaged sweep.json made again: from its second copy, results, provenance and failures."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The folder for things that can be made again and are kept between runs: below the user's cache."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

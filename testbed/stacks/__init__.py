@@ -5,8 +5,6 @@ aggregation, an advantage, terms and an anchor, what cannot be expressed, and tr
 objectives from` (compose) and the pages docs/stacks/*.md (page) read the same tables.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """AReaL: actor of a GRPO or PPO configuration (PPOActorConfig)."""
 
-from __future__ import annotations
-
 import math
 
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Key, Refusal, Rule, Stack, Their

@@ -1,7 +1,5 @@
 """NeMo-RL: loss_fn and grpo."""
 
-from __future__ import annotations
-
 import math
 
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Key, Refusal, Rule, Stack, Their

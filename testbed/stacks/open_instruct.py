@@ -1,7 +1,5 @@
 """open-instruct: flags of grpo_fast.py."""
 
-from __future__ import annotations
-
 import math
 
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Key, Refusal, Rule, Stack, Their

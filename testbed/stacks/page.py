@@ -1,7 +1,5 @@
 """docs/stacks/: one page per stack, and an index with what all of them confuse; written from the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """prime-rl: trainer.loss."""
 
-from __future__ import annotations
-
 from testbed.stacks import Key, Refusal, Rule, Stack, Their
 
 STACK = Stack(

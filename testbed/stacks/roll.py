@@ -1,7 +1,5 @@
 """ROLL: the RLVR actor and the policy-gradient variants of its agentic one."""
 
-from __future__ import annotations
-
 import math
 
 from testbed.stacks import GIVEN, Key, Refusal, Rule, Stack, Their

@@ -1,7 +1,5 @@
 """slime: flags of its command line."""
 
-from __future__ import annotations
-
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Is, Key, Refusal, Rule, Stack, Their
 
 CLIP = {"eps_low": Their("eps_clip"), "eps_high": Their("eps_clip_high")}

@@ -1,7 +1,5 @@
 """Trinity-RFT: algorithm.policy_loss_fn and its arguments."""
 
-from __future__ import annotations
-
 from testbed.stacks import GIVEN, Key, Refusal, Rule, Stack, Their
 
 ARGS = "algorithm.policy_loss_fn_args"

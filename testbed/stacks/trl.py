@@ -1,7 +1,5 @@
 """TRL: GRPOConfig."""
 
-from __future__ import annotations
-
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Is, Key, Refusal, Rule, Stack, Their, is_number
 
 CLIP = {"eps_low": Their("epsilon"), "eps_high": Their("epsilon_high")}

@@ -1,7 +1,5 @@
 """verl: actor_rollout_ref.actor and algorithm.rollout_correction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from testbed.stacks import ABSENT, GIVEN, NUMBER, RANGE, Key, Refusal, Rule, Stack, Their, lower, upper

@@ -9,8 +9,6 @@ the plans of a pack's cells into what the training loop asks for a batch. Adding
 array([4])
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from testbed.config.argument_types import wrong_types

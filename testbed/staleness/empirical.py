@@ -1,7 +1,5 @@
 """Empirical ages: a measured distribution, written as ages and shares."""
 
-from __future__ import annotations
-
 import re
 
 from testbed.errors import UserError

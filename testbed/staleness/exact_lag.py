@@ -1,7 +1,5 @@
 """Exact lag k: every sample comes from the weights of exactly k optimizer steps ago."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testbed.errors import UserError

@@ -1,7 +1,5 @@
 """Geometric ages: every further step of age is less frequent by the same factor."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import brentq
 

@@ -1,7 +1,5 @@
 """Ages under a limit: cut at it, because the trainer waits, or read on past what is thrown away."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

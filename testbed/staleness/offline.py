@@ -1,7 +1,5 @@
 """Fully offline: all data come from the weights at the start."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

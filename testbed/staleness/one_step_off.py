@@ -1,7 +1,5 @@
 """One step off: the next batch is generated while the trainer works on this one."""
 
-from __future__ import annotations
-
 from testbed.staleness import schedule
 from testbed.staleness.age_distribution import AgeDistribution
 from testbed.staleness.by_age import ByAge, by_distribution, check_mean

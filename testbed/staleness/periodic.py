@@ -1,7 +1,5 @@
 """Periodic: one generation serves N updates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testbed.errors import UserError

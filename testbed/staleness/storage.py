@@ -1,7 +1,5 @@
 """Room for many versions of the weights: in memory within a stated limit, or in a file that is mapped."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

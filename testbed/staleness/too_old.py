@@ -9,8 +9,6 @@ truncate: tokens that are too old leave the loss. A sequence without any other l
 group goes on without it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Two ages: most samples fresh and the rest old, at a given mean."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testbed.errors import UserError

@@ -1,7 +1,5 @@
 """Uniform ages: every age in a span around the lag is equally frequent."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testbed.errors import UserError

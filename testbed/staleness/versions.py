@@ -1,7 +1,5 @@
 """The weights of earlier optimizer steps, per replica, in one buffer of known size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

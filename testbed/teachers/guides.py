@@ -6,8 +6,6 @@ for which the ratio is 1; inserted successes of the policy's own have origin REP
 log-probabilities with which they were drawn.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """Teachers that are weights: those at the start, better trained ones, those in a file, disturbed ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

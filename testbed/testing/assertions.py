@@ -10,8 +10,6 @@ An estimator is given as `sampler(rng, n)`, which returns n independent draws, o
 Seeds become numpy SeedSequences; the global generators are neither read nor set.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

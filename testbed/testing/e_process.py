@@ -1,7 +1,5 @@
 """Bets against a mean: e-processes for bounded data, valid at every sample size at once."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Check that draws are near enough to normal for the rates of a test of their mean."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """pytest fixture `declared_rates`: pytest_plugins = ["testbed.testing.pytest_plugin"] in your conftest.py."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -7,8 +7,6 @@ What is known about one draw decides which bound holds:
 - both: Bernstein's inequality; guaranteed for every law within the bounds with at most this deviation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

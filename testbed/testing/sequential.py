@@ -1,7 +1,5 @@
 """Feed draws to a sequential test until it decides, or until there are no more."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol

@@ -4,8 +4,6 @@ A gap is a mean difference of paired seeds, a spread the standard deviation of t
 share nothing have sqrt(2) times the spread of one arm's seeds.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 

@@ -4,8 +4,6 @@ One step, from rollout to weights, reads top to bottom in `train_pack`. What eac
 staleness (which weights generate), update.py (advantages, gradient, weights), recorder.py (what is logged).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Batches from more than this step: groups replayed from earlier batches, groups by the teacher."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ The training loop sees only this interface, so one loop serves bandits, MDPs, to
 LLM and Hugging Face models.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ noise, the source files that train it, the packages and the kind of CPU. It may 
 that is damaged is made again, and where the folder cannot be written every pack trains its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import inspect

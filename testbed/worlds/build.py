@@ -1,7 +1,5 @@
 """Build the world of a pack of runs, and the facts about its policy that are known before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

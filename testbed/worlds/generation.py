@@ -1,7 +1,5 @@
 """Generation for stacked cells: an engine around the policy, at weights per part of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Prefixes in a world: the source that a run has, and given tokens outside a rollout's mask."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

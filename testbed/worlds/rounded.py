@@ -1,7 +1,5 @@
 """A policy that is of lower precision itself: what it rounds when it generates, it rounds when it learns."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from envs.tokens.base import arguments

@@ -1,7 +1,5 @@
 """Bandits, MDPs and token trees with a softmax table as a world of stacked cells."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 

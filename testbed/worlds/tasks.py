@@ -1,7 +1,5 @@
 """The catalog of `envs` behind the project's registry: nearest names, checked arguments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import TypeAlias

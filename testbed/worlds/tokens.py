@@ -1,7 +1,5 @@
 """A token task with a transformer, the toy LLM or a Hugging Face model, as a world of stacked cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias

@@ -4,8 +4,6 @@
 is always gold; `reward/gold` and `val/proxy` log each beside the other.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Run every benchmark, one process each: python tests/benchmarks [PATTERN] (`make bench`)."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import subprocess

@@ -10,8 +10,6 @@ chunked selective log-probability behind Liger's GRPO loss, where liger-kernel c
 linear_cross_entropy of torch 2.13. checkpointed: chunks of 256 rows under torch.utils.checkpoint.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

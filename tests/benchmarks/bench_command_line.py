@@ -5,8 +5,6 @@
 Interleaved: every round times each of the three once. The target is 0.4 s for the help.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

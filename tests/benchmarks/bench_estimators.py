@@ -14,8 +14,6 @@ FOLDER holds obp and what it imports: pip install --target FOLDER --no-deps obp=
 tqdm threadpoolctl narwhals.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

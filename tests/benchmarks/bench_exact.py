@@ -6,8 +6,6 @@ J, grad J and the reports of 20 objectives must take at most 20 seconds and 2 Gi
     python tests/benchmarks/bench_exact.py [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

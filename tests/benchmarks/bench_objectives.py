@@ -10,8 +10,6 @@ what counts is the median ratio over the rounds. An objective that sorts its tok
 --write puts the table into docs/speed-objectives.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json

@@ -8,8 +8,6 @@ cells of the other kernels.
     python tests/benchmarks/bench_offline.py [--rounds 3]
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -8,8 +8,6 @@ The start of the worker is measured apart and not counted: it is paid once per s
     python tests/benchmarks/bench_overhead.py [--cells 1000] [--rounds 3] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -7,8 +7,6 @@ added. The limit is 75 minutes at the laboratory's shape.
     python tests/benchmarks/bench_phase_diagram.py [--shape lab|small] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

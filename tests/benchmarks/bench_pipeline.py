@@ -8,8 +8,6 @@ booked with its lags. Rounds are interleaved, so that a busy machine slows both;
     python tests/benchmarks/bench_pipeline.py [--rounds 5] [--threads 2] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import json

@@ -10,8 +10,6 @@ seconds of CPU time, so that a busy machine costs both the same. Peak memory is 
 Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

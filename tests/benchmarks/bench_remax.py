@@ -6,8 +6,6 @@ allows a factor of 1.5 (experiment critic-memory).
     python tests/benchmarks/bench_remax.py [--rounds 40]
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -7,8 +7,6 @@ lengths. Rounds are interleaved, so that a busy machine slows both. The limit is
     python tests/benchmarks/bench_simulation.py [--rounds 5] [--threads 2] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

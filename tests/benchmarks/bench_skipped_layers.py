@@ -7,8 +7,6 @@ would gain if it were all blocks. Shapes take turns; what counts is the median p
     python tests/benchmarks/bench_skipped_layers.py [--rounds 20] [--width 64]
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

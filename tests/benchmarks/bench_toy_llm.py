@@ -11,8 +11,6 @@ with nothing left but its matrix products.
 Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -16,8 +16,6 @@ not run. Without scope-rl the same formulas in plain numpy, vectorized and witho
 FOLDER holds scope-rl: pip install --target FOLDER --no-deps scope-rl==0.2.1.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

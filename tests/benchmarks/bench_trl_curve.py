@@ -10,8 +10,6 @@ the difference, and two one-sided tests of |difference| < MARGIN, which was set 
 Returns 1 unless the curves are equal within the margin. Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Run the campaign: python tests/campaign [P1 P6 Scale …] [--trials 0.1] [--page FILE]."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

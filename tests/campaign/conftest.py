@@ -4,8 +4,6 @@ CAMPAIGN: factor on the number of trials of the campaign (1 = all of them); unse
 CAMPAIGN_PAGE: file to write at the end.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/reliability.md: each promise, what was tried, how often, and what failed."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

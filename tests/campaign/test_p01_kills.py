@@ -1,7 +1,5 @@
 """P1: kill -9 anywhere: no finished pack is lost, none torn; resuming gives an undisturbed run's bytes."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """P2: a pack that kills its worker costs and blames itself alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

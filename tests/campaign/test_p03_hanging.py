@@ -1,7 +1,5 @@
 """P3: a hung pack ends at its limit; Ctrl-C drains, a second one stops in 2 s; nothing is orphaned."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """P4: many runners on one folder share the work, commit nothing twice, and leave no lock behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

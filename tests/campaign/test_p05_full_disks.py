@@ -1,7 +1,5 @@
 """P5: a full or read-only disk is one line that names the path; what is done stays, and resuming works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

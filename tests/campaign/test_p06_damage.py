@@ -1,7 +1,5 @@
 """P6: a flipped bit or a cut file is noticed; nothing damaged is ever averaged in."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterator

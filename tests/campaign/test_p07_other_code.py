@@ -1,7 +1,5 @@
 """P7: results of different code never blend silently."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

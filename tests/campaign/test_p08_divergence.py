@@ -1,7 +1,5 @@
 """P8: NaN or divergence at any step is a recorded outcome, counted in every denominator."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 

@@ -1,7 +1,5 @@
 """P9: a bad file or command line is one clear message and exit 2: no traceback, nothing written."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """P10: reading results, models and answers never runs code."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

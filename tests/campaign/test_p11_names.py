@@ -1,7 +1,5 @@
 """P11: run names cannot leave the output folder."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

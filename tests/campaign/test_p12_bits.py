@@ -1,7 +1,5 @@
 """P12: bits do not depend on the number of workers, their order, the engine, the clock, or resuming."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """P13: ids are stable until a version rises."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping

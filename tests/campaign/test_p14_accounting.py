@@ -1,7 +1,5 @@
 """P14: planned = done + failed + pending at any time."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

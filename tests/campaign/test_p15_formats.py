@@ -1,7 +1,5 @@
 """P15: old result folders stay readable and can be gone on with; newer formats are refused politely."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

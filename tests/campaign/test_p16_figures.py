@@ -1,7 +1,5 @@
 """P16: figures regenerate byte for byte, whatever the user's settings, offline, without LaTeX and torch."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Every check allows as many misses as a method that keeps its promise exactly exceeds with chance 1e-6.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

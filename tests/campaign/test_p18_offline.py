@@ -1,7 +1,5 @@
 """P18: offline by default; nothing listens beyond loopback; temporary files are private."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

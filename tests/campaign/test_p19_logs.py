@@ -1,7 +1,5 @@
 """P19: malformed training logs end in one message, whatever is wrong with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scale: planning, status, resume and figures in linear time; memory flat over 5,000 steps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What every registered advantage must satisfy; a new one needs a row in reference_advantages."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

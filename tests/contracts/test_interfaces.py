@@ -1,7 +1,5 @@
 """Every policy, world and schedule keeps to the interface of its package; nothing is found by name."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import typing

@@ -1,7 +1,5 @@
 """Planted bugs are only worth something if they can be planted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mutants.run import MUTANTS

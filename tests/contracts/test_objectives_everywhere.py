@@ -1,7 +1,5 @@
 """What all objectives must survive: random ragged stacks of batches; and code without loops over data."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

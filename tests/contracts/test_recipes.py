@@ -1,7 +1,5 @@
 """Recipes by name: their own, those of objectives and variants, and those in a user's file."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The arena page's script, run on a few blocks: which it hides, by task, lag and recipe."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What the table of axes promises: no name in the code ends in a letter that the table does not have."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

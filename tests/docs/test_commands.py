@@ -1,7 +1,5 @@
 """Every code block of README and docs runs, in the order of its page, or says why it cannot."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """The notebooks run from top to bottom; what they call exact is printed again, the rest in the same form."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """What the pages promise: the README is short, the picture is the plan, a letter means one thing."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 

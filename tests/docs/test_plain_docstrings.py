@@ -1,7 +1,5 @@
 """Docstrings with formulas survive the way into the site."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -1,7 +1,5 @@
 """The documentation site builds strictly, no link leads nowhere, and a browser opens it without complaint."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

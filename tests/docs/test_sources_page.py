@@ -1,7 +1,5 @@
 """The page of tasks and sources says what its table says."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Claims about training with anchors: planted tables turn every verdict, and pairs are paired by seed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

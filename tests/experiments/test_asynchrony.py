@@ -1,7 +1,5 @@
 """The learning half of the pipeline frontier: what its table holds, and what its claims count."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Statistical claims about pipelines: replications made today are those of the table, and can refute."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """testbed diagnose: alerts at known values, the page, and the command from files to exit codes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

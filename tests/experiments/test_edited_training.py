@@ -1,7 +1,5 @@
 """Runs whose batches are changed are the project's own runs where nothing is changed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

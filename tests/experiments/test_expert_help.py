@@ -1,7 +1,5 @@
 """Help where a base model is seldom right: how settings are chosen, and that arms are what they say."""
 
-from __future__ import annotations
-
 import pytest
 
 from analysis.worlds import tuned_training

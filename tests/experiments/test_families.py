@@ -1,7 +1,5 @@
 """Families of sources: every arm is found in its table once, and claims read the arm that they name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Schedules of equal mean lag: the figure's table is exact, and the claims about it can fail."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

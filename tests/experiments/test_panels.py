@@ -1,7 +1,5 @@
 """What keeps panels readable, and that every figure is: nothing cut off, no text over another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """The page about a sweep: whole, escaped, without network; it warns of what averages hide."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The status of a system follows from the verdicts on its central claim alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Claims about teachers and experts: planted tables turn every verdict, and bad input is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -4,8 +4,6 @@ Writes docs/gpu.md with the device's name, failures included. Parts that time do
 the whole takes at most LIMIT seconds. `--rehearse FOLDER` runs the same code on the CPU at tiny sizes.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """The script for GPUs runs on the CPU first, so that its first run on a GPU is not its first run."""
 
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """One planted bug."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -6,8 +6,6 @@ working copy is never touched.
 Bugs that exact claims must notice are in analysis/planted_bugs/ instead: the suite itself plants those.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fnmatch
 import functools

@@ -4,8 +4,6 @@ ROWS[name](s, b) -> the advantage of response b of signals s, a number, or a lis
 (0 outside the mask) for an advantage per token.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from math import exp, isnan, log, prod

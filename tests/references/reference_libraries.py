@@ -9,8 +9,6 @@ dataclasses-json marshmallow typing-inspect mypy-extensions colorama h5py scikit
 narwhals). Neural networks are replaced by tables, linear policies and quadratic critics, in doubles.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import sys

@@ -3,8 +3,6 @@
 Independent derivation: plain Python and numpy on a `Model` of bare arrays, nothing imported from the project.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

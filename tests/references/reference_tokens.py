@@ -3,8 +3,6 @@
 Nothing here knows of levels, heaps or vectorized scores; a state is a (prompt number, prefix) pair in a dict.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ Independent derivation: plain Python on lists of steps, in exact fractions where
 fractions; nothing imported from the project.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The toy transformer for one sequence, one token and one head at a time, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Model folders that are broken or hostile, one way each: what a copy of a sound folder becomes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

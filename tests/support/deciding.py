@@ -1,7 +1,5 @@
 """The word that a claim's evidence has on its own, for tests of what a claim reads in a table."""
 
-from __future__ import annotations
-
 from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
 
 ENOUGH = 20.0

@@ -11,8 +11,6 @@ their order in one folder, its Python in one namespace. A comment right above a 
                                    the language `output` says the same
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pack functions that stand in for training: quick, deterministic, or broken on purpose."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -1,7 +1,5 @@
 """Bounding boxes of a figure's texts: what is cut off, what lies over what, what a line runs through."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches small enough to follow by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 

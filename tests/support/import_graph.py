@@ -1,7 +1,5 @@
 """Who imports whom, read from the source: modules, packages, circles."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Mapping
 from functools import cache

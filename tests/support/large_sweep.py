@@ -1,7 +1,5 @@
 """Plan, fill, look at and draw a large sweep, in a process of its own: folder, cells, filled packs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Damaged training logs: one mutation each, in bytes or in values, of a log of every format."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

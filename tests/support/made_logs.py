@@ -1,7 +1,5 @@
 """The same few sequences in the file format of every stack, written apart from the readers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

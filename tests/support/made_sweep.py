@@ -1,7 +1,5 @@
 """A results folder of made-up learning curves: any cells, any loss of accuracy, no training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path

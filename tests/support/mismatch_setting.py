@@ -1,7 +1,5 @@
 """Policies, weights and prompts that the tests of engine mismatch share."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

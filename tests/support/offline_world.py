@@ -1,7 +1,5 @@
 """A random world of four states and two actions, its model and its best values; keys of four cells."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.mdps import garnet

@@ -1,7 +1,5 @@
 """Plants a bug in functions of the running process: every binding of a changed function runs the new code."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Runners in processes of their own: started, watched, and looked for after they should be gone."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Logs drawn from two small policies, healthy or with one known fault."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testbed.logs.record import Log, LoggedSequence

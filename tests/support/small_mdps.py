@@ -1,7 +1,5 @@
 """Worlds small enough to write down all their episodes, and their bare arrays for the reference."""
 
-from __future__ import annotations
-
 import numpy as np
 from references.reference_mdp import Model
 

@@ -1,7 +1,5 @@
 """Small cells of every kind of world, and comparisons of what they logged, for tests of schedules."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A results folder of six one-cell packs, filled without any runner."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A runner in a process of its own, to be killed and interrupted: folder, function, cells, workers."""
 
-from __future__ import annotations
-
 import sys
 
 from testbed.config.run import Run, grid

@@ -1,7 +1,5 @@
 """Small random language models in folders, and a small token task, for the tests of Hugging Face policies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ TRL's own `GRPOTrainer._compute_loss` runs with this in place of the trainer; on
 replaced, by log-probabilities that are a leaf of the graph.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """import testbed as tb: a short list of names, loaded when used, all of them on one page."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The registry answers mistakes with names."""
 
-from __future__ import annotations
-
 import pytest
 
 from testbed.errors import UserError

@@ -1,7 +1,5 @@
 """ALOE on a task of stages: chunked off-policy critics of mixed episodes, against their logged outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """AILBoost: a replay that is weighted as the deployed ensemble is, against DAC and its newest policy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

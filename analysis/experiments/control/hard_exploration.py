@@ -1,7 +1,5 @@
 """Optimistic actor-critics on combination locks, against exploration by chance and logged episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

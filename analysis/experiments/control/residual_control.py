@@ -1,7 +1,5 @@
 """ResFiT on a point mass with a sparse reward: a residual on a cloned controller against scratch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """DSAC on random MDPs with noisy rewards: a critic of the return's distribution, one critic, two critics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Policy improvement from small batches: adaptive sampling, mirror steps, post-decision critics, tokens."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Engines unlike the trainer's model: what skipped layers, FP8 and noise cost, and what corrects them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rollouts in FP8 or under strong noise, a trainer in full precision, and two repairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

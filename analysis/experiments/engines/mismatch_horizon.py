@@ -1,7 +1,5 @@
 """Rollouts in a format coarser than FP8, by response length, and the same format on both sides."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Values of policies that were not logged: abstract reward processes (STAR) and simulated users."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

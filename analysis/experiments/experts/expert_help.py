@@ -1,7 +1,5 @@
 """Seldom right: experts' answers, prefixes, retries and teachers beside GRPO, every arm at its best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Expert iteration on random provers: a filter of steps by perplexity, and retraining (BFS-Prover-V2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

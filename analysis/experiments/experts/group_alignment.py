@@ -1,7 +1,5 @@
 """DYPO on a bandit, summed over every group: what its alignment loss and its gate do to a gradient."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

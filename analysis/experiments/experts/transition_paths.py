@@ -1,7 +1,5 @@
 """Paths over a barrier with two gaps: the log-variance loss with replay (TPS-DPS), and on-policy losses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

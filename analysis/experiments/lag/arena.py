@@ -3,8 +3,6 @@
 The design is the text of analysis/arena/__init__.py; `testbed arena run` makes the runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An averaged anchor on data of one age, and where partial rollouts have lost their old log-probabilities."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

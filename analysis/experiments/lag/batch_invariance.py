@@ -4,8 +4,6 @@ Margins were set before the table was made; world, learning rate and passes were
 123).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

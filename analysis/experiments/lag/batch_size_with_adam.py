@@ -4,8 +4,6 @@ Batches are divided by whole groups, so that an advantage means the same in each
 chosen on tuning seeds; there smaller batches learned faster at rate / sqrt(c).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Learning rates for recipes on old data, by clip, sign, passes and length; its seeds serve nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """REC by the width of its clip, and RED, at two lags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """OAPL and truncated sequence weights on data that are 1 to 400 optimizer steps old."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -10,8 +10,6 @@ at least: who does not learn on-policy has nothing to lose. Margins are older th
 recipes on a tuning seed, in which the rate alone ordered losses best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

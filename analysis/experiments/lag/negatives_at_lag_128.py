@@ -1,7 +1,5 @@
 """TOPR against its rivals on old data, and against itself with other baselines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

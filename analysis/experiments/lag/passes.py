@@ -1,7 +1,5 @@
 """Up to sixteen updates on every batch, by plain reuse, SFPO and R2VPO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

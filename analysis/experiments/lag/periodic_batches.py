@@ -1,7 +1,5 @@
 """Periodic batches, a noisy engine, and baselines without a critic: what each recipe keeps, all tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RAPID: N batches generated at once and used one after the other, with and without importance weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

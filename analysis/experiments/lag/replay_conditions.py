@@ -1,7 +1,5 @@
 """ERC: replay for an actor-critic without importance weights, with and without its two conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Data that are 256 optimizer steps old: six recipes, each at the learning rate that is best for it there."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pandas as pd

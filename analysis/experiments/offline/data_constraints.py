@@ -1,7 +1,5 @@
 """Constraints toward logged actions on random continuous bandits: cloning, support, PRDC and A2PR."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """RL-100's offline stage: policy updates that a learned model must approve, on random worlds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Policies learned from logged bandits: smoothed, clipped and plain propensities, and ad loads by user."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Adyen's payment bandits: generations of a regression oracle that explores unevenly, on delayed feedback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache, lru_cache
 

@@ -1,7 +1,5 @@
 """OPPO on random worlds: contexts of hindsight that preferences steer, against a reward model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

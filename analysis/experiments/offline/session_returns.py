@@ -1,7 +1,5 @@
 """DT4IER on sessions of a recommender: clone what led to clicks and to long sessions, or to one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

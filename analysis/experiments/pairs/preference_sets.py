@@ -1,7 +1,5 @@
 """Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import cache

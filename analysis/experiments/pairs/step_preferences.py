@@ -1,7 +1,5 @@
 """Preferences over steps by a process reward model that misjudges early ones, and TD look-ahead (ReARTeR)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Accuracy against the seconds of a simulated pipeline: VCPO, online DPO one step off, and LlamaRL's AIPO."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

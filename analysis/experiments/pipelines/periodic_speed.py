@@ -1,7 +1,5 @@
 """Weights synced once per iteration, micro-batches trained as they come: the speed-up by load and lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

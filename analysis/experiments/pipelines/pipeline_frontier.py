@@ -1,7 +1,5 @@
 """The table behind `pipeline-frontier`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

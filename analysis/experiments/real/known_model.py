@@ -1,7 +1,5 @@
 """SmolLM2-135M-Instruct learns which of two numbers is larger, from fresh data and from data 16 steps old."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

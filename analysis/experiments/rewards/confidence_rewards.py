@@ -1,7 +1,5 @@
 """Reward models that like confident answers: PPO, a calibrated model (PPO-M), a moving average (PPO-C)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GRPO on a proxy over denoising steps, by averaged ratios or by GRPO-Guard's normalized ones; both tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

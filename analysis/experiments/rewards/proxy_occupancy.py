@@ -1,7 +1,5 @@
 """A proxy optimized within a chi2 of occupancies (ORPO), a chi2 or a KL of actions: the true return."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Which samples of a group to learn from when the proxy is least reliable at middling scores (PF-PPO)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ArCHer: an off-policy critic of utterances against the reward alone and PPO, each at its best."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache, partial
 

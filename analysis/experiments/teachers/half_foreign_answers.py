@@ -1,7 +1,5 @@
 """SOPHIA on descriptions and reasoning: own descriptions, reasoned on by a teacher that sees no picture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

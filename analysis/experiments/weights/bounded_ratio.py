@@ -1,7 +1,5 @@
 """Bounded ratio RL: the best step within a band of ratios, and BPO's loss against PPO's on drawn batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What share of tokens CTPO's window clips at each position when log-ratios are a random walk."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

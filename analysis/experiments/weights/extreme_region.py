@@ -1,7 +1,5 @@
 """Many updates on one fixed batch, then distillation of what they learned under a trust region (ERPD)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

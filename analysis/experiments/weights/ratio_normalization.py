@@ -1,7 +1,5 @@
 """Ratios of denoising steps: averaged over dimensions a clip fires on one side alone; GRPO-Guard's do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The front of accuracy and speed over their weights: rewards normalized together or each by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -2,8 +2,6 @@
 about it.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

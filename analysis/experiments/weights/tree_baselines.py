@@ -1,7 +1,5 @@
 """Staged prefixes of one trace: baselines of the group, of the stage and of the tree; saturation."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

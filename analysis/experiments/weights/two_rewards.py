@@ -1,7 +1,5 @@
 """Two rewards of different scale, accuracy and speed: normalized together or each by itself (LightningRL)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The whipping effect on a token tree: where old data move the length of answers, if nobody pays for it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.lab import Evidence, Experiment, exact, short_of

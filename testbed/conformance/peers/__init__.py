@@ -4,8 +4,6 @@ A module per package gives `losses()`, name to function; a function's parameters
 testbed.conformance.names. testbed.conformance.installed runs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 

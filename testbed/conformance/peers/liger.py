@@ -1,7 +1,5 @@
 """Liger: the chunked GRPO losses, from hidden states; the head is the identity, so that logits go in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ The package imports deepspeed and flash_attn, which need CUDA to be built; empty
 where they are absent. The losses do not use them.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """torchrl: GRPOLoss, DAPO and CISPOLoss of torchrl.objectives.llm, without entropy bonus and KL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Trinity-RFT: its policy losses that take log-probabilities, advantages and a mask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TRL: GRPOTrainer's loss for every loss_type and importance_sampling_level, and AsyncGRPOTrainer's."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable

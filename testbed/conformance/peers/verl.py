@@ -1,7 +1,5 @@
 """verl: every policy loss that verl.trainer.ppo.core_algos registers, and its KL penalties."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ A module here holds a READER. Its docstring names the file of the stack that wri
 change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence

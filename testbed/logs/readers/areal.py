@@ -8,8 +8,6 @@ The optimizer step is not written either: the newest version stands for it. Eval
 and is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

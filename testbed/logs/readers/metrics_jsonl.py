@@ -7,8 +7,6 @@ Flat lines {"step": …, key: number} are write_metrics of tinker_cookbook/store
 one that most keys belong to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ where token_loss_mask is 0; generation_logprobs are the sampler's, prev_logprobs
 update. There are no groups and no versions. Older files without token_loss_mask are refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ within a step; a shard holds many steps. There are no trainer's log-probabilitie
 response token is taken as the policy's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

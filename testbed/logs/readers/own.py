@@ -1,7 +1,5 @@
 """The bench's own record, JSON lines or Parquet: of `record=tokens` and of `testbed diagnose --write`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

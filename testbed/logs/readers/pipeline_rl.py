@@ -8,8 +8,6 @@ weights version, which stands for it. Advantages are made later; here they are r
 group, which is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

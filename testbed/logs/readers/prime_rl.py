@@ -8,8 +8,6 @@ same could not be confirmed. No export holds a group, so that sequences of one p
 as a group; nor the weights version. A step folder without STABLE was not finished.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ response_mask, loss_mask, action_log_probs (trainer), rollout_logprobs (sampler)
 here. uids and rewards are taken out before SkyRL dumps, so that sequences of one prompt are one group.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ index. weight_versions names the weights of the parts of a response, not of its 
 with weights_only, so that dumps with other objects are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

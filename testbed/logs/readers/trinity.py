@@ -8,8 +8,6 @@ with .tolist(), one object per line. The sampler's version is known, the trainer
 explorer's step, stands for the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ tokens nor log-probabilities: with --model both are made of the text. Reward wei
 reward here is the sum of the numeric columns, which is said. A file holds the batches since the last log.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

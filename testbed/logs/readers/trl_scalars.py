@@ -7,8 +7,6 @@ trl/experimental/async_grpo is told by its keys ratio and kl, and its kl is anot
 GRPOTrainer's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ and log-probabilities are made with --model. Special tokens are left out of the 
 token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

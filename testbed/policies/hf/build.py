@@ -1,7 +1,5 @@
 """A Hugging Face model as the policy of a cell, with the task in its tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envs.tokens.base import TokenTask

@@ -1,7 +1,5 @@
 """Problems of a file as text for a model and its tokenizer: chat template, end tokens, stops."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ An engine is given weights, then prompts. What it returns is checked, not truste
 the behavior policy's, and a token written by other weights than those it was given is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

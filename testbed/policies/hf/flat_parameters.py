@@ -1,7 +1,5 @@
 """All weights of a module as one flat tensor, so that a snapshot is a clone and the gradient one vector."""
 
-from __future__ import annotations
-
 import math
 
 import torch

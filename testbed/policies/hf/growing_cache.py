@@ -1,7 +1,5 @@
 """A key-value cache with spare room, so that a token costs no copy of all before it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """JSON of a model folder, read as data: one message for whatever is wrong with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

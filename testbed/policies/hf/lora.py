@@ -5,8 +5,6 @@ arXiv:2106.09685, Section 4.1); theta holds the A and B alone. The adapted model
 weights at the start are the reference, and cost no second model.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

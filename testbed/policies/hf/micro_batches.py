@@ -7,8 +7,6 @@ is therefore the whole batch's, whatever the objective; the price is a second fo
 parts add up in the precision of theta.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Opening a folder that holds a causal language model, without running anything that lies in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Small models that people know, shipped by ordinary packages: found, checked, written as plain folders."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import importlib.util

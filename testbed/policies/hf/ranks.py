@@ -10,8 +10,6 @@ Sums run in another order than in one process: log-probabilities differ by LOGP_
 most, weights by WEIGHT_TOLERANCE after a step of Adam at the same batch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Responses token by token: several batches in step, rows that ended leave, weights may change on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias

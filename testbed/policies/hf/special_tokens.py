@@ -1,7 +1,5 @@
 """Complete a model folder for other programs: end, padding and unknown token, a row each, and positions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Any token task as text, so that a model can learn it through its tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small language models of several architectures, really trained on a task and saved as ordinary folders."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files and headers of a model's weights, read before anything is built or loaded."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from math import prod

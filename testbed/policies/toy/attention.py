@@ -6,8 +6,6 @@ tokens slot by slot (token k of prompt 0, of prompt 1, ...), then for each promp
 token sees its prompt and its own response up to itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -11,8 +11,6 @@ Every index is unsigned: a signed one may count from the end of an array, and th
 Sums may be reordered and products fused; NaN and infinity keep their meaning, so a diverged model shows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 `layers` says what they compute; here it is done in compiled passes (`block_kernels`), for float32 on the CPU.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ What lies between two products stays in the caches. Little is kept for the gradi
 again is, as memory is dearer. A replica's numbers depend on its own row alone, whatever it is stacked with.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

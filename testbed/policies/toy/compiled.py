@@ -1,7 +1,5 @@
 """Find the compiled loops where they can serve; loaded late, as they bring the compiler with them."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from functools import cache

@@ -1,7 +1,5 @@
 """Next-token distributions one token at a time: prompts are read once, keys and values are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

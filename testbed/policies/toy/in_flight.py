@@ -1,7 +1,5 @@
 """Generation with a recomputed cache: at a change of weights every prefix is read again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

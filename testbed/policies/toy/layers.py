@@ -4,8 +4,6 @@ Features are rows and tokens are columns of every matrix [R, D, M]: products the
 tokens side by side, and so do the loops of the attention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod

@@ -5,8 +5,6 @@ for one replica run twice as fast as each over all replicas. Accumulators of fou
 registers. Columns of what is multiplied are a multiple of 32 (`padded`); those behind the last are 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

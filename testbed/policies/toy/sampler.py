@@ -1,7 +1,5 @@
 """Generation token by token, by inverse CDF from given uniforms, and reading what was generated."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

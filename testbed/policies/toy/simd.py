@@ -11,8 +11,6 @@ Loops are made by `compiled`, which keeps them on disk.
 
 # ruff: noqa: ARG001  (the compiler says which arguments a function has that it calls)
 
-from __future__ import annotations
-
 import operator
 import zlib
 from collections.abc import Callable

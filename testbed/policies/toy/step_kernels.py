@@ -5,8 +5,6 @@ the first product to the last, where torch's products over all replicas read and
 Columns are padded to multiples of 32, so that products are all full vectors.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

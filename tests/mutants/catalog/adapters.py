@@ -1,7 +1,5 @@
 """Planted bugs of the adapters, LUSPO, and the benchmark's scan; see mutants.py."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 ADAPTED, TRL, VERL = (f"testbed/adapters/{name}.py" for name in ("adapted", "trl", "verl"))

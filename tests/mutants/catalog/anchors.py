@@ -1,7 +1,5 @@
 """Bugs planted in the anchors, in how the loop asks them, and in the batch-size rescaling."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 STEP, KEPT, LINEAR = (

@@ -1,7 +1,5 @@
 """Bugs planted in the table with a row per cell, in the sweeps behind it and in the claims about REC."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TABLE, RUN, EXPERIMENT = (

@@ -1,7 +1,5 @@
 """Bugs planted in the coverage of intervals and in the writer of docs/estimators.md."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TABLE, PAGE, TESTS = (

@@ -1,7 +1,5 @@
 """Planted bugs in the objectives with three policies, the terms, and the two denominators."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 DECOUPLED, TERMS = "testbed/objectives/decoupled", "testbed/objectives/terms"

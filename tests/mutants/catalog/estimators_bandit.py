@@ -1,7 +1,5 @@
 """Planted bugs in the bandit estimators, their intervals and the selection metrics."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 FOLDER = "testbed/estimators"

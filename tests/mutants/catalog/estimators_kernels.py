@@ -1,7 +1,5 @@
 """Planted bugs in the compiled pass over logged rounds."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 KERNEL, TESTS = "testbed/estimators/kernels.py", "tests/unit/estimators/test_estimators_kernels.py"

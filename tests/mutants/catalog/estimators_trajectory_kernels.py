@@ -1,7 +1,5 @@
 """Planted bugs in the compiled passes over logged steps and in what is made of their sums."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TESTS = "tests/unit/estimators/test_estimators_trajectory_kernels.py"

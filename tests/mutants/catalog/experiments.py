@@ -1,7 +1,5 @@
 """Bugs planted in experiments, in their tables and pages, in how claims compare arms, and in shared plots."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 EXPERIMENT, TABLES, PAGE = (

@@ -1,7 +1,5 @@
 """Planted bugs in generation across versions, as the loop sees it."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 SOURCE = "testbed/staleness/in_flight.py"

@@ -1,7 +1,5 @@
 """Bugs planted in the interfaces of policies, worlds and schedules, and in the policies that change weights."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 POLICY, BEHAVIOR = "testbed/policies/base.py", "testbed/mismatch/behavior.py"

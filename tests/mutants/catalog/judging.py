@@ -1,7 +1,5 @@
 """Bugs planted in bets, evidence, the rule, verdicts, gates and the status of systems."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 BETS, EVIDENCE, RULE, VERDICTS, CLAIMS, GATES, SYSTEMS, POWER, DIGESTS = (

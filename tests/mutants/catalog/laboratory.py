@@ -1,7 +1,5 @@
 """Bugs planted in what the laboratory's comparisons read: areas under the curve, chosen rates, rows of dots."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 AREA, RATES = "analysis/judging/auroc.py", "analysis/sweeps/tuned_cells.py"

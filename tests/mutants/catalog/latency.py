@@ -1,7 +1,5 @@
 """Bugs planted in latency, replay and what becomes of samples that are too old."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 LATENCY, TOO_OLD, REPLAY, AGES = (

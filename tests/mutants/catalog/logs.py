@@ -1,7 +1,5 @@
 """Bugs planted in the readers of training logs, in what is said of them, and in the live numbers."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 R = "testbed/logs/readers"

@@ -1,7 +1,5 @@
 """Bugs planted where an engine meets the training loop, in precision on both sides, and in the claims."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TESTS = "tests/unit/mismatch/test_mismatch_training.py"

@@ -1,7 +1,5 @@
 """Bugs planted in what draws, compares, reports, extends and merges a sweep."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TABLE, COMPARISON, WARNINGS = (

@@ -1,7 +1,5 @@
 """Bugs planted in partial rollouts."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 SOURCE, TESTS = "testbed/staleness/partial.py", "tests/unit/staleness/test_partial.py"

@@ -1,7 +1,5 @@
 """Bugs planted in what public stacks compute beside the papers, in their tables, and in correction weights."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 CLIPPED, DECOUPLED = "testbed/objectives/clipped", "testbed/objectives/decoupled"

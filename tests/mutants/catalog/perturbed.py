@@ -1,7 +1,5 @@
 """Bugs planted in ALP's perturbed numerator."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 POLICY, WORLD, LOOP = "testbed/worlds/perturbed.py", "testbed/worlds/tokens.py", "testbed/training/update.py"

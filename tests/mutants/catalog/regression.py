@@ -1,7 +1,5 @@
 """Bugs planted in the regression, preference and mixture families."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 REGRESSION = "testbed/objectives/regression/"

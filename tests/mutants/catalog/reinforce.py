@@ -1,7 +1,5 @@
 """Planted bugs in the score-function and the smooth families."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 R = "testbed/objectives/reinforce/"

@@ -1,7 +1,5 @@
 """Bugs planted in schedules, in the versions that they keep and in the check of what was recorded."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 LAWS, BUFFER = "tests/unit/staleness/test_schedules.py", "tests/unit/staleness/test_staleness.py"

@@ -1,7 +1,5 @@
 """Bugs planted in verifiers, styled answers, mixes of prompts and splices."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 VERIFIERS, REWARDS = "testbed/worlds/verifiers.py", "testbed/worlds/rewards.py"

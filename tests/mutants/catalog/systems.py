@@ -1,7 +1,5 @@
 """Bugs planted in which systems of the literature count as judged, and in what the page says of them."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 LIST, PAGE, EXPERIMENT = (

@@ -1,7 +1,5 @@
 """Bugs planted in teachers and guides."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 TEACHERS, GUIDES = "testbed/teachers/__init__.py", "testbed/teachers/guides.py"

@@ -7,8 +7,6 @@ first sequence, w/A of the second). CASES lists rows with hyperparameters other 
 (objective, hyperparameters, row). Every module of this folder adds its WEIGHTS and F1, and CASES if any.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable

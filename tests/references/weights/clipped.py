@@ -1,7 +1,5 @@
 """Rows of the clipped family: complex-step derivatives of scalar losses, or loops over tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .first import clip_weight

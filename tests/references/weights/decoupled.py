@@ -4,8 +4,6 @@ Every weight is (what the mismatch d is worth) * (the derivative of PPO's clippe
 first is a plain Python loop here, the second clip_weight.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

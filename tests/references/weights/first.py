@@ -1,7 +1,5 @@
 """Rows of the objectives the bench began with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

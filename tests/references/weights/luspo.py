@@ -1,7 +1,5 @@
 """Row of LUSPO."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Row of max@k: every subset of a group, one by one."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of the mixtures; the batch has one replayed (origin 2) and one expert (origin 1) sequence."""
 
-from __future__ import annotations
-
 import numpy as np
 from references.weights.first import clip_weight
 

@@ -1,7 +1,5 @@
 """Rows of what public stacks compute beside the papers: variants, and options that are off by default."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

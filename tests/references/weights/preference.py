@@ -1,7 +1,5 @@
 """Rows of the preference family and of the classical baselines."""
 
-from __future__ import annotations
-
 import numpy as np
 from references.weights.first import clip_weight
 

@@ -1,7 +1,5 @@
 """Rows of the squared-error and mirror-descent family."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

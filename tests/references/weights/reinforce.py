@@ -1,7 +1,5 @@
 """Rows of the score-function family: w is a number per token, times A."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Row of the self-normalized weight."""
 
-from __future__ import annotations
-
 import math
 
 

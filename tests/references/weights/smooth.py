@@ -1,7 +1,5 @@
 """Rows of the smooth family: slopes of scalar surrogates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of the terms. v = pi/ref, so that the estimators are functions of log v."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

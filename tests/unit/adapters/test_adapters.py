@@ -1,7 +1,5 @@
 """Objectives inside TRL's trainer; verl's policy losses are in test_adapters_verl.py."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.trl_stub import (

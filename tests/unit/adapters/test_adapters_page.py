@@ -1,7 +1,5 @@
 """docs/adapters.md: its calls work, and the names in its tables exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objectives behind verl's policy-loss signature, against a stand-in for the part of verl that calls it."""
 
-from __future__ import annotations
-
 import sys
 import types
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Live numbers in TRL and verl-style trainers are those of the diagnosis, under the trainers' own names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

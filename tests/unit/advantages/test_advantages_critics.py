@@ -1,7 +1,5 @@
 """GAE, EGAE and V-trace on a tree of three binary tokens, where every expectation is a sum."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """What baselines are for, by enumeration: variance, bias, and the limits in which they coincide."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tree-OPO's projection: its closed form, its optimality, and what a tree may look like."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What a report card says of training: a tuned rate, the largest safe lag, sides with their chance."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

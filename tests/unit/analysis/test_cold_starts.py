@@ -1,7 +1,5 @@
 """Cloning and training on tables of prompts, by closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from analysis.worlds import cloned_starts as cold_starts

@@ -1,7 +1,5 @@
 """Tables made twice: runs share no key, arms share theirs, and a claim needs both runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

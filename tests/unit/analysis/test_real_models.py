@@ -1,7 +1,5 @@
 """What the studies on Hugging Face models stand on: models made once, a task per seed, ranks, safe lags."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

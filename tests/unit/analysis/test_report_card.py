@@ -1,7 +1,5 @@
 """A report card says what its tables say, in whatever the reader opens; the leaderboard is up to date."""
 
-from __future__ import annotations
-
 import json
 import re
 

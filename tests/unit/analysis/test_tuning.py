@@ -1,7 +1,5 @@
 """Choosing learning rates, on tables made up so that the right choice is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

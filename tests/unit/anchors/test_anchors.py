@@ -1,7 +1,5 @@
 """Anchors: whose log-probabilities the clip is around, what each makes of staleness and of mismatch."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

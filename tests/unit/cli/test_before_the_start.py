@@ -1,7 +1,5 @@
 """What `testbed run` says before anything runs, and what of a folder that lost something."""
 
-from __future__ import annotations
-
 import json
 import time
 

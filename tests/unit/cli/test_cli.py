@@ -1,7 +1,5 @@
 """The command line as a newcomer meets it: one clear message, exit code 2, nothing half-written."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

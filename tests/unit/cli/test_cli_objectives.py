@@ -1,7 +1,5 @@
 """Objectives on the command line: what a reader gets to see, and what a mistake gets told."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What packages above the core add to the command line, and the core without them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

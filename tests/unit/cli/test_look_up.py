@@ -1,7 +1,5 @@
 """Names are looked up whatever they are of: nobody has to know that grpo is a recipe and gspo both."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """testbed new: the file that it writes passes its own tests and trains as it is."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A user's own objective, task and schedule: nothing given is dropped, nothing wrong starts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The closing table of a sweep: whole words, seeds and intervals, rules in footnotes, steps that work."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

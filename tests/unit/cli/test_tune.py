@@ -1,7 +1,5 @@
 """testbed tune: which cells it runs, what tells their arms apart, what it writes and prints."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The command of the guide for one's own model, on a small one: what it trains, tells and keeps."""
 
-from __future__ import annotations
-
 import json
 import re
 

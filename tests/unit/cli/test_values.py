@@ -1,7 +1,5 @@
 """The closing table of tabular sweeps on numbers worked by hand."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from analysis.tables.value_table import value_table

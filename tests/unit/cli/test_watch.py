@@ -1,7 +1,5 @@
 """A sweep that runs, by arm: on the terminal that runs it, and from elsewhere."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

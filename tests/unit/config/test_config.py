@@ -1,7 +1,5 @@
 """Run's two other doors, TOML files and field=value words, and the ids of cells."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Equal runs have equal ids, however they are written."""
 
-from __future__ import annotations
-
 import pytest
 
 from testbed.config.run import Run, cell_id, grid

@@ -1,7 +1,5 @@
 """A Batch refuses what would silently give wrong numbers, and says what to do."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.fixtures import batch_of

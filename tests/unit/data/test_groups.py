@@ -1,7 +1,5 @@
 """Group statistics against a loop over groups, and the packing that sorts groups side by side."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

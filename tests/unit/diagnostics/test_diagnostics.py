@@ -1,7 +1,5 @@
 """Diagnostics against limits that are known in closed form."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums of weights: shards add up to the whole, nothing overflows; how optimistic N samples are, exactly."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

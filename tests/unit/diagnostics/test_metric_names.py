@@ -1,7 +1,5 @@
 """Metrics: each has one definition, aliases belong to them, and the page says what the code says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Worlds by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from envs import catalog

@@ -1,7 +1,5 @@
 """Renyi divergences and state values of finite MDPs against sums over all episodes, and noise per pair."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

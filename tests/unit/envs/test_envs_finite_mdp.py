@@ -1,7 +1,5 @@
 """Exact answers of finite MDPs against the list of all episodes, closed forms and finite differences."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

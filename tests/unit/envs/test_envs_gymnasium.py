@@ -1,7 +1,5 @@
 """Every world as a gymnasium environment."""
 
-from __future__ import annotations
-
 import math
 
 import gymnasium

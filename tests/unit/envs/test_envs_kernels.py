@@ -1,7 +1,5 @@
 """The compiled loops against plain Python, bit for bit, and against the exact law."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

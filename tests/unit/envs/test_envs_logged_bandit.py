@@ -1,7 +1,5 @@
 """Logged data: what it holds, that it can be trusted, that it can be repeated."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The constructors: what each world is known for, computed exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Graded sums: easy and hard prompts in any mix."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Problems from a user's file: what is read, what is refused with its line, who judges, and what it costs."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """reasoning-gym data sets as token tasks: characters, limits, and scorers that no text can break."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The numpy stream and the compiled stream are the same stream."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs import kernels, streams

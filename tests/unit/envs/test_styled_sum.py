@@ -1,7 +1,5 @@
 """Styled sums: two right styles, one of which a separator demands."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.tokens.styled_sum import StyledSum

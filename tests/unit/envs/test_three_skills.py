@@ -1,7 +1,5 @@
 """Three skills in one task, told apart by a mark."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from envs.tokens.three_skills import ThreeSkills

@@ -1,7 +1,5 @@
 """The digit tasks and the length task, alone and as gymnasium environments."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 

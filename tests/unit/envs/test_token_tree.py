@@ -1,7 +1,5 @@
 """The token tree against brute force over all responses, hand-computed numbers and a dense MDP."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A game of several turns with a tool, two roles, and the tree in which the tool writes too."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The exact law of registered estimators against known fractions, ordered enumeration and other oracles."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

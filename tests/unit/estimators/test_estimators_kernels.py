@@ -1,7 +1,5 @@
 """Large data are read by one compiled pass and summed without terms: the same numbers, the same errors."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many logged steps are read and summed by compiled passes: the same numbers, the same errors."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Value, clip share, reference and anchor of exact gradient reports, and the self-normalized objective."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The exact numbers of a report card: free of scale, zero where theory says so, endings in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

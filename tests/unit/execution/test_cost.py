@@ -1,7 +1,5 @@
 """The cost of a sweep, on a machine whose speed is known, and who is asked before it is spent."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Worker processes: what one does wrong costs only its pack, and none outlives its parent."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which cells run stacked, and how packs are dealt to shards and travel to workers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What cannot run is refused before anything is written: all of it at once, in numbers, once per sweep."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a sweep shows: a bar on a terminal, a line every 10 s elsewhere, nothing when quiet."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """Without Ray, the error says what to install; tests/campaign tries it where it is installed."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Kill, fill, damage or double a run: what is finished stays, and the end is the same bytes."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The atlas of objectives: its curves are the effective weights, and what is committed is up to date."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """BibTeX of sources: what they name, each work once, in braces that close."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

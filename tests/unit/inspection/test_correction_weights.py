@@ -1,7 +1,5 @@
 """Weights and masks without the loss: what an objective multiplies with before the policy moves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

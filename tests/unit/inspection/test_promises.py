@@ -1,7 +1,5 @@
 """What the contract's checks find in objectives with one flaw each, and whose relative an objective is."""
 
-from __future__ import annotations
-
 import pytest
 
 from testbed.inspection import promises

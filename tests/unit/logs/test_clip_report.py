@@ -1,7 +1,5 @@
 """What objectives do with a log's tokens, against ratios known by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support import made_logs

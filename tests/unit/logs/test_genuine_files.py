@@ -1,7 +1,5 @@
 """Files that the stacks' own writers wrote here, where they are installed, are read as what was put in."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Malformed logs end in one message or lose no number; mutated ones by the hundred: tests/campaign."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Sequences of unequal length: the numbers of a padded batch, at the memory of the tokens."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

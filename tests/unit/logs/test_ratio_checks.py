@@ -1,7 +1,5 @@
 """The likely cause of wrong ratios is named, and healthy logs, stale ones too, raise no alarm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

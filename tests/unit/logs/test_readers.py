@@ -1,7 +1,5 @@
 """Every stack's files give the sequences that were put into them; what is missing or cut is told."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,7 +1,5 @@
 """Log-probabilities that a log lacks, from a model, against the bench's own policy of the same folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers by step of other stacks: read as their loggers write them, mapped, and judged at peers' limits."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What is easy to get wrong in another stack's files, one test per trap."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The aggregations on numbers worked by hand, with rows that have no token, and in micro-batches."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

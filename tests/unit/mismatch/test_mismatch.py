@@ -1,7 +1,5 @@
 """Engine mismatch: engines keep their promises, and numbers that they draw depend on what they should."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engine mismatch: engines of other weights, and the behavior engine that samples what it says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engine mismatch: laws in closed form, and the law of the log-mismatch by enumeration."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engine mismatch: small number formats and their scales, by hand and against torch."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

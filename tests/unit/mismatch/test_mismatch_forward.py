@@ -1,7 +1,5 @@
 """Engine mismatch: a cache of older weights, and linear layers that read rounded activations."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Engine mismatch as a dial of training: it changes who generates; without learning its law stands still."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One precision on both sides: a policy that learns with the roundings that it generates with."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """max@k, off-policy and on-policy: enumeration, the exact gradient of a bandit, limits, extreme ratios."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations, product
 from math import comb

@@ -1,7 +1,5 @@
 """Objectives that must agree in a limit, and values worked by hand for one objective alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The clipped family: published and hand-worked values, limits between its members, bad input."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

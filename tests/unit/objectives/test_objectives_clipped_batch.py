@@ -1,7 +1,5 @@
 """The clipped objectives with a batch statistic: BAPO's bounds and what runs under the name of M2PO."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Facts about the mixtures: separate means, schedules, centers of clips."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

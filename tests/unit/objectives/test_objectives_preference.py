@@ -1,7 +1,5 @@
 """Facts about pairs, preferences and the classical baselines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

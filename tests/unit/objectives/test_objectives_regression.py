@@ -1,7 +1,5 @@
 """Facts about the squared-error and mirror-descent family: limits, fixed points, identities."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import comb
 

@@ -1,7 +1,5 @@
 """The score-function family: limits, worked values, and what it does with bad input."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The smooth family: limits, worked values, the dual step, and what it does with bad input."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

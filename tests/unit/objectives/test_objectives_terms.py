@@ -1,7 +1,5 @@
 """Which gradient a sampled divergence really has: exact expectations over a softmax of five tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

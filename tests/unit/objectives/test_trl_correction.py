@@ -4,8 +4,6 @@ A real trainer generates with a tiny model and scores what it generated; only th
 log-probabilities are made up, since no vLLM runs here. Its ratio then meets TRL's own loss.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.trl_stub import ACCUMULATION, STEPS_PER_GENERATION, batch_of_inputs, stub_trainer, tiny_trainer

@@ -5,8 +5,6 @@ micro-batches by itself: the divisor of a token mean comes from the generation b
 sequences are divided by the number of accumulated micro-batches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Linear-quadratic control, continuous bandits and their kernels, against Riccati, simulation and scipy."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

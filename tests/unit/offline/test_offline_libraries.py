@@ -1,7 +1,5 @@
 """Kernels beside libraries that compute the same: where one is not installed, its comparison is skipped."""
 
-from __future__ import annotations
-
 import pytest
 from references.reference_libraries import COMPARISONS, missing
 

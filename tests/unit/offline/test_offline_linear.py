@@ -1,7 +1,5 @@
 """Linear TD, LSTD and networks at their start, against expectations, fixed points and known thresholds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import optimize

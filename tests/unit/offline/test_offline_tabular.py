@@ -1,7 +1,5 @@
 """Offline kernels on tables: every fixed point against linear algebra, enumeration or another algorithm."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`testbed pipeline … --then run …`, and when a run reaches a level by its pipeline's clock."""
 
-from __future__ import annotations
-
 import json
 import math
 

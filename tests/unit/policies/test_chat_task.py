@@ -1,7 +1,5 @@
 """Problems of a file for models with a tokenizer: what is padded, what ends a response, what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

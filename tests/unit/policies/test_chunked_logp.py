@@ -1,7 +1,5 @@
 """Chunked log-probabilities: the values and gradients of log_softmax and gather, without their memory."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

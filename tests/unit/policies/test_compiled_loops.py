@@ -1,7 +1,5 @@
 """Compiled loops of the toy transformer that are kept on disk."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Outside engines: what they are given, what is made of their answers, and what is refused of those."""
 
-from __future__ import annotations
-
 import sys
 import types
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The sampler of real models: engines' laws, rows that leave, room for the cache, weights that change."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

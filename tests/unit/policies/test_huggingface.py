@@ -1,7 +1,5 @@
 """Hugging Face policies: what is sampled is what is trained, and both are what transformers computes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Adapters: they alone are trained, kept and sent; without them the model is the frozen one, bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Micro-batches: memory that does not grow with the batch, and a gradient that is the whole batch's."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Model folders: what cannot be used is refused with one message, and nothing in a folder is ever run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """The stacked optimizers against torch.optim, replica by replica."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Several processes with one batch: each runs its share, and all see what one process alone would see."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import threading

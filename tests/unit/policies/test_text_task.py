@@ -1,7 +1,5 @@
 """Token tasks as text: a model's own tokenizer reads the prompts, and its decoded answers are scored."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The tiny model is really trained, and its folder is one that transformers opens by itself."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The toy transformer against a plain one-sequence reference, against itself, and against exact laws."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Base models from scratch: every architecture and tokenizer learns, and is saved as an ordinary folder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

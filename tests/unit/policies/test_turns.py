@@ -1,7 +1,5 @@
 """What the toy LLM writes where a tool answers, and where two roles have weights of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

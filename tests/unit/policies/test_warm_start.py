@@ -1,7 +1,5 @@
 """Base models: what the noisy teacher leaves for RL to do, and on what it depends."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A policy, but rounded or perturbed: what it notes when it generates, it finds again when it learns."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Step-size rules on VCPO's worked example, on-policy, and where estimates are not numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Files and locks: whole or absent, on full and read-only disks too."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """A finished sweep grows: new cells join, old ones stay as they are, and folders become one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

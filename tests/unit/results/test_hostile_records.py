@@ -1,7 +1,5 @@
 """Records that others wrote or damaged: nothing waits for a pipe, obeys an escape, or prints megabytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The results folder: whole files or none, nothing foreign, nothing damaged averaged in."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A lost or damaged sweep.json locks nothing out: `testbed status --repair` makes it again."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A pack's columns as Parquet: the same numbers, the same bytes, and nothing that runs."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The tables of public stacks: every rule can be reached, composes, trains, and is on its page."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

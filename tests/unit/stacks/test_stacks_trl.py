@@ -1,7 +1,5 @@
 """What `testbed objectives from trl` composes has the direction of TRL's own gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from support.trl_stub import batch_of_inputs, random_inputs, stub_trainer

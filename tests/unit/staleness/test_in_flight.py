@@ -1,7 +1,5 @@
 """Weights that change inside a sequence: who draws which token, from which law, with which cache."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

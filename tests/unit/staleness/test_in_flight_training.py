@@ -1,7 +1,5 @@
 """Weights that change while responses are written: every token knows its version, and the loop trains."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

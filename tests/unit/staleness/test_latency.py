@@ -1,7 +1,5 @@
 """Age follows from length: a forward simulation with exact books, whose bits nobody else moves."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Versions of a 16-bit model are kept in 16 bits; those a GPU has no room for in the machine's memory."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Partial rollouts: responses go on under newer weights, and every token knows which."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

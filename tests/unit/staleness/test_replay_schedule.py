@@ -1,7 +1,5 @@
 """Replay: what is chosen, how often, how old, with which chance, and that it says so."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every schedule that knows its ages beforehand keeps its word: law, mean, depth, versions, packs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

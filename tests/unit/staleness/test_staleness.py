@@ -1,7 +1,5 @@
 """Lag is exact by construction: what is read is what was written k steps before."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

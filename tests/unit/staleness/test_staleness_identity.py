@@ -1,7 +1,5 @@
 """Ways of saying the same schedule give the same numbers, bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

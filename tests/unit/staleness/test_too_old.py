@@ -1,7 +1,5 @@
 """What becomes of samples that are too old: each answer does to the batch what it says, and counts it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A trace drives the learner: groups have its ages, steps its times, and nothing else changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

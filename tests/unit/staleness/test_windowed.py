@@ -1,7 +1,5 @@
 """Windows: every token is trained on once, by the weights that wrote it, and rewards come at the end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Teachers and guides: who answers, what a student reads of it, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The assertions keep the rates they declare: by exact binomial sums and by enumeration of every path."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """docs/testing-your-estimator.md: its snippets are a conftest and tests; they run, pass, and can fail."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bets, sequential coverage and variance: rates over every path, verdicts, and what cannot be tested."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Checkpoints: killed at any step, a pack goes on and ends with the same bits as if nothing had happened."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -1,7 +1,5 @@
 """What is heard of a run while it trains, and that no number depends on who listens."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import types

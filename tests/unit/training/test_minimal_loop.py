@@ -1,7 +1,5 @@
 """examples/minimal_loop.py: the story of a step with public functions is the step of the big loop."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a recorder counts and lays out, on rows that are made by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A run's own record holds what its loss read, and changes nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

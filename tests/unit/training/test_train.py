@@ -1,7 +1,5 @@
 """The training loop: one loop, every world, exact lag, identities that leave nothing to chance."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

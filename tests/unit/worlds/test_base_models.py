@@ -1,7 +1,5 @@
 """Base models in a folder: the same bits as those made in place, whoever made them, and never a wrong one."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """ALP: the trainer's numerator reads noisy hidden states, the sampler does not, and the noise is learned."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model whose context is too short for a task is refused before the start; a run bears the estimate out."""
 
-from __future__ import annotations
-
 import pytest
 import transformers
 from support.tiny_models import write_model

@@ -1,7 +1,5 @@
 """Verifiers reward training in place of the task, which stays the gold beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
