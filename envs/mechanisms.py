@@ -1,39 +1,11 @@
 """Small worlds that isolate one mechanism: maximization bias, post-decision states, compounding error."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from envs.arrays import Floats
 from envs.checks import check_distributions
 from envs.finite_mdp import FiniteMDP
-
-
-def max_bias(
-    *, actions: int = 10, mean: float = -0.1, noise_std: float = 1.0, discount: float = 0.99
-) -> FiniteMDP:
-    """State 0: action 0 ends with 0, the others lead to state 1, all of whose actions end with N(mean, std).
-
-    The maximum over noisy estimates in state 1 looks good, so learners go there. Every reward is noisy, that
-    of ending at once too. Source: Sutton & Barto (2018), example 6.7.
-    """
-    _at_least("actions", actions, 2)
-    transition_SAS = np.zeros((3, actions, 3))
-    transition_SAS[0, 0, 2] = transition_SAS[0, 1:, 1] = 1.0
-    transition_SAS[1:, :, 2] = 1.0
-    reward_SA = np.zeros((3, actions))
-    reward_SA[1] = mean
-    return FiniteMDP(
-        transition_SAS=transition_SAS,
-        reward_SA=reward_SA,
-        start_S=np.eye(3)[0],
-        terminal_S=np.arange(3) == 2,
-        horizon=4,
-        discount=discount,
-        noise="normal",
-        noise_std=noise_std,
-    )
 
 
 def lot_sizing(

@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from analysis.worlds.offline_worlds import Worlds
 from envs.arrays import Floats, Ints
 from envs.offline import Counts, ratio
 from testbed.offline.improvement import clipped_passes, pooled_by_post, softmax
-from testbed.offline.sampling import adapted_policy
 from testbed.offline.tabular import within_kl
 
 PASSES, CHUNK, FLOOR = 10, 8, -30.0
 """Gradient steps on a batch; steps after which an adaptive behavior looks at the data again; least logit."""
+BISECTIONS = 30
+"""Halvings of the step that keep the behavior within its KL budget."""
 
 
 @dataclass(frozen=True)
@@ -248,3 +250,30 @@ def learn(
             log = moved(log.reshape(flat), visit.reshape(flat), adv.reshape(flat), arm, left).reshape(shape)
         log = np.maximum(log - log.max(-1, keepdims=True), FLOOR)
     return np.stack(scores)
+
+
+def adapted_policy(pi_RSA: Floats, visit_RSA: Floats, step_size: ArrayLike, kl_budget: float) -> Floats:
+    """mu = softmax(log pi - step n(s) (n(a|s)/n(s) - pi)), [R, S, A]: more of what the data have too little
+    of.
+
+    A gradient step down the data's log-likelihood under pi; where KL(mu || pi) would exceed the budget in a
+    state, its step is halved until it does not. step_size: a number or [R]; 0 is pi itself. Source: ROS
+    (Zhong et al. 2022) and PROPS (Corrado & Hanna 2023), whose PPO-clipped step is a KL-clipped one here.
+    """
+    total_RS1 = visit_RSA.sum(-1, keepdims=True)
+    step_R11 = np.asarray(step_size, np.float64).reshape(-1, 1, 1)
+    pull_RSA = -step_R11 * (visit_RSA - total_RS1 * pi_RSA)
+    with np.errstate(divide="ignore"):
+        log_RSA = np.log(pi_RSA)
+    scale_RS1 = np.ones_like(total_RS1)
+    for _ in range(BISECTIONS):
+        logit_RSA = log_RSA + scale_RS1 * pull_RSA
+        mu_RSA = softmax(logit_RSA)
+        ratio_RSA = np.where(
+            mu_RSA > 0, np.log(np.where(mu_RSA > 0, mu_RSA, 1.0)) - np.where(pi_RSA > 0, log_RSA, 0.0), 0.0
+        )
+        over_RS1 = (mu_RSA * ratio_RSA).sum(-1, keepdims=True) > kl_budget
+        if not over_RS1.any():
+            return np.asarray(mu_RSA)
+        scale_RS1 = np.where(over_RS1, scale_RS1 / 2, scale_RS1)
+    return np.where(over_RS1, pi_RSA, mu_RSA)

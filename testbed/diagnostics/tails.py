@@ -4,8 +4,6 @@ Valid for independent weights with a continuous law. On a world with few distinc
 statement about ties: `pareto_k` then says Flat or TooFew, and never a number.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -170,29 +168,6 @@ def _log_stretch(x_M: Floats, k: float) -> Floats:
     far = k * x_M > 30  # there the 1 is below the last digit, and e^{kx} may overflow
     near = np.log(np.expm1(np.where(far, 1.0, k * x_M)) / np.where(far, 1.0, k))
     return np.where(far, k * x_M - math.log(abs(k)), near)
-
-
-def generalized_pareto_quantile(
-    level_x: ArrayLike, k: float, *, scale: float = 1.0, cutoff: float = 0.0
-) -> Floats:
-    """cutoff + scale ((1 - p)^-k - 1) / k, at k = 0 cutoff - scale ln(1 - p), for levels p, [x].
-
-    The law above a cutoff that `pareto_k` fits (with e^log_scale and e^log_cutoff): P(W <= quantile) = p. At
-    p = 1 it is the end of the law: infinite for k >= 0, cutoff - scale / k below. Source: Pickands (1975),
-    Statistical inference using extreme order statistics; the sign of k as in Vehtari et al. (2024).
-
-    Raises UserError for a level outside [0, 1], a scale not above 0, or a number that is not finite.
-    """
-    level_x = np.asarray(level_x, dtype=np.float64)
-    if not ((level_x >= 0) & (level_x <= 1)).all():
-        raise UserError(f"level is {level_x}, expected probabilities from 0 to 1.")
-    if not (0 < scale < math.inf and math.isfinite(k) and math.isfinite(cutoff)):
-        raise UserError(
-            f"k is {k}, scale {scale}, cutoff {cutoff}; expected finite numbers and a scale above 0."
-        )
-    with np.errstate(divide="ignore", over="ignore"):
-        x_x = -np.log1p(-level_x)
-        return np.asarray(cutoff + scale * (x_x if k == 0 else np.expm1(k * x_x) / k))
 
 
 def hill(log_w_N: ArrayLike, k: int) -> float:

@@ -5,8 +5,6 @@ that weighs its tokens by mu itself (BAPO's share) is that of an infinite batch;
 is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -59,16 +57,6 @@ def entropy_rate(pi_A: ArrayLike, update_A: ArrayLike) -> float:
     pi = np.asarray(pi_A, dtype=np.float64)
     surprise_A = np.log(pi) - pi @ np.log(pi)
     return float(-(pi * surprise_A * np.asarray(update_A)).sum())
-
-
-def clip_rule(pi_A: ArrayLike, gain_A: ArrayLike) -> float:
-    """-Cov_pi(log pi, X): dH/dt where the logits move by X, the natural gradient of E_pi X.
-
-    X is the advantage of answers that keep a gradient and 0 for clipped ones. Source: BAPO,
-    arXiv:2510.18927, the entropy-clip rule.
-    """
-    pi, gain = np.asarray(pi_A, dtype=np.float64), np.asarray(gain_A, dtype=np.float64)
-    return float(-(pi @ (np.log(pi) * gain) - (pi @ np.log(pi)) * (pi @ gain)))
 
 
 Adv = Callable[[Floats], Floats]

@@ -5,8 +5,6 @@ dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu 
 closed forms are derived in docs/theory/fixed-data-limits.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -289,19 +287,6 @@ def residual_drift(mu_A: Floats, adv_A: Floats, beta: float) -> Drift:
     def drift(log_pi_A: Floats) -> Floats:
         pull_A = mu_A * (adv_A - beta * (log_pi_A - np.log(mu_A)))
         return pull_A - pull_A.sum() * np.exp(log_pi_A)
-
-    return drift
-
-
-def pairwise_drift(mu_A: Floats, reward_A: Floats, eta: float) -> Drift:
-    """Minus the gradient of E (d - d')^2 / 4, d = ln(pi/mu) - eta R, over pairs from mu (REBEL).
-
-    The difference of a pair removes the normalizer: the flow mu (mean d - d) ends at tilt(beta = 1 / eta).
-    """
-
-    def drift(log_pi_A: Floats) -> Floats:
-        residual_A = log_pi_A - np.log(mu_A) - eta * reward_A
-        return mu_A * (float(mu_A @ residual_A) - residual_A)
 
     return drift
 

@@ -3,8 +3,6 @@
 Tables are [S, A] or [A]; advantages are given, so that a bandit and an MDP are treated alike.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import optimize, special
 
@@ -80,10 +78,3 @@ def tempered(log_pi_A: Floats, set_point: float) -> tuple[Floats, float]:
         raise UserError("No power of this policy has that entropy: its most likely answers tie.")
     k = float(np.exp(optimize.brentq(excess, -25.0, 25.0, xtol=1e-13)))
     return np.asarray(special.softmax(k * log_pi_A)), k
-
-
-def toward_target(log_pi_A: Floats, target_A: Floats) -> Floats:
-    """Minus the gradient of KL(pi || target) in the logits, the target held fixed, [A]."""
-    gap_A = log_pi_A - np.log(target_A)
-    pi_A = np.exp(log_pi_A)
-    return np.asarray(-pi_A * (gap_A - pi_A @ gap_A))

@@ -1,7 +1,5 @@
 """Density ratios, of state marginals per step and of discounted occupancies, and abstract reward chains."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,14 +87,6 @@ def state_marginal_ratios(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Flo
 def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
     """rho(s, a) d_pi,t(s) / d_mu,t(s) = E_mu[w_{0:t} | s_t, a_t], [T, S, A]."""
     return state_marginal_ratios(world, pi_SA, mu_SA)[..., None] * _divided("mu", pi_SA, mu_SA)
-
-
-def dual_dice_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
-    """zeta = B nu, B^T D B nu = b, B = I - discount P_pi, [S, A] (DualDICE, Nachum et al. 2019)."""
-    system = linear_system(joint_distribution(world, data_SA), pi_SA, world.start_S, world.discount)
-    backward_XX = system.matrix_XX / system.data_X[:, None]
-    nu_X = np.linalg.solve(backward_XX.T @ (system.data_X[:, None] * backward_XX), system.start_X)
-    return (backward_XX @ nu_X).reshape(pi_SA.shape)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the law
 (`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
 """
 
-from __future__ import annotations
-
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -78,19 +76,6 @@ def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
     law_X, proxy_X, gold_X = (x.ravel() for x in (law_SA / len(law_SA), proxy_SA, gold_SA))
     proxy_X, gold_X = proxy_X - law_X @ proxy_X, gold_X - law_X @ gold_X
     return float((law_X @ (proxy_X * gold_X)) ** 2 / ((law_X @ proxy_X**2) * (law_X @ gold_X**2)))
-
-
-def climb(start_SA: Floats, proxy_SA: Floats, *, group: int, keep: str, steps: int, rate: float) -> Floats:
-    """pi after expected policy-gradient steps on filtered samples with the advantage proxy - E_pi proxy, [S,
-    A].
-    """
-    log_SA = np.log(start_SA)
-    for _ in range(steps):
-        pi_SA = np.exp(log_SA)
-        kept_SA = filtered_law(pi_SA, proxy_SA, group, keep)
-        pull_SA = kept_SA * (proxy_SA - (pi_SA * proxy_SA).sum(-1, keepdims=True))
-        log_SA = special.log_softmax(log_SA + rate * (pull_SA - pull_SA.sum(-1, keepdims=True) * pi_SA), -1)
-    return np.asarray(np.exp(log_SA))
 
 
 # Answers that state a confidence

@@ -1,11 +1,8 @@
 """Policy improvement between on and off policy: hybrid and post-decision critics, PPO's outer loop."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs import infinite_horizon
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from envs.offline import Counts, collect, ratio
@@ -164,15 +161,3 @@ def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
     going_RZS = member_ZX @ counts.going_RSAS.reshape(cells, -1, states)
     rest_RZ = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_ZX.T
     return Counts(visit_RZ[:, post_SA], going_RZS[:, post_SA], paid_SA + ratio(rest_RZ, visit_RZ)[:, post_SA])
-
-
-def transition_noise(world: FiniteMDP, pi_RSA: Floats) -> Floats:
-    """Var over s' of bonus(s') + discount V(s') given (s, a), [R, S, A]: what a post-decision baseline
-    removes.
-
-    A one-step advantage r + discount V(s') - V(s) has it, r + V_post(y) - V(s) with y before the random step
-    has not. Own derivation: the law of total variance.
-    """
-    ahead_RS = world.tables.bonus_S + world.discount * infinite_horizon.state_value(world, pi_RSA)
-    mean_RSA = np.einsum("sat,rt->rsa", world.transition_SAS, ahead_RS)
-    return np.einsum("sat,rt->rsa", world.transition_SAS, ahead_RS**2) - mean_RSA**2

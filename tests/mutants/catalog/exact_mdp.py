@@ -64,7 +64,6 @@ MUTANTS = (
     Mutant("exact-oapl-mean-for-log-mean-exp", _FLOWS, "return reward_A - log_mean_exp(mu_A, reward_A, beta1)", "return reward_A - float(mu_A @ reward_A)", FLOWS),
     Mutant("exact-oapl-anchor-without-beta", _FLOWS, "(adv_A - beta * (log_pi_A - np.log(mu_A)))", "(adv_A - (log_pi_A - np.log(mu_A)))", FLOWS),
     Mutant("exact-oapl-own-sample-left-out", _FLOWS, "np.concatenate([own_N[:, None], others_NG], axis=-1) / beta1", "others_NG / beta1", FLOWS),
-    Mutant("exact-pairs-temperature-inverted", _FLOWS, "log_pi_A - np.log(mu_A) - eta * reward_A", "log_pi_A - np.log(mu_A) - reward_A / eta", FLOWS),
     Mutant("exact-chain-walk-is-coherent", "analysis/experiments/weights/ess_theory.py", "np.asarray(2.0 * heads_M - lag,", "np.asarray(0.0 * heads_M + lag,", GROWTH),
     Mutant("exact-chain-variance-of-one-token", "analysis/experiments/weights/ess_theory.py", "np.broadcast_to(np.log(pi_SA / mu_SA), (length,", "np.broadcast_to(np.log(pi_SA / mu_SA) / length, (length,", GROWTH),
 )  # fmt: skip

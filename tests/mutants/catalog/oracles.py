@@ -48,8 +48,6 @@ MUTANTS = (
     Mutant("chain-transposed", _DICE, "        moves_ZZ / seen_Z[:, None], earned_Z", "        moves_ZZ.T / seen_Z[:, None], earned_Z", CHAIN),
     Mutant("tree-state-off-by-a-branch", _TREE, "node = node * self.going.size + 1 + place[int(token)]", "node = node * self.going.size + 1 + int(token)", TREE),
     Mutant("tree-state-of-the-first-prompt", _TREE, "return prompt * self.nodes + node", "return node", TREE),
-    Mutant("gpd-sign-of-k", _TAILS, "np.expm1(k * x_x) / k", "np.expm1(-k * x_x) / -k", TAILS),
-    Mutant("gpd-digits-near-one", _TAILS, "x_x = -np.log1p(-level_x)", "x_x = -np.log(1e-9 + 1 - level_x)", TAILS),
     Mutant("renyi-order-of-the-other", _DIVERGENCE, "order * log_pi + (1.0 - order) * log_mu", "order * log_mu + (1.0 - order) * log_pi", DIVERGENCE),
     Mutant("renyi-without-end", _DIVERGENCE, "np.where(tables.terminal_S, 0.0, _log_sum", "np.where(False, 0.0, _log_sum", DIVERGENCE),
     Mutant("renyi-support-forgiven", _DIVERGENCE, "np.inf if order > 1.0 else -np.inf", "-np.inf", DIVERGENCE),

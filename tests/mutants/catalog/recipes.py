@@ -1,7 +1,5 @@
 """Bugs planted in the loop, the recipes and what they remember."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 LEARNER, MIXING = "testbed/training/learner.py", "testbed/training/replay_buffer.py"
@@ -21,7 +19,8 @@ MUTANTS = (
     Mutant("recipe-demonstration-keeps-a-ratio", LEARNER, "torch.where(expert_CB1, logp_CBT, rollout.logp_mu_RBT)", "rollout.logp_mu_RBT", TESTS),
     Mutant("recipe-lost-replica-stops-the-pack", LEARNER, "torch.where(finite_C11, logp_CBT.detach(), mu_CBT)", "logp_CBT.detach()", TESTS),
     Mutant("recipe-history-in-reverse", LEARNER, "[self.baselines_CK[:, 1:], mean_C1", "[self.baselines_CK[:, :-1], mean_C1", TESTS),
-    Mutant("recipe-sequence-norm-of-a-token", LEARNER, "world.logp(leaf_CP, rollout).sum(-1)", "world.logp(leaf_CP, rollout)[..., 0]", TESTS),
+    Mutant("recipe-dual-variable-of-any-objective", "testbed/recipes/composition.py", '"dual" not in objective[self.objective].promises', "False", "tests/unit/training/test_learner.py -k dual"),
+    Mutant("recipe-sequence-norm-of-a-token", "testbed/training/signal_providers.py", "world.logp(leaf_CP, rollout).sum(-1)", "world.logp(leaf_CP, rollout)[..., 0]", TESTS),
     Mutant("recipe-replay-of-the-fresh-batch", MIXING, "stack(chosen), count, REPLAY", "fresh, count, REPLAY", TESTS),
     Mutant("recipe-replay-without-mark", SELECT, "torch.full_like(other.reward_RB, origin, dtype=torch.int64)", "with_origin(other).origin_RB", TESTS),
     Mutant("recipe-replay-cuts-sequences-not-groups", SELECT, "index_RN[..., None] * first.group + member_G", "index_RN[..., None] + member_G", TESTS),

@@ -1,14 +1,12 @@
 """Bugs planted in the plan of the house and in the documentation site."""
 
-from __future__ import annotations
-
 from mutants.mutant import Mutant
 
 DOCSTRINGS, PLAN = "tests/docs/test_plain_docstrings.py", "tests/test_architecture.py"
 PLAIN = "docs/tools/plain_docstrings.py"
 
 MUTANTS = (
-    Mutant("house-a-room-imports-upward", "testbed/losses/clipping.py", "from __future__ import annotations\n", "from __future__ import annotations\n\nimport testbed.objectives\n", PLAN),
+    Mutant("house-a-room-imports-upward", "testbed/losses/clipping.py", "import math\n", "import math\nimport testbed.objectives\n", PLAN),
     Mutant("house-an-upward-import-hides-in-a-function", "testbed/data/groups.py", '    """The groups side by side', '    def door(self) -> None:\n        import testbed.losses.subsets\n    """The groups side by side', PLAN),
     Mutant("house-two-modules-import-each-other", "testbed/data/batch.py", "def check_finite(", "def door() -> None:\n    import testbed.data.select\n\n\ndef check_finite(", PLAN),
     Mutant("site-formulas-become-emphasis", PLAIN, r"\\*_\[", r"\\_\[", DOCSTRINGS),

@@ -1,7 +1,5 @@
 """Critics in the loop: what they come to, what they are refused for, what two say together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,8 @@ from testbed.critics.fitted import Fit, explained, soft_minimum
 from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.execution.preflight import prepare
-from testbed.training.learner import critic_signals
 from testbed.training.loop import train_pack
+from testbed.training.signal_providers import critic_signals
 from testbed.worlds.build import build_world
 
 GAE = (("advantage", "gae"),)

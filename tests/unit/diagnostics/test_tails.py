@@ -1,7 +1,5 @@
 """Tail indices: typed outcomes where there is nothing to fit, a peer's numbers where there is, known laws."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,6 @@ from testbed.diagnostics.tails import (
     Estimated,
     Flat,
     TooFew,
-    generalized_pareto_quantile,
     hill,
     moment,
     pareto_k,
@@ -229,33 +226,12 @@ def test_the_committed_table_is_the_one_that_the_code_makes():
     assert float(row["index"].iloc[0]) == pytest.approx(found, rel=1e-4)
 
 
-@pytest.mark.parametrize("k", [-1.3, -0.2, 0.0, 1e-9, 0.4, 1.7])
-def test_quantiles_of_the_generalized_pareto_law_are_those_of_scipy(k):
+def test_smoothed_weights_are_quantiles_of_the_fitted_law():
     from scipy.stats import genpareto
 
-    level = np.array([0.0, 1e-12, 0.3, 0.999, 1 - 1e-12])
-    found = generalized_pareto_quantile(level, k, scale=2.5, cutoff=-1.0)
-    assert found == pytest.approx(genpareto.ppf(level, k, loc=-1.0, scale=2.5), rel=1e-9)
-    assert genpareto.cdf(found, k, loc=-1.0, scale=2.5) == pytest.approx(level, rel=1e-9)
-    end = generalized_pareto_quantile(1.0, k, scale=2.5, cutoff=-1.0)
-    assert end == (math.inf if k >= 0 else pytest.approx(-1.0 - 2.5 / k))
-
-
-def test_smoothed_weights_are_quantiles_of_the_fitted_law():
     log_w = LAWS["pareto"](np.random.default_rng(7), 400)
     smoothed, fit = smooth(log_w)
     level = (np.arange(1, fit.tail + 1) - 0.5) / fit.tail
-    law = {"scale": math.exp(fit.log_scale), "cutoff": math.exp(fit.log_cutoff)}
-    expected = np.minimum(generalized_pareto_quantile(level, fit.k, **law), np.exp(log_w.max()))
+    fitted = genpareto(fit.k, loc=math.exp(fit.log_cutoff), scale=math.exp(fit.log_scale))
+    expected = np.minimum(fitted.ppf(level), np.exp(log_w.max()))
     assert np.sort(np.exp(smoothed))[-fit.tail :] == pytest.approx(expected, rel=1e-10)
-
-
-def test_a_quantile_of_no_level_or_no_law_is_refused():
-    for level, k, scale, message in (
-        (1.5, 0.0, 1.0, "expected probabilities from 0 to 1"),
-        (math.nan, 0.0, 1.0, "expected probabilities from 0 to 1"),
-        (0.5, math.inf, 1.0, "expected finite numbers"),
-        (0.5, 0.1, 0.0, "scale above 0"),
-    ):
-        with pytest.raises(UserError, match=message):
-            generalized_pareto_quantile(level, k, scale=scale)

@@ -105,16 +105,11 @@ def test_flows_are_minus_the_gradients_of_their_losses():
     def residual(x):
         return MU @ (0.2 * (x - log_mu) - adv) ** 2 / (2 * 0.2)
 
-    def pairs(x):
-        d = x - log_mu - 2.0 * REWARD
-        return MU @ (d[:, None] - d) ** 2 @ MU / 4
-
     def asymre(x):
         return -MU @ ((REWARD - MU @ REWARD + 0.1) * x)
 
     for loss, drift in (
         (residual, flows.residual_drift(MU, adv, 0.2)),
-        (pairs, flows.pairwise_drift(MU, REWARD, 2.0)),
         (asymre, flows.linear_drift(flows.asymre_drift(MU, REWARD, -0.1))),
     ):
         assert drift(log_pi) == pytest.approx(-loss_gradient(loss, log_pi), abs=1e-8)

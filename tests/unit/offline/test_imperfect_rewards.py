@@ -61,11 +61,3 @@ def test_a_strong_penalty_stays_at_the_base_and_a_weak_one_takes_the_proxy():
 
 def test_half_of_the_labels_turned_over_leave_no_preference():
     assert imperfect_rewards.flipped(np.array([[[0.9]]]), 0.5) == pytest.approx(0.5)
-
-
-def test_climbing_a_filtered_proxy_ends_at_its_best_answer():
-    proxy_SA = np.array([[0.0, 0.3, 0.2, 1.0]])
-    for keep in imperfect_rewards.KEPT:
-        pi_SA = imperfect_rewards.climb(EVEN, proxy_SA, group=4, keep=keep, steps=60, rate=2.0)
-        assert pi_SA[0].argmax() == 3, keep
-        assert pi_SA[0, 3] > 0.9, keep

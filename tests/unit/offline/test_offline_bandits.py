@@ -1,17 +1,12 @@
 """Logged bandits, preference sets and trajectory preferences, by enumeration, scipy and the exact bandit."""
 
-from __future__ import annotations
-
-import itertools
-
 import numpy as np
 import pytest
 from scipy import optimize, special, stats
 from support.small_mdps import policies
 
-from envs.logged_bandit import LoggedData, logged_bandit
+from envs.logged_bandit import logged_bandit
 from testbed.errors import UserError
-from testbed.exact.bandit import LoggedDistribution, linear_weight
 from testbed.offline import bandits, preferences
 
 KEYS = np.arange(3, dtype=np.uint64)
@@ -55,47 +50,7 @@ def test_the_model_shrinks_to_the_mean_reward():
     assert model[0, 1, 2] == pytest.approx((LOG.reward_RN[0][here].sum() + 2 * mean) / (here.sum() + 2))
 
 
-def test_a_learned_softmax_climbs_to_the_best_policy_of_its_class():
-    score = bandits.score_table(LOG, 2, 3)
-    table = np.eye(6).reshape(2, 3, 6)
-    learned = bandits.fit_softmax(score, table, steps=4000, rate=20.0)
-    np.testing.assert_allclose(learned, bandits.best_policy(score), atol=0.02)
-    shared = np.broadcast_to(np.eye(3), (2, 3, 3))
-    one = bandits.fit_softmax(score, shared, steps=4000, rate=20.0)
-    np.testing.assert_allclose(one[:, 0], one[:, 1])
-    np.testing.assert_allclose(one[:, 0], np.eye(3)[score.sum(1).argmax(-1)], atol=0.05)
-    np.testing.assert_allclose(bandits.best_policy(score, 0.3).min(), 0.1)
-
-
 # -- certificates -----------------------------------------------------------------------------------
-
-
-def test_the_certificate_is_its_formula_on_one_round_of_data():
-    data = LoggedData(*(np.array([[x]]) for x in (0, 1, 1.0, 0.5)))
-    pi, mu = np.array([[[0.25, 0.75]]]), np.array([[0.5, 0.5]])
-    got = bandits.smoothing_certificate(data, mu, pi, alpha=0.5, kl_R=0.3, lambda_=0.7, delta=0.1)
-    assert got.estimate_R[0] == pytest.approx(0.75 / 0.5**0.5)
-    assert got.bias_R[0] == pytest.approx(1 - 0.5**0.5)
-    spread = 1.0 + 0.75 / 0.5
-    first = np.sqrt((0.3 + np.log(40)) / 2)
-    assert got.radius_R[0] == pytest.approx(first + 1 - 0.5**0.5 + (0.3 + np.log(40)) / 0.7 + 0.35 * spread)
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_certificates_cover_the_value_of_a_posterior_that_read_the_data(alpha):
-    many = WORLD.log(np.arange(300, dtype=np.uint64), 500)
-    rules = np.eye(3)[np.array(list(itertools.product(range(3), repeat=2)))]
-    score = np.einsum("rxa,hxa->rh", bandits.score_table(many, 2, 3, alpha=alpha), rules)
-    posterior, kl = bandits.gibbs_posterior(np.full(9, 1 / 9), score, 0.05)
-    assert (kl >= 0).all()
-    pi = np.einsum("rh,hxa->rxa", posterior, rules)
-    got = bandits.smoothing_certificate(many, WORLD.logging_SA, pi, alpha=alpha, kl_R=kl, lambda_=0.1)
-    missed = np.abs(got.estimate_R - WORLD.value(pi)) > got.radius_R
-    assert missed.mean() <= 0.05
-    assert got.radius_R.max() < 2.0 + got.bias_R.max()
-    law = LoggedDistribution(WORLD.start_S, WORLD.logging_SA, pi[0], WORLD.reward_SA, np.zeros((2, 3)))
-    exact = linear_weight(law, pi[0] / WORLD.logging_SA**alpha).bias
-    assert abs(exact) <= 1 - (WORLD.start_S @ (pi[0] * WORLD.logging_SA ** (1 - alpha)).sum(-1)) + 1e-12
 
 
 # -- preferences ------------------------------------------------------------------------------------
@@ -228,10 +183,6 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     ("call", "message"),
     [
         (lambda: bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
-        (
-            lambda: bandits.smoothing_certificate(LOG, WORLD.logging_SA, PI, alpha=1.0, kl_R=0, lambda_=0.0),
-            "lambda",
-        ),
         (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)), "rule 'soft'"),
         (
             lambda: preferences.pair_gradient(np.zeros((1, 6)), TABLE, EVEN, EVEN, beta=1.0, kind="kto"),

@@ -1,7 +1,5 @@
 """Logged data sets and the small worlds of envs/mechanisms.py, against the exact values of the finite MDP."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -10,7 +8,7 @@ from support.small_mdps import SMALL, policies
 
 from envs import infinite_horizon
 from envs.mdps import garnet
-from envs.mechanisms import lot_sizing, max_bias, tightrope
+from envs.mechanisms import lot_sizing, tightrope
 from envs.offline import (
     Counts,
     collect,
@@ -116,13 +114,6 @@ def test_a_confounded_world_is_the_plain_one_for_policies_that_do_not_see_the_ca
     naive = log.counts(5, 3).reward_RSA
     assert np.abs(naive - world.reward_SA).min() > 0.05
     assert set(np.unique(z)) == {0, 1}
-
-
-def test_the_exact_bias_of_maximization_is_none_and_going_left_costs():
-    world = max_bias(actions=4)
-    left, right = np.eye(4)[[1, 0, 0]], np.eye(4)[[0, 0, 0]]
-    assert infinite_horizon.value(world, left) == pytest.approx(-0.1 * world.discount)
-    assert infinite_horizon.value(world, right) == 0.0
 
 
 def test_lot_sizing_pays_for_what_is_sold_and_moves_by_the_post_decision_stock():

@@ -1,17 +1,16 @@
 """Improvement, sampling and imitation, against exact values and known distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import optimize
 from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL, policies
 
+from analysis.worlds.sampled_improvement import adapted_policy
 from envs import infinite_horizon
 from envs.mechanisms import lot_sizing, tightrope
 from envs.offline import collect, exact_model, expected_counts
-from testbed.offline import imitation, improvement, sampling, tabular
+from testbed.offline import imitation, improvement, tabular
 
 
 def test_returns_to_go_average_to_the_action_values():
@@ -90,35 +89,17 @@ def test_post_decision_states_pool_what_they_share():
     assert errors[1] < errors[0]
     exact = improvement.pooled_by_post(expected_counts(world, pi), post, paid)
     np.testing.assert_allclose(exact.reward_RSA[0], truth[1], atol=1e-12)
-    noise = improvement.transition_noise(world, pi)[0]
-    ahead = world.tables.bonus_S + world.discount * infinite_horizon.state_value(world, pi[0])
-    assert noise[2, 1] == pytest.approx(np.cov(ahead, aweights=world.transition_SAS[2, 1], ddof=0))
 
 
 # Sampling, imitation
 
 
-def test_adaptive_sampling_has_less_sampling_error_than_independent_draws():
-    pi = policies(WORLD, 64, seed=5)
-    key = np.arange(64, dtype=np.uint64)
-    errors = {}
-    for step in (0.0, 1.0):
-        counts, errors[step] = sampling.adaptive_sampling(
-            WORLD, pi, key, steps=200, every=100, step_size=step, kl_budget=1.0
-        )
-        assert (counts.visit_RSA.sum((1, 2)) == 200).all()
-        np.testing.assert_allclose(sampling.sampling_error(counts.visit_RSA, pi), errors[step][-1])
-    assert (errors[1.0].mean(-1) < 0.6 * errors[0.0].mean(-1)).all()
-    # Independent draws: TV of a coin after n tosses, about 0.4 sqrt(S / n) for even policies.
-    assert 0.02 < errors[0.0][-1].mean() < 0.08
-
-
 def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     pi, visits = np.array([[[0.5, 0.5]]]), np.array([[[8.0, 2.0]]])
-    mu = sampling.adapted_policy(pi, visits, 0.1, 10.0)
+    mu = adapted_policy(pi, visits, 0.1, 10.0)
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
-    assert tabular.kl(sampling.adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
-    np.testing.assert_allclose(sampling.adapted_policy(pi, visits, 0.0, 0.05), pi)
+    assert tabular.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
+    np.testing.assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
 
 
 def test_boosted_replay_forgets_from_the_oldest_and_a_matched_occupancy_pays_nothing():

@@ -1,7 +1,5 @@
 """Replayed Q-learning and actor-critics, against exact values and fixed points."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -10,7 +8,6 @@ from support.offline_world import BEST, KEYS, MOVES, REWARD, WORLD
 from support.small_mdps import SMALL
 
 from envs import infinite_horizon
-from envs.mechanisms import max_bias
 from envs.offline import collect
 from testbed.errors import UserError
 from testbed.offline import improvement, linear
@@ -111,16 +108,6 @@ def test_features_can_be_anything_that_a_table_is_not():
     table, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1)
     mixed, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1, feature_SAF=mix)
     np.testing.assert_allclose(table, mixed, atol=1e-9)
-
-
-def test_maximization_overestimates_early_and_on_policy_draws_follow_the_policy():
-    world = max_bias(actions=8)
-    q, _ = replay_q(world, np.arange(64), steps=300, every=300, updates=4.0)
-    assert q[:, -1, 1].max(-1).mean() > 0.1  # the truth is -0.1
-    spread, _ = replay_q(
-        world, np.arange(64), steps=300, every=300, updates=4.0, spread_rate=0.1, spread_floor=1.0
-    )
-    assert np.abs(spread).mean() < np.abs(q).mean()
 
 
 def test_a2c_learns_on_policy_and_old_bad_actions_repel_it_without_end():
