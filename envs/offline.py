@@ -4,8 +4,6 @@ analyst.
 Everything has a leading axis of cells R (seeds, settings), and is a pure function of the cells' keys.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 
@@ -36,7 +34,7 @@ class Log:
     mask_RBT: Bools
     source_RB: Ints
 
-    def counts(self, states: int, actions: int, weight_RBT: Floats | None = None) -> Counts:
+    def counts(self, states: int, actions: int, weight_RBT: Floats | None = None) -> "Counts":
         """Visits, successors and mean rewards, each step counted `weight` times (None: once)."""
         weight_RBT = np.where(self.mask_RBT, 1.0 if weight_RBT is None else weight_RBT, 0.0)
         cells = len(self.state_RBT)
@@ -81,13 +79,13 @@ class Counts:
         """Pairs with data."""
         return self.visit_RSA > 0
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, other: "Counts") -> "Counts":
         """The pooled data."""
         visit_RSA = self.visit_RSA + other.visit_RSA
         earned_RSA = self.visit_RSA * self.reward_RSA + other.visit_RSA * other.reward_RSA
         return Counts(visit_RSA, self.going_RSAS + other.going_RSAS, ratio(earned_RSA, visit_RSA))
 
-    def scaled(self, factor: ArrayLike) -> Counts:
+    def scaled(self, factor: ArrayLike) -> "Counts":
         """Every step counted `factor` times (a number, or [R]): a discount of old data, or a share."""
         factor_R = np.broadcast_to(np.asarray(factor, np.float64), self.visit_RSA.shape[:1])
         visit_RSA = self.visit_RSA * factor_R[:, None, None]

@@ -1,7 +1,5 @@
 """A user's recipe in the arena, as one self-contained HTML page: its row, and every recipe's gain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path

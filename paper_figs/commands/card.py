@@ -1,7 +1,5 @@
 """testbed card: the report card of one objective."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,7 +79,7 @@ def file_name(title: str) -> str:
     return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
 
 
-def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -> Any:
+def train(cells: "tuple[Run, ...]", workers: int | None, yes: bool, quiet: bool) -> Any:
     """Run those cells of one objective that are not done; return its rows of card-training, a DataFrame."""
     from analysis.experiments.cards.card_training import by_arm
     from analysis.tables.committed import load_results
@@ -101,7 +99,7 @@ def train(cells: tuple[Run, ...], workers: int | None, yes: bool, quiet: bool) -
     return by_arm(load_results(folder)).frame
 
 
-def report(found: Card) -> None:
+def report(found: "Card") -> None:
     """Print a card as tables."""
     from paper_figs.report_card import in_words
     from testbed.cli import show

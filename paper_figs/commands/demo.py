@@ -1,7 +1,5 @@
 """testbed demo: the whole bench once, in minutes on two cores."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path
@@ -62,7 +60,7 @@ def _say(text: str, quiet: bool) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool) -> None:
+def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: bool) -> None:
     from testbed.errors import UserError, counted
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
@@ -72,7 +70,7 @@ def _run(cells: tuple[Run, ...], folder: Path, workers: int | None, quiet: bool)
         raise UserError(f"{counted(status.failed, 'cell')} failed. To see why: testbed status {folder}")
 
 
-def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
+def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
     from dataclasses import replace
 
@@ -89,7 +87,7 @@ def _real_cells(folder: Path, quiet: bool) -> tuple[Run, ...]:
     return demo_model(str(folder))
 
 
-def arena() -> tuple[Run, ...]:
+def arena() -> "tuple[Run, ...]":
     """Return the cells of the arena's part that the demo runs."""
     from analysis.arena import table
     from analysis.arena.chosen_settings import cells_of

@@ -1,7 +1,5 @@
 """testbed diagnose: what training logs, of this bench or of other stacks, say of their ratios."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,7 +100,7 @@ def diagnose(
 
 def _read(
     logs: list[Path], name: str, model: Path | None, behavior: Path | None, temperature: float
-) -> Log | ScalarLog:
+) -> "Log | ScalarLog":
     from testbed.logs.readers import read_any
     from testbed.logs.recompute import recomputed
     from testbed.logs.scalars import ScalarLog
@@ -115,7 +113,7 @@ def _read(
     return log if model is None else recomputed(log, model, "logp_pi", temperature)
 
 
-def report(found: Diagnosis) -> None:
+def report(found: "Diagnosis") -> None:
     """Print the verdict, then the summary."""
     from testbed.cli import show
 
@@ -148,7 +146,7 @@ def report(found: Diagnosis) -> None:
     _alerts(found)
 
 
-def _numbers(found: Diagnosis) -> list[dict[str, Any]]:
+def _numbers(found: "Diagnosis") -> list[dict[str, Any]]:
     """Return KL estimates and the split as rows."""
     rows = [
         {"number": name.rpartition("/")[2], "value": value}
@@ -160,7 +158,7 @@ def _numbers(found: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
-def _alerts(found: Diagnosis) -> None:
+def _alerts(found: "Diagnosis") -> None:
     from testbed.cli import show
 
     fired = [alert.plain() for alert in found.peers if alert.fired]

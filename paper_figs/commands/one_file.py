@@ -1,7 +1,5 @@
 """Figures that `--figure FILE` of a core command draws: bias splits, effective weights, lags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,14 +30,14 @@ def draw_weights(axes: Mapping[str, str], path: Path) -> None:
     _draw(path, lambda: draw(frame_of(curves)))
 
 
-def draw_lags(found: Report, path: Path) -> None:
+def draw_lags(found: "Report", path: Path) -> None:
     """Draw the shares of tokens, samples and groups by lag that a pipeline simulation found."""
     from paper_figs.pipeline_frontier import draw_lags as drawn
 
     _draw(path, lambda: drawn(found.token_K, found.sample_K, found.group_K))
 
 
-def _draw(path: Path, make: Callable[[], Figure]) -> None:
+def _draw(path: Path, make: "Callable[[], Figure]") -> None:
     from paper_figs.run import render, style, write_file
 
     _check(path)

@@ -1,7 +1,5 @@
 """testbed conform: is a loss the entry of the catalogue that it is called by?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +73,7 @@ def _installed(page: Path | None, json: bool) -> None:
     from testbed.cli import show
     from testbed.conformance.installed import outcomes, write
 
-    def told(row: Outcome) -> None:
+    def told(row: "Outcome") -> None:
         line = f"{row.package} {row.version}  {row.loss}: {row.verdict} {row.entry}"
         print(line, file=sys.stderr if json else sys.stdout, flush=True)
 

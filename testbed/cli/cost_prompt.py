@@ -1,7 +1,5 @@
 """Print the cost of a sweep before it starts; ask for confirmation above an hour."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,11 +20,11 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation ab
 
 
 def cost_of(
-    parts: Iterable[tuple[Sequence[Run], Path]],
+    parts: "Iterable[tuple[Sequence[Run], Path]]",
     workers: int | None = None,
     shard: str = "1/1",
     extend: bool = False,
-) -> Cost:
+) -> "Cost":
     """Return what is left to do of sweeps, each with its results folder; raise UserError for bad cells."""
     from testbed.execution import cost
     from testbed.execution.preflight import prepare
@@ -41,7 +39,7 @@ def cost_of(
     return cost.cost(left, workers or (1 if on_gpu or workers == 0 else cores()))
 
 
-def agree(found: Cost, *, yes: bool, quiet: bool, at_most: bool = False) -> None:
+def agree(found: "Cost", *, yes: bool, quiet: bool, at_most: bool = False) -> None:
     """Print the cost; above an hour ask for confirmation, or raise UserError where nobody can answer.
 
     at_most: the sweep may stop earlier.

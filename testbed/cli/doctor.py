@@ -1,7 +1,5 @@
 """testbed doctor: check whether this machine can run the bench, and say what to do where it cannot."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os
@@ -180,7 +178,7 @@ def _trained_twice() -> bool:
     return all(_same(train(run), train(run)) for run in (small, toy))
 
 
-def _same(first: Columns, second: Columns) -> bool:
+def _same(first: "Columns", second: "Columns") -> bool:
     return first.keys() == second.keys() and all(_bytes(first[k]) == _bytes(second[k]) for k in first)
 
 

@@ -1,7 +1,5 @@
 """testbed exact: ask the oracle what an objective's gradient is on a small token tree."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -102,7 +100,7 @@ def _value(name: str, text: str) -> Any:
     return number
 
 
-def _bench(given: dict[str, Any]) -> Bench:
+def _bench(given: dict[str, Any]) -> "Bench":
     from testbed.exact.report import Bench
     from testbed.exact.tree import random_policies, random_tree
 
@@ -110,7 +108,7 @@ def _bench(given: dict[str, Any]) -> Bench:
     return Bench(tree, *random_policies(tree, given["drift"], given["seed"]))
 
 
-def _report(name: str, bench: Bench, given: dict[str, Any]) -> GradientReport:
+def _report(name: str, bench: "Bench", given: dict[str, Any]) -> "GradientReport":
     from testbed.exact.group import group_report
     from testbed.exact.report import gradient_report, optimal_baselines
 

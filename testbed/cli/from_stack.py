@@ -1,7 +1,5 @@
 """testbed objectives from: what a public stack's configuration computes, in our names."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,7 +61,7 @@ def from_stack(
     print(f"\n{facts['run']}")
 
 
-def summary(composed: Composition, sweep: str) -> dict[str, Any]:
+def summary(composed: "Composition", sweep: str) -> dict[str, Any]:
     """Return everything about a composition, for printing."""
     from testbed.objectives import objective
 

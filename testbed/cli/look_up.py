@@ -1,7 +1,5 @@
 """testbed show: whatever has a name, of whatever kind."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -159,7 +157,7 @@ def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "stack", {"name": found.name, "what": found.title, "settings": list(found.names)}
 
 
-def composition(entry: Entry) -> dict[str, Any]:
+def composition(entry: "Entry") -> dict[str, Any]:
     """Return what a recipe puts together with nothing set, in the words of `Recipe`."""
     made: Recipe = entry.bind()()
     terms = [f"{t.objective}({_arguments(t.args)})" for t in made.terms]
@@ -184,7 +182,7 @@ def composition(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _default(entry: Entry) -> bool:
+def _default(entry: "Entry") -> bool:
     from testbed.recipes import recipe
 
     return recipe.get_named(entry.name) is None
@@ -194,7 +192,7 @@ def _arguments(pairs: tuple[tuple[str, Any], ...]) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-def _step_rule(made: Recipe) -> str:
+def _step_rule(made: "Recipe") -> str:
     from testbed.recipes.composition import StepRule
 
     plain = vars(StepRule())

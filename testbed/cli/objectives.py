@@ -1,7 +1,5 @@
 """testbed objectives compare: objectives side by side."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +39,7 @@ def compare(
     print(f"Figure: {figure}" if figure else "All curves together: --figure FILE.png")
 
 
-def with_variants(names: list[str]) -> list[Entry]:
+def with_variants(names: list[str]) -> "list[Entry]":
     """Return the entries, each once; the name of a base also stands for its variants."""
     from testbed.objectives import objective
 

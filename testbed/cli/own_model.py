@@ -1,7 +1,5 @@
 """Cells of `testbed run --model`: a user's local causal language model, on a task or a file of problems."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +29,7 @@ Lora = Annotated[
 ]
 
 
-def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> tuple[Run, ...]:
+def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> "tuple[Run, ...]":
     """Return the cells of a model before any field is set: GRPO at lags 0 and 8, one seed."""
     from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """testbed pipeline: simulate asynchronous training, write its lag trace, or plan a cluster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +87,9 @@ def pipeline(
     pipeline_run(then, design, seed, reach, json)
 
 
-def _report(design: Design, batches: int, replicas: int, seed: int, figure: Path | None, json: bool) -> None:
+def _report(
+    design: "Design", batches: int, replicas: int, seed: int, figure: Path | None, json: bool
+) -> None:
     from testbed.cli import show
     from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.simulate import simulate_one
@@ -119,7 +119,7 @@ def _refuse_figure(figure: Path | None) -> None:
         raise UserError("--figure draws the lags of a simulation; give it without --then.")
 
 
-def _rows(design: Design, found: Report) -> list[dict[str, Any]]:
+def _rows(design: "Design", found: "Report") -> list[dict[str, Any]]:
     from testbed.pipeline.simulate import VALUES
 
     paper = _on_paper(design)
@@ -135,7 +135,7 @@ def _rows(design: Design, found: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _on_paper(design: Design) -> dict[str, float]:
+def _on_paper(design: "Design") -> dict[str, float]:
     """Return the closed forms that hold for this design, by quantity."""
     from testbed.pipeline import closed_forms
 
@@ -159,7 +159,7 @@ def _on_paper(design: Design) -> dict[str, float]:
     return found
 
 
-def _histograms(found: Report) -> dict[str, Any]:
+def _histograms(found: "Report") -> dict[str, Any]:
     shares = {"token": found.token_K, "sample": found.sample_K, "group": found.group_K}
     return {
         f"lag_{name}_shares": [float(x) for x in share_K[: last(share_K)]] for name, share_K in shares.items()

@@ -1,7 +1,5 @@
 """testbed pipeline … --then run …: a sweep under the lags of the pipeline, return against its wall clock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,7 @@ class WithTail(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def pipeline_run(text: str, design: Design, seed: int, reach: float | None, json: bool) -> None:
+def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, json: bool) -> None:
     """Train the sweep that the words behind --then name, under the lags of this design.
 
     Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
@@ -64,7 +62,7 @@ def parse(tail: Sequence[str]) -> dict[str, Any]:
     return typer.main.get_command(app).make_context("testbed pipeline --then run", list(tail)).params
 
 
-def under(cells: Sequence[Run], design: Design, seed: int) -> tuple[Run, ...]:
+def under(cells: "Sequence[Run]", design: "Design", seed: int) -> "tuple[Run, ...]":
     """Return the cells with their lags from this pipeline and its seed."""
     from testbed.pipeline.design import to_words
 
@@ -72,7 +70,7 @@ def under(cells: Sequence[Run], design: Design, seed: int) -> tuple[Run, ...]:
     return tuple(replace(cell, staleness="pipeline", staleness_args=arguments) for cell in cells)
 
 
-def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
+def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Status":
     """Run what the folder does not hold yet, with the options of `testbed run`."""
     from testbed.cli.run import _ray
     from testbed.execution.progress import choose
@@ -91,14 +89,14 @@ def train(cells: Sequence[Run], folder: Path, given: dict[str, Any]) -> Status:
     )
 
 
-def keep_trace(folder: Path, design: Design, steps: int, seed: int) -> None:
+def keep_trace(folder: Path, design: "Design", steps: int, seed: int) -> None:
     """Write the trace that the cells followed beside their results: `staleness=trace` reads it again."""
     from testbed.pipeline import trace
 
     trace.write(trace.record(design, -(-steps // design.updates), seed), folder / "lags.parquet")
 
 
-def report(folder: Path, status: Status, reach: float | None, json: bool) -> None:
+def report(folder: Path, status: "Status", reach: float | None, json: bool) -> None:
     """Print return and simulated time per recipe, and where the results are."""
     from testbed.cli import show
     from testbed.cli.run import counts, settled

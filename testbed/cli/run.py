@@ -1,7 +1,5 @@
 """testbed run: a sweep, resumable, on this machine, in shards or on Ray."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
@@ -177,7 +175,7 @@ def recording(folder: Path, told: bool) -> Iterator[None]:
             os.environ[RECORD] = before
 
 
-def finish(folder: Path, status: Status, json: bool) -> None:
+def finish(folder: Path, status: "Status", json: bool) -> None:
     """Print what became of a sweep; exit with 1 where cells failed."""
     from testbed.cli import show
 
@@ -191,11 +189,11 @@ def finish(folder: Path, status: Status, json: bool) -> None:
 
 
 def resolve(
-    sweep: str | tuple[Run, ...],
+    sweep: "str | tuple[Run, ...]",
     overrides: list[str],
     outside: Sequence[str] = (),
-    watch: Watch | None = None,
-) -> tuple[Run, ...]:
+    watch: "Watch | None" = None,
+) -> "tuple[Run, ...]":
     """Return the cells of a named sweep, a TOML file or a tuple with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
@@ -233,7 +231,7 @@ def resolve(
     return tuple(pin_data(pin_trace(pin_files(cell))) for cell in cells)
 
 
-def pin_files(cell: Run) -> Run:
+def pin_files(cell: "Run") -> "Run":
     """Return the cell with the digest of every file in the names of its parts, so that its id holds them."""
     from testbed.user_files import in_a_file, pin
 
@@ -245,7 +243,7 @@ def pin_files(cell: Run) -> Run:
 
 
 def describe(
-    cells: Iterable[Run], folder: Path, json: bool, shard: str = "1/1", extend: bool = False
+    cells: "Iterable[Run]", folder: Path, json: bool, shard: str = "1/1", extend: bool = False
 ) -> None:
     """Print what would run; raise UserError where nothing would."""
     from testbed.cli import show
@@ -261,7 +259,7 @@ def describe(
     print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
 
 
-def warn(cells: Iterable[Run], quiet: bool) -> None:
+def warn(cells: "Iterable[Run]", quiet: bool) -> None:
     """Note on standard error what may not be meant: a lag as long as the run, repeated prompts."""
     far = {(c.lag, c.steps) for c in cells if c.staleness == "exact" and c.lag > 0 and c.lag >= c.steps - 1}
     if far and not quiet:
@@ -273,7 +271,7 @@ def warn(cells: Iterable[Run], quiet: bool) -> None:
             print(f"note: {line}", file=sys.stderr)
 
 
-def data_notes(cells: Iterable[Run]) -> Iterator[str]:
+def data_notes(cells: "Iterable[Run]") -> Iterator[str]:
     """Yield what a user should know of the data sets that the cells read."""
     from testbed.worlds.tasks import token_task
 
@@ -287,7 +285,7 @@ def summarize(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def report(folder: Path, status: Status, summary: list[dict[str, Any]]) -> None:
+def report(folder: Path, status: "Status", summary: list[dict[str, Any]]) -> None:
     """Print the closing table and what to do next."""
     if summary:
         part("print_summary")(summary)
@@ -312,18 +310,18 @@ def divergence(summary: list[dict[str, Any]]) -> str:
     )
 
 
-def settled(status: Status) -> str:
+def settled(status: "Status") -> str:
     """Return "4 of 6 cells done, 1 failed, 1 pending."."""
     done = f"{status.done} of {counted(status.planned, 'cell')} done"
     return f"{done}, {status.failed} failed, {status.pending} pending."
 
 
-def counts(status: Status) -> dict[str, int]:
+def counts(status: "Status") -> dict[str, int]:
     """Return planned, done, failed and pending cells."""
     return {name: getattr(status, name) for name in ("planned", "done", "failed", "pending")}
 
 
-def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> Executor | None:
+def _ray(address: str | None, workers: int | None, threads: int, timeout: float | None) -> "Executor | None":
     if address is None:
         return None
     from testbed.execution.ray_executor import Ray

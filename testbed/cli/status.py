@@ -1,7 +1,5 @@
 """testbed status: how far a results folder is, by arm if asked, and why cells failed."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -66,7 +64,7 @@ def status(
     _print(found, store)
 
 
-def _print(found: Status, store: Store) -> None:
+def _print(found: "Status", store: "Store") -> None:
     from testbed.cli.run import settled
     from testbed.errors import counted
 
@@ -78,7 +76,7 @@ def _print(found: Status, store: Store) -> None:
         print(f"{failure.kind}: {failure.message} ({together}pack {failure.pack})")
 
 
-def _by_arm(store: Store, folder: Path, every: float | None) -> dict[str, Any]:
+def _by_arm(store: "Store", folder: Path, every: float | None) -> dict[str, Any]:
     """Return rows by arm and cells done, parts included; with seconds in `every`, follow until the end."""
     from testbed.cli.extensions import part
     from testbed.execution.progress import Progress, choose
@@ -93,7 +91,7 @@ def _by_arm(store: Store, folder: Path, every: float | None) -> dict[str, Any]:
     }
 
 
-def _follow(folder: Path, board: Any, display: Progress, every: float | None) -> None:
+def _follow(folder: Path, board: Any, display: "Progress", every: float | None) -> None:
     """Feed the board and the display with what appears in the folder, until nothing is pending."""
     from testbed.results.store import RESULT, Store
 

@@ -1,7 +1,5 @@
 """Run: the only schema and the only place with defaults. A sweep is grid(Run(...), axis=[...])."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

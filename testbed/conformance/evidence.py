@@ -1,7 +1,5 @@
 """Run a loss on the stack of batches, and measure how alike two sets of weights are."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -49,7 +47,7 @@ class Evidence:
     tolerance: float
     form: str
     values: tuple[float, ...]
-    calm: Evidence | None = None
+    calm: "Evidence | None" = None
 
     @cached_property
     def leaks(self) -> bool:

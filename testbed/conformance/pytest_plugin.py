@@ -1,7 +1,5 @@
 """pytest fixture `conforms`: `def test_my_loss(conforms): conforms(my_loss, as_="cispo")`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def conforms() -> Callable[..., Conformance]:
+def conforms() -> "Callable[..., Conformance]":
     """Return a function that fails the test where a loss is not the entry it is called by.
 
     conforms(fn, as_="cispo", aggregation="token_mean", hyper={"eps_high": 4.0}, inputs={"a": "adv"},
@@ -27,7 +25,7 @@ def conforms() -> Callable[..., Conformance]:
         given: Mapping[str, Any] | None = None,
         layout: str = "",
         **options: Any,
-    ) -> Conformance:
+    ) -> "Conformance":
         from testbed.conformance.conform import conform
         from testbed.conformance.report import in_words
         from testbed.conformance.signature import bind

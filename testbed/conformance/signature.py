@@ -1,7 +1,5 @@
 """Bind the arguments of a callable by name, from the table of names that stacks use."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +46,7 @@ class Binding:
         """True where a name says that there is one advantage per response."""
         return any(name.lower() in PER_RESPONSE for name in self.arguments)
 
-    def variants(self) -> list[Binding]:
+    def variants(self) -> "list[Binding]":
         """Return the ways of calling it that a signature leaves open, the usual one first."""
         found = [replace(self, adv_per_token=self.adv_per_token and not self.per_response)]
         if "adv" in self.roles and not self.per_response:

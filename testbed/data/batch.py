@@ -1,7 +1,5 @@
 """Batch: the one container that objectives read. Shapes and numbers are checked when it is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 
@@ -67,7 +65,7 @@ class Batch(OptionalFields):
                 f"expected ids in [0, {groups.shape[-1]}), one number per prompt."
             )
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         """Return the batch with a function applied to its tensors (not to `statistic`), say a slice."""
         changed = {
             item.name: function(value)

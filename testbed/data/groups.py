@@ -1,7 +1,5 @@
 """Sums, means and extremes over the sequences that answer the same prompt; all take and give [..., B]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -115,7 +113,7 @@ class Packed:
     filled_NG: Tensor
 
     @classmethod
-    def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> Packed:
+    def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> "Packed":
         """Return the packing in which every group is sorted by a key, the lowest first."""
         by_key_B = key_B.argsort(dim=-1, stable=True)
         by_group_B = group_B.gather(-1, by_key_B).argsort(dim=-1, stable=True)

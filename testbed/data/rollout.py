@@ -1,7 +1,5 @@
 """Rollout: what one generation produced, before anything is learned from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -51,7 +49,7 @@ class Rollout:
     parent_RB: Tensor | None = None
     truncated_RB: Tensor | None = None
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Rollout:
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
         """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
         changed: dict[str, Any] = {
             item.name: function(value)
@@ -60,7 +58,7 @@ class Rollout:
         }
         return replace(self, **changed)
 
-    def rows(self, rows: slice) -> Rollout:
+    def rows(self, rows: slice) -> "Rollout":
         """Return some replicas."""
         return self.map(lambda value: value[rows])
 
@@ -91,6 +89,6 @@ class Rollout:
         index_B = torch.arange(self.parent_RB.shape[-1], device=self.parent_RB.device)
         return torch.where(self.parent_RB < 0, -1, index_B // self.group * self.group + self.parent_RB)
 
-    def split(self, slices: int) -> Rollout:
+    def split(self, slices: int) -> "Rollout":
         """Return R * slices replicas with equal parts of the prompts each, in order."""
         return self.map(lambda value: value.unflatten(1, (slices, -1)).flatten(0, 1))

@@ -5,8 +5,6 @@ any order. Everything is kept relative to the largest weight, and that as a loga
 as good as any, to the last digits.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Any
@@ -42,7 +40,7 @@ class WeightSums:
     mean_log: Floats
 
     @classmethod
-    def of(cls, log_w: ArrayLike, mask: ArrayLike | None = None, upper: float = math.inf) -> WeightSums:
+    def of(cls, log_w: ArrayLike, mask: ArrayLike | None = None, upper: float = math.inf) -> "WeightSums":
         """Return the sums over the last axis of log-weights [..., N].
 
         Args:
@@ -81,7 +79,7 @@ class WeightSums:
             mean_log=_ratio((v * np.where(v > 0, log_v, 0.0)).sum(-1), first),
         )
 
-    def __add__(self, other: WeightSums) -> WeightSums:
+    def __add__(self, other: "WeightSums") -> "WeightSums":
         """Return the sums of both shards together."""
         log_largest = np.maximum(self.log_largest, other.log_largest)
         parts = [part._relative_to(log_largest) for part in (self, other)]
@@ -96,7 +94,7 @@ class WeightSums:
             _ratio(sum(part.first * part.mean_log for part in parts), first),
         )
 
-    def _relative_to(self, log_largest: Floats) -> WeightSums:
+    def _relative_to(self, log_largest: Floats) -> "WeightSums":
         """Return the same sums with v = w / e^log_largest, for a weight at least as large as any here."""
         shift = self.log_largest - _finite(log_largest)
         scale = np.exp(shift)
@@ -110,7 +108,7 @@ class WeightSums:
             self.mean_log + np.where(scale > 0, shift, 0.0),
         )
 
-    def __radd__(self, other: Any) -> WeightSums:
+    def __radd__(self, other: Any) -> "WeightSums":
         """Let sum(shards) start from its 0."""
         if isinstance(other, int) and other == 0:
             return self
@@ -121,7 +119,7 @@ class WeightSums:
         return np.stack([np.asarray(getattr(self, field.name)) for field in fields(self)], axis=-1)
 
     @classmethod
-    def from_array(cls, array: ArrayLike) -> WeightSums:
+    def from_array(cls, array: ArrayLike) -> "WeightSums":
         """Return the sums that `to_array` wrote; raise UserError for another last axis."""
         array = np.asarray(array, dtype=np.float64)
         if array.ndim == 0 or array.shape[-1] != len(fields(cls)):

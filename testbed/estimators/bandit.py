@@ -1,7 +1,5 @@
 """Logged bandit rounds, checked once; every bandit estimator reads the same shared weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -130,7 +128,7 @@ class Logged:
         value = None if mean is None else mean_product(self.weight_N, x_N)
         return np.asarray((self.share_N * x_N).mean(-1) if mean is None or value is None else value / mean)
 
-    def take(self, index_M: Ints) -> Logged:
+    def take(self, index_M: Ints) -> "Logged":
         """Return rounds index [M] of the last axis, all fields alike: what a bootstrap resamples."""
         axis = self.reward_N.ndim - 1
         taken: dict[str, Any] = {name: np.take(value, index_M, axis) for name, value in self.given.items()}

@@ -3,8 +3,6 @@
 An episode that has ended keeps its last weight (rho = 1) and earns 0: it stays in every normalizer.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from dataclasses import dataclass
@@ -151,7 +149,7 @@ class LoggedEpisodes:
     @classmethod
     def tabular(
         cls, *, state_NT: ArrayLike, action_NT: ArrayLike, pi_SA: ArrayLike, mu_SA: ArrayLike, **fields: Any
-    ) -> LoggedEpisodes:
+    ) -> "LoggedEpisodes":
         """Episodes of known tables: log_rho = log pi(a|s) - log mu(a|s).
 
         Raises UserError naming the first logged action that mu never takes.
@@ -191,7 +189,7 @@ class LoggedEpisodes:
         evaluation_policy_action_dist_NTA: ArrayLike,
         state_action_value_prediction_NTA: ArrayLike | None = None,
         **fields: Any,
-    ) -> LoggedEpisodes:
+    ) -> "LoggedEpisodes":
         """Episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
         Raises UserError for propensities outside (0, 1], for laws of actions that are negative or do not sum
@@ -233,7 +231,7 @@ class LoggedEpisodes:
             fields["v_NT"] = np.einsum("...a,...a->...", target_NTA, q_NTA)
         return cls(reward_NT=reward_NT, action_NT=chosen_NT1[..., 0], **fields)
 
-    def with_model(self, q_TSA: Floats) -> LoggedEpisodes:
+    def with_model(self, q_TSA: Floats) -> "LoggedEpisodes":
         """The same episodes with q_NT and v_NT read from Qhat [..., T, S, A]; V is under pi, not mu.
 
         The leading axes of q_TSA are those of the data, or absent. Unbiasedness of DR needs a Qhat that was

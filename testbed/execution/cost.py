@@ -6,8 +6,6 @@ are seconds of a core, so that what else runs on the machine is not in them: on 
 longer than it says. One that is short by a rough guess is not timed at all. How far off: docs/howto/cost.md.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -55,7 +53,7 @@ class Rates:
     row: float
     lesson: float
 
-    def times(self, factor: float) -> Rates:
+    def times(self, factor: float) -> "Rates":
         """Return rates of cells that are larger by a factor."""
         return Rates(*(factor * value for value in (self.step, self.row, self.lesson)))
 

@@ -1,7 +1,5 @@
 """Executors run packs: in worker processes here (the default), or in this process for a debugger."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -201,7 +199,7 @@ class Local(Executor):
         for worker in list(self._workers):
             self._remove(worker)
 
-    def _hear(self, worker: _Worker, feed: Feed) -> Iterator[Receipt]:
+    def _hear(self, worker: "_Worker", feed: Feed) -> Iterator[Receipt]:
         data = os.read(worker.output, 1 << 20)
         if not data:
             yield from self._bury(worker)
@@ -217,7 +215,7 @@ class Local(Executor):
                 worker.pack = None
                 yield Receipt(**fields | {"content": content})
 
-    def _bury(self, worker: _Worker) -> Iterator[Receipt]:
+    def _bury(self, worker: "_Worker") -> Iterator[Receipt]:
         """Remove a dead worker; raise UserError when workers die before they can take a pack at all."""
         cause, words = worker.cause(), worker.last_words()
         self._remove(worker)
@@ -228,7 +226,7 @@ class Local(Executor):
         if worker.pack is not None:
             yield Receipt(worker.pack.id, "died", message=cause, trace=words)
 
-    def _remove(self, worker: _Worker) -> None:
+    def _remove(self, worker: "_Worker") -> None:
         self._workers.remove(worker)
         worker.kill()
 

@@ -4,8 +4,6 @@ All numbers are bytes. They count what grows with the cells, so that a pack that
 Python, torch and a compiler take for themselves comes on top.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +32,7 @@ class Room:
     host: int | None = None
 
     @classmethod
-    def now(cls, device: str) -> Room:
+    def now(cls, device: str) -> "Room":
         """Return what is free on this machine, half of which versions may take unless a folder has them."""
         import torch
 

@@ -1,7 +1,5 @@
 """Packs: the cells that run stacked, the unit of work and of commit. The plan depends on the sweep alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
@@ -114,7 +112,7 @@ class Shard:
     count: int = 1
 
     @classmethod
-    def parse(cls, text: str) -> Shard:
+    def parse(cls, text: str) -> "Shard":
         """Return the shard that "2/8" names; raise UserError when it names none."""
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
         if not match or not 1 <= int(match[1]) <= int(match[2]):

@@ -1,7 +1,5 @@
 """How far a sweep is: a bar with the time left on a terminal, a plain line every 10 s elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +9,6 @@ from testbed.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 PLAIN_EVERY = 10.0
@@ -33,7 +30,7 @@ class Board(Protocol):
     def steps(self, cells: Sequence[str], share: float) -> None:
         """Take in that a share (0 to 1) of the steps of these running cells is done."""
 
-    def __rich__(self) -> RenderableType:
+    def __rich__(self) -> "RenderableType":
         """Return what rich draws."""
 
 
@@ -170,7 +167,7 @@ class Bar(Progress):
         from rich.progress import Progress as Bars
 
         class WithBoard(Bars):
-            def get_renderables(bars) -> Iterable[RenderableType]:  # noqa: N805
+            def get_renderables(bars) -> "Iterable[RenderableType]":  # noqa: N805
                 if (board := self._board) is not None:  # another thread may drop it
                     yield board
                 yield bars.make_tasks_table(bars.tasks)

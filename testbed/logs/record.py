@@ -9,8 +9,6 @@ log-probabilities (nats) under the engine that sampled, the trainer, and the tra
 where one is missing, "-inf" for log 0. version: of the weights that sampled the token. advantage.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -120,7 +118,7 @@ class Log:
         """Return how many sequences have a field."""
         return sum(getattr(one, name) is not None for one in self.sequences)
 
-    def at(self, step: int) -> Log:
+    def at(self, step: int) -> "Log":
         """Return the sequences of one step."""
         return replace(self, sequences=tuple(one for one in self.sequences if one.step == step))
 

@@ -19,8 +19,6 @@ Example: the engine of a rollout in FP8 that samples at top-p 0.95.
 'fp8-block+top-p'
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -57,7 +55,7 @@ class Draw:
     slices: int = 1
     shared: bool = False
 
-    def of_batch(self, redraw: bool) -> Draw:
+    def of_batch(self, redraw: bool) -> "Draw":
         """Return the stream of numbers that are drawn once a batch, or once a run if not `redraw`."""
         return replace(self, step=self.step if redraw else 0, ticks=1, shared=True)
 

@@ -1,7 +1,5 @@
 """Distribution of the log-mismatch d = log pi - log mu, exact or from samples of mu. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,7 +83,7 @@ def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: Ar
     return _law(log_pi_BT, log_mu_BT, mask_BT, weight_B, missed=False, exact=False)
 
 
-def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
+def tree_distribution(tree: "TokenTree", log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
     """Return the exact law on a token tree, from the log-laws of its states."""
     state_LT, token_LT, mask_LT = tree_responses(tree)
     log_pi, log_mu = (
@@ -94,7 +92,7 @@ def tree_distribution(tree: TokenTree, log_pi_SA: ArrayLike, log_mu_SA: ArrayLik
     return enumerated_distribution(log_pi, log_mu, mask_LT, len(tree.prompt_NQ))
 
 
-def tree_responses(tree: TokenTree) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def tree_responses(tree: "TokenTree") -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Return state, token and mask of every response to every prompt, [L, T], prompt by prompt."""
     token_LT, mask_LT = tree.task.enumerate()
     branch_V = np.full(tree.actions, 0)

@@ -1,7 +1,5 @@
 """An engine that keeps its cache across a change of weights: it reads keys and values of older weights."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -57,7 +55,7 @@ class StaleCache(Reweighted):
         super().__init__(policy)
         self.toy, self.past_RP, self.span = policy, past_RP, span
 
-    def with_rounding(self, rounding: Rounding) -> StaleCache:
+    def with_rounding(self, rounding: Rounding) -> "StaleCache":
         """Return the same with the inputs of linear layers rounded, in the past too."""
         return StaleCache(self.toy.with_rounding(rounding), self.past_RP, self.span)
 
@@ -101,7 +99,7 @@ class StaleCache(Reweighted):
 
     def _decoder(
         self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, shape: torch.Size, name: str
-    ) -> StaleDecoder:
+    ) -> "StaleDecoder":
         policy = self.toy
         prompts = policy.prompts(theta_RP, prompt_RNQ, group, shape, name)
         if self.past_RP.shape != theta_RP.shape:

@@ -6,8 +6,6 @@ is left to see is replay, batch size, update ratio and exploration. One class co
 SAC (above).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +68,7 @@ class Adam:
     count: int = 0
 
     @classmethod
-    def of(cls, rate: ArrayLike, arrays: list[Floats]) -> Adam:
+    def of(cls, rate: ArrayLike, arrays: list[Floats]) -> "Adam":
         """Nothing seen yet; rate: a number or [R], the first axis of every array."""
         return cls(
             np.asarray(rate, np.float64),

@@ -6,8 +6,6 @@ the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N
 
 # ruff: noqa: ARG002  what a policy lacks reads none of its arguments
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -94,7 +92,7 @@ class Policy(ABC):
         """Decoding positions per batch that may draw numbers of their own: T, or 1 for a table."""
 
     @property
-    def full_precision(self) -> Policy:
+    def full_precision(self) -> "Policy":
         """The policy that a base model is trained in: itself, unless it rounds."""
         return self
 
@@ -195,7 +193,7 @@ class Policy(ABC):
         """Return what the head reads before each token, [R, B, T, M], differentiable in theta."""
         self._lacks("hidden states that a critic could read")
 
-    def with_rounding(self, rounding: Rounding) -> Policy:
+    def with_rounding(self, rounding: Rounding) -> "Policy":
         """Return this policy with the inputs of its linear layers rounded; only with `open_layers`."""
         self._lacks("linear layers whose inputs could be rounded")
 

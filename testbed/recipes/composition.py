@@ -1,7 +1,5 @@
 """Recipe: what turns a rollout into a loss per replica and a step size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,7 +105,7 @@ class HandOver:
     """From `step` on another recipe takes over, and the reference becomes the weights of that moment."""
 
     step: int
-    recipe: Recipe
+    recipe: "Recipe"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Files of checkpoints: where they lie, whole or absent, checked when they are read; without running code."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -53,7 +51,7 @@ def sweep_unfinished(path: Path) -> None:
     sweep_aside(path.parent)
 
 
-def _digest(tree: str, tensors: dict[str, Tensor]) -> str:
+def _digest(tree: str, tensors: "dict[str, Tensor]") -> str:
     import torch
 
     found = hashlib.sha256(tree.encode())
@@ -63,7 +61,7 @@ def _digest(tree: str, tensors: dict[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def write_checkpoint(path: Path, tree: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write_checkpoint(path: Path, tree: dict[str, Any], tensors: "dict[str, Tensor]") -> None:
     """Put a checkpoint in place of the one before, or leave that one."""
     from safetensors.torch import save_file
 
@@ -82,7 +80,7 @@ def write_checkpoint(path: Path, tree: dict[str, Any], tensors: dict[str, Tensor
         flush_folder(path.parent)
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_checkpoint(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
     """Return JSON and tensors; Damaged for a file that is damaged, UserError for one of other code."""
     from safetensors import safe_open
 

@@ -7,8 +7,6 @@ provenance/           <pack id>.json: versions, CPU, threads, times
 quarantine/           result files whose content is not what their name promises
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -79,7 +77,7 @@ class Store:
         self._locks = Locks(self.folder / ".locks")
 
     @classmethod
-    def start(cls, folder: str | Path, packs: Sequence[Pack], extend: bool = False) -> Store:
+    def start(cls, folder: str | Path, packs: Sequence[Pack], extend: bool = False) -> "Store":
         """Return the store of a sweep, making the folder or going on with it; `extend` lets new packs join.
 
         Raises UserError when the folder holds something else, another sweep, or numbers of other code.

@@ -1,7 +1,5 @@
 """Distributions of ages: which share of the samples is how many optimizer steps old."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -24,7 +22,7 @@ class AgeDistribution:
     share_K: NDArray[np.float64]
 
     @classmethod
-    def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> AgeDistribution:
+    def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> "AgeDistribution":
         """Return the distribution with shares in proportion to the weights; ages of weight 0 are left out."""
         ages, weights = np.asarray(age_K, dtype=np.int64), np.asarray(weight_K, dtype=np.float64)
         kept = weights > 0

@@ -1,7 +1,5 @@
 """The interface of a schedule of staleness: a plan for one cell, and the source of a pack's batches."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -79,7 +77,7 @@ class SchedulePlan(ABC):
     def check(self, run: Run) -> None:  # noqa: B027 - most plans fit every run
         """Raise UserError when the run's fields do not go with the plan."""
 
-    def within(self, run: Run) -> SchedulePlan:
+    def within(self, run: Run) -> "SchedulePlan":
         """Return the plan under the run's age limit, which it is told where it changes what is generated.
 
         Raises UserError for an answer to old samples that the schedule cannot give.

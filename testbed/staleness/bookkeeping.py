@@ -1,7 +1,5 @@
 """Check that the recorded version of a token is the one that wrote it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,7 +17,7 @@ Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 @torch.no_grad()
 def check_versions(
-    world: World,
+    world: "World",
     weights: Mapping[int, Tensor],
     rollout: Rollout,
     sample: Sequence[int] | None = None,

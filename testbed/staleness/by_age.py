@@ -1,7 +1,5 @@
 """Batches by weights of known ages: the samples of step t come from the weights of step t - age."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,8 +45,8 @@ class ByAge(SchedulePlan):
     keeps_past: ClassVar[bool] = True
 
     def source(
-        self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> ByAgeSource:
+        self, plans: "Sequence[ByAge]", runs: tuple[Run, ...], world: World, theta_RP: Tensor
+    ) -> "ByAgeSource":
         """Return the source of a pack; raise UserError when prompts cannot be cut into the slices."""
         return ByAgeSource(plans, runs, world, theta_RP)
 
@@ -57,7 +55,7 @@ class ByAge(SchedulePlan):
         del length
         return min(self.depth + engine_of(run).past, run.steps) + self.first
 
-    def within(self, run: Run) -> ByAge:
+    def within(self, run: Run) -> "ByAge":
         """Return the plan with its ages cut at the limit, or without those above it; see limited_ages."""
         if run.too_old in RAGGED:
             return self

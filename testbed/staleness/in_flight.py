@@ -1,7 +1,5 @@
 """In-flight updates: weights change while a response is written, so that its tokens differ in age."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -50,8 +48,8 @@ class InFlight(SchedulePlan):
             )
 
     def source(
-        self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> InFlightSource:
+        self, plans: "Sequence[InFlight]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "InFlightSource":
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
         return InFlightSource(plans, runs, world, theta_RP)
 
@@ -73,7 +71,7 @@ class InFlightSource:
     """Keeps the versions during which the longest response is written, and generates across them."""
 
     def __init__(
-        self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: World, theta_RP: Tensor
+        self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> None:
         self.world, self.cache = world, plans[0].cache
         self.place_T = torch.arange(world.length, device=theta_RP.device) // plans[0].tokens

@@ -1,7 +1,5 @@
 """Groups take as long as their longest response: age follows from length, and what is done queues up."""
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Sequence
@@ -51,13 +49,13 @@ class Latency(SchedulePlan):
         del run, length
         return 0
 
-    def within(self, run: Run) -> Latency:
+    def within(self, run: Run) -> "Latency":
         """Return the plan under an age limit."""
         return replace(self, limit=run.age_limit, rule=run.too_old)
 
     def source(
-        self, plans: Sequence[Latency], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> LatencySource:
+        self, plans: "Sequence[Latency]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "LatencySource":
         """Return the source of a pack."""
         del theta_RP
         return LatencySource(plans, runs, world)
@@ -141,7 +139,7 @@ class CellQueue:
 class LatencySource:
     """Simulates generation and training forward, one time step per update or wait."""
 
-    def __init__(self, plans: Sequence[Latency], runs: tuple[Run, ...], world: World) -> None:
+    def __init__(self, plans: Sequence[Latency], runs: tuple[Run, ...], world: "World") -> None:
         self.world, self.prompts, self.group = world, runs[0].prompts, runs[0].group
         self.speed, self.base = plans[0].speed, plans[0].base
         self.discards = plans[0].rule == "discard"

@@ -1,7 +1,5 @@
 """Partial rollouts: a response that is not done at the end of a step goes on under the next weights."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,8 +34,8 @@ class Partial(SchedulePlan):
     shortest: int = 0
 
     def source(
-        self, plans: Sequence[Partial], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> PartialSource:
+        self, plans: "Sequence[Partial]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "PartialSource":
         """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
         return PartialSource(plans[0], runs, world, theta_RP)
 
@@ -67,7 +65,7 @@ class PartialSource:
     so that there is always a full batch of groups that are done; none is older than 2 parts.
     """
 
-    def __init__(self, plan: Partial, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
+    def __init__(self, plan: Partial, runs: tuple[Run, ...], world: "World", theta_RP: Tensor) -> None:
         self.world, self.tokens, self.cache = world, plan.tokens, plan.cache
         self.parts = plan.versions(runs[0], world.length)
         self.prompts, self.group = runs[0].prompts, runs[0].group

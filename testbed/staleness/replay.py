@@ -1,7 +1,5 @@
 """Replay: most of a batch comes from earlier generations, chosen by age, number of uses and a priority."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,15 +52,15 @@ class Replay(SchedulePlan):
         del run, length
         return 0
 
-    def within(self, run: Run) -> Replay:
+    def within(self, run: Run) -> "Replay":
         """Return the plan under an age limit: what is older leaves the store, so that nobody waits."""
         if run.too_old not in ("wait", "discard") or run.age_limit >= self.window:
             return self
         return replace(self, window=run.age_limit, counts=run.too_old == "discard")
 
     def source(
-        self, plans: Sequence[Replay], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> ReplaySource:
+        self, plans: "Sequence[Replay]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "ReplaySource":
         """Return the source of a pack; raise UserError when the fresh share is less than one group."""
         del theta_RP
         return ReplaySource(plans[0], runs, world)
@@ -79,7 +77,7 @@ class Stored:
 class ReplaySource:
     """Generates, remembers, and mixes both."""
 
-    def __init__(self, plan: Replay, runs: tuple[Run, ...], world: World) -> None:
+    def __init__(self, plan: Replay, runs: tuple[Run, ...], world: "World") -> None:
         self.plan, self.world, self.prompts = plan, world, runs[0].prompts
         self.seeds = tuple(run.seed for run in runs)
         self.fresh = round(plan.share * self.prompts)
@@ -161,7 +159,7 @@ class ReplaySource:
         return np.zeros((len(self.seeds), len(stored) * self.prompts))
 
 
-def on_policyness(world: World, theta_RP: Tensor, stored: Sequence[Rollout], alpha: float) -> Floats:
+def on_policyness(world: "World", theta_RP: Tensor, stored: Sequence[Rollout], alpha: float) -> Floats:
     """log w = u / alpha, u = mean over a group's sequences of the mean token log pi, cut to [-12, 7]; [R, M].
 
     pi: the present weights. A common factor of all weights changes nothing. Source: ARB, arXiv:2512.10510.

@@ -5,8 +5,6 @@ Step t is the trace's update t: prompt n of the batch takes the age of the updat
 trace is followed, not asked: lengths of the policy's own responses change neither ages nor times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -66,8 +64,8 @@ class TracePlan(SchedulePlan):
             )
 
     def source(
-        self, plans: Sequence[TracePlan], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> TimedSource:
+        self, plans: "Sequence[TracePlan]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "TimedSource":
         """Return the source of a pack, whose cells all follow the trace up to their last step."""
         del plans  # those of stacked cells are equal
         steps = runs[0].steps
@@ -90,7 +88,7 @@ class TimedSource(ByAgeSource):
         plan: ByAge,
         time_T: NDArray[np.float64],
         runs: tuple[Run, ...],
-        world: World,
+        world: "World",
         theta_RP: Tensor,
     ) -> None:
         super().__init__([plan] * len(runs), runs, world, theta_RP)

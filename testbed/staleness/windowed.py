@@ -1,7 +1,5 @@
 """Windowed generation: every step writes one window of each response and trains on it, finished or not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -48,8 +46,8 @@ class Windowed(SchedulePlan):
             )
 
     def source(
-        self, plans: Sequence[Windowed], runs: tuple[Run, ...], world: World, theta_RP: Tensor
-    ) -> WindowedSource:
+        self, plans: "Sequence[Windowed]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
+    ) -> "WindowedSource":
         """Return the source of a pack."""
         return WindowedSource(plans[0], runs, world, theta_RP)
 
@@ -65,7 +63,7 @@ class WindowedSource:
     Batches begun before step 0 are written under the weights at the start.
     """
 
-    def __init__(self, plan: Windowed, runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
+    def __init__(self, plan: Windowed, runs: tuple[Run, ...], world: "World", theta_RP: Tensor) -> None:
         self.world, self.cache = world, plan.cache
         self.parts, self.prompts = plan.versions(runs[0], world.length), runs[0].prompts
         self.versions = VersionBuffer(theta_RP, [self.parts] * len(runs), dtype=world.version_dtype)

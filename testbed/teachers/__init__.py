@@ -5,8 +5,6 @@ the run's own policy and what they see of a prompt. Its log-probabilities are th
 answers are the demonstrations of recipes and what `Run.guide` (testbed.teachers.guides) puts into groups.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -61,7 +59,7 @@ class Teacher:
     solution: bool = False
     first: int = 0
 
-    def rows(self, rows: slice) -> Teacher:
+    def rows(self, rows: slice) -> "Teacher":
         """Return the teacher of some cells."""
         theta_RP = None if self.theta_RP is None else self.theta_RP[rows]
         return replace(self, theta_RP=theta_RP, first=self.first + rows.start)

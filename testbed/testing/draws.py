@@ -1,7 +1,5 @@
 """Draws of an estimator, from a sampler with a seeded generator or as they were given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,7 +22,7 @@ class Stream:
     def __init__(self, sampler: Sampler, seed: Seed, most: int) -> None:
         self._sampler, self._rng, self._left, self._size = sampler, generator(seed), most, CHUNK
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> "Stream":
         return self
 
     def __next__(self) -> Floats:

@@ -7,8 +7,6 @@ every draw is named by seed, purpose and step. A file is whole or absent; it hol
 reading it runs no code.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import deque
@@ -125,7 +123,7 @@ class Checkpoints:
     last: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Checkpoints:
+    def of(cls, runs: Sequence[Run]) -> "Checkpoints":
         """Return where this pack's checkpoint is; UserError for a folder or a number that cannot be."""
         path, text = checkpoint_path(pack_id(runs)), os.environ.get(EVERY, "10")
         if path is None:
@@ -139,7 +137,7 @@ class Checkpoints:
         return cls(path, int(text))
 
     def resume(
-        self, state: State, held: Held, say: Callable[[str], object] = lambda _: None
+        self, state: State, held: "Held", say: Callable[[str], object] = lambda _: None
     ) -> tuple[State, int]:
         """Return the state to go on from and its step; the state given, and 0, without a checkpoint.
 
@@ -167,7 +165,7 @@ class Checkpoints:
         found: State = reader.value(tree["state"])
         return found, step
 
-    def save(self, state: State, held: Held, step: int) -> None:
+    def save(self, state: State, held: "Held", step: int) -> None:
         """Write the checkpoint after `step` steps, when it is due."""
         if self.path is None or not self._due(step) or os.environ.get("RANK", "0") != "0":
             return  # of several processes that share a pack the first one writes for all

@@ -6,8 +6,6 @@ TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT hand every number of every 
 whatever the policy. No number of the run depends on any of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import resource
@@ -62,7 +60,7 @@ class LiveRows:
         self.first: tuple[int, float] | None = None
 
     @classmethod
-    def of(cls, runs: Sequence[Run], report: object) -> LiveRows:
+    def of(cls, runs: Sequence[Run], report: object) -> "LiveRows":
         """Return the rows of cells in stacked order; a report that has `line` is told those of real models.
 
         Raises UserError where a logger is asked for that is not installed.

@@ -1,7 +1,5 @@
 """The log of a pack: rows of metrics per cell and step, as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -45,8 +43,8 @@ class Recorder:
         self,
         runs: tuple[Run, ...],
         order: Sequence[int],
-        world: World,
-        learners: tuple[Learner, ...],
+        world: "World",
+        learners: "tuple[Learner, ...]",
         start_RP: Tensor,
     ) -> None:
         self.runs, self.world, self.learners, self.start_RP = runs, world, learners, start_RP
@@ -65,7 +63,9 @@ class Recorder:
         """Add one step's log-ratio counts to those since the last row."""
         self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
 
-    def add(self, step: int, state: State, generated: Generated, rollout: Rollout, update: Update) -> None:
+    def add(
+        self, step: int, state: "State", generated: "Generated", rollout: Rollout, update: "Update"
+    ) -> None:
         """Count the ratios of this step; at a logged one, add a row per cell: the state before its update."""
         self._count(log_ratio_histogram(update.log_w_RB))
         self.rollouts_R += self._generated(generated)
@@ -93,7 +93,7 @@ class Recorder:
         row.update(age_metrics(rollout, step))
         self._keep(row, step, state, generated)
 
-    def add_empty(self, step: int, state: State, generated: Generated) -> None:
+    def add_empty(self, step: int, state: "State", generated: "Generated") -> None:
         """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
         self.rollouts_R += self._generated(generated)
         if self.due(step):
@@ -101,7 +101,7 @@ class Recorder:
             truth = self.world.truth(state.theta_RP, still_RP, step, generated.behavior)
             self._keep({"diverged": ~state.alive_R, **truth}, step, state, generated)
 
-    def _generated(self, generated: Generated) -> np.ndarray:
+    def _generated(self, generated: "Generated") -> np.ndarray:
         """Return how many sequences were generated for this step, [R], thrown away ones included."""
         first, counts = self.runs[0], generated.counts
         made_R = first.prompts * first.group + self._baselines()
@@ -121,7 +121,7 @@ class Recorder:
         return self.asked_R
 
     def _keep(
-        self, row: dict[str, Tensor | np.ndarray], step: int, state: State, generated: Generated
+        self, row: dict[str, Tensor | np.ndarray], step: int, state: "State", generated: "Generated"
     ) -> None:
         """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
         row.update(generated.counts)
@@ -210,7 +210,7 @@ def sequence_tails(log_w_RB: Tensor) -> dict[str, np.ndarray]:
     return {"rollout_corr/pareto_k_sequence": k_R, "rollout_corr/tail_hill_sequence": hill_R}
 
 
-def _weight_metrics(learner: Learner, logp_RBT: Tensor, batch: Batch, step: int) -> dict[str, Tensor]:
+def _weight_metrics(learner: "Learner", logp_RBT: Tensor, batch: Batch, step: int) -> dict[str, Tensor]:
     """Return what the effective weights of an arm say, each [A]."""
     function = partial(learner.recipe.losses, hyper=learner.hyper(step))
     weight_CBT = effective_weights(function, logp_RBT[learner.rows], batch)

@@ -4,8 +4,6 @@ Where TESTBED_RECORD names a folder (`testbed run … record=tokens` does), ever
 each logged step, CELL/step_N.tokens.parquet, before the weights move. No number of the run depends on it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ class TokenRecord:
     cells: tuple[str, ...]
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> TokenRecord:
+    def of(cls, runs: Sequence[Run]) -> "TokenRecord":
         """Return the record of cells in stacked order."""
         folder = os.environ.get(RECORD, "")
         return cls(Path(folder) if folder else None, tuple(map(cell_id, runs)) if folder else ())

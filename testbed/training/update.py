@@ -1,7 +1,5 @@
 """One step of learning: batches with advantages, one gradient per pass over them, new weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -26,7 +24,7 @@ class State:
     alive_R: Tensor
 
     @classmethod
-    def start(cls, theta_RP: Tensor) -> State:
+    def start(cls, theta_RP: Tensor) -> "State":
         """Return the state before the first step."""
         return cls(theta_RP, torch.ones(len(theta_RP), dtype=torch.bool, device=theta_RP.device))
 
@@ -70,7 +68,7 @@ class Trainer:
         theta_RP: Tensor,
         teacher: Teacher | None = None,
         learner: type[Learner] = Learner,
-    ) -> Trainer:
+    ) -> "Trainer":
         """Return the trainer of cells in stacked order, those of equal recipe side by side.
 
         theta_RP: weights at the start. teacher: that of the cells, made here where none is given. learner:

@@ -1,7 +1,5 @@
 """ALP: the loss reads log-probabilities through learned noise on hidden states."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +37,9 @@ class Perturbed(Reweighted):
     Source: ALP (2026), arXiv:2603.19470; the authors' code.
     """
 
-    def __init__(self, policy: ToyTransformer | HuggingFacePolicy, sigma: float, where: str = "all") -> None:
+    def __init__(
+        self, policy: "ToyTransformer | HuggingFacePolicy", sigma: float, where: str = "all"
+    ) -> None:
         if not sigma > 0:
             raise UserError(f"perturb is {sigma}, the size of the noise at the start; expected above 0.")
         super().__init__(policy)
@@ -107,7 +107,7 @@ class Perturbed(Reweighted):
         return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
 
 
-def _places(policy: ToyTransformer | HuggingFacePolicy, where: str) -> range:
+def _places(policy: "ToyTransformer | HuggingFacePolicy", where: str) -> range:
     """Return the numbers of the places: layers, or behind the last one the logits."""
     toy = isinstance(policy, ToyTransformer)
     count = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers

@@ -1,7 +1,5 @@
 """Who scores what a token world generates: the task, or a run's verifier with the task's gold beside it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +24,9 @@ class Rewards:
     each, so that the first one's task judges for all.
     """
 
-    def __init__(self, run: Run, task: TokenTask, seeds: tuple[int, ...], ranks: Ranks | None = None) -> None:
+    def __init__(
+        self, run: Run, task: TokenTask, seeds: tuple[int, ...], ranks: "Ranks | None" = None
+    ) -> None:
         self.task, self.seeds, self.ranks, self.verifier = task, seeds, ranks, verifier_of(run)
         self.counts: dict[str, np.ndarray] = {}
 

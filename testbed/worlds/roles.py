@@ -1,7 +1,5 @@
 """A policy of two roles with separate weights, one for turn 0 and one for turn 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
@@ -15,7 +13,7 @@ ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
 """Schedules that change weights inside a response."""
 
 
-def separated(policy: Policy, turn_T: tuple[int, ...], changed: bool, staleness: str) -> TwoRoles:
+def separated(policy: Policy, turn_T: tuple[int, ...], changed: bool, staleness: str) -> "TwoRoles":
     """Return the policy once per role; UserError where its layers are changed, or weights in a response."""
     if changed or staleness in ACROSS_VERSIONS:
         raise UserError(

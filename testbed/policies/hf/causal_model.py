@@ -1,7 +1,5 @@
 """A Hugging Face causal LM as a function of flat weights: prompts once, then tokens on top of their cache."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -112,7 +110,7 @@ class CausalModel:
             raise UserError(f"{type(self._module).__name__} has no list of its {count} layers.")
         return list(found)
 
-    def with_hidden(self, change: Hidden) -> CausalModel:
+    def with_hidden(self, change: Hidden) -> "CausalModel":
         """Return this model with what each layer reads changed; the module is the same one."""
         changed = copy(self)
         changed._change = change

@@ -1,7 +1,5 @@
 """Any local Hugging Face causal LM as a policy: sampler, flat weights, chunked log-probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -240,7 +238,7 @@ class HuggingFacePolicy(Policy):
         """How many layers `with_hidden` changes."""
         return len(self._model.blocks)
 
-    def with_hidden(self, change: Hidden) -> HuggingFacePolicy:
+    def with_hidden(self, change: Hidden) -> "HuggingFacePolicy":
         """Return this policy with what its layers read changed; UserError where it takes micro-batches."""
         if self.micro_tokens:
             self._lacks("noise in its layers together with micro_tokens")
@@ -312,13 +310,13 @@ class HuggingFacePolicy(Policy):
         return ((prompt_NQ != self.task.pad_token).cumsum(1) > 0).to(self.device)
 
     def _each(
-        self, rows: Rows, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
+        self, rows: "Rows", theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> Tensor:
         replicas = zip(theta_RP, prompt_RNQ, token_RBT, mask_RBT, strict=True)
         return torch.stack([self._one(rows, *replica) for replica in replicas])
 
     def _one(
-        self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
+        self, rows: "Rows", theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, micro-batch by micro-batch."""
         long = (self._real(prompt_NQ).sum(1).tolist(), lengths(mask_BT).tolist())
@@ -348,7 +346,7 @@ class HuggingFacePolicy(Policy):
             return run(theta_P, self.micro_tokens, refused)
 
     def _part(
-        self, rows: Rows, theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor, group: int
+        self, rows: "Rows", theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor, group: int
     ) -> Tensor:
         """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
         weights = self._model.weights(theta_P)

@@ -1,7 +1,5 @@
 """Attention of one new token per response to its prompt and to the earlier tokens of the response."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +26,7 @@ class PromptCache:
     heads: int
     length: int
 
-    def by_response(self, group: int) -> PromptCache:
+    def by_response(self, group: int) -> "PromptCache":
         """Return the same with a copy of everything for each response."""
 
         def spread(x: Tensor) -> Tensor:

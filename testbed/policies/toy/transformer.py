@@ -4,8 +4,6 @@ R models of one shape run as batched matrix products over R independent weight s
 time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TypeAlias
@@ -94,13 +92,13 @@ class ToyTransformer(Policy):
         rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.dtype)
 
-    def with_hidden(self, hidden: Hidden) -> ToyTransformer:
+    def with_hidden(self, hidden: Hidden) -> "ToyTransformer":
         """Return this policy with `logp` and what else reads whole sequences changed; `sample` stays."""
         changed = copy(self)
         changed.hidden = hidden
         return changed
 
-    def with_rounding(self, rounding: Rounding) -> ToyTransformer:
+    def with_rounding(self, rounding: Rounding) -> "ToyTransformer":
         """Return this policy with the inputs of its linear layers rounded, embeddings and head left out."""
         changed = copy(self)
         changed.rounding = rounding
