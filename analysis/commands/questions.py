@@ -40,5 +40,5 @@ def answer_questions(
         return
     for each in chosen:
         show.say([f"{each.n}. {each.title}", each.text(found[each.n], judged)])
-        if found[each.n].get("table"):
-            show.table(found[each.n]["table"])
+        if rows := catalog.table(found[each.n]):
+            show.table(rows)

@@ -5,21 +5,35 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.questions import counts, gradients, losses, schedules, verdicts
-from analysis.questions.question import QUESTIONS, Numbers, Question, in_brief
+from analysis.questions import counts, gradients, losses, schedules
+from analysis.questions.question import (
+    FUNCTIONS,
+    Judgments,
+    Numbers,
+    Question,
+    Range,
+    in_brief,
+    in_ranges,
+    read,
+)
 from testbed.errors import UserError, unknown
 
 STORED = Path(__file__).with_name("numbers.json")
-PARTS = (gradients, counts, losses, schedules, verdicts)
-"""The modules whose import fills QUESTIONS."""
+QUESTIONS = read(Path(__file__).with_name("answers.toml"))
+PARTS = (gradients, counts, losses, schedules)
+"""The modules whose import fills FUNCTIONS."""
+if without := sorted(set(FUNCTIONS) - set(QUESTIONS)):
+    raise KeyError(f"answers.toml has no question {without[0]}, but a function computes its numbers.")
 DIGITS = 5
+ROUNDING = 1e-12
+"""Size below which a computed error is 0."""
 HEAD = """# Questions that users ask, and what is known
 
-{count} questions from public threads of training stacks, {computed} of them answered by computation, the
-others by judged claims. A number in an answer comes from its function or from
-[the table of verdicts](verdicts.md), effects with 95 % intervals; [the rule](theory/verdicts.md) decides the
-word behind it. Written by `testbed evidence pages questions`; `testbed ask WORDS` searches this page and all
-claims.
+{count} questions from public threads of training stacks. {computed} are answered by a computation, the others
+by claims that were judged here. Brackets hold 95 % intervals of judged effects and of simulations, and the
+smallest and largest of several trees where an answer says so. Claims are judged by
+[the rule](theory/verdicts.md) and listed in [the table of verdicts](verdicts.md). The page is written by
+`testbed evidence pages questions`; `testbed ask WORDS` searches it and all claims.
 """
 
 
@@ -53,7 +67,9 @@ def _rounded(value: Any) -> Any:
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return 0.0 if abs(value) < ROUNDING else float(f"{value:.{DIGITS}g}")
 
 
 def write(numbers: Mapping[int, Numbers]) -> Path:
@@ -62,28 +78,38 @@ def write(numbers: Mapping[int, Numbers]) -> Path:
 
     known = stored() if STORED.is_file() else {}
     both = {**known, **numbers}
-    text = json.dumps({str(n): both[n] for n in sorted(both)}, indent=1) + "\n"
+    lines = ",\n".join(f'"{n}": {json.dumps(both[n])}' for n in sorted(both) if n in QUESTIONS)
+    text = "{\n" + lines + "\n}\n"
     atomic_files.replace(STORED, text.encode())
     return STORED
 
 
-def page(judged: Mapping[str, Mapping[str, Any]], numbers: Mapping[int, Numbers]) -> str:
+def page(judged: Judgments, numbers: Mapping[int, Numbers]) -> str:
     """Return docs/questions.md."""
     chosen = find(())
     head = HEAD.format(count=len(chosen), computed=sum(each.compute is not None for each in chosen))
     return "\n".join([head, *(_section(each, judged, numbers.get(each.n, {})) for each in chosen)])
 
 
-def _section(question: Question, judged: Mapping[str, Mapping[str, Any]], numbers: Numbers) -> str:
+def _section(question: Question, judged: Judgments, numbers: Numbers) -> str:
     from testbed.cli.show import markdown
 
     lines = [f"## {question.n}. {question.title}\n", question.text(numbers, judged) + "\n"]
-    if numbers.get("table"):
-        lines += [markdown(numbers["table"]) + "\n"]
-    if question.claims:
-        rows = [{"claim": f"`{name}`", "finding": in_brief(judged[name])} for name in question.claims]
+    if rows := table(numbers):
         lines += [markdown(rows) + "\n"]
-    lines.append(f"- Asked in: [{question.thread}]({question.url})\n- Holds for: {question.holds}")
-    again = [f"`testbed evidence questions {question.n}`"] if question.compute else []
-    again += [f"`testbed evidence judge {name}`" for name in question.claims]
-    return "\n".join([*lines, f"- Again: {', '.join(again)}", ""])
+    if question.claims:
+        found = [{"claim": f"`{name}`", "finding": in_brief(judged[name])} for name in question.claims]
+        lines += [markdown(found) + "\n"]
+    lines.append(
+        f"- Asked in: [{question.thread}]({question.url})\n- Holds for: {question.scope(numbers, judged)}"
+    )
+    each = ", and `testbed evidence judge CLAIM` for each claim" if question.claims else ""
+    return "\n".join([*lines, f"- Again: `testbed evidence questions {question.n}`{each}", ""])
+
+
+def table(numbers: Numbers) -> list[dict[str, Any]]:
+    """Return the rows of the table with ranges as text; [] where there is none."""
+    rows = in_ranges(numbers.get("table", []))
+    return [
+        {key: str(each) if isinstance(each, Range) else each for key, each in row.items()} for row in rows
+    ]

@@ -9,17 +9,7 @@ from analysis.questions.question import Numbers, computed
 from envs.arrays import Floats
 
 
-@computed(
-    6,
-    "Top-p in the rollout, full vocabulary in the trainer: how wrong is the ratio?",
-    "huggingface/trl#6789",
-    "At equal weights every token's ratio of full over truncated probability averages the kept mass S, "
-    "and an answer's averages S to the number of tokens. With top-p {p} over {vocabulary} tokens S is "
-    "{kept:.3f}, which leaves {left:.1e} of the weight of an answer of {length} tokens. S is the right "
-    "weight for the part of the full policy that can be sampled; the lost tail is what no weight brings "
-    "back. Replaying the mask makes the ratio 1 and trains the truncated policy.",
-    "Token probabilities proportional to 1 / rank at every position; the project's top-p engine; exact.",
-)
+@computed(6)
 def truncated_sampling() -> Numbers:
     """Return the kept mass, and its power at the answer's length, by p."""
     import torch
@@ -34,8 +24,7 @@ def truncated_sampling() -> Numbers:
         mu = _sampled_law(engine("top-p", p=p), logits)
         kept = float(pi[mu > 0].sum())
         table.append({"top-p": p, "mean token ratio": kept, "mean answer ratio": kept**length})
-    p, kept, left = table[2].values()
-    return {"table": table, "vocabulary": vocabulary, "length": length, "p": p, "kept": kept, "left": left}
+    return {"table": table, "vocabulary": vocabulary, "length": length}
 
 
 def _sampled_law(engine: Any, logits: Any) -> Any:
@@ -43,17 +32,7 @@ def _sampled_law(engine: Any, logits: Any) -> Any:
     return engine.distribution(logits.log_softmax(-1)[None], None, 0)[0].exp()
 
 
-@computed(
-    9,
-    "Correcting long answers: the product of the ratios or their geometric mean?",
-    "huggingface/trl#5815",
-    "The product is the right weight, but capped it soon says little. With log-ratios normal and {kl} "
-    "nats of divergence per token, the mean of the product capped at {cap:g} is {short:.2f} at {first} "
-    "tokens and {long:.2f} at {last:,}; without a cap it is 1 at every length. It falls below one half at"
-    " {half:,.0f} tokens. The geometric mean stays within {geometric:.4f} of 1 and is therefore no "
-    "correction, only a test for outliers. A capped mean far below 1 on fresh data needs no bug.",
-    "Independent normal log-ratios whose mean makes the uncapped ratio average 1; closed form.",
-)
+@computed(9)
 def product_or_mean() -> Numbers:
     """Return the mean of the capped product by length, and the length at which it is one half."""
     kl, cap, lengths = 0.0003, 2.0, (100, 1000, 9000)
@@ -62,17 +41,7 @@ def product_or_mean() -> Numbers:
     for _ in range(60):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _capped(2 * kl * middle, cap) > 0.5 else (low, middle)
-    return {
-        "table": table,
-        "kl": kl,
-        "cap": cap,
-        "first": lengths[0],
-        "last": lengths[-1],
-        "short": table[0]["mean of the capped product"],
-        "long": table[-1]["mean of the capped product"],
-        "half": low,
-        "geometric": kl,
-    }
+    return {"table": table, "kl": kl, "cap": cap, "half": low}
 
 
 def _normal(x: float) -> float:
@@ -90,17 +59,7 @@ def _binomial(n: int, p: float) -> Floats:
     return np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
 
 
-@computed(
-    14,
-    "After masking, divide by all tokens or by the kept ones?",
-    "mlcommons/training#905",
-    "Dividing by the kept ones makes the step longer as more is rejected: with {share:.0%} rejected the "
-    "expected step is {kept:.2f} times that of dividing by all, which shrinks with the kept share "
-    "instead. The direction of the expected step is the same. Under Adam a constant factor does not "
-    "matter, so only changes of the rejection rate during a run do; under plain gradient descent, and "
-    "with a norm clip, it is a change of the learning rate.",
-    "{answers} answers of equal length, rejected independently of their content; enumerated.",
-)
+@computed(14)
 def denominator() -> Numbers:
     """Return the ratio of expected steps, kept over all, by rejection rate, for 64 answers."""
     answers, table = 64, []
@@ -110,7 +69,7 @@ def denominator() -> Numbers:
         share = float(law @ np.arange(answers + 1)) / answers
         row = {"rejected": rejected, "step over all": share, "step over kept": some}
         table.append({**row, "kept over all": some / share})
-    return {"table": table, "answers": answers, "share": 0.5, "kept": table[2]["kept over all"]}
+    return {"table": table, "answers": answers}
 
 
 def _advantages(name: str, reward: list[float]) -> Floats:
@@ -124,29 +83,25 @@ def _advantages(name: str, reward: list[float]) -> Floats:
     return np.asarray(advantage[name].function(signals).numpy())
 
 
-@computed(
-    15,
-    "May dropped answers still set the baseline of their group?",
-    "verl-project/verl#6375",
-    "Neither choice is free of bias when the drop depends on the answer. Half of the wrong answers are "
-    "dropped here at a pass rate of {rate}. A leave-one-out baseline over the whole group makes the step "
-    "{all_loo:.2f} of the true gradient, over the kept answers {kept_loo:.2f}; dropping at random gives "
-    "{random_loo:.2f}. The drop is the cause: kept scores no longer average zero, so any baseline tilts "
-    "them, and the plain reward without a baseline gives {plain:.2f}. Dividing by the standard deviation "
-    "makes it {all_std:.2f} and {kept_std:.2f}.",
-    "One decision per answer, groups of 8, divided by 8; a group with fewer than two answers gives no "
-    "step; every group enumerated.",
-)
+@computed(15)
 def dropped_baselines() -> Numbers:
     """Return expected steps over p (1 - p), by what the baseline is taken over and what is dropped."""
     rate, drop = 0.25, 0.5
-    found = {"rate": rate, "plain": _step("plain", rate, 0.0, drop, over_all=True)}
-    for short, name in (("loo", "leave_one_out"), ("std", "group_std")):
-        found[f"all_{short}"] = _step(name, rate, 0.0, drop, over_all=True)
-        found[f"kept_{short}"] = _step(name, rate, 0.0, drop, over_all=False)
+    table = [
+        {
+            "baseline": title,
+            "whole group": _step(name, rate, 0.0, drop, over_all=True),
+            "kept answers": _step(name, rate, 0.0, drop, over_all=False),
+        }
+        for title, name in (
+            ("none", "plain"),
+            ("leave one out", "leave_one_out"),
+            ("mean, over the deviation", "group_std"),
+        )
+    ]
     # A random drop of half of all answers, put on the scale of a full group.
-    found["random_loo"] = _step("leave_one_out", rate, drop, drop, over_all=True) / (1 - drop)
-    return found
+    random = _step("leave_one_out", rate, drop, drop, over_all=True) / (1 - drop)
+    return {"table": table, "rate": rate, "random": random}
 
 
 def _step(name: str, rate: float, drop_right: float, drop_wrong: float, *, over_all: bool) -> float:
@@ -175,45 +130,31 @@ def _kept_step(name: str, n: tuple[int, ...], rate: float, over_all: bool) -> fl
     return float(first - (n[2] * rate * adv[-1] if n[2] else 0.0))
 
 
-@computed(
-    23,
-    "Answers that are cut at the limit: count them as wrong, or mask them?",
-    "huggingface/trl#3248",
-    "Masking removes a brake on length. If right answers are as likely at every length, counting cut "
-    "answers as wrong pushes toward stopping by {punish_flat:+.3f} and masking by {mask_flat:+.3f}: "
-    "nothing. If longer answers are right more often, masking pushes away from stopping "
-    "({mask_rising:+.3f}), while counting as wrong gives {punish_rising:+.3f}. The true gradient of the "
-    "reward under the limit is the first rule's; masking is the gradient of another aim, right answers "
-    "among those that ended.",
-    "Answers end with chance .15 at each of 12 places; baseline is the mean reward of the counted "
-    "answers; the push is the expected gradient in the logit of stopping; enumerated.",
-)
+@computed(23)
 def cut_answers() -> Numbers:
     """Return the push on the logit of stopping, by rule and by how being right depends on length."""
     limit, stop = 12, 0.15
     ended = np.arange(1, limit + 1)
     law = np.append(stop * (1 - stop) ** (ended - 1), (1 - stop) ** limit)
     score = np.append((1 - stop) - (ended - 1) * stop, -limit * stop)
-    found = {}
-    for name, right in (("flat", np.full(limit, 0.5)), ("rising", ended / limit)):
+    table = []
+    for name, right in (
+        ("alike at every length", np.full(limit, 0.5)),
+        ("rising with length", ended / limit),
+    ):
         reward = np.append(right, 0.0)
-        found[f"punish_{name}"] = float(law @ ((reward - law @ reward) * score))
         alive = law[:-1] / law[:-1].sum()
-        found[f"mask_{name}"] = float(law[:-1] @ ((right - alive @ right) * score[:-1]))
-    return found
+        table.append(
+            {
+                "right answers": name,
+                "counted as wrong": float(law @ ((reward - law @ reward) * score)),
+                "masked": float(law[:-1] @ ((right - alive @ right) * score[:-1])),
+            }
+        )
+    return {"table": table}
 
 
-@computed(
-    24,
-    "How much does dividing by the group's standard deviation tilt toward easy and hard prompts?",
-    "thinking-machines-lab/tinker-cookbook#579",
-    "A prompt at a pass rate of {rare} gets {ratio:.1f} times the weight, relative to its true gradient, "
-    "of a prompt at one half; the curve is symmetric, so very easy prompts gain as much as very hard "
-    "ones. Without the division every prompt has the same factor, {plain:.3f} = (G - 1) / G of the true "
-    "gradient. The tilt is bounded: it is at most {most:.1f} for groups of {size}, since a group needs "
-    "one right and one wrong answer.",
-    "One decision per answer, groups of 8, unbiased deviation; every group enumerated.",
-)
+@computed(24)
 def standard_deviation() -> Numbers:
     """Return the expected step over p (1 - p) with and without the division, by pass rate."""
     table = []
@@ -223,28 +164,10 @@ def standard_deviation() -> Numbers:
     middle = table[3]["divided"]
     for row in table:
         row["divided, over that at .5"] = row["divided"] / middle
-    return {
-        "table": table,
-        "rare": table[1]["pass rate"],
-        "ratio": table[1]["divided, over that at .5"],
-        "plain": table[3]["not divided"],
-        "most": table[0]["divided, over that at .5"],
-        "size": 8,
-    }
+    return {"table": table, "size": 8}
 
 
-@computed(
-    28,
-    "Can the effective sample size be averaged over micro-batches?",
-    "NVIDIA/Megatron-LM#5420",
-    "No. Weights 1,1,1,1 in one part and 2,2,2,2 in the other have a pooled share of {pooled:.2f}, while "
-    "the mean of the parts is {mean:.2f}. With {parts} parts of which one holds all the weight the mean "
-    "still says {mean:.2f} and the truth is {worst:.3f}: an average of parts can be too large by a factor"
-    " equal to their number. Add the sums of w and of w squared and the counts over parts, then divide "
-    "once. After a clamp it reads another weight, and is never lower.",
-    "Every set of weights; the largest factor is reached in the limit.",
-    ("clamping-never-lowers-ess",),
-)
+@computed(28)
 def averaged_ess() -> Numbers:
     """Return pooled ESS shares and the mean of the parts'."""
     import torch
@@ -255,43 +178,30 @@ def averaged_ess() -> Numbers:
         logs = [torch.tensor(part, dtype=torch.float64).log() for part in parts]
         return float(ess(torch.cat(logs))), float(np.mean([float(ess(part)) for part in logs]))
 
-    pooled, mean = shares([[1.0] * 4, [2.0] * 4])
     parts = 8
-    worst, _ = shares([[1e9] * 4, *[[1.0] * 4] * (parts - 1)])
-    return {"pooled": pooled, "mean": mean, "parts": parts, "worst": worst}
+    table = []
+    for name, weights in (
+        ("1,1,1,1 and 2,2,2,2", [[1.0] * 4, [2.0] * 4]),
+        (f"one of {parts} has it all", [[1e9] * 4, *[[1.0] * 4] * (parts - 1)]),
+    ):
+        pooled, mean = shares(weights)
+        table.append({"weights": name, "pooled": pooled, "mean of the parts": mean})
+    return {"table": table, "parts": parts}
 
 
-@computed(
-    30,
-    "Text that is tokenized again between turns: how much bias?",
-    "huggingface/trl#5224",
-    "Training on the re-encoded ids credits a spelling that was not sampled: with {share:.0%} of right "
-    "answers respelled the step is off by {encoded:.2f} of the true gradient. Dropping the respelled rows"
-    " is off by {dropped:.2f}, because respelling happens to right answers only here; if it is as "
-    "frequent among wrong ones, dropping only shortens the step ({alike:.2f} of its length). Training on "
-    "the sampled ids has no bias.",
-    "One decision among four ids: the right text in two spellings, the wrong text in two; exact baseline;"
-    " the gradient in the logits; dropped rows count in the divisor.",
-)
+@computed(30)
 def respelled() -> Numbers:
     """Return relative errors by share of respelled right answers, pass rate .4."""
     table = []
     for share in (0.05, 0.2, 0.5):
         pi = np.array([0.4 * (1 - share), 0.4 * share, 0.6, 0.0])
-        true, norm = _spelling_step(pi, np.arange(4), np.ones(4)), 0.0
+        true = _spelling_step(pi, np.arange(4), np.ones(4))
         norm = float(np.linalg.norm(true))
         encoded = _spelling_step(pi, np.array([0, 0, 2, 2]), np.ones(4))
         dropped = _spelling_step(pi, np.arange(4), np.array([1.0, 0.0, 1.0, 0.0]))
         errors = [float(np.linalg.norm(step - true)) / norm for step in (encoded, dropped)]
         table.append({"respelled": share, "re-encoded": errors[0], "dropped": errors[1]})
-    share, encoded_error, dropped_error = table[1].values()
-    return {
-        "table": table,
-        "share": share,
-        "encoded": encoded_error,
-        "dropped": dropped_error,
-        "alike": 1 - share,
-    }
+    return {"table": table, "alike": 1 - table[1]["respelled"]}
 
 
 def _spelling_step(pi_A: Floats, trained_A: Any, kept_A: Floats) -> Floats:
@@ -301,17 +211,7 @@ def _spelling_step(pi_A: Floats, trained_A: Any, kept_A: Floats) -> Floats:
     return np.asarray((pi_A * kept_A * gain_A) @ score_AA)
 
 
-@computed(
-    34,
-    "GSPO clips four sequences of ten in asynchronous training: is the width wrong, or the anchor?",
-    "verl-project/verl#7356",
-    "Both readings fit, and the divergence tells. A width of 3e-4 below and 4e-4 above cuts {fresh:.0%} "
-    "of the sequences when the anchor is computed again, since the ratio is then 1, and {share:.0%} of "
-    "{length} tokens once the policy is {kl:.1e} nats per token from the rollout. More drift brings it to"
-    " one half and no further: the negative side's sequences are all cut, the positive side's none (their"
-    " mean ratio is below 1). The width that cuts a tenth grows with the drift (table).",
-    "Independent normal log-ratios, half of the advantages positive; closed form.",
-)
+@computed(34)
 def gspo_clip() -> Numbers:
     """Return the share of cut sequences by divergence per token, and the divergence at which it is .4."""
     length, low, high = 1000, 0.0003, 0.0004
@@ -339,18 +239,7 @@ def gspo_clip() -> Numbers:
     return {"table": table, "length": length, "fresh": cut(0.0), "share": cut(large), "kl": large}
 
 
-@computed(
-    35,
-    "Do groups of equal rewards belong in the denominator?",
-    "huggingface/trl#6368",
-    "Leaving them out multiplies the step by one over the share of live groups. For groups of {size} that"
-    " factor is {half:.2f} at a pass rate of one half and {rare:.1f} at {rate}; it grows again as the "
-    "policy solves the prompts. The direction of the expected step does not change. It is a learning-rate"
-    " schedule that follows the pass rate; under Adam without a norm clip a slow change of it has no "
-    "effect.",
-    "One pass rate for all prompts, right or wrong answers, many groups per batch; closed form. A KL term"
-    " on the dead groups is a separate choice.",
-)
+@computed(35)
 def dead_groups() -> Numbers:
     """Return the factor of the step, one over the share of live groups, by pass rate and group size."""
     table = [
@@ -358,10 +247,4 @@ def dead_groups() -> Numbers:
         | {f"groups of {size}": 1 / (1 - rate**size - (1 - rate) ** size) for size in (4, 8, 16)}
         for rate in (0.02, 0.1, 0.5, 0.9)
     ]
-    return {
-        "table": table,
-        "size": 8,
-        "half": table[2]["groups of 8"],
-        "rate": table[0]["pass rate"],
-        "rare": table[0]["groups of 8"],
-    }
+    return {"table": table, "size": 8}

@@ -18,24 +18,28 @@ if TYPE_CHECKING:
     from testbed.exact.report import Bench
 
 SEEDS = range(5)
-TREES = "Random trees of two tokens, rewards 0 or 1, medians over 5 trees; the mean and variance are exact."
 
 
-def _pair(length: int, drift: float, seed: int) -> tuple[Any, Floats, Floats]:
+def _pair(length: int, drift: float, seed: int, vocabulary: int = 2) -> tuple[Any, Floats, Floats]:
     from testbed.exact.tree import random_policies, random_tree
 
-    tree = random_tree(2, length, seed)
+    tree = random_tree(vocabulary, length, seed)
     return (tree, *random_policies(tree, drift, seed))
 
 
-def _bench(length: int, drift: float, seed: int) -> Bench:
+def _bench(length: int, drift: float, seed: int, vocabulary: int = 2) -> Bench:
     from testbed.exact.report import Bench
 
-    return Bench(*_pair(length, drift, seed))
+    return Bench(*_pair(length, drift, seed, vocabulary))
 
 
-def _medians(rows: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
+def _over_trees(row: Callable[[int], dict[str, float]]) -> dict[str, list[float]]:
+    """Return the median, least and largest of every number over the trees."""
+    rows = [row(seed) for seed in SEEDS]
+    return {
+        name: [float(pick([each[name] for each in rows])) for pick in (np.median, np.min, np.max)]
+        for name in rows[0]
+    }
 
 
 def _bias(function: Any, bench: Bench) -> float:
@@ -44,152 +48,94 @@ def _bias(function: Any, bench: Bench) -> float:
     return float(gradient_report(function, bench).relative_bias)
 
 
-@computed(
-    1,
-    "Which log-probabilities go under the ratio: the rollout's or those that the trainer computes again?",
-    "areal-project/AReaL#201",
-    "Computing them again with the current weights leaves no correction at all. The ratio is 1, so the "
-    "gradient equals that of no importance weight to {gap:.0e}. With a drift of {drift} between sampler "
-    "and trainer its bias is {again:.2f} of the true gradient's norm; a token ratio to the rollout's "
-    "log-probabilities has {token:.2f}, a sequence ratio none ({sequence:.0e}). Recompute only with a "
-    "second weight, recomputed over rollout.",
-    TREES + " One update per batch, 5 tokens, no clip reached.",
-)
+@computed(1)
 def under_the_ratio() -> Numbers:
     """Return relative biases by drift of the logits, and the gap between recomputing and no weight."""
     from testbed.exact.report import Bench
 
-    table, gaps = [], [0.0]
-    for drift in (0.1, 0.3, 1.0):
-        rows = []
-        for seed in SEEDS:
-            tree, mu, pi = _pair(5, drift, seed)
-            plain, again = Bench(tree, mu, pi), Bench(tree, mu, pi, anchor_SA=pi)
-            rescored, none = _bias("ppo_clip", again), _bias("ratio:none", plain)
-            gaps.append(abs(rescored - none))
-            token, sequence = _bias("ratio:token", plain), _bias("ratio:sequence", plain)
-            rows.append({"computed again": rescored, "token ratio": token, "sequence ratio": sequence})
-        table.append({"drift": drift, **_medians(rows)})
-    last = table[-1]
-    return {
-        "table": table,
-        "gap": max(gaps),
-        "drift": last["drift"],
-        "again": last["computed again"],
-        "token": last["token ratio"],
-        "sequence": last["sequence ratio"],
-    }
+    gaps = [0.0]
+
+    def row(seed: int, drift: float) -> dict[str, float]:
+        tree, mu, pi = _pair(5, drift, seed)
+        plain = Bench(tree, mu, pi)
+        again = _bias("ppo_clip", Bench(tree, mu, pi, anchor_SA=pi))
+        gaps.append(abs(again - _bias("ratio:none", plain)))
+        token, sequence = _bias("ratio:token", plain), _bias("ratio:sequence", plain)
+        return {"computed again": again, "token ratio": token, "sequence ratio": sequence}
+
+    table = [{"drift": drift, **_over_trees(partial(row, drift=drift))} for drift in (0.1, 0.3, 1.0)]
+    return {"table": table, "gap": max(gaps)}
 
 
-@computed(
-    4,
-    "Are tokens sampled at a temperature scored with raw or with tempered log-probabilities?",
-    "verl-project/verl#6240",
-    "Score as you sample, or weigh. Sampled at {temperature} and scored at the same temperature, the "
-    "gradient is that of the tempered policy (bias {same:.0e}). Scored raw with the sequence ratio raw "
-    "over tempered, it is that of the policy at 1 (bias {weighted:.0e}). Scored raw without a weight it "
-    "is neither: bias {raw_one:.2f} against the one, cosine {cosine_t:.2f} with the other. The largest "
-    "token ratio at rest is {ratio:.1f}, so a raw numerator over a tempered denominator is clipped before"
-    " anything was learned.",
-    TREES + " 5 tokens, temperature .6; logits are standard normal.",
-)
+@computed(4)
 def temperature() -> Numbers:
     """Return relative biases and cosines of pairings of sampler and score at temperature .6."""
     from testbed.exact.report import Bench, gradient_report
 
-    temperature, rows = 0.6, []
-    for seed in SEEDS:
+    temperature = 0.6
+
+    def row(seed: int) -> dict[str, float]:
         tree, policy, _ = _pair(5, 0.0, seed)
         tempered = policy ** (1 / temperature)
         tempered /= tempered.sum(-1, keepdims=True)
         mixed, own = Bench(tree, tempered, policy), Bench(tree, tempered, tempered)
         raw = gradient_report("ratio:none", mixed)
         norms = np.linalg.norm(raw.mean_SA) * np.linalg.norm(own.target_SA)
-        rows.append(
-            {
-                "same": _bias("ratio:none", own),
-                "weighted": _bias("ratio:sequence", mixed),
-                "raw_one": raw.relative_bias,
-                "cosine_t": float((raw.mean_SA * own.target_SA).sum() / norms),
-                "ratio": float((policy / tempered).max()),
-            }
+        return {
+            "same": _bias("ratio:none", own),
+            "weighted": _bias("ratio:sequence", mixed),
+            "raw": float(raw.relative_bias),
+            "cosine": float((raw.mean_SA * own.target_SA).sum() / norms),
+            "ratio": float((policy / tempered).max()),
+        }
+
+    found = _over_trees(row)
+    table = [
+        {"scored": scored, "gradient of": policy, "error": found[name]}
+        for name, scored, policy in (
+            ("same", "tempered", "the tempered policy"),
+            ("weighted", "raw, with a sequence ratio", "the policy at 1"),
+            ("raw", "raw, no weight", "the policy at 1"),
         )
-    return {"temperature": temperature, **_medians(rows)}
+    ]
+    return {"table": table, "temperature": temperature, "cosine": found["cosine"], "ratio": found["ratio"]}
 
 
-@computed(
-    8,
-    "Token weight or sequence weight: which error is worse?",
-    "huggingface/trl#4493",
-    "It depends on the batch. The token weight is biased ({bias:.2f} of the gradient at {length} tokens),"
-    " the sequence weight is not, but its deviation is {deviation:.1f} times the token weight's there. "
-    "Their mean squared errors are equal at a batch of {even:.0f} independent responses: below that the "
-    "token weight errs less, above it the sequence weight does. The break-even batch depends on the tree "
-    "(table).",
-    TREES + " Drift .5 of the logits.",
-)
+@computed(8)
 def token_or_sequence() -> Numbers:
     """Return bias and deviation of both weights by length, and the batch at which their errors are equal."""
     from testbed.exact.report import gradient_report
 
-    table = []
-    for length in (3, 5, 8):
-        rows = []
-        for seed in SEEDS:
-            bench = _bench(length, 0.5, seed)
-            token, sequence = (gradient_report(f"ratio:{level}", bench) for level in ("token", "sequence"))
-            rows.append(
-                {
-                    "bias, token": token.relative_bias,
-                    "deviation, token": token.relative_deviation,
-                    "deviation, sequence": sequence.relative_deviation,
-                }
-            )
-        middle = _medians(rows)
-        bias, low, high = middle.values()
-        table.append({"tokens": length, **middle, "break even, responses": (high**2 - low**2) / bias**2})
-    last = table[-1]
-    return {
-        "table": table,
-        "length": last["tokens"],
-        "bias": last["bias, token"],
-        "deviation": last["deviation, sequence"] / last["deviation, token"],
-        "even": last["break even, responses"],
-    }
+    def row(seed: int, length: int) -> dict[str, float]:
+        bench = _bench(length, 0.5, seed)
+        token, sequence = (gradient_report(f"ratio:{level}", bench) for level in ("token", "sequence"))
+        more = sequence.relative_deviation**2 - token.relative_deviation**2
+        return {
+            "bias, token": token.relative_bias,
+            "deviation, token": token.relative_deviation,
+            "deviation, sequence": sequence.relative_deviation,
+            "break-even batch": max(more, 0.0) / token.relative_bias**2,
+        }
+
+    return {"table": [{"tokens": length, **_over_trees(partial(row, length=length))} for length in (3, 5, 8)]}
 
 
-@computed(
-    12,
-    "Token mean, sequence mean or a constant: which one bends length?",
-    "verl-project/verl#593",
-    "Only the constant divisor points along the true gradient: cosine {constant:.4f}, where the token "
-    "mean has {token:.4f} and the sequence mean {sequence:.4f}. The sequence mean divides each answer by "
-    "its length, so a short right answer gains more per token than a long one and a long wrong one loses "
-    "less. The angle is there on fresh data and has nothing to do with lag.",
-    "Random trees of three tokens, one of them the end token, up to 3 tokens; groups of 3, advantages "
-    "less the mean of the others, every group enumerated; medians over 5 trees.",
-)
+@computed(12)
 def averaging() -> Numbers:
     """Return cosines with the true gradient by aggregation, groups of three enumerated."""
     from testbed.exact.group import group_report
     from testbed.exact.report import Bench
     from testbed.exact.tree import random_policies, random_tree
 
-    rows = []
-    for seed in SEEDS:
+    modes = ("constant", "token_mean", "sequence_mean")
+
+    def row(seed: int) -> dict[str, float]:
         tree = random_tree(3, 3, seed, end_token=0)
         bench = Bench(tree, *random_policies(tree, 0.0, seed))
-        found = {
-            mode: group_report("reinforce", bench, size=3, advantage="leave_one_out", aggregation=mode).cosine
-            for mode in ("constant", "token_mean", "sequence_mean")
-        }
-        rows.append(found)
-    middle = _medians(rows)
-    return {
-        "constant": middle["constant"],
-        "token": middle["token_mean"],
-        "sequence": middle["sequence_mean"],
-    }
+        report = partial(group_report, "reinforce", bench, size=3, advantage="leave_one_out")
+        return {mode: float(report(aggregation=mode).cosine) for mode in modes}
+
+    return {"table": [{"divisor": name, "cosine": value} for name, value in _over_trees(row).items()]}
 
 
 def _weighed(weight: Callable[[Tensor], Tensor], reported: bool = False) -> Callable[..., Tensor]:
@@ -204,50 +150,43 @@ def _weighed(weight: Callable[[Tensor], Tensor], reported: bool = False) -> Call
     return weighed
 
 
-@computed(
-    13,
-    "Truncate outliers or mask them, and by token or by sequence?",
-    "NovaSky-AI/SkyRL#1665",
-    "With {share:.0%} of the tokens touched by each rule, truncating the token ratio errs least in its "
-    "mean: {truncate:.2f} of the gradient, masking these tokens {mask:.2f}, masking whole sequences by "
-    "their geometric mean {geometric:.2f}. Deviations are {truncate_dev:.2f}, {mask_dev:.2f} and "
-    "{geometric_dev:.2f}: masking buys little variance for its bias here. Published reports of runs that "
-    "only a sequence mask saved need a cause other than the error of one gradient.",
-    TREES + " 8 tokens, drift .5, upper side only, one step.",
-)
-def truncate_or_mask() -> Numbers:
-    """Return bias and deviation of three rules that touch the same share of tokens under the sampler."""
+def _rules(bench: Bench, rules: dict[str, Any]) -> dict[str, float]:
+    """Return bias and deviation of the objective of each rule."""
     from testbed.exact.report import gradient_report
 
-    share, rows = 0.1, []
-    for seed in SEEDS:
+    found: dict[str, float] = {}
+    for name, rule in rules.items():
+        report = gradient_report(rule, bench)
+        found |= {f"bias, {name}": report.relative_bias, f"deviation, {name}": report.relative_deviation}
+    return found
+
+
+def _by_rule(found: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Return rows of rule, bias and deviation."""
+    names = [key.removeprefix("bias, ") for key in found if key.startswith("bias, ")]
+    return [{"rule": n, "bias": found[f"bias, {n}"], "deviation": found[f"deviation, {n}"]} for n in names]
+
+
+@computed(13)
+def truncate_or_mask() -> Numbers:
+    """Return bias and deviation of three rules that touch the same share of tokens under the sampler."""
+    share = 0.1
+
+    def row(seed: int) -> dict[str, float]:
         bench = _bench(8, 0.5, seed)
         log_LT = bench.logp_pi_LT - bench.logp_mu_LT
         cap = _upper(log_LT.ravel(), np.repeat(bench.law_L, log_LT.shape[1]), share)
         line = _upper(log_LT.mean(-1), bench.law_L, share)
-        rules: dict[str, Callable[[Tensor], Tensor]] = {
-            "truncate": partial(_truncated, cap=cap),
-            "mask": partial(_masked, cap=cap),
-            "geometric": partial(_masked_by_mean, line=line),
-        }
-        row: dict[str, float] = {}
-        for name, rule in rules.items():
-            found = gradient_report(_weighed(rule), bench)
-            row |= {name: found.relative_bias, f"{name}_dev": found.relative_deviation}
-        rows.append(row)
-    return {"share": share, **_medians(rows)}
+        return _rules(
+            bench,
+            {
+                "truncate tokens": _weighed(lambda x: x.clamp(max=cap).exp()),
+                "mask tokens": _weighed(lambda x: x.exp().masked_fill(x > cap, 0.0)),
+                "mask sequences": _weighed(lambda x: x.exp().masked_fill(x.mean(-1, keepdim=True) > line, 0)),
+            },
+        )
 
-
-def _truncated(log_BT: Tensor, cap: float) -> Tensor:
-    return log_BT.clamp(max=cap).exp()
-
-
-def _masked(log_BT: Tensor, cap: float) -> Tensor:
-    return log_BT.exp().masked_fill(log_BT > cap, 0.0)
-
-
-def _masked_by_mean(log_BT: Tensor, line: float) -> Tensor:
-    return log_BT.exp().masked_fill(log_BT.mean(-1, keepdim=True) > line, 0.0)
+    return {"table": _by_rule(_over_trees(row)), "share": share}
 
 
 def _upper(value_N: Floats, law_N: Floats, share: float) -> float:
@@ -257,104 +196,107 @@ def _upper(value_N: Floats, law_N: Floats, share: float) -> float:
     return float(value_N[order][np.searchsorted(reach, 1 - share)]) + 1e-12
 
 
-@computed(
-    16,
-    "Does an importance weight help if the sampler is right and only its reported log-probabilities are "
-    "wrong?",
-    "thinking-machines-lab/tinker-cookbook#396",
-    "It harms. With a truly different sampler (noise {noise} in the logits) the weight takes the bias "
-    "from {real_none:.2f} to {real_weight:.0e}. With a right sampler and a report that is as far off, no "
-    "weight has bias {report_none:.0e} and the weight {report_weight:.2f}: it makes the error that it "
-    "would have removed. Any noise in the report costs; score again with the same weights where the "
-    "report is in doubt.",
-    TREES + " 5 tokens, sequence ratio.",
-)
+@computed(26)
+def trust_regions() -> Numbers:
+    """Return bias and deviation of masks by ratio and by difference that touch the same share of tokens."""
+    from testbed.losses.score_loss import score_loss
+
+    share = 0.1
+
+    def masked(distance: Callable[[Any, Any], Any], line: float) -> Callable[..., Tensor]:
+        def loss(logp_BT: Tensor, batch: Batch) -> Tensor:
+            new_BT, old_BT = logp_BT.detach(), batch.logp_mu_BT
+            weight_BT = (new_BT - old_BT).exp()
+            return score_loss(weight_BT.masked_fill(distance(new_BT, old_BT) > line, 0.0), logp_BT, batch)
+
+        return loss
+
+    def row(seed: int) -> dict[str, float]:
+        bench = _bench(4, 0.5, seed, vocabulary=5)
+        new_LT, old_LT = bench.logp_pi_LT, bench.logp_mu_LT
+        law_N = np.repeat(bench.law_L, new_LT.shape[1])
+        found, rules = {}, {}
+        for name, distance in (("ratio", _by_ratio), ("difference", _by_difference)):
+            far_N = np.asarray(distance(new_LT, old_LT)).ravel()
+            line = _upper(far_N, law_N, share)
+            cut_N = law_N * (far_N > line)
+            found[f"probability, {name}"] = float(cut_N @ np.exp(old_LT).ravel() / cut_N.sum())
+            rules[f"mask by {name}"] = masked(distance, line)
+        return found | _rules(bench, {**rules, "no mask": "ratio:token"})
+
+    found = _over_trees(row)
+    rare, common = found["probability, ratio"], found["probability, difference"]
+    return {"table": _by_rule(found), "share": share, "rare": rare, "common": common}
+
+
+def _by_ratio(new: Any, old: Any) -> Any:
+    return abs(new - old)
+
+
+def _by_difference(new: Any, old: Any) -> Any:
+    return abs(2.718281828459045**new - 2.718281828459045**old)
+
+
+@computed(16)
 def misreported() -> Numbers:
     """Return relative biases with and without a sequence weight, for a real and for a reported gap."""
     from testbed.exact.report import Bench
 
-    whole = _weighed(lambda x: x.sum(-1, keepdim=True).exp().expand_as(x), reported=True)
-    table = []
-    for noise in (0.05, 0.2, 0.5):
-        rows = []
-        for seed in SEEDS:
-            tree, noisy, pi = _pair(5, noise, seed)
-            real, report = Bench(tree, noisy, pi, ref_SA=noisy), Bench(tree, pi, pi, ref_SA=noisy)
-            rows.append(
-                {
-                    "real gap, no weight": _bias("ratio:none", real),
-                    "real gap, weight": _bias(whole, real),
-                    "wrong report, no weight": _bias("ratio:none", report),
-                    "wrong report, weight": _bias(whole, report),
-                }
-            )
-        table.append({"noise": noise, **_medians(rows)})
-    noise, *last = table[-1].values()
-    names = ("real_none", "real_weight", "report_none", "report_weight")
-    return {"table": table, "noise": noise, **dict(zip(names, last, strict=True))}
+    def row(seed: int, noise: float) -> dict[str, float]:
+        tree, noisy, pi = _pair(5, noise, seed)
+        real, report = Bench(tree, noisy, pi, ref_SA=noisy), Bench(tree, pi, pi, ref_SA=noisy)
+        return {
+            "real gap, no weight": _bias("ratio:none", real),
+            "real gap, weight": _bias(_whole_reported(), real),
+            "wrong report, no weight": _bias("ratio:none", report),
+            "wrong report, weight": _bias(_whole_reported(), report),
+        }
+
+    return {"table": [{"noise": n, **_over_trees(partial(row, noise=n))} for n in (0.05, 0.2, 0.5)]}
 
 
-@computed(
-    22,
-    "Is an answer that switches to newer weights half-way harmful?",
-    "vllm-project/vllm#48297",
-    "Not if every token keeps the log-probability of the weights that made it: the sequence ratio then "
-    "has bias {kept:.0e}. Scored as if the first version had made all of it, the bias is {first:.2f} of "
-    "the gradient, as if the last had, {last:.2f}. The chi-square of the ratio, exact, is "
-    "{mixed_chi2:.2f} for the mixed answer, {first_chi2:.2f} for one made by the older version alone: a "
-    "mixed answer is nearer to today's policy.",
-    TREES + " 5 tokens, three versions, each .5 of logits from the last; the switch comes after token 3.",
-)
+def _whole_reported() -> Callable[..., Tensor]:
+    """Return the objective with the sequence ratio to what was reported."""
+    return _weighed(lambda x: x.sum(-1, keepdim=True).exp().expand_as(x), reported=True)
+
+
+@computed(22)
 def switched() -> Numbers:
     """Return the bias of sequence ratios by what is recorded, and chi-square to the current policy."""
     from testbed.exact.report import Bench
     from testbed.exact.tree import softmax
 
-    whole = _weighed(lambda x: x.sum(-1, keepdim=True).exp().expand_as(x), reported=True)
-    rows = []
-    for seed in SEEDS:
+    def row(seed: int) -> dict[str, float]:
         tree, first, second = _pair(5, 0.5, seed)
         step_SA = np.random.default_rng([seed, 3]).standard_normal(first.shape)
         current = softmax(np.log(second) + 0.5 * step_SA)
         mixed = np.where(np.arange(len(first))[:, None] < tree.level[3], first, second)
-        records = {"kept": mixed, "first": first, "last": second}
-        row = {name: _bias(whole, Bench(tree, mixed, current, ref_SA=made)) for name, made in records.items()}
+        records = {"each token's own": mixed, "the first version": first, "the last version": second}
+        found = {
+            n: _bias(_whole_reported(), Bench(tree, mixed, current, ref_SA=m)) for n, m in records.items()
+        }
         for name, made in (("mixed", mixed), ("first", first)):
             bench = Bench(tree, made, current)
             log_L = (bench.logp_pi_LT - bench.logp_mu_LT).sum(-1)
-            row[f"{name}_chi2"] = float(bench.law_L @ np.exp(2 * log_L)) - 1
-        rows.append(row)
-    return _medians(rows)
+            found[name] = float(bench.law_L @ np.exp(2 * log_L)) - 1
+        return found
+
+    found = _over_trees(row)
+    mixed, first = found.pop("mixed"), found.pop("first")
+    table = [{"log-probabilities of": name, "error": value} for name, value in found.items()]
+    return {"table": table, "mixed": mixed, "first": first}
 
 
-@computed(
-    36,
-    "Is a lower bound on CISPO's weight harmful?",
-    "thinking-machines-lab/tinker-cookbook#763",
-    "It adds bias and takes away the fading of abandoned tokens. At a drift of {drift} the bias is "
-    "{none:.3f} of the gradient without a floor, {half:.3f} with a floor of .5 and {high:.3f} with .8. A "
-    "floor acts on tokens that the policy has left: they keep at least the floor's share of their push "
-    "however rare they become, since the true weight goes to 0. The size is small for small drifts "
-    "(table).",
-    TREES + " 5 tokens, upper bound 4.",
-)
+@computed(36)
 def floor() -> Numbers:
     """Return relative biases of CISPO with floors 0, .5 and .8 by drift."""
     from testbed.exact.report import gradient_report
 
-    table = []
-    for drift in (0.1, 0.5, 1.5):
-        rows = []
-        for seed in SEEDS:
-            bench = _bench(5, drift, seed)
-            rows.append(
-                {
-                    f"floor {1 - low:g}": gradient_report(
-                        "cispo", bench, eps_low=low, eps_high=3.0
-                    ).relative_bias
-                    for low in (1.0, 0.5, 0.2)
-                }
-            )
-        table.append({"drift": drift, **_medians(rows)})
-    drift, *last = table[-1].values()
-    return {"table": table, "drift": drift, **dict(zip(("none", "half", "high"), last, strict=True))}
+    def row(seed: int, drift: float) -> dict[str, float]:
+        bench = _bench(5, drift, seed)
+        return {
+            f"floor {1 - low:g}": gradient_report("cispo", bench, eps_low=low, eps_high=3.0).relative_bias
+            for low in (1.0, 0.5, 0.2)
+        }
+
+    return {"table": [{"drift": d, **_over_trees(partial(row, drift=d))} for d in (0.1, 0.5, 1.5)]}

@@ -31,17 +31,7 @@ def _weight(name: str, ratio: float, adv: float, **hyper: float) -> float:
     return float(effective_weights(name, logp, _one_token(ratio, adv), **hyper)) + 0.0
 
 
-@computed(
-    25,
-    "Which settings are dead when each batch is used once?",
-    "huggingface/trl#3120",
-    "Every width of a clip. At ratio 1 the weight of a token does not change when the widths of {names} "
-    "go from their defaults to a tenth of them (largest change {dead:g}), so a clip share of zero is no "
-    "fault. With a ratio of {ratio} from engine noise or lag the same change moves weights by up to "
-    "{alive:.2f}. The dead settings come alive with lag, with several steps per batch, or with mismatch "
-    "under an anchor that is not computed again.",
-    "One token, advantages 1 and -1, the objectives and settings in the table; exact.",
-)
+@computed(25)
 def dead_settings() -> Numbers:
     """Return the largest change of a weight when widths shrink tenfold, at ratio 1 and off it."""
     off, table = 1.1, []
@@ -69,18 +59,7 @@ def dead_settings() -> Numbers:
     }
 
 
-@computed(
-    29,
-    "Does Adam hide a wrong loss scale, and does norm clipping expose it?",
-    "huggingface/trl#6024",
-    "A fixed wrong scale of {scale:g} changes the path of Adam by {adam:.0e} of its length and that of "
-    "plain gradient descent by {sgd:.1f} times. A norm clip in front of Adam does not expose it if it "
-    "always or never binds; if it binds on some steps, it changes which ones count ({clipped:.2f} of the "
-    "length here). A scale that varies from step to step is not hidden: factors 1 and {scale:g} in turn "
-    "change Adam's path by {varying:.2f}.",
-    "One sequence of {steps} random gradients whose size varies, 20 weights; the optimizers of PyTorch, "
-    "Adam's epsilon 1e-8; one seed, an identity for the fixed scale.",
-)
+@computed(29)
 def loss_scale() -> Numbers:
     """Return distances between paths with and without a wrong scale, over the length of the right path."""
     steps, scale = 50, 4.0
@@ -93,14 +72,16 @@ def loss_scale() -> Numbers:
         right, wrong = (_path(gradient_NP * s[:, None], kind, most) for s in (np.ones(steps), scale_N))
         return float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
 
-    return {
-        "scale": scale,
-        "steps": steps,
-        "adam": gap(fixed, "adam"),
-        "sgd": gap(fixed, "sgd"),
-        "clipped": gap(fixed, "adam", middle),
-        "varying": gap(varying, "adam"),
-    }
+    table = [
+        {
+            "scale": name,
+            "plain": gap(scale_N, "sgd"),
+            "Adam": gap(scale_N, "adam"),
+            "Adam, clipped": gap(scale_N, "adam", middle),
+        }
+        for name, scale_N in ((f"{scale:g} always", fixed), (f"1 and {scale:g} in turn", varying))
+    ]
+    return {"table": table, "scale": scale, "steps": steps}
 
 
 def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
@@ -116,40 +97,18 @@ def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
     return weight.detach().numpy()
 
 
-@computed(
-    37,
-    "Does the clip make old replayed data safe by itself?",
-    "RLinf/RLinf#922",
-    "No: it cuts two of four cases. At a ratio of {high:g} a good token has weight {good_high:g}, a bad "
-    "one {bad_high:g}: the push on a bad token that became likelier grows with the ratio without bound. "
-    "At a ratio of {low:g} a good token keeps {good_low:g} and a bad one {bad_low:g}. Old data are "
-    "therefore not down-weighted in general. The trained comparison of replay with a clip is judged in "
-    "the experiments on reuse.",
-    "PPO's clip at .2 on both sides, one token; exact. Training is another matter: see the claim.",
-    ("r2vpo-ends-above-grpo-x4-at-lag-64",),
-)
+@computed(37)
 def replayed() -> Numbers:
     """Return PPO's effective weight in the four cases of advantage and side."""
-    high, low = 4.0, 0.25
-    return {"high": high, "low": low} | {
-        f"{sign}_{side}": _weight("ppo_clip", ratio, adv)
-        for sign, adv in (("good", 1.0), ("bad", -1.0))
-        for side, ratio in (("high", high), ("low", low))
+    return {
+        "table": [
+            {"ratio": r, "good": _weight("ppo_clip", r, 1.0), "bad": _weight("ppo_clip", r, -1.0)}
+            for r in (4.0, 0.25)
+        ]
     }
 
 
-@computed(
-    38,
-    "Is the unbounded weight on bad tokens what breaks asynchronous PPO?",
-    "huggingface/trl#7120",
-    "It is the only unbounded one, and a lower dual clip bounds it. At a ratio of {ratio:g} a bad token "
-    "has weight {plain:g} under PPO's clip, {dual:g} under the dual clip (c = 3, where its gradient "
-    "stops) and {truncated:g} with a truncated weight (CISPO, cap {cap:g}). The dual clip drops the "
-    "token, truncation goes on pushing it down. If that branch is what breaks a run is a question to "
-    "training; the nearest judged claim says: {0}.",
-    "Weights exact, one token. The claim: REINFORCE without weights against GRPO on stale data.",
-    ("reinforce-collapses-where-grpo-holds",),
-)
+@computed(38)
 def bad_tokens() -> Numbers:
     """Return weights of a bad token by ratio under three rules."""
     table = [
@@ -161,12 +120,4 @@ def bad_tokens() -> Numbers:
         }
         for ratio in (1.0, 2.0, 4.0, 64.0)
     ]
-    ratio, plain, dual, truncated = table[-1].values()
-    return {
-        "table": table,
-        "ratio": ratio,
-        "plain": plain,
-        "dual": dual,
-        "truncated": truncated,
-        "cap": _weight("cispo", 1e6, 1.0),
-    }
+    return {"table": table, "cap": _weight("cispo", 1e6, 1.0)}

@@ -1,11 +1,53 @@
 """What a question is: its thread, its answer as a text with places for numbers, and where they come from."""
 
+from __future__ import annotations
+
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Numbers: TypeAlias = dict[str, Any]
-"""Numbers by name; under "table" a list of rows, each of the same columns."""
+"""Numbers by name; under "table" rows of the same columns. [middle, low, high] is a number with its range."""
+
+Judgments: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Rows of the table of verdicts, by claim."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two others, written "0.52 [0.41, 0.63]"; written alone where all three are equal."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __format__(self, spec: str) -> str:
+        middle, low, high = (format(x + 0.0, spec or ".3g") for x in (self.middle, self.low, self.high))
+        return middle if low == high else f"{middle} [{low}, {high}]"
+
+    def __str__(self) -> str:
+        return format(self, "")
+
+
+class Finding(Range):
+    """The effect of a judged claim; "{0:%}" writes it in points of accuracy, "{0:n}" the number of cases."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        super().__init__(
+            *(float("nan") if row[key] is None else row[key] for key in ("effect", "low", "high"))
+        )
+        object.__setattr__(self, "row", row)
+
+    row: Mapping[str, Any]
+
+    def __format__(self, spec: str) -> str:
+        if spec == "n":
+            return f"{self.row['n']:.0f}"
+        if spec == "%":
+            return f"{Range(100 * self.middle, 100 * self.low, 100 * self.high):.1f} points"
+        return super().__format__(spec)
 
 
 @dataclass(frozen=True)
@@ -13,8 +55,9 @@ class Question:
     """A question with its answer.
 
     n: its number. title: the question in plain words. thread: where it is asked, OWNER/REPOSITORY#N.
-    answer: a text with {name} for a computed number and {0}, {1}, … for the claims. holds: where it is true.
-    compute: what gives the numbers, None where claims alone answer. claims: names of judged claims.
+    answer: a text; {name} and {table[0][column]} are computed numbers, {0}, {1}, … effects of the claims.
+    holds: where it is true. compute: what gives the numbers, None where claims alone answer. claims: judged
+    claims, with the verdicts that the words of the answer suppose.
     """
 
     n: int
@@ -22,8 +65,8 @@ class Question:
     thread: str
     answer: str
     holds: str
-    compute: Callable[[], Numbers] | None = None
-    claims: tuple[str, ...] = ()
+    claims: Mapping[str, str]
+    compute: Callable[[], Numbers] | None
 
     @property
     def url(self) -> str:
@@ -31,42 +74,72 @@ class Question:
         repository, number = self.thread.split("#")
         return f"https://github.com/{repository}/issues/{number}"
 
-    def text(self, numbers: Numbers, judged: Mapping[str, Mapping[str, Any]]) -> str:
-        """Return the answer with its numbers and verdicts; KeyError for one that is missing."""
-        said = [in_brief(judged[name]) for name in self.claims]
-        return self.answer.format(*said, **numbers)
+    def text(self, numbers: Numbers, judged: Judgments) -> str:
+        """Return the answer with its numbers; KeyError for one that is missing.
+
+        Where a verdict is no longer the one that the words suppose, a last sentence says so.
+        """
+        moved = [
+            f" The verdict on `{name}` is {judged[name]['verdict']} by now; these words suppose {supposed}."
+            for name, supposed in self.claims.items()
+            if judged[name]["verdict"] != supposed
+        ]
+        return self._filled(self.answer, numbers, judged) + "".join(moved)
+
+    def scope(self, numbers: Numbers, judged: Judgments) -> str:
+        """Return where the answer holds, with its numbers."""
+        return self._filled(self.holds, numbers, judged)
+
+    def _filled(self, text: str, numbers: Numbers, judged: Judgments) -> str:
+        found = [Finding(judged[name]) for name in self.claims]
+        return text.format(*found, **in_ranges(numbers))
 
 
-QUESTIONS: dict[int, Question] = {}
-"""All questions by number; `analysis.questions.catalog` fills it."""
+def in_ranges(value: Any) -> Any:
+    """Return numbers with every [middle, low, high] as a Range."""
+    if isinstance(value, dict):
+        return {name: in_ranges(each) for name, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, float) for each in value):
+        return Range(*value)
+    return [in_ranges(each) for each in value] if isinstance(value, list) else value
 
 
-def computed(
-    n: int, title: str, thread: str, answer: str, holds: str, claims: tuple[str, ...] = ()
-) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
-    """Return a decorator that registers a question with the function that computes its numbers."""
+FUNCTIONS: dict[int, Callable[[], Numbers]] = {}
+"""What computes the numbers of a question; the modules of this package fill it."""
+
+
+def computed(n: int) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
+    """Return a decorator: the function computes the numbers of question n of answers.toml."""
 
     def register(function: Callable[[], Numbers]) -> Callable[[], Numbers]:
-        _add(Question(n, title, thread, answer, holds, function, claims))
+        if n in FUNCTIONS:
+            raise ValueError(f"Question {n} has two functions; give one of them another number.")
+        FUNCTIONS[n] = function
         return function
 
     return register
 
 
-def judged_by(n: int, title: str, thread: str, answer: str, holds: str, claims: tuple[str, ...]) -> None:
-    """Register a question that judged claims answer."""
-    _add(Question(n, title, thread, answer, holds, None, claims))
-
-
-def _add(question: Question) -> None:
-    if question.n in QUESTIONS:
-        raise ValueError(f"Question {question.n} is there twice; give the second one another number.")
-    QUESTIONS[question.n] = question
+def read(path: Path) -> dict[int, Question]:
+    """Return the questions of a file; KeyError for one without a title, a thread, an answer or a scope."""
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    scopes = {name: " ".join(text.split()) for name, text in raw.pop("scopes").items()}
+    found = {}
+    for key, one in raw.items():
+        answer, holds = (" ".join(one[name].split()) for name in ("answer", "holds"))
+        for name, text in scopes.items():
+            holds = holds.replace(f"{{{name}}}", text)
+        claims = dict(one.get("claims", ()))
+        n = int(key)
+        found[n] = Question(n, one["title"], one["thread"], answer, holds, claims, FUNCTIONS.get(n))
+    return found
 
 
 def in_brief(row: Mapping[str, Any]) -> str:
-    """Return "0.21 [0.18, 0.24], supported" of a row of verdicts; the verdict alone without an effect."""
+    """Return "0.21 [0.18, 0.24], supported" of a row of verdicts; of an identity how exact it is."""
     if row["effect"] is None:
         return str(row["verdict"])
-    interval = "" if row["low"] == row["high"] else f" [{row['low']:.3g}, {row['high']:.3g}]"
-    return f"{row['effect']:.3g}{interval}, {row['verdict']}"
+    if row["kind"] in ("identity", "enumerated") and row["tolerance"] is not None:
+        off = "exact" if abs(row["effect"]) < 1e-9 else f"off by {row['effect']:.2g}"
+        return f"{row['verdict']}, {off} in {row['n']:.0f} cases"
+    return f"{Range(row['effect'], row['low'], row['high'])}, {row['verdict']}"

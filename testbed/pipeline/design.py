@@ -31,7 +31,8 @@ class Design:
     train_time: per batch. train_token_time: in addition, per trained token.
     queue: capacity in batches. queue_rule: what happens when it is full: "block" starts no more responses
         (those that run still enter), "drop-oldest", "drop-newest". order: "fifo" or "lifo".
-    max_age: groups whose oldest weights would be more updates old than this are dropped; None keeps all.
+    max_age: groups that would be more updates old than this are dropped; None keeps all. age_of: what a
+        group's age is counted from, the weights of its first token or the oldest that wrote a "last" one.
     admission: who may start: "none" all; "capacity" (AReaL) while accepted + running < (eta + v + 1) batch, v
         published batches; "threshold" (verl) at most (1 + threshold) batches x sync_every between two syncs,
         less what is left over; "attempts" (PipelineRL) ceil(max_lag / group) groups, and what is trained
@@ -63,6 +64,7 @@ class Design:
     queue_rule: Literal["block", "drop-oldest", "drop-newest"] = "block"
     order: Literal["fifo", "lifo"] = "fifo"
     max_age: int | None = None
+    age_of: Literal["first", "last"] = "first"
     admission: Literal["none", "capacity", "threshold", "attempts"] = "none"
     eta: int = 0
     threshold: float = 0.0

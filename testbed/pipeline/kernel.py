@@ -105,7 +105,12 @@ def _drop(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
 @njit(forceinline=True)
 def _too_old(p: Any, s: Any, a: Store, g: int) -> bool:
     """Whether the group would be too old for the last update of the batch that is collected now."""
-    return p.max_age >= 0 and (s.trained + 1) * p.updates - 1 - a.oldest_N[g] > p.max_age
+    if p.max_age < 0:
+        return False
+    oldest = a.oldest_N[g]
+    if p.by_last:
+        oldest = a.last_version_B[g * p.group : (g + 1) * p.group].min()
+    return (s.trained + 1) * p.updates - 1 - oldest > p.max_age
 
 
 @njit(forceinline=True)

@@ -22,6 +22,7 @@ _WHOLE = [  # flags are 0 or 1
     "pieces",
     "queue_groups",
     "max_age",
+    "by_last",
     "admission",
     "lag_samples",
     "barrier",
@@ -166,6 +167,7 @@ def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         record["queue_groups"] = d.queue_groups
         record["colocated"] = d.pools == "colocated"
         record["drop_rule"], record["lifo"] = DROP_RULES[d.queue_rule], d.order == "lifo"
+        record["by_last"] = d.age_of == "last"
         record["admission"], record["law"] = ADMISSIONS[d.admission], LAWS[d.length]
         record["lag_samples"] = (
             d.eta * d.batch if d.admission == "capacity" else -(-d.max_lag // d.group) * d.group

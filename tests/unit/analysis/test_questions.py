@@ -9,6 +9,7 @@ import pytest
 
 from analysis.judging.verdicts import by_claim
 from analysis.questions import catalog, search
+from analysis.questions.question import in_brief
 from testbed.cli import main
 from testbed.errors import UserError
 
@@ -28,9 +29,12 @@ def test_the_page_is_written_from_verdicts_and_stored_numbers():
     written = (ROOT / "docs" / "questions.md").read_text()
     numbers = catalog.stored()
     for question in catalog.find(()):
+        answer = question.text(numbers.get(question.n, {}), by_claim())
         assert f"## {question.n}. {question.title}" in written
-        assert question.text(numbers.get(question.n, {}), by_claim())
+        assert 2 <= len(re.findall(r"[.:?](?= [A-Z`]|$)", answer)) <= 5, answer
+        assert "{" not in answer + question.scope(numbers.get(question.n, {}), by_claim())
         assert (question.compute is not None) == (question.n in numbers)
+        assert question.claims or numbers[question.n]["table"]
     assert len(catalog.find(())) >= 30
 
 
@@ -39,6 +43,27 @@ def test_no_number_of_an_answer_is_typed_by_hand():
     for question in catalog.find(()):
         bare = re.sub(r"\{[^}]*\}", "", re.sub(known, "", question.answer.lower()))
         assert not re.search(r"\d\.\d|\d{4}", bare), (question.n, bare)
+
+
+def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
+    one = catalog.find([40])[0]
+    judged = by_claim()
+    name = "an-ewma-anchor-ends-above-missing-log-probabilities"
+    now = judged | {
+        name: judged[name] | {"verdict": "undecided", "effect": -0.004, "low": -0.01, "high": 0.0}
+    }
+    assert "by now" not in one.text({}, judged)
+    text = one.text({}, now)
+    assert "(-0.4 [-1.0, 0.0] points)" in text
+    assert text.endswith(f"The verdict on `{name}` is undecided by now; these words suppose refuted.")
+
+
+def test_a_finding_in_brief_says_how_exact_an_identity_is():
+    row = {"kind": "identity", "effect": 7e-16, "low": 7e-16, "high": 7e-16, "n": 76.0, "tolerance": 1e-12}
+    assert in_brief(row | {"verdict": "supported"}) == "supported, exact in 76 cases"
+    row |= {"kind": "toy training", "effect": 0.2, "low": 0.1, "high": 0.31, "verdict": "undecided"}
+    assert in_brief(row) == "0.2 [0.1, 0.31], undecided"
+    assert in_brief(row | {"effect": None, "verdict": "undecided"}) == "undecided"
 
 
 @pytest.mark.slow

@@ -219,6 +219,16 @@ def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
     assert found.mean("lag_largest") == largest
 
 
+def test_an_age_counted_from_last_tokens_bounds_those_alone():
+    design = replace(LOGNORMAL, sigma=0.9, train_time=19, max_age=1, queue_rule="block")
+    rows = trace_rows(replace(design, in_flight=True, age_of="last"), batches=60)[0]
+    assert (rows[:, 5] - rows[:, 4]).max() == 1
+    assert (rows[:, 5] - rows[:, 3]).max() > 1
+    # Without in-flight updates first and last token have the same weights.
+    pinned = trace_rows(design, batches=20)[0]
+    assert (trace_rows(replace(design, age_of="last"), batches=20)[0] == pinned).all()
+
+
 @pytest.mark.slow
 def test_dropping_the_old_shortens_what_is_trained_and_dropping_the_full_queue_does_not():
     heavy = replace(LOGNORMAL, sigma=0.9, length_mean=1354, train_time=25)
