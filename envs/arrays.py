@@ -1,4 +1,4 @@
-"""The three kinds of arrays that the numpy half passes around."""
+"""Types of the numpy arrays in this package."""
 
 import numpy as np
 from numpy.typing import NDArray

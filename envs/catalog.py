@@ -1,4 +1,4 @@
-"""Every world by name: tabular worlds and token tasks, found by importing the modules that declare them."""
+"""Every world by name: tabular worlds and token tasks, found in every module of this package."""
 
 import difflib
 import importlib

@@ -1,4 +1,4 @@
-"""Small worlds that isolate one mechanism: maximization bias, post-decision states, compounding error."""
+"""Worlds that isolate one mechanism each: maximization bias, post-decision states, compounding error."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

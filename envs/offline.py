@@ -1,4 +1,4 @@
-"""Logged data sets of a finite MDP: who logged them, what they cover, and what stayed hidden from the
+"""Logged data sets of a finite MDP: logging policies, coverage, and variables hidden from the
 analyst.
 
 Everything has a leading axis of cells R (seeds, settings), and is a pure function of the cells' keys.
@@ -198,7 +198,7 @@ def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
     total_xS1 = kept_xSA.sum(axis=-1, keepdims=True)
     if not (total_xS1 > 0).all():
         place = tuple(int(i) for i in np.argwhere(total_xS1[..., 0] <= 0)[0])
-        raise ValueError(f"no allowed action has mass at {place}; allow one that the policy takes.")
+        raise ValueError(f"no allowed action has mass at {place}; allow an action that the policy takes.")
     return np.asarray(kept_xSA / total_xS1)
 
 

@@ -1,4 +1,4 @@
-"""The instrument: objectives, recipes, exact lag, policies and the loop that joins them.
+"""Measure off-policy RL of language models: objectives, recipes, exact lag, policies, one training loop.
 
 `import testbed as tb` has the names of docs/python.md; each is loaded when it is first used, so the import
 takes milliseconds. Everything else in the package is internal and may change in any release.

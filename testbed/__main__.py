@@ -1,4 +1,4 @@
-"""The command line's entry: `testbed`, or `python -m testbed` where that is not on the path."""
+"""Entry point of the command line: `testbed`, or `python -m testbed`."""
 
 import sys
 

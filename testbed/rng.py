@@ -1,4 +1,4 @@
-"""Random streams named by what they are for, so that adding one never moves another."""
+"""Random streams named by purpose, so that a new stream never changes another."""
 
 import hashlib
 

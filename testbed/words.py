@@ -1,4 +1,4 @@
-"""Words of a command line of the form name=value: the one place that takes them apart."""
+"""Parse words of the form name=value; the only parser of them."""
 
 import ast
 import json

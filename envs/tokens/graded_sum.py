@@ -1,4 +1,4 @@
-"""Graded sum: running sums of easy and hard prompts in any mix, to see what one kind does to the other."""
+"""Graded sum: running sums of easy and hard prompts in any mix, to study transfer between the two."""
 
 import numpy as np
 

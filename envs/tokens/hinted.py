@@ -1,4 +1,4 @@
-"""Running sum with room for the solution in the prompt: without it the model is student, with it teacher."""
+"""Running sum with space for the solution in the prompt: the teacher sees it, the student does not."""
 
 import numpy as np
 

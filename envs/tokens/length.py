@@ -1,4 +1,4 @@
-"""Length: the first token decides the reward and the end may come at any time: length is worth nothing."""
+"""Length: the first token alone decides the reward, so response length has no effect on it."""
 
 import numpy as np
 

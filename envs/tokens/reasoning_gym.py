@@ -222,7 +222,7 @@ class ReasoningGym(TokenTask):
                 break
         if text not in self._index:
             raise ValueError(
-                f"{text[:80]!r} is none of the {self.pool} problems of this {self.dataset} task."
+                f"{text[:80]!r} is not one of the {self.pool} problems of this {self.dataset} task."
             )
         return self._items[self._index[text]]
 

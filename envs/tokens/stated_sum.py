@@ -1,4 +1,4 @@
-"""Stated sum: graded running sums, and behind them one token that says how sure the writer is."""
+"""Stated sum: graded running sums, followed by one token that states confidence."""
 
 import numpy as np
 

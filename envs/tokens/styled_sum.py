@@ -1,4 +1,4 @@
-"""Styled sum: two right ways of writing a running sum, so that an expert can answer unlike the policy."""
+"""Styled sum: two correct styles of a running sum, so that an expert's answers can differ in style."""
 
 import numpy as np
 

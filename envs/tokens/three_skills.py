@@ -1,4 +1,4 @@
-"""Three skills: running sums, copies and sorted digits in one task, told apart by the first token."""
+"""Three skills: running sums, copies and sorted digits in one task; the first prompt token says which."""
 
 import numpy as np
 

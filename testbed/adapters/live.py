@@ -1,4 +1,4 @@
-"""The numbers of `testbed diagnose` while training goes on elsewhere, under names its users know.
+"""Compute the metrics of `testbed diagnose` during training in another stack, under that stack's names.
 
 For verl-style trainers: `metrics.update(verl_metrics(batch))` once the batch has old_log_probs and
 rollout_log_probs. For TRL: trl_callback.DiagnosticsCallback.
@@ -85,12 +85,12 @@ def verl_metrics(data: Any, stack: str = "verl") -> dict[str, float]:
     actor_rollout_ref.rollout.calculate_log_probs=True.
     """
     held = getattr(data, "batch", data)
-    missing = [n for n in ("old_log_probs", "rollout_log_probs", "response_mask") if n not in held.keys()]  # noqa: SIM118
+    missing = [n for n in ("old_log_probs", ("rollout_log_probs"), "response_mask") if n not in held.keys()]  # noqa: SIM118
     if missing:
         hint = (
             " Set actor_rollout_ref.rollout.calculate_log_probs=True."
             if "rollout_log_probs" in missing
             else ""
         )
-        raise UserError(f"The batch has no {', '.join(missing)}.{hint}")
+        raise UserError(f"The batch lacks {', '.join(missing)}.{hint}")
     return live_metrics(held["old_log_probs"], held["rollout_log_probs"], held["response_mask"], stack)

@@ -113,7 +113,9 @@ def check_options(args: Any, adapted: Adapted) -> None:
             )
     ref = adapted.readers("ref")
     if ref and not args.beta:
-        raise UserError(f"{ref[0]} reads the reference policy, which TRL scores only with beta > 0; set it.")
+        raise UserError(
+            f"{ref[0]} reads the reference policy, which TRL scores only with beta > 0. Set beta above 0."
+        )
     if args.beta and not adapted.may_read("ref"):
         raise UserError(f"beta={args.beta} would do nothing: add terms=[Term('kl_penalty', {args.beta})].")
     whole = {name: scope for name, scope in adapted.scopes().items() if scope in ("group", "batch")}

@@ -38,9 +38,7 @@ class DiagnosticsCallback(TrainerCallback):
                 f"{type(trainer).__name__} has no per-token log-probabilities; expected a GRPOTrainer."
             )
         if getattr(trainer.args, "use_liger_kernel", False):
-            raise UserError(
-                "use_liger_kernel fuses the loss: no log-probabilities to listen to. Switch it off."
-            )
+            raise UserError("use_liger_kernel fuses the loss and hides the log-probabilities. Switch it off.")
         self.trainer, self.everything = trainer, everything
         self._heard: list[Tensor] = []
         self._listening = False

@@ -1,4 +1,4 @@
-"""Rewards to advantages: functions from Signals to [..., B] or, token by token, [..., B, T].
+"""Turn rewards into advantages: functions from Signals to [..., B] or, per token, [..., B, T].
 
 Promises, which contract tests check:
 

@@ -1,4 +1,4 @@
-"""Advantages from a critic's values; a recursion over tokens, from the last to the first.
+"""Advantages from a critic's values, by recursion from the last token to the first.
 
 Rewards are token_reward_BT where known, else reward_B at the last token. Tokens outside the mask are
 skipped: the value after a tool's output follows the value before it.

@@ -1,4 +1,4 @@
-"""The reward itself, shifted and scaled by constants, or what it says of failures alone."""
+"""The reward itself, shifted and scaled by constants, or only its failures (NSR)."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Tree-OPO: rewards projected onto what a tree of prefixes says about their order."""
+"""Tree-OPO: project rewards onto the order constraints that a tree of prefixes implies."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Advantages over turns, for responses that are several actions of several tokens each.
+"""Advantages over turns, for responses that consist of several turns of several tokens.
 
 An action is a turn's tokens under the mask; `turn_BT` says which. gamma discounts from action to action, and
 nothing inside one.

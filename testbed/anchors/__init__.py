@@ -67,8 +67,9 @@ def build_anchor(recipe: Recipe, name: str = "recipe", arguments: Arguments = ()
     made: Anchor = anchor[name].bind(**dict(arguments))(recipe)
     if name != "recipe" and not reads_anchor(recipe):
         raise UserError(
-            f"anchor is '{name}', but a recipe with objective '{recipe.objective}' reads no anchor, so that "
-            "nothing would change. Leave anchor at 'recipe', or take a recipe that reads one, as decoupled."
+            f"anchor is '{name}', but a recipe with objective '{recipe.objective}' reads no anchor, so "
+            "this setting would change nothing. Leave anchor at 'recipe', or choose a recipe that reads "
+            "an anchor, e.g. decoupled."
         )
     return made
 

@@ -1,4 +1,4 @@
-"""The anchors that cost no forward pass: between behavior and target, by version of the token."""
+"""Anchors without a forward pass: interpolate between behavior and target by the age of the token."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Batch-size invariance: what else must change when a batch is divided, so that learning does not."""
+"""Batch-size invariance: the settings to rescale when a batch is divided, so that learning stays the same."""
 
 import math
 from dataclasses import replace
@@ -31,8 +31,8 @@ def smaller_batches(run: Run, parts: int) -> Run:
     """
     if parts < 1 or run.prompts % parts:
         raise UserError(
-            f"prompts is {run.prompts}, which cannot be divided by {parts} into whole batches; expected a "
-            "divisor of it, at least 1."
+            f"prompts is {run.prompts}, which {parts} does not divide into whole batches; expected a "
+            "divisor of prompts, at least 1."
         )
     smaller = replace(
         run,

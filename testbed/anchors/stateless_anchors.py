@@ -1,4 +1,4 @@
-"""Anchors that remember nothing: read from the batch, or from the weights that learn from it."""
+"""Stateless anchors: read from the batch, or computed with the weights that train on it."""
 
 import torch
 from torch import Tensor
@@ -40,8 +40,8 @@ class Snapshot(Anchor):
         rollout = inputs.rollout
         if rollout.logp_trainer_RBT is None:
             raise UserError(
-                "anchor 'snapshot' needs the trainer's log-probabilities at each token's version, which this "
-                "schedule does not note; take anchor 'version' or 'recompute'."
+                "anchor 'snapshot' needs the trainer's log-probabilities at each token's version, which "
+                "this schedule does not record; use anchor 'version' or 'recompute'."
             )
         if rollout.origin_RB is None:
             return rollout.logp_trainer_RBT

@@ -1,4 +1,4 @@
-"""Anchors that are other weights: those of some steps ago, or an average of all earlier ones."""
+"""Anchors with other weights: those of some steps ago, or a moving average of all earlier ones."""
 
 import torch
 from torch import Tensor

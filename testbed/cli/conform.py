@@ -1,4 +1,4 @@
-"""testbed conform: is a loss the entry of the catalogue that it is called by?"""
+"""testbed conform: test whether a loss equals the catalogue entry with its name."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def conform(
-    target: Annotated[str, typer.Argument(metavar="FILE:FN", help="As of testbed identify.")] = "",
+    target: Annotated[str, typer.Argument(metavar="FILE:FN", help="As in testbed identify.")] = "",
     as_: Annotated[str, typer.Option("--as", help="An objective or a recipe: testbed list objectives.")] = "",
     aggregation: Annotated[
-        str, typer.Option(help="token_mean, sequence_mean, …; found by search where it is not given.")
+        str, typer.Option(help="token_mean, sequence_mean, …; found by search if not given.")
     ] = "",
-    length: Annotated[float, typer.Option(help="The constant of aggregation constant.")] = 0.0,
+    length: Annotated[float, typer.Option(help="Divisor of aggregation constant, in tokens.")] = 0.0,
     hyper: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Hyperparameter of the entry; repeatable.")
     ] = None,
@@ -27,7 +27,7 @@ def conform(
     layout: Layout = "",
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as failures.")] = False,
     installed: Annotated[
-        bool, typer.Option("--installed", help="Identify the losses of the packages that are installed.")
+        bool, typer.Option("--installed", help="Identify the losses of the installed packages.")
     ] = False,
     page: Annotated[Path | None, typer.Option(help="Write what --installed finds, as Markdown.")] = None,
     timeout: Timeout = 20.0,

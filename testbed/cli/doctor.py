@@ -119,7 +119,7 @@ def gpu() -> Iterator[Finding]:
     if torch.cuda.is_available():
         yield Finding("gpu", f"{torch.cuda.get_device_name(0)}, {torch.cuda.device_count()} in all")
     else:
-        yield Finding("gpu", "none", "ok", "device=cpu is all that the bench needs")
+        yield Finding("gpu", "none", "ok", "the bench runs on device=cpu")
 
 
 def room(folder: Path) -> Iterator[Finding]:
@@ -155,7 +155,10 @@ def self_test() -> Finding:
     seconds = time.monotonic() - began
     if not equal:
         return Finding(
-            "self-test", "two equal trainings differ", "broken", "this machine does not repeat itself"
+            "self-test",
+            "two equal trainings differ",
+            "broken",
+            "training does not repeat bit for bit on this machine",
         )
     late = seconds > LONGEST
     advice = f"slower than {LONGEST:g} s: the first call compiles, or the machine is busy" if late else ""

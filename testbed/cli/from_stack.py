@@ -1,4 +1,4 @@
-"""testbed objectives from: what a public stack's configuration computes, in our names."""
+"""testbed objectives from: translate a public stack's configuration into our names."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ def from_stack(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Its settings; a path or a flag's dashes do no harm."),
+        typer.Argument(metavar="[KEY=VALUE]...", help="Its settings; leading paths and dashes are ignored."),
     ] = None,
     sweep: Annotated[str, typer.Option(help="The sweep of the printed command.")] = "staleness",
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,

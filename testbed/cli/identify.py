@@ -1,4 +1,4 @@
-"""testbed identify: which entry of the catalogue is a loss?"""
+"""testbed identify: find the catalogue entry that equals a loss."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ Given = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PARAMETER=VALUE", help="Value of a parameter; repeatable."),
 ]
-Layout = Annotated[str, typer.Option(help="padded, packed or lists; told by the parameters by default.")]
+Layout = Annotated[str, typer.Option(help="padded, packed or lists; by default from the parameters.")]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")]
 Html = Annotated[Path | None, typer.Option(help="Write the report as a page.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]

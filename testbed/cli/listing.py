@@ -1,4 +1,4 @@
-"""testbed list: everything that has a name, by kind."""
+"""testbed list: list all names of one kind."""
 
 import inspect
 import itertools
@@ -118,7 +118,7 @@ CORE = {
     ),
     "advantages": _registered("advantages from rewards", "advantages", "advantage"),
     "aggregations": Kind(
-        "means that turn token losses into one loss",
+        "rules that reduce token losses to one loss",
         _aggregations,
         "testbed/losses/aggregate.py",
         r'^    "\w+": ',

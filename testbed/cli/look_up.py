@@ -1,4 +1,4 @@
-"""testbed show: whatever has a name, of whatever kind."""
+"""testbed show: print what a name of any kind stands for."""
 
 import inspect
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def show_names(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Names of any kind, or path/to/file.py:function.")
     ],
-    kind: Annotated[str, typer.Option(help="Only as this kind, as objective, recipe or system.")] = "",
+    kind: Annotated[str, typer.Option(help="Look only among this kind, e.g. objective or recipe.")] = "",
     cite: Annotated[
         bool, typer.Option("--cite", help="Print the sources of objectives and recipes.")
     ] = False,

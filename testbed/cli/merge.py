@@ -1,4 +1,4 @@
-"""testbed merge: results folders into one."""
+"""testbed merge: combine results folders into one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,9 @@ import typer
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Results folders; they stay.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Results folders, left unchanged.")
+    ],
     out: Annotated[Path, typer.Option(help="The new results folder.")],
     json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""testbed new: one file with an objective, a task, a schedule and their tests, to start from."""
+"""testbed new: write a starting file with an objective, a task, a schedule and their tests."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ def new(
         with file.open("x", encoding="utf-8") as opened:
             opened.write(START.read_text(encoding="utf-8"))
     except FileExistsError:
-        raise UserError(f"{file} exists and was left as it is. Give another name.") from None
+        raise UserError(f"{file} exists and stays as it was. Give another name.") from None
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}. Give another place.") from error
     print(f"Wrote {file}. It runs as it is:")

@@ -87,9 +87,9 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
     for sign, title in (("positive", "A > 0"), ("negative", "A < 0")):
         show.table([_weights(r, sign) for r in rows], f"\nEffective weight w/A by log-ratio, {title}")
     show.table([_example(r) for r in rows], "\nWorked example: w/A of two answers with these ratios")
-    print(f"curve: |w/A| for log-ratios -2 to 2, full at {FULL:g}. Column x: what the log-ratio is of.")
+    print(f"curve: |w/A| for log-ratios -2 to 2, full at {FULL:g}. Column x: the ratio on the axis.")
     if not all(r["divided_by_advantage"] for r in rows):
-        print("Where neither advantages nor rewards are read, w itself is shown.")
+        print("Objectives that read neither advantages nor rewards show w itself.")
 
 
 def _weights(r: Mapping[str, Any], sign: str) -> dict[str, str]:

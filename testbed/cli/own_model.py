@@ -1,4 +1,4 @@
-"""Cells of `testbed run --model`: a user's local causal language model, on a task or a file of problems."""
+"""Cells of `testbed run --model`: train a local causal language model on a task or a file of problems."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ Verifier = Annotated[
         metavar="NAME", help="Judge of --data: exact, number, choice, reasoning-gym or FILE.py:FUNCTION."
     ),
 ]
-Dedupe = Annotated[bool, typer.Option("--dedupe", help="Of lines of --data with one prompt, keep the first.")]
+Dedupe = Annotated[bool, typer.Option("--dedupe", help="Keep only the first line of --data for each prompt.")]
 Lora = Annotated[
     bool, typer.Option("--lora", help="With --model: train adapters of rank 16 instead of all weights.")
 ]
@@ -45,4 +45,4 @@ def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora:
 def refuse_without_model(**given: object) -> None:
     """Raise UserError for options that say something of --model, which is not given."""
     if words := [f"--{name}" for name, value in given.items() if value]:
-        raise UserError(f"{' and '.join(words)}: give the folder of the model too, --model FOLDER.")
+        raise UserError(f"{' and '.join(words)}: these options need --model FOLDER, the folder of the model.")

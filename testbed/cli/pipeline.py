@@ -7,7 +7,7 @@ import typer
 
 from testbed.cli.extensions import part
 
-COMPILING = "Still at it: the first call compiles the simulator, once, which can take half a minute."
+COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design
@@ -18,12 +18,12 @@ def pipeline(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[plan] [FIELD=VALUE]...", help="Fields of the design; after `plan`, of the plan."
+            metavar="[plan] [FIELD=VALUE]...", help="Fields of the design, or of the plan after `plan`."
         ),
     ] = None,
     batches: Annotated[int, typer.Option(min=1, help="Batches measured per replication.")] = 200,
     replicas: Annotated[
-        int | None, typer.Option(min=1, help="Replications, for the standard errors; default 4, of a plan 1.")
+        int | None, typer.Option(min=1, help="Replications for standard errors; default 4, in a plan 1.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the replications.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the lag trace: FILE.csv or FILE.parquet.")] = None,
@@ -31,7 +31,7 @@ def pipeline(
         Path | None, typer.Option(help="Draw the lag histograms: FILE.png or FILE.pdf.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file of fields; words on the command line go over it.")
+        Path | None, typer.Option(help="TOML file of fields; the command line overrides it.")
     ] = None,
     then: Annotated[
         str | None,
@@ -40,7 +40,7 @@ def pipeline(
         ),
     ] = None,
     reach: Annotated[
-        float | None, typer.Option(help="Return to reach in --then run; default 0.9 of the best final one.")
+        float | None, typer.Option(help="Target return of --then run; default 0.9 of the best final return.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -107,8 +107,8 @@ def _refuse_files(*given: object) -> None:
 
     if any(given):
         raise UserError(
-            "A plan has many designs: give --trace, --figure, --config and --then with one design, "
-            "without `plan`."
+            "A plan has many designs; --trace, --figure, --config and --then take one design. Leave out "
+            "`plan` to use them."
         )
 
 
@@ -116,7 +116,7 @@ def _refuse_figure(figure: Path | None) -> None:
     from testbed.errors import UserError
 
     if figure:
-        raise UserError("--figure draws the lags of a simulation; give it without --then.")
+        raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
 
 
 def _rows(design: "Design", found: "Report") -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""testbed pipeline … --then run …: a sweep under the lags of the pipeline, return against its wall clock."""
+"""testbed pipeline … --then run …: train a sweep under the pipeline's lags, by wall clock."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""testbed pretrained: a small language model as an ordinary folder, from a package or trained here."""
+"""testbed pretrained: write a small language model as a folder, from a package or trained here."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,21 +17,21 @@ def pretrained(
     ],
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments of the task of scratch.")
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments of the task (scratch).")
     ] = None,
     task: Annotated[
-        str, typer.Option(help="Of scratch, as all that follows: token task (`testbed list tasks`).")
+        str, typer.Option(help="For scratch, like all options below: token task (`testbed list tasks`).")
     ] = "reasoning-gym",
     architecture: Annotated[str, typer.Option(help="qwen2, llama, gpt-neox or gemma.")] = "qwen2",
     tokenizer: Annotated[str, typer.Option(help="char, or bpe learned from the task.")] = "char",
     width: Annotated[int, typer.Option(help="Width, a multiple of 16.")] = 64,
     layers: Annotated[int, typer.Option(min=1, help="Layers.")] = 2,
-    vocabulary: Annotated[int, typer.Option(help="Most tokens of the bpe tokenizer.")] = 512,
+    vocabulary: Annotated[int, typer.Option(help="Largest vocabulary of the bpe tokenizer, tokens.")] = 512,
     steps: Annotated[int, typer.Option(min=0, help="Supervised steps.")] = 900,
-    noise: Annotated[float, typer.Option(help="Chance that the teacher corrupts a step.")] = 0.3,
+    noise: Annotated[float, typer.Option(help="Probability that the teacher corrupts a step.")] = 0.3,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences per step.")] = 64,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 3e-3,
-    seed: Annotated[int, typer.Option(help="Seed of weights and lessons.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the weights and the training data.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a small language model for `testbed run --model`; nothing is downloaded.
@@ -55,7 +55,7 @@ def pretrained(
     from testbed.worlds.tasks import token_task
 
     if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty; give a new folder, so that no model is written over.")
+        raise UserError(f"{out} is not empty; nothing was written. Give a new folder.")
     run = _run(task, arguments or [], out, seed)
     lesson = Lesson(steps, noise, sequences, learning_rate)
     train_base(out, token_task(run), architecture, tokenizer, seed, width, layers, vocabulary, lesson)

@@ -1,4 +1,4 @@
-"""testbed run: a sweep, resumable, on this machine, in shards or on Ray."""
+"""testbed run: run a sweep on this machine, in shards or on Ray; it can be resumed."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ Sweep = Annotated[
     str, typer.Argument(help="Name of a sweep (`testbed list sweeps`) or a TOML file; none with --model.")
 ]
 Fields = Annotated[
-    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields to set; a,b,c is an axis.")
+    list[str] | None, typer.Argument(metavar="[FIELD=VALUE]...", help="Fields to set; a,b,c makes an axis.")
 ]
 Objectives = Annotated[
     list[str] | None,
@@ -40,12 +40,12 @@ Workers = Annotated[
 Threads = Annotated[int, typer.Option(min=1, help="Threads per worker.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds a pack of cells may take.")]
 Shard = Annotated[str, typer.Option(help="i/n: run the i-th of n parts, for job arrays.")]
-Extend = Annotated[bool, typer.Option("--extend", help="Let new cells join those of the folder.")]
+Extend = Annotated[bool, typer.Option("--extend", help="Add new cells to those of the folder.")]
 OnRay = Annotated[
     str | None,
     typer.Option(metavar="[ADDRESS]", help="Run on Ray: a cluster's address, or one started here."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan without running it.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 
@@ -147,9 +147,7 @@ def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
 
     given = {word.partition("=")[2] for word in words if word.startswith("record=")}
     if given - {"tokens"}:
-        raise UserError(
-            f"record={','.join(sorted(given))} is unknown; record=tokens is what a run can write."
-        )
+        raise UserError(f"record={','.join(sorted(given))} is unknown; expected record=tokens.")
     if given and on_ray:
         raise UserError(
             "record=tokens writes into the results folder, which Ray may not see; run without --ray."
@@ -216,7 +214,7 @@ def resolve(
         base = from_toml(sweep, known, watch) if in_toml else part("sweep")(sweep)
     else:
         raise UserError(
-            "No sweep is named. Give one of `testbed list sweeps`, a TOML file, or --model FOLDER."
+            "No sweep was given. Name one of `testbed list sweeps`, a TOML file, or --model FOLDER."
         )
     cells = expand(base, overrides, known, watch) if overrides or not in_toml else base
     if outside:
@@ -305,8 +303,8 @@ def divergence(summary: list[dict[str, Any]]) -> str:
     if not lost:
         return ""
     return (
-        f"{counted(lost, 'cell')} diverged: a loss or gradient was not finite, and the weights stood still "
-        "from there."
+        f"{counted(lost, 'cell')} diverged: a loss or gradient was not finite, and the weights were frozen "
+        "from that step on."
     )
 
 

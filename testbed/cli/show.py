@@ -1,4 +1,4 @@
-"""Printing for people and for machines."""
+"""Print tables and JSON."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""testbed status: how far a results folder is, by arm if asked, and why cells failed."""
+"""testbed status: count finished cells of a results folder, and say why cells failed."""
 
 import os
 import sys
@@ -18,9 +18,9 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow the sweep, by arm, until it is done.")
     ] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between two looks.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 2.0,
     arms: Annotated[
-        bool, typer.Option("--arms", help="Also count by arm, parts of running cells too.")
+        bool, typer.Option("--arms", help="Also count by arm, with parts of running cells.")
     ] = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="First rebuild a lost or damaged sweep.json.")
@@ -44,7 +44,10 @@ def status(
     from testbed.results.store import Store
 
     if watch and json:
-        raise UserError("--watch shows progress on a terminal; for one look as JSON give --arms --json.")
+        raise UserError(
+            "--watch prints to a terminal and does not go with --json. For one report as JSON give --arms "
+            "--json."
+        )
     if repair:
         from testbed.results.repair import repair as rebuild
 
@@ -72,7 +75,11 @@ def _print(found: "Status", store: "Store") -> None:
     if found.damaged:
         print(f"{counted(found.damaged, 'pending cell')} had a damaged result; the next run makes it again.")
     for failure in store.failures().values():
-        together = f"{len(failure.cells)} cells, which fail together: " if len(failure.cells) > 1 else ""
+        together = (
+            f"{len(failure.cells)} cells that share one pack and fail together: "
+            if len(failure.cells) > 1
+            else ""
+        )
         print(f"{failure.kind}: {failure.message} ({together}pack {failure.pack})")
 
 

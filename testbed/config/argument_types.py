@@ -1,4 +1,4 @@
-"""Arguments given by name, held against the function that takes them: names, and declared types."""
+"""Check arguments given by name against the names and types that a function declares."""
 
 import inspect
 import typing

@@ -78,7 +78,7 @@ def _pairs(value: Any) -> tuple[tuple[str, Scalar], ...]:
         if not isinstance(key, str) or not key:
             raise ValueError(f"has the name {key!r}, expected text.")
         if names.count(key) > 1:
-            raise ValueError(f"gives '{key}' twice, expected each name once.")
+            raise ValueError(f"sets '{key}' twice, expected each name once.")
         if isinstance(item, float) and math.isnan(item):
             raise ValueError(f"has {key} = nan, expected a number.")
     return tuple(sorted((key, _scalar(key, item)) for key, item in items))
@@ -122,7 +122,7 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
     if run.warm_start_steps and run.policy != "toy":
         yield "warm_start_steps", f"is {run.warm_start_steps}, expected 0 unless policy is 'toy'."
     if run.too_old != "drop" and run.age_limit < 0:
-        yield "too_old", f"is '{run.too_old}', but no age is too old; set age_limit."
+        yield "too_old", f"is '{run.too_old}', but without age_limit no sample is too old; set age_limit."
 
 
 def check(run: Run) -> Run:

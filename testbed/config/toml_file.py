@@ -1,4 +1,4 @@
-"""A TOML file or `field=value` words as an equal door to Run: typed, every error at once, with its line.
+"""Read runs from a TOML file or `field=value` words: typed, all errors at once, with line numbers.
 
 [run]
 task = "running-sum"

@@ -1,4 +1,4 @@
-"""Cells back into the text of a sweep file, where they are a grid."""
+"""Write cells back as the text of a sweep file, if they form a grid."""
 
 import itertools
 import json

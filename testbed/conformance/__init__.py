@@ -1,1 +1,1 @@
-"""Is a loss what its name says? Runs it on adversarial batches and compares dLoss/dlogp."""
+"""Test whether a loss is what its name says: run it on adversarial batches and compare dLoss/dlogp."""

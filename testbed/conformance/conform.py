@@ -154,7 +154,10 @@ def settled(
     found = identify(replace(evidence.binding, told=known), among=(start.objective,))
     fits = found.equals or tuple(near.fit.reference for near in found.nearest)
     if not fits:
-        raise UserError(f"'{start.objective}' cannot be compared with {evidence.binding.name}.")
+        raise UserError(
+            f"'{start.objective}' cannot be compared with {evidence.binding.name}: no common batch can be "
+            "made for both."
+        )
     best = replace(fits[0], hyper=with_hyper(start, dict(fits[0].hyper) | dict(known)).hyper)
     if told_aggregation:
         best = replace(best, aggregation=start.aggregation, length=start.length, factor=1.0)

@@ -1,4 +1,4 @@
-"""The smallest batch on which a loss and an entry part, told in tokens, ratios and weights."""
+"""The smallest batch on which a loss and an entry differ, as tokens, ratios and weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

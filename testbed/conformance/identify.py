@@ -1,4 +1,4 @@
-"""Find the entries of the catalogue that a loss equals, or the nearest and where they part."""
+"""Find the entries of the catalogue that a loss equals, or the nearest ones and where they differ."""
 
 import math
 import time

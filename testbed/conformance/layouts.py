@@ -1,4 +1,4 @@
-"""The same batch as rows with padding, as one packed row, and as lists of tensors; autograd leads back."""
+"""The same batch in three layouts: padded rows, one packed row, lists of tensors; all keep the gradient."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Numbers that a loss may hold: constants in its source, ratios at which its weight bends or jumps."""
+"""Candidate hyperparameters of a loss: constants in its source, ratios at which its weight bends or jumps."""
 
 import ast
 import inspect

@@ -66,19 +66,20 @@ def check_critic(run: Run, made: Recipe) -> None:
     refuse(wrong_types(f"critic '{run.critic}'", entry.function, given))
     if run.policy not in entry.promises["policies"]:
         raise UserError(
-            f"critic '{run.critic}' is none for policy '{run.policy}'; expected {fitting(run.policy)}."
+            f"critic '{run.critic}' does not fit policy '{run.policy}'; expected {fitting(run.policy)}."
         )
     if not wanted:
         raise UserError(
-            f"critic is '{run.critic}', but recipe '{run.recipe}' reads no values, so that nothing would "
-            "change. Take an advantage that does, as recipe_args.advantage=gae, or leave critic at 'none'."
+            f"critic is '{run.critic}', but recipe '{run.recipe}' reads no values, so the critic would "
+            "change nothing. Take an advantage that reads values, e.g. recipe_args.advantage=gae, or "
+            "leave critic at 'none'."
         )
 
 
 def fitting(policy: str) -> str:
     """Return the names of the critics for a policy, in words."""
     names = [f"'{name}'" for name in critic if policy in critic[name].promises["policies"]]
-    return " or ".join(names) or "another policy's: 'tabular' and 'toy' have critics"
+    return " or ".join(names) or "policy 'tabular' or 'toy', which have critics"
 
 
 def parts(made: Recipe | None) -> list[Recipe]:

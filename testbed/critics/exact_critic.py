@@ -1,4 +1,4 @@
-"""The exact critic: the value function of the present policy, where the world knows it."""
+"""The exact critic: the value function of the current policy, in worlds that can compute it."""
 
 from collections.abc import Sequence
 

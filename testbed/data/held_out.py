@@ -1,4 +1,4 @@
-"""HeldOut: samples of the policy itself on held-out prompts, before anything is said of them."""
+"""HeldOut: samples of the policy on held-out prompts, from which metrics are computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -13,5 +13,5 @@ class OptionalFields:
         value = getattr(self, name)
         if not isinstance(value, Tensor):
             kind = type(self).__name__
-            raise UserError(f"'{method}' needs {name}, which is not known here; pass it to {kind}.")
+            raise UserError(f"'{method}' needs {name}, which was not given; pass it to {kind}.")
         return value

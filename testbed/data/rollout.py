@@ -1,4 +1,4 @@
-"""Rollout: what one generation produced, before anything is learned from it."""
+"""Rollout: the tokens, log-probabilities and rewards of one generation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -84,7 +84,7 @@ class Rollout:
             return None
         if self.group_RB is not None:
             raise UserError(
-                "single sequences have left their groups, and parents with them; take too_old=drop."
+                "age_limit removed single sequences, so parent indices no longer hold; set too_old=drop."
             )
         index_B = torch.arange(self.parent_RB.shape[-1], device=self.parent_RB.device)
         return torch.where(self.parent_RB < 0, -1, index_B // self.group * self.group + self.parent_RB)

@@ -1,4 +1,4 @@
-"""Choose the groups of a batch: join, pick, and replace them by groups of other origin."""
+"""Choose the groups of a batch: join, pick, or replace them by groups of another origin."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""Signals: what an advantage may read. Shapes and axes as in Batch."""
+"""Signals: the inputs of an advantage. Shapes and axes as in Batch."""
 
 from dataclasses import dataclass, fields
 

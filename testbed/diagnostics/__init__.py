@@ -1,1 +1,1 @@
-"""Numbers about importance weights: ESS by name, KL, quantiles, tail indices, and what peers call them."""
+"""Metrics of importance weights: ESS, KL, quantiles, tail indices, and their names in other stacks."""

@@ -1,4 +1,4 @@
-"""Limits on metrics that peers document, and what a run's rows by step say of them."""
+"""Limits on metrics that other stacks document, and the steps at which a run crosses them."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -263,7 +263,7 @@ def _checked(log_w_N: ArrayLike) -> Floats:
     if log_w_N.ndim != 1 or log_w_N.size == 0:
         raise UserError(f"log_w_N has shape {log_w_N.shape}, expected [N] with N >= 1: one batch at a time.")
     if not (log_w_N < np.inf).all():
-        raise UserError("log_w_N holds NaN or +inf; a tail index of them means nothing. Mask these weights.")
+        raise UserError("log_w_N holds NaN or +inf; their tail index is undefined. Mask these weights.")
     if log_w_N.max() == -np.inf:
         raise UserError("All weights are 0: no sample lies where pi has mass. Give other samples.")
     return log_w_N

@@ -1,4 +1,4 @@
-"""Off-policy value under unobserved confounding, by a binary instrument."""
+"""Off-policy value under unobserved confounding, from a binary instrument."""
 
 from math import prod
 

@@ -20,7 +20,7 @@ def relative_error(estimated: ArrayLike, true: ArrayLike) -> Floats:
     """|estimate - value| / |value|, elementwise; UserError for a value of 0."""
     value = np.asarray(true, dtype=np.float64)
     if (value == 0).any():
-        raise UserError("A true value is 0, so no error is relative to it; use mean_squared_error.")
+        raise UserError("A true value is 0, so relative error is undefined; use mean_squared_error.")
     return np.asarray(np.abs(np.asarray(estimated, dtype=np.float64) - value) / np.abs(value))
 
 

@@ -103,7 +103,7 @@ class LoggedEpisodes:
         mask_NT = np.asarray(self.mask_NT, dtype=bool)
         if not mask_NT[..., 0].all() or (mask_NT[..., 1:] & ~mask_NT[..., :-1]).any():
             raise UserError(
-                "mask_NT has an episode without a first step or with a gap; mask only what follows."
+                "mask_NT has an episode without a first step or with a gap; mask only steps after the end."
             )
         self._set("mask_NT", mask_NT)
 

@@ -1,4 +1,4 @@
-"""Where fixed-mu training of a tabular softmax policy ends: by closed form, and along the gradient flow.
+"""Limits of training a tabular softmax policy on a fixed mu: in closed form, and along the gradient flow.
 
 mu, reward and policies are arrays over A actions; expectations over mu are exact, mu never moves. The flow is
 dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given. The
@@ -95,7 +95,7 @@ def drift_level(drift_A: Floats) -> float:
     """
     total, ordered_A = float(drift_A.sum()), np.sort(drift_A)[::-1]
     if total <= 0.0:
-        raise UserError(f"sum c is {total:.3g}, expected more than 0: without that there is no level.")
+        raise UserError(f"sum c is {total:.3g}, expected more than 0; otherwise no level exists.")
     # The level at which the k largest, less the level, sum to C.
     level_A = (np.cumsum(ordered_A) - total) / np.arange(1, len(ordered_A) + 1)
     size = int(np.flatnonzero(ordered_A > level_A)[-1])

@@ -1,4 +1,4 @@
-"""The facts of an exact gradient: its mean, its variance, its bias by cause, what the objective is worth."""
+"""Facts of an exact gradient: mean, variance, bias by cause, value."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exact numbers of an objective by which it can be set beside all others, whatever scale its weights have.
+"""Exact numbers that compare an objective with all others, independent of the scale of its weights.
 
 A batch is a group of two responses with the advantage of REINFORCE leave-one-out, A = R - R of the other, so
 that objectives with a group or a pair in them play by the same rules as those without. A scale is what a

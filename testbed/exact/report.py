@@ -1,4 +1,4 @@
-"""The one-sample gradient of any objective, exactly: its mean, its variance, its bias and where that is from.
+"""The one-sample gradient of any objective, exactly: its mean, its variance, and its bias by cause.
 
 A sample is one response drawn from mu; its gradient is sum over t of w_t S_t with the objective's effective
 weight w_t and the score S_t = onehot(y_t) - pi(. | prefix), with respect to one table of logits per prefix.

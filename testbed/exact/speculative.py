@@ -1,4 +1,4 @@
-"""Speculative decoding, enumerated: what a target accepts of a draft's tokens, and what comes out."""
+"""Speculative decoding, enumerated: accepted draft tokens, and the distribution of the output."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Ratios of Gaussian steps, as of a sampler that adds fresh noise at every step: how often a clip fires.
+"""Ratios of Gaussian denoising steps with fresh noise at every step: how often a clip fires.
 
 A step draws x ~ N(m, sigma^2 I) in D dimensions and the new mean is m + shift. Averaged over dimensions, as
 public code does, the log-ratio is normal with mean -shift^2 / (2 sigma^2) and standard deviation

@@ -52,7 +52,7 @@ class RewardTable(TokenTask):
 
     def teacher(self, *_: object) -> tuple[Ints, Bools]:
         """A table teaches nothing; UserError."""
-        raise UserError("A reward table has no teacher; it is there to be enumerated.")
+        raise UserError("A reward table has no teacher; enumerate its responses instead.")
 
 
 def reward_tree(reward_L: ArrayLike, vocabulary: int, length: int, end_token: int | None = None) -> TokenTree:
@@ -65,7 +65,7 @@ def random_tree(vocabulary: int, length: int, seed: int = 0, end_token: int | No
     """The tree of independent rewards 0 or 1, a third of them 1, drawn from `seed`."""
     check_size(vocabulary, length)
     if end_token is not None and not 0 <= end_token < vocabulary:
-        raise UserError(f"end token {end_token} is none of the tokens 0 to {vocabulary - 1}.")
+        raise UserError(f"end token {end_token} is not one of the tokens 0 to {vocabulary - 1}.")
     rng = np.random.default_rng([seed, 1])
     reward_L = (rng.random(vocabulary**length) < 1 / 3).astype(np.float64)
     return reward_tree(reward_L, vocabulary, length, end_token)

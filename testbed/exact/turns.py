@@ -1,4 +1,4 @@
-"""Responses of several turns, all of them at once: what an objective and an advantage do, in expectation.
+"""Enumerate all responses of several turns: the expected update of an objective with an advantage.
 
 A world is a TurnTree, or a TokenTree of a task of one turn or several. Policies are tables [S, A] whose rows
 at the tool's places are not read.

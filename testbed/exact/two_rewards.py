@@ -1,4 +1,4 @@
-"""Several rewards of one answer: advantages of their sum, or of each by itself, in groups of a bandit,
+"""Several rewards per answer: advantages of the sum, or of each reward separately, in groups of a bandit,
 exactly.
 """
 

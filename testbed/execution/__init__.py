@@ -1,1 +1,1 @@
-"""How cells become results: packs, workers, executors, and what is checked before the first one starts."""
+"""Turn cells into results: packs, workers, executors, and the checks before the first one starts."""

@@ -70,7 +70,7 @@ class Cost:
 
     def __str__(self) -> str:
         if not self.cells:
-            return "Nothing is left to be done."
+            return "All cells are done."
         from testbed.staleness.storage import readable
 
         what = f"{counted(self.cells, 'cell')} in {counted(self.packs, 'pack')}"

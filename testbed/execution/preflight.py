@@ -1,4 +1,4 @@
-"""Everything that can be refused before a sweep writes anything, all at once.
+"""Check a sweep before it writes anything, and report all problems at once.
 
 `prepare` is the one door: `run_sweep` goes through it, and so does whoever only wants to know the packs. What
 depends on few fields is looked at once per distinct combination of their values, so that a sweep of 10^5
@@ -199,7 +199,7 @@ def _check_parents(cell: Run) -> None:
         raise UserError(
             f"recipe '{cell.recipe}' reads {rooted[0]}, the reward of responses that begin at the prompt, "
             f"but "
-            f"prefix '{cell.prefix}' lets responses begin behind it; take a recipe with another baseline."
+            f"prefix '{cell.prefix}' lets responses begin behind it; choose a recipe with another baseline."
         )
 
 
@@ -219,17 +219,17 @@ def _check_teacher(cell: Run) -> None:
         )
     if own and helper is not None and helper.shows and cell.policy == "tabular":
         raise UserError(
-            f"guide '{cell.guide}' shows the teacher's answers, and a tabular world has no solutions of its "
-            f"own; take teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
+            f"guide '{cell.guide}' shows the teacher's answers, but a tabular world knows no solutions; "
+            f"set teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
         )
     if helper is not None and helper.mends:
         _check_mended(cell)
     shown = made.demonstrations or (helper is not None and helper.shows)
     if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
         raise UserError(
-            f"teacher is '{cell.teacher}', but recipe '{cell.recipe}' reads no reference and nobody "
-            "shows its answers, so that nothing would change. Leave teacher at 'start', take a guide, or a "
-            "recipe that reads one, as dgrpo."
+            f"teacher is '{cell.teacher}', but recipe '{cell.recipe}' reads no reference and no guide "
+            "shows the teacher's answers, so the teacher would change nothing. Leave teacher at 'start', "
+            "set a guide, or choose a recipe that reads a teacher, e.g. dgrpo."
         )
 
 

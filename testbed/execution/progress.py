@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar with the time left on a terminal, a plain line every 10 s elsewhere."""
+"""Show the progress of a sweep: a bar with the time left on a terminal, a line every 10 s elsewhere."""
 
 import sys
 import time
@@ -87,8 +87,8 @@ class Progress:
         what = "when the running pack is done" if count == 1 else "when the running packs are done"
         when = f", in about {_clock(left)}" if left is not None else ""
         self.note(
-            f"Stopping {what}{when}; what is finished is kept. Press Ctrl-C again to stop at once: what is "
-            "running then goes on from its last checkpoint; there is one a minute."
+            f"Stopping {what}{when}; what is finished is kept. Press Ctrl-C again to stop at once: running "
+            "packs then resume from their last checkpoint, at most a minute old."
         )
 
     def show(self) -> None:
@@ -208,7 +208,7 @@ class Bar(Progress):
             self._board.add(content)
         except Exception as error:  # a display never ends a sweep
             self._board = None
-            self.note(f"Arms are no longer shown: {type(error).__name__}: {error}")
+            self.note(f"The table of arms cannot be shown any more: {type(error).__name__}: {error}")
 
     def close(self) -> None:
         self._board = None  # the table that follows says it better

@@ -66,7 +66,7 @@ def gathered(order: Mapping[str, Any], ranks: int) -> Iterator[None]:
         raise
     except Exception as error:
         if said := [words for follower in followers if (words := follower.said())]:
-            raise UserError(f"A process that shared this pack ended. {said[0]}") from error
+            raise UserError(f"Another process of this pack ended. {said[0]}") from error
         raise
     finally:
         leave()

@@ -1,4 +1,4 @@
-"""Run a sweep: plan, pass over what is done, run the rest, keep each pack as it comes."""
+"""Run a sweep: plan packs, skip finished ones, run the rest, store each pack when it finishes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Environment of a process, set before it starts: later is too late for threads and caches."""
+"""Set the environment of a process before it starts, because threads and caches read it only then."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,6 @@ def advice(workers: int, threads: int) -> str:
     if workers * threads <= cores():
         return ""
     return (
-        f"{workers} workers x {threads} threads on {cores()} cores: threads that wait spin, and "
-        "2 workers x 2 threads on 2 cores were measured 50 times slower than 2 x 1. "
-        f"Use at most {cores()} in all."
+        f"{workers} workers x {threads} threads on {cores()} cores: waiting threads spin, so 2 workers x 2 "
+        f"threads on 2 cores measured 50 times slower than 2 x 1. Use at most {cores()} threads in all."
     )

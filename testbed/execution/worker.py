@@ -94,7 +94,9 @@ def prepare(function: str) -> None:
 
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     if changed := difference(fingerprint(), data["fingerprint"]):
-        raise UserError(f"The worker has other code than the sweep: {changed}. Install the same versions.")
+        raise UserError(
+            f"The worker runs different code from the sweep: {changed}. Install the same versions."
+        )
     train = imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     with gathered(data, ranks_of(pack.cells)):

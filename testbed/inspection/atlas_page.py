@@ -1,4 +1,4 @@
-"""docs/objectives.md, written from the registry: what there is, and how to read the figures."""
+"""Write docs/objectives.md from the registry: all objectives, and how to read the figures."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,12 +8,14 @@ from testbed.registry import Entry
 
 FAMILIES = {
     "reinforce": "Log-probabilities times a detached coefficient: REINFORCE and its importance weights.",
-    "clipped": "PPO's clip and what became of it: a token's gradient stops where the ratio has gone far.",
+    "clipped": "PPO's clip and its descendants: a token's gradient vanishes once the ratio leaves a window.",
     "smooth": "Gates, kernels and power means in place of the hard clip.",
     "decoupled": "Three policies: what the engine sampled from (mu), the trainer's policy at the start of "
     "the update (anchor), the policy being optimized (pi).",
-    "regression": "Squared losses on log-ratios, and mirror descent. The weight is a residual: it shrinks as "
-    "the policy gets to where the reward wants it, and changes its sign beyond.",
+    "regression": (
+        "Squared losses on log-ratios, and mirror descent. The weight is a residual: it shrinks as the "
+        "policy approaches the target that the reward implies, and changes sign beyond it."
+    ),
     "preference": "Losses on pairs or groups of answers.",
     "mixture": "Demonstrations, replayed answers and samples of the policy in one loss. Dash-dotted: the "
     "moved answer is a demonstration; dotted: it comes from an earlier step.",

@@ -78,7 +78,7 @@ def in_words(entry: Entry) -> list[str]:
     if promised.get("detached"):
         lines.append("The weight is a constant for autograd.")
     if promised.get("penalty"):
-        lines.append("It has a gradient where the advantage is 0.")
+        lines.append("Its gradient does not vanish where the advantage is 0.")
     if promised.get("keep"):
         lines.append("It drops tokens: their weight is 0.")
     return lines

@@ -34,8 +34,8 @@ def kept_mask(name: str, logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
     keep = entry.promises.get("keep")
     if keep is None:
         raise UserError(
-            f"objective '{name}' drops no tokens, so that its loss has one denominator: all tokens. "
-            "Aggregate over the batch's mask."
+            f"objective '{name}' drops no tokens, so all tokens stay in the denominator. Aggregate over "
+            "the batch's mask."
         )
     parameters = inspect.signature(keep).parameters.values()
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)

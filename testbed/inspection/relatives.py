@@ -1,4 +1,4 @@
-"""Find the registered objectives with the most similar effective weights, and where they part."""
+"""Find the registered objectives with the most similar effective weights, and where they differ."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

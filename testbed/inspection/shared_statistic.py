@@ -1,4 +1,4 @@
-"""The batch statistic of parts: what every micro-batch and every process must use alike."""
+"""Compute a batch statistic from parts, for micro-batches and processes that must share it."""
 
 from collections.abc import Sequence
 from typing import Any

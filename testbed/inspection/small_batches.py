@@ -1,4 +1,4 @@
-"""Batches small enough to follow by hand, on which what an objective promises is tried."""
+"""Small batches on which the promises of an objective are tested."""
 
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace

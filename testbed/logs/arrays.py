@@ -1,4 +1,4 @@
-"""A log as packed tensors: what the numbers about it are computed from."""
+"""A log as packed tensors, from which its metrics are computed."""
 
 from dataclasses import dataclass
 

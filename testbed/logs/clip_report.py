@@ -1,4 +1,4 @@
-"""What every objective would do with the tokens of a log, against what it does with them on-policy."""
+"""Apply every objective to the tokens of a log, and compare its weights with those on-policy."""
 
 import math
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
     notes, pairs, lost, total, split = [], [], 0, 0, 0
     if not log.has("advantage"):
         if not log.has("reward"):
-            raise UserError("There are neither advantages nor rewards for every sequence.")
-        notes.append("Advantages are not logged: reward less the mean of the group is taken.")
+            raise UserError("Some sequences have neither advantage nor reward.")
+        notes.append("Advantages are not logged: reward minus the group mean is used.")
     if not log.has("logp_anchor"):
-        notes.append("No anchor is logged: the behavior policy is taken for it.")
+        notes.append("No anchor is logged: the behavior policy is used in its place.")
     steps = _thinned(log, budget)
     if len(steps) < len(log.steps):
         notes.append(f"{len(steps)} of {len(log.steps)} steps are read, spread evenly.")
@@ -57,11 +57,11 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
             pairs += [_pair(tokens, places) for places in parts]
     if split:
         notes.append(
-            f"Sequences of very unequal length at {counted(split, 'step')}: those of similar length are one "
-            "batch to objectives that weigh a whole batch; all others see no difference."
+            f"Sequences differ widely in length at {counted(split, 'step')}: objectives that weigh a whole "
+            "batch see batches of similar length; other objectives are unaffected."
         )
     if lost:
-        notes.append(f"{lost} of {total} sequences hold a token that is not finite, or none: left out.")
+        notes.append(f"{lost} of {total} sequences have no token or a token that is not finite: left out.")
     if not pairs:
         raise UserError("No sequence has finite log-probabilities and advantages throughout.")
     return Batches(tuple(pairs), tuple(notes))
@@ -163,7 +163,7 @@ def weigh(
         rows.append({"objective": name, **_shares(name, held)})
     notes = list(held.notes)
     if skipped:
-        notes.append(f"{len(skipped)} objectives read what the log does not hold: {', '.join(skipped)}.")
+        notes.append(f"{len(skipped)} objectives need inputs that the log lacks: {', '.join(skipped)}.")
     return rows, notes
 
 

@@ -1,4 +1,4 @@
-"""Files of other stacks, opened without running anything that lies in them; what is cut short is said."""
+"""Open files of other stacks without running code in them, and report files that are cut short."""
 
 import json
 import struct
@@ -38,9 +38,9 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
                 return whole
             if number != filled[-1][0] or len(filled) == 1:
                 raise UserError(
-                    f"{path}:{number} is no JSON ({error}); expected one object per line."
+                    f"{path}:{number} is not JSON ({error}); expected one object per line."
                 ) from error
-            notes.append(f"{path.name} is cut short: line {number}, its last, is not whole and was dropped.")
+            notes.append(f"{path.name} is cut short: its last line, {number}, is incomplete and was dropped.")
             break
         found += _objects(row, f"{path.name}:{number}", f"{path}:{number}")
     if not found:
@@ -73,7 +73,9 @@ def parquet_rows(path: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0][:200]
-        raise UserError(f"{path} is no whole Parquet file ({reason}). Was its writer stopped?") from error
+        raise UserError(
+            f"{path} is not a complete Parquet file ({reason}). Was its writer stopped?"
+        ) from error
     if not rows:
         raise UserError(f"{path} has no rows.")
     return rows
@@ -106,7 +108,7 @@ def tensors(path: Path) -> Any:
         ) from error
     except DAMAGED as error:
         raise UserError(
-            f"{path} is no whole torch file ({_reason(error)}). Was its writer stopped?"
+            f"{path} is not a complete torch file ({_reason(error)}). Was its writer stopped?"
         ) from error
 
 

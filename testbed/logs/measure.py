@@ -1,4 +1,4 @@
-"""What a log says of its ratios: ESS by name, tails, KL, ages, mismatch against staleness, step by step."""
+"""Measure the ratios in a log, step by step: ESS, tails, KL, ages, mismatch against staleness."""
 
 import math
 from typing import Any
@@ -93,7 +93,10 @@ def _tail(log_w_N: Tensor) -> dict[str, Any]:
         "threshold": found.threshold,
         "reliable": found.reliable,
         "required": found.required,
-        "says": f"{kind} min(1 - 1/log10 n, 0.7) = {found.threshold:.2f}; a law of this k has {moments}",
+        "says": (
+            f"{kind} min(1 - 1/log10 n, 0.7) = {found.threshold:.2f}; a distribution with this k has "
+            f"{moments}"
+        ),
     }
 
 

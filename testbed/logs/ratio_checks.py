@@ -1,4 +1,4 @@
-"""Tests of a log's ratios against what holds for any two policies, stale or not, and the likeliest cause.
+"""Test a log's ratios against identities that hold for any two policies, and name the likeliest cause.
 
 For tokens that mu sampled under full support, E[pi/mu | state] = 1 and E[log pi/mu | state] <= 0. Sums of
 pi/mu - 1 over a sequence then have mean 0 whatever the staleness; sequences are the independent units of the
@@ -129,7 +129,9 @@ def findings(log: Log) -> list[str]:
         if mean is not None and mean.rejected and abs(mean.value - 1) > MATERIAL
     ]
     if (k1 := found.log_ratio) is not None and k1.rejected and k1.value > MATERIAL:
-        said.append(f"the k1 estimate of KL(mu || pi) is {-k1.value:.4g} ± {k1.error:.2g}, which no KL is")
+        said.append(
+            f"the k1 estimate of KL(mu || pi) is {-k1.value:.4g} ± {k1.error:.2g}, but a KL is never negative"
+        )
     return [f"{_cause(found, pairs)}: {'; '.join(said)}."] if said else []
 
 
@@ -153,7 +155,7 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
         return "A temperature in one engine alone looks likely (one log-probability spreads further)"
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
         return "mu and pi look swapped (the mean of mu/pi is 1)"
-    return "log mu is not of the distribution that sampled, or tokens under the mask were not sampled"
+    return "log mu is not from the sampling distribution, or some tokens in the mask were not sampled"
 
 
 def _truncation(rho: Floats) -> str:

@@ -37,7 +37,7 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
     missing = log.some(field) - len(log.sequences)
     if not missing:
         return replace(
-            log, notes=(*log.notes, f"{field} is in the log: the model {folder} was not asked for it.")
+            log, notes=(*log.notes, f"{field} is in the log and was not recomputed with {folder}.")
         )
     model, tokenizer = _opened(path, text=any(one.text for one in log.sequences))
     found = [
@@ -48,10 +48,10 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
     ]
     notes = [
         f"{field} ({MISSING[field]}) of {-missing} sequences was recomputed with {folder} at temperature "
-        f"{temperature:g}: of whatever step those weights are, for every step of the log."
+        f"{temperature:g}. The same weights serve every step of the log."
     ]
     if any(one.text for one in log.sequences):
-        notes.append("Tokens were made of text again: they may differ from those that were sampled.")
+        notes.append("Text was tokenized again: the tokens may differ from the sampled ones.")
     return replace(log, sequences=tuple(found), notes=(*log.notes, *notes))
 
 
@@ -131,7 +131,7 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
     rows = int(model.get_input_embeddings().weight.shape[0])
     if every.min() < 0 or every.max() >= rows:
         raise UserError(
-            f"The log has token {int(every.max())}, the model {rows} of them: another model sampled these."
+            f"The log has token {int(every.max())}, the model {rows} tokens: another model sampled this log."
         )
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:

@@ -1,4 +1,4 @@
-"""Signs in a log that its log-probabilities are not what they seem: suspicions, each with what raised it."""
+"""Check a log for signs of wrong log-probabilities, and give the numbers behind each suspicion."""
 
 from collections.abc import Sequence
 
@@ -67,7 +67,10 @@ def _above_zero(log: Log) -> list[str]:
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
         values = _under_mask(log, name)
         if above := int((values > SMALL).sum()):
-            found.append(f"{above} of {values.size} tokens have {label} > 0, which no probability has.")
+            found.append(
+                f"{above} of {values.size} tokens have {label} > 0, which is impossible for a "
+                "log-probability."
+            )
     return found
 
 
@@ -83,8 +86,8 @@ def _missing(log: Log) -> list[str]:
         missing, zero = int(np.isnan(values).sum()), int((values == -np.inf).sum())
         if missing:
             found.append(
-                f"{missing} of {values.size} tokens have no {label}: left out, their sequences' weights "
-                f"lack them."
+                f"{missing} of {values.size} tokens have no {label}: they are left out, also of the "
+                "weights of their sequences."
             )
         if zero:
             found.append(
@@ -140,10 +143,8 @@ def _temperature(mu: Floats, pi: Floats) -> list[str]:
     if np.corrcoef(mu, pi)[0, 1] < TOGETHER or 1 / SLOPE <= slope <= SLOPE:
         return []
     return [
-        f"log pi spreads {slope:.2f} times as far as log mu although they go together: log-probabilities "
-        f"at a "
-        "temperature in one engine and without it in the other look like this. The ratios then mean "
-        f"something else."
+        f"log pi spreads {slope:.2f} times as far as log mu, with which it is correlated. A temperature that "
+        "only one engine applies to its log-probabilities has this effect, and the ratios are then wrong."
     ]
 
 
@@ -152,7 +153,7 @@ def _declared(log: Log) -> list[str]:
     if not found:
         return []
     shown = ", ".join(f"{value:g}" for value in found)
-    return [f"Sampled at temperature {shown}: both log-probabilities have to be of it, or neither."]
+    return [f"Sampled at temperature {shown}: either both log-probabilities must include it, or neither."]
 
 
 def _mixed(log: Log) -> list[str]:
@@ -161,14 +162,13 @@ def _mixed(log: Log) -> list[str]:
     found = []
     if mixed:
         found.append(
-            f"{mixed} of {len(versions)} sequences have tokens of several weights versions: no single "
-            f"policy has their "
-            "sequence ratio as its importance weight."
+            f"{mixed} of {len(versions)} sequences have tokens of several weights versions: their sequence "
+            "ratio is not the importance weight of any single policy."
         )
     if versions and any(one.trainer_version is None for one in log.sequences):
         found.append(
-            "Ages are counted from the newest version in each step's batch, as the trainer's is unknown: "
-            "lower bounds."
+            "Ages are counted from the newest version in each step's batch, because the trainer's version "
+            "is unknown: ages are lower bounds."
         )
     ages = [one.trainer_version - one.version.max() for one in log.sequences
             if one.trainer_version is not None and one.version is not None and len(one.version)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A run's numbers by step, as a stack's own logger wrote them: mapped to our metrics, and what they say."""
+"""Map the metrics by step that a stack logged to our names, and compare them with documented limits."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,15 +26,15 @@ LIMITS = (
     *PEERS,
     Threshold(
         "rollout_corr/pareto_k_sequence", 0.7, False,
-        "Vehtari et al. (2024): above 0.7 at any N no mean of the weights is to be trusted",
+        "Vehtari et al. (2024): above 0.7 no mean of the weights can be trusted, whatever N",
     ),
 )  # fmt: skip
 FINITE = ("loss", "grad_norm", "pg_loss", "policy_loss")
 """Last parts of keys that are finite in every sound run."""
 LOWER = "exp of mean |log rho|: at most ours, by Jensen"
 BLIND = (
-    "A log of scalars has no tokens, so no ratios: tails, ages, what an objective cuts, a mask that is off "
-    "or mu and pi swapped cannot be seen in it. A log of tokens shows them."
+    "A log of scalars holds no tokens and so no ratios: it cannot show tails, ages, tokens that an "
+    "objective clips, a shifted mask, or mu and pi swapped. A log of tokens shows them."
 )
 HOW = {
     "TRL": "TRL logs sampling/sampling_logp_difference with use_vllm; "

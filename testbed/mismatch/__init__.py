@@ -1,4 +1,4 @@
-"""Engine mismatch: how the engine that generates differs from the trainer at equal weights.
+"""Engine mismatch: differences between the generating engine and the trainer at equal weights.
 
 `mismatch` registers makers of engines with their citation and promises, which contract tests check:
 

@@ -1,4 +1,4 @@
-"""The behavior engine of a policy: it samples and knows log mu, as the policy does for pi.
+"""The behavior engine of a policy: it samples and gives log mu, as the policy gives log pi.
 
 What a world needs to generate through an engine:
 

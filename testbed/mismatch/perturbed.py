@@ -43,7 +43,7 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
         layers = 1 + max((n for name in layout if (n := layer_of(name)) is not None), default=-1)
         if layers == 0 or not any(RESIDUAL.search(name) for name in layout):
             raise UserError(
-                "skip-layers needs a transformer whose blocks it knows (toy, Llama, Qwen, GPT-2); this "
+                "skip-layers needs a transformer with known blocks (toy, Llama, Qwen, GPT-2); this "
                 f"policy has {', '.join(list(layout)[:3])}."
             )
         count = round(ratio * layers)

@@ -58,8 +58,8 @@ def mismatch_distribution(
         rollout = _sampled(behavior, theta_RP, task, prompt_NQ, step, samples, past_RP)
     elif behavior.engine.fresh:
         raise UserError(
-            f"engine '{behavior.engine.name}' draws noise for each sequence, so its responses share no "
-            "distribution; set samples, or take a tabular policy on task 'tree'."
+            f"engine '{behavior.engine.name}' draws noise for each sequence, so every response has a "
+            "different distribution; set samples, or use a tabular policy on task 'tree'."
         )
     else:
         rollout = every_rollout(task, prompt_NQ, len(theta_RP))

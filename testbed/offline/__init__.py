@@ -1,4 +1,4 @@
-"""Kernels of offline and off-policy RL on worlds that know their truth: plain functions, batched over cells.
+"""Kernels of offline and off-policy RL on worlds with known truth: plain functions, batched over cells.
 
 R cells (seeds, settings) come first in every array. A model of a finite MDP is a pair (moves_RSAS,
 reward_RSA): probabilities of live successors, so that what is missing to 1 ends the episode, and mean

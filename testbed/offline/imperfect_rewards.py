@@ -22,7 +22,10 @@ def flipped(chance_SAA: Floats, share: float) -> Floats:
     Raises UserError for a share outside [0, 1/2].
     """
     if not 0 <= share <= 0.5:
-        raise UserError(f"The share of wrong labels is {share:g}, expected 0 to 0.5: beyond that they tell.")
+        raise UserError(
+            f"The share of wrong labels is {share:g}, expected 0 to 0.5: above that, wrong labels inform "
+            "again."
+        )
     return np.asarray((1 - share) * chance_SAA + share * (1 - chance_SAA))
 
 
@@ -135,7 +138,8 @@ def own_sample_in_average(
     mean = float(chance_K @ reward_K)
     if abs(mean - level) > 1e-9:
         raise UserError(
-            f"The level is {level:g}, but rewards have mean {mean:g}; the average is at rest there."
+            f"The level is {level:g}, but rewards have mean {mean:g}; the mean of the moving average "
+            "is then not at that level."
         )
     slopes = []
     for own in reward_K:

@@ -1,4 +1,4 @@
-"""What is fitted to logged counts before a policy is: transition models, group-wise Q, discrete-choice
+"""Models fitted to logged counts before a policy: transition models, group-wise Q, discrete-choice
 rewards.
 """
 

@@ -1,4 +1,4 @@
-"""Offline RL with a table: cloning, fitted Q, one-step, expectile (IQL), and what is extracted from a Q.
+"""Offline RL with a table: cloning, fitted Q, one-step, expectile (IQL), and policies extracted from a Q.
 
 Values are discounted and without a horizon; `envs.infinite_horizon.value` is their judge.
 """

@@ -1,4 +1,4 @@
-"""Run designs: replications side by side on all threads, the same numbers whatever their number."""
+"""Simulate designs: replications in parallel, with results that do not depend on the number of threads."""
 
 import math
 from collections.abc import Mapping, Sequence

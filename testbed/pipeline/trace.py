@@ -148,7 +148,7 @@ def _refuse_unmappable(
     skipped_B = np.diff(step_B, prepend=0) > 1
     mixed_B = (c["version_end"] != c["version_start"]) & (token == "")
     found = {
-        "gap: version_trained leaps over an update, in which a learner would train nothing.": skipped_B,
+        "gap: version_trained skips an update, which would leave a learner without data.": skipped_B,
         "its group is trained in two updates; a learner keeps groups whole.": step_B != group_step_B,
         "the weights change inside this sample, which has one version in a learner's batch; "
         "choose with token=first or token=last.": mixed_B,

@@ -1,4 +1,4 @@
-"""Weights that change inside a sequence: which version predicts which token, and its log-probability."""
+"""Weights that change inside a sequence: the version and the log-probability of each token."""
 
 from collections.abc import Callable
 

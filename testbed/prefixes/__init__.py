@@ -1,4 +1,4 @@
-"""Prefixes: where responses begin, if not at their prompts.
+"""Prefixes: let responses begin behind their prompts, after given tokens.
 
 `prefix` registers makers of sources: maker(*, …) -> PrefixSource. A source says, for every step of a run,
 which tokens each response starts with; the policy that generates goes on from there. The tokens that stand
@@ -44,4 +44,4 @@ def with_parents() -> list[str]:
 @prefix("off", source="every response begins at its prompt")
 def off() -> None:
     """Responses begin at their prompts."""
-    raise UserError("prefix 'off' has no source.")
+    raise UserError("prefix 'off' adds no prefixes, so it has no source of them.")

@@ -1,4 +1,4 @@
-"""Retries: half of every group tries, the other half goes on from where a try first went wrong."""
+"""Retries: half of every group tries, the other half restarts from the first error of a try."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal

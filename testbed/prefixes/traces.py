@@ -46,7 +46,7 @@ class OfTraces(PrefixSource):
     def __post_init__(self) -> None:
         """Raise UserError for numbers out of range."""
         if self.law not in LAWS:
-            raise unknown("law of prefix lengths", self.law, LAWS)
+            raise unknown("distribution of prefix lengths", self.law, LAWS)
         if self.tokens < 1:
             raise UserError(f"tokens of a prefix is {self.tokens}, expected at least 1; or take prefix=off.")
         for name, value in {"share": self.share, "until": self.until}.items():
@@ -63,7 +63,7 @@ class OfTraces(PrefixSource):
             )
         if not round(self.share * run.prompts):
             raise UserError(
-                f"a share {self.share:g} of {run.prompts} prompts is none at all; raise prompts or "
+                f"a share {self.share:g} of {run.prompts} prompts rounds to none; raise prompts or "
                 "prefix_args.share."
             )
         if self.law == "staged" and run.group < 2:

@@ -1,4 +1,4 @@
-"""Recipe: what turns a rollout into a loss per replica and a step size."""
+"""Recipe: turn a rollout into a loss per replica and a step size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

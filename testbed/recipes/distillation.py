@@ -1,4 +1,4 @@
-"""Recipes that learn from a teacher: its tokens, or its opinion of the student's."""
+"""Recipes that learn from a teacher: from its tokens, or its log-probabilities of the student's."""
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import HandOver, Recipe, Term, pairs

@@ -1,4 +1,4 @@
-"""From settings of a public stack to what computes the same here."""
+"""Translate settings of a public stack into a recipe that computes the same here."""
 
 import math
 import shlex
@@ -216,7 +216,8 @@ def first(what: str, chosen: Stack, rules: Sequence[Rule], values: Mapping[str, 
     names = dict.fromkeys(name for rule in rules for name in rule.when)
     shown = ", ".join(f"{name}={_shown(values[name])}" for name in names)
     raise UserError(
-        f"{chosen.title} with {shown} has no {what} here. docs/stacks/{chosen.name}.md lists what has one."
+        f"{chosen.title} with {shown} has no {what} here. docs/stacks/{chosen.name}.md lists the supported "
+        "settings."
     )
 
 

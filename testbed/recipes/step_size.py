@@ -1,4 +1,4 @@
-"""Step-size rules: what the learning rate is multiplied with, one factor per replica.
+"""Step-size rules: multiply the learning rate by a factor per replica.
 
 The factor belongs on the learning rate: a scaled loss would be undone by Adam's normalization.
 """

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever is killed: written aside, flushed, then named."""
+"""Write files under a temporary name, flush, then rename, so that a kill leaves no partial file."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Files of checkpoints: where they lie, whole or absent, checked when they are read; without running code."""
+"""Write and read checkpoint files: atomically, checked when read, without running code."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Everything beside its Run that decides a result's bits: store format, RUN_VERSION, numeric packages."""
+"""Fingerprint of the code behind a result: store format, RUN_VERSION, versions of numeric packages."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Locks that a killed process cannot leave behind: one open file each, released by the kernel."""
+"""File locks that the kernel releases when a process is killed."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""sweep.json: what a results folder was made for, so that nothing else is ever mixed into it."""
+"""sweep.json: the plan of a results folder, which keeps other sweeps from being mixed into it."""
 
 import contextlib
 import hashlib
@@ -66,8 +66,8 @@ def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
     if list(planned.items()) != list(there.packs.items()):
         theirs, ours = ({cell for cells in p.values() for cell in cells} for p in (there.packs, planned))
         raise UserError(
-            f"{folder} holds another sweep: {len(theirs)} cells, of which this sweep of {len(ours)} has "
-            f"{len(theirs & ours)}. Let the others join it with --extend, or choose another folder."
+            f"{folder} holds another sweep: {len(theirs)} cells, {len(theirs & ours)} of them in this "
+            f"sweep of {len(ours)}. Add the new cells with --extend, or choose another folder."
         )
     for part in PARTS:
         with atomic_files.mended(folder / part):
@@ -199,7 +199,7 @@ def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int
     """
     signed = SIGNED.search(content)
     if signed and hashlib.sha256(content[: signed.start()]).hexdigest().encode() != signed[1]:
-        raise ValueError("the content is not what its digest says")
+        raise ValueError("the content does not match its digest")
     if not signed and not content.startswith(UNSIGNED):
         raise ValueError("the digest is missing")
     for name, cells in packs.items():

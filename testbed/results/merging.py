@@ -1,4 +1,4 @@
-"""Results folders into one: finished cells of all of them, each once, and what is still to be run."""
+"""Merge results folders: every finished cell once, and the cells that are still to be run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

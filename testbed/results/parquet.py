@@ -65,7 +65,9 @@ def _check(columns: Mapping[str, Any], place: Mapping[str, int]) -> None:
     found = set(columns["cell"])
     if found != set(place):
         foreign, silent = sorted(found - set(place)), sorted(set(place) - found)
-        raise ValueError(f"The result has rows of foreign cells {foreign}, or none of {silent}.")
+        raise ValueError(
+            f"The result has rows of cells outside its pack, {foreign}, or lacks rows of {silent}."
+        )
 
 
 def _column(values: Any, order: np.ndarray) -> pa.Array:

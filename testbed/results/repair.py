@@ -1,4 +1,4 @@
-"""A lost or damaged sweep.json made again: from its second copy, results, provenance and failures."""
+"""Rebuild a lost or damaged sweep.json from its second copy, results, provenance and failures."""
 
 import contextlib
 import hashlib
@@ -59,7 +59,7 @@ def _rebuilt(folder: Path) -> str:
     manifest.load(folder)
     manifest.keep_copy(folder)
     source = "its second copy" if copy else "results and provenance"
-    more = " The sweep's command adds packs that left no trace." if partial else ""
+    more = " Run the sweep's command again to add packs that left no file." if partial else ""
     return f"{manifest.NAME} was rebuilt from {source}: {counted(len(known), 'pack')}.{more}"
 
 

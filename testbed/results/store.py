@@ -1,4 +1,4 @@
-"""The results folder: one immutable Parquet file per pack, failures apart, and nothing half written.
+"""The results folder: one immutable Parquet file per pack, failures apart, no partial files.
 
 sweep.json            the planned packs and cells, the format, the fingerprint
 packs/                <pack id>-<sha256 of the content>.parquet
@@ -325,5 +325,5 @@ def _unsigned(content: bytes) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(content)
     digest = record.pop("sha256", None)
     if digest is not None and digest != hashlib.sha256(_json(record)).hexdigest():
-        raise ValueError("the record is not what its digest says")
+        raise ValueError("the record does not match its digest")
     return record

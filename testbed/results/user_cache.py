@@ -1,4 +1,4 @@
-"""The folder for things that can be made again and are kept between runs: below the user's cache."""
+"""Folder in the user's cache for files that can be rebuilt and are kept between runs."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Public stacks as tables: each setting of theirs, and what it selects here.
+"""Tables of public stacks: each setting, and the objective or recipe that it selects here.
 
 One file per stack holds a `Stack`: its settings with their defaults, rules from settings to an objective, an
 aggregation, an advantage, terms and an anchor, what cannot be expressed, and traps. The command `testbed

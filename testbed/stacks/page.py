@@ -1,4 +1,4 @@
-"""docs/stacks/: one page per stack, and an index with what all of them confuse; written from the tables."""
+"""Write docs/stacks/ from the tables: one page per stack, and an index with common traps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -84,10 +84,12 @@ def index() -> str:
 def page(stack: Stack) -> str:
     """Return the page of a stack as Markdown."""
     sections = [
-        f"# {stack.title}\n\n{WRITTEN}\n\nSource: {stack.source}.\n\n"
-        f"```text\ntestbed objectives from {stack.name} KEY=VALUE …\n```\n\n"
-        "Settings that are not named have the defaults below; `A ← b` reads A from their setting b. Of every "
-        "table but the terms' the first row that fits counts.\n",
+        (
+            f"# {stack.title}\n\n{WRITTEN}\n\nSource: {stack.source}.\n\n```text\ntestbed objectives from "
+            f"{stack.name} KEY=VALUE …\n```\n\nSettings that are not named have the defaults below; `A ← b` "
+            "reads A from their setting b. In every table the first row that fits applies; of the terms all "
+            "rows that fit apply.\n"
+        ),
         "## Traps\n\n" + "\n".join(f"- {trap}" for trap in stack.traps) + "\n",
         "## Settings\n\n" + _table(("setting", "default", "here"), [_key(stack, key) for key in stack.keys]),
         _rules("Objective", stack.objectives, "objective"),

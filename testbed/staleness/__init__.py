@@ -1,4 +1,4 @@
-"""Staleness: which weights version makes the data.
+"""Staleness: the weights version that generates each sample.
 
 `schedule` registers makers of plans: maker(lag, *, …) -> SchedulePlan. A plan says, for one cell, how its
 samples come to have their ages; `lag` is the mean age wherever a schedule mixes ages. A plan's `source` joins

@@ -1,4 +1,4 @@
-"""Distributions of ages: which share of the samples is how many optimizer steps old."""
+"""Distributions of ages: the share of samples by age in optimizer steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

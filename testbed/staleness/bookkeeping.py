@@ -48,8 +48,8 @@ def check_versions(
     for version in rollout.version_RBT[looked_RBT].unique().tolist():
         if version not in weights:
             raise UserError(
-                f"{_place(looked_RBT & (rollout.version_RBT == version))} records version {version}, but its "
-                f"weights are unknown; known are {min(weights)} to {max(weights)}."
+                f"{_place(looked_RBT & (rollout.version_RBT == version))} records version {version}, but "
+                f"the weights of that version are not kept; kept are {min(weights)} to {max(weights)}."
             )
         at_RBT = (logp or world.logp)(weights[version], rollout)
         found_RBT = torch.where(rollout.version_RBT == version, at_RBT.to(found_RBT.dtype), found_RBT)

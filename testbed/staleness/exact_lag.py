@@ -8,7 +8,7 @@ from testbed.staleness.age_distribution import AgeDistribution
 from testbed.staleness.by_age import ByAge, by_distribution
 
 
-@schedule("exact", source="no stack holds it: caps on the age leave the age itself to chance")
+@schedule("exact", source="no stack fixes the lag: their caps leave the age below the cap to chance")
 def exact(lag: int) -> ByAge:
     """age = lag for every sample, from step `lag` on; before that, the weights at the start."""
     if lag < 0:

@@ -1,4 +1,4 @@
-"""In-flight updates: weights change while a response is written, so that its tokens differ in age."""
+"""In-flight updates: weights change during a response, so its tokens differ in age."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Groups take as long as their longest response: age follows from length, and what is done queues up."""
+"""A group takes as long as its longest response, so age follows from length; finished groups queue."""
 
 import heapq
 from collections import deque

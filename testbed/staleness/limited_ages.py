@@ -1,4 +1,4 @@
-"""Ages under a limit: cut at it, because the trainer waits, or read on past what is thrown away."""
+"""Age distributions under a limit: truncated (the trainer waits) or renormalized after dropping."""
 
 from dataclasses import dataclass, field
 

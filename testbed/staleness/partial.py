@@ -1,4 +1,4 @@
-"""Partial rollouts: a response that is not done at the end of a step goes on under the next weights."""
+"""Partial rollouts: an unfinished response continues under the next weights."""
 
 from collections import deque
 from collections.abc import Sequence

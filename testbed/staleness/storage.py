@@ -1,4 +1,4 @@
-"""Room for many versions of the weights: in memory within a stated limit, or in a file that is mapped."""
+"""Store many versions of the weights: in memory up to a limit, or in a mapped file."""
 
 import os
 import tempfile

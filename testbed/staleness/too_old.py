@@ -33,8 +33,8 @@ def limited(plan: SchedulePlan, run: Run) -> SchedulePlan:
         return plan
     if math.isinf(plan.shortest):
         raise UserError(
-            f"age_limit is {limit}, but under schedule '{run.staleness}' samples grow older without end, so "
-            "that all of them are too old in the end; set age_limit to -1."
+            f"age_limit is {limit}, but under schedule '{run.staleness}' the age of samples grows without "
+            "bound, so all of them exceed the limit eventually; set age_limit to -1."
         )
     if plan.shortest > limit:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Ages from a lag trace: a recorded file, or the pipeline that is simulated on the spot.
+"""Ages from a lag trace: a recorded file, or a pipeline simulated for the run.
 
 Step t is the trace's update t: prompt n of the batch takes the age of the update's n-th group, and
 `pipeline/time` says when that was, so that return can be plotted against the wall clock of the pipeline. A
@@ -143,7 +143,7 @@ def _split(file: str) -> tuple[Path, str]:
 
 def _refuse_lag(lag: int, plan: str) -> None:
     if lag:
-        raise UserError(f"lag is {lag}, but {plan} says every age; leave lag at 0.")
+        raise UserError(f"lag is {lag}, but {plan} determines every age; leave lag at 0.")
 
 
 @schedule("trace", source="testbed pipeline --trace, or the log of a real system")

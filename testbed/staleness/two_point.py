@@ -8,7 +8,10 @@ from testbed.staleness.age_distribution import SLICES, AgeDistribution
 from testbed.staleness.by_age import ByAge, by_distribution
 
 
-@schedule("two-point", source="this project: of all laws with this mean and range, the most spread")
+@schedule(
+    "two-point",
+    source="this project: of all distributions with this mean and range, the one of largest variance",
+)
 def two_point(lag: int, *, low: int = 0, high: int = -1, slices: int = SLICES) -> ByAge:
     """P(high) = (lag - low) / (high - low), P(low) = 1 - P(high): the share that makes the mean age lag.
 

@@ -8,7 +8,9 @@ from testbed.staleness.age_distribution import SLICES, AgeDistribution
 from testbed.staleness.by_age import ByAge, by_distribution
 
 
-@schedule("uniform", source="this project: the flat law between a cap on the age and its mirror image")
+@schedule(
+    "uniform", source="this project: the uniform distribution between a cap on the age and its mirror image"
+)
 def uniform(lag: int, *, span: int = -1, slices: int = SLICES) -> ByAge:
     """P(age) = 1 / (2 span + 1) for ages from lag - span to lag + span.
 

@@ -1,4 +1,4 @@
-"""Windowed generation: every step writes one window of each response and trains on it, finished or not."""
+"""Windowed generation: every step generates one window of each response and trains on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +112,10 @@ def windowed(lag: int, *, tokens: int = 4, cache: str = "recomputed") -> Windowe
     truncated, which advantage egae and the critics read. cache: see schedule partial.
     """
     if lag:
-        raise UserError(f"lag is {lag}, but schedule 'windowed' trains on what was just written; expected 0.")
+        raise UserError(
+            f"lag is {lag}, but schedule 'windowed' trains on tokens written in the same step; expected "
+            "lag 0."
+        )
     if tokens < 1:
         raise UserError(f"staleness_args.tokens is {tokens}, expected at least 1.")
     return Windowed(tokens, checked_cache(cache))

@@ -1,4 +1,4 @@
-"""Guides: answers of others, or earlier answers of the policy, inside the groups of a batch.
+"""Guides: put answers of a teacher, or earlier answers of the policy, into the groups of a batch.
 
 `guide` registers makers: maker(*, …) -> Guide; `Run.guide` names one. A guide stands behind a source of
 batches and is one itself: the training loop does not know of it. Inserted expert answers have origin EXPERT,
@@ -238,5 +238,5 @@ def own(*, kept: int = 4096) -> Guide:
     kept: successes in the store per cell. What was found before helps only where prompts come again.
     """
     if kept < 1:
-        raise UserError(f"kept of guide 'own' is {kept}, a store without room; expected at least 1.")
+        raise UserError(f"kept of guide 'own' is {kept}, the size of its store; expected at least 1.")
     return OwnSuccesses(kept)

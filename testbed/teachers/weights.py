@@ -1,4 +1,4 @@
-"""Teachers that are weights: those at the start, better trained ones, those in a file, disturbed ones."""
+"""Teachers given by weights: initial, better trained, loaded from a file, or with noise."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +55,7 @@ def file(place: Place, *, path: str = "") -> Teacher:
     return Teacher(place.world, place.check(torch.from_numpy(found), f"teacher file {path}"))
 
 
-@teacher("noisy", source="a control: a teacher that knows nothing the student does not")
+@teacher("noisy", source="a control: a teacher without information beyond the student's")
 def noisy(place: Place, *, scale: float = 0.5) -> Teacher:
     """The weights at the start plus normal noise of `scale` times their root mean square (of 1 at zero)."""
     if scale < 0:
@@ -101,8 +101,8 @@ def values(place: Place, *, temperature: float = 0.1) -> Teacher:
     task = getattr(place.world, "task", None)
     if not isinstance(task, TokenTree):
         raise UserError(
-            f"teacher 'values' needs a token tree, whose action values it iterates; task "
-            f"'{place.runs[0].task}' is none. Take task 'tree', or teacher 'file'."
+            "teacher 'values' needs a token tree, to compute action values on; task "
+            f"'{place.runs[0].task}' is not one. Use task 'tree', or teacher 'file'."
         )
     if not temperature > 0:
         raise UserError(f"temperature of teacher 'values' is {temperature:g}, expected above 0.")

@@ -1,4 +1,4 @@
-"""Assertions about estimators, to be used like numpy.testing: exact with an oracle, else with declared rates.
+"""Assertions about estimators, used like numpy.testing: exact with an oracle, else with declared error rates.
 
 Every assertion has two rates. `false_alarm`: the chance that it fails although its statement is true.
 `missed`: the chance that it passes although its statement is wrong by `discrepancy` or more. The number of

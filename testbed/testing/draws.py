@@ -1,4 +1,4 @@
-"""Draws of an estimator, from a sampler with a seeded generator or as they were given."""
+"""Draws of an estimator: given as an array, or from a sampler with a seeded generator."""
 
 from collections.abc import Callable, Sequence
 

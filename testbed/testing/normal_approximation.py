@@ -1,4 +1,4 @@
-"""Check that draws are near enough to normal for the rates of a test of their mean."""
+"""Check that draws are close enough to normal for a test of their mean to keep its error rates."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sample sizes for assertions with declared error rates, planned from a known spread and never from data.
+"""Plan sample sizes for declared error rates from a known standard deviation, never from the data.
 
 What is known about one draw decides which bound holds:
 

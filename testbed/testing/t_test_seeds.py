@@ -1,4 +1,4 @@
-"""Seeds that a paired t test needs, planned from a gap and a spread that are known before.
+"""Number of seeds that a paired t test needs for a given gap and standard deviation.
 
 A gap is a mean difference of paired seeds, a spread the standard deviation of these differences. Arms that
 share nothing have sqrt(2) times the spread of one arm's seeds.

@@ -1,4 +1,4 @@
-"""Checkpoints: a pack that was killed at any step goes on from its last one, and ends with the same bits.
+"""Checkpoints: a killed pack resumes from its last checkpoint and ends with the same bits.
 
 Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
 (10 by default), or so many seconds ("60s", as `testbed run` asks by itself): weights, optimizer, versions,

@@ -1,4 +1,4 @@
-"""Learner: the replicas of a pack that share a recipe, their optimizer, and what the recipe remembers."""
+"""Learner: the replicas of a pack that share a recipe, with their optimizer and the recipe's state."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Report the training of a real model while it runs: a line per logged row, and the loggers that are there.
+"""Report a real model's training while it runs: a line per logged row, and installed loggers.
 
 A line has reward, accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time
 left.

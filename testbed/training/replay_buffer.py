@@ -1,4 +1,4 @@
-"""Batches from more than this step: groups replayed from earlier batches, groups by the teacher."""
+"""Mix other groups into a batch: replayed from earlier batches, or written by the teacher."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Signals of a batch: what computes each field that an advantage asks for, a table from name to function."""
+"""Compute the signals that an advantage reads: a table from field name to function."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The record of training tokens that a run of this bench writes: what `testbed diagnose` reads.
+"""Write the record of training tokens that `testbed diagnose` reads.
 
 Where TESTBED_RECORD names a folder (`testbed run … record=tokens` does), every cell writes a file there at
 each logged step, CELL/step_N.tokens.parquet, before the weights move. No number of the run depends on it.

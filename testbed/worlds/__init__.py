@@ -1,1 +1,1 @@
-"""Worlds: a task and a policy, as the one loop sees them."""
+"""Worlds: a task and a policy behind the interface of the training loop."""

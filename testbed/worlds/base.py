@@ -1,4 +1,4 @@
-"""A world joins a task and a policy: it generates, gives log-probabilities and knows what truth it can.
+"""A world joins a task and a policy: it generates, gives log-probabilities, and exact values if it has any.
 
 The training loop sees only this interface, so one loop serves bandits, MDPs, token trees, the toy
 LLM and Hugging Face models.
@@ -16,8 +16,8 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
 CORRECTIONS = (
-    "only tasks that check steps correct a response from its first error on; take running-sum, styled-sum, "
-    "copy or sorted with policy 'toy'."
+    "only tasks that check steps can correct a response from its first error on; use running-sum, "
+    "styled-sum, copy or sorted with policy 'toy'."
 )
 
 
@@ -135,7 +135,7 @@ class World(ABC):
     def state_values(self, theta_RP: Tensor) -> Tensor:
         """Return E[reward | state] of every state [R, S], where that is known; else raise UserError."""
         del theta_RP
-        raise UserError("this world does not know its values; take critic 'head' or 'model'.")
+        raise UserError("this world has no exact values; use critic 'head' or 'model'.")
 
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None

@@ -1,4 +1,4 @@
-"""Base models are trained once: rows of `warm_start` kept in a folder that all packs and processes share.
+"""Train each base model once, and keep the rows of `warm_start` in a folder that all processes share.
 
 A row is named by everything that decides its bits: the task with its arguments, the model, seed, steps and
 noise, the source files that train it, the packages and the kind of CPU. It may be deleted at any time. A file

@@ -1,4 +1,4 @@
-"""Build the world of a pack of runs, and the facts about its policy that are known before."""
+"""Build the world of a pack of runs, and report facts about its policy before it is built."""
 
 from collections.abc import Callable
 from dataclasses import replace

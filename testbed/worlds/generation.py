@@ -70,10 +70,10 @@ def engine_of(run: Run) -> SamplerEngine:
         )
     if run.policy == "hf" and made.forward is not None:
         raise UserError(
-            f"engine '{run.mismatch}' has a forward pass written for the toy transformer; policy "
-            "'hf' runs any architecture as transformers computes it. Take one that changes weights (bf16, "
-            "fp8-block, int8, skip-layers) or the next-token law (top-p, top-k, temperature, logit-noise), "
-            "or policy 'toy'."
+            f"engine '{run.mismatch}' has a forward pass written for the toy transformer; policy 'hf' runs "
+            "any architecture as transformers computes it. Take one that changes weights (bf16, "
+            "fp8-block, int8, skip-layers) or the next-token distribution (top-p, top-k, temperature, "
+            "logit-noise), or policy 'toy'."
         )
     _refuse_rounded_adapters(run, made)
     return made
@@ -98,9 +98,9 @@ def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:
     if (given.get("lora") or given.get("adapter")) and (made.weights is not None or precision):
         name = f"engine '{run.mismatch}'" if made.weights is not None else f"precision '{precision}'"
         raise UserError(
-            f"{name} changes the weights that are trained, which with LoRA are the adapters alone: the model "
-            "beside them would stay as it is, unlike in any real engine. Train all weights, or take an "
-            "engine that changes the next-token law."
+            f"{name} changes the weights that are trained, which with LoRA are the adapters alone: the "
+            "frozen model would stay unchanged, unlike in a real engine. Train all weights, or use an "
+            "engine that changes the next-token distribution."
         )
 
 

@@ -116,7 +116,8 @@ def _places(policy: "ToyTransformer | HuggingFacePolicy", where: str) -> range:
         ends["logits"] = (count, count + 1)
     if where not in ends or not range(*ends[where]):
         raise UserError(
-            f"perturb_where is '{where}', no place of this policy; expected one of {', '.join(ends)}."
+            f"perturb_where is '{where}', which is not a layer of this policy; expected one of "
+            f"{', '.join(ends)}."
         )
     return range(*ends[where])
 

@@ -1,4 +1,4 @@
-"""Prefixes in a world: the source that a run has, and given tokens outside a rollout's mask."""
+"""Prefixes in a world: find the run's source, and take given tokens out of the rollout's mask."""
 
 from dataclasses import replace
 

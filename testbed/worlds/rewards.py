@@ -1,4 +1,4 @@
-"""Who scores what a token world generates: the task, or a run's verifier with the task's gold beside it."""
+"""Score responses by the task, or by the run's verifier with the task's score logged beside it."""
 
 import math
 from collections.abc import Sequence

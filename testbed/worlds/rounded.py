@@ -1,4 +1,4 @@
-"""A policy that is of lower precision itself: what it rounds when it generates, it rounds when it learns."""
+"""A policy of lower precision: the same rounding applies to generation and to training."""
 
 from torch import Tensor
 
@@ -59,7 +59,8 @@ def rounding_of(precision: str) -> SamplerEngine | None:
         p.get("stochastic") or "past" in p.get("needs", ()) for p in promises
     ):
         raise UserError(
-            f"precision is '{precision}', which no trainer can share with the sampler; take one that only "
-            "rounds: bf16, int8, fp8-tensor, fp8-block, fp8-activations, or two of them joined by '+'."
+            f"precision is '{precision}', which changes more than rounding, so trainer and sampler cannot "
+            "share it; use one that only rounds: bf16, int8, fp8-tensor, fp8-block, fp8-activations, or "
+            "two of them joined by '+'."
         )
     return made

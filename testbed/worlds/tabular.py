@@ -1,4 +1,4 @@
-"""Bandits, MDPs and token trees with a softmax table as a world of stacked cells."""
+"""Bandits, MDPs and token trees with a tabular softmax policy, as a world of stacked cells."""
 
 import dataclasses
 from dataclasses import replace
@@ -176,9 +176,7 @@ class TabularRuns(World):
     def state_values(self, theta_RP: Tensor) -> Tensor:
         """Return V(s) of a token tree [R, S]; raise UserError in a world whose values depend on the time."""
         if not isinstance(self.task, TokenTree):
-            raise UserError(
-                "critic 'exact' knows the values of token trees, task 'tree', alone; take critic 'table'."
-            )
+            raise UserError("critic 'exact' has exact values only for task 'tree'; use critic 'table'.")
         pi_RSA = self.policy.probabilities(theta_RP)
         return torch.from_numpy((pi_RSA * self.task.action_values(pi_RSA)).sum(-1))
 
@@ -296,5 +294,7 @@ def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
     task = tabular_task(run)
     own, precision = split_precision(run)
     if own:
-        raise UserError(f"policy 'tabular' cannot be made with {own}: a table takes precision alone.")
+        raise UserError(
+            f"policy 'tabular' cannot be made with {own}: a table accepts only the argument precision."
+        )
     return task, of_precision(TabularPolicy(task.states, task.actions), precision)

@@ -264,8 +264,8 @@ def comparisons(
     check_solutions(task, "comparisons")
     if pairs < 1 or members < 1:
         raise UserError(
-            f"verifier 'comparisons' has {members} reward models of {pairs} pairs each: one that never saw a "
-            "pair rewards nothing. Expected at least 1 of both."
+            f"verifier 'comparisons' has {members} reward models of {pairs} pairs each: a model without "
+            "pairs gives no reward. Expected at least 1 of both."
         )
     if combine not in COMBINED:
         raise unknown("combination of reward models", combine, COMBINED)

@@ -200,7 +200,7 @@ def test_a_log_of_scalars_goes_to_summary_json_and_page_and_refuses_what_needs_t
     said = capsys.readouterr().out
     assert said.startswith("Healthy as far as scalars tell: the 2 limits")
     assert said.index("rollout_corr/kl") < said.index("limits that peers document were never crossed")
-    assert "no tokens, so no ratios" in said
+    assert "no tokens and so no ratios" in said
     assert {"metrics", "early-warnings"} <= set(Parts((tmp_path / "a.html").read_text()).ids)
     assert call(tmp_path / "log", "--json") == 0
     held = json.loads(capsys.readouterr().out)
@@ -208,7 +208,7 @@ def test_a_log_of_scalars_goes_to_summary_json_and_page_and_refuses_what_needs_t
     assert {row["metric"]: row["largest"] for row in held["scalars"]}[KL] == 0.003
     for words in (["--objective", "ppo_clip"], ["--write", tmp_path / "x.jsonl"], ["--model", tmp_path]):
         assert call(tmp_path / "log", *words) == 2
-        assert "A log of scalars has no tokens" in capsys.readouterr().err
+        assert "A log of scalars holds no tokens" in capsys.readouterr().err
 
 
 def test_a_runs_record_is_tokens_or_refused(capsys):

@@ -1,4 +1,4 @@
-"""One reader per format: which files are its own, and how they become the record, or numbers by step.
+"""One reader per format: it recognizes its files and turns them into records, or into metrics by step.
 
 A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats
 change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
@@ -84,7 +84,7 @@ def read_any(paths: Sequence[Path], name: str = "") -> Log | ScalarLog:
                 passed.append(file.name)
     if not grouped:
         raise UserError(
-            f"None of {', '.join(passed[:5])} is a log that a reader knows: {', '.join(readers())}."
+            f"None of {', '.join(passed[:5])} is a log in a known format: {', '.join(readers())}."
         )
     found = _joined([_told(readers()[each], some) for each, some in grouped.items()])
     left = f"{len(passed)} other files were not read: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
@@ -97,7 +97,9 @@ def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
     scalars = [log for log in logs if isinstance(log, ScalarLog)]
     if not tokens:
         if len(scalars) > 1:
-            raise UserError("These are scalars of two formats, two runs perhaps: give the files of one.")
+            raise UserError(
+                "These are scalars of two formats, perhaps from two runs: give the files of one run."
+            )
         return scalars[0]
     log = joined(tokens)
     said = (

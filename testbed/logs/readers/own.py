@@ -1,4 +1,4 @@
-"""The bench's own record, JSON lines or Parquet: of `record=tokens` and of `testbed diagnose --write`."""
+"""Read the bench's record, as JSON lines or Parquet, from `record=tokens` or `testbed diagnose --write`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def read(paths: Sequence[Path]) -> Log:
     sources = list(dict.fromkeys(one.source for one in found))
     if len(sources) > 1:
         found = [replace(one, group=f"{one.source}/{one.group}") for one in found]
-        notes.append(f"{len(sources)} runs are pooled; give the folder of one alone to see it by itself.")
+        notes.append(f"{len(sources)} runs are pooled; give the folder of one run to see that run alone.")
     shown = "".join(sources[:1]) if len(sources) < 2 else f"{len(sources)} runs, the first {sources[0]}"
     return made(shown or "record", found, notes)
 

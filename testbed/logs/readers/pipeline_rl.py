@@ -26,7 +26,7 @@ def read(paths: Sequence[Path]) -> Log:
     """Return the texts of all shards."""
     notes = [
         "The trainer's step is not written: the weights version stands for it.",
-        "A response has one version here, even where weights changed while it was generated.",
+        "This format records one version per response, even if weights changed during generation.",
     ]
     found = [_sequence(row, where) for path in paths for where, row in files.json_lines(path, notes)]
     return made("PipelineRL", found, notes)

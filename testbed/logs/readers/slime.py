@@ -49,9 +49,8 @@ def read(paths: Sequence[Path]) -> Log:
     ]
     if any(mixed):
         notes.append(
-            f"{sum(mixed)} of {len(mixed)} responses mix weights versions that are not told per token: the "
-            f"oldest "
-            "is taken for all of their tokens, so that their ages are upper bounds."
+            f"{sum(mixed)} of {len(mixed)} responses mix weights versions, and the log does not say which "
+            "token has which: all their tokens get the oldest version, so ages are upper bounds."
         )
     return made("slime", found, notes)
 

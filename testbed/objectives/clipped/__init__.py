@@ -1,1 +1,1 @@
-"""Ratio surrogates with a region outside which the gradient is zero."""
+"""Ratio surrogates with zero gradient outside a region of the ratio."""

@@ -1,4 +1,4 @@
-"""Behavior, anchor and target are three policies: the mismatch d = anchor/mu corrects, u = pi/anchor clips.
+"""Objectives of three policies: d = anchor/mu corrects for the behavior policy, u = pi/anchor is clipped.
 
 Every loss here is -h min(u A, clip(u) A) with a weight h(d) that has no gradient, and differs in h alone.
 A token with h = 0 is dropped: its loss is 0, and an aggregation over all tokens still counts it. Stacks

@@ -1,4 +1,4 @@
-"""R3L's positive amplification: make sure that what worked outweighs what failed."""
+"""R3L's positive amplification: weigh successes so that they outweigh failures."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""SPEAR's self-imitation: replay what went better than usual, next to the on-policy update."""
+"""SPEAR's self-imitation: replay responses that did better than usual, beside the on-policy update."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""P3O: PPO on differences of rewards, which no reward that depends on the prompt alone can change."""
+"""P3O: PPO on differences of rewards, invariant to rewards that depend only on the prompt."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""REBEL: regress differences of log-ratios onto differences of rewards, so that no value is needed."""
+"""REBEL: regress differences of log-ratios onto differences of rewards, which needs no value function."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""AIPO: token importance weights, truncated from above alone."""
+"""AIPO: token importance weights, truncated only from above."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""REINFORCE without correction: what stale data does when nothing is done about it."""
+"""REINFORCE without any correction for stale data."""
 
 from torch import Tensor
 

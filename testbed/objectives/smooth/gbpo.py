@@ -1,4 +1,4 @@
-"""BPO and GBPO: draw the ratio to a target on the edge of the band, also back from beyond it."""
+"""BPO and GBPO: pull the ratio to a target on the edge of the band, from inside and from outside."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Distillation by any f-divergence, from one sampled token per place, on anybody's tokens."""
+"""Distillation by any f-divergence, from one sampled token per position, on tokens of any policy."""
 
 import math
 from collections.abc import Callable

@@ -90,8 +90,9 @@ class CausalModel:
         self._most_positions: int | None = getattr(model.config, "max_position_embeddings", None)
         if not self._cache_works():
             raise UserError(
-                f"{type(model).__name__} does not continue from a key-value cache as if it had read all at "
-                "once, which the sampler needs; give a transformer with attention in every layer."
+                f"{type(model).__name__} gives other results from a key-value cache than from the full "
+                "sequence, and the sampler needs equal ones; give a transformer with attention in every "
+                "layer."
             )
         self._packs = self._packing_works()
 

@@ -1,4 +1,4 @@
-"""Problems of a file as text for a model and its tokenizer: chat template, end tokens, stops."""
+"""Render problems of a file for a model and its tokenizer: chat template, end tokens, stops."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -162,7 +162,7 @@ class ChatTask(TokenTask):
         start = int(np.argmax(prompt_Q != self.pad_token))
         key = tuple(prompt_Q[start:].tolist())
         if key not in self._index:
-            raise UserError(f"{self._decode(prompt_Q[start:])[:80]!r} is not a prompt of this task.")
+            raise UserError(f"{self._decode(prompt_Q[start:])[:80]!r} is not one of this task's prompts.")
         return self._index[key]
 
     def _answer(self, token_T: Ints) -> tuple[str, bool]:

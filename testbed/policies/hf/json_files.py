@@ -1,4 +1,4 @@
-"""JSON of a model folder, read as data: one message for whatever is wrong with it."""
+"""Read JSON of a model folder as data, with one message for any fault."""
 
 import json
 from pathlib import Path

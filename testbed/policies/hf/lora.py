@@ -1,4 +1,4 @@
-"""LoRA through peft: small matrices beside frozen weights, which alone are trained, kept and sent.
+"""LoRA through peft: only small matrices are trained, stored and sent; the other weights stay frozen.
 
 W x becomes W x + (alpha / r) B A x with A [r, in] random and B [out, r] zero (Hu et al., 2021,
 arXiv:2106.09685, Section 4.1); theta holds the A and B alone. The adapted model starts as the frozen one: the

@@ -1,4 +1,4 @@
-"""Micro-batches: a batch's numbers a part at a time, so that memory does not grow with the batch.
+"""Micro-batches: process a batch in parts, so that memory does not grow with the batch.
 
 A loss reads the weights through log-probabilities alone. So the log-probabilities of the whole batch are
 computed part by part without keeping what a backward pass needs, the loss is taken over all of them at once,

@@ -1,4 +1,4 @@
-"""Opening a folder that holds a causal language model, without running anything that lies in it."""
+"""Open a folder with a causal language model, without running code in it."""
 
 import json
 from collections.abc import Iterator, Mapping

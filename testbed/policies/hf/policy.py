@@ -157,7 +157,7 @@ class HuggingFacePolicy(Policy):
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         if self.engine is not None and not greedy:
             if law is not None:
-                self._lacks("a law of its own beside that of an outside engine")
+                self._lacks("a different sampling distribution beside that of an outside engine")
             each = zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True)
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
             token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))

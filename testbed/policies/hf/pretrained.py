@@ -1,4 +1,4 @@
-"""Small models that people know, shipped by ordinary packages: found, checked, written as plain folders."""
+"""Find well-known small models in installed packages, check them, and write them as plain folders."""
 
 import hashlib
 import importlib.metadata

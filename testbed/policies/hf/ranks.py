@@ -1,4 +1,4 @@
-"""Several processes that share every batch of one model: each takes some prompts, and all know the whole.
+"""Share every batch of one model among processes: each takes some prompts, and all gather the results.
 
 A loss reads the weights through log-probabilities alone. So every rank computes those of its own prompts,
 the log-probabilities of all ranks are put together, every rank takes the loss over the whole batch, and the

@@ -1,4 +1,4 @@
-"""Responses token by token: several batches in step, rows that ended leave, weights may change on the way."""
+"""Sample responses token by token: batches side by side, finished rows leave, weights may change midway."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

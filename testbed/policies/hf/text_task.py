@@ -160,7 +160,9 @@ class TextTask(TokenTask):
         text = text.removeprefix(self._before).removesuffix(self._after)
         tokens = [self._codes.get(part, -1) for part in (text.split() if self._wide else text)]
         if -1 in tokens or len(tokens) > self.task.prompt_length:
-            raise UserError(f"{text!r} is not a prompt of this task; score only prompts that the task gave.")
+            raise UserError(
+                f"{text!r} is not one of this task's prompts; score only prompts that the task gave."
+            )
         pad = [] if self.task.pad_token is None else [self.task.pad_token]
         return np.array(pad * (self.task.prompt_length - len(tokens)) + tokens, dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""Small language models of several architectures, really trained on a task and saved as ordinary folders."""
+"""Train small language models of several architectures on a task, and save them as ordinary folders."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Files and headers of a model's weights, read before anything is built or loaded."""
+"""Check the files and headers of a model's weights before anything is built or loaded."""
 
 import copy
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ def _indexed(folder: Path) -> tuple[Path, ...]:
 
 
 def _regular(path: Path) -> Path:
-    if not path.is_file():  # links of a download cache are followed; a loop, a pipe and a folder are none
-        raise UserError(f"{path} is missing or no file; download or save the model again.")
+    if not path.is_file():  # links of a download cache are followed; not a loop, pipe or folder
+        raise UserError(f"{path} is missing or not a file; download or save the model again.")
     return path
 
 

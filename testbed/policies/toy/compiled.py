@@ -1,4 +1,4 @@
-"""Find the compiled loops where they can serve; loaded late, as they bring the compiler with them."""
+"""Find the compiled loops that apply; import them late, because they import the compiler."""
 
 import importlib
 import importlib.util

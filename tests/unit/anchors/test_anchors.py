@@ -358,7 +358,7 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
     assert dict(small.anchor_args) == {"decay": pytest.approx(0.8)}
     assert rescaled_rate(1.0, 4, "adam") == 0.5
     assert smaller_batches(run, 1) == run
-    with pytest.raises(UserError, match="prompts is 8, which cannot be divided by 3"):
+    with pytest.raises(UserError, match="prompts is 8, which 3 does not divide"):
         smaller_batches(run, 3)
     with pytest.raises(UserError, match="by 0"):
         smaller_batches(run, 0)

@@ -25,7 +25,7 @@ def call(capsys, *words):
     ("words", "message"),
     [
         (["runn"], "No such command 'runn'"),
-        (["run"], "No sweep is named."),
+        (["run"], "No sweep was given."),
         (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
         (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
         (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),

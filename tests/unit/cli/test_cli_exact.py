@@ -89,7 +89,7 @@ def test_it_draws_a_figure(capsys, tmp_path):
         (["ppo_clip", "seed=-1"], "expected 0 or more"),
         (["ppo_clip", "signal=Q"], "Unknown signal 'Q'"),
         (["ppo_clip", "aggregation=sum"], "Unknown aggregation 'sum'"),
-        (["ppo_clip", "end_token=9"], "end token 9 is none of the tokens 0 to 3"),
+        (["ppo_clip", "end_token=9"], "end token 9 is not one of the tokens 0 to 3"),
         (["ppo_clip", "signal=R-b", "drift=1"], "give a number for b"),
         (["ppo_clip", "group=0"], "1 response or more"),
         (["ppo_clip", "--figure", "x.gif"], "ends in .png or .pdf"),

@@ -93,7 +93,7 @@ def test_a_board_that_fails_is_dropped_with_a_word_and_the_sweep_goes_on(tmp_pat
     shown.landed(content(CELLS[:1]))
     shown.finished("a", 2)
     shown.close()
-    assert stream.getvalue().count("Arms are no longer shown") == 1
+    assert stream.getvalue().count("The table of arms cannot be shown any more") == 1
     assert "2/2" in stream.getvalue()
 
 

@@ -271,7 +271,7 @@ def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
     run = Run(age_limit=0, too_old="truncate")
     assert check(run) == run
     assert largest(run) == 1
-    with pytest.raises(UserError, match="no age is too old; set age_limit"):
+    with pytest.raises(UserError, match="no sample is too old; set age_limit"):
         check(Run(too_old="wait"))
 
 

@@ -115,9 +115,9 @@ def test_cells_train_alike_stacked_or_alone_with_a_critic():
             "reads turns, and task 'bandit' has only one; take task 'guess' or 'solver-checker'",
         ),
         (Run(recipe="ppo"), "needs values, and critic is 'none'. Set critic to 'exact' or 'table'"),
-        (Run(recipe="grpo", critic="table"), "reads no values, so that nothing would change"),
+        (Run(recipe="grpo", critic="table"), "reads no values, so the critic would change nothing"),
         (Run(critic_args=(("rate", 0.1),)), "critic_args are given, but critic is 'none'"),
-        (replace(TOY, critic="table"), "is none for policy 'toy'; expected 'head' or 'model'"),
+        (replace(TOY, critic="table"), "does not fit policy 'toy'; expected 'head' or 'model'"),
         (replace(GAME, critic="tabel"), "Unknown critic 'tabel'. Did you mean 'table'"),
         (replace(GAME, critic_args=(("rat", 1.0),)), "has no hyperparameter 'rat'"),
         (

@@ -265,7 +265,7 @@ def test_another_instance_scores_the_same_prompts():
     response_NT, mask_NT = task.teacher(prompt_NQ, np.random.default_rng(0), 0.4)
     assert (other.score(prompt_NQ, response_NT, mask_NT) == task.score(prompt_NQ, response_NT, mask_NT)).all()
     foreign_NQ = np.array([[task.pad_token] * 8 + task.encode("7")])
-    with pytest.raises(ValueError, match="'7' is none of the 4096 problems"):
+    with pytest.raises(ValueError, match="'7' is not one of the 4096 problems"):
         other.score(foreign_NQ, response_NT[:1], mask_NT[:1])
 
 

@@ -150,7 +150,7 @@ def test_a_model_of_any_size_has_an_unknown_time_and_is_not_asked_for():
 
 def test_it_is_said_in_words(capsys):
     assert "8 cells in 1 pack on 1 worker: about 2.0 hours, about 1 GiB of memory." in str(HOURS)
-    assert str(replace(HOURS, cells=0)) == "Nothing is left to be done."
+    assert str(replace(HOURS, cells=0)) == "All cells are done."
     assert [cost.duration(s) for s in (59, 720, 5400)] == [
         "under a minute",
         "about 12 minutes",

@@ -106,7 +106,7 @@ def test_a_worker_with_other_code_than_the_sweep_refuses(
 ) -> None:
     monkeypatch.setattr("testbed.execution.worker.fingerprint", lambda: {"format": 1, "numpy": "0.9"})
     status = run_sweep(cells(1), tmp_path / "s", executor=Local(1, function="support.fake_training:train"))
-    assert "The worker has other code than the sweep" in status.failures[0].message
+    assert "The worker runs different code from the sweep" in status.failures[0].message
 
 
 def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_clip_cuts_the_tokens_that_its_bounds_name(log):
     assert row["up"] == pytest.approx(1 / 12)  # 3 with A < 0
     assert row["largest"] == pytest.approx(3.0)
     assert row["positive_share"] == pytest.approx((0.4 + 0.9 + 1 + 1.1) / (3.4 + 0.9 + 1 + 1.1 + 1.5 + 3))
-    assert "No anchor is logged: the behavior policy is taken for it." in notes
+    assert "No anchor is logged: the behavior policy is used in its place." in notes
 
 
 def test_an_objective_without_ratio_cuts_nothing(log):
@@ -96,7 +96,7 @@ def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
     ]  # fmt: skip
     held = batches(Log("made", tuple(some)))
     assert held.pairs[0][1].adv_BT.tolist() == [[-1.5], [1.5]]
-    assert "reward less the mean of the group" in held.notes[0]
+    assert "reward minus the group mean" in held.notes[0]
     without = [LoggedSequence(0, "0", "g", np.ones(1, dtype=bool), logp_mu=np.ones(1), logp_pi=np.ones(1))]
     with pytest.raises(UserError, match="neither advantages nor rewards"):
         batches(Log("made", tuple(without)))
@@ -107,7 +107,7 @@ def test_sequences_with_a_token_that_is_not_finite_are_left_out_and_counted(log)
     bad.logp_pi[2] = -np.inf
     held = batches(Log("made", (*log.sequences, bad)))
     assert len(held.pairs[0][0]) == 2
-    assert "1 of 3 sequences hold a token that is not finite" in " ".join(held.notes)
+    assert "1 of 3 sequences have no token or a token that is not finite" in " ".join(held.notes)
 
 
 def test_long_logs_are_thinned_evenly_and_that_is_told(tmp_path):

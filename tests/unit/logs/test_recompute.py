@@ -49,7 +49,7 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
     assert f"of 3 sequences was recomputed with {folder} at temperature {temperature:g}" in filled.notes[-1]
     again = recomputed(filled, folder)
     assert again.sequences == filled.sequences
-    assert "was not asked for it" in again.notes[-1]
+    assert "was not recomputed" in again.notes[-1]
     with pytest.raises(UserError, match="Model folder 'nosuch' does not exist"):
         recomputed(filled, Path("nosuch"))
 

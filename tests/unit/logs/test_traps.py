@@ -224,7 +224,7 @@ def test_a_last_line_that_was_cut_is_dropped_and_told_and_one_in_the_middle_refu
     assert "made.tokens.jsonl is cut short: line 24" in " ".join(log.notes)
     lines = whole.splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-40], *lines[2:]]))
-    with pytest.raises(UserError, match="tokens.jsonl:2 is no JSON"):
+    with pytest.raises(UserError, match="tokens.jsonl:2 is not JSON"):
         read([path])
 
 
@@ -233,7 +233,7 @@ def test_a_torch_file_that_was_cut_is_refused(stack, tmp_path):
     BOTH[stack](tmp_path / "log")
     path = next((tmp_path / "log").glob("*.pt"))
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(UserError, match=r"no whole torch file.*Was its writer stopped"):
+    with pytest.raises(UserError, match=r"not a complete torch file.*Was its writer stopped"):
         read([path])
 
 

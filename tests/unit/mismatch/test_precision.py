@@ -76,7 +76,7 @@ def test_a_precision_reaches_what_linear_layers_read():
 
 @pytest.mark.parametrize("precision", ["layer-noise", "temperature", "stale-copy", "skip-layers"])
 def test_a_precision_that_two_sides_cannot_share_is_refused(precision):
-    with pytest.raises(UserError, match=f"precision is '{precision}', which no trainer can share"):
+    with pytest.raises(UserError, match=f"precision is '{precision}', which changes more than rounding"):
         build_world((unified(TOY, precision),))
 
 

@@ -152,7 +152,7 @@ def test_the_command_writes_a_trace_and_draws_a_figure(capsys, tmp_path):
         (("quue=2",), "queue"),
         ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
         ((*FAST, "--trace", "x.txt"), ".csv or .parquet"),
-        (("plan", "--trace", "x.csv"), "without `plan`"),
+        (("plan", "--trace", "x.csv"), "Leave out `plan`"),
         (("plan", "accelerators=1"), "accelerators=1"),
         (("plan", "acelerators=8"), "accelerators"),
         (("plan", "in_flight=maybe"), "in_flight"),

@@ -134,7 +134,7 @@ def test_bad_templates_and_foreign_prompts_are_refused(tokenizer, sums):
         TextTask(sums, tokenizer, template="Answer:")
     task = TextTask(sums, tokenizer)
     prompt_NQ = np.full((1, task.prompt_length), task.tokenizer("z").input_ids[0])
-    with pytest.raises(UserError, match="is not a prompt of this task"):
+    with pytest.raises(UserError, match="is not one of this task's prompts"):
         task.score(prompt_NQ, *rows(task, "1"))
     short = TextTask(sums, tokenizer, response_length=1)
     prompt_NQ = short.prompts(np.random.default_rng(0), 1)

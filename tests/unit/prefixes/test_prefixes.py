@@ -112,7 +112,7 @@ def test_stored_prefixes_are_successes_of_the_start_and_every_try_is_counted():
 
 def test_parents_follow_their_groups_and_end_with_them():
     _, found = rollout(guided(TREE, law="staged"))
-    with pytest.raises(UserError, match="single sequences have left"):
+    with pytest.raises(UserError, match="age_limit removed single sequences"):
         replace(found, group_RB=found.groups()).parents()
 
 
@@ -129,7 +129,7 @@ REFUSED = {
         guided(TREE, tokens=3),
         "at most 3 tokens and the policy must write one; take 2",
     ),
-    "no prompt at all": (guided(TREE, share=0.1), "a share 0.1 of 4 prompts is none"),
+    "no prompt at all": (guided(TREE, share=0.1), "a share 0.1 of 4 prompts rounds to none"),
     "no such law": (guided(TREE, law="random"), "law"),
     "share above one": (guided(TREE, share=1.5), "expected above 0 and at most 1"),
     "nothing kept": (guided(TREE, tokens=0), "expected at least 1"),

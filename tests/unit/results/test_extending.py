@@ -60,12 +60,10 @@ def test_an_extended_sweep_goes_on_without_the_flag_and_runs_nothing_twice(tmp_p
 def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path: Path) -> None:
     ran(OLD, tmp_path / "s")
     before = (tmp_path / "s" / manifest.NAME).read_bytes()
-    with pytest.raises(
-        UserError, match="4 cells, of which this sweep of 8 has 4. Let the others join it with"
-    ):
+    with pytest.raises(UserError, match="4 cells, 4 of them in this sweep of 8. Add the new cells with"):
         ran(NEW, tmp_path / "s")
     assert (tmp_path / "s" / manifest.NAME).read_bytes() == before
-    with pytest.raises(UserError, match="4 cells, of which this sweep of 2 has 2"):
+    with pytest.raises(UserError, match="4 cells, 2 of them in this sweep of 2"):
         ran(OLD[:2], tmp_path / "s")
 
 

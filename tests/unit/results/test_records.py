@@ -134,7 +134,7 @@ def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path: Path)
 def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "s", PACKS[:1])
     other = plan(grid(Run(policy="hf", model="m"), lag=[0], seed=range(4)))
-    with pytest.raises(UserError, match="another sweep: 6 cells, of which this sweep of 4 has 3"):
+    with pytest.raises(UserError, match="another sweep: 6 cells, 3 of them in this sweep of 4"):
         Store.start(tmp_path / "s", other)
     with pytest.raises(UserError, match="another sweep"):
         Store.start(tmp_path / "s", PACKS[::-1])

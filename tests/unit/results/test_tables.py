@@ -54,7 +54,7 @@ def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
     [
         (lambda c: c.pop("step"), r"misses the columns \['step'\]"),
         (lambda c: c.update(accuracy=c["accuracy"][:-1]), "equal lengths"),
-        (lambda c: c.update(cell=np.array(["other"] * 3)), "foreign cells"),
+        (lambda c: c.update(cell=np.array(["other"] * 3)), "cells outside its pack"),
     ],
 )
 def test_a_malformed_result_is_refused(change: object, expected: str) -> None:

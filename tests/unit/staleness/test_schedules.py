@@ -184,7 +184,9 @@ def test_a_wrong_version_or_wrong_weights_are_caught_with_the_place(run):
     shifted = {version + 1: theta for version, theta in weights.items()} | {0: weights[0]}
     with pytest.raises(UserError, match=r"its weights give -\d.* tokens differ by more than 1e-05"):
         check_versions(world, shifted, rollout)
-    with pytest.raises(UserError, match="records version 20, but its weights are unknown; known are 0 to 13"):
+    with pytest.raises(
+        UserError, match="records version 20, but the weights of that version are not kept; kept are 0 to 13"
+    ):
         check_versions(
             world, weights, dataclasses.replace(rollout, version_RBT=torch.full_like(rollout.version_RBT, 20))
         )

@@ -270,12 +270,14 @@ def test_discarding_all_there_is_ends_with_a_message():
 @every_rule
 def test_a_limit_on_ages_that_grow_without_end_is_refused(rule):
     run = with_schedule(SMALL, "offline", 2, rule)
-    with pytest.raises(UserError, match="under schedule 'offline' samples grow older without end"):
+    with pytest.raises(UserError, match="under schedule 'offline' the age of samples grows without bound"):
         check_arguments([run])
 
 
 def test_an_answer_without_a_limit_is_refused():
-    with pytest.raises(UserError, match="too_old is 'wait', but no age is too old; set age_limit"):
+    with pytest.raises(
+        UserError, match="too_old is 'wait', but without age_limit no sample is too old; set age_limit"
+    ):
         check(dataclasses.replace(SMALL, too_old="wait"))
     with pytest.raises(UserError, match="age_limit is -2, expected at least -1"):
         check(dataclasses.replace(SMALL, age_limit=-2))

@@ -139,10 +139,10 @@ def test_a_guided_source_counts_the_groups_it_helps():
     ("fields", "message"),
     [
         ({"recipe": "dgrpo"}, "learns from a teacher.*values"),
-        ({"recipe": "grpo", "teacher": "noisy"}, "nothing would change"),
-        ({"recipe": "grpo", "guide": "insert"}, "no solutions of its own"),
+        ({"recipe": "grpo", "teacher": "noisy"}, "would change nothing"),
+        ({"recipe": "grpo", "guide": "insert"}, "knows no solutions"),
         ({"recipe": "opd", "teacher": "trained"}, "needs policy toy"),
-        ({"recipe": "grpo", "guide": "own", "guide_args": {"kept": 0}}, "store without room"),
+        ({"recipe": "grpo", "guide": "own", "guide_args": {"kept": 0}}, "the size of its store"),
         ({"teacher": "noisy", "guide": "insert", "guide_args": {"count": 5}}, "group of 4"),
     ],
 )

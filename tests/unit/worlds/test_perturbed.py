@@ -106,7 +106,7 @@ def test_noise_can_be_in_some_layers_or_in_the_logits_alone(where, heard):
     noise = seen[heard[0]]
     # 5 standard errors: one false alarm in 2e6 seeds.
     assert noise.std() == pytest.approx(0.5, rel=5 / (2 * noise.numel()) ** 0.5)
-    with pytest.raises(UserError, match="perturb_where is 'middle', no place of this policy"):
+    with pytest.raises(UserError, match="perturb_where is 'middle', which is not a layer of this policy"):
         Perturbed(whole.policy, 0.5, "middle")
 
 

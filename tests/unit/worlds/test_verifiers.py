@@ -91,7 +91,7 @@ def test_cells_have_reward_models_of_their_own_in_any_pack():
     ("fields", "message"),
     [
         ({"verifier": "lenent"}, "Did you mean 'lenient'"),
-        ({"verifier": "comparisons", "verifier_args": (("pairs", 0),)}, "never saw a pair"),
+        ({"verifier": "comparisons", "verifier_args": (("pairs", 0),)}, "a model without pairs"),
         ({"verifier": "comparisons", "verifier_args": (("wrong", 0.6),)}, "beyond that labels tell"),
         ({"verifier": "comparisons", "recipe": "remax"}, "greedy responses"),
         ({"verifier": "lenient", "verifier_args": (("rate", 0),)}, "one of them above 0"),
