@@ -65,9 +65,8 @@ def _check(columns: Mapping[str, Any], place: Mapping[str, int]) -> None:
     found = set(columns["cell"])
     if found != set(place):
         foreign, silent = sorted(found - set(place)), sorted(set(place) - found)
-        raise ValueError(
-            f"The result has rows of cells outside its pack, {foreign}, or lacks rows of {silent}."
-        )
+        extra = f"has rows of cells outside its pack, {foreign}" if foreign else f"lacks rows of {silent}"
+        raise ValueError(f"The result {extra}.")
 
 
 def _column(values: Any, order: np.ndarray) -> pa.Array:

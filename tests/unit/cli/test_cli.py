@@ -59,7 +59,7 @@ def call(capsys, *words):
         (["evidence", "judge", "ess"], "ess"),
         (["evidence", "pages", "atlass"], "Did you mean 'atlas'"),
         (["run", "--model", "no-such-model"], "no-such-model"),
-        (["run", "staleness", "--lora"], "--lora: give the folder of the model too"),
+        (["run", "staleness", "--lora"], "--lora: these options need --model FOLDER"),
         (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here"),
     ],
 )

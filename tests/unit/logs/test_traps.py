@@ -221,7 +221,7 @@ def test_a_last_line_that_was_cut_is_dropped_and_told_and_one_in_the_middle_refu
     path.write_text(whole[:-40])
     log = read([path])
     assert len(log.sequences) == len(sequences()) - 1
-    assert "made.tokens.jsonl is cut short: line 24" in " ".join(log.notes)
+    assert "made.tokens.jsonl is cut short: its last line, 24" in " ".join(log.notes)
     lines = whole.splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-40], *lines[2:]]))
     with pytest.raises(UserError, match="tokens.jsonl:2 is not JSON"):

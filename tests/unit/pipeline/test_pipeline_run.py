@@ -177,7 +177,10 @@ def test_a_failed_cell_is_exit_code_1(capsys, tmp_path, monkeypatch):
         (("--then",), "--then' requires an argument"),
         (("--then", "run"), "No sweep was given."),
         (("--then", "run", "bandit-gri"), "Did you mean 'bandit-grid'"),
-        (("--then", "run", "bandit-grid", "prompts=4"), "but the pipeline says every age; leave lag at 0"),
+        (
+            ("--then", "run", "bandit-grid", "prompts=4"),
+            "but the pipeline determines every age; leave lag at 0",
+        ),
         (("--then", "run", "bandit-grid", "lag=0"), "trains 4 groups per update, prompts is 32"),
         (("in_flight=true", *TAIL), "the weights change inside this sample"),
         (("--figure", "x.png", *TAIL), "does not go with --then"),

@@ -66,7 +66,7 @@ def test_a_malformed_result_is_refused(change: object, expected: str) -> None:
 
 def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
     (pack,) = plan(grid(Run(), seed=range(2)))
-    with pytest.raises(ValueError, match="none of"):
+    with pytest.raises(ValueError, match="lacks rows of"):
         encode(train(pack.cells[:1]), pack)
 
 
