@@ -1,12 +1,13 @@
 """Test a log's ratios against identities that hold for any two policies, and name the likeliest cause.
 
 For tokens that mu sampled under full support, E[pi/mu | state] = 1 and E[log pi/mu | state] <= 0. Sums of
-pi/mu - 1 over a sequence then have mean 0 whatever the staleness; sequences are the independent units of the
-standard error. FALSE_ALARM is shared by the LOOKS that are taken (Bonferroni). Ratios are skewed to the
-right, so that means of few sequences tend to fall below 1: the t statistic carries Johnson's correction
-(1978, J. Am. Stat. Assoc. 73, 536-544), and its degrees of freedom count sequences by their share of
-the variance. Where fewer than FEW carry it, or log-ratios spread so far that the mean hangs on weights which
-no sample holds (variance above SPREAD), nothing is said: then no test of a mean is valid.
+pi/mu - 1 over a sequence then have mean 0 whatever the staleness; sequences are the independent units of
+the standard error. FALSE_ALARM is shared by the LOOKS that are taken (Bonferroni). Ratios are skewed to the
+right, so that means of few sequences tend to fall below 1: the t statistic carries Hall's transformation
+(1992, J. R. Stat. Soc. B 54, 221-228), which is monotone: a mean far from 1 is told however skewed its
+ratios are. Its degrees of freedom count sequences by their share of the variance. Where fewer than FEW
+carry it, or log-ratios spread so far that the mean hangs on weights which no sample holds (variance above
+SPREAD), nothing is said: then no test of a mean is valid.
 """
 
 import math
@@ -87,7 +88,10 @@ def _ratio(log_rows: list[Floats]) -> Mean | None:
     """
     together = np.concatenate(log_rows) if log_rows else np.zeros(0)
     finite = together[np.isfinite(together)]
-    if not len(finite) or finite.var() > SPREAD or (together == np.inf).any():
+    if not len(finite) or (together == np.inf).any():
+        return None
+    # Ratios that hardly exceed 1 have no upper tail: a truncated sampler is told however much it cuts.
+    if finite.var() > (SPREAD if np.quantile(finite, 0.99) > 0.1 else 4 * SPREAD):
         return None
     return _mean([np.expm1(row) for row in log_rows], 1.0)
 
@@ -108,12 +112,15 @@ def _mean(rows: list[Floats], null: float) -> Mean | None:
     carrying = float(square_B.sum() ** 2 / (square_B**2).sum())
     if carrying < FEW:
         return None
-    third = float(((sum_B - mean) ** 3).mean())
-    corrected = mean + third / (6 * spread**2 * many) + third / (3 * spread**4) * mean**2
-    # The correction may weaken a finding, never turn it over.
-    t = 0.0 if corrected * mean < 0 else min(abs(corrected), abs(mean)) / spread * math.sqrt(many)
+    t = math.sqrt(many) * _unskewed(mean / spread, float((((sum_B - mean) / spread) ** 3).mean()), many)
     error = spread * math.sqrt(many) / tokens
     return Mean(value, error, float(2 * stats.t.sf(t, carrying - 1)))
+
+
+def _unskewed(effect: float, skewness: float, many: int) -> float:
+    """Return |mean| / spread with Hall's transformation for skewness, where that weakens it."""
+    moved = effect + skewness * effect**2 / 3 + skewness**2 * effect**3 / 27 + skewness / (6 * many)
+    return 0.0 if moved * effect < 0 else min(abs(moved), abs(effect))
 
 
 def findings(log: Log) -> list[str]:
@@ -136,44 +143,44 @@ def findings(log: Log) -> list[str]:
 
 
 def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
-    inverse, k1 = found.inverse, found.log_ratio
+    inverse, k1, token = found.inverse, found.log_ratio, found.token
     mu, pi = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
     known = np.isfinite(mu) & np.isfinite(pi)
     mu, pi = mu[known], pi[known]
-    for name, values in (("mu", mu), ("pi", pi)):
-        if (values.astype(np.float32).view(np.uint32) & 0xFFFF == 0).all() and (values % 1 != 0).any():
-            return f"Precision: every log {name} is a bfloat16 number"
-    if (
-        len(mu)
-        and found.token is not None
-        and found.token.value < 1
-        and float((pi > mu + 0.02).mean()) < RARE
-    ):
-        return _truncation(np.exp(pi - mu))
-    varied = len(mu) > 1 and min(mu.std(), pi.std()) > 1e-9
-    if varied and np.corrcoef(mu, pi)[0, 1] > 0.9 and not 1 / 1.1 < pi.std() / mu.std() < 1.1:
-        return "A temperature in one engine alone looks likely (one log-probability spreads further)"
+    if token is not None and abs(token.value - 1) < ROUNDED:
+        for name, values in (("mu", mu), ("pi", pi)):
+            if (values.astype(np.float32).view(np.uint32) & 0xFFFF == 0).all() and (values % 1 != 0).any():
+                return f"Precision: every log {name} is a bfloat16 number"
+    middle = _middles(pi - mu, mu + pi)
+    if token is not None and token.value < 1 and max(middle) < TILT:
+        return (
+            "top-p, top-k or min-p in the sampler alone looks likely (log mu renormalized over the tokens "
+            "kept, log pi not)"
+        )
+    if token is None or token.value > 1:
+        # Noise in one of them tilts the quarters by that one, not by the other.
+        ends = [part[end] for part in (_middles(pi - mu, mu), _middles(pi - mu, pi)) for end in (0, -1)]
+        if min(map(abs, ends)) > TILT and ends[0] * ends[1] < 0 and ends[0] * ends[2] > 0 > ends[2] * ends[3]:
+            return (
+                "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely tokens)"
+            )
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
-        return "mu and pi look swapped (the mean of mu/pi is 1)"
-    return "log mu is not from the sampling distribution, or some tokens in the mask were not sampled"
+        return "mu and pi look swapped, or log mu is another model's (the mean of mu/pi is 1)"
+    return (
+        "log mu is not from the sampling distribution (another temperature or model?), or some tokens "
+        "in the mask were not sampled"
+    )
 
 
-def _truncation(rho: Floats) -> str:
-    """Tell top-p from top-k by the mass that mu kept, pi/mu: top-p never keeps less than p.
-
-    The lower tail is brought back by as much as the upper one passes 1, which staleness adds to both.
-    """
-    low, middle, high = np.quantile(rho, [0.1, 0.5, 0.9])
-    floor = float(low * max(1.0, high))
-    if 1 - floor < EDGE * (1 - middle):
-        return f"top-p in the sampler alone looks likely (p about {floor:.2g}: mu renormalized, pi not)"
-    return "top-k, or min-p, in the sampler alone looks likely (mu renormalized, pi not)"
+def _middles(values: Floats, by: Floats) -> list[float]:
+    """Return the medians of values in the four quarters of `by`, rising."""
+    return [float(np.median(part)) for part in np.array_split(values[np.argsort(by)], 4) if len(part)]
 
 
-RARE = 0.1
-"""Share of tokens with pi above mu below which a truncated sampler is the likeliest cause."""
-EDGE = 1.8
-"""Largest share of cut mass at the floor, in shares at the median, that top-p explains."""
+ROUNDED = 0.02
+"""Largest distance of a mean token ratio from 1 that rounding to bfloat16 explains."""
+TILT = 0.02
+"""|median of log pi/mu|, in the quarter of least or most likely tokens, that counts as a shift: nats."""
 
 
 def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:

@@ -54,8 +54,8 @@ def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
         return f"Look at the log-probabilities: {found[0]}"
     if tested(log).token is None:
         return (
-            f"Undecided: nothing looks wrong, but fewer than {MANY_ENOUGH} sequences carry the variance of "
-            "the mean ratio, so that it cannot be tested against 1."
+            f"Undecided: no check found anything, but the mean ratio cannot be tested against 1: fewer than "
+            f"{MANY_ENOUGH} sequences carry its variance, or log-ratios spread too far."
         )
     if alerts:
         return f"Look at {alerts[0]}: it crossed a limit that peers document; log-probabilities look right."

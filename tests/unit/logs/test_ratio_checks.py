@@ -12,7 +12,7 @@ from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import verdict
 
 CAUSES = {
-    "top-p": "top-p in the sampler alone", "top-k": "top-k, or min-p", "temperature": "temperature in one",
+    "top-p": "top-p, top-k or min-p", "top-k": "top-p, top-k or min-p", "temperature": "temperature in one",
     "swapped": "mu and pi look swapped", "late": "one token behind log mu",
     "early": "one token before log mu",
     "prompt": "mask begins a token early", "bfloat16": "Precision: every log mu is a bfloat16 number",
@@ -25,6 +25,14 @@ def test_the_cause_of_wrong_ratios_is_named(cause):
         log = sampled(cause, stale=0.3 if cause == "swapped" else 0.05, seed=seed, many=192)
         assert CAUSES[cause] in (findings(log) or ["nothing"])[0]
         assert verdict(log).startswith("Look at the log-probabilities")
+
+
+@pytest.mark.parametrize("stale", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize(("fault", "cut"), [("top-p", 0.8), ("top-p", 0.95), ("top-k", 5), ("top-k", 10)])
+def test_a_truncated_sampler_is_told_on_zipf_like_states_at_any_staleness(fault, cut, stale):
+    """Skewed ratios a hundred errors from 1 count too, and staleness is not read as a temperature."""
+    found = findings(sampled(fault, stale=stale, cut=cut, states="zipf", many=128, longest=40))
+    assert "top-p, top-k or min-p" in (found or ["nothing"])[0]
 
 
 @pytest.mark.slow
