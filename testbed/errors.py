@@ -9,6 +9,14 @@ class UserError(ValueError):
     """Bad input. The command line prints the message alone and exits with code 2."""
 
 
+class UnknownName(UserError):
+    """A name that is not in a list; kind: what the list holds."""
+
+    def __init__(self, message: str, kind: str, name: str) -> None:
+        super().__init__(message)
+        self.kind, self.name = kind, name
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the nearest known name, or "" when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
@@ -29,10 +37,11 @@ def candidates(name: str, known: Iterable[str]) -> str:
     return f"Known, {MOST} of {len(names)}: {', '.join(shown)}."
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     """Return the error for a name that is not in a list, with the nearest one suggested."""
     names = sorted(known)
-    return UserError(f"Unknown {kind} '{name}'.{suggest(name, names)} {candidates(name, names)}")
+    said = f"Unknown {kind} '{name}'.{suggest(name, names)} {candidates(name, names)}"
+    return UnknownName(said, kind, name)
 
 
 SHOWN = 2000

@@ -35,7 +35,6 @@ def card(
 
     Examples: testbed card mine.py:my_objective --quick    testbed card cispo
     """
-    _refuse_recipes(name)
     from analysis.cards.report_card import make_card
     from paper_figs import report_card
     from paper_figs.run import write_file
@@ -58,20 +57,6 @@ def card(
         return
     report(found)
     print(f"Page: {path}")
-
-
-def _refuse_recipes(name: str) -> None:
-    """Raise UserError for the name of a recipe that is no objective: a card is of the objective in it."""
-    from testbed.objectives import objective
-    from testbed.recipes import recipe
-    from testbed.user_files import in_a_file
-
-    if in_a_file(name) or name in objective:
-        return
-    named = recipe.get_named(name)
-    if named is not None:
-        inside = named.bind()().objective
-        raise UserError(f"{name} is a recipe; its objective is {inside}: testbed card {inside}")
 
 
 def file_name(title: str) -> str:

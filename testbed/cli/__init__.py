@@ -13,7 +13,7 @@ from testbed import __version__
 from testbed.cli.extensions import Command, installed
 from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
-from testbed.errors import UserError
+from testbed.errors import UnknownName, UserError
 from testbed.execution.threads import environment
 
 
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = command_line()(words, standalone_mode=False, prog_name="testbed")
     except UserError as error:
-        sys.exit(_complain(str(error)))
+        sys.exit(_complain(_recipe_named(error) or str(error)))
     except (Stopped, KeyboardInterrupt, typer.Abort) as stop:
         print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         sys.exit(130)
@@ -168,6 +168,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(0)
         sys.exit(_complain(error.format_message(), getattr(error, "ctx", None)))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _recipe_named(error: UserError) -> str:
+    """Return what to say where a recipe's name was given for an objective's, else ""."""
+    if not (isinstance(error, UnknownName) and error.kind == "objective"):
+        return ""
+    from testbed.recipes import recipe
+
+    found = recipe.get_named(error.name)
+    return f"{error.name} is a recipe; its objective is {found.bind()().objective}." if found else ""
 
 
 def _complain(message: str, context: object = None) -> int:

@@ -29,6 +29,7 @@ def call(capsys, *words):
         (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
         (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
         (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
+        (["exact", "grpo"], "grpo is a recipe; its objective is ppo_clip."),
         (["run", "staleness", "lag=much"], "lag is 'much'"),
         (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
         (
