@@ -17,7 +17,7 @@ Every file in a room of `analysis/experiments/` is one experiment, named as the 
         keys=("recipe", "lag", "seed"),
         metrics=("accuracy", "collapsed"),
         margins={"accuracy that counts as equal": 0.05},
-        figure=Plot("final by dial", x="lag", y="accuracy", arm=("recipe",)),
+        figure=Plot("final by setting", x="lag", y="accuracy", arm=("recipe",)),
     )
 
     @EXPERIMENT.claim()

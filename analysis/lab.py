@@ -32,7 +32,6 @@ from analysis.judging.replication import (
     all_stay_below,
     columns,
     combinations,
-    dials,
     difference,
     exceeds,
     level,
@@ -41,6 +40,7 @@ from analysis.judging.replication import (
     of_seeds,
     repeated,
     runs_of,
+    settings_of,
     slopes,
     stays_below,
 )

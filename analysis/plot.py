@@ -10,7 +10,7 @@ from testbed.errors import UserError, unknown
 KINDS: Mapping[str, str] = MappingProxyType(
     {
         "curves by arm": "Lines: median over the other keys; bands: order-statistic 95% interval of it.",
-        "final by dial": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
+        "final by setting": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
         "heat map": "Colors and numbers: mean over the other keys.",
         "distribution": "Dots: rows; marks and bars: their median and quartiles.",
         "strips": "Dots: rows; marks and bars: their median and its order-statistic 95% interval.",
@@ -32,7 +32,7 @@ class Plot:
     than the column's name, or nothing, as arm_labels do. value: the color of a heat map. where: only rows
     with these values, a tuple for several. names: what values are called where not as in the table or
     by paper_figs.words. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale,
-    "x", "y" or "xy"; a dial's values stand side by side whatever their distance. order: the arms' labels in
+    "x", "y" or "xy"; values of a setting stand side by side at equal distances. order: the arms' labels in
     the order of their looks, where a panel may lack some of them.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.

@@ -22,7 +22,7 @@ CAPTION = (
     "(a) Limit of Kish's ESS / N, mean over the run, without weights; left of the gap the control arm, "
     "which never learns (learning rate 0): its ESS is mismatch alone. It lies lower because the policy "
     "stays uniform, and mismatch shrinks as a policy gets sure. (b) Exact value of the policy at the end, "
-    "without weights: neither dial alone costs what both do. (c) The same with sequence importance weights: "
+    "without weights: neither alone costs what both do. (c) The same with sequence importance weights: "
     "nearly one color, as every value lies above 0.94. One color scale from 0 to 1 for all three."
 )
 

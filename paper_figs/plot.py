@@ -1,10 +1,10 @@
 """Any results folder drawn: `from paper_figs import plot; plot.curves(plot.load("results/mine"))`.
 
-Every function takes rows of `load`, guesses from the dials that the sweep varies what it is not told, and
+Every function takes rows of `load`, guesses from the settings that the sweep varies what it is not told, and
 returns the matplotlib axes of its panels. Lines in one panel are arms; what else varies has panels of its
 own, and no panel has more than FEW arms. `with plot.style():` draws as the project's own figures look.
 
-arm: dials whose combinations are told apart by color. by: dials with a panel per combination. where: rows
+arm: settings whose combinations are told apart by color. by: settings with a panel each. where: rows
 to draw, as ("lag=0,16",). ax: axes to draw on, where one panel is enough. All of them raise UserError for
 what the table has not, and for more than MOST panels.
 """
@@ -28,14 +28,14 @@ from analysis.palette import BLUE, RULE, SHORT, SOLID, VERMILION
 from analysis.plot import Plot
 from analysis.sweeps.sweep_table import (
     as_word,
-    dial,
-    dials,
     labeled,
     load,
     logged_metric,
     numeric,
     only,
     per_cell,
+    setting,
+    settings,
     telling,
     usual_metric,
 )
@@ -43,7 +43,7 @@ from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
 from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
 from paper_figs.base import COLUMN, PAGE, no_mathtext
 from paper_figs.run import render, style, write_file
-from paper_figs.shared_plots import curves_by_arm, final_by_dial, heat_map
+from paper_figs.shared_plots import curves_by_arm, final_by_setting, heat_map
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
 from testbed.errors import UserError
 
@@ -74,27 +74,27 @@ def final(
     rows: pd.DataFrame, metric: str = "", *, x: str = "", arm: Names = None, by: Names = None,
     where: Sequence[str] = (), ax: Axes | None = None,
 ) -> list[Axes]:  # fmt: skip
-    """Draw what became of the cells against a dial: mean over seeds, and its 95% interval (Student's t)."""
+    """Draw the final value of cells against a setting: mean over seeds and 95% interval (Student's t)."""
     rows = only(rows, where)
     metric = metric or usual_metric(rows)
-    x = dial(rows, x) if x else _usual_x(rows)
-    found = per_cell(rows, metric, list(dict.fromkeys([*dials(rows), x])))
-    plot = Plot("final by dial", x=x, y=metric, y_label=_final_name(metric))
-    return _panels(found, plot, final_by_dial, arm, by, ax)
+    x = setting(rows, x) if x else _usual_x(rows)
+    found = per_cell(rows, metric, list(dict.fromkeys([*settings(rows), x])))
+    plot = Plot("final by setting", x=x, y=metric, y_label=_final_name(metric))
+    return _panels(found, plot, final_by_setting, arm, by, ax)
 
 
 def collapse(
     rows: pd.DataFrame, *, x: str = "", arm: Names = None, by: Names = None,
     where: Sequence[str] = (), ax: Axes | None = None,
 ) -> list[Axes]:  # fmt: skip
-    """Draw the share of seeds that collapsed against a dial, with Wilson's 95% interval."""
+    """Draw the share of seeds that collapsed against a setting, with Wilson's 95% interval."""
     rows = only(rows, where)
     if ACCURACY not in rows:
         raise UserError("Collapse is told from the accuracy, and these results have none. Draw another kind.")
-    x = dial(rows, x) if x else _usual_x(rows)
-    found = per_cell(rows, "collapsed", list(dict.fromkeys([*dials(rows), x])))
-    plot = Plot("final by dial", x=x, y="collapsed", y_label="share of seeds that collapsed")
-    axes = _panels(found, plot, partial(final_by_dial, interval=_share), arm, by, ax)
+    x = setting(rows, x) if x else _usual_x(rows)
+    found = per_cell(rows, "collapsed", list(dict.fromkeys([*settings(rows), x])))
+    plot = Plot("final by setting", x=x, y="collapsed", y_label="share of seeds that collapsed")
+    axes = _panels(found, plot, partial(final_by_setting, interval=_share), arm, by, ax)
     for each in axes:
         each.set_ylim(-0.03, 1.03)
     return axes
@@ -104,18 +104,18 @@ def heat(
     rows: pd.DataFrame, metric: str = "", *, x: str = "", y: str = "", by: Names = None,
     where: Sequence[str] = (), ax: Axes | None = None,
 ) -> list[Axes]:  # fmt: skip
-    """Draw what became of the cells over two dials: mean over seeds, as a color and a number."""
+    """Draw the final value of cells over two settings: mean over seeds, as a color and a number."""
     rows = only(rows, where)
     metric = metric or usual_metric(rows)
-    names = telling(rows, dials(rows))
+    names = telling(rows, settings(rows))
     known = [*numeric(rows, names), *(name for name in names if name not in numeric(rows, names))]
-    x = dial(rows, x) if x else next((name for name in known if name != y), "")
-    y = dial(rows, y) if y else next((name for name in known if name != x), "")
+    x = setting(rows, x) if x else next((name for name in known if name != y), "")
+    y = setting(rows, y) if y else next((name for name in known if name != x), "")
     if not x or not y or x == y:
         raise UserError(
             f"A heat map needs two settings, and these results vary {', '.join(names) or 'none'}."
         )
-    found = per_cell(rows, metric, list(dict.fromkeys([*dials(rows), x, y])))
+    found = per_cell(rows, metric, list(dict.fromkeys([*settings(rows), x, y])))
     others = _columns(rows, by) if by is not None else [name for name in names if name not in (x, y)]
     means = found.groupby([*others, x, y], dropna=False)[metric].mean()
     plot = Plot("heat map", x=x, y=y, value=metric)
@@ -155,7 +155,7 @@ def tails(
     rows = only(rows, where)
     if HISTOGRAM not in rows or rows[HISTOGRAM].isna().all():
         raise UserError(f"These results have no {HISTOGRAM}; draw another kind.")
-    keys = list(dict.fromkeys([*dials(rows), "seed"]))
+    keys = list(dict.fromkeys([*settings(rows), "seed"]))
     pooled = pool(rows[rows[HISTOGRAM].notna()].fillna({key: as_word(None) for key in keys}), keys)
     pooled = pooled[pooled["ratios"] > 0]
     share_SE = exceedance(counts(pooled[HISTOGRAM]))
@@ -225,7 +225,7 @@ def _final_name(metric: str) -> str:
 
 
 def _usual_x(rows: pd.DataFrame) -> str:
-    names = telling(rows, dials(rows))
+    names = telling(rows, settings(rows))
     if not names:
         raise UserError("Only the seed varies in these results, so there is no setting to draw against.")
     return (numeric(rows, names) or names)[0]
@@ -233,13 +233,13 @@ def _usual_x(rows: pd.DataFrame) -> str:
 
 def _columns(rows: pd.DataFrame, names: Names) -> list[str]:
     given = [names] if isinstance(names, str) else list(names or ())
-    return [dial(rows, name) for name in given]
+    return [setting(rows, name) for name in given]
 
 
 def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[str], list[str]]:
-    """Return the dials that are told apart by color, and those by panel: FEW colors at most."""
+    """Return the settings that are told apart by color, and those by panel: FEW colors at most."""
     taken = [name for name in (plot.x, plot.y if plot.value else "") if name in rows and name != "step"]
-    open_ = [name for name in telling(rows, dict.fromkeys([*taken, *dials(rows)])) if name not in taken]
+    open_ = [name for name in telling(rows, dict.fromkeys([*taken, *settings(rows)])) if name not in taken]
     by_given = _columns(rows, by)
     arms = [name for name in open_ if name not in by_given][:1] if arm is None else _columns(rows, arm)
     panels = by_given if by is not None else [name for name in open_ if name not in arms]
@@ -346,8 +346,8 @@ KINDS: Mapping[str, Callable[..., list[Axes]]] = MappingProxyType(
 
 
 def usual_kind(rows: pd.DataFrame) -> str:
-    """Return heat for two dials with three numbers or more each, final for one, else curves."""
-    long = [name for name in numeric(rows, telling(rows, dials(rows))) if rows[name].nunique() > 2]
+    """Return heat for two settings with three numbers or more each, final for one, else curves."""
+    long = [name for name in numeric(rows, telling(rows, settings(rows))) if rows[name].nunique() > 2]
     return "heat" if len(long) > 1 else "final" if long else "curves"
 
 

@@ -16,10 +16,10 @@ from analysis.sweeps.sweep_comparison import compare, in_words
 from analysis.sweeps.sweep_table import (
     about,
     as_word,
-    dials,
     labeled,
     load,
     per_cell,
+    settings,
     telling,
     usual_axis,
     usual_metric,
@@ -102,8 +102,11 @@ def _manifest(folder: Path, rows: pd.DataFrame) -> str:
     done = f"{found.done} of {counted(found.planned, 'cell')} done"
     counts = f"{done}, {found.failed} failed, {found.pending} pending."
     varied = [
-        {"dial": name, "values": ", ".join(as_word(value) for value in sorted(rows[name].dropna().unique()))}
-        for name in (*dials(rows), "seed")
+        {
+            "setting": name,
+            "values": ", ".join(as_word(value) for value in sorted(rows[name].dropna().unique())),
+        }
+        for name in (*settings(rows), "seed")
     ]
     held = [{"held": name, "value": word} for name, word in about(rows).items()]
     made = [{"made by": name, "version": str(value)} for name, value in manifest.load(folder).made_by.items()]
@@ -197,7 +200,7 @@ def _timeline(rows: pd.DataFrame) -> str:
     """Return when each cell that collapsed was best, and when it had lost half of that."""
     if ACCURACY not in rows:
         return "<p>No accuracy was logged, so collapse is not defined.</p>"
-    names = telling(rows, dials(rows))
+    names = telling(rows, settings(rows))
     found = per_cell(rows, "collapse_step", names)
     found["peak"] = per_cell(rows, "peak_step", names)["peak_step"]
     found["label"], order = labeled(found, names)

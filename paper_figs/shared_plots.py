@@ -95,15 +95,15 @@ def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     _log(ax, plot.log)
 
 
-def final_by_dial(
+def final_by_setting(
     ax: Axes, table: pd.DataFrame, plot: Plot, interval: Callable[[np.ndarray], Interval] = student_interval
 ) -> None:
     """Draw the mean of y at every x with its t interval, or another; arms stand beside each other."""
-    dials = sorted(table[plot.x].unique(), key=natural)
-    joined = not any(isinstance(x, str) for x in dials)
+    settings = sorted(table[plot.x].unique(), key=natural)
+    joined = not any(isinstance(x, str) for x in settings)
     groups = arms(table, plot)
-    # Of the axis, not of the step between dials: beside each other, and still clearly at their dial.
-    room = min(0.5, 0.1 * len(dials))
+    # Of the axis, not of the step between settings: beside each other, and still clearly at their setting.
+    room = min(0.5, 0.1 * len(settings))
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
         found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
@@ -116,7 +116,7 @@ def final_by_dial(
             ]
         )
         ax.errorbar(
-            [dials.index(x) + shift for x in found],
+            [settings.index(x) + shift for x in found],
             center_N,
             reach_2N,
             color=style.color,
@@ -126,7 +126,7 @@ def final_by_dial(
             elinewidth=0.8,
             label=label,
         )
-    ax.set_xticks(range(len(dials)), _places(plot, dials))
+    ax.set_xticks(range(len(settings)), _places(plot, settings))
     _log(ax, plot.log.replace("x", ""))
 
 
@@ -240,7 +240,7 @@ def unbeaten(cost_N: np.ndarray, gain_N: np.ndarray) -> list[int]:
 DRAW: Mapping[str, Draw] = MappingProxyType(
     {
         "curves by arm": curves_by_arm,
-        "final by dial": final_by_dial,
+        "final by setting": final_by_setting,
         "heat map": heat_map,
         "distribution": distribution,
         "strips": strip_rows,

@@ -1,4 +1,4 @@
-"""The walls of the house: who may import whom, what loads without torch, how long help may take."""
+"""Architecture: allowed imports, what loads without torch, how long help may take."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ from support.import_graph import circle, module_files, module_graph, package_gra
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("envs", "testbed", "analysis", "paper_figs")
 
-# The plan of the house, from the ground up: a room imports from rows below its own, never from its own row or
+# Rows of packages, from the ground up: a package imports from rows below its own, never from its own row or
 # above. The picture in docs/architecture.md is drawn from this table by docs/tools/draw_architecture.py.
 LAYERS = (
     ("envs", "testbed.errors", "testbed.rng"),

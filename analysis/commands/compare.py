@@ -31,14 +31,14 @@ def compare(
     """
     from analysis.sweeps.sweep_comparison import compare as compared
     from analysis.sweeps.sweep_comparison import in_words
-    from analysis.sweeps.sweep_table import dial, load, only, unfinished, usual_axis, usual_metric
+    from analysis.sweeps.sweep_table import load, only, setting, unfinished, usual_axis, usual_metric
     from testbed.cli import show
     from testbed.errors import UserError, counted
 
     if json + latex + markdown > 1:
         raise UserError("--json, --latex and --markdown are three ways to print one table; give one of them.")
     rows = only(load(*folders), where or ())
-    metric, by = metric or usual_metric(rows), dial(rows, by) if by else usual_axis(rows)
+    metric, by = metric or usual_metric(rows), setting(rows, by) if by else usual_axis(rows)
     table = compared(rows, by, baseline, metric)
     found = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
     short = [in_words(row, by, metric) for row in found]

@@ -38,13 +38,15 @@ def print_summary(summary: Sequence[Row]) -> None:
 
     if not summary:
         return
-    dials, shared = _dials(summary)
+    settings, shared = _settings(summary)
     exact = "ess_exact" in summary[0]
     lost = any(row.get("diverged", 0) > 0 for row in summary)
     if shared:
         show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
     told = _value if exact else _accuracy
-    show.table([{**_named(row, dials), **told(row), **(_diverged(row) if lost else {})} for row in summary])
+    show.table(
+        [{**_named(row, settings), **told(row), **(_diverged(row) if lost else {})} for row in summary]
+    )
     show.say(_value_notes() if exact else _accuracy_notes(summary))
 
 
@@ -54,7 +56,7 @@ def next_steps(folder: Path, several: bool = True) -> list[str]:
     return [f"testbed {what} {name}" for what in ("plot", *["compare"] * several, "report")]
 
 
-def _dials(summary: Sequence[Row]) -> tuple[list[str], Row]:
+def _settings(summary: Sequence[Row]) -> tuple[list[str], Row]:
     """Return the fields that have columns, and what the rows share; recipe and lag always have a column."""
     from testbed.config.run import Run
 
@@ -65,8 +67,8 @@ def _dials(summary: Sequence[Row]) -> tuple[list[str], Row]:
     return columns, {name: summary[0][name] for name in present if name not in columns}
 
 
-def _named(row: Row, dials: Sequence[str]) -> Row:
-    found = {name: row.get(name, "") for name in dials}
+def _named(row: Row, settings: Sequence[str]) -> Row:
+    found = {name: row.get(name, "") for name in settings}
     words = {
         name.replace("_", " "): f"{value:g}" if isinstance(value, float) else value
         for name, value in found.items()

@@ -97,7 +97,7 @@ def combinations(
     return frame, key_R[frame["seed"].to_numpy()]
 
 
-def dials(arms_N: Iterable[str], settings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def settings_of(arms_N: Iterable[str], settings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Return every setting as an array over the rows' arms, [N]; 0 where an arm does not have it."""
     names = dict.fromkeys(name for each in settings.values() for name in each)
     return {name: np.array([settings[arm].get(name, 0.0) for arm in arms_N]) for name in names}

@@ -16,12 +16,12 @@ from scipy import special, stats
 from analysis.judging.comparisons import arm, paired
 from analysis.judging.intervals import Interval, student_interval, wilson_interval
 from analysis.sweeps.sweep_table import (
-    dial,
-    dials,
     labeled,
     metric_word,
     named,
     per_cell,
+    setting,
+    settings,
     telling,
     usual_axis,
     usual_metric,
@@ -69,19 +69,19 @@ def compare(
         alpha: chance of one false verdict in the whole table.
 
     Raises:
-        UserError: an unknown dial, metric or baseline; fewer than two arms; no pair of seeds.
+        UserError: an unknown setting, metric or baseline; fewer than two arms; no pair of seeds.
     """
-    by, metric = dial(rows, by) if by else usual_axis(rows), metric or usual_metric(rows)
+    by, metric = setting(rows, by) if by else usual_axis(rows), metric or usual_metric(rows)
     metric_word(rows, metric)
-    others = [name for name in telling(rows, [by, *(n for n in dials(rows) if n != by)]) if name != by]
+    others = [name for name in telling(rows, [by, *(n for n in settings(rows) if n != by)]) if name != by]
     cells = per_cell(rows, metric, [by, *others])
     if ACCURACY in rows:
         cells["collapsed"] = per_cell(rows, "collapsed", [by, *others])["collapsed"]
     cells[ARM], names = labeled(cells, [by])
-    cells[SETTING], settings = labeled(cells, others)
+    cells[SETTING], combinations = labeled(cells, others)
     first = _baseline(names, baseline, by)
-    pairs = [(setting, name) for setting in settings for name in names if name != first]
-    found = [_row(cells, metric, setting, name, first) for setting, name in pairs]
+    pairs = [(combination, name) for combination in combinations for name in names if name != first]
+    found = [_row(cells, metric, combination, name, first) for combination, name in pairs]
     table = pd.DataFrame([row for row in found if row["seeds"]])
     if table.empty:
         raise UserError(f"No seed was run both with {first} and with another {by}, so nothing can be paired.")

@@ -2,9 +2,9 @@
 
     from analysis.sweeps.sweep_table import load, per_cell
     rows = load("results/mine")                   # a row per cell and logged step
-    cells = per_cell(rows, "final accuracy")      # a row per cell: dials, seed, value
+    cells = per_cell(rows, "final accuracy")      # a row per cell: settings, seed, value
 
-A dial is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
+A setting is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,8 +67,8 @@ def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
     return found
 
 
-def dials(rows: pd.DataFrame) -> list[str]:
-    """Return the dials, recipe and lag first."""
+def settings(rows: pd.DataFrame) -> list[str]:
+    """Return the settings, recipe and lag first."""
     single = [name for name in map(str, rows) if name.partition(".")[0] in ARGUMENTS and "." in name]
     covered = {name.partition(".")[0] for name in single}
     fields = [name for name in FIELDS if name != "seed" and name not in covered]
@@ -78,14 +78,14 @@ def dials(rows: pd.DataFrame) -> list[str]:
 
 def usual_axis(rows: pd.DataFrame) -> str:
     """Return the first setting that varies, recipe before lag; raise UserError where only the seed does."""
-    found = telling(rows, dials(rows))
+    found = telling(rows, settings(rows))
     if not found:
         raise UserError("Only the seed varies, so there is nothing to compare.")
     return found[0]
 
 
 def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return those of the dials that no dials before them decide: two that change together count once."""
+    """Return the settings that earlier ones do not determine: two that change together count once."""
     kept: list[str] = []
     for name in names:
         if not kept or rows.groupby(kept, dropna=False)[name].nunique(dropna=False).max() > 1:
@@ -94,7 +94,7 @@ def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def numeric(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return those of the dials that are numbers in every cell."""
+    """Return those of the settings that are numbers in every cell."""
     kept = [name for name in names if pd.api.types.is_numeric_dtype(rows[name])]
     return [name for name in kept if not pd.api.types.is_bool_dtype(rows[name]) and rows[name].notna().all()]
 
@@ -156,7 +156,7 @@ def logged_metric(rows: pd.DataFrame, name: str) -> str:
     return column
 
 
-def dial(rows: pd.DataFrame, name: str) -> str:
+def setting(rows: pd.DataFrame, name: str) -> str:
     """Return the name of a column that tells cells apart; raise UserError with candidates for another.
 
     "learning rate" and "eps", as tables print them, stand for learning_rate and recipe_args.eps.
@@ -165,7 +165,7 @@ def dial(rows: pd.DataFrame, name: str) -> str:
     there = [column for column in known if column in rows]
     printed = [column for column in there if name in (column, _short(column))]
     if name not in there and len(printed) != 1:
-        raise unknown("setting", name, [*dials(rows), "seed"])
+        raise unknown("setting", name, [*settings(rows), "seed"])
     return name if name in there else printed[0]
 
 
@@ -173,7 +173,7 @@ def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     """Return the rows that `field=value,value` words name; raise UserError for one that names none."""
     for word in words:
         name, text = split(word, "setting=value, as lag=0,16")
-        shown = rows[dial(rows, name)].map(as_word)
+        shown = rows[setting(rows, name)].map(as_word)
         wanted = [named(f"value of {name}", value, set(shown)) for value in text.split(",")]
         rows = rows[shown.isin(wanted)]
     return rows
@@ -193,16 +193,16 @@ def named(kind: str, given: str, known: Iterable[str]) -> str:
 
 
 def as_word(value: Any) -> str:
-    """Return a dial's value as a person writes it: 0.3, 16, grpo; "default" for what a cell does not give."""
+    """Return a setting's value as a person writes it: 0.3, 16, grpo; "default" if a cell does not give it."""
     if isinstance(value, float):
         return "default" if pd.isna(value) else f"{value:g}"
     return "default" if value is None or value == "" else str(value)
 
 
 def labeled(rows: pd.DataFrame, names: Sequence[str]) -> tuple[pd.Series, list[str]]:
-    """Return a label per row, as "m2po, lag 4", and the labels in the order of the dials' values.
+    """Return a label per row, as "m2po, lag 4", and the labels in the order of the settings' values.
 
-    Numbers carry the name of their dial.
+    Numbers carry the name of their setting.
     """
     if not names:
         return pd.Series("", index=rows.index), [""]
@@ -227,13 +227,13 @@ def _short(name: str) -> str:
 
 
 def per_cell(rows: pd.DataFrame, metric: str, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a row per cell, sorted by dials and seed: the dials (or `names`), seed, the metric, diverged.
+    """Return a row per cell, sorted by setting and seed: settings (or `names`), seed, metric, diverged.
 
     metric: as `metric_word` takes it; the column has the name that was given. A diverged run has accuracy 0.
     """
     need(rows, ["cell", "step", "seed"])
     word = metric_word(rows, metric)
-    keys = list(dict.fromkeys([*(dials(rows) if names is None else names), "seed"]))
+    keys = list(dict.fromkeys([*(settings(rows) if names is None else names), "seed"]))
     groups = rows.sort_values("step").groupby("cell", sort=False)
     found = groups[keys].first()
     found[metric] = pd.Series({str(cell): value_of(part, word) for cell, part in groups}, dtype=float)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.sweeps.sweep_table import dials, gaps, labeled, telling
+from analysis.sweeps.sweep_table import gaps, labeled, settings, telling
 from analysis.tables.outcomes import DIVERGED, ESS, ESS_FLOOR
 
 NEAR = 1.05
@@ -15,7 +15,7 @@ NONFINITE = "rollout_corr/nonfinite"
 
 def sweep_warnings(rows: pd.DataFrame) -> list[str]:
     """Return sentences about the ESS floor, limited gradients, divergence, gaps and too few seeds."""
-    label, _ = labeled(rows, telling(rows, dials(rows)))
+    label, _ = labeled(rows, telling(rows, settings(rows)))
     found = []
     if ESS in rows and ESS_FLOOR in rows:
         reached = rows[ESS] <= NEAR * rows[ESS_FLOOR]

@@ -18,7 +18,7 @@ HEAD = """# Tasks and sources: base success and cost
 Written by `python docs/tools/sources_page.py` from the table of [source-costs](verdicts.md);
 do not edit. `testbed evidence run source-costs --write` measures it anew.
 
-Every source is a dial of `Run`, so any recipe meets any of them in one grid. `testbed list prefixes` (or
+Every source is a setting of `Run`, so any recipe meets any of them in one grid. `testbed list prefixes` (or
 `guides`, `teachers`, `critics`, `verifiers`, `tasks`) prints their arguments.
 
 ```
@@ -59,7 +59,7 @@ def page() -> str:
     ]
     lines += ["\n## Sources, on running-sum of six digits\n\n"]
     lines += [
-        "| dial | source | reward of the first batch | ms per step | times plain |\n|---|---|---|---|---|\n"
+        "| setting | source | reward of the first batch | ms per step | times plain |\n" + "|---" * 5 + "|\n"
     ]
     lines += [
         f"| `{r['kind']}` | {r['name']} | {float(r['reward']):.3f} | {float(r['ms']):.1f} | "

@@ -49,7 +49,7 @@ def smaller_batches(run: Run, parts: int) -> Run:
 
 
 def average_of(run: Run) -> float | None:
-    """Return the decay of the run's averaged anchor, by its dial or its recipe; None for any other anchor."""
+    """Return the decay of the run's averaged anchor, from Run or its recipe; None for any other anchor."""
     if run.anchor == "ewma":
         return float({**anchor["ewma"].defaults, **dict(run.anchor_args)}["decay"])
     made: Recipe = recipe[run.recipe].bind(**dict(run.recipe_args))()

@@ -37,7 +37,7 @@ YOUNGER = (
     "verifier_args",
 )
 """Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
-dial renames no older result."""
+setting renames no older result."""
 
 
 @dataclass(frozen=True)

@@ -91,10 +91,10 @@ def _slices(cell: Run, kind: tuple[Any, ...], known: dict[str, int]) -> int:
         return 1
     from testbed.staleness import plan_for
 
-    dials = repr((*kind, cell.lag))
-    if dials not in known:
-        known[dials] = plan_for(cell).slices
-    return known[dials]
+    settings = repr((*kind, cell.lag))
+    if settings not in known:
+        known[settings] = plan_for(cell).slices
+    return known[settings]
 
 
 def _split(places: Sequence[int], most: int) -> list[Sequence[int]]:

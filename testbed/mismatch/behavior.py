@@ -8,7 +8,7 @@ What a world needs to generate through an engine:
     both         behavior.logp(theta_RP, rollout, step)                    log mu of any rollout's tokens
 
 With the engine "off" each is the policy's own, bit for bit. Where theta_mu lags behind, the world passes the
-older weights: lag and mismatch are two dials.
+older weights: lag and mismatch are two settings.
 """
 
 from dataclasses import replace

@@ -10,7 +10,7 @@ from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from envs.offline import Log
 from testbed.errors import UserError
-from testbed.offline.replay_loops import ACTOR_DIALS, Q_DIALS, actor_loop, q_loop
+from testbed.offline.replay_loops import ACTOR_SETTINGS, Q_SETTINGS, actor_loop, q_loop
 
 
 def replay_q(
@@ -24,7 +24,7 @@ def replay_q(
     capacity: int | None = None,
     offline: Log | None = None,
     initial: float | Floats = 0.0,
-    **dials: ArrayLike,
+    **settings: ArrayLike,
 ) -> tuple[Floats, Floats]:
     """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
@@ -33,7 +33,7 @@ def replay_q(
     the start, a number or [R, F]; offline: steps in the buffer from the start; capacity None keeps
     everything.
 
-    Dials, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
+    Settings, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
     allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau
     logsumexp(Q/tau) and softmax actions (SAC with a table); target_every: updates between copies to the
     target, 0 for none; chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share
@@ -43,12 +43,12 @@ def replay_q(
     (FlashSAC); spread_rate: rate of the running variance of the target that divides a step, 0 for a
     scalar critic, never below spread_floor (DSAC, Duan et al. 2021).
 
-    Raises UserError for an unknown dial, a wrong shape, a chunk or batch below 1, and negative dials. Source:
-    Lin (1992) for replay; Watkins & Dayan (1992) for the target; the dials' sources stand behind them.
+    Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source:
+    Lin (1992) for replay; Watkins & Dayan (1992) for the target; the settings' sources stand behind them.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
-    dial_RK = _dials(Q_DIALS, dials, len(key))
-    if batch < 1 or (dial_RK[:, list(Q_DIALS).index("chunk")] < 1).any() or not 1 <= every <= steps:
+    hyper_RK = _settings(Q_SETTINGS, settings, len(key))
+    if batch < 1 or (hyper_RK[:, list(Q_SETTINGS).index("chunk")] < 1).any() or not 1 <= every <= steps:
         raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
     pairs, shape = world.states * world.actions, (world.states, world.actions)
     feature_SAF = np.eye(pairs).reshape(*shape, pairs) if feature_SAF is None else feature_SAF
@@ -61,7 +61,7 @@ def replay_q(
     if offline is not None:
         _prefill_model(world, offline, model_RXK, model_reward_RX)
     found_RKF, earned_RK = q_loop(
-        world.tables, *buffer, dial_RK, *_packed(feature_SAF.reshape(pairs, -1)), weight_RF, model_RXK,
+        world.tables, *buffer, hyper_RK, *_packed(feature_SAF.reshape(pairs, -1)), weight_RF, model_RXK,
         model_reward_RX, key, steps, every, batch,
     )  # fmt: skip
     return np.einsum("rek,sak->resa", found_RKF, feature_SAF), earned_RK
@@ -74,7 +74,7 @@ def replay_actor_critic(
     steps: int,
     every: int,
     capacity: int | None = None,
-    **dials: ArrayLike,
+    **settings: ArrayLike,
 ) -> tuple[Floats, Floats]:
     """A2C of one step with replay: logits [R, K, S, A] and values [R, K, S], K = steps // every.
 
@@ -82,30 +82,30 @@ def replay_actor_critic(
     pi(s)), for the fresh step and for `replays` drawn ones (fractions allowed), without importance
     weights. In their place stand ERC's two conditions: repel, the factor on negative advantages of
     replayed steps (1 plain, 0 none), and reach: replayed steps whose action has less than this
-    probability now are dropped (0 keeps all). Dials: numbers or [R]. Source: ERC (Kobayashi 2024). Raises
+    probability now are dropped (0 keeps all). Settings: numbers or [R]. Source: ERC (Kobayashi 2024). Raises
     UserError as `replay_q` does.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     if not 1 <= every <= steps:
         raise UserError(f"every is {every}, expected 1 to steps = {steps}.")
-    dial_RK = _dials(ACTOR_DIALS, dials, len(key))
+    hyper_RK = _settings(ACTOR_SETTINGS, settings, len(key))
     found: tuple[Floats, Floats] = actor_loop(
-        world.tables, capacity or steps, dial_RK, world.states, world.actions, key, steps, every
+        world.tables, capacity or steps, hyper_RK, world.states, world.actions, key, steps, every
     )
     return found
 
 
-def _dials(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) -> Floats:
+def _settings(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) -> Floats:
     """One row per cell, in the order of the defaults."""
     if unknown := sorted(set(given) - set(defaults)):
         raise UserError(f"Unknown settings {', '.join(unknown)}; known: {', '.join(defaults)}.")
-    dial_RK = np.empty((cells, len(defaults)))
+    hyper_RK = np.empty((cells, len(defaults)))
     for d, (name, default) in enumerate(defaults.items()):
         values = np.asarray(given.get(name, default), np.float64)
         if values.shape not in ((), (cells,)) or not (values >= 0).all():
             raise UserError(f"{name} has shape {values.shape}, expected a number >= 0, or {cells} of them.")
-        dial_RK[:, d] = values
-    return dial_RK
+        hyper_RK[:, d] = values
+    return hyper_RK
 
 
 def _packed(feature_XF: Floats) -> tuple[Ints, Floats]:

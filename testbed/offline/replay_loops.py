@@ -2,7 +2,7 @@
 
 Fields of tables are read once, before the loops: inside, every reading costs a counted reference.
 Random numbers are a function of the cell's key and of how many it has used, so a cell does not depend on its
-neighbors. Dials come as a row of numbers per cell, in the order of Q_DIALS and ACTOR_DIALS.
+neighbors. Settings come as a row of numbers per cell, in the order of Q_SETTINGS and ACTOR_SETTINGS.
 """
 
 import math
@@ -16,14 +16,14 @@ from envs.tables import Tables
 
 Words = NDArray[np.uint64]
 
-Q_DIALS = {
+Q_SETTINGS = {
     "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
     "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0, "spread_rate": 0.0,
     "spread_floor": 1.0,
 }  # fmt: skip
-"""Dials of `replay_q` with their defaults; it says what they do."""
-ACTOR_DIALS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
-"""Dials of `replay_actor_critic` with their defaults."""
+"""Settings of `replay_q` with their defaults; it says what they do."""
+ACTOR_SETTINGS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
+"""Settings of `replay_actor_critic` with their defaults."""
 
 MOST_TRIES = 64
 """Draws from the buffer after which an on-policy draw takes what it has."""
@@ -121,7 +121,7 @@ def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _pick(
-    pair_K: Ints, filled: int, state_2: Words, dial_K: Floats, weight_F: Floats,
+    pair_K: Ints, filled: int, state_2: Words, hyper_K: Floats, weight_F: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
 ) -> int:  # fmt: skip
     """Place of a drawn step, in order of storing: uniform, or as pi(a|s)^power by rejection."""
@@ -129,12 +129,12 @@ def _pick(
     place = 0
     for _ in range(MOST_TRIES):
         place = filled - size + min(int(_uniform(state_2) * size), size - 1)
-        if dial_K[_ON_POLICY] <= 0.0:
+        if hyper_K[_ON_POLICY] <= 0.0:
             return place
         row = pair_K[_wrapped(place, pair_K.shape[0])]
         _look(weight_F, index_XM, feature_XM, row // q_A.shape[0], q_A)
-        _act_law(q_A, dial_K[_EPSILON], dial_K[_TEMPERATURE], law_A)
-        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** dial_K[_ON_POLICY]:
+        _act_law(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
+        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** hyper_K[_ON_POLICY]:
             return place
     return place
 
@@ -172,13 +172,13 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _bounded(error: float, row: int, spread_X: Floats, dial_K: Floats) -> float:
+def _bounded(error: float, row: int, spread_X: Floats, hyper_K: Floats) -> float:
     """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
-    if dial_K[_ERROR_BOUND] > 0.0:
-        error = max(-dial_K[_ERROR_BOUND], min(dial_K[_ERROR_BOUND], error))
-    if dial_K[_SPREAD_RATE] > 0.0:
-        spread_X[row] += dial_K[_SPREAD_RATE] * (error * error - spread_X[row])
-        error /= max(spread_X[row], dial_K[_SPREAD_FLOOR])
+    if hyper_K[_ERROR_BOUND] > 0.0:
+        error = max(-hyper_K[_ERROR_BOUND], min(hyper_K[_ERROR_BOUND], error))
+    if hyper_K[_SPREAD_RATE] > 0.0:
+        spread_X[row] += hyper_K[_SPREAD_RATE] * (error * error - spread_X[row])
+        error /= max(spread_X[row], hyper_K[_SPREAD_FLOOR])
     return error
 
 
@@ -206,7 +206,7 @@ def _descend(
 @njit(cache=True, error_model="numpy")
 def _play_q(
     tables: Tables, pair_K: Ints, reward_K: Floats, next_K: Ints, going_K: Bools, last_K: Bools, filled: int,
-    dial_K: Floats, index_XM: Ints, feature_XM: Floats, weight_F: Floats, model_XK: Ints,
+    hyper_K: Floats, index_XM: Ints, feature_XM: Floats, weight_F: Floats, model_XK: Ints,
     model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_KF: Floats,
     earned_K: Floats,
 ) -> None:  # fmt: skip
@@ -216,13 +216,13 @@ def _play_q(
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     actions, ended = index_XM.shape[0] // bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
-    spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if dial_K[_TARGET] >= 1.0 else weight_F
+    spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
     q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
-        _act_law(q_A, dial_K[_EPSILON], dial_K[_TEMPERATURE], law_A)
+        _act_law(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
         following, reward, k = _step(
             next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
@@ -237,21 +237,21 @@ def _play_q(
         model_reward_X[row] += reward
         earned_K[min(step // every, earned_K.shape[0] - 1)] += reward
         s, time = (_index(start_S, _uniform(state_2)), 0) if last else (following, time)
-        credit += dial_K[_UPDATES]
+        credit += hyper_K[_UPDATES]
         while credit >= 1.0:
-            if dial_K[_TARGET] >= 1.0 and done % int(dial_K[_TARGET]) == 0:
+            if hyper_K[_TARGET] >= 1.0 and done % int(hyper_K[_TARGET]) == 0:
                 target_F[:] = weight_F
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
-                place = _pick(pair_K, filled, state_2, dial_K, weight_F, index_XM, feature_XM, q_A, law_A)
+                place = _pick(pair_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A, law_A)
                 row = pair_K[_wrapped(place, pair_K.shape[0])]
                 gain, factor, at = _chunk_return(
-                    reward_K, last_K, filled, place, int(dial_K[_CHUNK]), discount
+                    reward_K, last_K, filled, place, int(hyper_K[_CHUNK]), discount
                 )
                 then, going = next_K[at], going_K[at]
-                if dial_K[_MODEL] > 0.0 and _uniform(state_2) < dial_K[_MODEL]:
+                if hyper_K[_MODEL] > 0.0 and _uniform(state_2) < hyper_K[_MODEL]:
                     _look(weight_F, index_XM, feature_XM, row // actions, q_A)
-                    _act_law(q_A, 0.0, dial_K[_TEMPERATURE], law_A)
+                    _act_law(q_A, 0.0, hyper_K[_TEMPERATURE], law_A)
                     guess = row // actions * actions + _index(law_A, _uniform(state_2))
                     visits = model_XK[guess].sum()
                     if visits > 0:
@@ -259,17 +259,17 @@ def _play_q(
                         then, going = _imagined(model_XK, guess, visits, state_2, next_XK)
                 if going:
                     _look(target_F, index_XM, feature_XM, then, q_A)
-                    gain += factor * _worth(q_A, dial_K[_TEMPERATURE])
+                    gain += factor * _worth(q_A, hyper_K[_TEMPERATURE])
                 _look(weight_F, index_XM, feature_XM, row // actions, q_A)
-                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, dial_K)
-            _descend(weight_F, row_N, error_N, index_XM, feature_XM, dial_K[_STEP], dial_K[_WEIGHT_BOUND])
+                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, hyper_K)
+            _descend(weight_F, row_N, error_N, index_XM, feature_XM, hyper_K[_STEP], hyper_K[_WEIGHT_BOUND])
         if (step + 1) % every == 0:
             found_KF[step // every] = weight_F
 
 
 @njit(cache=True, error_model="numpy")
 def _play_actor(
-    tables: Tables, pair_K: Ints, reward_K: Floats, next_K: Ints, going_K: Bools, dial_K: Floats,
+    tables: Tables, pair_K: Ints, reward_K: Floats, next_K: Ints, going_K: Bools, hyper_K: Floats,
     logits_SA: Floats, value_S: Floats, key: np.uint64, steps: int, every: int,
     found_KSA: Floats, found_KS: Floats,
 ) -> None:  # fmt: skip
@@ -278,7 +278,7 @@ def _play_actor(
     next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
     terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
-    critic_rate, actor_rate, replays, repel, reach = dial_K
+    critic_rate, actor_rate, replays, repel, reach = hyper_K
     actions = logits_SA.shape[1]
     law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
     s, time, credit = _index(start_S, _uniform(state_2)), 0, 0.0
@@ -319,7 +319,7 @@ def _play_actor(
 @njit(cache=True, error_model="numpy", nogil=True)
 def q_loop(
     tables: Tables, pair_RK: Ints, reward_RK: Floats, next_RK: Ints, going_RK: Bools, last_RK: Bools,
-    filled_R: Ints, dial_RK: Floats, index_XM: Ints, feature_XM: Floats, weight_RF: Floats, model_RXK: Ints,
+    filled_R: Ints, hyper_RK: Floats, index_XM: Ints, feature_XM: Floats, weight_RF: Floats, model_RXK: Ints,
     model_reward_RX: Floats, key_R: Words, steps: int, every: int, batch: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Weights [R, K, F] and rewards earned [R, K] at every `every`-th step."""
@@ -327,7 +327,7 @@ def q_loop(
     earned_RK = np.zeros((len(key_R), steps // every))
     for r in range(len(key_R)):
         _play_q(
-            tables, pair_RK[r], reward_RK[r], next_RK[r], going_RK[r], last_RK[r], filled_R[r], dial_RK[r],
+            tables, pair_RK[r], reward_RK[r], next_RK[r], going_RK[r], last_RK[r], filled_R[r], hyper_RK[r],
             index_XM, feature_XM, weight_RF[r], model_RXK[r], model_reward_RX[r], key_R[r], steps, every,
             batch, found_RKF[r], earned_RK[r],
         )  # fmt: skip
@@ -336,7 +336,7 @@ def q_loop(
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def actor_loop(
-    tables: Tables, capacity: int, dial_RK: Floats, states: int, actions: int, key_R: Words,
+    tables: Tables, capacity: int, hyper_RK: Floats, states: int, actions: int, key_R: Words,
     steps: int, every: int,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Logits [R, K, S, A] and values [R, K, S] at every `every`-th step."""
@@ -345,7 +345,7 @@ def actor_loop(
     for r in range(len(key_R)):
         _play_actor(
             tables, np.zeros(capacity, np.int64), np.zeros(capacity), np.zeros(capacity, np.int64),
-            np.zeros(capacity, np.bool_), dial_RK[r], np.zeros((states, actions)), np.zeros(states), key_R[r],
-            steps, every, found_RKSA[r], found_RKS[r],
+            np.zeros(capacity, np.bool_), hyper_RK[r], np.zeros((states, actions)), np.zeros(states),
+            key_R[r], steps, every, found_RKSA[r], found_RKS[r],
         )  # fmt: skip
     return found_RKSA, found_RKS

@@ -15,7 +15,7 @@ from testbed.recipes.composition import Recipe, StepRule, pairs
 from testbed.registry import Entry, Registry
 from testbed.user_files import in_a_file
 
-DIALS = ("advantage", "aggregation")
+SETTINGS = ("advantage", "aggregation")
 RULES = tuple(item.name for item in fields(StepRule))
 """What `recipe_args` sets of the composition around an objective: parts, and fields of the step rule."""
 
@@ -26,19 +26,21 @@ class Registered(Entry):
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
-        dials = {name: str(hyper[name]) for name in DIALS if name in hyper and name not in self.defaults}
-        make = super().bind(**{name: value for name, value in hyper.items() if name not in dials})
-        return lambda: replace(make(), **_dialed(dials)) if dials else make()
+        settings = {
+            name: str(hyper[name]) for name in SETTINGS if name in hyper and name not in self.defaults
+        }
+        make = super().bind(**{name: value for name, value in hyper.items() if name not in settings})
+        return lambda: replace(make(), **_composed(settings)) if settings else make()
 
 
-def _dialed(dials: Mapping[str, str]) -> dict[str, Any]:
+def _composed(settings: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a recipe that change with its advantage and aggregation."""
     changed: dict[str, Any] = {}
-    if "advantage" in dials:
-        changed |= {"advantage": dials["advantage"], "advantage_args": ()}
-    if "aggregation" in dials:
-        changed |= {"aggregation": dials["aggregation"]}
-        changed |= {"length": 1.0 if dials["aggregation"] == "constant" else 0.0}
+    if "advantage" in settings:
+        changed |= {"advantage": settings["advantage"], "advantage_args": ()}
+    if "aggregation" in settings:
+        changed |= {"aggregation": settings["aggregation"]}
+        changed |= {"length": 1.0 if settings["aggregation"] == "constant" else 0.0}
     return changed
 
 
@@ -56,7 +58,7 @@ class Composed(Entry):
         made = self._made()
         rule = made.step_rule
         return {
-            **{name: getattr(made, name) for name in DIALS},
+            **{name: getattr(made, name) for name in SETTINGS},
             **{name: getattr(rule, name) for name in RULES},
             **objective[self.name].defaults,
         }
@@ -64,16 +66,16 @@ class Composed(Entry):
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError.
 
-        A hyperparameter of the objective that has the name of a dial is the objective's.
+        A hyperparameter of the objective that has the name of a setting is the objective's.
         """
         known = objective[self.name].defaults
-        dials = {k: v for k, v in hyper.items() if k in DIALS + RULES and k not in known}
-        own = {name: value for name, value in hyper.items() if name not in dials}
+        settings = {k: v for k, v in hyper.items() if k in SETTINGS + RULES and k not in known}
+        own = {name: value for name, value in hyper.items() if name not in settings}
         if set(own) - set(known):
-            Entry.bind(self, **own)  # says what there is, dials included
+            Entry.bind(self, **own)  # says what there is, settings included
         changed: dict[str, Any] = {"objective_args": pairs(**own)}
-        changed |= _dialed({name: str(dials[name]) for name in DIALS if name in dials})
-        rules = {name: dials[name] for name in RULES if name in dials}
+        changed |= _composed({name: str(settings[name]) for name in SETTINGS if name in settings})
+        rules = {name: settings[name] for name in RULES if name in settings}
         refuse(wrong_types(f"recipe '{self.name}'", StepRule, rules))
         made = self._made()
         return lambda: replace(made, **changed, step_rule=replace(made.step_rule, **rules))

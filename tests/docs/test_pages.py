@@ -53,7 +53,7 @@ def test_the_tutorial_gives_on_policy_medians_with_their_intervals():
 
 
 @pytest.mark.slow
-def test_the_picture_of_the_house_is_drawn_from_the_plan_and_the_imports_of_today():
+def test_the_architecture_picture_is_drawn_from_the_plan_and_the_imports_of_today():
     path = DOCS / "tools" / "draw_architecture.py"
     spec = importlib.util.spec_from_file_location("draw_architecture", path)
     drawing = importlib.util.module_from_spec(spec)

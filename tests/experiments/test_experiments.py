@@ -138,7 +138,7 @@ def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
         ({"compute": lambda: None}, "both cells and compute, expected one"),
         ({"cells": None, "compute": lambda: None, "keys": ()}, "without saying its keys"),
         ({"cells": None}, "neither cells nor a computation"),
-        ({"figure": Plot("final by dial", x="lag", y="value")}, "its plot reads value, which is neither"),
+        ({"figure": Plot("final by setting", x="lag", y="value")}, "its plot reads value, which is neither"),
     ],
 )
 def test_a_contradiction_is_refused_in_one_sentence(given, answer):

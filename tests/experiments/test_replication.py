@@ -56,7 +56,7 @@ def test_levels_of_both_arms_are_combined():
 
 
 def test_settings_of_arms_are_arrays_over_rows():
-    found = replication.dials(["b", "a", "b"], {"a": {"rate": 0.1}, "b": {"rate": 0.2, "bound": 3.0}})
+    found = replication.settings_of(["b", "a", "b"], {"a": {"rate": 0.1}, "b": {"rate": 0.2, "bound": 3.0}})
     assert {name: x_N.tolist() for name, x_N in found.items()} == {
         "rate": [0.2, 0.1, 0.2],
         "bound": [3, 0, 3],

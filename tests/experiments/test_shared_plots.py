@@ -43,8 +43,8 @@ def test_curves_join_medians():
     assert [line.get_label() for line in ax.get_lines()] == ["a", "b"]
 
 
-def test_a_dial_shows_means_side_by_side_with_their_intervals():
-    _, ax = drawn(rows(), "final by dial", arm=("arm",), names={"a": "first"})
+def test_a_setting_shows_means_side_by_side_with_their_intervals():
+    _, ax = drawn(rows(), "final by setting", arm=("arm",), names={"a": "first"})
     (line, _, (bars,)), _ = ax.containers
     assert line.get_ydata().tolist() == [1, 2, 5]
     # t(2) at 97.5% is 4.3027; the seeds 0, 1, 2 have standard error 1 / sqrt(3).
@@ -107,7 +107,7 @@ def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_a
 
 
 def test_an_axis_says_the_words_behind_its_column():
-    plot = Plot("final by dial", x="n: logged rounds", y="score", y_label="score (1 optimal)")
+    plot = Plot("final by setting", x="n: logged rounds", y="score", y_label="score (1 optimal)")
     assert (plot.x, plot.x_label) == ("n", "logged rounds")
     assert (plot.y, plot.y_label) == ("score", "score (1 optimal)")
 
@@ -122,7 +122,7 @@ def test_places_stand_in_the_order_of_their_numbers_and_only_arms_that_are_there
 
 def test_recipes_have_their_papers_names_and_a_legend_the_words_behind_its_columns():
     table = rows().assign(recipe=rows()["arm"].map({"a": "grpo", "b": "turn_ppo"}), recipe_args="lr=1")
-    fig, ax = drawn(table, "final by dial", arm=("recipe", "recipe_args: clip"), names={"lr=1": "slow"})
+    fig, ax = drawn(table, "final by setting", arm=("recipe", "recipe_args: clip"), names={"lr=1": "slow"})
     assert ax.get_legend_handles_labels()[1] == ["GRPO, slow", "Turn-PPO, slow"]
     assert fig.legends[0].get_title().get_text() == "recipe, clip"
 
@@ -141,5 +141,5 @@ def test_a_caption_counts_the_seeds_behind_a_mark(keys, words):
     table = pd.MultiIndex.from_product([marks[k] for k in ["x", *keys]], names=["x", *keys]).to_frame(
         index=False
     )
-    plot = Plot("final by dial", x="x", y="y")
+    plot = Plot("final by setting", x="x", y="y")
     assert shared_plots.counted(table.assign(y=0.0), plot=plot) == words

@@ -33,7 +33,7 @@ TOY = Run(
 CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)
 TREE = dataclasses.replace(SMALL, task="tree", learning_rate=1.0)
 WORLDS = {"bandit": SMALL, "tree": LENGTHS, "toy": TOY}
-DIALS = ("cell", "staleness", "staleness_args", "age_limit", "too_old", "lag")
+SETTINGS = ("cell", "staleness", "staleness_args", "age_limit", "too_old", "lag")
 
 
 def moving(world, steps: int, seed: int = 0):
@@ -54,8 +54,8 @@ def with_schedule(run: Run, name: str, limit: int = -1, too_old: str = "drop", *
 
 
 def differing(left: dict, right: dict) -> list[str]:
-    """Return the columns that both tables have and that differ in a bit, the dials of staleness aside."""
-    shared = [name for name in left if name in right and name not in DIALS]
+    """Return the columns that both tables have and that differ in a bit, the settings of staleness aside."""
+    shared = [name for name in left if name in right and name not in SETTINGS]
     assert len(shared) > 40, "the tables share too few columns to say anything"
     return [name for name in shared if not _same(left[name], right[name])]
 

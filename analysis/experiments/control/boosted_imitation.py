@@ -126,7 +126,7 @@ EXPERIMENT = Experiment(
     metrics=("score", "at end"),
     margins={"score that counts as more": MARGIN},
     figure=Plot(
-        "final by dial", x="trajectories: expert trajectories", y="score: score (1 expert)", arm=("arm",)
+        "final by setting", x="trajectories: expert trajectories", y="score: score (1 expert)", arm=("arm",)
     ),
     systems=("AILBoost",),
 )

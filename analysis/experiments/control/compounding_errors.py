@@ -55,7 +55,11 @@ EXPERIMENT = Experiment(
     metrics=("shortfall", "share"),
     margins={"shortfall per step": MARGIN},
     figure=Plot(
-        "final by dial", x="horizon", y="shortfall: shortfall against the expert", arm=("learner",), log="y"
+        "final by setting",
+        x="horizon",
+        y="shortfall: shortfall against the expert",
+        arm=("learner",),
+        log="y",
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(

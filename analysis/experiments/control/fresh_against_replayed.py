@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     metrics=("score", "fall"),
     margins={"mean fall from the best so far": MARGIN},
     figure=Plot(
-        "final by dial", x="updates: updates per step", y="fall: mean fall from the best so far",
+        "final by setting", x="updates: updates per step", y="fall: mean fall from the best so far",
         arm=("learner",), names={"features": "Q, features", "table": "Q, table"},
     ),
     systems={"RL in the Era of LLMs (perspective)": Part()},

@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
         "share that counts as short": SHORT,
     },
     figure=Plot(
-        "final by dial", x="length: digits of the lock", y="value: value, share of the best", arm=("critic",),
+        "final by setting", x="length: digits of the lock", y="value: value, share of best", arm=("critic",),
         where={"features": "table"},
     ),
     systems=("HNPG (hybrid RL)",),

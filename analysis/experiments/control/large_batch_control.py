@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
     metrics=("updates", "drawn"),
     margins={"factor of updates that counts as fewer": LEAST, "factor that counts as much": FACTOR},
     figure=Plot(
-        "final by dial", x="batch", y="updates: updates to a loss of 0.1", arm=("learner", "players"),
+        "final by setting", x="batch", y="updates: updates to a loss of 0.1", arm=("learner", "players"),
     ),
     systems=("FastTD3",),
 )  # fmt: skip

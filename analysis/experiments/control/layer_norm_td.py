@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
     metrics=("error",),
     margins={"error of Q that counts as near": NEAR, "log of the factor of error that counts as less": LESS},
     figure=Plot(
-        "final by dial", x="players: parallel copies", y="error: root mean square error of Q",
+        "final by setting", x="players: parallel copies", y="error: root mean square error of Q",
         arm=("step: step size",),
     ),
     systems=("PQN (Simplifying deep TD)",),

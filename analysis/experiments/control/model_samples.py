@@ -49,7 +49,7 @@ EXPERIMENT = Experiment(
     keys=("run", "share", "updates", "seed"),
     metrics=("over-estimation", "value"),
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as bounded": BOUNDED},
-    figure=Plot("final by dial", x="updates: updates per step", y="over-estimation", arm=("share",)),
+    figure=Plot("final by setting", x="updates: updates per step", y="over-estimation", arm=("share",)),
     systems=("MAD-TD",),
 )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, dials, of_keys
+from analysis.lab import Experiment, Plot, combinations, of_keys, settings_of
 from envs.mdps import BAIRD_FEATURES, baird_star
 
 NAME = "norm-bounds"
@@ -35,7 +35,8 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
     frame, key_N = combinations(key_R, critic=ARMS, updates=RATIOS)
     q_RKSA, _ = replay_q(
         baird_star(horizon=1), key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, initial=start_F,
-        epsilon=1.0, step_size=RATE, updates=frame["updates"].to_numpy(), **dials(frame["critic"], ARMS),
+        epsilon=1.0, step_size=RATE, updates=frame["updates"].to_numpy(),
+        **settings_of(frame["critic"], ARMS),
     )  # fmt: skip
     return frame.assign(final=np.log10(np.abs(q_RKSA[:, -1]).max((-1, -2))))
 

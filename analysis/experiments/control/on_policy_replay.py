@@ -65,7 +65,7 @@ EXPERIMENT = Experiment(
     metrics=("early loss", "late value"),
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
-        "final by dial", x="power: power of the policy in replay",
+        "final by setting", x="power: power of the policy in replay",
         y="early loss: deepest early loss of value", arm=("quality",),
     ),
     systems=("ARB (Adaptive Replay Buffer)",),

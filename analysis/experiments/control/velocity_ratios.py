@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     metrics=("error", *RATES),
     margins={"relative error that counts as small": SMALL, "value that counts as worse": WORSE},
     figure=Plot(
-        "final by dial", x="shift: shift of mean and log deviation",
+        "final by setting", x="shift: shift of mean and log deviation",
         y="error: relative error of the log ratio", arm=("ratio",),
     ),
     systems=("PolicyFlow",),

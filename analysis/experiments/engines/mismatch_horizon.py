@@ -52,7 +52,7 @@ def figure(bits: int, x: str = "task_args.digits: tokens of a response") -> Plot
         f"heads=1,layers=1,precision={precision(bits)},width=32": "coarse π",
     }
     y, arm = "accuracy: final accuracy", ("mismatch: rollouts μ", "policy_args: trainer π")
-    return Plot("final by dial", x=x, y=y, arm=arm, names=names)
+    return Plot("final by setting", x=x, y=y, arm=arm, names=names)
 
 
 def copying(length: int, bits: int) -> tuple[Run, Run, Run]:

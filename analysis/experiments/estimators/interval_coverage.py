@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     keys=("interval", "law", "parameter", "n"),
     metrics=("coverage", "low", "high", "samples"),
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="parameter: sigma of a log-normal weight",
         y="coverage",
         arm=("interval", "n"),

@@ -207,7 +207,7 @@ EXPERIMENT = Experiment(
     metrics=("error", "bias", "log_variance"),
     margins={"rise of a log variance by turn": GROWTH},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="turns",
         y="log_variance: log variance of the metric",
         arm=("estimator",),

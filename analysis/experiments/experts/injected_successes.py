@@ -141,7 +141,7 @@ EXPERIMENT = Experiment(
     metrics=("norm", "cosine"),
     margins={"ratio of norms": LOUDER, "cosine": ALONG, "fall of the share of skewed groups": FALL},
     figure=Plot(
-        "final by dial", x="chance: chance of a success", y="norm: norm of the expected update",
+        "final by setting", x="chance: chance of a success", y="norm: norm of the expected update",
         arm=("guide",), log="xy",
     ),
     systems={

@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "recipe", "age"),
     metrics=("accuracy", "start"),
     margins={"accuracy": MARGIN},
-    figure=Plot("final by dial", x="age: age (updates)", y="accuracy", arm=("recipe",), names=TITLES),
+    figure=Plot("final by setting", x="age: age (updates)", y="accuracy", arm=("recipe",), names=TITLES),
     systems={"ChartSketcher": Part()},
 )
 

@@ -46,7 +46,7 @@ EXPERIMENT = Experiment(
     metrics=("exact/value", "mean actor/clip_share_last_pass"),
     margins={"loss of final value that counts as flat": FLAT, "six points of final value": SIX},
     figure=Plot(
-        "final by dial", x="lag: lag (optimizer steps)", y=f"{VALUE}: final exact value", arm=("anchor",)
+        "final by setting", x="lag: lag (optimizer steps)", y=f"{VALUE}: final exact value", arm=("anchor",)
     ),
 )
 

@@ -43,7 +43,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "cloned", "arm"),
     metrics=("accuracy",),
     margins={"accuracy": MARGIN},
-    figure=Plot("final by dial", x="cloned: steps of cloning", y="accuracy", arm=("arm",)),
+    figure=Plot("final by setting", x="cloned: steps of cloning", y="accuracy", arm=("arm",)),
     systems={"SFT→RL for vulnerability detection": Part()},
 )
 

@@ -13,7 +13,7 @@ MARGIN, TIMES = 0.05, 3
 MARGINS = {"accuracy below that at lag 1 that counts as none": MARGIN, "times fewer rollouts": TIMES}
 RIVAL = "GRPO with truncated sequence weights"
 FIGURE = Plot(
-    "final by dial",
+    "final by setting",
     x="lag",
     y="accuracy",
     arm=("recipe",),

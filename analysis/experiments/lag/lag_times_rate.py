@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     metrics=("exact/value", "mean exact/value", "min exact/ess_kish_sequence"),
     margins={"mean value along the curve that counts as equal": MARGIN},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="lag: lag (optimizer steps)",
         y=f"{MEAN}: mean exact value",
         arm=("learning_rate",),

@@ -43,7 +43,7 @@ EXPERIMENT = Experiment(
     metrics=("plateau",),
     margins={"share of the best value that counts as higher": HIGHER, "share that counts as alike": ALIKE},
     figure=Plot(
-        "final by dial", x="step: outer step size", y="plateau: plateau, share of the best",
+        "final by setting", x="step: outer step size", y="plateau: plateau, share of the best",
         arm=("episodes",),
     ),
     systems=("PPO with 1M environments",),

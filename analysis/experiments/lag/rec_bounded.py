@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "best", "start", "collapsed", "mean actor/clip_share"),
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="lag: lag (optimizer steps)",
         y="accuracy: final accuracy",
         arm=("recipe_args.keep: clip", "recipe_args.weight: weight"),

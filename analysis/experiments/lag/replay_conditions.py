@@ -93,7 +93,9 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm", "replays"),
     metrics=("score", "at end"),
     margins={"score": MARGIN},
-    figure=Plot("final by dial", x="replays: replays per step", y="score: score (1 optimal)", arm=("arm",)),
+    figure=Plot(
+        "final by setting", x="replays: replays per step", y="score: score (1 optimal)", arm=("arm",)
+    ),
     systems=("ERC (Experience Replayable Conditions)",),
 )
 

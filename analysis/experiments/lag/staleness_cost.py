@@ -35,7 +35,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "collapse_step"),
     figure=Plot(
-        "final by dial", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
+        "final by setting", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
     ),
 )
 

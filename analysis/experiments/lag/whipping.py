@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
     keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "start", "length_collapsed", LENGTH, f"first {LENGTH}", "val/entropy"),
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="lag: lag (optimizer steps)",
         y=f"{LENGTH}: length of answers (tokens)",
         arm=("recipe",),

@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
     metrics=("unsafe", "lost"),
     margins={"share of steps in unsafe states": MARGIN},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="steps: logged steps",
         y="unsafe: share of steps in unsafe states",
         arm=("guardian",),

@@ -166,7 +166,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "logger", "arm"),
     metrics=("value", "over-estimation", "at end"),
     margins={"share of the best value": MARGIN, "over-estimation, in the same units": LESS},
-    figure=Plot("final by dial", x="logger", y="value: value, share of the best", arm=("arm: constraint",)),
+    figure=Plot("final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",)),
     systems={
         "PRDC": Part("", ("nearest-data-beats-a-support-constraint", "nearest-data-beats-cloning",
                           "nearest-data-over-estimates-less-than-no-constraint")),

@@ -125,7 +125,7 @@ EXPERIMENT = Experiment(
     metrics=("regret", "satisfaction", "revenue"),
     margins={"regret that counts as equal": SAME, "gain of a metric": 0.0},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="n: logged rounds",
         y="regret",
         arm=("world", "learner"),

@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "arm"),
     metrics=("score", "at end"),
     margins={"score": MORE},
-    figure=Plot("final by dial", x="steps: logged choices", y="score", arm=("arm",)),
+    figure=Plot("final by setting", x="steps: logged choices", y="score", arm=("arm",)),
     systems=("DCPPO",),
 )
 

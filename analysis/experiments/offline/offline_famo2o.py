@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "budgets"),
     metrics=("score",),
     margins={"score": MARGIN},
-    figure=Plot("final by dial", x="steps: logged steps", y="score", arm=("budgets",)),
+    figure=Plot("final by setting", x="steps: logged steps", y="score", arm=("budgets",)),
     systems={
         "FamO2O": Part(what="the bound that budgets per state allow; learning the budgets online stays open")
     },

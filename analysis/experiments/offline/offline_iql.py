@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
     metrics=("score",),
     margins={"share of the way from the uniform policy to the optimum": MARGIN},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="logged: actions logged in a state, of 4",
         y="score: score (0 uniform, 1 optimal)",
         arm=("learner",),

@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "episodes", "estimator"),
     metrics=("log_rmse", "bias", "covered"),
     margins={"fall of log RMSE from 50 to 400 episodes": MARGIN, "distance from 95 % coverage": COVER},
-    figure=Plot("final by dial", x="episodes", y="log_rmse: log RMSE", arm=("estimator",)),
+    figure=Plot("final by setting", x="episodes", y="log_rmse: log RMSE", arm=("estimator",)),
     systems=("IV-OPE",),
 )
 

@@ -58,7 +58,7 @@ EXPERIMENT = Experiment(
     metrics=("score", "background"),
     margins={"score that counts as equal": SAME},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="steps: logged steps of the small group",
         y="score: score of its policy",
         arm=("gap", "fit"),

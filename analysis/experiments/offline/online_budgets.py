@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "steps", "budgets"),
     metrics=("score", "bound"),
     margins={"score": MARGIN},
-    figure=Plot("final by dial", x="steps: online steps", y="score", arm=("budgets",), log="x"),
+    figure=Plot("final by setting", x="steps: online steps", y="score", arm=("budgets",), log="x"),
     systems={"FamO2O": Part()},
 )
 

@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     metrics=("period", "lag", "seconds", "log_seconds", "beyond"),
     margins={"factor of time": FASTER, "updates beyond the ratio": ROOM},
     figure=Plot(
-        "final by dial", x="latency: mean wait for the environment (s)",
+        "final by setting", x="latency: mean wait for the environment (s)",
         y="seconds: seconds to a success of 0.8", arm=("mode",), log="y",
     ),
     systems={"Fin-ray async parallel training": Part("time and lag; not the fin, nor a searched sinusoid")},

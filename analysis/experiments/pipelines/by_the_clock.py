@@ -60,7 +60,7 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "collapsed", "steps_to 0.9"),
     margins={"accuracy that counts as equal": EQUAL, "accuracy that counts as lost": LOSS},
     figure=Plot(
-        "final by dial", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
+        "final by setting", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
     ),
     systems={
         "VCPO (Stable Asynchrony)": Part(

@@ -131,7 +131,7 @@ EXPERIMENT = Experiment(
     keys=("size", "hop", "layout"),
     metrics=("gain",),
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="hop",
         y="gain",
         arm=("size",),

@@ -73,7 +73,7 @@ EXPERIMENT = Experiment(
     keys=("load", "route"),
     metrics=("cost",),
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="load",
         y="cost",
         arm=("route",),

@@ -46,7 +46,7 @@ EXPERIMENT = Experiment(
     metrics=("gain", "lag"),
     margins={"speed-up that counts as nearly twice": NEAR, "difference of speed-ups": APART},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="load",
         y="gain",
         arm=("spread",),

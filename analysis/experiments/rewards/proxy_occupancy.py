@@ -185,7 +185,7 @@ EXPERIMENT = Experiment(
     metrics=("true", "objective", "at end"),
     margins={"true return per step, in spreads of the base's": MARGIN, "objective": NEAR},
     figure=Plot(
-        "final by dial", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),
+        "final by setting", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),
     ),
     systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip

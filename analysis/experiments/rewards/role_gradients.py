@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     keys=("copies", "wants", "weights"),
     metrics=("success", "mass", "own_solver", "own_checker"),
     figure=Plot(
-        "final by dial", x="copies: tokens of the checker for one of the solver",
+        "final by setting", x="copies: tokens of the checker for one of the solver",
         y="success: success at the end", arm=("weights", "wants"),
     ),
     systems={

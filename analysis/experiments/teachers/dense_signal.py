@@ -79,7 +79,7 @@ EXPERIMENT = Experiment(
     metrics=("noise", "cosine", "value"),
     margins={"ratio of noise": CLEARER, "growth of the sparse noise": GROWTH, "ratio of tokens": SAVED},
     figure=Plot(
-        "final by dial", x="length", y="noise: variance / squared mean", arm=("coefficient",), log="y",
+        "final by setting", x="length", y="noise: variance / squared mean", arm=("coefficient",), log="y",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(

@@ -95,7 +95,7 @@ EXPERIMENT = Experiment(
     keys=("divergence", "prefixes", "length"),
     metrics=("lesser", "off", "of teacher"),
     figure=Plot(
-        "final by dial", x="length", y="off: tokens unlike the first", arm=("divergence", "prefixes"),
+        "final by setting", x="length", y="off: tokens unlike the first", arm=("divergence", "prefixes"),
     ),
     systems={"On-policy distillation survey": Part()},
 )  # fmt: skip

@@ -132,7 +132,7 @@ EXPERIMENT = Experiment(
     metrics=("transmission",),
     margins={"channels that count as alike": ALIKE, "share of other starts against the trait": AGAINST},
     figure=Plot(
-        "final by dial",
+        "final by setting",
         x="step",
         y="transmission",
         arm=("start", "channel"),

@@ -103,7 +103,8 @@ EXPERIMENT = Experiment(
     metrics=("log_perplexity",),
     margins={"log-perplexity per token": LOWER},
     figure=Plot(
-        "final by dial", x="epsilon", y="log_perplexity: log-perplexity per token", arm=("learner",), log="x",
+        "final by setting", x="epsilon", y="log_perplexity: log-perplexity per token", arm=("learner",),
+        log="x",
     ),
     systems={"DP-OPD": Part("own, teacher's and data's sequences under clipping and noise; tables")},
 )  # fmt: skip

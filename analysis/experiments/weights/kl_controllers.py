@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     metrics=("kl", "overshoot", "reward"),
     margins={"distance from the target that counts as held": NEAR},
     figure=Plot(
-        "final by dial", x="scale: scale of the reward", y="kl: KL at the end over its target",
+        "final by setting", x="scale: scale of the reward", y="kl: KL at the end over its target",
         arm=("control",), log="y",
     ),
     systems={

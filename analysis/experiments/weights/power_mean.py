@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "power"),
     metrics=("share", "deviation", "bias"),
     margins={"share or deviation": 0.0},
-    figure=Plot("final by dial", x="power: exponent p", y="share: largest share of a token of 24"),
+    figure=Plot("final by setting", x="power: exponent p", y="share: largest share of a token of 24"),
     systems={"HölderPO": Part("concentration and variance by exponent; no annealing, no training")},
 )
 

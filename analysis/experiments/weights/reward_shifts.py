@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
     metrics=("variance",),
     margins={"variance over that without baseline": 1.0},
     figure=Plot(
-        "final by dial", x="law: law of rewards", y="variance: variance over that without baseline",
+        "final by setting", x="law: law of rewards", y="variance: variance over that without baseline",
         arm=("baseline",), log="y",
     ),
     systems={

@@ -79,7 +79,7 @@ EXPERIMENT = Experiment(
     metrics=("accuracy", "speed"),
     margins={"accuracy or speed": MARGIN},
     figure=Plot(
-        "final by dial", x="scale", y="speed", arm=("normalization", "kind"), x_label="scale of the speed",
+        "final by setting", x="scale", y="speed", arm=("normalization", "kind"), x_label="scale of the speed",
         y_label="speed at the end",
     ),
     systems={

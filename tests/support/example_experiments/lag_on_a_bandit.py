@@ -22,7 +22,7 @@ EXPERIMENT = Experiment(
     keys=("lag", "seed"),
     metrics=(VALUE, "first exact/value"),
     margins={"mean value over training that counts as slower": MARGIN},
-    figure=Plot("final by dial", x="lag", y=VALUE),
+    figure=Plot("final by setting", x="lag", y=VALUE),
 )
 
 

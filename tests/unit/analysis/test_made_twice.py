@@ -7,7 +7,7 @@ from analysis.judging.replication import RUNS, combinations, of_keys
 
 
 def _make(key_R):
-    frame, key_N = combinations(key_R, arm=["a", "b"], dial=[1, 2])
+    frame, key_N = combinations(key_R, arm=["a", "b"], setting=[1, 2])
     return frame.assign(key=key_N.astype(str))
 
 

@@ -1,4 +1,4 @@
-"""Any results folder as a table: dials, metrics, one row per cell."""
+"""Any results folder as a table: settings, metrics, one row per cell."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.sweeps import sweep_table
 from analysis.sweeps.sweep_table import (
-    dial,
-    dials,
     labeled,
     load,
     metric_word,
     numeric,
     only,
     per_cell,
+    setting,
+    settings,
     telling,
 )
 from testbed.config.run import grid
@@ -31,8 +31,8 @@ def rows(tmp_path_factory):
 
 def test_a_folder_is_read_with_a_row_per_cell_and_step(rows):
     assert len(rows) == len(CELLS) * len(STEPS)
-    assert dials(rows) == ["recipe", "lag"]
-    assert numeric(rows, dials(rows)) == ["lag"]
+    assert settings(rows) == ["recipe", "lag"]
+    assert numeric(rows, settings(rows)) == ["lag"]
 
 
 def test_a_cell_that_is_in_two_folders_counts_once(tmp_path):
@@ -42,21 +42,21 @@ def test_a_cell_that_is_in_two_folders_counts_once(tmp_path):
     assert len(load(tmp_path)) == 6 * len(STEPS)
 
 
-def test_single_arguments_are_dials_of_their_own(tmp_path):
+def test_single_arguments_are_settings_of_their_own(tmp_path):
     cells = grid(TOY, recipe=["grpo"], recipe_args=[(("eps", 0.1),), (("eps", 0.2), ("level", "token"))])
     rows = load(made(tmp_path / "s", [*cells, TOY]))
-    assert dials(rows) == ["recipe_args.eps", "recipe_args.level"]
+    assert settings(rows) == ["recipe_args.eps", "recipe_args.level"]
     first = rows.drop_duplicates("cell").set_index("cell")
     assert set(first["recipe_args.eps"].dropna()) == {0.1, 0.2}
     assert first["recipe_args.level"].isna().sum() == 2
-    assert numeric(rows, dials(rows)) == []
+    assert numeric(rows, settings(rows)) == []
 
 
-def test_a_dial_that_follows_another_is_told_once(tmp_path):
+def test_a_setting_that_follows_another_is_told_once(tmp_path):
     cells = [replace(TOY, recipe=r, learning_rate=rate) for r, rate in (("grpo", 0.1), ("m2po", 0.2))]
     rows = load(made(tmp_path / "s", cells))
-    assert dials(rows) == ["recipe", "learning_rate"]
-    assert telling(rows, dials(rows)) == ["recipe"]
+    assert settings(rows) == ["recipe", "learning_rate"]
+    assert telling(rows, settings(rows)) == ["recipe"]
 
 
 def test_a_cell_has_its_final_value_and_its_outcome(rows):
@@ -95,20 +95,20 @@ def test_unknown_names_get_the_nearest_known_one(rows):
     with pytest.raises(UserError, match="Unknown metric 'acuracy'. Did you mean 'accuracy'"):
         per_cell(rows, "acuracy")
     with pytest.raises(UserError, match=r"Unknown setting 'lagg'. Did you mean 'lag'\?.*recipe, seed"):
-        dial(rows, "lagg")
+        setting(rows, "lagg")
     with pytest.raises(UserError, match="Unknown value of lag '7'"):
         only(rows, ["lag=0,7"])
     with pytest.raises(UserError, match="'best' is one number per cell"):
         sweep_table.logged_metric(rows, "best")
 
 
-def test_cells_are_chosen_by_the_words_of_their_dials(rows):
+def test_cells_are_chosen_by_the_words_of_their_settings(rows):
     found = only(rows, ["lag=0,64", "recipe=grpo"])
     assert found["cell"].nunique() == 8
     assert set(found["lag"]) == {0, 64}
 
 
-def test_labels_name_the_dials_of_numbers_and_follow_their_order(rows):
+def test_labels_name_the_settings_of_numbers_and_follow_their_order(rows):
     label, order = labeled(rows.iloc[::-1], ["recipe", "lag"])  # whatever the order of the rows
     assert order == [f"{recipe}, lag {lag}" for recipe in ("grpo", "reinforce") for lag in (0, 8, 64)]
     assert (label[rows["lag"] == 8].str.endswith("lag 8")).all()

@@ -38,7 +38,7 @@ PPO = Recipe("group_mean", "ppo_clip", "token_mean", passes=2)
 ARGUMENTS = {"version": (("age", 3),), "ewma": (("decay", 0.5),)}
 
 
-def dialed(run, name, **arguments):
+def configured(run, name, **arguments):
     return dataclasses.replace(run, anchor=name, anchor_args=tuple(arguments.items()))
 
 
@@ -55,7 +55,7 @@ def moved(theta, scale=0.4, seed=1):
 
 
 def arm(run, made=PPO, theta=None):
-    """Return a world, weights and the learner of a one-cell pack with the run's dial."""
+    """Return a world, weights and the learner of a one-cell pack with the run's setting."""
     world = build_world((run,))
     theta = world.initial() if theta is None else theta
     learner = Learner(RecipeBlock(made, slice(0, 1)), world, theta, (run,))
@@ -79,22 +79,22 @@ def anchored(run, step=5, age=3, made=PPO, origin=None):
     return world, rollout, (old, new), batch, learner
 
 
-# What the dial replaces.
+# What the setting replaces.
 
 
 @pytest.mark.parametrize(
     ("name", "own", "arguments"),
     [("grpo", "behavior", {}), ("decoupled", "recompute", {}), ("ppo_ewma", "ewma", {"decay": 0.889})],
 )
-def test_the_anchor_that_a_recipe_has_is_one_of_the_dials_bit_for_bit(name, own, arguments):
+def test_the_anchor_that_a_recipe_has_is_one_of_the_settings_bit_for_bit(name, own, arguments):
     run = dataclasses.replace(CHAIN, recipe=name)
-    assert same_training(run, dialed(run, own, **arguments))
-    assert not same_training(run, dialed(run, "version", age=2))
+    assert same_training(run, configured(run, own, **arguments))
+    assert not same_training(run, configured(run, "version", age=2))
 
 
-def test_a_dial_that_no_loss_reads_is_refused_before_training():
+def test_a_setting_that_no_loss_reads_is_refused_before_training():
     for name in sorted(set(anchor) - {"recipe"}):
-        cell = dataclasses.replace(dialed(BANDIT, name), recipe="reinforce")
+        cell = dataclasses.replace(configured(BANDIT, name), recipe="reinforce")
         with pytest.raises(UserError, match=f"anchor is '{name}'.*'reinforce' reads no anchor"):
             check_arguments([cell])
         with pytest.raises(UserError, match="reads no anchor"):
@@ -117,7 +117,7 @@ def test_a_dial_that_no_loss_reads_is_refused_before_training():
 )
 def test_impossible_anchors_are_refused_with_the_numbers_that_conflict(name, arguments, message):
     with pytest.raises(UserError, match=message):
-        check_arguments([dialed(BANDIT, name, **arguments)])
+        check_arguments([configured(BANDIT, name, **arguments)])
 
 
 def test_anchors_are_listed_with_what_they_do_and_their_arguments():
@@ -140,10 +140,10 @@ def test_cells_of_a_pack_do_not_see_each_other_under_any_anchor(name):
             assert np.array_equal(packed[column][rows], alone[column]), column
 
 
-def test_a_dialed_anchor_outlives_a_hand_over_and_a_recipes_own_begins_anew():
+def test_a_configured_anchor_outlives_a_hand_over_and_a_recipes_own_begins_anew():
     late = dataclasses.replace(PPO, anchor="ewma", anchor_args=(("decay", 0.5),))
     made = dataclasses.replace(PPO, hand_over=HandOver(3, late))
-    _, theta, learner = arm(dialed(BANDIT, "version", age=2), made)
+    _, theta, learner = arm(configured(BANDIT, "version", age=2), made)
     kept = learner.anchor
     learner.switch_recipe(moved(theta), 3)
     assert learner.anchor is kept
@@ -161,14 +161,14 @@ def test_a_dialed_anchor_outlives_a_hand_over_and_a_recipes_own_begins_anew():
 @pytest.mark.parametrize("lag", [0, 1, 6])
 def test_with_missing_log_probabilities_no_clip_ever_binds_whatever_the_lag(lag):
     run = dataclasses.replace(BANDIT, lag=lag, steps=12, **HOT)
-    lost, kept = train(dialed(run, "missing")), train(dialed(run, "recompute"))
+    lost, kept = train(configured(run, "missing")), train(configured(run, "recompute"))
     assert np.max(kept["actor/clip_share_last_pass"]) > 0.1
     assert not np.any(lost["actor/clip_share_last_pass"])
     assert not np.any(lost["actor/clip_share"])
 
 
 def test_a_missing_anchor_is_the_target_itself_at_every_pass_and_d_is_the_whole_ratio():
-    world, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "missing", **{}))
+    world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "missing", **{}))
     assert torch.equal(batch.logp_anchor_BT, world.logp(new, rollout))
     later = moved(new, seed=4)
     update = later_pass(world, learner, later, rollout, batch)
@@ -179,12 +179,12 @@ def test_a_missing_anchor_is_the_target_itself_at_every_pass_and_d_is_the_whole_
 
 def test_with_one_pass_missing_is_what_recomputing_gives():
     run = dataclasses.replace(CHAIN, recipe_args=(("passes", 1),))
-    assert same_training(dialed(run, "missing"), dialed(run, "recompute"))
-    assert not same_training(dialed(CHAIN, "missing"), dialed(CHAIN, "recompute"))
+    assert same_training(configured(run, "missing"), configured(run, "recompute"))
+    assert not same_training(configured(CHAIN, "missing"), configured(CHAIN, "recompute"))
 
 
 def test_a_lost_replica_does_not_stop_the_others_at_later_passes():
-    _, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "missing"))
+    _, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "missing"))
     lost = torch.full_like(rollout.logp_mu_RBT, torch.nan)
     after = learner.refresh_anchor(new, batch, rollout, lost, 5)
     assert torch.equal(after.logp_anchor_BT, rollout.logp_mu_RBT)
@@ -194,7 +194,7 @@ def test_a_lost_replica_does_not_stop_the_others_at_later_passes():
 
 
 def test_a_snapshot_splits_the_ratio_into_engine_and_staleness():
-    world, rollout, (old, _), batch, _ = anchored(dialed(dataclasses.replace(BANDIT, **HOT), "snapshot"))
+    world, rollout, (old, _), batch, _ = anchored(configured(dataclasses.replace(BANDIT, **HOT), "snapshot"))
     assert torch.equal(batch.logp_anchor_BT, world.logp(old, rollout))
     log_d = batch.logp_anchor_BT - batch.logp_mu_BT
     assert log_d.abs().max() > 0.05
@@ -207,13 +207,13 @@ def test_a_snapshot_splits_the_ratio_into_engine_and_staleness():
 @pytest.mark.parametrize("run", [BANDIT, CHAIN], ids=["bandit", "chain"])
 def test_at_an_exact_lag_the_version_of_that_age_is_the_snapshot_bit_for_bit(run):
     run = dataclasses.replace(run, **HOT)
-    assert same_training(dialed(run, "version", age=3), dialed(run, "snapshot"))
-    assert not same_training(dialed(run, "version", age=2), dialed(run, "snapshot"))
+    assert same_training(configured(run, "version", age=3), configured(run, "snapshot"))
+    assert not same_training(configured(run, "version", age=2), configured(run, "snapshot"))
 
 
 def test_without_mismatch_a_snapshot_is_the_behavior_policy_and_age_zero_the_present():
-    assert same_training(dialed(CHAIN, "snapshot"), dialed(CHAIN, "behavior"))
-    assert same_training(dialed(CHAIN, "version", age=0), dialed(CHAIN, "recompute"))
+    assert same_training(configured(CHAIN, "snapshot"), configured(CHAIN, "behavior"))
+    assert same_training(configured(CHAIN, "version", age=0), configured(CHAIN, "recompute"))
 
 
 @pytest.mark.parametrize(
@@ -229,14 +229,14 @@ def test_without_mismatch_a_snapshot_is_the_behavior_policy_and_age_zero_the_pre
 )
 def test_snapshots_follow_every_tokens_own_version_through_schedules_that_mix_ages(staleness, lag, arguments):
     run = dataclasses.replace(CHAIN, staleness=staleness, staleness_args=arguments, lag=lag)
-    snapshot, behavior = train(dialed(run, "snapshot")), train(dialed(run, "behavior"))
+    snapshot, behavior = train(configured(run, "snapshot")), train(configured(run, "behavior"))
     assert np.max(snapshot["staleness/age_max_token"]) > 0
     for name in ("exact/value", "actor/grad_norm", "actor/clip_share_last_pass"):
         np.testing.assert_allclose(snapshot[name], behavior[name], rtol=1e-9, atol=1e-12)
 
 
 def test_versions_that_are_kept_on_purpose_change_nothing():
-    assert same_training(dialed(CHAIN, "version", age=2), dialed(CHAIN, "version", age=2, kept=9))
+    assert same_training(configured(CHAIN, "version", age=2), configured(CHAIN, "version", age=2, kept=9))
 
 
 def test_steps_with_empty_batches_leave_versions_behind_too():
@@ -254,7 +254,7 @@ def test_a_demonstration_has_no_version_so_its_ratio_to_a_snapshot_is_one():
     origin = torch.zeros(1, 16, dtype=torch.int64)
     origin[:, 8:] = EXPERT
     world, rollout, (old, new), batch, _ = anchored(
-        dialed(dataclasses.replace(BANDIT, **HOT), "snapshot"), origin=origin
+        configured(dataclasses.replace(BANDIT, **HOT), "snapshot"), origin=origin
     )
     assert torch.equal(batch.logp_anchor_BT[:, 8:], world.logp(new, rollout)[:, 8:])
     assert torch.equal(batch.logp_anchor_BT[:, :8], world.logp(old, rollout)[:, :8])
@@ -265,7 +265,7 @@ def test_a_demonstration_has_no_version_so_its_ratio_to_a_snapshot_is_one():
     [("snapshot", "logp_trainer_RBT"), ("loglinear", "version_RBT"), ("linear", "version_RBT")],
 )
 def test_an_anchor_without_what_it_reads_says_what_is_missing(name, lost):
-    world, rollout, (_, new), _, learner = anchored(dialed(BANDIT, name))
+    world, rollout, (_, new), _, learner = anchored(configured(BANDIT, name))
     rollout = dataclasses.replace(rollout, **{lost: None})
     with pytest.raises(UserError, match=f"anchor '{name}' needs the"):
         learner.batch(new, rollout, world.logp(new, rollout), 5)
@@ -282,7 +282,7 @@ def test_the_share_of_the_target_follows_every_tokens_own_version():
 
 
 def test_the_log_linear_anchor_lies_between_behavior_and_the_target_of_each_pass():
-    world, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "loglinear"), age=4)
+    world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "loglinear"), age=4)
     mu = rollout.logp_mu_RBT
     torch.testing.assert_close(batch.logp_anchor_BT, mu + 0.75 * (world.logp(new, rollout) - mu))
     later = moved(new, seed=4)
@@ -293,15 +293,15 @@ def test_the_log_linear_anchor_lies_between_behavior_and_the_target_of_each_pass
 
 def test_tokens_as_young_as_the_weights_are_clipped_around_mu_or_not_at_all():
     run = dataclasses.replace(BANDIT, lag=0)
-    assert same_training(dialed(run, "loglinear"), dialed(run, "behavior"))
-    assert same_training(dialed(run, "loglinear", fresh=1.0), dialed(run, "missing"))
+    assert same_training(configured(run, "loglinear"), configured(run, "behavior"))
+    assert same_training(configured(run, "loglinear", fresh=1.0), configured(run, "missing"))
 
 
 # Linear.
 
 
 def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pass():
-    world, rollout, (_, new), batch, learner = anchored(dialed(BANDIT, "linear"), age=4)
+    world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "linear"), age=4)
     mu = rollout.logp_mu_RBT.exp()
     mixture = 0.25 * mu + 0.75 * world.logp(new, rollout).exp()
     torch.testing.assert_close(batch.logp_anchor_BT.exp(), mixture)
@@ -315,7 +315,7 @@ def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pas
 
 def test_the_linear_anchor_is_nowhere_below_the_log_linear_one_and_somewhere_above():
     def batch(name):
-        return anchored(dialed(BANDIT, name), age=4)[3]
+        return anchored(configured(BANDIT, name), age=4)[3]
 
     gap = batch("linear").logp_anchor_BT - batch("loglinear").logp_anchor_BT
     assert float(gap.min()) > -1e-6
@@ -324,8 +324,8 @@ def test_the_linear_anchor_is_nowhere_below_the_log_linear_one_and_somewhere_abo
 
 def test_at_its_two_ends_the_mixture_is_behavior_or_the_target():
     run = dataclasses.replace(BANDIT, lag=0)
-    assert same_training(dialed(run, "linear"), dialed(run, "behavior"))
-    assert same_training(dialed(run, "linear", fresh=1.0), dialed(run, "missing"))
+    assert same_training(configured(run, "linear"), configured(run, "behavior"))
+    assert same_training(configured(run, "linear", fresh=1.0), configured(run, "missing"))
 
 
 # Moving average.
@@ -351,7 +351,7 @@ def test_rescaling_keeps_the_averages_age_in_samples(decay, parts):
 
 
 def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
-    run = dialed(dataclasses.replace(BANDIT, steps=10, lag=2, log_every=5, prompts=8), "ewma", decay=0.5)
+    run = configured(dataclasses.replace(BANDIT, steps=10, lag=2, log_every=5, prompts=8), "ewma", decay=0.5)
     small = smaller_batches(run, 4)
     assert (small.prompts, small.steps, small.lag, small.log_every) == (2, 40, 8, 20)
     assert small.learning_rate == run.learning_rate / 4
@@ -364,9 +364,9 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
         smaller_batches(run, 0)
 
 
-def test_the_average_that_is_rescaled_is_the_dials_or_the_recipes():
+def test_the_average_that_is_rescaled_is_the_settings_or_the_recipes():
     own = dataclasses.replace(BANDIT, recipe="ppo_ewma", recipe_args=(("decay", 0.75),))
-    assert [average_of(r) for r in (own, dialed(own, "missing"), dialed(BANDIT, "ewma"), BANDIT)] == [
+    assert [average_of(r) for r in (own, configured(own, "missing"), configured(BANDIT, "ewma"), BANDIT)] == [
         0.75,
         None,
         0.889,
@@ -382,10 +382,10 @@ def test_the_average_that_is_rescaled_is_the_dials_or_the_recipes():
 
 
 def test_the_clip_share_of_the_last_pass_is_the_first_passes_where_there_is_one_pass():
-    table = train(dialed(dataclasses.replace(BANDIT, recipe_args=(("passes", 1),)), "behavior"))
+    table = train(configured(dataclasses.replace(BANDIT, recipe_args=(("passes", 1),)), "behavior"))
     assert np.max(table["actor/clip_share"]) > 0
     assert np.array_equal(table["actor/clip_share"], table["actor/clip_share_last_pass"])
-    recomputed = train(dialed(BANDIT, "recompute"))
+    recomputed = train(configured(BANDIT, "recompute"))
     assert not np.any(recomputed["actor/clip_share"])
     assert np.max(recomputed["actor/clip_share_last_pass"]) > 0.1
 

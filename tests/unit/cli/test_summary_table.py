@@ -40,9 +40,9 @@ def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path
     assert "collapsed: rose by 0.2 or more, and ended with less than 50% of its best accuracy." in text
 
 
-def test_many_dials_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal) -> None:
-    dials = {"learning_rate": [1e-3, 3e-3], "warm_start_steps": [0, 600], "recipe": ["reinforce", "grpo"]}
-    summary = summarize(made(tmp_path / "s", grid(TOY, **dials, seed=range(2))))
+def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal) -> None:
+    settings = {"learning_rate": [1e-3, 3e-3], "warm_start_steps": [0, 600], "recipe": ["reinforce", "grpo"]}
+    summary = summarize(made(tmp_path / "s", grid(TOY, **settings, seed=range(2))))
     print_summary(summary)
     text = printed(capsys)
     assert all(len(line) <= terminal for line in text.splitlines())

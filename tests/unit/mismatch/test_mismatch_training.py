@@ -1,4 +1,4 @@
-"""Engine mismatch as a dial of training: it changes who generates; without learning its law stands still."""
+"""Engine mismatch in training: it changes the sampler; without learning its distribution is constant."""
 
 import dataclasses
 

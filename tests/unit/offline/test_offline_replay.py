@@ -15,7 +15,7 @@ from testbed.offline.replay import replay_actor_critic, replay_q
 
 
 @pytest.mark.parametrize(
-    "dials",
+    "settings",
     [
         {},
         {"updates": 2.0, "batch": 4},
@@ -24,10 +24,10 @@ from testbed.offline.replay import replay_actor_critic, replay_q
         {"on_policy": 1.0},
         {"spread_rate": 0.05, "spread_floor": 0.5},
     ],
-    ids=lambda dials: "-".join(dials) or "plain",
+    ids=lambda settings: "-".join(settings) or "plain",
 )
-def test_every_way_of_replaying_finds_the_optimal_values(dials):
-    q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02, **dials)
+def test_every_way_of_replaying_finds_the_optimal_values(settings):
+    q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02, **settings)
     assert np.abs(q[:, -1] - BEST).max() < 0.35
 
 
@@ -40,7 +40,7 @@ def test_soft_values_are_those_of_the_soft_fixed_point():
     assert np.abs(q[:, -1] - soft).max() < 0.35
 
 
-def test_a_cell_is_a_function_of_its_key_and_dials_alone():
+def test_a_cell_is_a_function_of_its_key_and_settings_alone():
     both, earned = replay_q(WORLD, KEYS, steps=300, every=100, updates=np.array([1.0, 2.0, 0.5, 1.0]))
     alone, _ = replay_q(WORLD, KEYS[2:3], steps=300, every=100, updates=0.5)
     assert (both[2] == alone[0]).all()

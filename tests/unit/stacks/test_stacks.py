@@ -129,8 +129,8 @@ def test_the_printed_command_trains_with_the_printed_composition(name, words):
     cells = resolve(line[2], line[3:])
     (arguments,) = {cell.recipe_args for cell in cells}
     assert recipe["stack"].bind(**dict(arguments))() == composed.recipe()
-    dial = composed.anchor if composed.anchor in ("loglinear", "missing") else "recipe"
-    assert {cell.anchor for cell in cells} == {dial}
+    setting = composed.anchor if composed.anchor in ("loglinear", "missing") else "recipe"
+    assert {cell.anchor for cell in cells} == {setting}
 
 
 def test_gspo_of_verl_in_our_names():

@@ -26,7 +26,7 @@ TOY = replace(
     policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
 )
 PIPE = "slots=24 batch=16 group=4 train_time=18 length_mean=200 sigma=1"
-DIALS = {"staleness", "staleness_args", "lag", "cell", "pipeline/time"}
+SETTINGS = {"staleness", "staleness_args", "lag", "cell", "pipeline/time"}
 
 
 def rows(ages_TN, members=2, first=0, spread=0):
@@ -55,7 +55,7 @@ def simulate(run, design=PIPE, **arguments):
 
 def told(table):
     """Return all columns but those that name the schedule."""
-    return {name: np.asarray(value) for name, value in table.items() if name not in DIALS}
+    return {name: np.asarray(value) for name, value in table.items() if name not in SETTINGS}
 
 
 def numbers(run):
