@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed.errors import UserError, suggest
+from testbed.errors import UserError, printable, suggest
 from testbed.registry import Entry
 
 DIGEST = 12
@@ -180,10 +180,10 @@ def line_of_a_user(error: BaseException) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """Return "ValueError: its message" of any error, also of one whose `__str__` raises."""
+    """Return "ValueError: its message", printable and bounded, of any error, also where `__str__` raises."""
     name = type(error).__name__
     try:
-        return f"{name}: {error}"
+        return printable(f"{name}: {error}")
     except KeyboardInterrupt:
         raise
     except BaseException:

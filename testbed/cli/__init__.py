@@ -13,7 +13,7 @@ from testbed import __version__
 from testbed.cli.extensions import Command, installed
 from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
-from testbed.errors import UnknownName, UserError
+from testbed.errors import UnknownName, UserError, printable
 from testbed.execution.threads import environment
 
 
@@ -135,6 +135,10 @@ def _options(
     pass
 
 
+LONGEST = 20_000
+"""Characters of an error message; a sweep file may have many lines that are wrong."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: exit code 0, 2 for anything the user can correct, 130 after Ctrl-C."""
     for name, value in environment(workers=1).items():
@@ -181,7 +185,7 @@ def _recipe_named(error: UserError) -> str:
 
 
 def _complain(message: str, context: object = None) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {printable(message, LONGEST)}", file=sys.stderr)
     path = getattr(context, "command_path", "")
     if path:
         print(f"Try '{path} --help'.", file=sys.stderr)

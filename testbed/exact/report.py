@@ -160,8 +160,9 @@ class Bench:
         weight = effective_weights(function, logp, batch, **hyper)
         weight = weight * _divisor(batch.mask_BT, aggregation)
         if not bool(torch.isfinite(weight).all()):
+            name = function if isinstance(function, str) else getattr(function, "__name__", "the objective")
             raise UserError(
-                "The objective's weight is not finite on some response; take less drift or lower caps."
+                f"The weight of {name} is not finite on some response; take less drift or lower caps."
             )
         numbers: Floats = weight.numpy()
         return numbers

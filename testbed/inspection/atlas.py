@@ -20,7 +20,6 @@ from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 from testbed.registry import Entry
-from testbed.user_files import line_of_a_user
 
 REACH = 3.0
 GRID: Floats = np.linspace(-REACH, REACH, 241)
@@ -114,22 +113,10 @@ def example_weights(name: str) -> tuple[list[float], list[float]]:
 
 
 def _weights(name: str, logp_BT: Tensor, batch: Batch) -> Tensor:
-    if ".py:" not in name:
-        return effective_weights(name, logp_BT, batch)
-    try:
-        shape = objective[name].function(logp_BT.clone().requires_grad_(), batch).shape
-        if shape == logp_BT.shape:
-            return effective_weights(name, logp_BT, batch)
-    except UserError:
-        raise
-    except Exception as error:  # the user's own code: a message, not our traceback
-        place = line_of_a_user(error)
-        told = f"{type(error).__name__}: {error}" + (f" ({place})" if place else "")
-        raise UserError(f"{name} failed: {told}") from error
-    raise UserError(
-        f"{name} returned shape {tuple(shape)} for log-probabilities of shape {tuple(logp_BT.shape)}; "
-        "an objective returns one loss per token and takes any leading axes."
-    )
+    found = effective_weights(name, logp_BT, batch)
+    if not bool(torch.isfinite(found).any()):
+        raise UserError(f"{name} has no finite weight on any token of a small batch; expected finite losses.")
+    return found
 
 
 def curves(name: str) -> list[Curve]:

@@ -39,21 +39,25 @@ def checked(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     report and cards judge.
     """
     line = f"{name}, line {inspect.unwrap(function).__code__.co_firstlineno}" if _has_code(function) else name
+    reached = False  # whether a gradient was seen to reach logp_BT: looked at once, a backward pass
 
     @functools.wraps(function)
     def call(logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
         given = {"logp_BT": logp_BT, **_tensors(batch)}
         before = {field: (value._version, value.detach().clone()) for field, value in given.items()}
+        nonlocal reached
         loss = _called(function, line, logp_BT, batch, hyper)
         for field, (version, value) in before.items():
-            now = given[field]
-            if now._version != version or not torch.equal(now.detach().nan_to_num(), value.nan_to_num()):
+            now = logp_BT if field == "logp_BT" else getattr(batch, field)
+            same = now is given[field] and now._version == version
+            if not (same and torch.equal(now.detach().nan_to_num(), value.nan_to_num())):
                 raise UserError(
                     f"{line} changes {field} in place, which later losses and logs read too. Work on a copy: "
                     f"{field}.clone()."
                 )
-        if wrong := _wrong(loss, logp_BT):
+        if wrong := _wrong(loss, logp_BT, reached):
             raise UserError(f"{line} {wrong}")
+        reached = reached or (torch.is_grad_enabled() and logp_BT.requires_grad)
         return loss
 
     return call
@@ -76,6 +80,8 @@ def _called(
     except KeyboardInterrupt:
         raise
     except Exception as error:
+        if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
+            raise UserError(f"{line} cannot be called: {error}.") from None  # it was never entered
         try:
             str(error)
         except BaseException:
@@ -91,15 +97,23 @@ def _called(
         ) from None
 
 
-def _wrong(loss: object, logp_BT: Tensor) -> str:
+def _wrong(loss: object, logp_BT: Tensor, reached: bool) -> str:
     """Return what is wrong with a loss and what was expected, or ""."""
     expected = f"expected a loss per token, a floating tensor of shape {tuple(logp_BT.shape)} [..., B, T]"
     if not isinstance(loss, Tensor):
         return f"returns {type(loss).__name__}; {expected}."
     if loss.shape != logp_BT.shape:
         return f"returns shape {tuple(loss.shape)}; {expected}. Spread a sequence's loss over its tokens."
-    if not loss.is_floating_point():
-        return f"returns {loss.dtype}; {expected}."
-    if torch.is_grad_enabled() and logp_BT.requires_grad and not loss.requires_grad:
+    if not loss.is_floating_point() or loss.layout is not torch.strided or loss.device != logp_BT.device:
+        found = f"{loss.dtype}, {loss.layout}, on {loss.device}"
+        return f"returns {found}; {expected}, dense, on {logp_BT.device}."
+    if torch.is_grad_enabled() and logp_BT.requires_grad and not (reached or _reaches(loss, logp_BT)):
         return f"returns a loss that does not depend on logp_BT (detached); {expected} with a gradient."
     return ""
+
+
+def _reaches(loss: Tensor, logp_BT: Tensor) -> bool:
+    """Return whether a loss has a gradient by logp_BT: of another leaf alone it is useless."""
+    if not loss.requires_grad:
+        return False
+    return torch.autograd.grad(loss.sum(), logp_BT, retain_graph=True, allow_unused=True)[0] is not None

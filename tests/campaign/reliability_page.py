@@ -29,6 +29,7 @@ PROMISES = {
     "P17": "statistics are calibrated, not only pinned",
     "P18": "offline by default; nothing listens beyond loopback; temporary files are private",
     "P19": "malformed training logs end in one message",
+    "P20": "user code that is wrong ends in one message, whatever reads it",
     "Scale": "planning, status, resume and figures take linear time; memory stays flat over 5,000 steps",
 }
 

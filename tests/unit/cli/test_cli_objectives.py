@@ -298,7 +298,7 @@ def test_a_file_that_cannot_be_used_is_one_message(capsys, own, monkeypatch, com
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("broken", "broken failed: KeyError: 'missing'"),
+        ("broken", "in broken: KeyError: 'missing'"),
         ("one_number", "mine.py:one_number, line 13 returns shape (); expected a loss per token"),
         ("undecided", "missing 1 required keyword-only argument: 'share'"),
     ],
