@@ -30,6 +30,7 @@ from analysis.judging.replication import (
     Seeds,
     all_exceed,
     all_stay_below,
+    averaged,
     columns,
     combinations,
     difference,

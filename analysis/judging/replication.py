@@ -50,6 +50,31 @@ def of_seeds(
     return compute
 
 
+def averaged(rows: Callable[[Seeds], Frames], worlds: int, values: tuple[str, ...]) -> Callable[..., Any]:
+    """Return rows(seeds) in which a unit is the mean of these columns over so many fresh random worlds.
+
+    Unit s meets the worlds from (s + 1000) * worlds on, none of which a unit of one world met. This keeps the
+    table of many worlds small where an effect is near its margin.
+    """
+
+    @functools.wraps(rows)
+    def units(seeds: Seeds) -> Iterator[pd.DataFrame]:
+        for start in range(0, len(seeds), _AT_ONCE):
+            met = tuple(
+                (s + 1000) * worlds + i for s in seeds[start : start + _AT_ONCE] for i in range(worlds)
+            )
+            given = rows(met)
+            frame = given if isinstance(given, pd.DataFrame) else pd.concat(given)
+            frame["seed"] = frame["seed"] // worlds - 1000
+            others = [column for column in frame if column not in values]
+            yield frame.groupby(others, sort=False, as_index=False)[list(values)].mean()
+
+    return units
+
+
+_AT_ONCE = 64
+
+
 def of_keys(
     name: str,
     make: Callable[[NDArray[np.uint64]], Frames],

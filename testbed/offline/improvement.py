@@ -46,7 +46,7 @@ def monte_carlo(
 
 
 def hybrid_critic(
-    feature_SAF: Floats,
+    feature_RSAF: Floats,
     pi_RSA: Floats,
     discount: float,
     *,
@@ -60,7 +60,8 @@ def hybrid_critic(
     """Q = phi w, [R, S, A], w fitted to returns on policy and to Bellman targets off policy, alternately.
 
     w <- argmin sum n_on (phi w - G)^2 / N_on + trust sum n_off (phi w - r - discount E_pi phi w_old)^2 /
-    N_off. trust 0 is on-policy regression, a large one FQE on the offline data. trust: a number or [R].
+    N_off. trust 0 is on-policy regression, a large one FQE on the offline data. trust: a number or [R];
+    features [S, A, F] are shared by all.
     Source: HNPG (Zhou et al. 2023, "Offline data enhanced on-policy policy gradient with provable
     guarantees"), its hybrid critic.
     """
@@ -69,17 +70,23 @@ def hybrid_critic(
     off_RSA = (
         trust_R11 * offline.visit_RSA / np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
     )
-    gram_RFF = np.einsum("rsa,sak,sal->rkl", on_RSA + off_RSA, feature_SAF, feature_SAF, optimize=True)
-    gram_RFF = gram_RFF + ridge * np.eye(feature_SAF.shape[-1])
-    fixed_RF = np.einsum("rsa,sak->rk", on_RSA * return_RSA + off_RSA * offline.reward_RSA, feature_SAF)
-    mean_RSF = np.einsum("rsa,sak->rsk", pi_RSA, feature_SAF)
-    ahead_RSAF = discount * np.einsum("rsat,rtk->rsak", offline.moves_RSAS, mean_RSF, optimize=True)
-    boot_RFF = np.einsum("rsa,sak,rsal->rkl", off_RSA, feature_SAF, ahead_RSAF, optimize=True)
+    feature_RXF = np.broadcast_to(feature_RSAF, (*pi_RSA.shape, feature_RSAF.shape[-1]))
+    feature_RXF = feature_RXF.reshape(len(pi_RSA), -1, feature_RSAF.shape[-1])
+    weight_RX1 = (on_RSA + off_RSA).reshape(len(pi_RSA), -1, 1)
+    gram_RFF = feature_RXF.swapaxes(1, 2) @ (weight_RX1 * feature_RXF)
+    gram_RFF = gram_RFF + ridge * np.eye(feature_RXF.shape[-1])
+    seen_RX1 = (on_RSA * return_RSA + off_RSA * offline.reward_RSA).reshape(len(pi_RSA), -1, 1)
+    fixed_RF = (feature_RXF.swapaxes(1, 2) @ seen_RX1)[..., 0]
+    mean_RSF = (pi_RSA[..., None] * feature_RXF.reshape(*pi_RSA.shape, -1)).sum(2)
+    ahead_RSAF = discount * offline.moves_RSAS @ mean_RSF[:, None]
+    boot_RFF = (off_RSA.reshape(len(pi_RSA), -1, 1) * feature_RXF).swapaxes(1, 2) @ ahead_RSAF.reshape(
+        feature_RXF.shape
+    )
     weight_RF = np.zeros_like(fixed_RF)
     for _ in range(rounds):
         right_RF = fixed_RF + (boot_RFF @ weight_RF[..., None])[..., 0]
         weight_RF = np.linalg.solve(gram_RFF, right_RF[..., None])[..., 0]
-    return np.einsum("rk,sak->rsa", weight_RF, feature_SAF)
+    return (feature_RXF @ weight_RF[..., None]).reshape(pi_RSA.shape)
 
 
 def clipped_passes(
