@@ -108,18 +108,6 @@ def pivots(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
     return pivot_S
 
 
-def correcting(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
-    """Return pi given that no token is an error, [S, A]: a teacher who writes on rightly in pi's style.
-
-    In states where every token is one, pi itself.
-    """
-    (pi,) = check_policies(tree, pi=pi_SA)
-    kept_SA = np.where(alive(tree), pi, 0.0)
-    total_S1 = kept_SA.sum(-1, keepdims=True)
-    law_SA: Floats = np.where(total_S1 > 0, kept_SA / np.where(total_S1 > 0, total_S1, 1.0), pi)
-    return law_SA
-
-
 @dataclass(frozen=True)
 class Segments:
     """Responses whose first tokens are kept from one policy, every pair of response and kept length at once.
@@ -171,18 +159,3 @@ def continued(tree: TokenTree, start_S: ArrayLike, rest_SA: ArrayLike, pi_SA: Ar
     ahead_LT = np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]
     law_LK = np.where(leaves.mask_LT, law_S[leaves.state_LT] * ahead_LT, 0.0)
     return Segments(tree, leaves, law_LK, pi)
-
-
-def spliced(tree: TokenTree, pi_SA: ArrayLike, rest_SA: ArrayLike) -> Segments:
-    """Return pi's responses with everything from their first error on written by rest_SA.
-
-    Right responses stay; they keep no tokens, all being pi's own.
-    """
-    (pi,) = check_policies(tree, pi=pi_SA)
-    pivot_S = pivots(tree, pi)
-    failed = pivot_S.sum()
-    mended = continued(tree, pivot_S / failed, rest_SA, pi)
-    own_L = np.where(first_error(tree, mended.leaves) == tree.horizon, mended.leaves.probability(pi), 0.0)
-    law_LK = failed * mended.law_LK
-    law_LK[:, 0] += own_L
-    return Segments(tree, mended.leaves, law_LK, pi)

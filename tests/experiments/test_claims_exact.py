@@ -8,8 +8,8 @@ from analysis.judging.claims import CLAIMS
 
 COMPUTED = [n for n in CLAIMS if not CLAIMS[n].promises["table"]]
 LONG = (
-    *("pipeline", "limits", "lag-times-rate", "hidden-traits", "kl-controllers", "distilled-trees"),
-    *("gains-at-scale", "equivalent-answers", "two-rewards", "old-logits-cost"),
+    *("pipeline", "limits", "lag-times-rate", "kl-controllers"),
+    *("gains-at-scale", "two-rewards", "old-logits-cost"),
 )
 SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in LONG]
 """Simulations, flows and small trainings, not enumerations."""

@@ -1,39 +1,16 @@
 """Claims about teachers and experts: planted tables turn every verdict, and bad input is refused."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from support.deciding import word
 
 from analysis.experiments.engines import draft_states
-from analysis.experiments.teachers import hidden_traits, private_distillation
+from analysis.experiments.teachers import private_distillation
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.exact.speculative import accepted_length
 from testbed.objectives.terms.f_distillation import f_distillation
-
-
-def test_channels_that_stay_apart_refute_their_agreement():
-    def table(gap):
-        rows = [
-            {
-                "student": n,
-                "start": "shared",
-                "channel": c,
-                "step": s,
-                "transmission": 1 + gap(s) * (c == "samples"),
-            }
-            for n in range(3)
-            for c in hidden_traits.CHANNELS
-            for s in hidden_traits.STEPS
-        ]
-        return pd.DataFrame(rows)
-
-    assert word(hidden_traits.agree(table(lambda s: s))) == "supported"
-    assert word(hidden_traits.agree(table(lambda s: 0.5))) == "refuted"
-    assert word(hidden_traits.shared_start(table(lambda s: -1.5))) == "refuted"
 
 
 def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_whole():

@@ -34,7 +34,7 @@ from testbed.offline.preferences import (
 
 NAME = "preference-sets"
 WORLDS, MORE, TUNED_ON, TUNED_MORE = 384, 2048, 16, 96
-"""Random worlds of a run, those where PPO meets DPO, and others on which settings are chosen."""
+"""Random worlds of a run, those where PPO meets DPO on poor labels, and others for choosing settings."""
 FEWER = {"demonstrations": 192, "votes, disputed": 128, "votes, clear": 128, "experts": 64}
 """Worlds of a run for data whose claims need no more, by how the name of the data begins."""
 LESS = 1.05
@@ -115,7 +115,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     for (data, learner), arm in arms().items():
         best = tuned(data, learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
-        count = MORE if data.startswith("gap") and learner in ("PPO", "DPO") else count
+        count = MORE if data == "gap, poor labels" and learner in ("PPO", "DPO") else count
         met = seeds[:count]
         every, unseen = np.stack([arm.at(seed, best.settings) for seed in met]).T
         third = sum(best.settings.get(name, 0.0) for name in ("sft", "lag", "smooth"))

@@ -94,7 +94,7 @@ EXPERIMENT = Experiment(
     systems={
         "On-policy distillation survey": Part(
             "the f-divergences as gradients on three kinds of samples, mode coverage of one limited student, "
-            "growth of the error with length on two prefixes; distilled-trees has all three on trees"
+            "growth of the error with length on two prefixes"
         )
     },
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Stop, arm, happens_mostly, median_exceeds, paired
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, arm, happens_mostly, median_exceeds, paired
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Arguments, Run
@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     keys=("task", "recipe", "teacher_args", "seed"),
     metrics=("accuracy", "best", "start", "area", ROLLOUTS, "mean actor/grad_norm"),
     margins={"accuracy to be reached": LEVEL, "factor of rollouts": FEWER, "accuracy that counts": HIGHER},
-    figure="teacher-training",
+    figure=Plot("strips", x="accuracy: final accuracy", y="recipe", arm=("task", "teacher_args")),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
             claims=(

@@ -5,7 +5,7 @@ import pytest
 
 from envs.mdps import garnet
 from testbed.errors import UserError
-from testbed.exact import bandit_update, policy_steps, posterior, proxy_optimization, step_ratios, two_rewards
+from testbed.exact import bandit_update, policy_steps, proxy_optimization, step_ratios, two_rewards
 from testbed.offline import imperfect_rewards
 from testbed.worlds import verifiers
 
@@ -32,9 +32,6 @@ REFUSED = {
     "sigma is the noise of a step": lambda: step_ratios.log_ratio_law(np.ones(2), np.zeros(2), 3),
     "Rewards have shape": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 3)), 2, "joint"),
     "Unknown normalization": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 4)), 2, "both"),
-    "The sampler gives some answer probability 0": lambda: posterior.brain_steps(
-        np.log(EVEN[0]), np.eye(4)[0], EVEN[0], EVEN[0], n=2, beta=1.0
-    ),
     "expected one shape": lambda: bandit_update.answer_weights("reinforce", EVEN[0], EVEN[0], EVEN),
     "mu gives some answer probability 0": lambda: bandit_update.answer_weights(
         "reinforce", EVEN[0], np.eye(4)[0], EVEN[0]

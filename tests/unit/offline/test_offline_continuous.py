@@ -237,26 +237,6 @@ def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_
     assert (continuous.density_score(x, a, moved, GRID_X, width)[0] >= log_p - 1e-9).all()
 
 
-def test_the_velocity_field_carries_the_noise_to_its_gaussian():
-    place, steps = np.random.default_rng(0).normal(size=4000), 400
-    before = place.copy()
-    mean, std = np.array(0.7), np.array(0.4)
-    for k in range(steps):
-        place = place + continuous.gaussian_velocity(place, np.array((k + 0.5) / steps), mean, std) / steps
-    np.testing.assert_allclose(place, 0.7 + 0.4 * before, atol=0.01)
-
-
-def test_velocity_ratios_vanish_on_policy_and_order_actions_like_the_true_ratio():
-    rng = np.random.default_rng(0)
-    action, noise = rng.normal(size=500), rng.normal(size=(500, 64))
-    old, new = (np.array(0.0), np.array(1.0)), (np.array(0.2), np.array(1.0))
-    np.testing.assert_allclose(continuous.velocity_log_ratio(action, noise, old, old), 0.0, atol=1e-12)
-    got = continuous.velocity_log_ratio(action, noise, new, old)
-    truth = continuous.gaussian_log_ratio(action, new, old)
-    np.testing.assert_allclose(truth, stats.norm.logpdf(action, 0.2, 1) - stats.norm.logpdf(action, 0, 1))
-    assert stats.spearmanr(got, truth).statistic > 0.9
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
