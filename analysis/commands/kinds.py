@@ -174,8 +174,8 @@ def system(name: str) -> dict[str, Any]:
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    gate = f" ({row['gates']})" if row["gates"] else ""
-    return f"{row['statement']} {row['effect']} ({row['asks']}): {row['verdict']}{gate}"
+    more = "".join(f" ({text})" for text in (row["gates"], row["needs"]) if text)
+    return f"{row['statement']} {row['effect']} ({row['asks']}): {row['verdict']}{more}"
 
 
 KINDS = {

@@ -70,10 +70,10 @@ def mean(x_N: ArrayLike, t: float) -> tuple[float, float]:
     if spread <= 1e-12 * max(abs(center), abs(t)):
         return median(x_N, t) if abs(center - t) > 1e-12 * max(abs(center), abs(t)) else (1.0, 1.0)
     student = (center - t) / spread * math.sqrt(x_N.size)
-    return _student(student, x_N.size), _student(-student, x_N.size)
+    return at_statistic(student, x_N.size), at_statistic(-student, x_N.size)
 
 
-def _student(statistic: float, n: int) -> float:
+def at_statistic(statistic: float, n: int) -> float:
     """Return the mixture of noncentral densities over the central one, by quadrature over the spread.
 
     f(T | d) / f(T | 0) = exp(-n d^2 / 2) E_s[exp(sqrt(n) d s x)], x = T / sqrt(T^2 + n - 1), s ~ chi(n); the

@@ -5,6 +5,8 @@ from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
+from analysis.judging.evidence import UNDECIDED
+from analysis.judging.needed import units_to_decide
 from analysis.judging.systems import System, counts, status, systems, trials, world
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import commands, effect, table
@@ -20,7 +22,8 @@ Its status follows from the verdicts on that claim alone:
 
 - **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
 - **smaller than claimed**: the direction holds beyond doubt, the size does not;
-- **undecided**: the seeds do not say yet;
+- **undecided**: the seeds do not say yet; in brackets how many seeds or worlds would, both runs together, in
+  four cases of five, if effect and spread are as estimated;
 - **invalid**: the experiment was unfair; the gate that failed is named;
 - **side matter only**: what was judged is not the central claim.
 
@@ -75,7 +78,16 @@ def _claim(row: Row) -> dict[str, Any]:
         "statement": CLAIMS[row["claim"]].promises["statement"] if row["claim"] in CLAIMS else "",
         "effect": effect(row),
         **{name: row[name] for name in ("asks", "verdict", "kind", "gates", "note")},
+        "needs": needs(row),
     }
+
+
+def needs(row: Row) -> str:
+    """Return how many units would decide an undecided claim, in words; "" for another."""
+    if row["verdict"] != UNDECIDED:
+        return ""
+    units = units_to_decide(row)
+    return f"about {units:,} would decide it" if units else "no number of seeds: on a boundary"
 
 
 def index(judged: Mapping[str, Row], link: str = "") -> str:
@@ -116,11 +128,13 @@ def kinds_line(judged: Mapping[str, Row]) -> str:
 
 def _line(row: Mapping[str, Any], link: str) -> str:
     name = f"[{row['name']}]({link.format(**row)})" if link else row["name"]
-    found = (
-        "; ".join(f"{each['effect']} ({each['asks']}) {each['verdict']}" for each in row["central"]) or "–"
-    )
+    found = "; ".join(f"{each['effect']} ({each['asks']}) {_word(each)}" for each in row["central"]) or "–"
     cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found, row["world"] or "–")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _word(claim: Mapping[str, Any]) -> str:
+    return f"{claim['verdict']} ({claim['needs']})" if claim["needs"] else str(claim["verdict"])
 
 
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
@@ -135,6 +149,7 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     lines.append(f"**{row['status'].capitalize()}**{', ' + row['world'] if row['world'] else ''}. ")
     if row["central"]:
         lines += ["", table(tuple(each["claim"] for each in row["central"]), judged), ""]
+        lines += [f"`{each['claim']}`: {each['needs']}.\n" for each in row["central"] if each["needs"]]
     lines.append(f"A decisive experiment: {_sentence(row['would show'])}")
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, averaged, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.worlds.offline_worlds import random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
@@ -14,8 +14,7 @@ from testbed.offline.tabular import policy_q
 from testbed.rng import generator, key
 
 NAME = "return-distributions"
-SEEDS, WORLDS, PILOTS, INNER, STEPS = 512, 8, 16, 1, 1500
-"""Units of a run, and the random worlds that each is the mean of: effects are near their margins."""
+SEEDS, PILOTS, INNER, STEPS = 512, 16, 1, 1500
 SCORE, LESS = 0.02, 0.1
 """Score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set before
 the table was made.
@@ -109,12 +108,7 @@ EXPERIMENT = Experiment(
     question="Does a critic of the return's distribution over-estimate less, and does its policy earn more?",
     source="Duan et al. (2021), Distributional soft actor-critic",
     differs="random MDPs of 16 states with noisy rewards; linear critics, an exact actor; rates tuned",
-    compute=of_seeds(
-        NAME,
-        averaged(rows, WORLDS, ("end", "over-estimation")),
-        SEEDS,
-        {"steps": STEPS, "inner": INNER, "pilots": PILOTS},
-    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "inner": INNER, "pilots": PILOTS}),
     keys=("run", "seed", "arm"),
     metrics=("end", "over-estimation", "at end"),
     margins={"score": SCORE, "over-estimation": LESS},

@@ -5,12 +5,15 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
-from analysis.judging.comparisons import median_exceeds
+from analysis.judging import rule
+from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
+from analysis.judging.needed import units_to_decide
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from testbed.cli import main
 from testbed.config.run import grid
@@ -123,3 +126,26 @@ def test_a_pilot_gives_gap_and_spread_of_every_arm_whose_seeds_differ(capsys, tm
     code, _, err = asked(capsys, pilot(tmp_path / "same", ["cispo"]))
     assert code == 2
     assert "give --gap and --spread, or more seeds" in err
+
+
+@pytest.mark.parametrize(
+    ("effect", "asks"), [(0.06, "> 0.05"), (-0.06, "< -0.05"), (0.04, "> 0.05"), (0.01, "within 0.02")]
+)
+def test_the_units_that_would_decide_a_claim_do_in_four_cases_of_five(effect, asks):
+    rng, spread, n = np.random.default_rng(0), 0.1, 100
+    half = spread / np.sqrt(n) * stats.t.ppf(0.975, n - 1)
+    row = {"verdict": "undecided", "effect": effect, "low": effect - half, "high": effect + half, "n": n}
+    units = units_to_decide({**row, "asks": asks})
+    sign, margin = asks.split()
+    check = {">": must_exceed, "<": must_stay_below}.get(
+        sign, lambda x_N, t, _: must_vanish({"": x_N}, t, "")
+    )
+    drawn = [check(rng.normal(effect, spread, units), float(margin), "") for _ in range(200)]
+    assert 0.7 < np.mean([rule.strongest(each) >= rule.USUAL for each in drawn]) < 0.93
+
+
+def test_a_decided_claim_and_an_effect_on_a_boundary_need_no_number():
+    row = {"verdict": "undecided", "effect": 0.5, "low": 0.4, "high": 0.6, "n": 32, "asks": "> 0.5"}
+    assert units_to_decide(row) is None
+    assert units_to_decide({**row, "verdict": "supported", "effect": 0.6}) is None
+    assert units_to_decide({**row, "effect": 0.55, "high": np.inf}) is None

@@ -1,0 +1,66 @@
+"""How many seeds or worlds would decide a claim that is undecided, from its row in the table of verdicts."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from scipy import stats
+
+from analysis.judging import bets, rule
+from analysis.judging.evidence import UNDECIDED
+
+POWER = float(stats.norm.ppf(0.8))
+"""Standard errors by which chance brings an effect nearer to a boundary, at most, in four cases of five."""
+MOST = 1e7
+CLOSED = 2 / 0.05
+"""e-value at which a confidence sequence leaves a value out."""
+
+
+def units_to_decide(row: Mapping[str, Any]) -> int | None:
+    """Return the units, of both runs together, after which the claim earns a word in four cases of five.
+
+    Taken as they were estimated: the effect in the cell that agrees least, and its spread, which is read off
+    the interval. Rounded up to two digits. None for a claim that is decided or has no interval, and where ten
+    million units would not do, as the effect lies on a boundary between words.
+    """
+    effect, low, high, n = (row[name] for name in ("effect", "low", "high", "n"))
+    if row["verdict"] != UNDECIDED or effect is None or not n or n < 2 or not math.isfinite(high - low):
+        return None
+    distance = _distance(effect, row["asks"])
+    half = (high - low) / 2
+    # Student's interval lies around the estimate; what does not is a confidence sequence.
+    mean = abs(high + low - 2 * effect) <= 1e-3 * (high - low)
+    widths = stats.t.ppf(0.975, n - 1) if mean else _statistic(int(n), CLOSED)
+    spread = half / widths * math.sqrt(n)
+    if not distance or not spread:
+        return None
+    low, high = math.log(n), math.log(MOST)
+    for _ in range(16):
+        middle = (low + high) / 2
+        units = math.exp(middle)
+        enough = distance / spread * math.sqrt(units) - POWER >= _statistic(int(units), rule.USUAL)
+        low, high = (low, middle) if enough else (middle, high)
+    step = 10 ** (len(str(int(math.exp(high)))) - 2)
+    return math.ceil(math.exp(high) / step) * step if high < math.log(MOST) else None
+
+
+def _distance(effect: float, asks: str) -> float:
+    """Return how far the effect is from the nearest end of the word that it would earn first."""
+    sign, _, number = asks.partition(" ")
+    margin = float(number)
+    if sign == "within":
+        return abs(margin - abs(effect))
+    if sign == "<":
+        effect, margin = -effect, -margin
+    if margin <= 0 or effect > margin or margin == 0.5:  # 1/2 is no effect of a share
+        return abs(effect - margin)
+    return margin - effect if effect >= 0 else max(-effect, effect + margin)
+
+
+def _statistic(n: int, e: float) -> float:
+    """Return Student's statistic of n units at which bets on the mean are worth e."""
+    low, high = 0.0, 10.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if bets.at_statistic(middle, n) < e else (low, middle)
+    return high
