@@ -53,7 +53,7 @@ def _plain(value: Any) -> Any:
     """Return a promise without the address in memory that a function or statistic would print."""
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
-    return value
+    return tuple(_plain(each) for each in value) if isinstance(value, tuple) else value
 
 
 def in_words(entry: Entry) -> list[str]:
