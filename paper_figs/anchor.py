@@ -44,13 +44,13 @@ SHIFT = 0.11
 """Distance between neighboring arms at one lag, in units of the distance between lags."""
 
 CAPTION = (
-    "Four corrections with six anchors where the clip is needed: eight noisy bandits of ten arms, 32 pulls "
-    "per batch, eight passes over it, a sampler whose logits carry noise of 0.3 nats. Top: exact value of "
-    "the final policy; bottom: share of tokens without a gradient at the last pass, mean over training, by "
-    "clip or by mask. Lines: median over 16 seeds; bars: its order-statistic interval, 95%; arms of one "
-    "lag stand beside each other. Strokes: the axis does not start at 0. snapshot: the trainer at each "
-    "token's version, the right anchor; recompute: the start of the step; loglinear: A-3PO; ewma: decay "
-    "0.889; missing: the present weights in place of lost log-probabilities; behavior: no anchor at all."
+    "Four corrections with six anchors on eight noisy bandits of ten arms: 32 pulls per batch, eight "
+    "passes over it, noise of 0.3 nats on the sampler's logits. Top: exact value of the final policy "
+    "(strokes: the axis does not start at 0); bottom: share of tokens without a gradient at the last "
+    "pass, by clip or mask, mean over training. Lines: median over 16 seeds with 95% order-statistic "
+    "intervals, arms of one lag side by side. snapshot: the trainer at each token's version, the right "
+    "anchor; recompute: the start of the step; loglinear: A-3PO; ewma: decay 0.889; missing: the present "
+    "weights in place of lost log-probabilities; behavior: no anchor."
 )
 
 

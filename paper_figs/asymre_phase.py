@@ -15,12 +15,13 @@ LINEAR = 1e-3
 """Half width of the linear part of the delta_v axis; outside it is logarithmic."""
 
 CAPTION = (
-    "Where AsymRE ends on a fixed mu: tabular softmax over five actions with rewards 0, 0.2, 0.5, 0.8, 1, "
-    "exact expectations, no sampling. (a) Value of the limit; dotted: value of mu. (b) Actions with "
-    "probability above 0. Vertical lines: the exact transition to a single action, at V^mu - V = c(1) - c(2) "
-    "with c = mu (R - V), which lies below delta_v = 0 (gray). Whether the value peaks before it depends on "
-    "the bandit: with a rare best action (mu = .3, .25, .2, .15, .1) the survivor is not the best one. From "
-    "0 on the limit depends on the start; shown is the flow from mu."
+    "The limit of AsymRE on a fixed mu: a tabular softmax over five actions with rewards 0, 0.2, 0.5, "
+    "0.8, 1, in exact expectation. (a) Value of the limit (dotted: value of mu); (b) number of actions "
+    "with probability above 0, both against delta_v; from delta_v = 0 (gray) on, the limit depends on the "
+    "start, and the flow from mu is shown. Vertical lines: the exact transition to a single action, at "
+    "V^mu - V = c(1) - c(2) with c = mu (R - V), which lies below delta_v = 0. Whether the value peaks "
+    "before it depends on the bandit: with a rare best action (mu = .3, .25, .2, .15, .1) the "
+    "survivor is not the best action."
 )
 
 

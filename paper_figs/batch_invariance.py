@@ -24,12 +24,12 @@ LOOKS = {
 }
 
 CAPTION = (
-    "The same number of samples in 1, 4 or 16 times as many batches, SGD's learning rate divided alike; "
-    "eight noisy bandits of ten arms, four passes per batch, on-policy. (a) Exact value, mean over "
-    "training; shaded gray: the margin of 0.01 around the whole batch's mean in which PPO-EWMA counts as "
-    "invariant. (b) Share of clipped tokens at the last pass, mean over training. Lines: median over 32 "
-    "seeds; bands: its order-statistic interval, 95%. Rescaling keeps the average's age in samples: 1 / "
-    "(1 - decay) - 1 grows as the batch shrinks."
+    "The same samples in 1, 4 or 16 times as many batches, with SGD's learning rate divided alike; eight "
+    "noisy bandits of ten arms, four passes per batch, on-policy. (a) Exact value, mean over training; "
+    "shaded gray: the margin of 0.01 around the whole batch's mean in which PPO-EWMA counts as invariant. "
+    "(b) Share of clipped tokens at the last pass, mean over training; rescaling keeps the average's age "
+    "in samples, as 1 / (1 - decay) - 1 grows when the batch shrinks. Lines: median over 32 seeds; bands: "
+    "95% order-statistic interval."
 )
 
 

@@ -33,11 +33,11 @@ LOOKS = {
 PANELS = {"(a) fresh data": "", "(b) data 1,024 responses old": ", old"}
 
 CAPTION = (
-    "Toy LLM, the same 4,096 responses in batches of 16, 4 and 1 prompts, four passes each; Adam's rate is "
-    "divided by sqrt(c) where a batch is divided by c, decay of the average and lag are rescaled. Same "
-    "decay, same rate: left as they were; rate / c: divided by more. (a) PPO is clipped around the start of "
-    "the step, (b) around the sampler. Shaded gray: the margin of 0.01 around the whole batch of PPO-EWMA. "
-    "Lines: median over seeds; bands: its order-statistic interval, 95%."
+    "Toy LLM, the same 4,096 responses in batches of 16, 4 and 1 prompts, four passes each; Adam's rate "
+    "is divided by sqrt(c) where a batch is divided by c, and decay of the average and lag are rescaled. "
+    "Same decay, same rate: not rescaled; rate / c: divided by more. PPO is clipped around the start of "
+    "the step in (a), around the sampler in (b); shaded gray: the margin of 0.01 around the whole batch "
+    "of PPO-EWMA. Lines: median over seeds; bands: 95% order-statistic interval."
 )
 
 

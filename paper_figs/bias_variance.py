@@ -39,11 +39,11 @@ FLOOR = 4e-3
 
 CAPTION = (
     "Exact bias |E g - grad J| / |grad J| and exact deviation sqrt(tr Cov g) / |grad J| of the one-sample "
-    "gradient with signal R - J(mu), by enumeration of 256 responses (4 tokens, 4 of them). Drift: standard "
-    "deviation of the step from mu's to pi's logits, mu's own being standard normal. Lines: median of 16 "
-    "random trees; bands: quartiles over trees. (c) The two against each other as the drift grows; paths "
-    "start where bias is smallest, big markers stand at the largest drift. The sequence ratio has bias 0 and "
-    "is drawn at the edge. Clipped token: ppo_clip at its defaults."
+    "gradient with signal R - J(mu), over all 256 responses (4 tokens from 4). Drift: standard deviation "
+    "of the step from mu's to pi's logits, where mu's logits are standard normal; clipped token: ppo_clip "
+    "at its defaults. Lines: median of 16 random trees; bands: quartiles over trees; the sequence ratio "
+    "has bias 0 and is drawn at the edge. (c) The two against each other as the drift grows: paths start "
+    "where bias is smallest, and big markers stand at the largest drift."
 )
 
 

@@ -18,13 +18,13 @@ DEPTH = 1e-4
 """The axis of the exact ESS ends at this multiple of the floor 1/N; what is smaller is drawn at its edge."""
 
 CAPTION = (
-    "Effective sample size (Kish, of the sequence ratios, share of N) in a finite MDP where it can be "
-    "computed. (a) Against lag, for the recipe with the smallest exact value, each run at the step where "
-    "its exact value is smallest. Line: exact, median over seeds; band: order-statistic interval of the "
-    "median (the range of the seeds when there are fewer than six). Dots: the same quantity read off the N "
-    "sampled sequences of that step, one dot per seed. (b) Every recipe, lag, seed and step of the table; "
-    "exact values left of the axis are drawn at its edge. Dashed: the floor 1/N. A sampled ESS near its "
-    "floor says that the estimate is dead, not how dead."
+    "Effective sample size (Kish, sequence ratios, share of N) in a finite MDP that can compute it; a "
+    "sampled ESS near its floor 1/N (dashed) says that the estimate is unreliable, not how unreliable. "
+    "(a) Against lag, for the recipe with the smallest exact value, each run at the step of its smallest "
+    "exact value. Line: exact, median over seeds; band: order-statistic interval of the median (the range "
+    "below six seeds); dots: the same quantity from the N sampled sequences of that step, one per seed. "
+    "(b) Every recipe, lag, seed and step of the table; exact values left of the axis are drawn at its "
+    "edge."
 )
 
 

@@ -19,12 +19,12 @@ LOOKS: dict[str, tuple[str, Dash, str]] = {
 }
 
 CAPTION = (
-    "Limit of Kish's ESS / N for sequence ratios of a chain of four tokens whose policy drifts away from mu; "
-    "exact by matrix products, no sampling. (a) Against length, for coherent drift by the given number of "
-    "updates. Solid: exact; dashed: exp(-Var ln w), what a lognormal w would give. (b) -ln(ESS / N) at "
+    "Limit of Kish's ESS / N for sequence ratios of a chain of four tokens with a policy that drifts away "
+    "from mu; exact by matrix products. (a) Against length, for coherent drift by the given number of "
+    "updates; solid: exact; dashed: exp(-Var ln w), the value for a lognormal w. (b) -ln(ESS / N) at "
     "length 64 against lag, for updates along one direction and for a random walk (mean over all walks); "
     "gray: slopes 2 and 1. (c) Var ln w as a multiple of -ln(ESS / N), coherent drift, every length: the "
-    "lognormal guess is right at 1."
+    "lognormal approximation is exact at 1."
 )
 
 

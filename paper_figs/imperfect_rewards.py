@@ -21,9 +21,9 @@ CAPTION = (
     "Gold reward against sqrt(KL) to the reference as a proxy is optimized, by the best of 1 to 256 draws "
     "and by RL with a KL penalty from 4 to 1/16 (the exact optimum). Proxies: Bradley-Terry models of 150 "
     "comparisons each, blind to a third of the features; a fifth of the answers is odd, rare in the "
-    "reference, and worth -1. Upper row: true labels; lower row: a quarter of them turned over. Points: "
-    "means over 48 seeds, of the first run and the replication together; bars: 95% intervals (Student's t). "
-    "Conservative ensembles fall later and less, but they fall."
+    "reference, and worth -1. Upper row: true labels; lower row: a quarter of them flipped; conservative "
+    "ensembles decline later and less, but they decline. Points: means over 48 seeds of the first run and "
+    "the replication; bars: 95% intervals (Student's t)."
 )
 
 

@@ -24,13 +24,13 @@ BARS = ((0.001, 0.999, 0.8), (0.01, 0.99, 2.2), (0.1, 0.9, 5.0))
 """Levels between which a bar runs, and its width in points."""
 
 CAPTION = (
-    "Schedules whose ages have the same mean, on one and the same paths of weights: synchronous GRPO on a "
-    "token tree, 16 seeds, every response enumerated. (a) Distributions of the ages at mean lag 8 "
-    "(dashed), each scaled to its largest share; rarely old: one sample in eight is 64 steps old, the "
-    "others are fresh. (b) Exact law of the sequence log-ratio under the behavior policy at mean lag 8: "
-    "median, and bars from 10% to 90%, 1% to 99% and 0.1% to 99.9%, seeds and steps pooled. (c) "
-    "Chi-square, 1/ESS - 1, as a multiple of what exactly that lag gives: mean over seeds and its 95% "
-    "interval (Student's t). Dashed: 1 + Var(age)/lag^2, what drift along a line gives while it is small."
+    "Schedules of equal mean age on the same paths of weights: synchronous GRPO on a token tree, 16 "
+    "seeds, every response enumerated. (a) Distributions of the ages at mean lag 8 (dashed), each scaled "
+    "to its largest share; rarely old: one sample in eight is 64 steps old, the others are fresh. (b) "
+    "Exact distribution of the sequence log-ratio under the behavior policy at mean lag 8: median, and "
+    "bars from 10% to 90%, 1% to 99% and 0.1% to 99.9%, seeds and steps pooled. (c) Chi-square, 1/ESS - "
+    "1, as a multiple of its value at exactly that lag: mean over seeds with 95% interval (Student's t); "
+    "dashed: 1 + Var(age)/lag^2, the value for small drift along a line."
 )
 
 

@@ -20,11 +20,11 @@ CAPTION = (
     "over up to 12 seeds, those that reach 0.5 at lag 0; bars: quartiles."
 )
 MAP = (
-    "What a recipe makes of data that are `lag` optimizer steps old, in a toy LLM of width 16 after 600 "
-    "steps, 12 seeds each. Left: median final accuracy at the best of three learning rates, chosen for this "
-    "recipe and lag on the other half of the seeds. Middle: the same at the middle rate. Right: share of "
-    "runs, over all rates and seeds, that collapsed (docs/outcomes.md) or diverged; one that never learns "
-    "has nothing to collapse from. Recipes are in the order of their tuned accuracy at the largest lag."
+    "Recipes on data that are `lag` optimizer steps old, in a toy LLM of width 16 after 600 steps, 12 "
+    "seeds each, in the order of their tuned accuracy at the largest lag. Left: median final accuracy at "
+    "the best of three learning rates, chosen for this recipe and lag on the other half of the seeds. "
+    "Middle: the same at the middle rate. Right: share of runs, over all rates and seeds, that collapsed "
+    "(docs/outcomes.md) or diverged; a run that never learns cannot collapse."
 )
 
 

@@ -43,12 +43,12 @@ AXES: dict[str, tuple[str, Dash]] = {
 SHORT_NAMES = {"expert": "demonstration", "replay": "replayed"}
 
 CAPTION = (
-    "Effective weight w = -dL/dlog π (y) against log-ratio (x) of the objectives of the family {family} at "
-    "their defaults, on the atlas's probe: a group of four one-token answers, two with A = +1 and two with "
-    "A = -1, of which one has moved. Exact, not sampled: no seeds and no bands. Blue: the moved answer has "
-    "A = +1; red: A = -1; black: both coincide. Dots: on-policy. Solid: the policy has moved; dashed: the "
-    "engines disagree. Gray behind a variant (name @source): its base. Arrows: the largest |w| of a curve "
-    "that leaves the panel. An objective that distinguishes more than two origins has a panel for each."
+    "Exact effective weight w = -dL/dlog π (y) against log-ratio (x) of the objectives of the family "
+    "{family} at their defaults, on the atlas's probe: a group of four one-token answers, two with A = +1 "
+    "and two with A = -1, one of them moved. Blue: the moved answer has A = +1; red: A = -1; black: both "
+    "coincide; dots: on-policy; solid: the policy has moved; dashed: the engines disagree. Gray behind a "
+    "variant (name @source): its base; arrows: the largest |w| of a curve that leaves the panel. An "
+    "objective that distinguishes more than two origins has a panel for each."
 )
 
 

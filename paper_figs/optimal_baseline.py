@@ -15,11 +15,11 @@ COLUMNS = [
 ]  # fmt: skip
 
 CAPTION = (
-    "One-sample gradient with signal R - b on one random tree of 256 responses (4 tokens, 4 of them, drift "
-    "0.5), enumerated. (a) Trace variance against b. Dots: enumerated; lines: least variance "
-    "+ (b - b*)^2 (E|C|^2 - |E C|^2) with C = sum_t c_t S_t; big markers: b*. Vertical: the values of mu "
-    "(dotted) and pi (dashed), neither the best baseline. (b) Relative bias of the mean gradient: "
-    "flat where the baseline is free, not under the geometric ratio."
+    "One-sample gradient with signal R - b on one random tree of 256 responses (4 tokens from 4, drift "
+    "0.5), enumerated. (a) Trace variance against b; dots: enumerated; lines: least variance + (b - b*)^2 "
+    "(E|C|^2 - |E C|^2) with C = sum_t c_t S_t; big markers: b*. Vertical: the values of mu (dotted) and "
+    "pi (dashed), neither of them the best baseline. (b) Relative bias of the mean gradient: constant "
+    "where the baseline does not bias it, which fails for the geometric ratio."
 )
 
 

@@ -10,11 +10,11 @@ from analysis.tables.outcomes import ACCURACY, need
 from paper_figs.base import PAGE, figure
 
 CAPTION = (
-    "Twelve recipes on data that are `lag` optimizer steps old, in the toy LLM after 600 steps. Left: "
-    "median final accuracy over tuning seeds at the learning rate that is best for this recipe and lag. "
-    "Middle: the same at the rate that all recipes share. Right: share of runs, over all learning rates and "
-    "seeds, that collapsed (docs/outcomes.md) or diverged. Recipes are in the order of their tuned accuracy "
-    "at the largest lag. No claim is judged on these seeds."
+    "Twelve recipes on data that are `lag` optimizer steps old, in the toy LLM after 600 steps, in the "
+    "order of their tuned accuracy at the largest lag; no claim is judged on these seeds. Left: median "
+    "final accuracy over tuning seeds at the best learning rate of this recipe and lag. Middle: the same "
+    "at the rate that all recipes share. Right: share of runs, over all learning rates and seeds, that "
+    "collapsed (docs/outcomes.md) or diverged."
 )
 
 

@@ -26,15 +26,15 @@ LAW = 0.32
 LONGEST = 8
 
 CAPTION = (
-    "Selection bias of age limits where a group takes as long as its longest response and reward knows "
-    "nothing of length. (a) Exact law of lengths: as generated (end token with chance 0.32, at most 8 "
-    "tokens), and in groups of any size of which no member is longer than 3 or 5 tokens. (b) Mean length "
-    "of what the policy writes during training, less that without an age limit on the same seed, by age "
-    "limit in optimizer steps; small markers: seeds, large: mean with 95% t interval, n = 24. Under drop "
-    "at limits 1 and 2 responses are short also because less was learned. (c) The price: time steps that "
-    "pass per update made, by age limit, means; the final exact value is written where it is below 0.95. "
-    "wait: the trainer waits for old groups; discard: they are replaced by the next ones; drop: they leave "
-    "the batch, and a batch that is left empty makes no update."
+    "Selection bias of age limits where a group takes as long as its longest response and the reward "
+    "ignores length; wait: the trainer waits for old groups; discard: the next groups replace them; drop: "
+    "they leave the batch, and an empty batch makes no update. (a) Exact distribution of lengths: as "
+    "generated (end token with probability 0.32, at most 8 tokens), and in groups with no member longer "
+    "than 3 or 5 tokens. (b) Mean length of the policy's responses during training, minus that without an "
+    "age limit on the same seed, by age limit in optimizer steps; small markers: seeds; large: mean with "
+    "95% t interval, n = 24; under drop at limits 1 and 2 responses are short also because less was "
+    "learned. (c) The price: time steps per update, by age limit, means; the final exact value is written "
+    "where it is below 0.95."
 )
 
 

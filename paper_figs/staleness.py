@@ -20,14 +20,13 @@ END = 0.045
 """Distance between two intervals right of a panel's last step, as a share of the steps."""
 
 CAPTION = (
-    "Accuracy on held-out prompts (top) and effective sample size of the sequence ratios (bottom) while "
-    "recipes learn from data that are exactly `lag` optimizer steps old, all at one learning rate: a "
-    "stress test, not a ranking at each method's best. Up to the vertical line, step = lag, the data are "
-    "those of the start weights (shaded); at the dotted line a run has made as many stale updates as one at "
-    "the longest lag makes in all. Lines: median over seeds. Right of each panel: the last 3 logged "
-    "rows of a run, averaged; median over seeds with its order-statistic interval, which is the range of "
-    "the seeds when there are fewer than six. ESS: Kish, raw, as a share of the N sequences of a step; the "
-    "dashed line is its floor 1/N, below which it cannot read."
+    "Accuracy on held-out prompts (top) and effective sample size of the sequence ratios (bottom) of "
+    "recipes that learn from data exactly `lag` optimizer steps old, all at one learning rate: a stress "
+    "test, not a ranking at each method's best. Up to the vertical line, step = lag, the data come from "
+    "the start weights (shaded); at the dotted line a run has made as many stale updates as a run at the "
+    "longest lag makes in all. Lines: median over seeds; right of each panel: the last 3 logged rows of a "
+    "run, averaged, median with order-statistic interval (the range below six seeds). ESS: Kish, raw, as "
+    "a share of the N sequences of a step; dashed: its floor 1/N."
 )
 
 

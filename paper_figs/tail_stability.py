@@ -16,10 +16,10 @@ LOOKS: dict[str, tuple[str, Dash]] = {
 
 CAPTION = (
     "Tail index of 5000 independent weights against k, the number of largest weights used (Pickands: 4k). "
-    "Lines: median of 100 samples, bands: 5% to 95%, seed 0. Black: the true index. Hill reads the Pareto "
-    "law right at every k and says that every other law has a heavy tail too. The moment estimator and "
-    "Pickands find the exponential and the uniform law; the log-normal (sigma 1, index 0) reads 0.2 to 0.5 "
-    "at every k."
+    "Lines: median of 100 samples, bands: 5% to 95%, seed 0; black: the true index. Hill is right for the "
+    "Pareto distribution at every k and reports a heavy tail for every other distribution too. The moment "
+    "estimator and Pickands recover the exponential and the uniform; for the log-normal (sigma 1, index "
+    "0) they read 0.2 to 0.5 at every k."
 )
 
 

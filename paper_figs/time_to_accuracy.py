@@ -21,13 +21,13 @@ LOOKS: Mapping[str, str] = MappingProxyType({"importance_reinforce": "importance
 """Whose look an objective has that has none of its own."""
 
 CAPTION = (
-    "How asynchronous to be. Nine pipelines on eight accelerators, from synchronous to streaming with 256 "
-    "sequences per generator, each at its best split; batches of 64 responses, σ = 1 of log length. Each "
-    "drives learners on the token tree (learning rate 16), 8 seeds of learner and pipeline. (a) Simulated "
-    "hours until the exact return is 0.9, against the mean lag of the learner's batches; the ring is "
-    "round each objective's best pipeline. Dashed: synchronous training's updates at each pipeline's speed, "
-    "what would be needed if lag were harmless. (b) Updates until then. Lines: medians; bars: from the "
-    'lowest to the highest seed. "never": half of the seeds or more are not there after 300 updates.'
+    "Nine pipelines on eight accelerators, from synchronous to streaming with 256 sequences per "
+    "generator, each at its best split, drive learners on the token tree (batches of 64 responses, σ = 1 "
+    "of log length, learning rate 16, 8 seeds of learner and pipeline). (a) Simulated hours until the "
+    "exact return is 0.9, against the mean lag of the learner's batches; ring: each objective's best "
+    "pipeline; dashed: synchronous training's updates at each pipeline's speed, the time needed if lag "
+    "were harmless. (b) Updates until then. Lines: medians; bars: from the lowest to the highest seed; "
+    '"never": at least half of the seeds do not reach it within 300 updates.'
 )
 
 

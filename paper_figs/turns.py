@@ -17,13 +17,10 @@ NAMES = {"token": "token ratio, uncut", "sequence": "sequence ratio, uncut"}
 
 CAPTION = (
     "All 158 responses of a game of three guesses with a tool between them, 6 random pairs of policies "
-    "per drift, "
-    "exact advantages. (a) Share of tokens with an advantage that the clip leaves without weight, under mu. "
-    "(b) Distance of the expected gradient from the true one, as a share of its length. (c) Standard "
-    "deviation of "
-    "one response's gradient, in the same unit. Lines: means over pairs. S-PPO and ST-PPO, left out, "
-    "lie within "
-    "0.2 % of PPO and Turn-PPO in (b)."
+    "per drift, exact advantages; lines: means over pairs. (a) Share of tokens with an advantage whose "
+    "weight the clip sets to 0, under mu. (b) Distance of the expected gradient from the true one, as a "
+    "share of its length; S-PPO and ST-PPO are left out, as they lie within 0.2 % of PPO and Turn-PPO. "
+    "(c) Standard deviation of one response's gradient, in the same unit."
 )
 
 

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -100,6 +102,13 @@ def test_a_figure_leaves_settings_alone_and_fits_the_page(name, tables):
     assert dict(matplotlib.rcParams) == before
     assert fig.get_figwidth() in (base.COLUMN, base.PAGE)
     assert all(ax.get_xlabel() or ax.get_shared_x_axes().get_siblings(ax) for ax in fig.axes)
+
+
+def test_a_caption_has_at_most_four_sentences():
+    for name in base.FIGURES:
+        promises = base.FIGURES[name].promises
+        caption = promises["caption"] + (" Counted." if isinstance(promises["counted"], partial) else "")
+        assert len(re.findall(r"[.!?](?=\s|$)", caption)) <= 4, name
 
 
 @pytest.mark.parametrize("name", OF_RUNS)
