@@ -42,7 +42,7 @@ setting renames no older result."""
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of a sweep: everything that decides its numbers, and nothing else."""
+    """One training run, a cell of a sweep: all settings that determine its numbers, and only those."""
 
     task: str = "bandit"
     """World the policy learns in: `testbed list tasks`."""
@@ -165,7 +165,14 @@ MODEL_RUN = Run(
 
 
 def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
-    """Return one Run per combination of the axes, the last axis varying fastest.
+    """Return one Run per combination of the axes.
+
+    Args:
+        run: the settings that all cells share.
+        axes: values by field of Run, as lag=[0, 8].
+
+    Returns:
+        The runs; the last axis varies fastest.
 
     >>> [cell.lag for cell in grid(Run(), lag=[0, 4])]
     [0, 4]

@@ -83,11 +83,11 @@ def conform(
     strict: bool = False,
     quick: bool = False,
 ) -> Conformance:
-    """Return what the battery finds of a loss that should be `as_`, an objective or a recipe.
+    """Test a loss against the objective or recipe `as_`, property by property.
 
-    Hyperparameters are those given here, else those of the recipe, else those that the signature's defaults
-    tell; the rest, and an aggregation that nobody tells, are found by search and are then no
-    promise. Words, as the estimator of a KL, are never searched: they are the formula.
+    Hyperparameters come from `hyper`, else the recipe, else the defaults of the signature. The others, and
+    an aggregation that is not given, are found by search and so not checked. Hyperparameters that are
+    words, such as the estimator of a KL, are never searched.
 
     Only the counterexample of the first failure is shrunk.
 

@@ -70,10 +70,16 @@ class Identity:
 
 
 def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
-    """Return the entries that a loss equals, and where there is none the nearest and where they part.
+    """Find the catalogue entries that a loss equals, or else the nearest ones.
 
-    among: names of objectives; all that can be compared by default. Raises LossError for a loss that cannot
-    be judged.
+    Args:
+        binding: the loss, from `bind`.
+        among: names of objectives to compare with; by default all that can be compared.
+
+    Returns:
+        An Identity: equal entries, or the nearest with the smallest batch on which they differ.
+
+    Raises LossError for a loss that cannot be judged.
     """
     begun = time.monotonic()
     evidence = observed(binding)

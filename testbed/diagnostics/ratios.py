@@ -16,7 +16,7 @@ HOW = ("kish", "perplexity", "max")
 
 
 def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Tensor:
-    """ESS as a share of N, over the last axis.
+    """Return the effective sample size as a share of N, over the last axis.
 
     kish: (sum w)^2 / (N sum w^2); perplexity: exp(-sum p log p) / N with p = w / sum w; max:
     sum w / (N max w). For every weight vector max <= kish <= perplexity <= 1, and none reads below
@@ -26,6 +26,9 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
         log_w_N: log-weights [..., N].
         mask_N: bool [..., N]; N counts the True ones.
         how: kish, perplexity or max.
+
+    Returns:
+        The share [...], from 1/N to 1.
     """
     mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
     count = mask.sum(-1).clamp(min=1)
@@ -93,12 +96,19 @@ def masked_mean(value_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-    """k1, k2, k3 of KL(mu, pi) and, importance-weighted, of KL(pi, mu), per token of mu.
+    """Estimate KL(mu, pi), and by importance weights KL(pi, mu), per token of mu, in nats.
 
     KL(mu, pi): k1 = -log rho, k2 = (log rho)^2 / 2, k3 = rho - 1 - log rho. KL(pi, mu): rho log rho,
     rho (log rho)^2 / 2, rho log rho - rho + 1. k1 and k3 are unbiased, k2 is not; k2 and k3 are
-    never negative, also where rounding would cancel them, and inf where rho overflows. Source: Schulman
-    (2020), Approximating KL Divergence.
+    never negative, even under rounding, and inf where rho overflows. Source: Schulman (2020), Approximating
+    KL Divergence.
+
+    Args:
+        log_rho_BT: log pi/mu of every token [..., B, T].
+        mask_BT: bool, the same shape.
+
+    Returns:
+        Six estimates by name, each [...].
     """
     return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in _kl_terms(log_rho_BT)}
 
@@ -149,11 +159,17 @@ def quantiles_at(level: str, value_N: Tensor, mask_N: Tensor) -> dict[str, Tenso
 
 
 def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Everything that depends on the ratios alone: ESS, KL, chi2, quantiles, non-finite count.
+    """Return all metrics of the ratios pi/mu: ESS, KL, chi2, quantiles, count of non-finite tokens.
 
-    A token whose log-ratio is not finite is counted and left out of what is said of tokens. Of its sequence,
-    and of the prefixes that hold it, the weight is 0 where pi = 0 and undefined, hence left out, otherwise.
-    NaN where nothing is left.
+    A token with a log-ratio that is not finite is counted and left out of token metrics. Its sequence, and
+    the prefixes that contain it, have weight 0 if pi = 0; otherwise they are left out.
+
+    Args:
+        logp_BT: log-probabilities [..., B, T] of the target policy, nats.
+        batch: the data; only logp_mu_BT and mask_BT are read.
+
+    Returns:
+        Metrics by the names of docs/metrics.md, each [...]; NaN where no sample is left.
     """
     raw_BT = log_token(logp_BT.detach(), batch)
     finite_BT = torch.isfinite(raw_BT)

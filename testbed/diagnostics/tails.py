@@ -72,7 +72,7 @@ def tail_length(n: int) -> int:
 
 
 def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
-    """Return Flat, TooFew or Estimated(k, …) for one vector of log-weights; never an infinite k.
+    """Estimate the Pareto tail index k of one vector of weights.
 
     Scale-invariant. The fit is the posterior mean of Zhang & Stephens (2009) on the exceedances over the
     (tail + 1)-th largest weight, shrunk by (m k + 5) / (m + 10) with m weights strictly above it; Vehtari,
@@ -81,7 +81,10 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
 
     Args:
         log_w_N: log-weights [N]; -inf is a weight of 0.
-        tail: how many of the largest weights are fitted; `tail_length(N)` by default.
+        tail: number of largest weights in the fit; `tail_length(N)` by default.
+
+    Returns:
+        Estimated(k, …), Flat if the largest weights are equal, or TooFew; never an infinite k.
 
     Raises UserError for NaN, +inf, another shape, or a tail that is not within 1 … N - 1.
     """

@@ -16,7 +16,12 @@ MOST_COUNTS = 2_000_000
 
 @dataclass(frozen=True)
 class LoggedDistribution:
-    """Contexts [S], logging mu, target pi, reward mean q and variance [S, A]; mu > 0 where pi > 0."""
+    """A contextual bandit with its logging policy and a target policy.
+
+    context_S: probabilities of the contexts [S].
+    mu_SA, pi_SA: logging and target policy, probabilities [S, A]; mu > 0 where pi > 0.
+    mean_SA, variance_SA: mean and variance of the reward [S, A].
+    """
 
     context_S: Floats
     mu_SA: Floats

@@ -215,10 +215,10 @@ def exact_moments(
     most: int = MOST_COUNTS,
     **hyper: Any,
 ) -> EstimatorMoments:
-    """Mean and variance of a registered estimator over n units: those of its `exact_distribution`.
+    """Return the exact mean and variance of a registered estimator over n units.
 
-    A linear estimator is computed from one unit, without enumeration, for any n; `undefined` and `most` play
-    no part then. Arguments and errors as `exact_distribution`.
+    A linear estimator needs no enumeration: it is computed from one unit, for any n, and `undefined` and
+    `most` are not used. Arguments and errors as in `exact_distribution`.
     """
     entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     if not entry.promises["linear"]:
@@ -237,7 +237,7 @@ def exact_distribution(
     most: int = MOST_COUNTS,
     **hyper: Any,
 ) -> EstimatorDistribution:
-    """The exact distribution of a registered estimator over n independent units.
+    """Return the exact distribution of a registered estimator over n independent units.
 
     All C(n + K - 1, K - 1) counts of K units are taken with their multinomial probability; all K^n tuples
     for an estimator that is not symmetric in its units (cross-fitting, resampling).

@@ -300,13 +300,13 @@ def gradient_report(
     aggregation: str | None = None,
     **hyper: Any,
 ) -> GradientReport:
-    """Exact mean, variance, bias and split of the one-sample gradient of an objective on data from mu.
+    """Return the exact mean, variance and bias of an objective's one-sample gradient on data from mu.
 
     Args:
         function: a registered objective, "ratio:LEVEL", file.py:function, or a function (logp_BT, batch).
         tree: the world, or a Bench, which saves the work that many reports share.
-        mu_SA: the behavior policy, where `tree` is no Bench.
-        pi_SA: the target policy, likewise.
+        mu_SA: the behavior policy [S, A]; leave out with a Bench.
+        pi_SA: the target policy [S, A]; leave out with a Bench.
         signal: the advantage: "R" the reward, "R-b" less `baseline`, "A" the exact A^pi of every token.
         baseline: only with "R-b"; "optimal" is optimal_baselines(...).scalar.
         aggregation: a name in testbed.losses.aggregate; None sums over tokens.

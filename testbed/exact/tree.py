@@ -62,7 +62,14 @@ def reward_tree(reward_L: ArrayLike, vocabulary: int, length: int, end_token: in
 
 
 def random_tree(vocabulary: int, length: int, seed: int = 0, end_token: int | None = None) -> TokenTree:
-    """The tree of independent rewards 0 or 1, a third of them 1, drawn from `seed`."""
+    """Return a token tree with independent rewards 0 or 1, a third of them 1.
+
+    Args:
+        vocabulary: number of tokens V.
+        length: largest number of tokens T in a response; V^T responses are enumerated.
+        seed: of the rewards.
+        end_token: the token that ends a response early, if any.
+    """
     check_size(vocabulary, length)
     if end_token is not None and not 0 <= end_token < vocabulary:
         raise UserError(f"end token {end_token} is not one of the tokens 0 to {vocabulary - 1}.")
@@ -72,7 +79,16 @@ def random_tree(vocabulary: int, length: int, seed: int = 0, end_token: int | No
 
 
 def random_policies(tree: TokenTree, drift: float, seed: int = 0) -> tuple[Floats, Floats]:
-    """(mu, pi): logits of mu are standard normal, those of pi add `drift` times other ones; [S, A] each."""
+    """Draw two policies on a tree: standard normal logits for mu, plus `drift` times others for pi.
+
+    Args:
+        tree: the token tree, with S prefixes and A tokens.
+        drift: size of the step from mu's to pi's logits, at least 0.
+        seed: of the logits.
+
+    Returns:
+        (mu_SA, pi_SA), probabilities [S, A] each.
+    """
     if not 0 <= drift < np.inf:
         raise UserError(f"drift is the size of the logits' step from mu to pi, 0 or more; got {drift}.")
     rng = np.random.default_rng([seed, 2])
@@ -196,7 +212,13 @@ class TreeFacts:
 
 
 def tree_facts(tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike) -> TreeFacts:
-    """Values, divergences and ESS limits by dynamic programming over prefixes, without leaves."""
+    """Return exact values, divergences and ESS limits of two policies, by dynamic programming.
+
+    Args:
+        tree: the token tree, with S prefixes and A tokens.
+        mu_SA: the behavior policy, probabilities [S, A].
+        pi_SA: the target policy, probabilities [S, A].
+    """
     mu, pi = check_policies(tree, mu=mu_SA, pi=pi_SA)
     found = tree.divergence(pi, mu)
     going, ends = tree.going.size, 0 if tree.end_token is None else 1

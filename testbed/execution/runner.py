@@ -45,20 +45,23 @@ def run_sweep(
     progress: Progress | None = None,
     function: str = TRAIN,
 ) -> Status:
-    """Run every cell that has no result in the folder yet, and return the counts.
+    """Run every cell without a result in the folder.
 
     Args:
-        cells: the sweep; checked and brought into normal form first.
-        folder: where results are kept; what it holds of this sweep is not run again. Failed packs are.
-        executor: where packs run; by default worker processes here.
+        cells: the sweep; checked and normalized first.
+        folder: the results folder; finished cells are not run again, failed ones are.
+        executor: runs the packs; by default worker processes on this machine.
         workers: processes of the default executor; by default one per core, or one in all for cells on
             "cuda". 0 runs in this process, for debuggers, without a time limit.
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
         extend: let cells that the folder lacks join those that it holds; whatever is missing then is run.
-        progress: where to show how far it is; by default nothing.
-        function: "module:name" of what runs a pack.
+        progress: display of the progress; none by default.
+        function: "module:name" of the function that runs a pack.
+
+    Returns:
+        Counts of planned, done, failed and pending cells.
 
     Raises UserError for bad cells, a folder that is not this sweep's, a full or read-only disk;
     KeyboardInterrupt after Ctrl-C, when the running packs have ended and others are left; a second Ctrl-C

@@ -17,13 +17,16 @@ from testbed.objectives.outside import checked
 def effective_weights(
     name_or_function: str | Callable[..., Tensor], logp_BT: Tensor, batch: Batch, **hyper: Any
 ) -> Tensor:
-    """w_BT = -d(sum of losses under the mask)/d logp_BT, the coefficient of grad log pi; 0 at padding.
+    """Return w = -d(sum of losses in the mask) / d logp, the coefficient of grad log pi.
 
     Args:
         name_or_function: a registered objective or any function with an objective's signature.
         logp_BT: log-probabilities [..., B, T] of the target policy.
         batch: the data.
         hyper: hyperparameters of the objective.
+
+    Returns:
+        w_BT [..., B, T]; 0 outside the mask.
 
     Raises UserError for an unknown objective or hyperparameter.
 

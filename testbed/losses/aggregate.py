@@ -89,13 +89,16 @@ WITH_LENGTH = ("constant", "sum_over_length")
 
 
 def aggregate(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float = 0.0) -> Tensor:
-    """Return one scalar per leading axis.
+    """Reduce losses per token to one loss per replica.
 
     Args:
         loss_BT: per-token losses [..., B, T]; values outside the mask are ignored.
         mask_BT: bool, the same shape.
         mode: a name in AGGREGATIONS.
         length: the constant L of the modes constant and sum_over_length; 0 means the width T.
+
+    Returns:
+        The loss [...], one per leading axis.
 
     Raises UserError for an unknown mode, a shape mismatch, or a length given to a mode without one.
     """

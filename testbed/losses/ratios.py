@@ -102,7 +102,19 @@ LEVELS: dict[str, Callable[..., Tensor]] = {
 
 
 def log_ratio(level: str, logp_BT: Tensor, batch: Batch, base: Base = "mu") -> Tensor:
-    """Return the log-ratio of a named level; raise UserError for an unknown one."""
+    """Return the log-ratio of pi to another policy at a named level.
+
+    Args:
+        level: token, prefix, min_prefix, sequence, geometric or turn.
+        logp_BT: log-probabilities [..., B, T] of the target policy, nats.
+        batch: the data.
+        base: the policy in the denominator: "mu", "anchor" or "ref".
+
+    Returns:
+        Log-ratios that broadcast to [..., B, T].
+
+    Raises UserError for an unknown level.
+    """
     if level not in LEVELS:
         raise unknown("ratio level", level, LEVELS)
     return LEVELS[level](logp_BT, batch, base)

@@ -7,6 +7,15 @@ from testbed.data.batch import Batch
 
 
 def score_loss(weight_BT: Tensor, logp_BT: Tensor, batch: Batch) -> Tensor:
-    """Return -sg[w] A log pi; a token without an advantage weighs nothing, even where w overflows."""
+    """Return L = -sg[w] A log pi per token.
+
+    Args:
+        weight_BT: w [..., B, T]; taken as a constant for autograd.
+        logp_BT: log-probabilities [..., B, T] of the target policy, nats.
+        batch: the data, with advantages A [..., B, T].
+
+    Returns:
+        Losses [..., B, T]; 0 where A = 0, even if w overflows.
+    """
     weight_BT = torch.where(batch.adv_BT != 0, weight_BT.detach(), torch.zeros_like(weight_BT))
     return -weight_BT * batch.adv_BT * logp_BT

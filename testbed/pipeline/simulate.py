@@ -101,7 +101,15 @@ def simulate(
 
 
 def simulate_one(design: Design, **how: Any) -> Report:
-    """Return the report of one design; arguments as in `simulate`."""
+    """Simulate one pipeline of generation and training.
+
+    Args:
+        design: the pipeline.
+        how: replications, batches and seed, as in `simulate`.
+
+    Returns:
+        A Report: throughput, lags, idle shares and drops, each with a standard error.
+    """
     return simulate([design], **how)[0]
 
 

@@ -239,9 +239,15 @@ class Store:
 
 
 def read(*folders: str | Path) -> pa.Table:
-    """Return all finished packs of one sweep as one table, in plan order; the folders may hold its shards.
+    """Read the finished runs of one sweep.
 
-    Raises UserError when nothing is finished, or when the folders differ in sweep, in code, or in a result.
+    Args:
+        folders: a results folder, or the folders of its shards.
+
+    Returns:
+        A pyarrow table with a row per run and logged step, in plan order; `.to_pandas()` makes a frame.
+
+    Raises UserError when no run is finished, or when the folders differ in sweep, code or a result.
     """
     stores = [Store(folder) for folder in folders]
     first = stores[0]

@@ -80,7 +80,17 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
 
 
 def train(run: Run, report: Report | None = None) -> Columns:
-    """Train one cell; see train_pack."""
+    """Train one run.
+
+    Args:
+        run: its settings.
+        report: called with (step, steps) after every step.
+
+    Returns:
+        Logged columns by name, each [rows]: "cell", "step" and the metrics of docs/metrics.md.
+
+    Raises UserError for settings that do not go together.
+    """
     return train_pack((run,), report)
 
 

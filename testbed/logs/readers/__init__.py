@@ -49,7 +49,17 @@ def readers() -> Mapping[str, Reader]:
 
 
 def read(paths: Sequence[Path], name: str = "") -> Log:
-    """Return files or folders as one log of tokens or texts; as `read_any`, and UserError for scalars."""
+    """Read training logs as one log of tokens or texts.
+
+    Args:
+        paths: files or folders in one of the formats of `readers()`.
+        name: the format; recognized from the fields by default.
+
+    Returns:
+        A Log with one record per sequence.
+
+    Raises UserError for an unknown format, a damaged file, or a log of scalars alone.
+    """
     found = read_any(paths, name)
     if isinstance(found, ScalarLog):
         raise UserError(
