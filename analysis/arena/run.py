@@ -14,7 +14,6 @@ from analysis.arena.tuning import (
     FACTOR,
     FINE,
     GROWTHS,
-    MORE,
     SCREEN,
     SEEDS,
     Setting,
@@ -22,6 +21,7 @@ from analysis.arena.tuning import (
     beyond,
     cell,
     chosen,
+    seeds_up_to,
 )
 from analysis.arena.tuning import on_tuning_seeds as tuning_cells
 from analysis.tables.committed import load_results
@@ -102,23 +102,25 @@ def run_arms(
 
 
 def run_more(
-    name: str,
-    arms: Sequence[Arm],
-    lag: int,
-    frame: pd.DataFrame,
-    folder: Path,
-    seeds: Sequence[int] = MORE,
+    name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path, count: int
 ) -> pd.DataFrame:
-    """Run the arms on more seeds at the settings of the committed table; write FOLDER/NAME-lag-more.csv.
+    """Run the arms at the settings of the committed table until both runs have `count` seeds; write
+    FOLDER/NAME-lag-more.csv, the rows that were missing.
 
     Raises KeyError for an arm that the table lacks at the task and lag.
     """
     from testbed.execution.runner import run_sweep
 
-    wanted = [(arm, cell) for arm in arms for cell in cells_of(frame, name, {arm.name: (lag,)}, seeds)]
-    run_sweep([cell for _, cell in wanted], folder / name / f"lag{lag}" / "more", workers=0)
-    edges = frame[(frame["task"] == name) & (frame["lag"] == lag)].groupby("arm")["at_edge"].max()
-    rows = load_results(folder / name / f"lag{lag}" / "more")
+    cell_rows = frame[(frame["task"] == name) & (frame["lag"] == lag)].groupby("arm")
+    had, edges = cell_rows["seed"].agg(set), cell_rows["at_edge"].max()
+    wanted = [
+        (arm, run)
+        for arm in arms
+        for run in cells_of(frame, name, {arm.name: (lag,)}, seeds_up_to(count, had[arm.name]))
+    ]
+    place = folder / name / f"lag{lag}" / f"to{count}"
+    run_sweep([run for _, run in wanted], place, workers=0)
+    rows = load_results(place)
     found = table.rows_of(name, rows, wanted, [], {arm.name: bool(edges[arm.name]) for arm in arms})
     found.to_csv(folder / f"{name}-{lag}-more.csv", index=False)
     return found

@@ -103,17 +103,22 @@ def _logged(part: pd.DataFrame, word: str) -> bool:
     return word in ("area", "collapsed") or (logged in part and bool(part[logged].notna().any()))
 
 
-def gathered(folder: Path) -> pd.DataFrame:
+def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the finals of every TASK-LAG.csv in a folder that `testbed arena run` wrote to, columns KEPT.
 
-    Raises UserError where there is none.
+    committed: `load()`, whose rows stay beside those of the folder; fresh data's final, behind the time to
+    SHARE of it, is theirs then.
+
+    Raises UserError where the folder has none.
     """
     paths = sorted(path for path in folder.glob("*-*.csv") if not path.stem.endswith("-tuning"))
     if not paths:
         raise UserError(f"{folder} has no finals of the arena. Run it first: testbed arena run --task all")
     frame = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
     frame["run"] = np.where(frame["seed"] < FRESH, "first", "replication")
-    frame["steps_to_fresh"] = steps_to_fresh(frame)
+    frame["steps_to_fresh"] = steps_to_fresh(frame, frame if committed is None else committed)
+    if committed is not None:
+        frame = pd.concat([committed, frame]).drop_duplicates(list(KEYS), keep="last")
     order = {name: place for place, name in enumerate(TASKS)}
     frame = frame.sort_values(
         ["task", "lag", "arm", "seed"], key=lambda x: x.map(order) if x.name == "task" else x
@@ -181,12 +186,12 @@ def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
     return [task for task in TASKS if lost.get(task, np.nan) >= least]
 
 
-def steps_to_fresh(frame: pd.DataFrame) -> list[float]:
-    """Return per row the step at which its curve reaches SHARE of fresh data's mean final on its task.
+def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
+    """Return per row the step at which its curve reaches SHARE of fresh data's mean final, among `others`.
 
     Infinite where it never does; NaN on tasks without GRPO at lag 0.
     """
-    fresh = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
+    fresh = others[(others["lag"] == 0) & (others["arm"] == "grpo")].groupby("task")["final"].mean()
     found = []
     for task, curve in zip(frame["task"], frame["curve"], strict=True):
         accuracy_L = np.array(curve.split(), dtype=float)

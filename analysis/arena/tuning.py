@@ -1,6 +1,6 @@
 """Successive halving over rate x knob, with the same number of cells for every arm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -20,10 +20,14 @@ FRESH = 1000
 """First seed of the replication's finals."""
 SEEDS = (*range(16), *range(FRESH, FRESH + 16))
 """Seeds of the finals: a first run and its replication."""
-MORE = (*range(16, 32), *range(FRESH + 16, FRESH + 32))
-"""Seeds that are added, at the same settings, for arms that a statement is still open about."""
 FACTOR = 10**0.5
 """Between neighboring rates, and the error of the rate whose cost is the sensitivity; about 3."""
+
+
+def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:
+    """Return the seeds of both runs, `count` each, that are not among `had`."""
+    both = (*range(count), *range(FRESH, FRESH + count))
+    return tuple(seed for seed in both if seed not in had)
 
 
 def mean(values: Sequence[float]) -> float:

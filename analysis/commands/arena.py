@@ -55,9 +55,9 @@ def run_arena(
     task: Annotated[str, typer.Option(help="Task; all runs every task at every lag.")] = "sorted",
     lag: Lag = 64,
     arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
-    more: Annotated[
-        bool, typer.Option("--more", help="32 seeds more of arms of the committed table, at its settings.")
-    ] = False,
+    seeds: Annotated[
+        int, typer.Option(min=0, help="Arms of the table go on to so many seeds a run, at its settings.")
+    ] = 0,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
 ) -> None:
@@ -65,7 +65,7 @@ def run_arena(
 
     Examples: testbed arena run --task sorted --lag 64 --arm grpo --arm cispo
 
-    testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --more
+    testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --seeds 64
     """
     from analysis.arena import arms, run, table, tasks
     from testbed.errors import UserError, unknown
@@ -76,12 +76,12 @@ def run_arena(
             raise unknown("arm", name, known)
     asked = [known[name] for name in arm or []]
     part = _shard(shard)
-    if more:
+    if seeds:
         frame = table.load()
         had = set(frame[(frame["task"] == task) & (frame["lag"] == lag)]["arm"])
         if not asked or not {one.name for one in asked} <= had:
-            raise UserError(f"--more needs --arm, of the table's at {task} and lag {lag}: {sorted(had)}.")
-        run.run_more(task, asked, lag, frame, out)
+            raise UserError(f"--seeds needs --arm, of the table's at {task} and lag {lag}: {sorted(had)}.")
+        run.run_more(task, asked, lag, frame, out, seeds)
         return
     for name, at in tasks.queue() if task == "all" else [(task, lag)]:
         run.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)

@@ -27,8 +27,8 @@ TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 
 
 def compute() -> Table:
-    """Return the rows of all finals in RESULTS."""
-    return Table.of(finals.NAME, finals.gathered(RESULTS), {"version": finals.VERSION})
+    """Return the committed rows and those of all finals in RESULTS."""
+    return Table.of(finals.NAME, finals.gathered(RESULTS, finals.load()), {"version": finals.VERSION})
 
 
 def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:

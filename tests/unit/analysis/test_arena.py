@@ -289,19 +289,24 @@ def test_cells_at_the_chosen_settings_are_the_finals_of_the_table():
 
 def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.arena.chosen_settings.TASKS", {"sorted": SMALL})
-    grpo = [arm for arm in ARMS if arm.name == "grpo"]
-    rows = run.run_more("sorted", grpo, 64, table.load(), tmp_path, (16, 1016))
-    had = table.load().query("task == 'sorted' and lag == 64 and arm == 'grpo'").iloc[0]
-    assert list(rows["seed"]) == [16, 1016]
-    assert set(rows["rate"]) == {had["rate"]}
-    assert set(rows["knob"]) == {had["knob"]}
-    assert len(table.gathered(tmp_path)) == 2
+    committed = table.load()
+    had = committed.query("task == 'sorted' and lag == 64 and arm == 'grpo'")
+    count = (had["run"] == "first").sum() + 1
+    rows = run.run_more("sorted", [known()["grpo"]], 64, committed, tmp_path, count)
+    assert list(rows["seed"]) == [count - 1, 1000 + count - 1]
+    assert set(rows["rate"]) == {had["rate"].iloc[0]}
+    assert set(rows["knob"]) == {had["knob"].iloc[0]}
+    joined = table.gathered(tmp_path, committed)
+    assert len(joined) == len(committed) + 2
+    pd.testing.assert_frame_equal(
+        joined.merge(committed[list(table.KEYS)]).reset_index(drop=True), committed, check_dtype=False
+    )
 
 
 def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
-        main(["arena", "run", "--task", "sorted", "--lag", "256", "--arm", "grpo", "--more"])
-    assert "--more needs --arm" in capsys.readouterr().err
+        main(["arena", "run", "--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64"])
+    assert "--seeds needs --arm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("target", "least", "most"), [(0.4, 0.0, 0.0), (0.6, 0.1, 0.9)])
