@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from analysis.arena.arms import Arm, grid_of
 from analysis.arena.run import run_queue
 from analysis.arena.table import summary
 from analysis.arena.tasks import refuse_without_headroom
+from analysis.arena.tuning import FULL, Effort
 from analysis.tables.committed import SWEEP
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -84,33 +85,27 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
 
 
 def trained(
-    name: str, base: Run, arm: Arm, lag: int, folder: Path, say: Callable[[str], None]
+    name: str,
+    base: Run,
+    arm: Arm,
+    lag: int,
+    folder: Path,
+    say: Callable[[str], None],
+    effort: Effort = FULL,
 ) -> pd.DataFrame:
-    """Tune the arm, run its finals and return their rows; its sweeps are kept apart by text and knob grid.
+    """Tune the arm, run its finals and return their rows; its sweeps are kept apart by text, grid and effort.
 
     Raises UserError with the first failure's message where a run failed.
     """
-    digest = hashlib.sha256(repr((arm.recipe, arm.knob)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr((arm.recipe, arm.knob, effort)).encode()).hexdigest()[:12]
     place = folder / digest
     try:
-        return run_queue(name, base, [arm], lag, place, say)
+        return run_queue(name, base, [arm], lag, place, say, effort=effort)
     except (UserError, KeyError) as error:  # a failed run has no rows
         failures = [each for path in place.rglob(SWEEP) for each in store.status(path.parent).failures]
         if not failures:
             raise
         raise UserError(f"A run of {arm.name} failed: {failures[0].message}") from error
-
-
-def shown(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows with three digits behind the point, rates as they are."""
-    rows = found.assign(**found.drop(columns="rate").select_dtypes("number").round(3))
-    return [{str(key): value for key, value in row.items()} for row in rows.to_dict("records")]
-
-
-def quick(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the row of a run with a third of the steps: setting, final, and what a wrong rate costs."""
-    found = summary(rows.assign(steps_to_fresh=np.nan))
-    return found[["arm", "rate", "knob", "at_edge", "final", "collapsed", "sensitivity"]]
 
 
 def joined(committed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,10 +12,9 @@ from analysis.arena.arms import Arm
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.tuning import (
     FACTOR,
-    FINE,
-    GROWTHS,
-    SCREEN,
-    SEEDS,
+    FULL,
+    WRONG,
+    Effort,
     Setting,
     best_of,
     beyond,
@@ -30,22 +29,24 @@ from testbed.config.run import cell_ids as ids
 
 BATCH = 4
 """Arms whose cells run stacked and whose rows come together."""
-WRONG = (0, 1)
-"""Seeds of the finals at a wrong rate."""
 SECONDS = 0.5
 """Core-seconds of a cell, for the cost that is stated before a queue starts; in a pilot 0.1 to 0.8."""
 
 
-def cost(arms: int) -> tuple[int, float]:
+def cost(arms: int, effort: Effort = FULL) -> tuple[int, float]:
     """Return how many cells so many arms take at one task and lag, at most, and their core-seconds."""
-    screen, fine = 9 * len(SCREEN), 3 * len(FINE)
-    grown = GROWTHS * 2 * len((*SCREEN, *FINE))
-    cells = arms * (screen + fine + grown + len(SEEDS) + 2 * len(WRONG))
+    cells = arms * effort.cells
     return cells, cells * SECONDS
 
 
 def run_arms(
-    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print
+    name: str,
+    base: Run,
+    arms: Sequence[Arm],
+    lag: int,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    effort: Effort = FULL,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
@@ -56,6 +57,7 @@ def run_arms(
         lag: optimizer steps.
         folder: where the sweeps are kept; the same call goes on from there.
         say: told of each step.
+        effort: how many seeds.
     """
     from testbed.execution.runner import run_sweep
 
@@ -82,13 +84,13 @@ def run_arms(
             score = found[arm.by][cell_id]
             scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
-    tune("screen", {arm.name: list(arm.settings) for arm in arms}, SCREEN)
-    tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, FINE)
-    for growth in range(GROWTHS):
+    tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
+    tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
+    for growth in range(effort.growths):
         more = {arm.name: beyond(scores[arm.name], arm.knob) for arm in arms}
-        tune(f"growth-{growth}", more, (*SCREEN, *FINE))
+        tune(f"growth-{growth}", more, (*effort.screen, *effort.fine))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
-    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in arms for seed in SEEDS]
+    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in arms for seed in effort.finals]
     wrong = [
         (arm, replace(run, learning_rate=float(f"{run.learning_rate * factor:.2g}")))
         for arm, run in wanted
@@ -134,6 +136,7 @@ def run_queue(
     folder: Path,
     say: Callable[[str], None] = print,
     shard: tuple[int, int] = (1, 1),
+    effort: Effort = FULL,
 ) -> pd.DataFrame:
     """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv.
 
@@ -142,13 +145,13 @@ def run_queue(
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
     part = f"-shard{k}of{n}" if n > 1 else ""
-    cells, seconds = cost(len(arms))
+    cells, seconds = cost(len(arms), effort)
     say(f"{name} at lag {lag}: at most {cells} cells, about {seconds / 60:.0f} core-minutes.")
     done: list[tuple[pd.DataFrame, pd.DataFrame]] = []
     for first in range(0, len(arms), BATCH):
         some = arms[first : first + BATCH]
         place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in some)
-        done.append(run_arms(name, base, some, lag, place, say))
+        done.append(run_arms(name, base, some, lag, place, say, effort))
         for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
             pd.concat(frames).to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)
     return pd.concat([rows for rows, _ in done])

@@ -202,5 +202,6 @@ def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows to be shown, three digits each."""
-    return [{str(name): value for name, value in row.items()} for row in frame.round(3).to_dict("records")]
+    """Return the rows to be shown: three digits behind the point, rates as they are."""
+    shown = frame.assign(**frame.drop(columns="rate", errors="ignore").select_dtypes("number").round(3))
+    return [{str(name): value for name, value in row.items()} for row in shown.to_dict("records")]

@@ -1,7 +1,7 @@
 """Successive halving over rate x knob, with the same number of cells for every arm."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from analysis.arena.arms import Arm
@@ -20,8 +20,32 @@ FRESH = 1000
 """First seed of the replication's finals."""
 SEEDS = (*range(16), *range(FRESH, FRESH + 16))
 """Seeds of the finals: a first run and its replication."""
+WRONG = (0, 1)
+"""Seeds of the finals at a wrong rate."""
 FACTOR = 10**0.5
 """Between neighboring rates, and the error of the rate whose cost is the sensitivity; about 3."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seeds of all settings, of the best ones and of the finals, and how often the grid may grow."""
+
+    screen: tuple[int, ...] = SCREEN
+    fine: tuple[int, ...] = FINE
+    growths: int = GROWTHS
+    finals: tuple[int, ...] = SEEDS
+
+    @property
+    def cells(self) -> int:
+        """How many cells an arm takes at one task and lag, at most."""
+        tuned = 9 * len(self.screen) + BEST * len(self.fine)
+        grown = self.growths * 2 * len((*self.screen, *self.fine))
+        return tuned + grown + len(self.finals) + 2 * len(WRONG)
+
+
+FULL = Effort()
+QUICK = Effort((0,), (1,), 0, (*range(8), *range(FRESH, FRESH + 8)))
+"""A third of the cells: the grid as it is, one tuning seed and a second one for the best, half the finals."""
 
 
 def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:

@@ -1,35 +1,30 @@
 """A report card: one objective beside the committed numbers of all registered ones.
 
-Parts: 1 promises, 2 exact, 3 training, 4 cost, 5 nearest relatives. Committed numbers are the tables
-card-exact, card-training and card-cost; a card runs the code that made them, for its one objective.
+Parts: 1 promises, 2 exact, 3 the arena's rows, 4 cost, 5 nearest relatives. Committed numbers are the tables
+card-exact, arena and card-cost; a card runs the code that made the first and the last, for its one objective.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.cards.card_promises import Check, checks, refuse_broken, title_of
-from analysis.cards.card_rows import SHOWN, TUNED, side, training_rows
-from analysis.experiments.cards import card_cost, card_exact, card_training
+from analysis.experiments.cards import card_cost, card_exact
 from analysis.tables.committed import COMMITTED, load_committed
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from testbed.config.run import Run
     from testbed.inspection.relatives import Relative
 
-Train: TypeAlias = "Callable[[tuple[Run, ...]], pd.DataFrame]"
-EXACT, TRAINING, COST = card_exact.NAME, card_training.NAME, card_cost.NAME
-PART = {EXACT: 2, TRAINING: 3, COST: 4}
-AXES = {f"lag {lag}": "stale" for lag in card_training.LAGS}
-"""Arms of training that share an axis of the radar; another one is an axis by itself."""
+EXACT, COST = card_exact.NAME, card_cost.NAME
+PART = {EXACT: 2, COST: 4}
 ADDED = ("terms",)
 """Families that are added to a loss and no objective by themselves: nobody's percentile counts them."""
 
@@ -69,13 +64,6 @@ def kinds() -> tuple[Kind, ...]:
         Kind(EXACT, "gain", "gain on frozen data", 1, "frozen data"),
         Kind(EXACT, "settled", "settled there", 0),
     ]
-    found += [Kind(TRAINING, f"accuracy {arm}", f"accuracy, {arm}", 1, AXES.get(arm, arm)) for arm in SHOWN]
-    found += [
-        Kind(TRAINING, f"accuracy {TUNED}", f"accuracy, {TUNED}", 1),
-        Kind(TRAINING, "safe lag", "largest safe lag", 1),
-        Kind(TRAINING, "steps on-policy", "steps to accuracy .5, on-policy", -1),
-        Kind(TRAINING, "collapsed", "collapsed, share of all runs", -1),
-    ]
     return (*found, Kind(COST, "both", "time of loss and gradient, ppo_clip = 1", -1, "speed"))
 
 
@@ -83,10 +71,9 @@ def kinds() -> tuple[Kind, ...]:
 class Line:
     """A number with its place among all registered objectives.
 
-    low, high: its interval, None where it is exact. percentile: share of the others that it is better than,
-    ties by half, 0 to 100; None without others or a better end. typical: their median; among: how many.
-    side: "above" or "below" that median where seeds decide it, see card_rows.side, else "open"; "" where
-    nothing is asked of seeds.
+    low, high: its range where it hangs on last digits, else None. percentile: share of the others that it is
+    better than, ties by half, 0 to 100; None without others or a better end. typical: their median; among:
+    how many.
     """
 
     part: int
@@ -99,12 +86,11 @@ class Line:
     percentile: float | None
     typical: float | None
     among: int
-    side: str = ""
 
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that a card says; `axes`: mean percentile by axis of the radar."""
+    """Everything that a card says; arena: rows of `table.summary`; axes: mean percentiles of the radar."""
 
     objective: str
     title: str
@@ -112,6 +98,7 @@ class Card:
     quick: bool
     checks: tuple[Check, ...]
     lines: tuple[Line, ...]
+    arena: tuple[dict[str, Any], ...]
     relatives: tuple[Relative, ...]
     axes: Mapping[str, float]
     left_out: tuple[str, ...]
@@ -123,18 +110,12 @@ class Card:
 
 @cache
 def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
-    """Return the committed numbers of every table that is there, a row per objective.
-
-    Training has the median over seeds and its ends, see `training_rows`.
-    """
+    """Return the committed numbers of every table that is there, a row per objective."""
     try:
         known = load_committed(None, folder)
     except UserError:
         return {}
-    found = {name: known[name].frame.set_index("objective") for name in (EXACT, COST) if name in known}
-    if TRAINING in known:
-        found[TRAINING] = training_rows(known[TRAINING].frame)
-    return found
+    return {name: known[name].frame.set_index("objective") for name in (EXACT, COST) if name in known}
 
 
 def percentile(value: float, others: Iterable[float], better: int) -> float | None:
@@ -149,31 +130,42 @@ def percentile(value: float, others: Iterable[float], better: int) -> float | No
     return float(100 * (worse + 0.5 * np.sum(other_N == value)) / other_N.size)
 
 
-def lines_of(
-    name: str, numbers: Mapping[str, Mapping[str, float]], cells: pd.DataFrame | None = None
-) -> tuple[Line, ...]:
-    """Return the lines of a card; numbers: by table, then by column; cells: its runs of card-training."""
+def lines_of(name: str, numbers: Mapping[str, Mapping[str, float]]) -> tuple[Line, ...]:
+    """Return the lines of a card; numbers: by table, then by column."""
     return tuple(
-        _line(name, kind, numbers[kind.table], cells)
+        _line(name, kind, numbers[kind.table])
         for kind in kinds()
         if kind.column in numbers.get(kind.table, {})
     )
 
 
-def _line(name: str, kind: Kind, row: Mapping[str, float], cells: pd.DataFrame | None) -> Line:
+def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
     others = _others(name, kind.table, kind.column)
     typical = float(others.median()) if len(others) else None
     value = float(row[kind.column])
     ends = [row.get(f"{kind.column} {end}") for end in ("low", "high")]
     if kind.column == "gain" and not np.isnan(value):
         ends = [None, None]  # its range is that of the last digits, where it hangs on them
-    found = ""
-    if cells is not None and typical is not None and kind.column.removeprefix("accuracy ") in SHOWN:
-        found = side(_accuracy(cells, kind.column.removeprefix("accuracy ")), typical) or "open"
     return Line(
         PART[kind.table], kind.title, value, ends[0], ends[1], kind.better, kind.axis,
-        percentile(value, others, kind.better), typical, len(others), found,
+        percentile(value, others, kind.better), typical, len(others),
     )  # fmt: skip
+
+
+def arena_rows(name: str) -> tuple[dict[str, Any], ...]:
+    """Return the arena's rows of the arms whose recipe has this objective, see `analysis.arena.table`."""
+    from analysis.arena import arms, table
+    from testbed.recipes import recipe
+
+    mine = [
+        arm.name
+        for arm in arms.known().values()
+        if arm.name != arms.PLACEBO and recipe[arm.recipe].bind(**dict(arm.knob[0]))().objective == name
+    ]
+    frame = table.load()
+    found = table.summary(frame[frame["arm"].isin([*mine, "grpo"])])
+    columns = ["task", "lag", "arm", "seeds", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
+    return tuple(table.records(found.loc[found["arm"].isin(mine), columns]))
 
 
 def _others(name: str, table: str, column: str) -> pd.Series:
@@ -181,25 +173,6 @@ def _others(name: str, table: str, column: str) -> pd.Series:
     known = committed().get(table, pd.DataFrame()).drop(index=name, errors="ignore")
     others = known.get(column, pd.Series(dtype=float))
     return others[[_counts(str(other)) for other in others.index]].dropna()
-
-
-def _accuracy(cells: pd.DataFrame, arm: str) -> pd.Series:
-    return cells[cells["arm"] == arm].set_index("seed")["accuracy"]
-
-
-def open_arms(name: str, cells: pd.DataFrame) -> list[str]:
-    """Return the arms in which the seeds leave open on which side of the others' median an objective lies.
-
-    The rates that a tuned objective may choose go with the lag at which it does.
-    """
-    known = {arm: _others(name, TRAINING, f"accuracy {arm}") for arm in SHOWN if arm in set(cells["arm"])}
-    left = [
-        arm
-        for arm, others in known.items()
-        if others.empty or not side(_accuracy(cells, arm), others.median())
-    ]
-    rates = [arm for arm in card_training.ARMS if arm not in SHOWN]
-    return left + (rates if f"lag {card_training.TUNED_AT}" in left else [])
 
 
 @cache
@@ -218,11 +191,10 @@ def axes_of(lines: Iterable[Line]) -> dict[str, float]:
     return {axis: float(np.mean(each)) for axis, each in found.items()}
 
 
-def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[str], None]) -> Card:
+def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
     """Return the card of an objective: a registered name, or path/to/file.py:function.
 
-    quick: without training and relatives. train: runs cells of card-training and returns all that the
-    objective has, for one whose cells are not committed. said: told what is being done.
+    quick: without relatives. said: told what is being done.
 
     Raises UserError, with file and line, where the objective cannot be called at all.
     """
@@ -236,7 +208,12 @@ def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[st
     numbers: dict[str, Mapping[str, float]] = {}
     left_out: list[str] = []
     relatives: tuple[Relative, ...] = ()
-    cells: pd.DataFrame | None = None
+    arena = arena_rows(name)
+    if not arena:
+        left_out.append(
+            "part 3: no recipe of the arena has it; "
+            f"testbed arena add {name} --knob NAME=VALUE,VALUE,… trains it beside them"
+        )
     if sound:
         said(
             f"2 exact: gradients on {card_exact.TREES} trees at {len(card_exact.DRIFTS)} drifts, two bandits"
@@ -245,20 +222,16 @@ def make_card(name: str, *, quick: bool, train: Train | None, said: Callable[[st
         said("4 cost: stopwatch against ppo_clip")
         numbers[COST] = card_cost.cost_row(pinned)
         if not quick:
-            cells = trained(name, pinned, train)
-            if cells is None:
-                left_out.append("part 3: training was not asked for")
-            else:
-                numbers[TRAINING] = {str(key): float(x) for key, x in training_rows(cells).iloc[0].items()}
             said("5 relatives: effective weights of all registered objectives")
             relatives = _relatives(pinned)
     else:
-        left_out.append("parts 2 to 5: they stack batches, which this objective does not take yet (part 1)")
-    lines = lines_of(name, numbers, cells)
+        left_out.append("parts 2, 4 and 5: they stack batches, which this objective does not take (part 1)")
+    lines = lines_of(name, numbers)
     entry = objective[pinned]
     return Card(
-        name, title_of(name), entry.formula, quick, found, lines, relatives, axes_of(lines), tuple(left_out)
-    )
+        name, title_of(name), entry.formula, quick, found, lines, arena, relatives, axes_of(lines),
+        tuple(left_out),
+    )  # fmt: skip
 
 
 def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
@@ -267,28 +240,6 @@ def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
     except UserError as error:
         left_out.append(f"part 2: {error}")
         return {}
-
-
-def trained(name: str, pinned: str, train: Train | None) -> pd.DataFrame | None:
-    """Return the runs of an objective: the committed ones, or those of `train`, by blocks of seeds.
-
-    The second block has the arms that the first leaves open, see `open_arms`.
-    """
-    known = load_committed([TRAINING])[TRAINING].frame if TRAINING in committed() else pd.DataFrame()
-    if len(known) and (mine := known[known["recipe"] == name]).size:
-        return mine
-    if train is None:
-        return None
-    first, second = card_training.BLOCKS
-    arms = card_training.arms_of(pinned)
-    cells = train(_cells(arms, arms, range(first)))
-    if left := open_arms(name, cells):
-        cells = train(_cells(arms, left, range(first, first + second)))
-    return cells
-
-
-def _cells(arms: Mapping[str, Run], names: Iterable[str], seeds: range) -> tuple[Run, ...]:
-    return tuple(replace(arms[arm], seed=seed) for arm in names for seed in seeds)
 
 
 def _relatives(name: str) -> tuple[Relative, ...]:

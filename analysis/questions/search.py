@@ -117,8 +117,7 @@ def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
     arms: Callable[[str], bool] = lambda name: name.replace("_", "-") in words  # noqa: E731
     rows = found[found["arm"].map(arms) & (found["lag"].isin(lags) if lags else found["lag"] > 0)]
     kept = ["task", "lag", "arm", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
-    rates = [f"{rate:.2g}" for rate in rows["rate"]]
-    return [{**row, "rate": float(rate)} for row, rate in zip(table.records(rows[kept]), rates, strict=True)]
+    return table.records(rows[kept])
 
 
 def summary(found: Answer) -> str:

@@ -14,8 +14,8 @@ NAME = "engine-arms"
 SEEDS, SOME, FEWER, MORE, LITTLE = 160, 96, 32, 0.02, 0.05
 """Seeds of a run of two arms, of three, and of the others; accuracy that counts as gained, and as lost. The
 margins were set before the table was made. With 32 + 32 seeds the claims of Jet-RL and the second of
-Nested-ReFT were open; these counts put four standard errors between estimate and margin, by the spread at hand.
-"""
+Nested-ReFT were open; these counts put four standard errors between estimate and margin, by the spread
+at hand."""
 HALF, FP8_ARMS = ("whole", "skipping, sequence weights"), ("full precision", "fp8", "fp8 on both sides")
 METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.arena import own, page, run, table, tasks
+from analysis.arena import own, page, run, table, tasks, tuning
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.run import cost, run_queue
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
-from analysis.arena.tuning import best_of, beyond, chosen, on_tuning_seeds
+from analysis.arena.tuning import QUICK, Effort, best_of, beyond, chosen, on_tuning_seeds
 from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.cell_table import words
 from analysis.tables.committed import Table
@@ -129,6 +129,11 @@ def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
         own.arm_of("cispo", knob)
 
 
+def test_rates_are_shown_as_they_are() -> None:
+    (shown,) = table.records(pd.DataFrame([{"rate": 1.8e-4, "final": 0.12345}]))
+    assert shown == {"rate": 1.8e-4, "final": 0.123}
+
+
 def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
     with pytest.raises(UserError, match="no-such"):
         task("no-such")
@@ -193,8 +198,8 @@ def small(tmp_path, monkeypatch) -> Path:
     )
     monkeypatch.setattr(tasks, "TASKS", {**TASKS, "sorted": SMALL})
     monkeypatch.setattr(table, "load", lambda: frame.drop(columns="curve"))
-    monkeypatch.setattr(run, "SEEDS", (0, 1))
-    monkeypatch.setattr(run, "GROWTHS", 0)
+    monkeypatch.setattr(tuning, "FULL", Effort(growths=0, finals=(0, 1)))
+    monkeypatch.setattr(tuning, "QUICK", Effort((0,), (1,), 0, (0, 1)))
     return tmp_path
 
 
@@ -217,13 +222,15 @@ def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None
     assert "rank 1 of 3" in text
     assert 'font-weight="bold">mine.py:capped<' in text
     (small / "mine.py").write_text(CAPPED.replace("float = 2.0", "float = 3.0"))
-    code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2", "--quick", "--json")
+    code, out, err = add(
+        capsys, "mine.py:capped", "--knob", "cap=1,2", "--quick", "--json", "--html", "mine.html"
+    )
     assert code == 0, "an edited file and another grid join what is there"
-    assert json.loads(out)[0]["rate"] > 0
+    assert json.loads(out)[0]["rank"] == 1
+    assert "tuned on fewer seeds" in err
+    assert "rank 1 of 3" in (small / "mine.html").read_text()
     with pytest.raises(UserError, match="no finals"):
         table.gathered(Path("results/arena"))  # the arena's own rows are kept apart from a user's
-    assert "no rank" in err
-    assert "rank" not in out
 
 
 def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -> None:
@@ -248,7 +255,6 @@ def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -
         (["tis", "--knob", "cap=1,2"], "another name"),
         (["mine.py:capped", "--knob", "cap=1,2", "--lag", "7"], "at lag 7"),
         (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such"),
-        (["mine.py:capped", "--knob", "cap=1,2", "--quick", "--html", "x.html"], "--quick"),
     ],
 )
 def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said) -> None:
@@ -268,11 +274,12 @@ def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path) -> Non
     first = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
     ran = sum(int(line.split(": ")[1].split()[0]) for line in said[1:])
     assert 18 + 9 + 32 + 4 <= ran <= cost(1)[0]
+    assert cost(1, QUICK)[0] / cost(1)[0] == pytest.approx(1 / 3, abs=0.02)
     assert sorted(first["seed"]) == [*range(16), *range(1000, 1016)]
     assert first["off_rate"].notna().sum() == 2
-    tuning = pd.read_csv(tmp_path / "small-0-tuning.csv")
-    assert set(tuning["seeds"]) == {2, 5}
-    assert len(tuning) >= 9
+    tried = pd.read_csv(tmp_path / "small-0-tuning.csv")
+    assert set(tried["seeds"]) == {2, 5}
+    assert len(tried) >= 9
     again = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
     pd.testing.assert_frame_equal(first, again)
 

@@ -4,10 +4,10 @@ import json
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.import_graph import ROOT
 
+from analysis.arena import table
 from analysis.cards import report_card
 from analysis.cards.report_card import EXACT, committed, make_card, percentile
 from analysis.experiments.cards import card_cost, card_exact
@@ -61,11 +61,6 @@ def test_percentiles_count_ties_by_half_and_leave_out_what_is_not_known():
     assert percentile(2.0, [], 1) is None
 
 
-def cells(accuracy, steps, arm="on-policy", recipe="mine"):
-    there = {"recipe": recipe, "arm": arm, "seed": range(len(accuracy))}
-    return pd.DataFrame({**there, "accuracy": accuracy, "collapsed": 0.0, "steps_to 0.5": steps})
-
-
 @pytest.mark.slow
 def test_every_objective_has_its_committed_row_and_the_rows_are_of_todays_code():
     table = committed()[EXACT]
@@ -98,12 +93,12 @@ def test_the_cost_of_an_objective_is_its_shortest_time_over_the_clips_without_th
 
 @pytest.mark.slow
 def test_a_card_has_every_part_and_a_registered_one_its_committed_numbers(own):
-    ours = make_card(own, quick=True, train=None, said=lambda _: None)
+    ours = make_card(own, quick=True, said=lambda _: None)
     wrong = {check.what for check in ours.checks if check.kept is False}
     assert wrong == {"extreme ratios give no NaN"}
     assert {line.part for line in ours.lines} == {2, 4}
     assert all(line.low is None for line in ours.lines)
-    theirs = make_card("ppo_clip", quick=True, train=None, said=lambda _: None)
+    theirs = make_card("ppo_clip", quick=True, said=lambda _: None)
     assert all(check.kept is not False for check in theirs.checks)
     values = {line.title: line for line in theirs.lines}
     bias = values["bias of the direction at drift 0.5"]
@@ -115,20 +110,12 @@ def test_a_card_has_every_part_and_a_registered_one_its_committed_numbers(own):
 
 
 @pytest.mark.slow
-def test_a_trained_card_has_intervals_and_relatives(own):
-    ran = []
-
-    def train(asked):
-        ran.append(sorted({run.seed for run in asked}))
-        return cells([0.1, 0.9, 0.7, 0.8, 0.75], [9.0] * 5)
-
-    card = make_card(own, quick=False, train=train, said=lambda _: None)
-    assert ran[0] == [0, 1, 2, 3, 4]
-    line = {line.title: line for line in card.lines if line.part == 3}["accuracy, on-policy"]
-    assert (line.low, line.high) == (0.1, 0.9)
+def test_a_card_has_relatives_and_says_how_to_train_what_the_arena_lacks(own):
+    card = make_card(own, quick=False, said=lambda _: None)
+    assert card.arena == ()
+    assert any("testbed arena add own.py:mine --knob" in line for line in card.left_out)
     assert card.relatives[0].likeness > 0.99
     text = page(card)
-    assert "0.75</td><td>0.1 to 0.9" in text
     assert text.count("<svg") == 1
     assert "&lt;b&gt;-min" in text
     assert "<b>" not in text
@@ -137,13 +124,15 @@ def test_a_trained_card_has_intervals_and_relatives(own):
     assert "testbed card own.py:mine</pre>" in text
 
 
-def test_seeds_are_added_only_where_the_first_ones_leave_a_side_open(monkeypatch):
-    known = {f"accuracy {arm}": 0.5 for arm in ("on-policy", "lag 64", "offline")}
-    table = pd.DataFrame([known], index=["cispo"])
-    monkeypatch.setattr(report_card, "committed", lambda: {report_card.TRAINING: table})
-    sides = {"on-policy": [0.6] * 5, "lag 64": [0.6] * 4 + [0.4], "offline": [0.5] * 5}
-    found = pd.concat([cells(values, [9.0] * 5, arm) for arm, values in sides.items()])
-    assert report_card.open_arms("mine", found) == ["lag 64", "offline", "rate 0.001", "rate 0.01"]
+def test_the_arenas_part_is_its_recipes_with_the_objective():
+    rows = report_card.arena_rows("cispo")
+    assert {row["arm"] for row in rows} == {"cispo"}
+    found = table.summary(table.load()).query("arm == 'cispo' and task == 'sorted' and lag == 64").iloc[0]
+    (mine,) = (row for row in rows if (row["task"], row["lag"]) == ("sorted", 64))
+    assert (mine["rate"], mine["final"]) == (found["rate"], round(found["final"], 3))
+    grpo = {row["arm"] for row in report_card.arena_rows("ppo_clip")}
+    assert "grpo" in grpo
+    assert "placebo" not in grpo
 
 
 @pytest.mark.parametrize(
@@ -174,7 +163,7 @@ def test_an_objective_without_leading_axes_gets_part_one_with_the_line_that_fail
     stacked = next(check for check in found["checks"] if check["what"].startswith("stacked"))
     assert "own.py:25, in flat" in stacked["found"]
     assert found["lines"] == []
-    assert "parts 2 to 5" in found["left_out"][0]
+    assert any("parts 2, 4 and 5" in line for line in found["left_out"])
 
 
 def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
