@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.errors import UserError
-
 if TYPE_CHECKING:
     from analysis.cards.report_card import Card
 
