@@ -1,15 +1,12 @@
 """testbed conform: test whether a loss equals the catalogue entry with its name."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Timeout, job, tell
 from testbed.words import named_values
-
-if TYPE_CHECKING:
-    from testbed.conformance.installed import Outcome
 
 
 def conform(
@@ -30,6 +27,7 @@ def conform(
         bool, typer.Option("--installed", help="Identify the losses of the installed packages.")
     ] = False,
     page: Annotated[Path | None, typer.Option(help="Write what --installed finds, as Markdown.")] = None,
+    only: Annotated[str, typer.Option(help="With --installed: text in the names of package and loss.")] = "",
     timeout: Timeout = 20.0,
     html: Html = None,
     json: Json = False,
@@ -45,13 +43,13 @@ def conform(
 
     testbed conform my_package.losses:grpo --as grpo --hyper eps_high=0.28 --json
 
-    testbed conform --installed --page docs/conformance.md
+    testbed conform --installed --only AsyncGRPOTrainer
     """
     from testbed.conformance.sandbox import run
     from testbed.errors import UserError
 
     if installed:
-        _installed(page, json)
+        _installed(page, only, json)
         return
     if not (target and as_):
         raise UserError("expected a loss and an entry: testbed conform FILE.py:FN --as NAME; or --installed.")
@@ -66,19 +64,24 @@ def conform(
         raise typer.Exit(1)
 
 
-def _installed(page: Path | None, json: bool) -> None:
+def _installed(page: Path | None, only: str, json: bool) -> None:
     """Identify the losses of installed packages, tell each as it comes, and write the page."""
     import sys
+    from dataclasses import asdict
 
     from testbed.cli import show
     from testbed.conformance.installed import outcomes, write
+    from testbed.errors import UserError
 
-    def told(row: "Outcome") -> None:
-        line = f"{row.package} {row.version}  {row.loss}: {row.verdict} {row.entry}"
-        print(line, file=sys.stderr if json else sys.stdout, flush=True)
-
-    found = outcomes(told=told)
+    found = []
+    for row in outcomes(only=only):
+        print("\n".join(row.lines()), file=sys.stderr if json else sys.stdout, flush=True)
+        found.append(row)
+    if not found:
+        raise UserError(
+            f"no installed package has a loss with '{only}' in its name; pip install one of them."
+        )
     if page is not None:
         write(page, found)
     if json:
-        show.as_json([row.as_dict() for row in found])
+        show.as_json([asdict(row) for row in found])

@@ -11,6 +11,7 @@ from testbed.conformance.properties import (
     Property,
     apart,
     around,
+    attached,
     bounds,
     changed,
     chunked,
@@ -71,6 +72,12 @@ def _no_chunks(judged: Judged) -> str:
     return _no_parts(judged)
 
 
+def _not_detached(judged: Judged) -> str:
+    if not objective[judged.reference.objective].promises.get("detached"):
+        return "the entry's weight carries a gradient itself"
+    return ""
+
+
 def _several(judged: Judged) -> st.SearchStrategy[Rows]:
     return ordinary(judged, rows=(2, 5), holes=True)
 
@@ -99,6 +106,8 @@ BATTERY = (
              _several, chunked, when="cut into two chunks of columns", absent=_no_chunks, examples=20),
     Property("gradient accumulation", "a second call adds the same gradient again", ordinary, repeated,
              when="called twice", examples=8),
+    Property("detached weights", "no gradient leads to the old log-probabilities", ordinary, attached,
+             robust=True, when="old log-probabilities with a gradient", absent=_not_detached, examples=8),
     Property("inputs unchanged", "no input is changed in place", _several, changed,
              when="an input has other numbers after the call", examples=8),
     Property("float32", f"weights of float64 to {SINGLE:g}", lambda judged: ordinary(judged, holes=True),

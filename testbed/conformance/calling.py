@@ -1,7 +1,7 @@
 """One call of a user's loss: what was passed, what came back, and its weights -dLoss/dlogp."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -82,6 +82,16 @@ def call(
     return Outcome(float(total.detach()), weight_BT.detach().double(), kind, form, changed)
 
 
+def reaches_old(binding: Binding, logp_BT: Tensor, batch: Batch) -> bool:
+    """Return whether a gradient of the loss leads to the old log-probabilities; raise what `call` raises."""
+    shift_BT = torch.zeros_like(logp_BT, requires_grad=True)
+    old = {name: getattr(batch, name) + shift_BT for name in ("logp_mu_BT", "logp_anchor_BT")}
+    leaf_BT = logp_BT.detach().clone().requires_grad_()
+    arguments = call_arguments(binding, leaf_BT, replace(batch, **old), torch.float64)
+    gradient_BT = _run(binding, arguments, shift_BT, batch.mask_BT, passed(arguments))[3]
+    return gradient_BT is not None and bool((gradient_BT != 0).any())
+
+
 def _run(
     binding: Binding, arguments: dict[str, Any], leaf_BT: Tensor, mask_BT: Tensor, words: str
 ) -> tuple[Tensor, str, torch.dtype, Tensor | None]:
@@ -90,7 +100,8 @@ def _run(
         returned = binding.function(**arguments)
     except (Exception, SystemExit) as error:
         place = f" raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        raise LossError("raises", f"{binding.name}{place}. It was passed {words}.") from error
+        more = "Expected a loss that takes these; --input and --set change what is passed."
+        raise LossError("raises", f"{binding.name}{place}. It was passed {words}. {more}") from error
     total, form, kind = _total(_loss_in(returned), mask_BT, binding, words)
     if not total.requires_grad:
         raise LossError(

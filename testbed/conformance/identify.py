@@ -18,7 +18,7 @@ from testbed.conformance.probes import bends, candidates, constants
 from testbed.conformance.reference import Reference, comparable, with_hyper
 from testbed.conformance.search import Fit, best_aggregation, fitted, lengths
 from testbed.conformance.signature import Binding
-from testbed.conformance.terms import with_term, without_penalty
+from testbed.conformance.terms import PENALTIES, with_term, without_penalty
 from testbed.objectives import objective
 from testbed.recipes.composition import pairs
 
@@ -89,6 +89,8 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
     notes = []
     if "reward" in evidence.binding.roles and "adv" not in evidence.binding.roles:
         starts = with_advantages(evidence, names)
+    if not {"adv", "reward"} & evidence.reads:
+        starts += [with_hyper(Reference(name), dict(args)) for name, args in PENALTIES if name in names]
     fits, equals = ranked(evidence, starts, search=False)
     if not equals and "ref" in evidence.reads and {"adv", "reward"} & evidence.reads:
         split = without_penalty(evidence)
@@ -104,8 +106,25 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
         notes.append("It takes one old log-probability: sampler and anchor cannot be told apart.")
     if evidence.leaks:
         notes.append("It gives weight to tokens outside the mask.")
+    if equals:
+        notes.append(_values(evidence, equals[0]))
     nearest = () if equals else _nearest(evidence, fits)
     return Identity(evidence.binding, evidence, equals, nearest, time.monotonic() - begun, tuple(notes))
+
+
+def _values(evidence: Evidence, reference: Reference) -> str:
+    """Return whether the numbers that the loss returns are the entry's, on the stack."""
+    batches = [evidence.batch.map(lambda value, r=r: value[r]) for r in range(len(evidence.rows))]  # type: ignore[misc]
+    theirs = [reference.value(logp, batch) for logp, batch in zip(evidence.logp, batches, strict=True)]
+    size = max(map(abs, (*theirs, *evidence.values)), default=0.0)
+    gaps = [abs(a - b) for a, b in zip(evidence.values, theirs, strict=True)]
+    worst = gaps.index(max(gaps))
+    if gaps[worst] <= evidence.tolerance * size:
+        return "Its values are those of the entry."
+    return (
+        f"Its weights are those of the entry, its values are not: {evidence.values[worst]:.6g} for the "
+        f"entry's {theirs[worst]:.6g}."
+    )
 
 
 def observed(binding: Binding) -> Evidence:
@@ -143,7 +162,7 @@ def observed(binding: Binding) -> Evidence:
 
 def _plainness(fit: Fit) -> tuple[float, bool, float]:
     """Return the agreement, whether nothing is multiplied, and the cosine."""
-    return (fit.rank[0], math.isclose(fit.reference.factor, 1.0, rel_tol=1e-4), fit.cosine)
+    return (fit.rank[0], _plain(fit.reference), fit.cosine)
 
 
 def refuse_changes(evidence: Evidence) -> None:
@@ -187,6 +206,10 @@ def with_advantages(evidence: Evidence, names: Sequence[str]) -> list[Reference]
     ]
 
 
+def _plain(reference: Reference) -> bool:
+    return math.isclose(reference.factor, 1.0, rel_tol=1e-4)
+
+
 def _rank(fit: Fit) -> tuple[float, float]:
     return fit.rank
 
@@ -213,7 +236,8 @@ def ranked(
     possible = _possible(evidence, starts)
     fits = _scored(evidence, [with_hyper(each, told) for each in possible] if told else possible)
     equals = _equals(evidence, fits) if verify else ()
-    if equals or (not verify and any(fit.exact for fit in fits)):
+    # A loss that is an entry times a number may be another entry at other hyperparameters, times 1.
+    if any(_plain(each) for each in equals) or (not verify and any(fit.exact for fit in fits)):
         return fits, equals
     if not search:
         return fits, ()
@@ -273,8 +297,7 @@ def _effort(reference: Reference, evidence: Evidence) -> float:
     both = {"mu", "anchor"} <= reads and evidence.binding.one_old
     told = evidence.binding.told
     changed = [name for name, value in reference.hyper if told.get(name) != value]
-    scaled = not math.isclose(reference.factor, 1.0, rel_tol=1e-4)
-    return 10 * both + 3 * scaled + 2 * len(changed) + 0.5 * ("@" in reference.objective)
+    return 10 * both + 3 * (not _plain(reference)) + 2 * len(changed) + 0.5 * ("@" in reference.objective)
 
 
 def _equals(evidence: Evidence, fits: Iterable[Fit]) -> tuple[Reference, ...]:

@@ -3,13 +3,18 @@
 import importlib
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from testbed.conformance.batches import tensors
 from testbed.conformance.calling import LossError
+from testbed.conformance.evidence import visible
 from testbed.conformance.identify import Identity, identify
+from testbed.conformance.layouts import call_arguments
 from testbed.conformance.signature import bind
 
 PACKAGES = {
@@ -25,7 +30,11 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """One loss of one package version: what it equals, or differs from, or why it cannot be called."""
+    """One loss of one package version: what it equals, or differs from, or why it cannot be called.
+
+    example: the smallest batch on which it differs. passed: the arguments of that call, as Python. also:
+    other entries that it equals.
+    """
 
     package: str
     version: str
@@ -33,11 +42,13 @@ class Outcome:
     verdict: str
     entry: str = ""
     example: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {**self.__dict__, "example": list(self.example), "also": list(self.also)}
+    def lines(self) -> list[str]:
+        """Return it in words: the verdict, then the batch and the call that show a difference."""
+        head = f"{self.package} {self.version}  {self.loss}: {self.verdict} {self.entry}"
+        return [head, *(f"    {line}" for line in (*self.example, *self.passed))]
 
 
 def version(package: str) -> str:
@@ -48,22 +59,15 @@ def version(package: str) -> str:
         return ""
 
 
-def outcomes(
-    packages: Iterable[str] = PACKAGES, told: Callable[[Outcome], None] = lambda _: None
-) -> list[Outcome]:
-    """Return a row per loss of every package that is installed; `told` gets each as it comes."""
-    found = []
+def outcomes(packages: Iterable[str] = PACKAGES, only: str = "") -> Iterator[Outcome]:
+    """Yield a row per loss of every package that is installed; only: text that "package loss" has."""
     for package in packages:
         release = version(package)
-        if not release:
-            continue
-        for outcome in _of(package, release):
-            told(outcome)
-            found.append(outcome)
-    return found
+        if release:
+            yield from _of(package, release, only)
 
 
-def _of(package: str, release: str) -> Iterable[Outcome]:
+def _of(package: str, release: str, only: str) -> Iterator[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -73,7 +77,8 @@ def _of(package: str, release: str) -> Iterable[Outcome]:
             yield Outcome(package, release, "every loss", "cannot be called", why)
             return
         for name, function in losses.items():
-            yield _one(package, release, name, function)
+            if only in f"{package} {name}":
+                yield _one(package, release, name, function)
 
 
 def _one(package: str, release: str, name: str, function: Callable[..., Any]) -> Outcome:
@@ -89,9 +94,25 @@ def _one(package: str, release: str, name: str, function: Callable[..., Any]) ->
 
 def _differing(package: str, release: str, name: str, found: Identity) -> Outcome:
     near = found.nearest[0]
-    share = f"{near.fit.agree:.0%} of tokens agree with {near.fit.reference.words()}"
-    example = tuple(near.counterexample.lines()) if near.counterexample else ()
-    return Outcome(package, release, name, "differs", share, example)
+    share = f"{near.fit.agree:.1%} of tokens agree with {near.fit.reference.words()}"
+    if found.evidence.leaks:
+        share += "; tokens outside the mask have weights"
+    shown = near.counterexample
+    if shown is None:
+        return Outcome(package, release, name, "differs", share)
+    logp, batch = tensors(visible(shown.rows, found.binding))
+    arguments = call_arguments(found.binding, logp, batch, torch.float64)
+    passed = tuple(f"{key} = {_literal(value)}" for key, value in arguments.items())
+    return Outcome(package, release, name, "differs", share, tuple(shown.lines()), passed)
+
+
+def _literal(value: Any) -> str:
+    """Return a tensor as Python's numbers, six digits of each."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, torch.Tensor):
+        return _literal(value.tolist())
+    return f"{value:.7g}" if isinstance(value, float) else repr(value)
 
 
 def _why(error: LossError, name: str) -> str:
@@ -103,12 +124,13 @@ HEAD = """\
 
 Each loss below was called as it is installed, on batches of adversarial ratios, signs and masks. Its weights
 -dLoss/dlogp were compared with every entry of [the atlas](objectives.md). "Equals" says which entry, with the
-hyperparameters and the aggregation that were found. "Differs" gives the nearest entry and the smallest batch
-on which the two part. Only forward passes are replaced, by log-probabilities. A difference is a fact about
-two formulas; it does not say which is better.
+hyperparameters and the aggregation that were found. "Differs" gives the nearest entry, the smallest batch on
+which the two part, and the arguments of that call. Only forward passes are replaced, by log-probabilities. A
+difference is a fact about two formulas; it does not say which is better.
 
 `testbed conform --installed --page docs/conformance.md` writes this page for the versions that are installed
-where it runs. [How to install them, and how to hold a loss of your own against an entry](howto/conform.md).
+where it runs; `--only "liger-kernel"`, or the name of a loss, runs a part of it and prints each difference.
+[How to install them, and how to hold a loss of your own against an entry](howto/conform.md).
 
 """
 
@@ -132,9 +154,10 @@ def page(found: Iterable[Outcome]) -> str:
             if row.package == package:
                 also = f"; the same on these inputs: {', '.join(row.also[:3])}" if row.also else ""
                 text += f"| `{row.loss}` | {row.verdict} | {_cell(row.entry + also)} |\n"
-        parted = [row for row in rows if row.package == package and row.example]
-        for row in parted:
-            text += f"\n`{row.loss}` parts from it on\n\n```text\n" + "\n".join(row.example) + "\n```\n"
+        for row in rows:
+            if row.package == package and row.example:
+                block = "\n".join((*row.example, "", *row.passed))
+                text += f"\n`{row.loss}` parts from it on this batch, passed as\n\n```text\n{block}\n```\n"
     return text
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from testbed.conformance.batches import Row, Rows, Token, tensors
-from testbed.conformance.calling import call
+from testbed.conformance.calling import call, reaches_old
 from testbed.conformance.evidence import close, visible
 from testbed.conformance.reference import Reference
 from testbed.conformance.signature import Binding
@@ -202,6 +202,11 @@ def changed(judged: Judged, rows: Rows) -> bool:
     """Whether a call changes what it was passed."""
     logp, batch = tensors(visible(rows, judged.binding), garbage=-3.0)
     return bool(call(judged.binding, logp, batch).changed)
+
+
+def attached(judged: Judged, rows: Rows) -> bool:
+    """Whether a gradient leads to old log-probabilities, which a trainer may compute with a graph."""
+    return reaches_old(judged.binding, *tensors(visible(rows, judged.binding)))
 
 
 def apart(judged: Judged, rows: Rows) -> bool:

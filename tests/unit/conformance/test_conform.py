@@ -95,6 +95,21 @@ def test_the_first_failure_is_shrunk_and_shown_on_the_page():
     assert "http" not in text
 
 
+def test_a_weight_that_should_be_detached_and_is_not_is_a_warning():
+    def loss(logp, old_logp, advantages, mask):
+        ratio = (logp - old_logp).exp()
+        return -((ratio.clamp(max=1.28) * logp + (ratio - ratio.detach()) * 0) * advantages * mask).sum()
+
+    def leaking(logp, old_logp, advantages, mask):
+        weight = (logp.detach() - old_logp).exp().clamp(max=1.28)
+        return -(weight * logp * advantages * mask).sum()
+
+    found = conform(bind(leaking, "mine"), "cispo", "token_sum", hyper={"eps_low": 1.0, "eps_high": 0.28})
+    assert "detached weights" in [line.name for line in found.lines if line.verdict == "warning"]
+    assert found.holds
+    assert not conform(bind(loss, "mine"), "cispo", "token_sum", quick=True).holds
+
+
 def test_split_alone_finds_a_local_denominator():
     function, wanted = buggy("local for global tokens")
     found = conform(bind(function, "mine"), **wanted)

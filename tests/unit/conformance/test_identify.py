@@ -35,6 +35,22 @@ def test_a_public_loss_is_recognized(name):
     assert found.seconds < 60
 
 
+@pytest.mark.parametrize(
+    ("value", "estimator", "said"),
+    [
+        (lambda logp, ref: logp - ref, "k1", "are those of"),
+        (lambda logp, ref: logp + 0 * ref, "k1", "are not: "),
+        (lambda logp, ref: (logp - ref).square() / 2, "k2", "are not: "),
+    ],
+)
+def test_a_penalty_alone_is_one_at_factor_1_and_its_values_are_compared(value, estimator, said):
+    found = identify(bind(lambda logp, ref, mask: (value(logp, ref) * mask).sum(), "mine"))
+    assert found.equals[0].factor == 1.0
+    same = [each for each in found.equals if each.objective == "kl_penalty"]
+    assert same[0].hyper == (("estimator", estimator),)
+    assert said in found.notes[-1]
+
+
 def test_at_least_twenty_are_tried_and_none_says_its_name():
     assert len(EXPECTED) >= 20
     for name in EXPECTED:
