@@ -87,8 +87,12 @@ def _one(package: str, release: str, name: str, function: Callable[..., Any]) ->
     except LossError as error:
         return Outcome(package, release, name, "cannot be called", _why(error, name))
     if found.equals:
-        also = tuple(each.objective for each in found.equals[1:])
-        return Outcome(package, release, name, "equals", found.equals[0].words(), also=also)
+        first = found.equals[0]
+        same = [
+            e.objective for e in found.equals if e.factor == first.factor and e.objective != first.objective
+        ]
+        also = tuple(dict.fromkeys(same))
+        return Outcome(package, release, name, "equals", first.words(), also=also)
     return _differing(package, release, name, found)
 
 
