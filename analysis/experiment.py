@@ -103,7 +103,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Part:
-    """What an experiment judges of that which a system of the literature says.
+    """The part of a published method's claim that this experiment tests.
 
     what: the part, in words, and what stays open; "" where the claims speak of all of it.
     claims: those of the experiment that speak of it; () for all.

@@ -12,7 +12,7 @@ from envs.tables import Tables
 class Divergence:
     """Moments of the sequence ratio w = prod_t rho_t of pi to mu; arrays have the policies' shape [x].
 
-    - `kl_pi_mu`, `kl_mu_pi`: relative entropies of the episode laws, in nats.
+    - `kl_pi_mu`, `kl_mu_pi`: relative entropies of the episode distributions, in nats.
     - `second_moment`: E_mu w^2.
     - `second_moment_prefix_T` [x, T]: E_mu of the squared ratio of the first t + 1 steps.
     - `second_moment_token`, `mean_rho_token`: E_mu sum_t rho_t^2 (or rho_t) over E_mu length, tokens pooled.

@@ -76,7 +76,7 @@ def state_occupancy(tables: Tables, pi_RSA: NDArray[np.float64]) -> NDArray[np.f
 def _row_log_moments(
     pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], r: int, s: int
 ) -> tuple[float, float, float, float]:
-    """(KL(pi, mu), KL(mu, pi), E_mu rho^2, E_mu rho) of the action laws in one state; inf off the support."""
+    """(KL(pi, mu), KL(mu, pi), E_mu rho^2, E_mu rho) of actions in one state; inf off the support."""
     kl_pi_mu, kl_mu_pi, square, mean = 0.0, 0.0, 0.0, 0.0
     for a in range(pi_RSA.shape[2]):
         pi, mu = pi_RSA[r, s, a], mu_RSA[r, s, a]

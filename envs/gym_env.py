@@ -32,7 +32,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.int64, dict[str, Any]]:
-        """A start state drawn from the world's law."""
+        """A start state drawn from the world's distribution."""
         super().reset(seed=seed, options=options)
         self._state = int(self.mdp.start(self.np_random.random((1, 1)))[0, 0])
         self._step = 0

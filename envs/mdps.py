@@ -137,7 +137,7 @@ BAIRD_FEATURES = np.hstack([np.diag([2.0] * 6 + [1.0]), np.array([[1.0]] * 6 + [
 
 
 def baird_behavior() -> NDArray[np.float64]:
-    """mu_SA of Baird's star: dashed 6/7, solid 1/7, which keeps the state law uniform."""
+    """mu_SA of Baird's star: dashed 6/7, solid 1/7, which keeps the state distribution uniform."""
     return np.tile([6.0 / 7.0, 1.0 / 7.0], (7, 1))
 
 

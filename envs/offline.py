@@ -113,7 +113,7 @@ def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0)
 def draw_counts(
     world: FiniteMDP, law_RSA: Floats, steps: int, rng: np.random.Generator, cells: int | None = None
 ) -> Counts:
-    """Counts of `steps` independent transitions with (s, a) ~ law, exactly as if they had been simulated.
+    """Draw counts of `steps` independent transitions with (s, a) ~ law, equal in distribution to simulation.
 
     law_RSA: [R, S, A], or one [S, A] for `cells` cells. Raises ValueError for a law that is not one, and for
     noise 'bernoulli' together with a bonus of the next state, whose sums are not drawn here.

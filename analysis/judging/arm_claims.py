@@ -1,4 +1,4 @@
-"""Claims about arms of a table of cells, paired by seed: which ends above another, is there sooner, holds."""
+"""Claims about arms of a table of cells, paired by seed: final accuracy, time to target, collapse."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias

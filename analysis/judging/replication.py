@@ -41,7 +41,7 @@ def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
 def of_seeds(
     name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
 ) -> Callable[[], Table]:
-    """Return what computes the table of `repeated`; it has the name of `rows`, for who looks up the code."""
+    """Return what computes the table of `repeated`; it keeps the name of `rows`, for tracebacks."""
 
     @functools.wraps(rows)
     def compute() -> Table:

@@ -29,8 +29,8 @@ class TokenTree:
 
     Each of the N prompts owns `nodes` consecutive states, numbered level by level: with W tokens that go
     on (all but the end token) the successor of local node i under the j-th of them is i W + 1 + j, so no
-    transition table exists. The start law is uniform over the prompts; the episode ends after T tokens or
-    with the end token.
+    transition table exists. The start distribution is uniform over the prompts; the episode ends after T
+    tokens or with the end token.
     """
 
     def __init__(self, task: TokenTask, prompts: int | npt.ArrayLike, seed: int = 0) -> None:
@@ -90,7 +90,7 @@ class TokenTree:
         return prompt * self.nodes + node
 
     def start(self, uniform_RN: Floats) -> Ints:
-        """Root states of the prompts picked by inverse CDF of the uniform law, [R, N] like the uniforms."""
+        """Root states of prompts drawn uniformly by inverse CDF, [R, N] like the uniforms."""
         N = len(self.prompt_NQ)
         return np.minimum((np.asarray(uniform_RN) * N).astype(np.int64), N - 1) * self.nodes
 
@@ -189,7 +189,7 @@ class TokenTree:
     def divergence(
         self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
     ) -> Divergence:
-        """Exact divergences between the response laws of pi and mu, w = prod_t rho_t; leading axes broadcast.
+        """Exact divergences of the responses of pi and mu, w = prod_t rho_t; leading axes broadcast.
 
         After the end of a response its prefix ratio stays what it was, so the last prefix moment is the
         sequence's. Where pi takes a token that mu cannot take: ValueError naming both, or inf with

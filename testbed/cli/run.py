@@ -195,7 +195,7 @@ def resolve(
     """Return the cells of a named sweep, a TOML file or a tuple with field=value words applied.
 
     outside: objectives in files, which take the place of the sweep's recipes, or join those that
-    `recipe=` names. `recipe_args` that are given are theirs too; a named sweep's belong to its recipes.
+    `recipe=` names. Explicit `recipe_args` apply to them too; those of a named sweep do not.
     watch: told of every cell on its way.
     """
     from testbed.config.toml_file import expand, from_toml, unique, unwatched

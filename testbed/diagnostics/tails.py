@@ -1,6 +1,7 @@
 """Tail indices of a weight's distribution: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
 
-Valid for independent weights with a continuous law. On a world with few distinct weights a tail index is a
+Valid for independent weights with a continuous distribution. On a world with few distinct weights a tail
+index is a
 statement about ties: `pareto_k` then says Flat or TooFew, and never a number.
 """
 
@@ -44,7 +45,7 @@ class Estimated:
     """A generalized Pareto distribution was fitted to the weights above the cutoff.
 
     tail: how many those are; ties with the cutoff are not. k: its shape, with the weak prior; k < 0 for a
-    bounded law, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in logs.
+    bounded distribution, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in logs.
     threshold: min(1 - 1/log10 n, 0.7), above which an estimate from n weights is not to be trusted.
     required: samples that would do for this k, inf from k = 1 on.
     """
@@ -128,7 +129,7 @@ def _distinct(ascending_M: Floats) -> int:
 
 
 def _fit(x_M: Floats) -> tuple[float, float]:
-    """Return shape and scale of a generalized Pareto law from its ascending sample: Zhang & Stephens (2009).
+    """Return shape and scale of a generalized Pareto fit to an ascending sample: Zhang & Stephens (2009).
 
     The profile likelihood over b = -shape/scale is averaged on their grid under their data-driven prior.
     """
@@ -165,7 +166,7 @@ def smooth(log_w_N: ArrayLike, tail: int | None = None) -> tuple[Floats, ParetoK
 
 
 def _log_stretch(x_M: Floats, k: float) -> Floats:
-    """Return log((e^{kx} - 1) / k), the quantile at level 1 - e^{-x} of a unit law; log x at k = 0."""
+    """Return log((e^{kx} - 1) / k), the unit quantile at level 1 - e^{-x}; log x at k = 0."""
     if k == 0:
         return np.log(x_M)
     far = k * x_M > 30  # there the 1 is below the last digit, and e^{kx} may overflow

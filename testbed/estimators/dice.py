@@ -19,7 +19,7 @@ RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class DiceSolution:
-    """A^T zeta = b of M logged transitions, A = D(I - gamma P_pi), b = (1 - gamma) first law x pi.
+    """A^T zeta = b of M logged transitions, A = D(I - gamma P_pi), b = (1 - gamma) first distribution x pi.
 
     matrix_XX, start_X, reward_X: A, b and D r, X = S A. ratio_SA: zeta, the least-norm one when singular.
     singular [...]: True when a pair has no data or A has no inverse; zeta is then one of many.
@@ -50,10 +50,10 @@ class DiceSolution:
 def dice(episodes: LoggedEpisodes) -> Estimate:
     """E_D[zeta r] / (1 - gamma) with A^T zeta = b: the discounted value without a horizon.
 
-    Valid for gamma < 1, transitions of one stationary world, first states drawn from its first law; which
-    policy, or mixture, logged them does not matter. Equal to b . Q / (1 - gamma) with A Q = D r for any data.
-    Where the data leave A singular the least-norm zeta is taken; `dice_solution` says whether that happened.
-    stderr is NaN; ess counts transitions.
+    Valid for gamma < 1, transitions of one stationary world, first states drawn from its first distribution;
+    which policy, or mixture, logged them does not matter. Equal to b . Q / (1 - gamma) with A Q = D r for any
+    data. Where the data leave A singular the least-norm zeta is taken; `dice_solution` says whether that
+    happened. stderr is NaN; ess counts transitions.
     """
     found = dice_solution(episodes)
     weight_M = np.take_along_axis(_pairs(found.ratio_SA), found.step.pair_M, -1)

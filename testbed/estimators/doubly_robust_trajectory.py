@@ -84,8 +84,8 @@ def wdr_parts(episodes: LoggedEpisodes) -> tuple[Floats, Floats]:
 def more_robust_q(episodes: LoggedEpisodes, feature_TSAF: Floats | None = None) -> Floats:
     """argmin over Qhat of sum_t gamma^{2t} E[w_{0:t-1}^2 Var_{a~mu}(rho (Rbar_t - Qhat_t))], [..., T, S, A].
 
-    Rbar_t = sum_{k>=t} gamma^{k-t} rho_{t+1} … rho_k r_k. On the exact law the result has the least DR
-    variance of its class. feature_TSAF: Qhat = feature @ beta, least-norm beta; None is a free Qhat per
+    Rbar_t = sum_{k>=t} gamma^{k-t} rho_{t+1} … rho_k r_k. On the exact distribution the result has the least
+    DR variance of its class. feature_TSAF: Qhat = feature @ beta, least-norm beta; None is a free Qhat per
     (t, s, a), of which Qhat + c(t, s) mu/pi has the same variance: c = 0 is returned, and 0 where pi = 0 or
     without data. Needs state_NT, action_NT, pi_SA and mu_SA. Source: Farajtabar, Chow & Ghavamzadeh (2018).
     """

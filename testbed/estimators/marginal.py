@@ -21,7 +21,7 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 def marginalized_is(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t d_pi,t(s_t)/d_mu,t(s_t) rho_t r_t.
 
-    Unbiased with the exact ratios of the undiscounted laws at step t (testbed.exact.ratios_dice.
+    Unbiased with the exact ratios of the undiscounted distributions at step t (testbed.exact.ratios_dice.
     state_marginal_ratios); a stationary or discounted ratio in their place makes it biased. Each term has at
     most the variance of its pdis term, of which it is the conditional mean; the sum has not always.
     """

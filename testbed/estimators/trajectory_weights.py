@@ -42,7 +42,8 @@ class LoggedEpisodes:
     mask_NT: True while the episode lasts, from its first step on; None for full length everywhere.
     gamma: discount per step, 0 to 1.
     q_NT, v_NT: a model's Qhat_t(s_t, a_t) and Vhat_t(s_t) = sum_a pi(a|s_t) Qhat_t(s_t, a).
-    state_marginal_importance_weight_NT: d_pi,t(s_t) / d_mu,t(s_t), of the undiscounted laws at step t.
+    state_marginal_importance_weight_NT: d_pi,t(s_t) / d_mu,t(s_t), of the undiscounted distributions at step
+    t.
     state_NT, action_NT, next_state_NT: indices, for tabular estimators. next_state_NT None: the next
         logged state, which leaves the last step without a successor.
     done_NT: True where the step entered a terminal state; None: the last step of episodes shorter than T.
@@ -192,8 +193,8 @@ class LoggedEpisodes:
     ) -> "LoggedEpisodes":
         """Episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
-        Raises UserError for propensities outside (0, 1], for laws of actions that are negative or do not sum
-        to 1, and for actions they do not have.
+        Raises UserError for propensities outside (0, 1], for distributions of actions that are negative or do
+        not sum to 1, and for actions they do not have.
         """
         mask = fields.get("mask_NT")
         if mask is not None and np.shape(mask) != np.shape(reward_NT):

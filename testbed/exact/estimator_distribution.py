@@ -68,13 +68,14 @@ def bandit_units(
 
     Args:
         law: contexts, mu, pi, means and variances.
-        reward_SAK: values of the reward, with the law's mean and variance. Left out: the mean itself where
-            the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
+        reward_SAK: values of the reward, with the distribution's mean and variance. Left out: the mean itself
+            where the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
         chance_SAK: their probabilities.
         model_SA: a reward model q(x, a), fixed in advance, for the estimators that need one.
         feature_SAD: features, for `mrdr`.
 
-    Raises UserError where mean and variance leave the reward's law open, or are not those of the law given.
+    Raises UserError where mean and variance leave the reward's distribution open, or are not those of the
+    distribution given.
     """
     reward_SAK, chance_SAK = _rewards(law, reward_SAK, chance_SAK)
     mass_SAK = law.context_S[:, None, None] * law.mu_SA[..., None] * chance_SAK
@@ -252,8 +253,8 @@ def exact_distribution(
         most: samples enumerated at most.
         hyper: hyperparameters of the estimator.
 
-    Raises UserError for too many samples, naming their number, for a law of the wrong family, and for what
-    the estimator itself refuses.
+    Raises UserError for too many samples, naming their number, for a distribution of the wrong family, and
+    for what the estimator itself refuses.
     """
     entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     _check(name, units, n)

@@ -102,8 +102,8 @@ def fitted_q(
 ) -> AffineOperator:
     """One tabular FQE regression on [S A]: each pair's mean of r + discount sum_a' pi(a'|s') Q(s', a').
 
-    joint_SAS: law or counts of (s, a, s'); reward_SA: mean reward of the pair. A pair without data keeps 0.
-    The fixed point is the certainty-equivalent value, which is LSTD-Q's.
+    joint_SAS: distribution or counts of (s, a, s'); reward_SA: mean reward of the pair. A pair without data
+    keeps 0. The fixed point is the certainty-equivalent value, which is LSTD-Q's.
     """
     states, actions = pi_SA.shape
     count_SA1 = joint_SAS.sum(axis=-1, keepdims=True)

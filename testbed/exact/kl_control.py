@@ -11,7 +11,7 @@ from testbed.exact.tree import softmax
 
 @dataclass(frozen=True)
 class Control:
-    """The law of a penalty's coefficient beta, from the KL of now and its target.
+    """The control rule of a penalty's coefficient beta, from the current KL and its target.
 
     beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
     coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).

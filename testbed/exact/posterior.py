@@ -1,6 +1,6 @@
 """Losses that fit a posterior, ref exp(R / beta) / Z: self-normalized distillation, log-variance, reverse KL.
 
-Policies are laws over A answers; expectations over samples are enumerated as counts.
+Policies are distributions over A answers; expectations over samples are enumerated as counts.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ from testbed.errors import UserError
 from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
 
 TRACE = 1e-3
-"""Share of the law before that a round of imitation leaves."""
+"""Share of the distribution before that a round of imitation leaves."""
 SUCCESS = 0.5
 """Reward from which a response counts as right."""
 
@@ -32,7 +32,7 @@ def children(tree: TokenTree) -> Ints:
 
 
 def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
-    """Return a law of starts as float64 [S]; raise UserError for another shape, or none."""
+    """Return a distribution of starts as float64 [S]; raise UserError for another shape, or none."""
     law_S = np.asarray(start_S, dtype=np.float64)
     if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
         raise UserError(
@@ -63,7 +63,8 @@ def reset_value(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> float:
 def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
     """Return d reset_value / d logits = d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
 
-    Source: policy gradient theorem (Sutton et al., 2000) at another start law; Kakade & Langford (2002).
+    Source: policy gradient theorem (Sutton et al., 2000) at another start distribution; Kakade & Langford
+    (2002).
     """
     (pi,) = check_policies(tree, pi=pi_SA)
     q_SA = tree.action_values(pi)
@@ -73,7 +74,7 @@ def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Flo
 
 
 def roots(tree: TokenTree) -> Floats:
-    """Return the law of starts at a uniform prompt, [S]."""
+    """Return the distribution of starts at a uniform prompt, [S]."""
     law_S = np.zeros(tree.states)
     law_S[:: tree.nodes] = 1.0 / len(tree.prompt_NQ)
     return law_S

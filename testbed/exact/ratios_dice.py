@@ -15,8 +15,9 @@ from testbed.errors import UserError
 class LinearSystem:
     """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of some data.
 
-    data_X is the data's law over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b gives the
-    ratio of pi's discounted occupancy to data_X. Nachum et al. (2019); docs/theory/density-ratios.md.
+    data_X is the data's distribution over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b
+    gives the ratio of pi's discounted occupancy to data_X. Nachum et al. (2019);
+    docs/theory/density-ratios.md.
     """
 
     matrix_XX: Floats
@@ -36,7 +37,7 @@ class LinearSystem:
         return float(self.data_X * reward_X @ self.ratio())
 
     def lstd_value(self, reward_X: Floats) -> float:
-        """b . Q: equal to dice_value for any data, the exact law or counts."""
+        """b . Q: equal to dice_value for any data, the exact distribution or counts."""
         return float(self.start_X @ self.q_value(reward_X))
 
 
@@ -47,9 +48,9 @@ def linear_system(
     discount: float,
     terminal_S: NDArray[np.bool_] | None = None,
 ) -> LinearSystem:
-    """The system of transitions with law (or counts) joint_SAS; nothing follows a terminal state.
+    """The system of transitions with distribution (or counts) joint_SAS; nothing follows a terminal state.
 
-    Valid for an exact joint law as well as for the empirical one of n independent transitions.
+    Valid for an exact joint distribution as well as for the empirical one of n independent transitions.
 
     Raises UserError where a pair that pi reaches has no data, and for a discount outside [0, 1).
     """
@@ -80,7 +81,7 @@ def occupancy_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
 
 
 def state_marginal_ratios(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
-    """d_pi,t(s) / d_mu,t(s), [T, S]; 0 where neither comes. Valid for the undiscounted laws at step t."""
+    """d_pi,t(s) / d_mu,t(s), [T, S]; 0 where neither comes. Undiscounted distributions at step t."""
     return _divided("mu", world.occupancy(pi_SA), world.occupancy(mu_SA))
 
 
@@ -91,7 +92,7 @@ def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class AbstractChain:
-    """A Markov reward chain on Z cells: P(z' | z), [Z, Z], mean reward R(z), start law, discount.
+    """A Markov reward chain on Z cells: P(z' | z), [Z, Z], mean reward R(z), start distribution, discount.
 
     What a row of P lacks to 1 is the chance that the episode ends; a cell never visited has P = R = 0.
     """
@@ -125,10 +126,10 @@ def abstract_chain(
 ) -> AbstractChain:
     """The Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
 
-    A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the law of the
-    data does not matter. With discounted counts the chain's value is J(pi) for every abstraction, because
-    o = start + discount P^T o holds exactly for the discounted occupancy o of z. Derivation:
-    docs/theory/density-ratios.md.
+    A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the
+    distribution of the data does not matter. With discounted counts the chain's value is J(pi) for every
+    abstraction, because o = start + discount P^T o holds exactly for the discounted occupancy o of z.
+    Derivation: docs/theory/density-ratios.md.
 
     Raises UserError unless every state has a label 0, 1, …
     """
@@ -159,7 +160,7 @@ def abstract_chain(
 
 
 def occupancy_chi2(occupancy_X: Floats, base_X: Floats) -> float:
-    """chi2(d || base) = sum d^2 / base - 1; both are laws over the same X pairs."""
+    """chi2(d || base) = sum d^2 / base - 1; both are distributions over the same X pairs."""
     return float((_divided("base", occupancy_X, base_X) * occupancy_X).sum()) - 1.0
 
 

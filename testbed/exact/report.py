@@ -5,11 +5,11 @@ weight w_t and the score S_t = onehot(y_t) - pi(. | prefix), with respect to one
 A response is its own batch here: a batch statistic sees one response (`testbed.exact.group` has more).
 Losses are summed over tokens unless an aggregation is asked for.
 
-With d the law of prefixes, the gradient of J(pi) = E_pi R is F(d_pi, Q^pi), where
+With d the distribution of prefixes, the gradient of J(pi) = E_pi R is F(d_pi, Q^pi), where
 F(d, Q)(s, .) = d(s) sum_a pi(a|s) Q(s, a) S(s, a). Plain ratios have means F(d', Q'): token F(d_mu, Q^mu),
 prefix F(d_pi, Q^mu), suffix F(d_mu, Q^pi), sequence F(d_pi, Q^pi). So the bias E g - grad J is the sum of
 
-    state     F(d', Q^pi) - F(d_pi, Q^pi)    prefixes come from the wrong law
+    state     F(d', Q^pi) - F(d_pi, Q^pi)    prefixes come from the wrong distribution
     suffix    F(d', Q') - F(d', Q^pi)        what follows a token is played by mu
     clipping  E g - F(d', Q')                the weight is not the plain ratio: clipped, averaged, missing
 

@@ -11,8 +11,8 @@ from testbed.errors import UserError
 def acceptance(target_xV: Floats, draft_xV: Floats) -> Floats:
     """Return the chance that a drafted token is accepted, sum_v q min(1, p/q) = 1 - TV(p, q); [x].
 
-    Source: Leviathan et al. (2023), arXiv:2211.17192, Theorem 3.5. Raises UserError for laws of unequal
-    vocabularies.
+    Source: Leviathan et al. (2023), arXiv:2211.17192, Theorem 3.5. Raises UserError for distributions of
+    unequal vocabularies.
     """
     if target_xV.shape[-1] != draft_xV.shape[-1]:
         raise UserError(
@@ -24,7 +24,7 @@ def acceptance(target_xV: Floats, draft_xV: Floats) -> Floats:
 
 
 def output_law(target_xV: Floats, draft_xV: Floats) -> Floats:
-    """Return the law of the token that comes out: the accepted one, or one of max(0, p - q) normalized."""
+    """Return the distribution of the output token: accepted, or drawn from max(0, p - q) normalized."""
     accepted_xV = np.minimum(target_xV, draft_xV)
     rest_xV = np.maximum(target_xV - draft_xV, 0.0)
     total_x1 = rest_xV.sum(-1, keepdims=True)
@@ -36,7 +36,8 @@ def output_law(target_xV: Floats, draft_xV: Floats) -> Floats:
 def accepted_length(target_TLV: Sequence[Floats], draft_TLV: Sequence[Floats]) -> float:
     """Return the expected number of a block's drafted tokens that are accepted, in a row from the first.
 
-    target_TLV, draft_TLV: laws after every prefix of t tokens, [V^t, V] for t = 0 .. T - 1, prefixes in
+    target_TLV, draft_TLV: distributions after every prefix of t tokens, [V^t, V] for t = 0 .. T - 1, prefixes
+    in
     lexicographic order: a prefix of accepted tokens comes with the product of min(p, q).
     """
     reach_L, total = np.ones(1), 0.0

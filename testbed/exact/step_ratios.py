@@ -31,7 +31,7 @@ def log_ratio_law(
 
 
 def normalized(law: tuple[Floats, Floats], scale: float) -> tuple[Floats, Floats]:
-    """The law of a log-ratio with its mean taken away and its deviation set to `scale` at every step."""
+    """Distribution of a log-ratio with mean 0 and standard deviation `scale` at every step."""
     mean_T, std_T = law
     return np.zeros_like(mean_T), np.full_like(std_T, scale)
 

@@ -19,9 +19,9 @@ CHUNK = 4096
 def transformer_distribution(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) -> Floats:
     """pi(a | s) of one model at every prefix of the tree, float64 [S, A].
 
-    The law behind every prefix comes with the pass over it, so (V')^(T - 1) responses are evaluated
+    The distribution behind every prefix comes with the pass over it, so (V')^(T - 1) responses are evaluated
     for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the weights given; a float32 model's
-    law is normalized again in float64. Raises UserError when the tree is too large.
+    distribution is normalized again in float64. Raises UserError when the tree is too large.
     """
     check_size(tree.actions, tree.horizon, len(tree.prompt_NQ))
     pi_SA = np.empty((tree.states, tree.actions))

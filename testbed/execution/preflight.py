@@ -42,7 +42,7 @@ def prepare(
         cells: brought into normal form here.
         shard: "i/n", the i-th of n parts.
         folder: results folder; packs that it holds need no memory any more.
-        extend: let cells that the folder lacks join those that it holds; the packs are those of both then.
+        extend: add new cells to those of the folder; packs are then planned over both together.
         trains: whether the training loop runs them; of another function only the fields are known.
         here: whether packs run on this machine, so that they have to fit into its memory.
 

@@ -24,7 +24,7 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
         log: sequences with prompt and token, or with text.
         folder: a local model, with a tokenizer where the log has text.
         field: logp_pi or logp_mu.
-        temperature: that which the other log-probabilities are of.
+        temperature: sampling temperature of the recorded log-probabilities.
 
     Raises UserError for a folder without a sound model, a temperature that is not positive, tokens beyond its
     vocabulary, sequences longer than its positions, and sequences without prompt.

@@ -89,7 +89,7 @@ class SamplerEngine:
 
     None leaves it alone.
 
-    fresh: the distribution draws noise for each sequence, so that two sequences have different laws.
+    fresh: the distribution draws noise for each sequence, so that two sequences have different distributions.
     past: optimizer steps by which `draw.past_RP` is older than the weights; 0 for engines that read none.
     """
 
@@ -123,7 +123,7 @@ def engine(name: str, **hyper: Scalar) -> SamplerEngine:
 
 
 def compose(*engines: SamplerEngine) -> SamplerEngine:
-    """Return the engine that changes weights, then forward passes, then laws, each in the order given."""
+    """Return the engine that changes weights, then forward passes, then distributions, in the order given."""
     changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
     laws = [(part, e.distribution) for part, e in enumerate(engines) if e.distribution is not None]
     passes = [(part, e.forward) for part, e in enumerate(engines) if e.forward is not None]

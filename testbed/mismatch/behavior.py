@@ -131,7 +131,8 @@ class Behavior:
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
 
-        Differentiable in theta except for a law-level engine around the toy transformer, and for stale-kv.
+        Differentiable in theta except for a distribution-level engine around the toy transformer, and for
+        stale-kv.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         if self.engine.distribution is None:

@@ -38,7 +38,7 @@ def logit_noise(*, sigma: float = 0.1) -> SamplerEngine:
     """mu = softmax(log pi + sigma N(0, 1)), noise fresh per batch, sequence, token and vocabulary entry.
 
     In a tabular world fresh per batch and state: sequences of one batch that pass a state share its noise.
-    Recorded log mu is that of the law that was sampled from, given its noise, so E_mu[pi/mu] = 1.
+    Recorded log mu is that of the distribution that was sampled from, given its noise, so E_mu[pi/mu] = 1.
     """
     if not sigma >= 0:
         raise UserError(f"sigma is {sigma}, the standard deviation of a logit in nats; expected >= 0.")

@@ -20,8 +20,9 @@ class RatioDistribution:
     """Moments of the log-mismatch under mu, per token (pooled) and per sequence (summed over its tokens).
 
     mean, std and quantiles (at LEVELS, lower ones) of d; nats. kl_mu_pi = -E_mu d. kl_pi_mu_token =
-    E_mu-tokens rho d: the divergence of next-token laws at states that mu visits; kl_pi_mu = E_mu w log w.
-    Both are inf when the law is exact and mu misses tokens of pi; samples of mu cannot see that. ess_kish,
+    E_mu-tokens rho d: the divergence of next-token distributions at states that mu visits; kl_pi_mu = E_mu w
+    log w. Both are inf when the distribution is exact and mu misses tokens of pi; samples of mu cannot see
+    that. ess_kish,
     ess_perplexity, ess_max: what the sampled shares tend to, (E w)^2 / E w^2, E w exp(-E[w log w] / E w) and
     E w / max w, over what mu can give; of samples, their own. mass: E_mu w, the part of pi that mu can give;
     1 under full support. length: mean tokens. n: responses. exact: enumerated.
@@ -49,9 +50,10 @@ class RatioDistribution:
 def enumerated_distribution(
     log_pi_LT: ArrayLike, log_mu_LT: ArrayLike, mask_LT: ArrayLike, prompts: int = 1
 ) -> RatioDistribution:
-    """Return the exact law from every response L to each of `prompts` equally likely prompts.
+    """Return the exact distribution from every response L to each of `prompts` equally likely prompts.
 
-    log_pi_LT, log_mu_LT: log-probabilities per token; -inf where a law has no mass; read under the mask only.
+    log_pi_LT, log_mu_LT: log-probabilities per token; -inf where a distribution has no mass; read under the
+    mask only.
 
     Raises UserError when the probabilities of the responses under pi or mu do not sum to 1 per prompt.
     """
@@ -66,7 +68,7 @@ def enumerated_distribution(
 
 
 def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
-    """Return the law of sequences that were drawn from mu, each counted once.
+    """Return the distribution of sequences that were drawn from mu, each counted once.
 
     Valid for responses drawn by mu itself. Divergences from pi to mu and the ESS are importance-weighted and
     as noisy as the weights; tokens that mu cannot give are invisible here.
@@ -84,7 +86,7 @@ def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: Ar
 
 
 def tree_distribution(tree: "TokenTree", log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
-    """Return the exact law on a token tree, from the log-laws of its states."""
+    """Return the exact distribution on a token tree, from the log-probabilities of its states."""
     state_LT, token_LT, mask_LT = tree_responses(tree)
     log_pi, log_mu = (
         np.asarray(table, dtype=np.float64)[state_LT, token_LT] for table in (log_pi_SA, log_mu_SA)

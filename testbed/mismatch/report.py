@@ -30,7 +30,7 @@ def mismatch_distribution(
     samples: int = 0,
     past_RP: Tensor | None = None,
 ) -> tuple[RatioDistribution, ...]:
-    """Return the law of log pi - log mu at equal weights, one per replica.
+    """Return the distribution of log pi - log mu at equal weights, one per replica.
 
     Args:
         behavior: the engine around a policy.
@@ -42,7 +42,7 @@ def mismatch_distribution(
         past_RP: weights of an older version, for the engines that read some.
 
     Raises UserError for a tabular world that is no token tree, for a token task without prompts, and where
-    noise that is fresh per sequence leaves no single law to enumerate.
+    noise that is fresh per sequence leaves no single distribution to enumerate.
     """
     if behavior.tabular:
         if not isinstance(task, TokenTree):

@@ -115,7 +115,7 @@ class StaleCache(Reweighted):
 
 
 class StaleDecoder:
-    """Laws of the present weights over keys and values of the past ones; see toy_decoder.Decoder.
+    """Distributions of the present weights over keys and values of the past ones; see toy_decoder.Decoder.
 
     The last token of a prompt is read like a response's, as own token 0: response token t is own token t + 1.
     """
@@ -142,11 +142,11 @@ class StaleDecoder:
         self.kept_past = KeyValues(caches, torch.empty_like(own))
 
     def first(self) -> Tensor:
-        """Return the law of the first token."""
+        """Return the distribution of the first token."""
         return self._next(self.last_RB, 0)
 
     def after(self, token_RB: Tensor, t: int) -> Tensor:
-        """Return the law of token t + 1, given token t; called for t = 0, 1, ... in order."""
+        """Return the distribution of token t + 1, given token t; called for t = 0, 1, ... in order."""
         return self._next(token_RB, t + 1)
 
     def _next(self, token_RB: Tensor, t: int) -> Tensor:

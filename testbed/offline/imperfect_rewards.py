@@ -1,7 +1,7 @@
 """Proxy rewards beside gold ones: ensembles of reward models, label noise, lenient verifiers, filters,
 confidence.
 
-Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the law of the best of n
+Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the distribution of the best of n
 (`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
 """
 
@@ -54,13 +54,13 @@ def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
 
 
 def accepted_law(pi_SA: Floats, pass_SA: Floats) -> Floats:
-    """Law of an answer that the verifier passes at one draw, pi pass / Z: rejection sampling, [S, A]."""
+    """Distribution of an answer that the verifier passes, pi pass / Z: rejection sampling, [S, A]."""
     kept_SA = pi_SA * pass_SA
     return np.asarray(kept_SA / kept_SA.sum(-1, keepdims=True))
 
 
 def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
-    """Law of an answer that is kept of a group of `group` draws of pi by its score, [S, A].
+    """Distribution of an answer that is kept of a group of `group` draws of pi by its score, [S, A].
 
     "best", "best and worst" (half each), "best and random" (half each) or "all". Source: PF-PPO, Shen and
     Zhang (2024), arXiv:2409.06957: BoN, BW and BR.
@@ -75,7 +75,7 @@ def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floa
 
 
 def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
-    """R^2 of proxy and gold reward under a law of answers, contexts even."""
+    """R^2 of proxy and gold reward under a distribution of answers, contexts even."""
     law_X, proxy_X, gold_X = (x.ravel() for x in (law_SA / len(law_SA), proxy_SA, gold_SA))
     proxy_X, gold_X = proxy_X - law_X @ proxy_X, gold_X - law_X @ gold_X
     return float((law_X @ (proxy_X * gold_X)) ** 2 / ((law_X @ proxy_X**2) * (law_X @ gold_X**2)))
@@ -85,7 +85,7 @@ def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
 
 
 def calibration_error(pi_SAK: Floats, right_SA: Floats, confidence_K: Floats) -> float:
-    """sum_c P(c) |P(right | c) - c| of a law of answer and stated confidence, contexts even, [S, A, K]."""
+    """sum_c P(c) |P(right | c) - c| for probabilities [S, A, K] of answer and confidence, contexts even."""
     said_K = pi_SAK.sum((0, 1)) / len(pi_SAK)
     hit_K = (pi_SAK * right_SA[..., None]).sum((0, 1)) / len(pi_SAK)
     return float(np.abs(hit_K - said_K * confidence_K).sum())

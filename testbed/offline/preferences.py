@@ -27,7 +27,7 @@ def bradley_terry(reward_xA: Floats) -> Floats:
 
 
 def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats:
-    """Law of (x, a, b) with a and b drawn independently by two policies, [R, S, A, A]; a = b included.
+    """Distribution of (x, a, b), a and b drawn independently by two policies, [R, S, A, A]; a = b included.
 
     A policy apart from the reference makes a support gap, the learner's own makes pairs on policy, a
     checkpoint's makes lagged losers. Own design.

@@ -41,8 +41,8 @@ def weighted_clone(log: Log, weight_RB: Floats, states: int, actions: int, prior
 def hindsight(mu_RSA: Floats, outcome_RSAG: Floats) -> Floats:
     """pi(a | s, g) = mu(a|s) P(g | s, a) / sum, [R, G, S, A]: what cloning given an outcome g converges to.
 
-    An outcome that mu cannot meet leaves mu. Source: Bayes' rule; the law behind return-conditioned policies
-    such as DT4IER.
+    An outcome that mu cannot meet leaves mu. Source: Bayes' rule; the distribution behind return-conditioned
+    policies such as DT4IER.
     """
     joint_RGSA = np.moveaxis(mu_RSA[..., None] * outcome_RSAG, -1, 1)
     total_RGS1 = joint_RGSA.sum(axis=-1, keepdims=True)
@@ -119,8 +119,8 @@ def expectiles(value_xK: Floats, mass_xK: Floats, tau: ArrayLike) -> Floats:
     """m with tau E(X - m)+ = (1 - tau) E(m - X)+, [x], exactly; values without mass play no part, 0 without
     any.
 
-    `testbed.exact.value_learning.expectile` for many laws. tau broadcasts to [x]. Source: Newey & Powell
-    (1987).
+    `testbed.exact.value_learning.expectile` for many distributions. tau broadcasts to [x]. Source: Newey &
+    Powell (1987).
     """
     tau_x1 = np.asarray(tau, dtype=np.float64)[..., None]
     if not ((tau_x1 > 0) & (tau_x1 < 1)).all():
@@ -217,10 +217,10 @@ def advantage_filtered(mu_RSA: Floats, advantage_RSA: Floats) -> Floats:
 
 
 def best_of_n(mu_RSA: Floats, q_RSA: Floats, n: ArrayLike) -> Floats:
-    """Law of the argmax of Q among n draws from mu, [R, S, A], equal values in order of the action.
+    """Distribution of the argmax of Q among n draws from mu, [R, S, A], equal values in order of the action.
 
     P(a) = F(a)^n - F(a-)^n with F the cumulative mass by rising Q. n: a number or [R]. Source: Digi-Q's
-    extraction (Bai et al. 2025); Beirami et al. (2024) for the law; KL <= log n - (n - 1)/n.
+    extraction (Bai et al. 2025); Beirami et al. (2024) for the distribution; KL <= log n - (n - 1)/n.
     """
     n_R11 = np.asarray(n, dtype=np.float64).reshape(-1, 1, 1)
     if not (n_R11 >= 1).all():

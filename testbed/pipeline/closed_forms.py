@@ -35,7 +35,7 @@ class Moments:
 
 
 def moments(design: Design) -> Moments:
-    """Return the exact moments of the rounded, cut and group-correlated length law."""
+    """Return the exact moments of the rounded, cut and group-correlated length distribution."""
     x_K, cdf_ZK, weight_Z = _law(design)
     s, groups = design.group, design.batch // design.group
     pmf_ZK = np.diff(cdf_ZK, axis=1, prepend=0.0)

@@ -21,8 +21,8 @@ class Design:
 
     slots: sequences decoded at the same time, over all engines. engines: decoders that share them evenly.
     tau_0, tau_1: one token takes tau_0 + tau_1 c with c sequences per engine.
-    length: law of a response's tokens before the cut at `max_length`: "lognormal" with that mean and the
-        standard deviation `sigma` of its logarithm, "fixed" (the mean), or "empirical" (`lengths`, each
+    length: distribution of a response's tokens before the cut at `max_length`: "lognormal" with that mean and
+        the standard deviation `sigma` of its logarithm, "fixed" (the mean), or "empirical" (`lengths`, each
         equally likely). correlation: of the normal scores of two responses to one prompt.
     tool_time: mean of an exponential wait at a response's end, during which its slot decodes nothing.
     group: responses per prompt; a group is complete when its slowest member is.

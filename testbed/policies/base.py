@@ -23,7 +23,7 @@ Layout: TypeAlias = Mapping[str, tuple[int, ...]]
 Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """token_RBT, mask_RBT and logp_RBT."""
 Law: TypeAlias = Callable[[Tensor, int], Tensor]
-"""(log-law [R, V, B], t) -> what an engine draws token t from instead."""
+"""(log-probabilities [R, V, B], t) -> what an engine draws token t from instead."""
 Tool: TypeAlias = Callable[[Tensor, int], "Tensor | None"]
 """(tokens so far [R, B, t], t) -> what a tool writes at place t [R, B], None where the policy writes."""
 Rounding: TypeAlias = Callable[[Tensor], Tensor]

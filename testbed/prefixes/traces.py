@@ -54,7 +54,7 @@ class OfTraces(PrefixSource):
                 raise UserError(f"{name} of prefixes is {value}, expected above 0 and at most 1.")
 
     def check(self, run: Run, task: TokenTask) -> None:
-        """Raise UserError for prefixes as long as a response, and for a share that is no prompt."""
+        """Raise UserError for prefixes as long as a response, or a share that rounds to no prompt."""
         if self.tokens >= task.response_length:
             most = task.response_length - 1
             raise UserError(

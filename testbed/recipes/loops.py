@@ -41,8 +41,8 @@ def remix(
     """Replay of earlier batches, clip around the anchor, KL to base and to the last policy, rebirth.
 
     At step `reincarnation` the base becomes the weights of that moment, and training goes on on-policy
-    with one pass. The law of ages and the coefficient of the KL terms are not stated in what could be
-    read; uniform and 1e-3 here. Mean over tokens then sequences.
+    with one pass. The distribution of ages and the coefficient of the KL terms are not stated in what could
+    be read; uniform and 1e-3 here. Mean over tokens then sequences.
     """
 
     def base_share(step: int, _steps: int) -> float:

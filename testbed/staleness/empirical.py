@@ -23,7 +23,7 @@ def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
 
 
 def parse(text: str) -> AgeDistribution:
-    """Return the law that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
+    """Return the distribution that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
     words = re.split(r"[,\s]+", str(text).strip())
     if words == [""]:
         raise UserError(

@@ -70,8 +70,8 @@ def assert_unbiased(
     """Fail when the mean of an estimator is not `expected`.
 
     Fails when |mean - expected| > radius(n, false_alarm / 2); a bias of `discrepancy` or more passes with
-    chance `missed` at most. With `std` alone both rates are those of the normal law of the mean, and draws
-    too skewed for it are refused.
+    chance `missed` at most. With `std` alone both rates are those of the normal distribution of the mean, and
+    draws too skewed for it are refused.
 
     Args:
         actual: sampler(rng, n) -> [n] or draws [N]; None with `exact`.
@@ -91,7 +91,7 @@ def assert_unbiased(
     Raises:
         AssertionError: biased; the message gives estimate, expected, z or e-value, n and both rates.
         UserError: draws too few for `discrepancy`, not finite, out of bounds, or too skewed for the normal
-            law; a missing argument.
+            distribution; a missing argument.
         Undecided: a sequential test reached max_samples.
 
     Example:

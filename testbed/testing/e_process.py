@@ -61,7 +61,7 @@ class SequentialMean:
 
     "biased" once the wealth against the mean reaches 1/false_alarm; "equivalent" once the wealth against a
     mean <= mean - discrepancy and that against a mean >= mean + discrepancy have both reached 1/missed.
-    Each error then has at most its declared chance, for every law within the bounds.
+    Each error then has at most its declared chance, for every distribution within the bounds.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class SequentialSide:
 
     "bad" once the wealth against a mean on the far side of `good` reaches 1/false_alarm; "good" once that
     against a mean on the far side of `bad` reaches 1/missed. good < bad asks for a small mean, good > bad for
-    a large one. Each error has at most its declared chance, for every law within the bounds.
+    a large one. Each error has at most its declared chance, for every distribution within the bounds.
     """
 
     def __init__(

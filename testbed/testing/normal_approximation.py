@@ -10,7 +10,7 @@ from testbed.errors import UserError
 from testbed.testing.sample_size import Spread
 
 FACTOR = 2.0
-"""By this much the chance of a tail may differ from the normal law's."""
+"""By this much the chance of a tail may differ from the normal distribution's."""
 
 NOISE = 6.0
 """Standard errors, those of normal draws, that are taken off a sample's skewness and kurtosis."""

@@ -2,9 +2,11 @@
 
 What is known about one draw decides which bound holds:
 
-- `std` alone: the normal law of the mean; the rates are those of the central limit theorem, not guarantees.
-- `bounds` alone: Hoeffding's inequality; guaranteed for every law within the bounds.
-- both: Bernstein's inequality; guaranteed for every law within the bounds with at most this deviation.
+- `std` alone: the normal distribution of the mean; the rates are those of the central limit theorem, not
+guarantees.
+- `bounds` alone: Hoeffding's inequality; guaranteed for every distribution within the bounds.
+- both: Bernstein's inequality; guaranteed for every distribution within the bounds with at most this
+deviation.
 """
 
 import math

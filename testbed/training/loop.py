@@ -31,7 +31,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
     """Train cells of equal shape side by side and return what they logged, sorted by cell, then step.
 
     A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps. A batch
-    of which nothing is left for its age makes no update.
+    without samples young enough makes no update.
 
     Where TESTBED_CHECKPOINT names a folder, a pack that was killed goes on from its checkpoint there.
 

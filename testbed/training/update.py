@@ -35,8 +35,8 @@ class Update:
 
     logp_RBT: log-probabilities that the loss read. batches: one per learner. log_w_RB: log-ratios of whole
     sequences. grad_RP: gradient of the loss. finite_R: whether loss and gradient are. rate_R: step size,
-    after what the recipe makes of the ratios. entropy_RBT: that of every token's law, where it was asked for
-    and came with the log-probabilities.
+    after what the recipe makes of the ratios. entropy_RBT: that of every token's distribution, where it was
+    asked for and came with the log-probabilities.
     """
 
     logp_RBT: Tensor

@@ -75,6 +75,6 @@ def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: s
     nothing_BT = (lam_BT == 0) & (batch.adv_BT == 0)
     r_BT = torch.where(nothing_BT, torch.zeros_like(log_r_BT), log_r_BT).exp()
     brake_BT = torch.where(lam_BT == 0, torch.zeros_like(log_r_BT), log_r_BT).exp()
-    # -r A + lam (r^2 - 2 r + 1), factored: of two infinities of opposite sign none is left.
+    # -r A + lam (r^2 - 2 r + 1), factored, as opposite infinities would give NaN.
     loss_BT = r_BT * (lam_BT * (brake_BT - 2) - batch.adv_BT) + lam_BT
     return loss_BT if level == "token" else loss_BT / batch.mask_BT.sum(-1, keepdim=True)

@@ -45,9 +45,9 @@ def f_distillation(
     expert's token is the teacher's, W = pi/ref, any other mu's, W = pi/mu. divergence: "reverse"
     KL(pi || ref), f = -log r; "forward" KL(ref || pi), f = r log r, for which an expert's token weighs -1,
     that is SFT; "js" beta KL(ref || m) + (1 - beta) KL(pi || m), m = beta ref + (1 - beta) pi; "tv" half the
-    sum of |pi - ref|. Tokens before the place are whose they are: no gradient goes through their law. On
-    tokens of its own "forward" has a constant 1 added, which changes no expectation and lets equal policies
-    rest.
+    sum of |pi - ref|. Tokens before the place are whose they are: no gradient goes through their
+    distribution. On tokens of its own "forward" has a constant 1 added, which changes no expectation and lets
+    equal policies rest.
     """
     if divergence not in SLOPES:
         raise unknown("divergence", divergence, SLOPES)

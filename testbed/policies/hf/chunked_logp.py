@@ -130,7 +130,7 @@ def chunked_logp(
 def chunked_logp_entropy(
     hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, token_N: Tensor, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Return what `chunked_logp` does, and the law's entropy in nats [N], in one pass over the logits.
+    """Return the result of `chunked_logp` and the entropy in nats [N], in one pass over the logits.
 
     The entropy has no gradient.
     """

@@ -29,7 +29,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Completion:
-    """One response: tokens, log-probabilities in nats under the law that was sampled from, versions."""
+    """One response: tokens, log-probabilities in nats under the sampling distribution, versions."""
 
     tokens: Sequence[int]
     logp: Sequence[float]

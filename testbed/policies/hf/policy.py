@@ -225,7 +225,7 @@ class HuggingFacePolicy(Policy):
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
+        """Return the entropy of each token's distribution in nats, [R, B, T]; 0 where mask is False."""
         return self._each(self._entropy_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
 
     @torch.no_grad()

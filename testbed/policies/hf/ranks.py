@@ -84,7 +84,7 @@ class Ranks:
 
 
 class _Together(torch.autograd.Function):
-    """Values of all ranks from the own ones; the gradient of all from that of the own."""
+    """Gather values from all ranks; only the local slice carries gradient."""
 
     @staticmethod
     def forward(ctx: Any, theta_RP: Tensor, ranks: Ranks, values: Callable[[Tensor], Tensor]) -> Tensor:
@@ -106,8 +106,8 @@ class _Together(torch.autograd.Function):
 class InRanks(Reweighted):
     """A policy whose batches are shared by ranks; every rank calls the same methods in the same order.
 
-    Prompts go whole to one rank, with their group. A law is asked for the whole batch at once, so that every
-    rank writes all of it then.
+    Prompts go whole to one rank, with their group. A distribution is asked for the whole batch at once, so
+    that every rank writes all of it then.
     """
 
     def __init__(self, policy: Policy, ranks: Ranks) -> None:

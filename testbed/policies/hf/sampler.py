@@ -14,7 +14,7 @@ from testbed.policies.hf.chunked_logp import chunk_rows, logits_logp
 from testbed.policies.hf.growing_cache import make_room, select_rows
 
 LEAVE = 0.75
-"""Share of rows still to be written at which the others leave the batch: copying the cache costs as well."""
+"""Compact the batch once fewer than this share of rows is unfinished: compaction copies the cache."""
 
 Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 """(logits [M, V], rows [M], t) -> token and its log-probability, [M] each."""
@@ -84,11 +84,11 @@ class Decoder:
         return self.alive == 0
 
     def log_law(self) -> Tensor:
-        """Return the log-law of the next token of every row, [M, V]."""
+        """Return the log-probabilities of the next token of every row, [M, V]."""
         return self.reader.logits(self.feature_MH, self.head).log_softmax(-1)
 
     def draw(self, t: int, choose: Choose, law_MV: Tensor | None = None) -> None:
-        """Write token t of the rows that are not done: of the law given, or of the model's own."""
+        """Write token t of the rows that are not done: of the distribution given, or of the model's own."""
         rows = chunk_rows(self.reader.task.vocabulary, self.row_M.device)
         source_MX = self.feature_MH if law_MV is None else law_MV
         parts = [
@@ -156,8 +156,8 @@ def write(
 ) -> None:
     """Write the orders of every replica into out, [R, B, T].
 
-    orders, choose, ended: one per replica. With a law all replicas are written in step, because it is given
-    them all at once, [R, V, B]; rows that are done stand in it as zeros.
+    orders, choose, ended: one per replica. With a distribution all replicas are written in step, because it
+    is given them all at once, [R, V, B]; rows that are done stand in it as zeros.
     """
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
     start = lambda r, order: (r, Decoder(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731

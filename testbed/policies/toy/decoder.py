@@ -25,14 +25,14 @@ from testbed.policies.toy.layers import (
 
 
 class Decoder(Protocol):
-    """What a sampler asks of a model: log-laws [R, V, B] of the next token of B responses."""
+    """What a sampler asks of a model: log-probabilities [R, V, B] of the next token of B responses."""
 
     def first(self) -> Tensor:
-        """Return the law of the first token."""
+        """Return the distribution of the first token."""
         ...
 
     def after(self, token_RB: Tensor, t: int) -> Tensor:
-        """Return the law of token t + 1, given token t; called for t = 0, 1, ... in order."""
+        """Return the distribution of token t + 1, given token t; called for t = 0, 1, ... in order."""
         ...
 
 
@@ -79,7 +79,7 @@ def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor
 
 
 class VersionedDecoder:
-    """Each token's law under the weights of its own version; keys and values stay as they were made.
+    """Each token's distribution under the weights of its own version; keys and values stay as they were made.
 
     Args:
         weights: by version.
@@ -108,11 +108,11 @@ class VersionedDecoder:
         self.first_RVB = of_version(spread, version_RBT[..., 0])
 
     def first(self) -> Tensor:
-        """Return the law of the first token."""
+        """Return the distribution of the first token."""
         return self.first_RVB
 
     def after(self, token_RB: Tensor, t: int) -> Tensor:
-        """Return the law of token t + 1, given token t; called for t = 0, 1, ... in order."""
+        """Return the distribution of token t + 1, given token t; called for t = 0, 1, ... in order."""
         versions, version_RB = self._present(t + 1), self.version_RBT[..., t + 1]
         laws, own = {}, {}
         for v in versions:
@@ -133,7 +133,7 @@ class VersionedDecoder:
 def next_law(
     weights: Weights, temperature: float, token_RB: Tensor, length: int, t: int, kept: KeyValues
 ) -> Tensor:
-    """Return the law behind own token t of a prompt of so many tokens; keep its keys and values."""
+    """Return the distribution behind own token t of a prompt of so many tokens; keep its keys and values."""
     position_RD1 = weights.embedding[:, :, weights.head.shape[1] + length + t, None]
     (R, D, _), B = position_RD1.shape, token_RB.shape[1]
     x_RDB = weights.embedding.gather(2, token_RB[:, None].expand(R, D, B)) + position_RD1

@@ -40,7 +40,7 @@ def generate_recomputed(
 
 
 def _forcing(token_RBT: Tensor, given_RBT: Tensor, law: Law | None) -> Law:
-    """Return the law that has all its mass on tokens that are given, and elsewhere is the engine's."""
+    """Return the engine's distribution, with all mass on the given token where one is given."""
     given = given_RBT.flatten(0, 1).any(0).tolist()
 
     def forced(law_RVB: Tensor, t: int) -> Tensor:

@@ -92,7 +92,7 @@ class Shape:
         """Return one random row [P] of weights.
 
         Inputs are normalized, so a deviation of 1 / sqrt(inputs) keeps features of order 1; what is added to
-        the residual stream shrinks with depth, and a small head starts close to the uniform law.
+        the residual stream shrinks with depth, and a small head starts close to the uniform distribution.
         """
         parts = []
         for name, (outputs, inputs) in self.matrices().items():

@@ -8,11 +8,11 @@ from testbed.policies.toy.decoder import Decoder
 
 
 def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
-    """Return the tokens [R, B] at which the cumulative law c passes each uniform u in [0, 1).
+    """Return the tokens [R, B] at which the cumulative distribution c passes each uniform u in [0, 1).
 
     Token v is drawn when c[v-1] <= u c[V-1] < c[v], in float64, so a token without mass is never drawn. The
     threshold is held below the total: even u = 1 draws a token, the last with mass.
-    Where the law is NaN the token is 0 and its log-probability NaN: a diverged model is a result.
+    Where the distribution is NaN the token is 0 and its log-probability NaN: a diverged model is a result.
     """
     cumulative_RVB = log_law_RVB.double().exp().cumsum(1)
     total_RB = cumulative_RVB[:, -1]

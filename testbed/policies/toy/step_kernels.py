@@ -56,7 +56,7 @@ def generate(
     counts: tuple[int, int, int],
     numbers: tuple[np.float32, np.float32],
 ) -> None:
-    """Draw whole responses by inverse CDF, given the law of first tokens and what `prompts` kept, by layer.
+    """Draw whole responses by inverse CDF, from first-token probabilities and the cache of `prompts`.
 
     counts: prompts' tokens, heads, end token (V if there is none). numbers: temperature, epsilon.
     """
@@ -198,7 +198,7 @@ def _log_law(
 
 @compiled
 def _draw(drawn: Counts, law: Floats, power: Floats, uniform_B: Doubles) -> None:
-    """The tokens at which the cumulative law passes each uniform, as `sampler.inverse_cdf` has it."""
+    """The tokens at which the cumulative distribution passes each uniform, as `sampler.inverse_cdf`."""
     V, B = U(law.shape[0]), U(drawn.size)
     for v in range(V):
         for b in range(ZERO, U(law.shape[1]), EIGHT):

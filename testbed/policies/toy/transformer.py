@@ -170,11 +170,12 @@ class ToyTransformer(Policy):
         version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
         cache says what becomes of keys and values at a change:
 
-        "recomputed": the prefix is read again, so the law of a token is the policy's at the token's version.
-        "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so that later laws are
+        "recomputed": the prefix is read again, so the distribution of a token is the policy's at the token's
+        version. "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so that later
+        distributions are
             those of no version. The version that predicts token t has read token t - 1.
 
-        logp is that of the law that was drawn from. Raises UserError for versions that do not fit.
+        logp is that of the distribution that was drawn from. Raises UserError for versions that do not fit.
         """
         prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
@@ -242,7 +243,7 @@ class ToyTransformer(Policy):
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        """Return the entropy of each token's law in nats, [R, B, T]; 0 where mask is False."""
+        """Return the entropy of each token's distribution in nats, [R, B, T]; 0 where mask is False."""
         N = prompt_RNQ.shape[1]
         law = self._log_law(theta_RP, prompt_RNQ, token_RBT)
         entropy_RX = torch.special.entr(law.exp()).sum(1)
