@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 KINDS = ("identity", "enumerated", "statistical")
 """True by algebra; decided by computation on a world; judged on replications or runs."""
 GATES = ("headroom", "tuned", "long enough", "acts", "off-switch", "rival", "worlds", "drift")
-"""What must hold before a comparison may have a verdict, see analysis.judging.gates."""
+"""Conditions for a comparison to have a verdict, see analysis.judging.gates."""
 Cells: TypeAlias = "Callable[[], tuple[Run, ...]]"
 Check: TypeAlias = Callable[..., Any]
 Gate: TypeAlias = "Callable[[pd.DataFrame], str]"
@@ -115,7 +115,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one file declares; its table has its name.
+    """An experiment as one file declares it; its table has the same name.
 
     name: of the experiment, of its table and of its file, with "-" for "_".
     question: one sentence that ends in "?".

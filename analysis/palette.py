@@ -37,7 +37,7 @@ DASH_DOT: Dash = (0, (5, 1.2, 1, 1.2))
 
 @dataclass(frozen=True)
 class Look:
-    """How one recipe is drawn; marker and dash repeat what the color says, for readers who do not see it."""
+    """Style of one recipe; marker and dash repeat the color, for readers who cannot see it."""
 
     color: str
     marker: str

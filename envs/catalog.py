@@ -65,7 +65,7 @@ def worlds() -> Mapping[str, Callable[..., Any]]:
 
 
 def kind(name: str) -> Literal["finite-mdp", "token-task", "token-tree"]:
-    """What the world's constructor returns."""
+    """Type that the world's constructor returns."""
     constructor = _constructor(name)
     if constructor.__module__ in _TABULAR_MODULES:
         return "finite-mdp"

@@ -56,7 +56,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
         return np.int64(self._state), reward, over, False, {}
 
     def render(self) -> str:
-        """What the last step did, in one line."""
+        """The last step in one line of text."""
         return self._last
 
     def _reward(self, state: int, action: int) -> float:

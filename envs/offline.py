@@ -226,7 +226,7 @@ class Confounded:
     mu_SA: Floats
 
     def collect(self, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0) -> tuple[Log, Ints]:
-        """What the analyst gets: the log over s, and the instrument z_RBT; u is lost."""
+        """Data of the analyst: the log over s, and the instrument z_RBT; u is hidden."""
         mu_RWSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
         log = collect(self.seen, mu_RWSA, episodes, key_R, step=step)
         bare = dataclasses.replace(log, state_RBT=log.state_RBT // 4, next_RBT=log.next_RBT // 4)

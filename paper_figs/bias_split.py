@@ -1,4 +1,4 @@
-"""Where the bias of an objective comes from: prefixes, continuations, or the weight itself."""
+"""Split the bias of an objective by cause: prefixes, continuations, or the weight itself."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

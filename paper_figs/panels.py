@@ -1,4 +1,4 @@
-"""What keeps a panel readable: few series, labels that do not collide, marks where an axis is cut."""
+"""Keep panels readable: few series, labels that do not collide, marks where an axis is cut."""
 
 from collections.abc import Sequence
 from typing import Any

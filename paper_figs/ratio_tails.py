@@ -1,4 +1,4 @@
-"""How heavy the tail of the sequence ratios is, by lag: complementary distribution on log axes."""
+"""Tails of the sequence ratios by lag: complementary distribution on log axes."""
 
 import numpy as np
 import pandas as pd

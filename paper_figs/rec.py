@@ -1,4 +1,4 @@
-"""What keeps REC alive on stale data: final accuracy against lag, with and without clip and weight."""
+"""REC on stale data: final accuracy against lag, with and without clip and weight."""
 
 import pandas as pd
 from matplotlib.axes import Axes

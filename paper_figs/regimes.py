@@ -1,4 +1,4 @@
-"""What each regime of a weight does to a bandit's entropy."""
+"""Effect of each regime of a weight on a bandit's entropy."""
 
 import numpy as np
 import pandas as pd

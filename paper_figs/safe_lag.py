@@ -1,4 +1,4 @@
-"""How far two forecasts of the largest safe lag are off, seed by seed."""
+"""Errors of two forecasts of the largest safe lag, seed by seed."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What an age limit does to length: the law of what is in time, the policy that learns from it, the price."""
+"""Effect of an age limit on length: distribution of responses in time, the learned policy, the price."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""How asynchronous to be: the pipeline's time and the updates to a return, by objective and mean lag."""
+"""Time of the pipeline and updates to a return, by objective and mean lag."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What share of tokens M2PO and GRPO clip on old data, and what accuracy that leaves."""
+"""Share of tokens that M2PO and GRPO clip on old data, and the accuracy."""
 
 import pandas as pd
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What columns and values are called in a figure: recipes by their papers' names, settings in words."""
+"""Names of columns and values in figures: recipes by their papers' names, settings in words."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which method a measured drift calls for: the arena's table, read at the drift of a training log."""
+"""Recommend a method for a measured drift: the arena's table, read at the drift of a training log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Advice:
-    """What the table says at a drift.
+    """Rows of the table near a drift.
 
     inside: whether the table has cells at this KL. low, high: the KL that it can say something about. rows:
     best methods, best first, each with its loss against fresh data. cells: the evidence. says: sentences.

@@ -1,4 +1,4 @@
-"""How well a score tells runs that will collapse from those that will not, with an interval."""
+"""Measure how well a score separates runs that will collapse from others, with an interval."""
 
 import numpy as np
 import pandas as pd

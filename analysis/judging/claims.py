@@ -53,7 +53,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def is_statistical(entry: Entry) -> bool:
-    """Whether the claim is judged on replications or runs, not decided by a computation."""
+    """True if the claim is judged on replications or runs, not decided by a computation."""
     return bool(entry.promises["kind"] == "statistical")
 
 

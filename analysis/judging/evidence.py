@@ -74,7 +74,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found, and how surely.
+    """Evidence for a claim: the effect and its certainty.
 
     effect, low, high: estimate and 95 % interval of the number in question, in the cell that agrees least.
     asks: what the claim says of it, "> 0.05". e: e-value of every word that it can earn. n: independent units

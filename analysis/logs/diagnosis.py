@@ -23,7 +23,7 @@ LEVELS = ("token", "prefix", "sequence")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log says. ratios, tails, steps, ages, split are empty where log-probabilities are missing.
+    """Diagnosis of a log. ratios, tails, steps, ages, split are empty if log-probabilities are missing.
 
     facts: what was read. notes: what was dropped or assumed. doubts: what looks wrong. verdict: one line.
     ratios: metrics of all sequences together. tails: Pareto-k by level. steps: metrics by step. ages: by age

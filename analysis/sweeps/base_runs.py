@@ -35,4 +35,4 @@ CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, le
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 
 HF_RUN = MODEL_RUN
-"""Where `testbed run --model` starts from; the model is given there."""
+"""Starting settings of `testbed run --model`; the command line gives the model."""

@@ -39,7 +39,7 @@ class TokenTask(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know of the task's data before a run starts."""
+        """Notes on the task's data, shown before a run starts."""
         return []
 
     @property
@@ -65,7 +65,7 @@ class TokenTask(ABC):
         return self.prompts(rng, n)
 
     def stopped(self, response_NT: Ints) -> Bools:
-        """Which responses, as far as they are written, end with one of the `stops`, [N]."""
+        """True for responses that end with one of the `stops` so far, [N]."""
         raise NotImplementedError(f"{type(self).__name__} has stop strings but does not look for them")
 
     @abstractmethod
@@ -100,7 +100,7 @@ class TokenTask(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no graded difficulty: `difficulties` is empty.")
 
     def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
-        """How many tokens of each response are right before its first mistake, [N]; T without one.
+        """Number of correct tokens before the first mistake of each response, [N]; T without one.
 
         A response that keeps these tokens can still be right. Only of tasks that check steps.
         """

@@ -105,7 +105,7 @@ class Jsonl(TokenTask):
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know of the file: how many prompts repeat, and how many of them are held out."""
+        """Notes on the file: number of repeated prompts, and of those held out."""
         again = [i for i, problem in enumerate(self.problems) if self._index[problem.prompt] != i]
         if not again:
             return []

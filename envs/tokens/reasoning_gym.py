@@ -35,7 +35,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Report:
-    """What `validate` found: counts over `items` problems and over `garbage` nonsense answers to them."""
+    """Results of `validate`: counts over `items` problems and over `garbage` nonsense answers to them."""
 
     dataset: str
     items: int
@@ -103,7 +103,7 @@ class ReasoningGym(TokenTask):
 
     @property
     def score_errors(self) -> int:
-        """How often a scorer raised or gave no number; each such response scored 0."""
+        """Number of times a scorer raised or gave no number; each such response scored 0."""
         return self.scorer.errors
 
     def item(self, index: int) -> Item:

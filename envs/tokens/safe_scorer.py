@@ -86,7 +86,7 @@ class SafeScorer:
         return 1.0 if score >= 1.0 else 0.0
 
     def evaluation(self, item: Mapping[str, Any]) -> str:
-        """How the scorer of this item treats an answer: "sympy", "python" or "" when it evaluates nothing."""
+        """Evaluator that the scorer of this item uses: "sympy", "python", or "" for none."""
         owner = self.dataset
         if hasattr(owner, "datasets"):  # a composite forwards to one of its parts
             owner = owner.datasets[item["metadata"]["source_dataset"]]

@@ -31,7 +31,7 @@ class ThreeSkills(DigitTask):
         return prompt_NQ[:, 0] - self.modulus - 1
 
     def answer(self, digit_NT: Ints) -> Ints:
-        """What the mark in the first column asks of the digits behind it, [N, T]."""
+        """Answer that the mark in the first column asks for, [N, T]."""
         mark_N1, plain_NT = digit_NT[:, :1] - self.modulus - 1, digit_NT[:, 1:]
         sums_NT = np.cumsum(plain_NT, axis=1) % self.modulus
         other_NT = np.where(mark_N1 == 1, plain_NT, np.sort(plain_NT, axis=1))

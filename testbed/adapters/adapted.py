@@ -58,7 +58,7 @@ class Adapted:
 
     @property
     def corrects(self) -> bool:
-        """Whether the objective itself, terms aside, may read mu, and so needs no other correction."""
+        """True if the objective itself, without its terms, may read mu and so needs no other correction."""
         return bool(Adapted(self.objective, self.hyper).may_read("mu"))
 
     def scopes(self) -> dict[str, str]:

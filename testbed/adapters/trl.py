@@ -23,13 +23,13 @@ FORWARD = (
     "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles",
     "image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids",
 )  # fmt: skip
-"""What TRL's forward pass takes besides tokens, where the inputs have it."""
+"""Optional inputs of TRL's forward pass besides tokens."""
 
 READ = (
     "completion_mask", "tool_mask", "advantages", "old_per_token_logps", "sampling_per_token_logps",
     "ref_per_token_logps", "importance_sampling_ratio", "testbed_reward", "testbed_group",
 )  # fmt: skip
-"""What the loss reads of TRL's inputs, besides tokens."""
+"""Inputs of TRL that the loss reads, besides tokens."""
 
 
 def grpo_trainer(

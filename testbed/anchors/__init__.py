@@ -22,7 +22,7 @@ anchor = Registry("anchor", package="testbed.anchors")
 
 @dataclass(frozen=True)
 class AnchorInputs:
-    """What an anchor may read at a pass over a batch, for the A replicas of an arm.
+    """Inputs of an anchor at one pass over a batch, for the A replicas of an arm.
 
     theta_CP: weights at the start of the step, whose version is `step`.
     logp_CBT: log-probabilities of the weights of this pass, without gradient.

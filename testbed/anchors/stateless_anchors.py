@@ -54,7 +54,7 @@ OWN = {"behavior": Behavior, "current": Recomputed}
 
 @anchor("recipe", source="the recipe's own source")
 def own(recipe: Recipe) -> Anchor:
-    """What the recipe says: behavior, the weights at the start of the step, or their moving average."""
+    """The recipe's anchor: behavior, the weights at the start of the step, or their moving average."""
     averaged = recipe.anchor == "ewma"
     return Average(dict(recipe.anchor_args)["decay"]) if averaged else OWN[recipe.anchor]()
 

@@ -68,29 +68,29 @@ class Run:
     age_limit: int = -1
     """Age above which a sample is too old; -1 sets no limit."""
     too_old: Literal["drop", "wait", "discard", "truncate"] = "drop"
-    """What happens to samples and tokens that are too old: `testbed list schedules`."""
+    """Treatment of samples and tokens that are too old: `testbed list schedules`."""
     mismatch: str = "off"
     """Engine that generates, if not the trainer's own: `testbed list mismatches`."""
     mismatch_args: Arguments = ()
     """Arguments of that engine, as (name, value) pairs."""
     anchor: str = "recipe"
-    """Whose log-probabilities are the proximal policy's: `testbed list anchors`."""
+    """The proximal policy around which objectives clip: `testbed list anchors`."""
     anchor_args: Arguments = ()
     """Arguments of the anchor, as (name, value) pairs."""
     prefix: str = "off"
-    """Where responses begin, if not at their prompts: `testbed list prefixes`."""
+    """Prefixes after which responses begin: `testbed list prefixes`."""
     prefix_args: Arguments = ()
     """Arguments of the prefixes, as (name, value) pairs."""
     critic: str = "none"
-    """What gives advantages the values they read: `testbed list critics`."""
+    """The critic that advantages read values from: `testbed list critics`."""
     critic_args: Arguments = ()
     """Arguments of the critic, as (name, value) pairs."""
     teacher: str = "start"
-    """Whose log-probabilities are the reference's, and whose answers are shown: `testbed list teachers`."""
+    """The reference policy, which also writes demonstrations: `testbed list teachers`."""
     teacher_args: Arguments = ()
     """Arguments of the teacher, as (name, value) pairs."""
     guide: str = "none"
-    """Whose answers take the place of group members, and in which groups: `testbed list guides`."""
+    """The rule that replaces members of groups by other answers: `testbed list guides`."""
     guide_args: Arguments = ()
     """Arguments of the guide, as (name, value) pairs."""
     verifier: str = "task"
@@ -120,7 +120,7 @@ class Run:
     log_every: int = 10
     """Steps between logged rows; the last step is always logged."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where torch computes."""
+    """Device of torch."""
 
     def __post_init__(self) -> None:
         """Bring numbers and arguments into one form, so that equal runs have equal ids.
@@ -161,7 +161,7 @@ MODEL_RUN = Run(
     optimizer="adam",
     max_grad_norm=1.0,
 )
-"""Where `testbed run --model` starts from; the model is given there."""
+"""Starting settings of `testbed run --model`; the command line gives the model."""
 
 
 def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:

@@ -26,7 +26,7 @@ class LossError(UserError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call gave: the loss, its weights [B, T] in float64, its dtype, and of what it is a sum.
+    """Result of one call: the loss, its weights [B, T] in float64, its dtype, and the reduction.
 
     form: "scalar"; "tokens" or "rows" where a number per token or per response came back, which are then
     summed under the mask. changed: the inputs that the call changed.

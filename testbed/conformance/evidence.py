@@ -51,7 +51,7 @@ class Evidence:
 
     @cached_property
     def leaks(self) -> bool:
-        """Whether a token outside the mask has a weight."""
+        """True if a token outside the mask has a weight."""
         return bool((self.weight[~self.batch.mask_BT] != 0).any())
 
     @cached_property
@@ -67,7 +67,7 @@ class Evidence:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """Which inputs the weights depend on: of mu, anchor, ref, adv and reward."""
+        """Inputs that the weights depend on, among mu, anchor, ref, adv and reward."""
         found = set()
         for name in ("mu", "anchor", "ref"):
             field = f"logp_{name}_BT"
@@ -84,7 +84,7 @@ class Evidence:
 
     @cached_property
     def scope(self) -> str:
-        """Whose log-probabilities the weight of a token depends on: token, sequence, group or batch."""
+        """Range of log-probabilities that a token's weight depends on: token, sequence, group or batch."""
         reached = "token"
         order = ("token", "sequence", "group", "batch")
         for r, row in ((3, 0), (9, 1), (10, 2), (9, 3), (11, 0)):

@@ -84,7 +84,7 @@ def unlike(
 
 
 def equal(judged: Judged, rows: Rows) -> bool:
-    """Whether weights differ from the entry's."""
+    """True if weights differ from the entry's."""
     logp, batch = tensors(visible(rows, judged.binding))
     return unlike(judged, judged.weights(logp, batch), logp, batch)
 
@@ -140,7 +140,7 @@ def rounded(dtype: torch.dtype, tolerance: float, beside: float) -> Callable[[Ju
 
 
 def extreme(judged: Judged, rows: Rows) -> bool:
-    """Whether a weight is NaN, or another finite number than expected, in float64 or float32."""
+    """True if a weight is NaN, or finite but not the expected number, in float64 or float32."""
     for dtype, tolerance in ((torch.float64, judged.tolerance), (torch.float32, 1e-2)):
         logp, batch = tensors(visible(rows, judged.binding), dtype=dtype)
         mine = judged.weights(logp, batch, dtype)
@@ -150,7 +150,7 @@ def extreme(judged: Judged, rows: Rows) -> bool:
 
 
 def split(judged: Judged, rows: Rows) -> bool:
-    """Whether gradients of micro-batches, or of ranks, do not add up to the batch's."""
+    """True if gradients of micro-batches or ranks do not add up to the batch's."""
     alone = tuple(replace(row, group=0) for row in visible(rows, judged.binding))
     logp, batch = tensors(alone)
     whole = judged.weights(logp, batch)
@@ -174,7 +174,7 @@ def _cut(value: Tensor, part: slice, met_B: Tensor) -> Tensor:
 
 
 def chunked(judged: Judged, rows: Rows) -> bool:
-    """Whether gradients of two chunks of columns, as of chunked logits, do not add up to the batch's."""
+    """True if gradients of two chunks of columns, as of chunked logits, do not add up to the batch's."""
     alone = tuple(replace(row, group=0) for row in visible(rows, judged.binding))
     logp, batch = tensors(alone)
     whole = judged.weights(logp, batch)
@@ -192,14 +192,14 @@ def chunked(judged: Judged, rows: Rows) -> bool:
 
 
 def repeated(judged: Judged, rows: Rows) -> bool:
-    """Whether a second call gives other weights than the first, which gradient accumulation would add up."""
+    """True if a second call gives other weights than the first, which breaks gradient accumulation."""
     logp, batch = tensors(visible(rows, judged.binding))
     first, second = judged.weights(logp, batch), judged.weights(logp, batch)
     return not bool(close(first, second, 0.0).all())
 
 
 def changed(judged: Judged, rows: Rows) -> bool:
-    """Whether a call changes what it was passed."""
+    """True if a call changes its inputs."""
     logp, batch = tensors(visible(rows, judged.binding), garbage=-3.0)
     return bool(call(judged.binding, logp, batch).changed)
 
@@ -210,7 +210,7 @@ def attached(judged: Judged, rows: Rows) -> bool:
 
 
 def apart(judged: Judged, rows: Rows) -> bool:
-    """Whether a response's weights change with the log-probabilities of its neighbors."""
+    """True if a response's weights change with the log-probabilities of its neighbors."""
     rows = visible(rows, judged.binding)
     logp, batch = tensors(rows)
     before = judged.weights(logp, batch)

@@ -40,12 +40,12 @@ class Fit:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What a search makes larger: agreement in steps of a thousandth, then the cosine."""
+        """Target of a search: agreement in steps of a thousandth, then the cosine."""
         return (round(self.agree, 3), round(self.cosine, 9))
 
     @property
     def exact(self) -> bool:
-        """Whether every token agrees."""
+        """True if every token agrees."""
         return self.agree >= EXACT
 
 

@@ -24,7 +24,7 @@ critic = Registry("critic", package="testbed.critics")
 
 
 class Critic(ABC):
-    """What an arm's critic says of the states of a batch, and learns from them.
+    """The critic of an arm: it gives values of a batch's states and learns from the batch.
 
     noted: what it logs of its last lesson, by metric name, each [A].
     """

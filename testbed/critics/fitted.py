@@ -21,7 +21,7 @@ from testbed.worlds.base import World
 
 @dataclass(frozen=True)
 class Fit:
-    """How a critic learns: Adam at `rate` on the squared distance from V + A.
+    """Training of a critic: Adam at `rate` on the squared distance from V + A.
 
     lam, gamma: of A, by egae, so that a truncated response goes on with its last value; lam = 1 is the
     return.

@@ -10,7 +10,7 @@ from testbed.data.optional import OptionalFields
 from testbed.errors import UserError
 
 ROLLOUT, EXPERT, REPLAY = 0, 1, 2
-"""Where a sequence comes from: this step's generation, a demonstration, an earlier generation."""
+"""Origin of a sequence: this step's generation, a demonstration, an earlier generation."""
 
 
 @dataclass(frozen=True)

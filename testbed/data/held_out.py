@@ -11,7 +11,7 @@ from testbed.data.rollout import Rollout
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a world draws of the policy beside training.
+    """Samples of the policy that a world draws for evaluation.
 
     exact: what is known without samples, by metric name, each [R].
     answers: samples behind `accuracy`; None where the truth is known.

@@ -117,7 +117,7 @@ for _level in ("token", "sequence"):
         METRICS[f"rollout_corr/log_rho_{_level}_{_label}"] = f"{_label} of log {_level} ratios"
 
 ON_REQUEST: dict[str, str] = {}
-"""What weight_sums and tails say of weights that they are given; no run logs it."""
+"""Metrics that weight_sums and tails compute from given weights; runs do not log them."""
 for _level in _WHAT:
     for _which, _bound in _WHICH.items():
         _weights = f"{_WHAT[_level]}, {_bound}"

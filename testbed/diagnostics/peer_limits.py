@@ -64,7 +64,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Alert:
-    """What became of one threshold: since which step it is crossed, how often, and the worst value."""
+    """Result for one threshold: the first step that crosses it, the number of such steps, the worst value."""
 
     threshold: Threshold
     first: float
@@ -75,7 +75,7 @@ class Alert:
 
     @property
     def fired(self) -> bool:
-        """Whether it was crossed at any step."""
+        """True if it was crossed at any step."""
         return self.crossed > 0
 
     def plain(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from testbed.errors import UserError
 from testbed.estimators import Estimate, mean_of_terms
 
 SUM_TOLERANCE = 1e-6
-"""What a row of action probabilities may miss 1 by."""
+"""Tolerance on the sum of a row of action probabilities."""
 COMPILED_FROM = 100_000
 """Rounds from which the arrays are read by one compiled pass: below, numpy is done before Numba is loaded."""
 
@@ -93,7 +93,7 @@ class Logged:
 
     @property
     def large(self) -> bool:
-        """Whether values are computed without arrays of terms."""
+        """True if values are computed without arrays of terms."""
         return self.reward_N.size >= COMPILED_FROM
 
     @cached_property

@@ -16,7 +16,7 @@ _CELLS = 2**22
 
 @dataclass(frozen=True)
 class Mixture:
-    """What MAGIC weighs: j = -1 (DM), 0, …, T - 1 (WDR), [..., K]; covariance_KK and bias_K are estimates."""
+    """Estimates to mix: j = -1 (DM), 0, …, T - 1 (WDR), [..., K]; covariance_KK and bias_K are estimates."""
 
     candidate_K: Floats
     covariance_KK: Floats

@@ -1,4 +1,4 @@
-"""How well estimates choose among candidate policies: [..., W] values, estimated and true, to [...] scores.
+"""Scores of choosing among W candidate policies by estimated values: [..., W] estimates and truths to [...].
 
 Policies are ranked by estimate, best first; among equal estimates the one with the smaller index comes first.
 """

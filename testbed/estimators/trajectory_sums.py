@@ -12,7 +12,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class StepSums:
-    """What one pass over the steps leaves, e_t = r_t - Qhat_t, with Qhat = Vhat = 0 without a model.
+    """Result of one pass over the steps, e_t = r_t - Qhat_t, with Qhat = Vhat = 0 without a model.
 
     weight_N: w_{0:T-1}. terms_N: sum_t gamma^t [w_{0:t} e_t + w_{0:t-1} Vhat_t].
     mass_T, error_T, model_T: sums over episodes of w_{0:t}, w_{0:t} e_t and w_{0:t-1} Vhat_t.
@@ -29,7 +29,7 @@ class StepSums:
 
     @cached_property
     def divisible(self) -> bool:
-        """Whether some episode of every data set has weight at every step."""
+        """True if some episode of every data set has weight at every step."""
         return bool((self.mass_T > 0.0).all())
 
     @property
@@ -44,7 +44,7 @@ class StepSums:
         return np.asarray((plan_KT[..., 1, :] + plan_KT[..., 3, :]) @ self.discount_T)
 
     def pull_N(self) -> Floats:
-        """What each episode adds to `value`, centered step by step: a second pass over the steps."""
+        """Contribution of each episode to `value`, centered step by step: a second pass over the steps."""
         unit_KRN, _, _ = _weigh(self.steps_RNT, self._plan_KT().reshape(-1, 4, len(self.discount_T)))
         return unit_KRN[1].reshape(self.weight_N.shape)
 

@@ -287,7 +287,7 @@ class LoggedEpisodes:
 
     @property
     def large(self) -> bool:
-        """Whether sums over steps are taken by a compiled pass."""
+        """True if a compiled pass takes the sums over steps."""
         return self.reward_NT.size >= bandit.COMPILED_FROM
 
     @cached_property
@@ -335,7 +335,7 @@ class LoggedEpisodes:
 
 
 def _episode_fields(read: dict[str, Any]) -> dict[str, Any]:
-    """What one pass has read of all steps, as fields of LoggedEpisodes."""
+    """Data of all steps from one pass, as fields of LoggedEpisodes."""
     with np.errstate(divide="ignore", invalid="ignore"):  # padding is dropped later
         rho_NT = np.divide(read["target_N"], read["pscore_N"], out=read["target_N"])
     found = {"action_NT": read["action_N"], "log_rho_NT": _LogOf(rho_NT)}

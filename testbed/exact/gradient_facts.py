@@ -11,7 +11,7 @@ from envs.arrays import Floats
 
 @dataclass(frozen=True)
 class GradientReport:
-    """What one gradient step of an objective does on average, and how much it scatters.
+    """Exact mean, variance and bias of one gradient step of an objective.
 
     mean_SA: E g. target_SA: grad J(pi). variance: trace of the covariance of g. split: the three parts of
     mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, what a baseline moves the mean by; zeros
@@ -61,7 +61,7 @@ class GradientReport:
 
     @property
     def baseline_is_free(self) -> bool:
-        """Whether E[w S] = 0 up to rounding: only then a baseline leaves the mean gradient as it is."""
+        """True if E[w S] = 0 up to rounding: only then a baseline does not bias the gradient."""
         return bool(_relative(self.shift_SA, self.target_SA) < 1e-9)
 
     def row(self) -> dict[str, Any]:

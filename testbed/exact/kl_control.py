@@ -35,7 +35,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Path:
-    """What ascent goes through: KL(pi, start) in nats, expected reward, coefficient; [K] each."""
+    """Path of the ascent: KL(pi, start) in nats, expected reward, coefficient; [K] each."""
 
     kl_K: Floats
     reward_K: Floats

@@ -107,7 +107,7 @@ def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
 
 @dataclass(frozen=True)
 class Ending:
-    """Where an objective ends on data that never change: per bandit, the best action rare and common.
+    """Limit of an objective on fixed data: per bandit, with the best action rare and common.
 
     gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end; NaN where it hangs on the last digits of mu,
     as that of a step which switches does. low, high: its range over ROUNDINGS of mu, equal up to SAME where

@@ -56,7 +56,7 @@ STANDS_FOR = {
     "power_mean": "sequence",
     "turn": "sequence",
 }
-"""Which plain ratio a promised ratio level replaces; with one turn a turn is the sequence."""
+"""Plain ratio to compare with, by ratio level; with one turn, a turn is the sequence."""
 
 
 def plain_ratio(level: str) -> Callable[[Tensor, Batch], Tensor]:

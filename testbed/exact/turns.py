@@ -80,7 +80,7 @@ class Responses:
         return logp, made
 
     def advantages(self, of: Advantage, value_S: Floats, **more: torch.Tensor) -> Floats:
-        """What an advantage makes of every response under the values of a critic, [L, T]."""
+        """Advantage of every response under the values of a critic, [L, T]."""
         leaves = self.leaves
         signals = Signals(
             torch.from_numpy(leaves.reward_L),
@@ -121,7 +121,7 @@ class Estimate:
 def estimate(
     all_of: Responses, objective: str, pi_SA: Floats, mu_SA: Floats, adv_LT: Floats, **hyper: Any
 ) -> Estimate:
-    """What an objective's summed loss does to a response drawn from mu, exactly.
+    """Exact effect of an objective's summed loss on a response drawn from mu.
 
     The cut share is that of tokens with an advantage but no weight, among all with an advantage, under mu.
     """

@@ -60,7 +60,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Cost:
-    """What is still to be done: cells, packs, seconds on so many workers (None: unknown), bytes at most."""
+    """Remaining work: cells, packs, seconds on so many workers (None: unknown), bytes at most."""
 
     cells: int
     packs: int

@@ -24,13 +24,13 @@ POLL = 0.2
 """Seconds after which an executor looks up, to see an interrupt or a pack past its limit."""
 
 ATTEMPTS = 2
-"""How often a pack may lose its worker before it is recorded as died."""
+"""Number of lost workers after which a pack is recorded as died."""
 
 START = "import sys; sys.path[:] = {path!r}; from testbed.execution.worker import main; main({function!r})"
 
 
 class Feed(Protocol):
-    """Where an executor gets its packs, and what it tells about them."""
+    """Interface between runner and executor: it hands out packs and takes reports."""
 
     def take(self) -> Pack | None:
         """Return a pack to run now, or None when there is none at the moment."""

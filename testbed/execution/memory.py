@@ -53,7 +53,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Need:
-    """What a pack takes: parameters per replica, bytes per weight, replicas, and versions over all of them.
+    """Memory of a pack: parameters per replica, bytes per weight, replicas, and versions over all of them.
 
     saved: bytes that versions need less because they are kept in the model's dtype. optimizer: weights per
     parameter that it remembers. activations: an estimate, the largest batch's.

@@ -290,4 +290,4 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     ((*TASK, "recipe", "recipe_args", *TEACHER, "group"), _check_teacher),
     ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
 )
-"""What is looked at, and the fields that it depends on."""
+"""The checks, each with the fields that it depends on."""

@@ -22,7 +22,7 @@ START = 0.05
 
 
 class Board(Protocol):
-    """What a terminal shows above the bar: something that rich can draw and that takes result files in."""
+    """Display above the progress bar: a rich renderable that takes in result files."""
 
     def add(self, content: bytes) -> None:
         """Take in the result file of a pack."""

@@ -29,7 +29,7 @@ PERIOD = "60s"
 NOTE_EVERY = 1.0
 """Seconds between two notes of a pack's progress for `testbed status --watch`."""
 AT_ONCE = 64
-"""How many packs that other runners hold are looked at before the executor gets its turn."""
+"""Number of packs held by other runners that are polled before the executor runs."""
 
 
 def run_sweep(

@@ -34,7 +34,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a pack. `content` is its Parquet file when kind is "done"."""
+    """Outcome of a pack. `content` is its Parquet file when kind is "done"."""
 
     pack: str
     kind: str

@@ -27,7 +27,7 @@ LOG_MU = -3.0
 """log mu of every token, so that pi = e^(x - 3) stays a probability over the whole grid."""
 ADVANTAGES = (1.0, -1.0)
 TOLERANCE = 0.004
-"""What a point that is left out of the table may be off by, as a share of its weight plus the scale."""
+"""Largest interpolation error at a point left out of the table, as a share of its weight plus the scale."""
 SPLITS, PASSES = 16, 3
 """An interval with a jump is cut into 16 parts three times: clip edges are known to 1e-5."""
 

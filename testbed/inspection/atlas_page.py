@@ -22,7 +22,7 @@ FAMILIES = {
     "terms": "Terms that are added to a loss: divergences to a reference, entropy, distillation. They may "
     "read no advantage; black curves hold for either sign.",
 }
-"""What each folder of testbed/objectives holds, in the order of the page."""
+"""Contents of each folder of testbed/objectives, in the order of the page."""
 
 HEAD = """# The objective atlas
 

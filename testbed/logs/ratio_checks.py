@@ -40,7 +40,7 @@ class Mean:
 
     @property
     def rejected(self) -> bool:
-        """Whether the null value is rejected at FALSE_ALARM / LOOKS."""
+        """True if the null value is rejected at FALSE_ALARM / LOOKS."""
         return self.p < FALSE_ALARM / LOOKS
 
 

@@ -39,7 +39,7 @@ SMALLEST_UNIFORM = 2.0**-54
 
 @dataclass(frozen=True)
 class Draw:
-    """Which numbers a stochastic engine draws, and what it may read beside the weights.
+    """Random numbers of a stochastic engine, and its inputs beside the weights.
 
     seeds: one per replica R. step: the batch. ticks: decoding positions per batch; tick t of batch `step` has
     the counter step * ticks + t. past_RP: weights of an older version. part: place of an engine in a
@@ -85,7 +85,7 @@ Forward = Callable[[Policy, Draw], Policy]
 
 @dataclass(frozen=True)
 class SamplerEngine:
-    """What the behavior engine does to weights, then to the forward pass and the next-token distribution.
+    """An engine: its changes to weights, then to the forward pass and the next-token distribution.
 
     None leaves it alone.
 

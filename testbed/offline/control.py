@@ -77,7 +77,7 @@ class Adam:
         )
 
     def __call__(self, slopes: list[Floats]) -> list[Floats]:
-        """What to subtract from the arrays."""
+        """Gradient step to subtract from the arrays."""
         self.count += 1
         moves = []
         for i, slope in enumerate(slopes):
@@ -91,7 +91,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run learns; `updates` per step may be a fraction.
+    """Settings of a run; `updates` per step may be a fraction.
 
     players: copies of the world that step together; batch: drawn steps per update; delay: critic updates per
     actor update; polyak: share of the new weights that targets take; smoothing, smoothing_clip: noise on the

@@ -102,7 +102,7 @@ def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level
 def confident_policy(
     ref_SAK: Floats, outcome_SA: Floats, paid_2K: Floats, confidence_K: Floats, beta: float, weight: float
 ) -> Floats:
-    """Where RL with a KL penalty ends on PPO-C's reward, the level being its own mean reward, [S, A, K].
+    """Limit of RL with a KL penalty on PPO-C's reward, with the mean reward as level, [S, A, K].
 
     outcome_SA: chance that an answer is right. paid_2K: the reward of a wrong and of a right answer said with
     each confidence. weight 0 is PPO. The level is a fixed point, found by bisection. Raises UserError for

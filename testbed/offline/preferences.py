@@ -36,7 +36,7 @@ def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats
 
 
 def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats:
-    """How often each (x, a, b) comes up in `pairs` draws, [R, S, A, A].
+    """Counts of each (x, a, b) in `pairs` draws, [R, S, A, A].
 
     Own design: a multinomial in place of single pairs.
     """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from envs.kernels import philox
 
 SAMPLE, GROUP, TOOL = 0, 1, 2
-"""What a counter is for."""
+"""Purposes of the counters."""
 
 
 @njit(forceinline=True)

@@ -104,7 +104,7 @@ def _drop(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
 
 @njit(forceinline=True)
 def _too_old(p: Any, s: Any, a: Store, g: int) -> bool:
-    """Whether the group would be too old for the last update of the batch that is collected now."""
+    """True if the group would be too old for the last update of the batch being collected."""
     if p.max_age < 0:
         return False
     oldest = a.oldest_N[g]

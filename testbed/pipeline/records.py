@@ -146,7 +146,7 @@ class Store(NamedTuple):
 
 
 class Out(NamedTuple):
-    """What one run returns: sums, three histograms [LAGS] and, when asked for, one row per trained sample."""
+    """Result of one run: sums, three histograms [LAGS] and, on request, one row per trained sample."""
 
     sums: Any
     token_K: NDArray[np.float64]

@@ -20,7 +20,7 @@ BATCHES = 200
 
 @dataclass(frozen=True)
 class Report:
-    """What a design did in steady state, per replication R.
+    """Steady-state results of a design, per replication R.
 
     value_R: by name, see VALUES. token_K, sample_K, group_K: shares of the lags 0, 1, … of trained tokens,
     samples and groups over all replications; the last bin holds all larger ones. batches: measured per
@@ -65,7 +65,7 @@ VALUES = {
     "most_ahead": "largest accepted + running - (v + 1) batch, responses",
     "simulated": "responses started in all, warm-up included",
 }
-"""What a Report holds, with units."""
+"""Fields of a Report, with units."""
 
 
 def simulate(

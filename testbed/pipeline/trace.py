@@ -93,7 +93,7 @@ def _faults(trace: Trace) -> list[tuple[NDArray[np.int64], str]]:
 
 @dataclass(frozen=True)
 class Lags:
-    """What a learner follows: ages of the groups of every optimizer update, and when it was made.
+    """Schedule for a learner: ages of the groups of every optimizer update, and its time.
 
     age_TN: int64; update t trains N groups, in the order of the trace. time_T: seconds from the start to the
     update, when its last sample was taken.

@@ -31,7 +31,7 @@ Rounding: TypeAlias = Callable[[Tensor], Tensor]
 
 
 class TaskShape(Protocol):
-    """What a token policy reads of its task."""
+    """Properties of a task that a token policy reads."""
 
     @property
     def vocabulary(self) -> int: ...

@@ -8,7 +8,7 @@ from torch import Tensor
 from testbed.errors import UserError
 
 CACHES = ("kept", "recomputed")
-"""What becomes of the keys and values of earlier tokens when the weights change."""
+"""Treatment of the keys and values of earlier tokens when the weights change."""
 
 
 def checked_cache(cache: str) -> str:

@@ -19,7 +19,7 @@ FREE = -1
 
 @dataclass(frozen=True)
 class Start:
-    """Where the responses of a batch begin.
+    """Starting points of the responses of a batch.
 
     prompt_RNQ: int64, the prompts. given_RBT: int64; token t of a sequence where it is given, FREE from
     there on. Sequence b = n * group + g answers prompt n.
@@ -45,7 +45,7 @@ Collect = Callable[[Ints, int, int], Rollout]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a source is asked at a step of `steps`.
+    """Request to a source at one of `steps` steps.
 
     prompt_RNQ: this step's prompts. draw: n other prompts per replica from a named stream, [R, N, Q].
     counts: what the source counted, by metric name, each [R]; it may write there.
@@ -70,7 +70,7 @@ class Asked:
 
 
 class PrefixSource(ABC):
-    """Where prefixes come from, and how long they are.
+    """A source of prefixes and their lengths.
 
     gives_parents: whether its rollouts say which sequence continues which.
     """

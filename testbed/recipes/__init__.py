@@ -17,7 +17,7 @@ from testbed.user_files import in_a_file
 
 SETTINGS = ("advantage", "aggregation")
 RULES = tuple(item.name for item in fields(StepRule))
-"""What `recipe_args` sets of the composition around an objective: parts, and fields of the step rule."""
+"""Parts of the composition around an objective that `recipe_args` sets, and fields of the step rule."""
 
 
 @dataclass(frozen=True)

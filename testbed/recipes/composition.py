@@ -58,7 +58,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class StepRule:
-    """What the ratios of a batch make of the step size.
+    """Step size from the ratios of a batch.
 
     ess_reference, ess_rule: step size times min(1, ESS share / reference) or its square root (VCPO); 0
     leaves it alone.
@@ -90,7 +90,7 @@ class Dual:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What an advantage reads beside its batch.
+    """Inputs of an advantage beside its batch.
 
     history: batches whose group baselines it remembers. reference_group: responses per prompt from the
     reference policy, whose rewards it reads.
@@ -165,7 +165,7 @@ class Recipe:
 
     @property
     def dual_update(self) -> DualUpdate:
-        """How the objective's dual variable moves; of recipes with `dual`."""
+        """Update of the objective's dual variable, for recipes with `dual`."""
         found: DualUpdate = objective[self.objective].promises["dual"]
         return found
 

@@ -16,7 +16,7 @@ CONSTANTS = {"none": None, "null": None, "~": None, "true": True, "false": False
 
 @dataclass(frozen=True)
 class Composition:
-    """What a stack computes with some settings, in our names.
+    """The computation of a stack with given settings, in our names.
 
     given: the settings that were named. anchor: a name for `Run.anchor`. unused: given settings that nothing
     here reads. notes: what the rules have to say.

@@ -7,7 +7,7 @@ from testbed.recipes.from_stack import compose
 
 @recipe("stack", source="the stack's own, docs/stacks/ (snapshots of 2026)")
 def stack(*, of: str = "verl", config: str = "") -> Recipe:
-    """What a public stack computes: its name in `of`, its settings in `config`, "loss_mode=gspo".
+    """Train as a public stack does: its name in `of`, its settings in `config`, e.g. "loss_mode=gspo".
 
     `testbed objectives from` says what that is in our names, and prints the command that runs it. An anchor
     that the stack has and no recipe holds is that command's `anchor=`.

@@ -14,7 +14,7 @@ from typing import Any
 from testbed.errors import UserError
 
 ASIDE = ".tmp-"
-"""How the name of an unfinished file starts; readers pass over it."""
+"""Prefix of an unfinished file's name; readers skip such files."""
 
 STALE = 3600.0
 """Seconds after which an unfinished file belongs to nobody; writing one takes milliseconds."""

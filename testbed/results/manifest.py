@@ -26,7 +26,7 @@ PARTS = ("packs", "failures", "provenance", "quarantine")
 
 SIGNED = re.compile(rb',\n"sha256": "([0-9a-f]{64})"}\n\Z')
 UNSIGNED = b'{\n "fingerprint": {'
-"""How a plan ends that has a digest of what is before it, and how one begins that was written without."""
+"""End of a plan with a digest of its content, and start of a plan without one."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ When = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """Where `when` holds, our `name` with `args`: numbers, names, or settings of theirs.
+    """A rule: if `when` holds, use our `name` with `args` (numbers, names, or their settings).
 
     aggregation, length: what an objective needs in place of the aggregation the settings name.
     denominator: "kept" where dropped tokens leave it.

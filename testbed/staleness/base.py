@@ -37,7 +37,7 @@ class Generated:
 
 @runtime_checkable
 class Source(Protocol):
-    """Where a pack's batches come from."""
+    """Source of a pack's batches."""
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
         """Take note of the weights at the start of a step and return the batch it learns from."""
@@ -45,7 +45,7 @@ class Source(Protocol):
 
 
 class SchedulePlan(ABC):
-    """How the samples of one cell come to have their ages.
+    """Plan that determines the ages of one cell's samples.
 
     shortest, mean: least and mean age in optimizer steps, once training has run for longer than any age; inf
     where ages grow without end, NaN where there is no such mean or it is not known beforehand.

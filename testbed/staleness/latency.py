@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 STRIDE = 2**20
-"""What the w-th wait before a step starts is drawn from the streams of step + w STRIDE."""
+"""Random streams: the w-th wait before a step draws from those of step + w STRIDE."""
 MOST_WAITS = 2**12 - 1
 """Counters have 32 bits: STRIDE * (MOST_WAITS + 1) of them."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 LOG_LEAST, LOG_MOST = -12.0, 7.0
-"""Where ARB cuts log-probabilities before it averages them."""
+"""Bound at which ARB clips log-probabilities before averaging."""
 LEAST_WEIGHT = 1e-12
 """Weight of a group without any advantage: it comes last, and at random among its like."""
 

@@ -25,7 +25,7 @@ OWN = "start"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a teacher is made: the world of a pack, its cells, and their weights at the start [R, P]."""
+    """Inputs for making a teacher: the world of a pack, its cells, and their initial weights [R, P]."""
 
     world: World
     runs: tuple[Run, ...]

@@ -31,7 +31,7 @@ ALONE = "none"
 
 
 class Guide(ABC):
-    """What takes the place of group members.
+    """Rule that replaces members of groups.
 
     count: members of a group that it may replace, its last ones. shows: whether it asks the teacher.
     mends: whether that is for corrections of what was written, instead of answers.

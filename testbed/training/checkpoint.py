@@ -74,7 +74,7 @@ FIXED = (
     torch.device,
     torch.dtype,
 )
-"""What a resumed pack makes again from its cells, and no step changes."""
+"""State that a resumed pack rebuilds from its cells and no step changes."""
 LIVE = (
     Learner,
     Recorder,
@@ -98,7 +98,7 @@ SOURCES = (
     ReplaySource,
     WindowedSource,
 )
-"""What steps change: made again, then given its attributes of then."""
+"""State that steps change: rebuilt, then given its stored attributes."""
 LEFT = {
     "Learner.last_pass",
     *(f"Recorder.{name}" for name in ("runs", "world", "learners", "position", "start_RP")),
@@ -107,7 +107,7 @@ LEFT = {
 RECORDS: dict[str, Callable[..., Value]] = {
     kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
 }
-"""What is rebuilt from its fields."""
+"""State that is rebuilt from its fields."""
 
 
 @dataclass

@@ -37,7 +37,7 @@ Line: TypeAlias = Callable[[str], None]
 
 
 class Logger(Protocol):
-    """Where the rows of one cell go."""
+    """Destinations of one cell's rows."""
 
     def add(self, step: int, row: Mapping[str, float]) -> None: ...
 
@@ -71,7 +71,7 @@ class LiveRows:
 
     @property
     def heard(self) -> bool:
-        """Whether anybody hears of a row."""
+        """True if any logger receives rows."""
         return self.say is not None or any(self.loggers)
 
     def count(self, rollout: Rollout) -> None:

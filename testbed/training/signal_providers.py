@@ -15,7 +15,7 @@ from testbed.worlds.base import World
 
 @dataclass(frozen=True)
 class SignalInputs:
-    """What is known of an arm's batch before its advantages.
+    """An arm's batch before its advantages are computed.
 
     theta_CP, logp_CBT: weights at the start of the step, and their log-probabilities of the tokens.
     rows: the arm's replicas in the pack. history_CK: baselines of earlier batches, oldest first.

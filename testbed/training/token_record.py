@@ -24,7 +24,7 @@ from testbed.training.update import Update
 
 @dataclass(frozen=True)
 class TokenRecord:
-    """Where the cells of a pack write their tokens, in stacked order; nowhere without a folder."""
+    """Token files of a pack's cells, in stacked order; none without a folder."""
 
     folder: Path | None
     cells: tuple[str, ...]

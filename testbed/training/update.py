@@ -18,7 +18,7 @@ from testbed.worlds.base import World
 
 @dataclass(frozen=True)
 class State:
-    """What a step changes: the weights [R, P], and which replicas are still finite, bool [R]."""
+    """State that a step changes: weights [R, P], and finite replicas, bool [R]."""
 
     theta_RP: Tensor
     alive_R: Tensor

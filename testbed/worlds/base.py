@@ -48,7 +48,7 @@ class World(ABC):
 
     @property
     def version_dtype(self) -> torch.dtype | None:
-        """What older weights may be kept in without changing what they generate; None for their own type."""
+        """Smaller type that keeps older weights with equal generations; None for the type of the weights."""
         return None
 
     @abstractmethod
@@ -172,7 +172,7 @@ class World(ABC):
 
     @property
     def shows_solutions(self) -> bool:
-        """Whether a prompt has room for the solution, see `with_solutions`."""
+        """True if a prompt has space for the solution, see `with_solutions`."""
         return False
 
     def with_solutions(self, rollout: Rollout) -> Rollout:

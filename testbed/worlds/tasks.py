@@ -28,7 +28,7 @@ def tasks() -> Registry:
 
 
 Task: TypeAlias = FiniteMDP | TokenTree | TokenTask
-"""What the catalog makes: worlds with a table of states, and tasks that are written in tokens."""
+"""Entries of the catalog: worlds with a table of states, and token tasks."""
 
 
 def task_entry(name: str) -> Entry:

@@ -259,7 +259,7 @@ class TokenRuns(World):
 
     @property
     def shows_solutions(self) -> bool:
-        """Whether the task's prompts have room for the solution."""
+        """True if the task's prompts have space for the solution."""
         return isinstance(self.task, Hinted)
 
     def with_solutions(self, rollout: Rollout) -> Rollout:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 PeerLosses: TypeAlias = dict[str, Callable[..., Any]]
-"""What a package calls a loss, with the options that choose it: the loss."""
+"""Losses of a package by their name there, with the options that select them."""
 
 
 def telling(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ MALFORMED = (
 
 @dataclass(frozen=True)
 class Reader:
-    """How one stack's files are read.
+    """Reader of one stack's files.
 
     name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that
     together only its rows have. read: from all files of one format to a Log, or to a ScalarLog where the

@@ -1,4 +1,4 @@
-"""How much of a batch comes from where, so that its parts can be averaged separately."""
+"""Shares of a batch by origin, so that its parts can be averaged separately."""
 
 import torch
 from torch import Tensor

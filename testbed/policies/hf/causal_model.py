@@ -49,7 +49,7 @@ class Prefix:
 
 
 class _Features(nn.Module):
-    """What the head reads; the logits themselves if the head is more than one linear map."""
+    """Input of the head; the logits themselves if the head is more than one linear map."""
 
     def __init__(self, model: Any, plain_head: bool) -> None:
         super().__init__()

@@ -71,11 +71,11 @@ class ChatTask(TokenTask):
 
     @property
     def failures_N(self) -> Ints | None:  # type: ignore[override]  # a view of the task inside
-        """How the verifier failed at each response of the last score: see Jsonl."""
+        """Failure of the verifier at each response of the last score: see Jsonl."""
         return self.task.failures_N
 
     def stopped(self, response_NT: Ints) -> Bools:
-        """Which responses hold a stop string in what was written last, [N]."""
+        """True for responses with a stop string in the newest text, [N]."""
         tails = [self._decode(row_T[-self._tail :]) for row_T in response_NT]
         return np.array([any(stop in tail for stop in self.stops) for tail in tails], dtype=bool)
 

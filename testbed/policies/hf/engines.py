@@ -37,7 +37,7 @@ class Completion:
 
 
 class TokenEngine(Protocol):
-    """What writes responses."""
+    """Interface of an engine that writes responses."""
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Take over weights, by the names of the model folder; what follows is written by them."""

@@ -20,10 +20,10 @@ from testbed.policies.hf.json_files import read_json
 
 NAME = "default"
 PREFIX = "base_model.model."
-"""What peft writes before every name in a saved adapter."""
+"""Prefix of every name in an adapter saved by peft."""
 ALL = "all-linear"
 SETTINGS = ("r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora")
-"""What is read of a saved adapter's configuration."""
+"""Fields read from a saved adapter's configuration."""
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,7 @@ class HuggingFacePolicy(Policy):
 
     @property
     def layers(self) -> int:
-        """How many layers `with_hidden` changes."""
+        """Number of layers that `with_hidden` changes."""
         return len(self._model.blocks)
 
     def with_hidden(self, change: Hidden) -> "HuggingFacePolicy":

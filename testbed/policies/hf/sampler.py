@@ -22,7 +22,7 @@ Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Reader:
-    """What a sampler needs of a policy: the model, the task, and features to logits / temperature [M, V]."""
+    """Parts of a policy for a sampler: model, task, and features to logits / temperature [M, V]."""
 
     model: CausalModel
     task: TokenTask

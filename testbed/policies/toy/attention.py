@@ -20,7 +20,7 @@ from testbed.policies.toy import compiled
 
 @dataclass(frozen=True)
 class Tree:
-    """Which columns are which tokens: N prompts of Q tokens, G responses to each of S tokens.
+    """Layout of the columns: N prompts of Q tokens, G responses of S tokens to each.
 
     first_RN: index of each prompt's first token that is not padding.
     """

@@ -38,7 +38,7 @@ Queries = tuple[int, int, int, int, int]
 Eight = tuple[int, int, int, int, int]
 """Up to eight queries: first row of their block, first column, number, distances to own keys, group."""
 Prompt = tuple[int, int, int, int]
-"""Which of how many prompts, its first token that is not padding, its length."""
+"""Index and number of prompts, first token that is not padding, length."""
 
 U: Any = np.uint64
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (U(i) for i in (0, 1, 2, 3, 4, 8))

@@ -25,7 +25,7 @@ from testbed.policies.toy.layers import (
 
 
 class Decoder(Protocol):
-    """What a sampler asks of a model: log-probabilities [R, V, B] of the next token of B responses."""
+    """Interface between sampler and model: log-probabilities [R, V, B] of the next token of B responses."""
 
     def first(self) -> Tensor:
         """Return the distribution of the first token."""

@@ -351,5 +351,5 @@ def _mix(
 
 @compiled
 def _given(a: Floats, i: int, j: int, n: int, shared: bool) -> Vector:
-    """What column j serves to n responses: one number to all, or one to each."""
+    """Values of column j for n responses: one number for all, or one for each."""
     return spread(a[i, j]) if shared else load_some(a, i, j, n)
