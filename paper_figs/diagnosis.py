@@ -15,8 +15,8 @@ from paper_figs.run import style
 from testbed.diagnostics.peer_limits import Alert
 
 ESS_NOTE = (
-    "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: at its floor it "
-    "says nothing but that. Prefix: ratios of all tokens up to each one."
+    "Shares of N. No sampled share is below 1/N, however few samples carry the estimate: a share at its "
+    "floor only says that the ESS is small. Prefix: ratios of all tokens up to each one."
 )
 TAIL_NOTE = (
     "Pareto-k of Vehtari et al. (2024), for independent weights of a continuous distribution; flat: "
@@ -85,7 +85,7 @@ def _warnings(found: Diagnosis) -> str:
             f"<details><summary>{len(quiet)} limits that were never "
             f"crossed</summary>{_alerts(quiet)}</details>"
         )
-    parts.append("<h3>At limits found in the laboratory</h3>")
+    parts.append("<h3>At limits from the committed tables</h3>")
     if found.laboratory:
         parts.append(_alerts(found.laboratory))
     return "".join([*parts, _paragraph(found.laboratory_note)])
@@ -107,7 +107,7 @@ def _divergence(found: Diagnosis) -> str:
 def _drift(found: Diagnosis) -> str:
     """Return ESS, KL and quantiles against the step, where there is more than one."""
     if len(found.steps) < 2:
-        return "<p>One step alone: no drift to draw.</p>"
+        return "<p>The log has one step, so there is no drift to draw.</p>"
     panels = (
         ("ESS (share of N)", "rollout_corr/ess_kish_sequence_raw", "rollout_corr/ess_floor", True),
         ("ESS of tokens", "rollout_corr/ess_kish_token_raw", "", False),
@@ -167,5 +167,5 @@ def _ages(found: Diagnosis) -> str:
 
 def _objectives(found: Diagnosis) -> str:
     if not found.objectives:
-        return "<p>No objective was asked.</p>"
+        return "<p>No objective was applied.</p>"
     return _paragraph(CUT_NOTE) + _rows(found.objectives)

@@ -90,7 +90,7 @@ def collapse(
     """Draw the share of seeds that collapsed against a setting, with Wilson's 95% interval."""
     rows = only(rows, where)
     if ACCURACY not in rows:
-        raise UserError("Collapse is told from the accuracy, and these results have none. Draw another kind.")
+        raise UserError("Collapse is defined by accuracy, which these results lack. Draw another kind.")
     x = setting(rows, x) if x else _usual_x(rows)
     found = per_cell(rows, "collapsed", list(dict.fromkeys([*settings(rows), x])))
     plot = Plot("final by setting", x=x, y="collapsed", y_label="share of seeds that collapsed")
@@ -361,7 +361,7 @@ def save(axes: Sequence[Axes], path: str | Path) -> Path:
 def _figure(ax: Axes) -> Figure:
     found = ax.get_figure(root=True)
     if found is None:
-        raise UserError("These axes are in no figure any more.")
+        raise UserError("These axes no longer belong to a figure. Draw them again before saving.")
     return found
 
 

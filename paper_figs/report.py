@@ -223,7 +223,7 @@ def _timeline(rows: pd.DataFrame) -> str:
         for row in lost.to_dict("records")
     ]
     note = (
-        "Gray: the step with the best accuracy; red: the first step from which less than half of it is left."
+        "Gray: the step with the best accuracy; red: the first step after which less than half of it remains."
     )
     return _figure(svg, note) + _table(shown)
 

@@ -26,7 +26,7 @@ ARENA = (
 )
 RADAR = (
     "Mean percentile among all registered objectives on each axis: 50 is the median objective, the edge is "
-    "better than all. The axes are not of one kind and are not added up."
+    "better than all. The axes measure different things and are not summed."
 )
 
 
@@ -81,7 +81,7 @@ def brief(value: float | None) -> str:
 def _promises(card: Card) -> str:
     broken = sum(check.kept is False for check in card.checks)
     judged = sum(check.kept is not None for check in card.checks)
-    said = f"{broken} of {judged} are not as they should be." if broken else "All as they should be."
+    said = f"{broken} of {judged} promises are broken." if broken else "All promises hold."
     rows = [
         {
             "check": check.what,

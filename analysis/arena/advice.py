@@ -183,7 +183,7 @@ def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool) ->
         return ["No method has run, with its replication, in every cell at this drift: no advice."]
     best = rows[0]
     even = [] if guessed else [row["arm"] for row in rows[1:] if row["low"] <= best["high"]]
-    which = "best where the rate is a guess" if guessed else "best"
+    which = "best if the rate is a guess" if guessed else "best"
     found = [
         f"At KL {drift.kl:.3g} the table's {which} is {best['arm']}: it loses {best['loss']:.2f} "
         f"({best['low']:.2f} to {best['high']:.2f}) of accuracy against fresh data, and "

@@ -53,7 +53,7 @@ def _values(knob: str, name: str, text: str) -> tuple[float, ...]:
     try:
         values = sorted(float(value) for value in text.split(","))
     except ValueError:
-        raise UserError(f"Knob '{knob}' has values that are no numbers, expected {name}=.1,.3,1.") from None
+        raise UserError(f"Knob '{knob}' has values that are not numbers, expected {name}=.1,.3,1.") from None
     if not all(map(math.isfinite, values)) or len(set(values)) < len(values):
         raise UserError(f"Knob '{knob}' needs finite values that differ, expected {name}=.1,.3,1.")
     return tuple(int(value) if value.is_integer() else value for value in values)

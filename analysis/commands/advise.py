@@ -8,13 +8,14 @@ import typer
 
 def advise(
     logs: Annotated[
-        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")
+        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that contain them.")
     ],
     format_: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
+        str,
+        typer.Option("--format", metavar="NAME", help="Format of the log; by default found from the files."),
     ] = "",
     guess_rate: Annotated[
-        bool, typer.Option("--guess-rate", help="Order by the loss at a rate that is off by a factor of 3.")
+        bool, typer.Option("--guess-rate", help="Order by the loss at a rate off by a factor of 3.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:

@@ -55,7 +55,7 @@ def run_arena(
     lag: Lag = 64,
     arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
     seeds: Annotated[
-        int, typer.Option(min=0, help="Arms of the table go on to so many seeds a run, at its settings.")
+        int, typer.Option(min=0, help="Continue arms of the table to this many seeds, at its settings.")
     ] = 0,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),

@@ -36,7 +36,7 @@ def compare(
     from testbed.errors import UserError, counted
 
     if json + latex + markdown > 1:
-        raise UserError("--json, --latex and --markdown are three ways to print one table; give one of them.")
+        raise UserError("--json, --latex and --markdown exclude each other; give one of them.")
     rows = only(load(*folders), where or ())
     metric, by = metric or usual_metric(rows), setting(rows, by) if by else usual_axis(rows)
     table = compared(rows, by, baseline, metric)

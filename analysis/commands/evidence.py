@@ -31,16 +31,16 @@ def run_experiments(
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", metavar="FOLDER", help="Read this results folder, run nothing; repeatable."),
+        typer.Option(
+            "--from", metavar="FOLDER", help="Read this results folder instead of running; repeatable."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of the written tables; default: the committed ones.")
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the runs; what it holds is not run again.")] = RUNS,
+    results: Annotated[Path, typer.Option(help="Folder of the runs; finished runs are not repeated.")] = RUNS,
     workers: Workers = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Read folders in which cells have no result yet.")
-    ] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Accept folders with unfinished cells.")] = False,
     yes: Yes = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
@@ -64,9 +64,9 @@ def run_experiments(
     chosen = [EXPERIMENTS[name] for name in names or ()]
     chosen += [each for each in EXPERIMENTS.values() if computed and each.compute and each not in chosen]
     if not chosen:
-        raise UserError("No experiment is named. Give names, or --computed for all that need no runs.")
+        raise UserError("No experiment was given. Give names, or --computed for all that need no runs.")
     if not write and (source or data or partial):
-        raise UserError("--from, --data and --partial are about the written table; give them with --write.")
+        raise UserError("--from, --data and --partial act on the written table; give --write too.")
     for experiment in chosen:
         if experiment.command and not write:
             raise UserError(

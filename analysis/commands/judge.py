@@ -34,7 +34,7 @@ def judge_claims(
     if write and (pattern != "*" or data):
         raise UserError("--write judges every claim that changed; give it without a pattern and --data.")
     if every and not write:
-        raise UserError("--all says what --write judges; give both, or a pattern.")
+        raise UserError("--all needs --write; give both, or a pattern.")
     _write(every, json) if write else _print(pattern, data, json)
 
 

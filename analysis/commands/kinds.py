@@ -180,7 +180,7 @@ def _said(row: Mapping[str, Any]) -> str:
 
 KINDS = {
     "sweeps": Kind(
-        "what `testbed run NAME` runs",
+        "sweeps that `testbed run NAME` runs",
         _sweeps,
         "analysis/experiments",
         r"^    cells=",

@@ -13,12 +13,12 @@ def power(
     ] = None,
     gap: Annotated[float | None, typer.Option(help="Mean difference of paired seeds to decide.")] = None,
     spread: Annotated[float | None, typer.Option(help="Standard deviation of these differences.")] = None,
-    by: Annotated[str, typer.Option(help="Of a pilot: the setting to compare, as recipe.")] = "recipe",
+    by: Annotated[str, typer.Option(help="Setting of the pilot to compare, as recipe.")] = "recipe",
     baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
     metric: Annotated[str, typer.Option(help="As in `testbed compare`.")] = "",
     alpha: Annotated[float, typer.Option(help="Chance of a false verdict of the t test.")] = 0.05,
     power: Annotated[float, typer.Option(help="Chance that the t test decides.")] = 0.8,
-    block: Annotated[int, typer.Option(min=1, help="Seeds between two looks of the bets.")] = 8,
+    block: Annotated[int, typer.Option(min=1, help="Seeds between two updates of the bets.")] = 8,
     cap: Annotated[int, typer.Option(min=1, max=512, help="Most seeds of one run of the bets.")] = 32,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -101,7 +101,7 @@ def _arms(
     known = [arm for arm in found if arm[1] != 0 and arm[2] > 0]
     if len(known) < len(found):
         lost = ", ".join(name for name, *numbers in found if (name, *numbers) not in known)
-        print(f"Left out, as all seeds of the pilot differ by the same: {lost}.", file=sys.stderr)
+        print(f"Left out, because all seeds of the pilot differ by the same amount: {lost}.", file=sys.stderr)
     if not known:
         raise UserError("No arm of the pilot has a gap and a spread; give --gap and --spread, or more seeds.")
     return known

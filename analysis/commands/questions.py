@@ -7,7 +7,10 @@ import typer
 
 def answer_questions(
     numbers: Annotated[
-        list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Of docs/questions.md; default: all.")
+        list[int] | None,
+        typer.Argument(
+            metavar="[NUMBER]...", help="Numbers of questions in docs/questions.md; default: all."
+        ),
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Keep the numbers in analysis/questions/numbers.json.")

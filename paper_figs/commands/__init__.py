@@ -16,9 +16,7 @@ def _figures() -> list[dict[str, Any]]:
 
 EXTENSION = Extension(
     commands=(
-        Command(
-            "Start", "demo", "See off-policy RL break and hold, in minutes.", "paper_figs.commands.demo:demo"
-        ),
+        Command("Start", "demo", "Run a tour of stale-data RL, in minutes.", "paper_figs.commands.demo:demo"),
         Command("Read", "plot", "Draw a results folder.", "paper_figs.commands.plot:plot"),
         Command(
             "Read", "report", "Write one page about a results folder.", "paper_figs.commands.report:report"

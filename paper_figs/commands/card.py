@@ -61,7 +61,7 @@ def report(found: "Card") -> None:
     show.table([{"check": c.what, "": words[c.kept], "found": c.found} for c in found.checks])
     if found.lines:
         show.table([in_words(line) for line in found.lines])
-        print("percentile: share of registered objectives that it is better than; (n): how many there are.")
+        print("percentile: share of the (n) registered objectives that this one beats.")
     if found.arena:
         show.table(list(found.arena))
     if found.relatives:

@@ -28,14 +28,15 @@ SHOWN = (
 
 def diagnose(
     logs: Annotated[
-        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that hold some.")
+        list[Path], typer.Argument(metavar="LOG...", help="Log files, or folders that contain them.")
     ],
     format_: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="Whose format; told from the files by default.")
+        str,
+        typer.Option("--format", metavar="NAME", help="Format of the log; by default found from the files."),
     ] = "",
     model: Annotated[
         Path | None,
-        typer.Option(help="Local model that recomputes the trainer's log-probabilities where they lack."),
+        typer.Option(help="Local model that recomputes missing log-probabilities of the trainer."),
     ] = None,
     behavior_model: Annotated[
         Path | None, typer.Option(help="The same for the sampler's log-probabilities.")
@@ -46,7 +47,7 @@ def diagnose(
         Path | None, typer.Option(help="Write the record to this file: .parquet, else JSON lines.")
     ] = None,
     objective: Annotated[
-        list[str] | None, typer.Option(help="Objectives to ask; repeatable; all by default.")
+        list[str] | None, typer.Option(help="Objectives to apply; repeatable; all by default.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
@@ -78,7 +79,7 @@ def diagnose(
     log = _read(logs, format_, model, behavior_model, temperature)
     if isinstance(log, ScalarLog) and (write or model or behavior_model):
         raise UserError(f"{BLIND} Leave --write, --model and --behavior-model out.")
-    with slow_notice(f"Asking {asked} about the tokens; a minute for large logs."):
+    with slow_notice(f"Computing the weights of {asked}; a minute for large logs."):
         found = diagnosed(log, objective or None)
     if write is not None and not isinstance(log, ScalarLog):
         write_record(log, write)
@@ -128,12 +129,15 @@ def report(found: "Diagnosis") -> None:
             show.say([f"- {line}" for line in lines])
             print()
     if found.scalars:
-        show.table(found.scalars, "Metrics that are known here")
+        show.table(found.scalars, "Known metrics")
         _alerts(found)
     if not found.ratios:
         return
     show.table(found.ess_rows(), "Effective sample size, share of N, all sequences together")
-    show.table(found.tail_rows(), "Tail of the ratios: Pareto-k, for independent weights of a continuous law")
+    show.table(
+        found.tail_rows(),
+        "Tail of the ratios: Pareto-k, for independent weights of a continuous distribution",
+    )
     show.table(_numbers(found), "Divergence")
     if found.ages:
         show.table(found.ages[:12], "By age in versions" + (", the first 12" if found.ages[12:] else ""))
@@ -167,5 +171,5 @@ def _alerts(found: "Diagnosis") -> None:
         show.table(fired, "Alerts at limits that peers document")
     print(f"{quiet} of {len(found.peers)} limits that peers document were never crossed.")
     if found.laboratory:
-        show.table([alert.plain() for alert in found.laboratory], "Limits found in the laboratory")
+        show.table([alert.plain() for alert in found.laboratory], "Limits from the committed tables")
     print(found.laboratory_note)

@@ -11,7 +11,7 @@ from testbed.errors import UserError
 
 def figures(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Figures to draw.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every figure that the tables allow.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Draw every figure that has its table.")] = False,
     data: Annotated[
         Path | None, typer.Option(help="Results folder or folder of tables; default: the committed tables.")
     ] = None,
@@ -29,7 +29,7 @@ def figures(
 
     if not names and not every:
         raise UserError(
-            "No figure is named. Give names (`testbed list figures`) or --all; "
+            "No figure was given. Give names (`testbed list figures`) or --all; "
             "a sweep of yours is drawn by: testbed plot RESULTS"
         )
     from paper_figs.run import figures as draw

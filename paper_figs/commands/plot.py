@@ -11,14 +11,15 @@ import typer
 def plot(
     folders: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Results folders.")],
     kind: Annotated[
-        str, typer.Option(help="curves, final, heat, collapse, ess, tails or seeds; default by what varies.")
+        str,
+        typer.Option(
+            help="curves, final, heat, collapse, ess, tails or seeds; default: from the settings that vary."
+        ),
     ] = "",
     metric: Annotated[str, typer.Option(help="accuracy, final_accuracy, best, 'min NAME', …")] = "",
-    x: Annotated[str, typer.Option(help="Setting along the x-axis, of final, heat and collapse.")] = "",
-    y: Annotated[str, typer.Option(help="Setting along the y-axis of heat.")] = "",
-    arm: Annotated[
-        str | None, typer.Option(metavar="SETTING,…", help="Settings told apart by color.")
-    ] = None,
+    x: Annotated[str, typer.Option(help="Setting on the x-axis (final, heat, collapse).")] = "",
+    y: Annotated[str, typer.Option(help="Setting on the y-axis (heat).")] = "",
+    arm: Annotated[str | None, typer.Option(metavar="SETTING,…", help="Settings shown by color.")] = None,
     by: Annotated[
         str | None, typer.Option(metavar="SETTING,…", help="Settings with a panel per value.")
     ] = None,

@@ -128,7 +128,7 @@ def test_cells_without_a_number_are_counted_on_the_figure(tmp_path):
         (lambda rows: plot.heat(rows[rows["lag"] == 0]), "needs two settings"),
         (lambda rows: plot.final(rows[(rows["lag"] == 0) & (rows["recipe"] == "grpo")]), "Only the seed"),
         (lambda rows: plot.tails(rows.drop(columns=HISTOGRAM)), "draw another kind"),
-        (lambda rows: plot.collapse(rows.drop(columns="accuracy")), "have none"),
+        (lambda rows: plot.collapse(rows.drop(columns="accuracy")), "defined by accuracy"),
         (lambda rows: plot.curves(rows, by=("recipe", "lag", "seed"), arm=(), ax=object()), "panels"),
     ],
 )

@@ -40,7 +40,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
         features = "table" if exact_features else "half"
         frame, _ = combinations(key_R, length=[length], features=[features], critic=TRUST)
         shape = (world.states, world.actions, -1)
-        feature_RSAF = np.eye(2 * length + 2).reshape(shape)
+        feature_RSAF: NDArray[np.float64] = np.eye(2 * length + 2).reshape(shape)
         if not exact_features:
             drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in key_R]
             feature_RSAF = np.stack(drawn).reshape(len(key_R), *shape)

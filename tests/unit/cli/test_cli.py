@@ -56,7 +56,7 @@ def call(capsys, *words):
         (["list", "objectives", "famly=clipped"], "Did you mean 'family'"),
         (["list", "claims", "--by", "verdct"], "Did you mean 'verdict'"),
         (["evidence", "figures", "stalenes"], "Did you mean 'staleness'"),
-        (["evidence", "figures", "--data", "results/mine"], "No figure is named."),
+        (["evidence", "figures", "--data", "results/mine"], "No figure was given."),
         (["evidence", "judge", "ess"], "ess"),
         (["evidence", "pages", "atlass"], "Did you mean 'atlas'"),
         (["run", "--model", "no-such-model"], "no-such-model"),
