@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from testbed.exact.bandit import LoggedDistribution as LoggedDistribution
     from testbed.exact.estimator_distribution import exact_distribution as exact_distribution
     from testbed.exact.estimator_distribution import exact_moments as exact_moments
+    from testbed.exact.gradient_report import Bench as Bench
+    from testbed.exact.gradient_report import gradient_report as gradient_report
     from testbed.exact.group import group_report as group_report
-    from testbed.exact.report import Bench as Bench
-    from testbed.exact.report import gradient_report as gradient_report
     from testbed.exact.tree import random_policies as random_policies
     from testbed.exact.tree import random_tree as random_tree
     from testbed.exact.tree import tree_facts as tree_facts
@@ -55,7 +55,7 @@ __version__ = "0.2.0"
 
 _PLACES = {
     "Batch": "testbed.data.batch:Batch",
-    "Bench": "testbed.exact.report:Bench",
+    "Bench": "testbed.exact.gradient_report:Bench",
     "Design": "testbed.pipeline.design:Design",
     "LoggedDistribution": "testbed.exact.bandit:LoggedDistribution",
     "Run": "testbed.config.run:Run",
@@ -73,7 +73,7 @@ _PLACES = {
     "estimator": "testbed.estimators:estimator",
     "exact_distribution": "testbed.exact.estimator_distribution:exact_distribution",
     "exact_moments": "testbed.exact.estimator_distribution:exact_moments",
-    "gradient_report": "testbed.exact.report:gradient_report",
+    "gradient_report": "testbed.exact.gradient_report:gradient_report",
     "grid": "testbed.config.run:grid",
     "group_report": "testbed.exact.group:group_report",
     "identify": "testbed.conformance.identify:identify",

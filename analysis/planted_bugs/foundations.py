@@ -15,7 +15,7 @@ PLAIN, DR, MAGIC, CHAIN, MARGINAL = (
 SUMS, RATIOS, TAILS = (f"testbed/diagnostics/{name}.py" for name in ("weight_sums", "ratios", "tails"))
 MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
     f"testbed/exact/{name}.py"
-    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "report", "group")
+    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "gradient_report", "group")
 )
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
 RATIO_LAW, TOY = "testbed/mismatch/ratio_distribution.py", "testbed/policies/toy/transformer.py"

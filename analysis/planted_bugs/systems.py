@@ -8,7 +8,7 @@ PLAIN, DR, MAGIC, CHAIN, MARGINAL = (
 )
 MDP, EXACT_DICE, FIXED, VALUES, EXACT_BANDIT, REPORT, GROUP = (
     f"testbed/exact/{name}.py"
-    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "report", "group")
+    for name in ("mdp", "ratios_dice", "fixed_points", "value_learning", "bandit", "gradient_report", "group")
 )
 LOSS_RATIOS, DIVERGENCE = "testbed/losses/ratios.py", "envs/divergence.py"
 LINEAR = "testbed/offline/linear.py"

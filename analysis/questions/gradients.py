@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from testbed.data.batch import Batch
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
 SEEDS = range(5)
 
@@ -28,7 +28,7 @@ def _pair(length: int, drift: float, seed: int, vocabulary: int = 2) -> tuple[An
 
 
 def _bench(length: int, drift: float, seed: int, vocabulary: int = 2) -> Bench:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     return Bench(*_pair(length, drift, seed, vocabulary))
 
@@ -43,7 +43,7 @@ def _over_trees(row: Callable[[int], dict[str, float]]) -> dict[str, list[float]
 
 
 def _bias(function: Any, bench: Bench) -> float:
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     return float(gradient_report(function, bench).relative_bias)
 
@@ -51,7 +51,7 @@ def _bias(function: Any, bench: Bench) -> float:
 @computed(1)
 def under_the_ratio() -> Numbers:
     """Return relative biases by drift of the logits, and the gap between recomputing and no weight."""
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     gaps = [0.0]
 
@@ -70,7 +70,7 @@ def under_the_ratio() -> Numbers:
 @computed(4)
 def temperature() -> Numbers:
     """Return relative biases and cosines of pairings of sampler and score at temperature .6."""
-    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.gradient_report import Bench, gradient_report
 
     temperature = 0.6
 
@@ -104,7 +104,7 @@ def temperature() -> Numbers:
 @computed(8)
 def token_or_sequence() -> Numbers:
     """Return bias and deviation of both weights by length, and the batch at which their errors are equal."""
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     def row(seed: int, length: int) -> dict[str, float]:
         bench = _bench(length, 0.5, seed)
@@ -123,8 +123,8 @@ def token_or_sequence() -> Numbers:
 @computed(12)
 def averaging() -> Numbers:
     """Return cosines with the true gradient by aggregation, groups of three enumerated."""
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.report import Bench
     from testbed.exact.tree import random_policies, random_tree
 
     modes = ("constant", "token_mean", "sequence_mean")
@@ -152,7 +152,7 @@ def _weighed(weight: Callable[[Tensor], Tensor], reported: bool = False) -> Call
 
 def _rules(bench: Bench, rules: dict[str, Any]) -> dict[str, float]:
     """Return bias and deviation of the objective of each rule."""
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     found: dict[str, float] = {}
     for name, rule in rules.items():
@@ -240,7 +240,7 @@ def _by_difference(new: Any, old: Any) -> Any:
 @computed(16)
 def misreported() -> Numbers:
     """Return relative biases with and without a sequence weight, for a real and for a reported gap."""
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     def row(seed: int, noise: float) -> dict[str, float]:
         tree, noisy, pi = _pair(5, noise, seed)
@@ -263,7 +263,7 @@ def _whole_reported() -> Callable[..., Tensor]:
 @computed(22)
 def switched() -> Numbers:
     """Return the bias of sequence ratios by what is recorded, and chi-square to the current policy."""
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.tree import softmax
 
     def row(seed: int) -> dict[str, float]:
@@ -290,7 +290,7 @@ def switched() -> Numbers:
 @computed(36)
 def floor() -> Numbers:
     """Return relative biases of CISPO with floors 0, .5 and .8 by drift."""
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     def row(seed: int, drift: float) -> dict[str, float]:
         bench = _bench(5, drift, seed)

@@ -22,7 +22,7 @@ def report(
     """
     import sys
 
-    from paper_figs.report import page
+    from paper_figs.report_page import page
     from paper_figs.run import write_file
 
     path = html or Path("out") / f"{folder.resolve().name}.html"

@@ -12,7 +12,7 @@ from testbed.errors import UserError, unknown
 from testbed.words import split
 
 if TYPE_CHECKING:
-    from testbed.exact.report import Bench, GradientReport
+    from testbed.exact.gradient_report import Bench, GradientReport
 
 DEFAULTS: dict[str, Any] = {
     "vocabulary": 4,
@@ -101,7 +101,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _bench(given: dict[str, Any]) -> "Bench":
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.tree import random_policies, random_tree
 
     tree = random_tree(given["vocabulary"], given["length"], given["seed"], given["end_token"])
@@ -109,8 +109,8 @@ def _bench(given: dict[str, Any]) -> "Bench":
 
 
 def _report(name: str, bench: "Bench", given: dict[str, Any]) -> "GradientReport":
+    from testbed.exact.gradient_report import gradient_report, optimal_baselines
     from testbed.exact.group import group_report
-    from testbed.exact.report import gradient_report, optimal_baselines
 
     common = {"signal": given["signal"], "aggregation": given["aggregation"]}
     if given["group"] == 1 and given["advantage"] is None:

@@ -56,7 +56,7 @@ def job(
 def tell(found: dict[str, Any], html: Path | None, json: bool) -> None:
     """Print a report, and write its page."""
     from testbed.cli import show
-    from testbed.conformance.report import in_words, page
+    from testbed.conformance.conformance_report import in_words, page
     from testbed.results.atomic_files import replace
 
     if html is not None:

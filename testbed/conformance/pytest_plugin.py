@@ -27,7 +27,7 @@ def conforms() -> "Callable[..., Conformance]":
         **options: Any,
     ) -> "Conformance":
         from testbed.conformance.conform import conform
-        from testbed.conformance.report import in_words
+        from testbed.conformance.conformance_report import in_words
         from testbed.conformance.signature import bind
 
         name = getattr(function, "__qualname__", repr(function))

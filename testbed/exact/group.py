@@ -17,7 +17,7 @@ from testbed.advantages import advantage as advantages
 from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.exact.gradient_facts import GradientReport, cut_tokens, share
-from testbed.exact.report import Bench, Objective, Signal, resolve
+from testbed.exact.gradient_report import Bench, Objective, Signal, resolve
 
 MOST_MULTISETS = 2**19
 CHUNK = 2**14

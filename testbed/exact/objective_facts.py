@@ -14,8 +14,8 @@ import torch
 
 from envs.arrays import Floats
 from testbed.data.batch import Batch
+from testbed.exact.gradient_report import Bench, Objective, resolve
 from testbed.exact.group import batches, group_advantage, squared_norm
-from testbed.exact.report import Bench, Objective, resolve
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 
@@ -42,7 +42,8 @@ def gradient_facts(function: Objective, bench: Bench) -> dict[str, float]:
     """Return bias, its parts, noise, ESS and concentration of an objective on a tree, between mu and pi.
 
     bias: see the module; 1 where the mean gradient is 0 or points away. bias_state, bias_suffix,
-    bias_clipping: signed shares that add up to it, as in testbed.exact.report. noise: sqrt(tr Cov g) / |E g|.
+    bias_clipping: signed shares that add up to it, as in testbed.exact.gradient_report. noise: sqrt(tr Cov g)
+    / |E g|.
     ess: (E sum |w|)^2 / (E n E sum w^2) over the n tokens of groups with unequal rewards, w the effective
     weight. concentration: share of E|g|^2 in the tenth of batches with the largest |g|. NaN where the
     gradient or its mean is 0.

@@ -13,7 +13,7 @@ from torch import Tensor
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
-from testbed.diagnostics.held_out import held_out_metrics
+from testbed.diagnostics.held_out_metrics import held_out_metrics
 from testbed.diagnostics.ratios import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
 from testbed.diagnostics.sign_shares import sign_shares
 from testbed.diagnostics.tails import Estimated, hill, pareto_k

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from testbed.exact.report import Bench, gradient_report
+from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.transformer import transformer_distribution
 from testbed.exact.tree import random_policies, random_tree
 from testbed.policies.toy.transformer import ToyTransformer

@@ -13,7 +13,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 from analysis.sweeps.sweep_table import load
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ESS, ESS_FLOOR
-from paper_figs.report import _own_code, page
+from paper_figs.report_page import _own_code, page
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError

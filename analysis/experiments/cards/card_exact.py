@@ -15,7 +15,7 @@ from testbed.exact.tree import random_policies, random_tree
 from testbed.objectives import objective
 
 if TYPE_CHECKING:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
 NAME = "card-exact"
 VOCABULARY, LENGTH, TREES = 3, 3, 16
@@ -28,7 +28,7 @@ ENDS = ("gain", "gain low", "gain high", "settled")
 
 @cache
 def _benches(drift: float) -> tuple[Bench, ...]:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     trees = [random_tree(VOCABULARY, LENGTH, seed) for seed in range(TREES)]
     return tuple(Bench(tree, *random_policies(tree, drift, seed)) for seed, tree in enumerate(trees))

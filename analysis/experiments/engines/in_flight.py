@@ -101,7 +101,7 @@ def _transformer() -> tuple[Any, Rollout, Any]:
     """Return a small transformer, every response to two prompts, and three versions of weights [1, V, P]."""
     import torch
 
-    from testbed.mismatch.report import every_rollout
+    from testbed.mismatch.mismatch_report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": 3, "modulus": 3})

@@ -190,7 +190,7 @@ def nested_reft_is_unbiased_under_sequence_weights() -> Evidence:
 
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
-    from testbed.mismatch.report import every_rollout
+    from testbed.mismatch.mismatch_report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": 3, "modulus": 3})
@@ -240,7 +240,7 @@ def _variances(seed: int, ratios: tuple[float, ...]) -> list[float]:
 
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
-    from testbed.mismatch.report import every_rollout
+    from testbed.mismatch.mismatch_report import every_rollout
     from testbed.policies.toy.transformer import ToyTransformer
 
     task = token_task("running-sum", {"digits": 3, "modulus": 2})

@@ -29,7 +29,7 @@ OBJECTIVES = (
 
 def bias_split() -> Table:
     """Return the mean over trees of the signed shares of the bias, per objective, at SPLIT_DRIFT."""
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     benches = [bench(seed, SPLIT_DRIFT) for seed in range(TREES)]
     rows = []

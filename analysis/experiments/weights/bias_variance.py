@@ -12,7 +12,7 @@ from analysis.tables.committed import Table
 from testbed.exact.tree import random_policies, random_tree
 
 if TYPE_CHECKING:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
 NAME = "bias-variance"
 VOCABULARY, LENGTH = 4, 4
@@ -34,7 +34,7 @@ RATIOS = {
 
 def bench(seed: int, drift: float) -> Bench:
     """Return the seed-th tree of 4 tokens, 4 of them, with the policies of a drift."""
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     tree = random_tree(VOCABULARY, LENGTH, seed)
     return Bench(tree, *random_policies(tree, drift, seed))
@@ -47,7 +47,7 @@ def about(signal: str) -> dict[str, object]:
 
 def bias_variance() -> Table:
     """Return relative bias and deviation per ratio and drift: median and quartiles over trees."""
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     rows = []
     for drift in DRIFTS:

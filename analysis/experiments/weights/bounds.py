@@ -48,7 +48,7 @@ def _short(miss: float, allowed: float) -> float:
 
 def _on_trees() -> list[float]:
     """Return the sequence ratio's bias, the token ratio's relative excess, and its miss of linearity."""
-    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.gradient_report import Bench, gradient_report
 
     gaps = []
     for length in (2, 3, 4):
@@ -123,7 +123,7 @@ def count_bound(length: int, step: float, bias: object) -> float:
 
 def _counts_agree_with_tree() -> list[float]:
     """Return the distances of both count formulas from enumerated trees, prefixes added up, at T = 4."""
-    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.gradient_report import Bench, gradient_report
 
     length, step, gaps = 4, 0.1, []
     for laws, expected in ((even_laws, even_bias(length, step)), (rare_laws, rare_bias(length, step))):

@@ -16,7 +16,7 @@ from analysis.lab import Evidence, Experiment, Part, exact
 from testbed.exact.tree import random_policies, random_tree, reward_tree, softmax
 
 if TYPE_CHECKING:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
 EXPERIMENT = Experiment(
     "gradients",
@@ -50,7 +50,7 @@ CLIPPED = ("ppo_clip", "tis", "importance_reinforce", "gspo@pipelinerl", "cispo"
 
 
 def _random_bench(seed: int, drift: float = 0.5) -> Bench:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     tree = random_tree(3, 3, seed)
     return Bench(tree, *random_policies(tree, drift, seed))
@@ -58,7 +58,7 @@ def _random_bench(seed: int, drift: float = 0.5) -> Bench:
 
 def _two_token_bench() -> Bench:
     """Return E3: pi uniform, mu(1) = 1/4 first and 3/4 behind token 1, reward only for (1, 1)."""
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
     return Bench(reward_tree([0.0, 0.0, 0.0, 1.0], 2, 2), mu_SA, np.full((3, 2), 0.5))
@@ -72,7 +72,7 @@ def gradient_of_ratios_two_token_tree() -> Evidence:
     without ratio, (3/16, 1/16) token, (3/16, 1/8) prefix and min-prefix, (1/8, 1/16) suffix, (1/8, 1/8)
     sequence and (sqrt(3)/16, sqrt(3)/16) geometric.
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     expected = {
         "none": (3 / 32, 3 / 32),
@@ -99,7 +99,7 @@ def gradient_only_three_ratio_signal_pairs_unbiased() -> Evidence:
     only sequence with either and prefix with A^pi have mean grad J; a prefix ratio with a sampled terminal
     reward is biased.
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     free = {("sequence", "R"), ("sequence", "A"), ("prefix", "A")}
     gaps = []
@@ -119,7 +119,7 @@ def gradient_bias_is_state_and_suffix() -> Evidence:
     """With reward R a token ratio leaves two errors, prefixes from d_mu and continuations from Q^mu, a prefix
     ratio only the second and a suffix ratio only the first; none of the three has another.
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     leaves = {"token": ("state", "suffix"), "prefix": ("suffix",), "suffix": ("state",), "sequence": ()}
     gaps = []
@@ -141,7 +141,7 @@ def baseline_free_only_under_plain_ratios() -> Evidence:
     """A constant baseline leaves the mean gradient as it is under unclipped token, prefix, suffix and
     sequence ratios; under clipped, truncated and geometric ones it moves the mean by -b E[w S].
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
 
     gaps = []
     for seed in range(TREES):
@@ -167,7 +167,7 @@ def optimal_baseline_excess_variance() -> Evidence:
     """b* = E_mu[W^2 |S|^2 R] / E_mu[W^2 |S|^2] has least trace variance, and any b costs exactly (b - b*)^2
     E_mu[W^2 |S|^2] more; per coordinate with S_j^2.
     """
-    from testbed.exact.report import gradient_report, optimal_baselines
+    from testbed.exact.gradient_report import gradient_report, optimal_baselines
 
     gaps: list[float] = []
     for seed in range(TREES):
@@ -208,8 +208,8 @@ def group_mean_scales_gradient() -> Evidence:
     """With sequence ratios, a baseline that is the mean of all G rewards gives (1 - 1/G) grad J, on- and
     off-policy; the mean of the others gives grad J; dividing by the group's deviation is biased.
     """
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.report import Bench
 
     gaps = []
     for seed, drift in ((0, 0.5), (1, 0.5), (2, 0.0)):
@@ -233,8 +233,8 @@ def group_std_scales_bernoulli_gradient() -> Evidence:
     the gradient by E[sqrt(K (N - K))] / (N p (1 - p)) with K ~ Bin(N, p); at N = 8: 2.473 for p = .05 and
     1.856 for p = .5.
     """
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.report import Bench
 
     gaps = []
     for p, printed in ((0.05, 2.473), (0.5, 1.856)):
@@ -259,7 +259,7 @@ def geometric_ratio_tilts_the_law() -> Evidence:
     """E_mu[W^(1/T) f] = Z E_q[f] with q proportional to mu^(1-1/T) pi^(1/T) and Z = exp((1/T - 1) D_(1/T)(pi,
     mu)) < 1, D the Renyi divergence: GSPO's ratio shrinks and tilts.
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
     from testbed.losses.ratios import log_geometric
 
     gaps = []
@@ -284,7 +284,7 @@ def prefix_ratio_variance() -> Evidence:
     """The prefix ratio varies no more than the sequence ratio, and with signal A^pi neither does its gradient
     in prefix logits; with a sampled terminal reward its gradient can have the larger trace variance.
     """
-    from testbed.exact.report import gradient_report
+    from testbed.exact.gradient_report import gradient_report
     from testbed.losses.ratios import log_prefix
 
     gaps, larger = [], 0
@@ -312,8 +312,8 @@ def max_at_k_unbiased() -> Evidence:
     """The off-policy max@k weights have mean grad E_pi[max of k rewards] for every n >= k; the form to first
     order in W - 1 errs by the square of the distance between the policies.
     """
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.report import Bench
 
     tree = reward_tree([0.1, 0.9, 0.4, 0.6], 4, 1)
     start_A, step_A = np.array([0.2, -0.4, 0.1, 0.3]), np.array([0.5, -0.8, 0.9, -0.3])

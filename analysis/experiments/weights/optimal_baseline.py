@@ -13,7 +13,7 @@ BASELINE_RATIOS = ("token", "prefix", "sequence", "geometric")
 
 def optimal_baseline() -> Table:
     """Return enumerated variance and least variance + (b - b*)^2 curvature, per ratio and b, on one tree."""
-    from testbed.exact.report import gradient_report, optimal_baselines
+    from testbed.exact.gradient_report import gradient_report, optimal_baselines
 
     one = bench(0, SPLIT_DRIFT)
     values = (float(one.tree.value(one.mu_SA)), float(one.tree.value(one.pi_SA)))

@@ -48,7 +48,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the largest share of a token, and variance and bias of the gradient on a random tree, by
     exponent.
     """
-    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.gradient_report import Bench, gradient_report
 
     for seed in seeds:
         tree = random_tree(3, 3, seed)

@@ -42,7 +42,7 @@ def rewards(law: str, seed: int) -> Floats:
 
 def variances(seed: int, law: str, peak: float) -> dict[str, float]:
     """Return the trace of the variance of one sample's gradient under each baseline, exactly."""
-    from testbed.exact.report import Bench, gradient_report
+    from testbed.exact.gradient_report import Bench, gradient_report
 
     reward_A = rewards(law, seed)
     centered_A = reward_A - reward_A.mean()
@@ -133,8 +133,8 @@ def p3o_does_not_see_a_prompt_constant() -> Evidence:
 
 def _group(drift: float, shift: float, objective: str, hyper: dict[str, Any]) -> tuple[Floats, float]:
     """Mean and variance of the gradient of two responses on a tree whose rewards are shifted."""
+    from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.report import Bench
 
     tree = reward_tree(generator(0, NAME).random(9) + shift, 3, 2)
     found = group_report(objective, Bench(tree, *random_policies(tree, drift, 1)), size=2, **hyper)
@@ -146,7 +146,7 @@ def greedy_baseline_pays_within_twice_the_best() -> Evidence:
     """The variance under a baseline b is the least one plus (b - b*)^2 times a curvature: the greedy reward
     lowers it if and only if it lies between 0 and 2 b*. Both happen among 16 bandits.
     """
-    from testbed.exact.report import Bench, gradient_report, optimal_baselines
+    from testbed.exact.gradient_report import Bench, gradient_report, optimal_baselines
 
     gaps, sides = [], set()
     for seed, peak in product(range(8), (0.0, 3.0)):

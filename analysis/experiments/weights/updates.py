@@ -13,7 +13,7 @@ from testbed.exact.tree import random_policies, random_tree
 from testbed.objectives import objective
 
 if TYPE_CHECKING:
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
 EXPERIMENT = Experiment(
     "updates",
@@ -33,7 +33,7 @@ def group_reinforce_is_pairwise_consistency() -> Evidence:
     tau G times that of -sum (R - mean) log pi, G the group's size, whatever law sampled the group; after a
     step it no longer is.
     """
-    from testbed.exact.report import Bench
+    from testbed.exact.gradient_report import Bench
 
     gaps = []
     for seed in range(4):

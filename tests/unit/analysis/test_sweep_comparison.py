@@ -170,7 +170,7 @@ def test_a_sweep_of_one_recipe_is_compared_along_what_varies_as_its_report_does(
     folder = made(tmp_path / "s", cells)
     code, out, _ = printed(capsys, folder, "--json")
     assert (code, json.loads(out)["by"]) == (0, "learning_rate")
-    from paper_figs.report import _comparison
+    from paper_figs.report_page import _comparison
 
     table = _comparison(load(folder), "accuracy")
     assert "learning rate 0.003" in table

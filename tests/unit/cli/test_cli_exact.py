@@ -12,7 +12,7 @@ from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables
 from paper_figs import base, run
 from testbed.cli import main
-from testbed.exact.report import gradient_report
+from testbed.exact.gradient_report import gradient_report
 
 NAMES = ("bias-variance", "bias-split", "optimal-baseline")
 

@@ -12,8 +12,8 @@ from support.porting_bugs import BUGS
 
 from testbed.conformance.calling import LossError
 from testbed.conformance.conform import conform
+from testbed.conformance.conformance_report import in_words, page
 from testbed.conformance.identify import identify
-from testbed.conformance.report import in_words, page
 from testbed.conformance.signature import bind
 
 pytest_plugins = ["testbed.conformance.pytest_plugin"]

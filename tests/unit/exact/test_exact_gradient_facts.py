@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from testbed.errors import UserError
+from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
-from testbed.exact.report import Bench, gradient_report
 from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree, softmax
 
 TREE = reward_tree([1.0, 0.0, 1.0, 0.0], 2, 2, end_token=1)

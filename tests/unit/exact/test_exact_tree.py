@@ -10,8 +10,8 @@ from envs.tokens.running_sum import RunningSum
 from envs.tokens.tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
+from testbed.exact.gradient_report import Bench, gradient_report, optimal_baselines, plain_ratio
 from testbed.exact.group import group_report, multisets
-from testbed.exact.report import Bench, gradient_report, optimal_baselines, plain_ratio
 from testbed.exact.transformer import transformer_distribution, weight_gradient
 from testbed.exact.tree import (
     RewardTable,

@@ -6,8 +6,8 @@ import torch
 
 from testbed.exact import objective_facts
 from testbed.exact.flows import drift_limit
+from testbed.exact.gradient_report import Bench
 from testbed.exact.objective_facts import ending, gradient_facts
-from testbed.exact.report import Bench
 from testbed.exact.tree import random_policies, random_tree
 from testbed.objectives import objective
 

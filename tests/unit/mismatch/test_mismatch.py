@@ -22,12 +22,12 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, compose, engine, mismatch
 from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.mismatch_report import mismatch_distribution
 from testbed.mismatch.ratio_distribution import (
     enumerated_distribution,
     sampled_distribution,
     tree_distribution,
 )
-from testbed.mismatch.report import mismatch_distribution
 from testbed.policies.toy.transformer import LOGP_TOLERANCE
 
 # Engines keep their promises

@@ -20,13 +20,13 @@ from envs.streams import uniforms
 from testbed import rng
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.mismatch.ratio_distribution import (
     LEVELS,
     enumerated_distribution,
     tree_distribution,
     tree_responses,
 )
-from testbed.mismatch.report import every_rollout, mismatch_distribution
 
 # Laws in closed form
 

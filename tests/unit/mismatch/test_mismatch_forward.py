@@ -13,8 +13,8 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, compose, engine
 from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.mismatch.number_formats import E4M3, to_float
-from testbed.mismatch.report import every_rollout, mismatch_distribution
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
 GROUP = 4

@@ -10,7 +10,12 @@ import torch
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
-from testbed.diagnostics.held_out import difficulty_metrics, held_out_metrics, pass_metrics, start_metrics
+from testbed.diagnostics.held_out_metrics import (
+    difficulty_metrics,
+    held_out_metrics,
+    pass_metrics,
+    start_metrics,
+)
 from testbed.diagnostics.metric_names import METRICS
 from testbed.training.loop import train
 from testbed.training.recorder import sequence_tails
