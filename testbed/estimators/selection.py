@@ -16,14 +16,6 @@ def mean_squared_error(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
     return np.asarray(((estimated - true) ** 2).mean(-1))
 
 
-def relative_error(estimated: ArrayLike, true: ArrayLike) -> Floats:
-    """|estimate - value| / |value|, elementwise; UserError for a value of 0."""
-    value = np.asarray(true, dtype=np.float64)
-    if (value == 0).any():
-        raise UserError("A true value is 0, so relative error is undefined; use mean_squared_error.")
-    return np.asarray(np.abs(np.asarray(estimated, dtype=np.float64) - value) / np.abs(value))
-
-
 def rank_correlation(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
     """Spearman's rho: Pearson correlation of the ranks, ties with their mean rank; NaN when all are tied."""
     from scipy import stats
@@ -62,18 +54,6 @@ def sharpe_ratio_at_k(
         return np.asarray(np.divide(gain, spread))
 
 
-def type_one_error(estimated_W: ArrayLike, true_W: ArrayLike, *, threshold: float) -> Floats:
-    """Share of truly safe policies (value >= threshold) whose estimate is below; NaN when none is safe."""
-    estimated, true = _pair(estimated_W, true_W)
-    return _share(estimated < threshold, true >= threshold)
-
-
-def type_two_error(estimated_W: ArrayLike, true_W: ArrayLike, *, threshold: float) -> Floats:
-    """Share of truly unsafe policies (value < threshold) estimated as safe; NaN when all are safe."""
-    estimated, true = _pair(estimated_W, true_W)
-    return _share(estimated >= threshold, true < threshold)
-
-
 def top_values(estimated_W: ArrayLike, true_W: ArrayLike, *, k: int) -> Floats:
     """True values [..., k] of the k policies ranked first: their max, min, mean, std are best@k and so on."""
     estimated, true = _pair(estimated_W, true_W)
@@ -93,9 +73,3 @@ def _pair(estimated_W: ArrayLike, true_W: ArrayLike) -> tuple[Floats, Floats]:
         )
     shape = np.broadcast_shapes(estimated.shape, true.shape)
     return np.broadcast_to(estimated, shape), np.broadcast_to(true, shape)
-
-
-def _share(event: np.ndarray, among: np.ndarray) -> Floats:
-    total = among.sum(-1).astype(np.float64)
-    hits = (event & among).sum(-1).astype(np.float64)
-    return np.divide(hits, total, out=np.full_like(total, np.nan), where=total > 0)

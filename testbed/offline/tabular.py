@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, Log, exact_model, ratio
+from envs.offline import exact_model, ratio
 from testbed.errors import UserError
 
 MOST_ROUNDS = 10_000
@@ -25,28 +25,6 @@ def clone(visit_RSA: Floats, prior: float = 0.0) -> Floats:
     mass_RSA = visit_RSA + prior
     total_RS1 = mass_RSA.sum(axis=-1, keepdims=True)
     return np.where(total_RS1 > 0, ratio(mass_RSA, total_RS1), 1.0 / visit_RSA.shape[-1])
-
-
-def weighted_clone(log: Log, weight_RB: Floats, states: int, actions: int, prior: float = 0.0) -> Floats:
-    """Cloning of episodes that count `weight` times, [R, S, A].
-
-    weight = 1{G in a bin} is a return-conditioned policy, 1{G among the best x%} filtered cloning, exp(G / T)
-    reward-weighted regression, and responsibilities of a context a context-conditioned one. Source: Peters &
-    Schaal (2007) for returns; Chen et al. (2021) for conditioning.
-    """
-    weight_RBT = np.broadcast_to(weight_RB[..., None], log.mask_RBT.shape)
-    return clone(log.counts(states, actions, weight_RBT).visit_RSA, prior)
-
-
-def hindsight(mu_RSA: Floats, outcome_RSAG: Floats) -> Floats:
-    """pi(a | s, g) = mu(a|s) P(g | s, a) / sum, [R, G, S, A]: what cloning given an outcome g converges to.
-
-    An outcome that mu cannot meet leaves mu. Source: Bayes' rule; the distribution behind return-conditioned
-    policies such as DT4IER.
-    """
-    joint_RGSA = np.moveaxis(mu_RSA[..., None] * outcome_RSAG, -1, 1)
-    total_RGS1 = joint_RGSA.sum(axis=-1, keepdims=True)
-    return np.where(total_RGS1 > 0, ratio(joint_RGSA, total_RGS1), mu_RSA[:, None])
 
 
 def ahead(moves_RSAS: Floats, value_RS: Floats) -> Floats:
@@ -237,12 +215,6 @@ def best_of_n(mu_RSA: Floats, q_RSA: Floats, n: ArrayLike) -> Floats:
 def advantage(q_RSA: Floats, mu_RSA: Floats) -> Floats:
     """A = Q - E_mu Q, [R, S, A]."""
     return np.asarray(q_RSA - (mu_RSA * q_RSA).sum(axis=-1, keepdims=True))
-
-
-def unseen_share(occupancy_RS: Floats, pi_RSA: Floats, counts: Counts) -> Floats:
-    """Share of pi's steps that take a pair without data, [R]. Own design."""
-    law_RSA = occupancy_RS[..., None] * pi_RSA
-    return np.asarray((law_RSA * ~counts.seen_RSA).sum((-1, -2)) / law_RSA.sum((-1, -2)))
 
 
 def _per_state(given: ArrayLike, table_RSA: Floats) -> Floats:

@@ -1,4 +1,7 @@
-"""One row per cell of a sweep: what varied, finals worked by hand, and the committed tables."""
+"""One row per cell of a sweep: what varied, finals worked by hand, and the committed tables.
+
+Tables made twice: runs share no key, arms share theirs, and a claim needs both runs.
+"""
 
 import math
 from dataclasses import fields, replace
@@ -7,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.judging.replication import RUNS, combinations, of_keys
 from analysis.tables.cell_table import REDUCTIONS, cell_table
 from analysis.tables.outcomes import cells as outcomes
 from testbed.config.run import Run, cell_id, grid
@@ -192,3 +196,25 @@ def test_an_outcome_needs_accuracy_and_a_table_needs_the_mark_of_divergence():
         cell_table("t", frame.drop(columns="accuracy"), ("seed",), ("collapsed",))
     with pytest.raises(UserError, match="lacks the column.s. diverged"):
         cell_table("t", frame.drop(columns="diverged"), ("seed",), ("x",))
+
+
+def _make(key_R):
+    frame, key_N = combinations(key_R, arm=["a", "b"], setting=[1, 2])
+    return frame.assign(key=key_N.astype(str))
+
+
+def test_arms_of_a_seed_share_their_key_and_no_run_or_experiment_shares_one():
+    table = of_keys("x", _make, 3)().frame
+    assert len(table) == 2 * 2 * 2 * 3
+    assert (table.groupby(["run", "seed"])["key"].nunique() == 1).all()
+    assert table["key"].nunique() == 2 * 3
+    assert not set(table["key"]) & set(of_keys("y", _make, 3)().frame["key"])
+
+
+def _of(first, second):
+    parts = [
+        pd.DataFrame({"run": run, "seed": range(8), "arm": arm, "y": sign * np.linspace(lost, lost + 0.1, 8)})
+        for run, lost in zip(RUNS, (first, second), strict=True)
+        for arm, sign in (("a", 1.0), ("b", 0.0))
+    ]
+    return pd.concat(parts, ignore_index=True)

@@ -1,12 +1,18 @@
-"""The rule: at most one in twenty of the decided claims is wrong, however claims hang together."""
+"""The rule: at most one in twenty of the decided claims is wrong, however claims hang together.
+
+E-values: closed forms are the integrals, their mean under the null is 1, and thresholds are monotone.
+"""
 
 import dataclasses
+import itertools
+import math
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
+from analysis.judging import bets, rule
 from analysis.judging import evidence as evidence_module
-from analysis.judging import rule
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.comparisons import median_exceeds
 from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
@@ -114,3 +120,97 @@ def test_of_pages_with_shared_seeds_and_arms_one_decided_claim_in_twenty_is_wron
         shares.append(len(decided) / CLAIMS_ON_PAGE)
     assert np.mean(wrong) <= 0.05
     assert np.mean(shares) >= 0.5, "two thirds have an effect, a third of these half a standard deviation"
+
+
+@pytest.mark.parametrize(("won", "lost", "chance"), [(3, 1, 0.5), (0, 4, 0.5), (7, 2, 0.3), (5, 9, 0.8)])
+def test_the_bets_on_shares_are_the_mixture_over_all_larger_chances(won, lost, chance):
+    above, below = bets.shares(won, lost, chance)
+    null = chance**won * (1 - chance) ** lost
+    for found, low, high in ((above, chance, 1.0), (below, 0.0, chance)):
+        mixed, _ = integrate.quad(lambda p: p**won * (1 - p) ** lost, low, high)
+        assert found == pytest.approx(mixed / (high - low) / null, rel=1e-9)
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.3])
+def test_bets_on_shares_have_mean_one_at_the_null_and_less_beyond_it(chance):
+    for n in (1, 5, 12):
+        weight_K = stats.binom.pmf(np.arange(n + 1), n, chance)
+        e_K = np.array([bets.shares(k, n - k, chance)[0] for k in range(n + 1)])
+        assert weight_K @ e_K == pytest.approx(1.0, rel=1e-9)
+        assert stats.binom.pmf(np.arange(n + 1), n, chance - 0.1) @ e_K < 1.0
+
+
+def test_bets_on_the_median_stay_fair_at_any_stopping_time():
+    # Every sequence of 12 signs, stopped at the first look of three at which wealth is above 3.
+    mean = 0.0
+    for signs in itertools.product([-1.0, 1.0], repeat=12):
+        for n in (4, 8, 12):
+            above, _ = bets.median(signs[:n], 0.0)
+            if above >= 3 or n == 12:
+                mean += above / 2**12
+                break
+    assert mean == pytest.approx(1.0, rel=1e-9)
+
+
+def test_bets_on_the_mean_are_the_mixture_of_noncentral_t_densities():
+    x_N = np.array([0.3, 1.1, -0.2, 0.9, 0.4])
+    student = x_N.mean() / x_N.std(ddof=1) * math.sqrt(5)
+    d_K = np.linspace(1e-6, 9, 20_001)
+    for found, sign in zip(bets.mean(x_N, 0.0), (1, -1), strict=True):
+        ratio_K = stats.nct.pdf(sign * student, 4, math.sqrt(5) * d_K) / stats.t.pdf(student, 4)
+        assert found == pytest.approx(integrate.trapezoid(ratio_K * 2 * stats.norm.pdf(d_K), d_K), rel=1e-4)
+
+
+def test_bets_on_the_mean_have_mean_one_under_every_spread():
+    # Exact: the statistic of n Gaussian units has Student's distribution, whatever their spread.
+    t_K = np.linspace(-60, 60, 4001)
+    x_KN = np.array([[t - 1, t + 1] for t in t_K])  # mean t, spread sqrt(2): statistic t with 1 degree
+    e_K = np.array([bets.mean(x_N, 0.0)[0] for x_N in x_KN])
+    inside = integrate.trapezoid(e_K * stats.t.pdf(t_K, 1), t_K)
+    beyond = e_K[-1] * stats.t.sf(60, 1) + e_K[0] * stats.t.cdf(-60, 1)
+    assert inside + beyond == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("values", [[], [0.7]])
+def test_one_unit_is_no_bet_on_a_mean(values):
+    assert bets.mean(values, 0.0) == (1.0, 1.0)
+
+
+def test_equal_units_are_bet_on_by_their_signs():
+    assert bets.mean([0.7] * 9, 0.0) == bets.shares(9, 0)
+    assert bets.mean([0.7] * 9, 0.7) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("bet", [bets.median, bets.mean, lambda x, t: bets.bounded_mean(x, t, (-1, 1))])
+def test_what_lies_above_falls_in_the_threshold_and_what_lies_below_rises(bet):
+    x_N = np.random.default_rng(3).uniform(-0.4, 0.8, 14)
+    above_T, below_T = np.array([bet(x_N, t) for t in np.linspace(-0.8, 0.8, 33)]).T
+    assert np.all(np.diff(above_T) <= 1e-9)
+    assert np.all(np.diff(below_T) >= -1e-9)
+
+
+def test_bets_on_a_bounded_mean_are_fair_for_a_coin_and_certain_beyond_the_bounds():
+    mean = sum(
+        bets.bounded_mean(flips, 0.5, (0, 1))[0] / 2**8 for flips in itertools.product([0.0, 1.0], repeat=8)
+    )
+    assert mean == pytest.approx(1.0, rel=1e-9)
+    assert bets.bounded_mean([0.5], -0.1, (0, 1))[0] > 1e300
+    assert bets.bounded_mean([0.5], 1.1, (0, 1))[1] > 1e300
+
+
+def test_a_confidence_sequence_holds_the_median_at_every_look():
+    # Missing has chance 5 % at most over all n; 400 runs, Binomial(400, .05) exceeds 41 with chance 1e-6.
+    rng, missed = np.random.default_rng(11), 0
+    for _ in range(400):
+        x_N = rng.exponential(size=24)
+        ends = [bets.median_sequence(x_N[:n]) for n in (8, 16, 24)]
+        missed += any(not low <= math.log(2) <= high for low, high in ends)
+    assert missed <= stats.binom.isf(1e-6, 400, 0.05)
+
+
+def test_a_confidence_sequence_of_a_share_narrows_around_it():
+    won_N = np.tile([1, 1, 1, 0], 40)
+    low, high = bets.share_sequence(won_N)
+    assert 0.55 < low < 0.75 < high < 0.9
+    assert bets.share_sequence([0, 1])[0] == 0.0
+    assert bets.share_sequence([1, 0])[1] == 1.0

@@ -1,10 +1,14 @@
-"""Names are looked up whatever they are of: nobody has to know that grpo is a recipe and gspo both."""
+"""Names are looked up whatever they are of: nobody has to know that grpo is a recipe and gspo both.
+
+What packages above the core add to the command line, and the core without them.
+"""
 
 import json
 
 import pytest
 
-from testbed.cli import look_up, main
+from testbed.cli import commands, look_up, main
+from testbed.cli.extensions import GROUP, Command, Extension, installed
 from testbed.recipes import recipe
 
 
@@ -65,3 +69,57 @@ def test_an_unknown_name_gets_at_most_ten_candidates(capsys, words):
     assert code == 2
     assert "Did you mean" in err
     assert len(err.partition("Known, ")[2].split(", ")) == 10
+
+
+TINY = ["steps=4", "lag=0", "prompts=2", "group=2", "log_every=2"]
+
+
+def install(monkeypatch, *added: Extension):
+    for module in ("testbed.cli", "testbed.cli.extensions", "testbed.cli.listing"):
+        monkeypatch.setattr(f"{module}.installed", lambda: added)
+
+
+def test_the_core_alone_lists_shows_runs_and_counts(capsys, monkeypatch, tmp_path):
+    install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text('[run]\ntask = "bandit"\nrecipe = "reinforce"\n')
+    code, out, _ = call(capsys, "--help")
+    assert code == 0
+    assert "exact" in out
+    assert " evidence   " not in out
+    assert call(capsys, "show", "reinforce", "--json")[0] == 0
+    code, out, err = call(capsys, "run", "mine.toml", *TINY, "--workers", "0", "--quiet", "--json")
+    assert (code, json.loads(out)["done"]) == (0, 1), err
+    assert call(capsys, "status", "results/mine")[:2] == (0, "1 of 1 cell done, 0 failed, 0 pending.\n")
+
+
+@pytest.mark.parametrize("words", [["run", "staleness"], ["exact", "ppo_clip", "--figure", "x.png"]])
+def test_what_only_another_package_adds_is_one_message_without_it(capsys, monkeypatch, tmp_path, words):
+    install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, *words)
+    assert code == 2
+    assert "No installed package adds" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def hello(name: str) -> None:
+    """Greet."""
+    print(f"hello {name}")
+
+
+def test_a_package_adds_a_command_by_an_extension(capsys, monkeypatch):
+    install(monkeypatch, Extension((Command("Read", "hello", "Greet.", f"{__name__}:hello"),)))
+    assert call(capsys, "hello", "you") == (0, "hello you\n", "")
+    assert "hello      Greet." in call(capsys, "--help")[1]
+
+
+def test_the_extensions_of_this_project_are_its_entry_points():
+    import tomllib
+
+    from support.import_graph import ROOT
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
+    assert {name.partition(".")[0] for name in declared.values()} == {"analysis", "paper_figs"}
+    assert len(installed()) == len(declared), "install the package again: make setup"
+    assert {"evidence run", "compare", "plot"} <= {command.name for command in commands()}

@@ -1,11 +1,21 @@
-"""A user's own objective, task and schedule: nothing given is dropped, nothing wrong starts."""
+"""A user's own objective, task and schedule: nothing given is dropped, nothing wrong starts.
 
+User code that ends the program, or raises what cannot be printed: one message, never 0 without a word.
+testbed new: the file that it writes passes its own tests and trains as it is.
+"""
+
+import ast
 import json
+import shlex
+import subprocess
+import sys
 
 import pytest
 
 from testbed.cli import main
+from testbed.cli.new import commands
 from testbed.cli.run import resolve
+from testbed.results.store import status
 
 OWN = """
 from envs.tokens.running_sum import RunningSum
@@ -187,3 +197,106 @@ def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep)
     lines = [line.rstrip() for line in out.splitlines()]
     assert any(" lost " in line and line.endswith(f"{seeds} of {seeds}") for line in lines)
     assert any("grpo" in line and line.endswith(f"0 of {seeds}") for line in lines)
+
+
+HEAD = """import sys
+from envs.tokens.running_sum import RunningSum
+
+
+class Gone(BaseException):
+    pass
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+class MuteExit(Exception):
+    def __str__(self):
+        sys.exit(0)
+
+
+"""
+BAD = {
+    "sys.exit(0)": "SystemExit: 0",
+    "raise Gone('away')": "Gone: away",
+    "raise Mute()": "Mute, with a message that cannot be printed",
+    "raise MuteExit()": "MuteExit, with a message that cannot be printed",
+}
+"""What user code does, and what is said of it."""
+DRY = ["run", "staleness", "lag=1", "--dry-run"]
+PLACES = {
+    "load": ("{}", 2, ["exact", "own.py:mine", "drift=0.5"]),
+    "schedule": ("def mine(lag):\n    {}\n", 2, [*DRY, "staleness=own.py:mine"]),
+    "task": ("def mine(*, digits=4):\n    {}\n", 2, [*DRY, "task=own.py:mine"]),
+    "score": (
+        "class mine(RunningSum):\n    def __init__(self, *, digits=3):\n        "
+        "super().__init__(digits=digits)\n\n    def score(self, *given):\n        {}\n",
+        1,
+        ["run", "staleness", "task=own.py:mine", "recipe=reinforce", "lag=0", "seed=0", "steps=1",
+         "warm_start_steps=0", "prompts=2", "group=2", "--workers", "0", "--yes"],
+    ),
+}  # fmt: skip
+"""Where it does it, the exit code (1: failed cells), and the command that calls it."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("body", BAD)
+def test_what_would_end_the_program_is_one_message(tmp_path, monkeypatch, capsys, place, body):
+    monkeypatch.chdir(tmp_path)
+    text, code, words = PLACES[place]
+    (tmp_path / "own.py").write_text(HEAD + text.format(body))
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    out, err = capsys.readouterr()
+    assert stop.value.code == code, out + err
+    assert BAD[body] in err
+    assert "own.py" in err
+    assert "Traceback" not in err
+
+
+def test_an_interrupt_inside_user_code_stays_an_interrupt(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("def mine(lag):\n    raise KeyboardInterrupt\n")
+    with pytest.raises(SystemExit) as stop:
+        main([*DRY, "staleness=own.py:mine"])
+    assert stop.value.code == 130
+    assert "error" not in capsys.readouterr().err
+
+
+def call_new(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    return stop.value.code, *capsys.readouterr()
+
+
+def test_its_parts_are_short_and_nothing_is_written_over(capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    code, out, _ = call_new(capsys, "new", file)
+    assert code == 0
+    assert all(command in out for command in commands(file))
+    tree = ast.parse(file.read_text())
+    parts = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert {"my_objective", "MyTask", "my_schedule"} < parts.keys()
+    for name, node in parts.items():
+        assert 5 <= node.end_lineno - node.lineno + 1 <= 16, name
+    before = file.read_bytes()
+    assert call_new(capsys, "new", file)[0] == 2
+    assert file.read_bytes() == before
+    code, _, err = call_new(capsys, "new", tmp_path / "mine.txt")
+    assert (code, "does not end in .py" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_every_command_that_it_prints_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call_new(capsys, "new", "mine.py")[0] == 0
+    tested, *others = commands(file := tmp_path / "mine.py")
+    assert str(file) in tested
+    subprocess.run([sys.executable, *shlex.split(tested)[1:], "-q"], check=True, capture_output=True)
+    for command in others:
+        small = ["steps=3", "warm_start_steps=2", "log_every=1"] if " run " in command else []
+        code, _, err = call_new(capsys, *shlex.split(command.replace(" steps=100", ""))[1:], *small)
+        assert code == 0, err
+    assert status(tmp_path / "results" / "mine").done == 4

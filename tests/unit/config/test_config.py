@@ -1,15 +1,24 @@
-"""Run's two other doors, TOML files and field=value words, and the ids of cells."""
+"""Run's two other doors, TOML files and field=value words, and the ids of cells.
+
+Arguments are held against what takes them: names, numbers, truth values, choices.
+Equal runs have equal ids, however they are written.
+Cells written as a sweep file give the same cells again, or are refused.
+"""
 
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from testbed.config.argument_types import wrong_arguments, wrong_types
 from testbed.config.fields import check, normal
 from testbed.config.pack import largest
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
+from testbed.config.toml_text import as_toml, groups
 from testbed.errors import UserError
 
 GOOD = """\
@@ -294,3 +303,108 @@ def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_value
     sound, wrong = normal([Run(lag=0), Run(lag=-1)])
     assert (sound, len(wrong)) == ((Run(lag=0),), 1)
     assert wrong[0].startswith("lag is -1")
+
+
+def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2): ...
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5}, ""),
+        ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
+        ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
+        ({"on": 1}, "it has on = 1 (int), expected true or false."),
+        ({"rate": True}, "it has rate = True (bool), expected a number."),
+        ({"count": True}, "it has count = True (bool), expected a whole number."),
+        ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
+        ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
+        ({"cuont": 2}, "it has no argument 'cuont'. Did you mean 'count'? It has: count (int), "),
+    ],
+)
+def test_an_argument_of_another_name_or_type_is_told_with_what_was_expected(given, words):
+    found = list(wrong_arguments("it", taker, given))
+    assert found[0].startswith(words) if words else found == []
+
+
+def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
+    assert "no argument 'on'" in next(wrong_arguments("it", taker, {"on": True}, hidden=("on",)))
+    assert list(wrong_types("it", taker, {"cuont": "x"})) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Run(learning_rate=1), Run(learning_rate=1.0)),
+        (Run(max_grad_norm=0.0), Run(max_grad_norm=-0.0)),
+        (Run(recipe_args=(("a", 1), ("b", 2))), Run(recipe_args=(("b", 2), ("a", 1)))),
+        (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
+    ],
+)
+def test_two_ways_of_writing_one_run_give_one_id(one, other):
+    assert one == other
+    assert cell_id(one) == cell_id(other)
+
+
+def test_every_field_is_part_of_the_id():
+    changed = [
+        Run(seed=1),
+        Run(lag=1),
+        Run(steps=201),
+        Run(recipe="m2po"),
+        Run(task="chain"),
+        Run(log_every=5),
+    ]
+    assert len({cell_id(run) for run in [Run(), *changed]}) == len(changed) + 1
+
+
+def test_a_grid_varies_its_last_axis_fastest_and_names_unknown_axes():
+    cells = grid(Run(), lag=[0, 4], seed=[0, 1])
+    assert [(cell.lag, cell.seed) for cell in cells] == [(0, 0), (0, 1), (4, 0), (4, 1)]
+    with pytest.raises(UserError, match="Did you mean 'lag'"):
+        grid(Run(), lagg=[0])
+
+
+BASE = Run(task="running-sum", policy="toy", task_args=(("digits", 4),), learning_rate=3e-3)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        (BASE,),
+        (Run(),),
+        grid(BASE, recipe=["grpo", "m2po"], lag=[0, 16], seed=range(8)),
+        grid(BASE, learning_rate=[1e-3, 0.1], recipe_args=[(("eps", 0.1),), (("eps", 0.2),)]),
+        grid(BASE, recipe_args=[(("a", i), ("b", name)) for i in (1, 2) for name in ("x", 'y"\\')]),
+        grid(BASE, anchor=["recipe", "old"], steps=[10, 20], seed=[0, 2]),
+    ],
+)
+def test_a_grid_comes_back_from_its_text(cells, tmp_path):
+    text = as_toml(cells)
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    assert set(from_toml(file)) == set(cells)
+    assert as_toml(cells[::-1]) is not None
+
+
+def test_eight_seeds_are_a_range():
+    assert 'seed = "0..7"' in as_toml(grid(BASE, seed=range(8)))
+    assert "seed = [0, 2, 4, 6]" in as_toml(grid(BASE, seed=range(0, 8, 2)))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        (BASE, replace(BASE, lag=8, seed=1)),
+        (BASE, replace(BASE, recipe_args=(("eps", 0.1),))),
+        grid(BASE, recipe_args=[(("a", 1), ("b", 2)), (("a", 2), ("b", 1))]),
+    ],
+)
+def test_what_is_no_grid_has_no_text(cells):
+    assert as_toml(cells) is None
+
+
+def test_recipes_with_other_dials_are_grids_of_their_own():
+    grpo, m2po = grid(BASE, recipe=["grpo"], lag=[0, 4]), grid(BASE, recipe=["m2po"], lag=[0])
+    assert [set(found) for found in groups([*grpo, *m2po])] == [set(grpo), set(m2po)]
+    assert len(groups(grpo)) == 1

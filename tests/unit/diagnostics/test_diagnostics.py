@@ -1,22 +1,38 @@
-"""Diagnostics against limits that are known in closed form."""
+"""Diagnostics against limits that are known in closed form.
 
+The third estimate of a KL divergence is never negative, and infinite where the ratio overflows.
+pass@k and max@k: unbiased by enumeration of every sample, and what they refuse.
+Metrics: each has one definition, aliases belong to them, and the page says what the code says.
+"""
+
+import json
 import math
+from itertools import product
+from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from support.fixtures import batch_of
 
-from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS
+from testbed.cli import main
+from testbed.diagnostics.metric_aliases import ALIASES, page, rows
+from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
+from testbed.diagnostics.pass_at_k import max_at_k, pass_at_k
 from testbed.diagnostics.ratios import (
     HOW,
     clip_share,
     ess,
+    kl_estimates,
     log_ratio_histogram,
     prefix_ess,
     quantiles,
     ratio_metrics,
 )
+from testbed.diagnostics.tails import Flat, pareto_k, tail_metrics
+from testbed.diagnostics.weight_sums import WeightSums
+from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 
 LOG_W = torch.tensor(np.random.default_rng(0).normal(0, 2, (5, 40)))
@@ -165,3 +181,135 @@ def test_the_histogram_counts_everything_once_even_outside_its_edges():
     assert counts[0] == 1
     assert counts[-1] == 2  # 16 and 99: bins are closed on the left
     assert counts[1 + int(np.searchsorted(HISTOGRAM_EDGES, 0.0))] == 2
+
+
+MU, PI = "rollout_corr/kl_mu_pi_k3", "rollout_corr/kl_pi_mu_k3"
+
+
+def third(log_rho, dtype):
+    found = kl_estimates(torch.tensor([[log_rho]], dtype=dtype), torch.ones(1, 1, dtype=torch.bool))
+    return float(found[MU]), float(found[PI])
+
+
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 2e-6), (torch.float64, 2e-14)])
+@pytest.mark.parametrize(
+    "log_rho", [1e-7, -1e-7, 1e-5, -1e-5, 0.01, -0.3, 0.49, 0.51, -0.51, 3.0, -8.0, -60.0]
+)
+def test_both_are_exact_to_rounding(log_rho, dtype, rel):
+    with mpmath.workdps(60):
+        x = mpmath.mpf(float(torch.tensor(log_rho, dtype=dtype)))
+        rho = mpmath.e**x
+        wanted = float(rho - 1 - x), float(rho * x - rho + 1)
+    assert third(log_rho, dtype) == pytest.approx(wanted, rel=rel)
+
+
+@pytest.mark.parametrize(("log_rho", "dtype"), [(710.0, torch.float64), (90.0, torch.float32)])
+def test_an_overflowing_ratio_is_infinite_not_nan(log_rho, dtype):
+    assert third(log_rho, dtype) == (float("inf"), float("inf"))
+
+
+@pytest.mark.parametrize("spread", [1e-7, 1e-5, 1e-3])
+def test_small_spreads_in_float32_are_never_negative(spread):
+    x = torch.tensor(np.random.default_rng(0).normal(0, spread, (64, 32)), dtype=torch.float32)
+    found = kl_estimates(x, torch.ones_like(x, dtype=torch.bool))
+    for name in (MU, PI):
+        assert float(found[name]) == pytest.approx(float((x.double() ** 2).mean() / 2), rel=1e-2)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_pass_at_k_is_unbiased_over_all_samples(k):
+    success_XN = np.array(list(product([0, 1], repeat=5)))
+    for p in (0.0, 0.1, 0.6, 1.0):
+        chance_X = np.where(success_XN, p, 1 - p).prod(-1)
+        assert chance_X @ pass_at_k(success_XN, k) == pytest.approx(1 - (1 - p) ** k, abs=1e-14)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_max_at_k_is_unbiased_over_all_samples(k):
+    value, chance = np.array([-0.5, 0.25, 1.0]), np.array([0.5, 0.3, 0.2])
+
+    def law(n):
+        index_XN = np.array(list(product(range(3), repeat=n)))
+        return value[index_XN], chance[index_XN].prod(-1)
+
+    reward_XN, chance_X = law(5)
+    best, weight = law(k)
+    assert chance_X @ max_at_k(reward_XN, k) == pytest.approx(weight @ best.max(-1), abs=1e-14)
+
+
+def test_of_rewards_zero_and_one_both_are_the_same():
+    success_XN = np.random.default_rng(0).random((3, 7, 8)) < 0.3
+    for k in range(1, 9):
+        assert pass_at_k(success_XN, k).shape == (3, 7)
+        np.testing.assert_allclose(pass_at_k(success_XN, k), max_at_k(success_XN, k), atol=1e-14)
+
+
+@pytest.mark.parametrize("k", [0, 5])
+@pytest.mark.parametrize("estimator", [pass_at_k, max_at_k])
+def test_a_k_that_the_samples_do_not_allow_is_refused(estimator, k):
+    with pytest.raises(UserError, match=f"k is {k} for 4 samples"):
+        estimator(np.zeros((2, 4)), k)
+
+
+ROOT = Path(__file__).parents[3]
+WIDE = np.random.default_rng(0).normal(0, 1, 500)
+
+
+def output(capsys, *words) -> str:
+    with pytest.raises(SystemExit) as done:
+        main(words)
+    assert done.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_aliases_belong_to_metrics_and_no_stack_has_one_key_for_two_of_them_unremarked():
+    assert set(ALIASES) <= set(METRICS)
+    plain = [(a.stack, a.key) for aliases in ALIASES.values() for a in aliases if not a.differs]
+    assert len(plain) == len(set(plain))
+
+
+def test_sums_and_tails_name_what_they_return():
+    known = {**METRICS, **ON_REQUEST}
+    for level in ("token", "prefix", "sequence"):
+        for which in ("raw", "clamped"):
+            assert set(WeightSums.of(WIDE).metrics(level, which)) <= set(known)
+        assert set(tail_metrics(WIDE, level)) <= set(known)
+    assert isinstance(pareto_k(np.zeros(500)), Flat)
+    assert tail_metrics(np.zeros(500), "sequence") == {}
+    mostly_zero = np.where(np.arange(500) < 480, -np.inf, WIDE)
+    assert np.isfinite(list(tail_metrics(mostly_zero, "token").values())).all()
+
+
+def test_a_number_on_request_is_that_of_the_batch_where_both_exist():
+    sums = WeightSums.of(WIDE).metrics("sequence")
+    assert sums["rollout_corr/ess_floor"] == 1 / 500
+    assert sums["rollout_corr/ess_kish_sequence_raw"] == WeightSums.of(WIDE).ess("kish")
+    for call in (
+        lambda: WeightSums.of(WIDE).metrics("turn"),
+        lambda: tail_metrics(WIDE, "turn"),
+    ):
+        with pytest.raises(ValueError, match="Unknown level 'turn'"):
+            call()
+    with pytest.raises(ValueError, match="Unknown kind of weights 'clipped'"):
+        WeightSums.of(WIDE).metrics("token", "clipped")
+
+
+def test_the_page_is_what_the_code_says(capsys, tmp_path):
+    again = "not what the code says; run: testbed evidence pages metrics"
+    assert (ROOT / "docs" / "metrics.md").read_text() == page(), again
+    output(capsys, "evidence", "pages", "metrics", "--docs", str(tmp_path / "new"))
+    assert (tmp_path / "new" / "metrics.md").read_text() == page()
+
+
+def test_the_command_finds_metrics_by_our_name_and_by_another_stacks(capsys):
+    found = json.loads(output(capsys, "list", "metrics", "*k3_kl*", "--json"))
+    assert [row["name"] for row in found] == ["rollout_corr/kl_mu_pi_k3"]
+    assert len(json.loads(output(capsys, "list", "metrics", "--json"))) == len(rows())
+    assert "exp(entropy" in output(capsys, "list", "metrics", "rollout_corr/ess_perplexity_token_raw")
+
+
+def test_an_unknown_metric_is_an_error_with_a_suggestion(capsys):
+    with pytest.raises(SystemExit) as done:
+        main(["list", "metrics", "rollout_corr/chi2_tokens"])
+    assert done.value.code == 2
+    assert "Did you mean 'rollout_corr/chi2_token'?" in capsys.readouterr().err

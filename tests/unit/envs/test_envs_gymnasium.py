@@ -1,4 +1,7 @@
-"""Every world as a gymnasium environment."""
+"""Every world as a gymnasium environment.
+
+Worlds by name.
+"""
 
 import math
 
@@ -8,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from envs import catalog
+from envs.finite_mdp import FiniteMDP
 from envs.registration import gym_id, register_all
 
 FINITE = [name for name in catalog.worlds() if catalog.kind(name) == "finite-mdp"]
@@ -99,3 +103,66 @@ def test_walking_onto_the_goal_of_a_grid_that_does_not_slip_pays_one_and_ends():
     seen, total = play(env, 0, lambda _: np.int64(next(path)))
     assert [reward for _, reward in seen] == [0, 0, 0, 0, 0, 0, 1]
     assert total == 1
+
+
+def test_every_world_of_the_issue_is_there():
+    expected = {"chain", "grid-world", "garnet", "baird-star", "combination-lock", "bandit", "logged-bandit"}
+    tasks = {"running-sum", "copy", "sorted", "length", "reasoning-gym", "jsonl", "three-skills"}
+    tasks |= {"guess", "solver-checker", "hinted-sum", "styled-sum", "graded-sum", "stated-sum"}
+    assert expected <= set(FINITE)
+    assert {name for name in catalog.worlds() if catalog.kind(name) == "token-task"} == tasks
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_the_name_alone_makes_a_finite_world(name):
+    assert isinstance(catalog.make(name), FiniteMDP)
+
+
+@pytest.mark.parametrize("name", catalog.worlds())
+def test_every_world_is_described_in_one_sentence(name):
+    line = catalog.describe(name)
+    assert line.endswith(".")
+    assert 20 < len(line) < 110
+
+
+def test_worlds_are_sorted_and_cannot_be_changed_through_the_mapping():
+    worlds = catalog.worlds()
+    assert list(worlds) == sorted(worlds)
+    with pytest.raises(TypeError):
+        worlds["mine"] = FiniteMDP
+
+
+def test_a_second_world_of_the_same_name_names_the_first():
+    def chain(*, length: int = 2) -> FiniteMDP:
+        raise AssertionError("never built")
+
+    with pytest.raises(
+        ValueError, match=r"'chain' of .*test_envs_gymnasium.* already declared by envs\.mdps\.chain"
+    ):
+        catalog.world("chain")(chain)
+    constructor = catalog.worlds()["chain"]
+    assert catalog.world("chain")(constructor) is constructor  # a reloaded module declares itself again
+
+
+def test_arguments_must_be_keywords_with_defaults():
+    def positional(length: int = 2) -> FiniteMDP:
+        raise AssertionError("never built")
+
+    def without_default(*, length: int) -> FiniteMDP:
+        raise AssertionError("never built")
+
+    for constructor in (positional, without_default):
+        with pytest.raises(
+            ValueError, match="'length' of world 'mine' must be keyword-only and have a default"
+        ):
+            catalog.world("mine")(constructor)
+    assert "mine" not in catalog.worlds()
+
+
+def test_unknown_names_and_arguments_are_answered_with_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown world 'gridworld'. Did you mean 'grid-world'\?"):
+        catalog.make("gridworld")
+    with pytest.raises(ValueError, match=r"'bandit' takes no argument 'arm'. Did you mean 'arms'\?"):
+        catalog.make("bandit", arm=3)
+    with pytest.raises(ValueError, match="Known: baird-star, bandit"):
+        catalog.describe("zzz")

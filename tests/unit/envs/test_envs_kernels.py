@@ -1,4 +1,7 @@
-"""The compiled loops against plain Python, bit for bit, and against the exact law."""
+"""The compiled loops against plain Python, bit for bit, and against the exact law.
+
+The numpy stream and the compiled stream are the same stream.
+"""
 
 import subprocess
 import sys
@@ -9,9 +12,10 @@ from references import reference_mdp as reference
 from scipy import stats
 from support.small_mdps import SMALL, bare, policies, softmax
 
-from envs import kernels
+from envs import kernels, streams
 from envs.bandits import bandit
 from envs.tables import running_sums
+from testbed import rng
 
 KEYS = np.array([0, 1, 2**63 + 5], dtype=np.uint64)
 ALMOST_ONE = 1.0 - 2.0**-53
@@ -218,3 +222,22 @@ def test_scattered_score_is_the_gradient_of_the_weighted_log_probabilities():
         nudge[index] = 1e-5
         slope = (objective(logits_RSA + nudge) - objective(logits_RSA - nudge)) / 2e-5
         assert score_RSA[index] == pytest.approx(slope, abs=1e-8)
+
+
+def test_numpy_and_numba_give_the_same_bits():
+    keys = rng.keys((0, 1, 7), "sampling")
+    for step in (0, 3, 2**31):
+        assert np.array_equal(streams.uniforms(keys, step, 5, 9), kernels.uniforms(keys, step, 5, 9))
+
+
+def test_keys_differ_by_seed_and_by_purpose_and_are_pinned():
+    assert rng.key(0, "sampling") != rng.key(1, "sampling")
+    assert rng.key(0, "sampling") != rng.key(0, "evaluation")
+    assert rng.key(0, "sampling") == 9802809229976155402
+
+
+def test_generators_are_named_by_purpose_and_step_not_by_call_order():
+    first = rng.generator(3, "prompts", step=2).random(4)
+    rng.generator(3, "prompts", step=1).random(9)
+    assert np.array_equal(first, rng.generator(3, "prompts", step=2).random(4))
+    assert not np.array_equal(first, rng.generator(3, "prompts", step=3).random(4))

@@ -1,10 +1,19 @@
-"""The constructors: what each world is known for, computed exactly."""
+"""The constructors: what each world is known for, computed exactly.
+
+Renyi divergences and state values of finite MDPs against sums over all episodes, and noise per pair.
+"""
+
+import math
 
 import numpy as np
 import pytest
+from references import reference_mdp as reference
+from support.small_mdps import SMALL, bare, policies, random_mdp
 
 from envs import infinite_horizon
 from envs.bandits import bandit
+from envs.finite_mdp import FiniteMDP
+from envs.gym_env import FiniteMDPEnv
 from envs.mdps import (
     BAIRD_FEATURES,
     baird_behavior,
@@ -115,3 +124,102 @@ def test_bandit_values_are_mean_rewards():
         bandit(arms=2, means=(0.0, 0.5, 1.0))
     with pytest.raises(ValueError, match="arms is 0"):
         bandit(arms=0)
+
+
+EXACT = {"rel": 1e-12, "abs": 1e-12}
+
+
+@pytest.mark.parametrize("order", [0.25, 0.5, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("name", SMALL)
+def test_renyi_divergence_is_a_sum_over_all_episodes(name, order):
+    world = SMALL[name]
+    pi_SA, mu_SA = policies(world, seed=6), policies(world, seed=7)
+    total = sum(
+        e.mass(pi_SA) ** order * e.mass(mu_SA) ** (1 - order) for e in reference.episodes(bare(world))
+    )
+    assert world.renyi(pi_SA, mu_SA, order) == pytest.approx(math.log(total) / (order - 1), **EXACT)
+
+
+@pytest.mark.parametrize("name", ["terminal", "chain"])
+def test_renyi_divergence_never_falls_in_its_order_and_joins_kl_chi2_and_the_largest_ratio(name):
+    world = SMALL[name]
+    pi, mu = policies(world, 4, seed=1), policies(world, 4, seed=2)
+    found = [world.renyi(pi, mu, order) for order in (0.01, 0.5, 0.999, 1.0, 1.001, 2.0, 9.0, 1e4, math.inf)]
+    assert (np.diff(found, axis=0) >= -1e-12).all()
+    exact = world.divergence(pi, mu)
+    assert found[3] == pytest.approx(exact.kl_pi_mu, **EXACT)
+    assert np.mean([found[2], found[4]], axis=0) == pytest.approx(exact.kl_pi_mu, abs=1e-5)
+    assert found[5] == pytest.approx(np.log1p(exact.chi2), **EXACT)
+    assert found[7] == pytest.approx(exact.max_log_rho, rel=1e-2)
+    assert found[8] == pytest.approx(exact.max_log_rho, **EXACT)
+
+
+def test_renyi_divergence_keeps_its_digits_where_the_second_moment_overflows():
+    world = FiniteMDP(
+        transition_SAS=np.ones((1, 2, 1)), reward_SA=np.zeros((1, 2)), start_S=[1.0], horizon=400
+    )
+    pi, mu = np.array([[0.99, 0.01]]), np.array([[0.01, 0.99]])
+    one = math.log(0.99**3 / 0.01**2 + 0.01**3 / 0.99**2) / 2
+    assert world.renyi(pi, mu, 3.0) == pytest.approx(400 * one, rel=1e-12)
+    assert 2 * 400 * one > 709
+
+
+def test_renyi_divergence_without_support_is_refused_or_infinite_above_order_one_only():
+    world = SMALL["chain"]
+    pi_SA, mu_SA = np.full((3, 2), 0.5), np.full((3, 2), 0.5)
+    mu_SA[1] = [1.0, 0.0]
+    with pytest.raises(ValueError, match="never takes action 1 in state 1"):
+        world.renyi(pi_SA, mu_SA, 2.0)
+    for order in (1.0, 2.0, 2.5, math.inf):
+        assert world.renyi(pi_SA, mu_SA, order, unsupported="infinite") == math.inf
+    assert 0 < world.renyi(pi_SA, mu_SA, 0.5) < math.inf
+    assert np.isfinite(world.renyi(mu_SA, pi_SA, 2.5))
+    unreached = random_mdp(0, transition_SAS=np.repeat(np.eye(3)[:, None], 2, 1), start_S=[1.0, 0.0, 0.0])
+    off = np.array([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
+    assert unreached.renyi(np.full((3, 2), 0.5), off, 2.5) == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ValueError, match="order is 0, expected a number above 0"):
+        world.renyi(pi_SA, mu_SA, 0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_state_values_are_the_returns_of_episodes_restarted_at_each_step(name):
+    world = SMALL[name]
+    pi = policies(world, 2, seed=5)
+    value = world.state_value(pi)
+    assert value.shape == (2, world.horizon + 1, world.states)
+    assert not value[:, -1].any()
+    for t, s in np.ndindex(world.horizon, world.states):
+        later = [reference.action_value(bare(world), pi[1], t, s, a) for a in range(world.actions)]
+        expected = 0.0 if world.terminal_S[s] else pi[1, s] @ later
+        assert value[1, t, s] == pytest.approx(expected, **EXACT)
+    assert value[:, 0] @ world.start_S == pytest.approx(world.value(pi), **EXACT)
+
+
+def test_noise_per_pair_is_drawn_by_gymnasium_too():
+    env = FiniteMDPEnv("bandit", arms=2, means=(1.0, 1.0), noise="normal", noise_std=[[0.0, 3.0]])
+    found = {0: [], 1: []}
+    for episode in range(200):
+        env.reset(seed=episode)
+        found[episode % 2].append(env.step(np.int64(episode % 2))[1])
+    assert set(found[0]) == {1.0}
+    # 100 draws: a chi-square deviation outside 2 to 4.2 has a chance below 1e-6.
+    assert 2.0 < np.std(found[1]) < 4.2
+
+
+def test_one_number_of_noise_is_a_table_of_equal_numbers():
+    scalar, table = (random_mdp(3, noise="normal", noise_std=s) for s in (0.3, np.full((3, 2), 0.3)))
+    pi, key = policies(scalar, 1), np.arange(1, dtype=np.uint64)
+    start = np.zeros((1, 5), np.int64)
+    first, second = (w.simulate(pi, start, 4, key, 1).reward_RBT for w in (scalar, table))
+    assert np.array_equal(first, second)
+    assert scalar.variance(pi) == table.variance(pi)
+
+
+def test_a_wrong_table_of_noise_is_refused():
+    for wrong, message in (
+        (np.ones((2, 3)), r"noise_std has shape \(2, 3\), expected a number or one for each"),
+        (np.full((3, 2), -1.0), "expected a finite number >= 0"),
+        (np.full((3, 2), np.nan), "expected a finite number >= 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            random_mdp(0, noise="normal", noise_std=wrong)

@@ -1,4 +1,9 @@
-"""The digit tasks and the length task, alone and as gymnasium environments."""
+"""The digit tasks and the length task, alone and as gymnasium environments.
+
+Graded sums: easy and hard prompts in any mix.
+Styled sums: two right styles, one of which a separator demands.
+Three skills in one task, told apart by a mark.
+"""
 
 import warnings
 from collections import Counter
@@ -11,8 +16,11 @@ from references import reference_tokens as reference
 
 from envs.catalog import token_task, worlds
 from envs.tokens.base import TokenTask, arguments, corruption
+from envs.tokens.graded_sum import GradedSum
 from envs.tokens.gym_env import TokenEnv
 from envs.tokens.length import Length
+from envs.tokens.styled_sum import StyledSum
+from envs.tokens.three_skills import ThreeSkills
 
 FIXED = ["running-sum", "copy", "sorted"]
 SMALL = [(name, {"digits": 3, "modulus": 3}) for name in FIXED]
@@ -263,3 +271,78 @@ def test_nested_arguments_can_be_written_as_text():
     assert tree(task_args="digits=2 modulus=2").states == tree(task_args={"digits": 2, "modulus": 2}).states
     with pytest.raises(ValueError, match="expected name=value"):
         arguments("digits")
+
+
+def test_training_has_its_share_of_easy_prompts_and_the_rest_is_alike_for_every_share():
+    for share in (0.0, 0.3, 1.0):
+        task = GradedSum(share=share)
+        level = task.difficulty(task.prompts(np.random.default_rng(0), 4000))
+        assert abs((level == 3).mean() - share) < 0.03
+        assert task.difficulty(task.held_out_prompts(np.random.default_rng(0), 6)).tolist() == [3, 8] * 3
+        assert task.difficulty(task.lessons(np.random.default_rng(0), 6)).tolist() == [3, 8] * 3
+
+
+def test_easy_prompts_only_repeat_the_total_behind_their_digits():
+    task = GradedSum()
+    answer = task.answer(task.held_out_prompts(np.random.default_rng(1), 2)[:, :-1])
+    assert len(set(answer[0, 2:])) == 1
+    assert len(set(answer[1, 2:])) > 1
+
+
+def test_as_many_easy_digits_as_there_are_are_refused():
+    with pytest.raises(ValueError, match="from 1 to 7 digits"):
+        GradedSum(easy=8)
+
+
+TASK = StyledSum(digits=3, modulus=4)
+FREE, SUMS = [1, 2, 3, 4], [1, 2, 3, 5]
+SUM, COMPLEMENT = [1, 3, 2], [2, 0, 1]
+ALL = np.ones((1, 3), bool)
+
+
+def test_both_styles_are_right_unless_sums_are_demanded():
+    for prompt, response, reward in (
+        (FREE, SUM, 1),
+        (FREE, COMPLEMENT, 1),
+        (SUMS, SUM, 1),
+        (SUMS, COMPLEMENT, 0),
+    ):
+        assert TASK.score(np.array([prompt]), np.array([response]), ALL) == [reward]
+    assert TASK.score(np.array([FREE]), np.array([[1, 3, 1]]), ALL) == [0]  # begun in one, ended in the other
+
+
+def test_the_base_teacher_writes_sums_and_the_expert_complements_where_it_may():
+    stream = np.random.default_rng(0)
+    prompt = np.array([FREE, SUMS])
+    np.testing.assert_array_equal(TASK.teacher(prompt, stream, 0.0)[0], [SUM, SUM])
+    np.testing.assert_array_equal(TASK.expert(prompt, stream)[0], [COMPLEMENT, SUM])
+
+
+def test_a_correction_keeps_the_style_that_was_begun():
+    prompt, begun = np.array([FREE] * 3), np.array([[1, 3, 0], [2, 0, 3], [3, 0, 1]])
+    mended = TASK.correction(prompt, begun, np.ones((3, 3), bool))[0]
+    np.testing.assert_array_equal(mended, [SUM, COMPLEMENT, COMPLEMENT])
+    np.testing.assert_array_equal(TASK.first_error(prompt, begun, np.ones((3, 3), bool)), [2, 2, 0])
+
+
+def test_half_of_the_held_out_prompts_demand_sums_and_none_in_training():
+    stream = np.random.default_rng(0)
+    assert TASK.difficulty(TASK.held_out_prompts(stream, 8)).tolist() == [0, 1] * 4
+    assert not TASK.difficulty(TASK.prompts(stream, 8)).any()
+
+
+SKILLS = ThreeSkills(digits=3, modulus=4)
+
+
+def test_each_mark_asks_for_its_own_answer():
+    prompt = np.array([[mark, 3, 1, 2, 4] for mark in (5, 6, 7)])
+    right = np.array([[3, 0, 2], [3, 1, 2], [1, 2, 3]])
+    np.testing.assert_array_equal(SKILLS.answer(prompt[:, :-1]), right)
+    for k in range(3):
+        score = SKILLS.score(prompt, right[[k] * 3], np.ones((3, 3), bool))
+        assert score.tolist() == [float(k == j) for j in range(3)]
+
+
+def test_marks_come_evenly_and_are_the_difficulty():
+    level = SKILLS.difficulty(SKILLS.prompts(np.random.default_rng(0), 3000))
+    assert np.allclose(np.bincount(level) / 3000, 1 / 3, atol=0.03)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.small_mdps import SMALL, policies, random_mdp
 from test_estimators_bandit import BANDIT, full
-from test_estimators_episodes import TRAJECTORY, everything
+from test_estimators_trajectory import TRAJECTORY, everything
 
 from testbed.errors import UserError
 from testbed.estimators import estimator

@@ -1,13 +1,18 @@
-"""Finite MDPs: the variances of weighted returns agree with the list of all episodes."""
+"""Finite MDPs: the variances of weighted returns agree with the list of all episodes.
+
+V-trace, Retrace, TD and what else iterates, against its defining sum and its fixed point.
+Ratios of occupancies, by DICE, LSTD and abstract chains, agree with the list of all episodes.
+"""
 
 import numpy as np
 import pytest
 from references import reference_mdp as reference
 from support.small_mdps import LISTED, SMALL, bare, pair, policies, random_mdp
 
+from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-from testbed.exact import mdp, ratios_dice
+from testbed.exact import fixed_points, mdp, ratios_dice, value_learning
 
 
 def q_hat(world, seed=0):
@@ -172,3 +177,272 @@ def test_what_cannot_be_weighted_or_written_down_is_refused():
         mdp.enumerate_episodes(world, mu, most=10)
     with pytest.raises(UserError, match="normal noise"):
         mdp.enumerate_episodes(SMALL["normal"], mu)
+
+
+def simulated_vtrace(world, pi, mu, value, rho_bar, c_bar, lam, depth=200):
+    """The operator from its definition, as a sum over time with the trace carried along."""
+    rho = pi / mu
+    moves = world.transition_SAS
+    total, mass = value.copy(), np.eye(world.states)
+    delta = world.mean_reward_SA + world.discount * moves @ value - value[:, None]
+    for _ in range(depth):
+        total = total + mass @ (mu * np.minimum(rho_bar, rho) * delta).sum(-1)
+        mass = world.discount * mass @ np.einsum("sa,sat->st", mu * lam * np.minimum(c_bar, rho), moves)
+    return total
+
+
+@pytest.mark.parametrize(("rho_bar", "c_bar", "lam"), [(1.0, 1.0, 1.0), (2.0, 0.7, 0.9), (np.inf, 1.0, 0.5)])
+def test_the_vtrace_operator_is_its_defining_sum_and_evaluates_the_clipped_policy(rho_bar, c_bar, lam):
+    world = random_mdp(7)
+    pi, mu = pair(world)
+    value = np.array([0.3, -1.0, 2.0])
+    operator = fixed_points.vtrace(world, pi, mu, rho_bar=rho_bar, c_bar=c_bar, lam=lam)
+    assert operator(value) == pytest.approx(simulated_vtrace(world, pi, mu, value, rho_bar, c_bar, lam))
+    mixed = np.minimum(rho_bar * mu, pi)
+    mixed /= mixed.sum(-1, keepdims=True)
+    assert operator.fixed_point() == pytest.approx(infinite_horizon.state_value(world, mixed))
+    assert operator.sup_norm <= fixed_points.vtrace_contraction_bound(pi, mu, rho_bar, 0.9) + 1e-12
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
+def test_retrace_evaluates_the_target_and_is_its_defining_sum(lam):
+    world = random_mdp(8)
+    pi, mu = pair(world)
+    operator = fixed_points.retrace(world, pi, mu, lam=lam)
+    assert operator.fixed_point() == pytest.approx(infinite_horizon.q_value(world, pi).ravel())
+    q = np.random.default_rng(0).normal(size=(3, 2))
+    ahead = np.einsum("sat,t->sa", world.transition_SAS, (pi * q).sum(-1))
+    delta = world.mean_reward_SA + world.discount * ahead - q
+    total, carried = q + delta, delta
+    for _ in range(300):
+        traced = (mu * lam * np.minimum(1.0, pi / mu) * carried).sum(-1)
+        carried = world.discount * world.transition_SAS @ traced
+        total = total + carried
+    assert operator(q.ravel()) == pytest.approx(total.ravel())
+    assert operator.sup_norm <= 0.9 + 1e-12
+
+
+def test_operators_know_terminal_states_and_refuse_discount_one():
+    world = SMALL["terminal"]
+    pi, mu = pair(world)
+    trace = fixed_points.vtrace(world, pi, mu, rho_bar=np.inf)
+    assert trace.fixed_point() == pytest.approx(infinite_horizon.state_value(world, pi))
+    assert fixed_points.retrace(world, pi, mu).fixed_point() == pytest.approx(
+        infinite_horizon.q_value(world, pi).ravel()
+    )
+    hole = np.array([[1.0, 0.0], *mu[1:]])
+    assert np.isfinite(fixed_points.vtrace(world, pi, hole).fixed_point()).all()
+    with pytest.raises(UserError, match=r"infinite rho_bar \(states where it does not: \[0\]\)"):
+        fixed_points.vtrace(world, pi, hole, rho_bar=np.inf)
+    with pytest.raises(UserError, match="some action of pi everywhere"):
+        fixed_points.vtrace_policy(1.0 - hole, hole, 1.0)
+    with pytest.raises(UserError, match="expected less than 1"):
+        fixed_points.retrace(random_mdp(0, discount=1.0), pi, mu)
+
+
+# Value learning
+
+
+def test_baird_diverges_from_15_17_on_and_its_first_stable_target_networks_are_known():
+    star = value_learning.baird_star(0.99)
+    assert star.td_abscissa() == pytest.approx(0.23925, abs=5e-6)
+    assert [value_learning.baird_star(g).td_abscissa() > 0 for g in (0.882, 0.883)] == [False, True]
+    assert star.fitted_radius() == pytest.approx(0.99)
+    first = {
+        a: next(k for k in range(1, 200) if star.target_radius(a, k) < 1) for a in (0.01, 0.05, 0.1, 0.5)
+    }
+    assert first == {0.01: 77, 0.05: 16, 0.1: 9, 0.5: 2}
+    radius = [star.target_radius(0.1, k) for k in (1, 2, 5, 10)]
+    assert radius == pytest.approx([1.0239, 1.0361, 1.0208, 0.9824], abs=5e-5)
+
+
+def test_one_inner_step_is_td_and_many_are_fitted_q():
+    rng = np.random.default_rng(0)
+    found = value_learning.linear_td(
+        rng.normal(size=(4, 2)), np.full(4, 0.25), rng.dirichlet(np.ones(4), 4), 0.9
+    )
+    assert found.target_radius(0.1, 1) == pytest.approx(found.td_radius(0.1))
+    assert found.target_radius(0.1, 100_000) == pytest.approx(found.fitted_radius())
+
+
+def test_expectiles_have_their_known_values_and_ignore_the_order_of_the_atoms():
+    value, mass = np.array([4.0, 0.0, 1.0]), np.array([0.2, 0.5, 0.3])
+    found = [value_learning.expectile(value, mass, tau) for tau in (0.5, 0.7, 0.9, 0.99)]
+    assert found == pytest.approx([1.1, 1.71053, 2.88462, 3.85922], abs=5e-6)
+    with pytest.raises(UserError, match="0 < tau < 1"):
+        value_learning.expectile(value, mass, 1.0)
+
+
+def test_gae_with_a_wrong_value_is_off_by_the_formula_and_a_plain_sum_over_time_agrees():
+    world = random_mdp(9)
+    pi = policies(world, seed=1)
+    error = np.array([0.3, -0.2, 0.5])
+    value = infinite_horizon.state_value(world, pi)
+    found = value_learning.expected_gae(world, pi, value + error, 0.7)
+    advantage = infinite_horizon.q_value(world, pi) - value[:, None]
+    assert found - advantage == pytest.approx(value_learning.gae_bias(world, pi, error, 0.7))
+    step = np.einsum("sa,sat->st", pi, world.transition_SAS)
+    reward = (pi * world.mean_reward_SA).sum(-1)
+    hat = value + error
+    law, total = world.transition_SAS, world.mean_reward_SA + 0.9 * world.transition_SAS @ hat - hat[:, None]
+    for count in range(1, 200):
+        total = total + 0.63**count * law @ (reward + 0.9 * step @ hat - hat)
+        law = law @ step
+    assert found == pytest.approx(total)
+    with pytest.raises(UserError, match="no terminal states"):
+        value_learning.gae_bias(SMALL["terminal"], pi, error, 0.7)
+
+
+def test_the_complex_step_and_the_emphatic_weights_give_the_worlds_own_gradient():
+    world = random_mdp(10)
+    pi = policies(world, seed=1)
+    found = value_learning.interest_gradient(world, np.log(pi), world.start_S)
+    assert found == pytest.approx(infinite_horizon.gradient(world, pi), abs=1e-13)
+    emphasis = value_learning.emphasis(world, pi, world.start_S)
+    assert value_learning.off_policy_gradient(world, pi, emphasis) == pytest.approx(found)
+
+
+def test_emphasis_is_where_the_follow_on_trace_settles():
+    world = random_mdp(11)
+    pi, mu = pair(world)
+    step = np.einsum("sa,sat->st", mu, world.transition_SAS)
+    weighted = np.einsum("sa,sat->st", mu * (pi / mu), world.transition_SAS)
+    mass, trace, interest = np.full(3, 1 / 3), np.zeros(3), np.array([1.0, 0.5, 2.0])
+    for _ in range(500):  # trace(s) = P(s_t = s) E[F_t | s], F_t = discount rho F_{t-1} + interest
+        mass = mass @ step
+        trace = 0.9 * trace @ weighted + mass * interest
+    assert trace == pytest.approx(value_learning.emphasis(world, pi, mass * interest))
+
+
+def test_the_proxy_bound_is_an_inequality_with_a_known_equality_and_needs_a_correlated_proxy():
+    base, reward = np.array([0.3, 0.2, 0.4, 0.1]), np.array([0.0, 1.0, 0.5, 2.0])
+    proxy = np.array([0.5, 1.0, 0.2, 1.0])
+    tight = value_learning.tight_occupancy(base, reward, proxy, 0.7)
+    assert tight.sum() == pytest.approx(1.0)
+    assert tight.min() > 0
+    assert value_learning.proxy_slack(base, tight, reward, proxy) == pytest.approx(0.0, abs=1e-12)
+    assert value_learning.proxy_slack(base, base[::-1], reward, proxy) > 0.01
+    # With the reward itself as proxy the bound says gain >= gain.
+    assert value_learning.proxy_slack(base, base[::-1], reward, 3 * reward + 1) == pytest.approx(
+        0.0, abs=1e-7
+    )
+    with pytest.raises(UserError, match="correlation"):
+        value_learning.proxy_slack(base, tight, reward, -proxy)
+    with pytest.raises(UserError, match="must vary"):
+        value_learning.proxy_slack(base, tight, reward, np.ones(4))
+
+
+def test_dice_and_lstdq_agree_on_the_occupancy_itself_and_on_counts():
+    world = random_mdp(5)
+    pi, _ = pair(world)
+    data = np.random.default_rng(1).dirichlet(np.ones(6)).reshape(3, 2)
+    system = ratios_dice.linear_system(
+        ratios_dice.joint_distribution(world, data), pi, world.start_S, world.discount
+    )
+    reward = world.mean_reward_SA.ravel()
+    truth = (1 - world.discount) * float(infinite_horizon.value(world, pi))
+    assert system.dice_value(reward) == pytest.approx(truth)
+    assert system.lstd_value(reward) == pytest.approx(truth)
+    assert system.ratio().reshape(3, 2) == pytest.approx(ratios_dice.occupancy_ratio(world, pi, data))
+    counts = np.random.default_rng(2).integers(1, 9, size=(3, 2, 3))
+    counted = ratios_dice.linear_system(counts, pi, world.start_S, world.discount)
+    assert counted.dice_value(reward) == pytest.approx(counted.lstd_value(reward), rel=1e-12)
+    assert counted.data_X @ counted.ratio() == pytest.approx(1.0)
+
+
+def test_on_policy_occupancy_data_has_ratio_one():
+    world = random_mdp(6)
+    mu = policies(world)
+    data = (1 - world.discount) * infinite_horizon.occupancy(world, mu)[:, None] * mu
+    system = ratios_dice.linear_system(
+        ratios_dice.joint_distribution(world, data), mu, world.start_S, world.discount
+    )
+    assert system.ratio() == pytest.approx(np.ones(6))
+
+
+def test_nothing_is_added_after_a_terminal_state():
+    world = random_mdp(1, terminal_S=[False, False, True], bonus_S=[0.0, -0.5, 2.0])
+    pi, _ = pair(world)
+    # The log goes on after the end, as after an automatic reset, and even pays there.
+    law, terminal = ratios_dice.joint_distribution(world, np.full((3, 2), 1 / 6)), world.tables.terminal_S
+    reward = np.where(terminal[:, None], 7.0, world.mean_reward_SA)
+    truth = float(infinite_horizon.value(world, pi))
+    system = ratios_dice.linear_system(law, pi, world.start_S, world.discount, terminal)
+    assert system.dice_value(reward.ravel()) == pytest.approx(0.1 * truth)
+    fitted = fixed_points.fitted_q(law, reward, pi, world.discount, terminal).fixed_point()
+    assert fitted[:4] == pytest.approx(infinite_horizon.q_value(world, pi).ravel()[:4])
+
+
+def test_ratio_systems_without_data_or_discount_are_refused():
+    world = random_mdp(5)
+    pi, _ = pair(world)
+    law = ratios_dice.joint_distribution(world, np.full((3, 2), 1 / 6))
+    with pytest.raises(UserError, match="expected 0 <= discount < 1"):
+        ratios_dice.linear_system(law, pi, world.start_S, 1.0)
+    law[1, 0] = 0
+    with pytest.raises(UserError, match="hold no action 0 in state 1"):
+        ratios_dice.linear_system(law, pi, world.start_S, 0.9)
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_an_abstract_chain_from_discounted_counts_has_the_value_of_the_policy(name):
+    world = SMALL[name]
+    pi = policies(world, seed=1)
+    for abstraction in (np.zeros(world.states, dtype=int), np.arange(world.states) // 2):
+        found = ratios_dice.abstract_chain_value(world, pi, abstraction)
+        assert found == pytest.approx(float(world.value(pi)), abs=1e-12)
+
+
+def test_the_chains_counts_are_means_of_importance_weighted_counts_and_plain_ones_mislead():
+    world = SMALL["random"]
+    pi, mu = pair(world)
+    table = mdp.enumerate_episodes(world, mu)
+    prefix = np.cumprod(pi[table.state_NT, table.action_NT] / mu[table.state_NT, table.action_NT], axis=-1)
+    before = np.hstack([np.ones((len(prefix), 1)), prefix[:, :-1]])
+    visits = [[table.mean(before[:, t] * (table.state_NT[:, t] == s)) for s in range(3)] for t in range(3)]
+    assert np.array(visits) == pytest.approx(world.occupancy(pi))
+    wrong = ratios_dice.abstract_chain_value(world, pi, np.array([0, 0, 1]), discounted_counts=False)
+    assert abs(wrong - float(world.value(pi))) > 0.05
+
+
+@pytest.mark.parametrize("name", ["random", "terminal"])
+def test_the_abstract_chain_is_what_weighted_episodes_count(name):
+    world, label_S = SMALL[name], np.array([0, 1, 0])
+    pi, mu = pair(world)
+    table = mdp.enumerate_episodes(world, mu)
+    visits, moves, earned, first = np.zeros(2), np.zeros((2, 2)), np.zeros(2), np.zeros(2)
+    for chance, state, action, reward, mask in zip(*vars(table).values(), strict=True):
+        first[label_S[state[0]]] += chance
+        weight = chance
+        for t in np.flatnonzero(mask):
+            weight *= pi[state[t], action[t]] / mu[state[t], action[t]]
+            visits[label_S[state[t]]] += weight * world.discount**t
+            earned[label_S[state[t]]] += weight * world.discount**t * reward[t]
+            if t + 1 < world.horizon and mask[t + 1]:
+                moves[label_S[state[t]], label_S[state[t + 1]]] += weight * world.discount**t
+    chain = ratios_dice.abstract_chain(world, pi, label_S)
+    assert chain.transition_ZZ == pytest.approx(moves / visits[:, None])
+    assert chain.reward_Z == pytest.approx(earned / visits)
+    assert chain.start_Z == pytest.approx(first)
+    assert (chain.transition_ZZ.sum(-1) < 1).all()  # the rest is the end of the episode
+    # The chain's value by running it, not by solving it.
+    law_Z, value = chain.start_Z, 0.0
+    for t in range(400):
+        value += world.discount**t * float(law_Z @ chain.reward_Z)
+        law_Z = law_Z @ chain.transition_ZZ
+    assert chain.value == pytest.approx(value) == pytest.approx(float(world.value(pi)))
+    assert chain.start_Z @ chain.state_value_Z == pytest.approx(chain.value)
+
+
+def test_an_abstraction_labels_every_state():
+    world = SMALL["random"]
+    for wrong in ([0, 1], [0, -1, 1], [0.5, 0.0, 1.0]):
+        with pytest.raises(UserError, match="expected a label 0, 1, … for each of 3 states"):
+            ratios_dice.abstract_chain(world, policies(world), np.array(wrong))
+
+
+def test_occupancy_chi2_is_not_the_chi2_of_the_actions():
+    base, other = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
+    assert ratios_dice.occupancy_chi2(other, base) == pytest.approx(0.08 + 0.3 + 1.25 - 1)
+    with pytest.raises(UserError, match="base has no mass"):
+        ratios_dice.occupancy_chi2(other, np.array([0.6, 0.4, 0.0]))

@@ -1,17 +1,26 @@
-"""Facts about the mixtures: separate means, schedules, centers of clips."""
+"""Facts about the mixtures: separate means, schedules, centers of clips.
+
+max@k, off-policy and on-policy: enumeration, the exact gradient of a bandit, limits, extreme ratios.
+"""
 
 from dataclasses import replace
+from itertools import combinations, product
+from math import comb
 
 import numpy as np
 import pytest
 import torch
 from support.fixtures import Sequence, batch_of, changed, weights
 
+from testbed.advantages import advantage
+from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.losses.aggregate import aggregate
+from testbed.losses.subsets import log_binomial
 from testbed.objectives import objective
 from testbed.objectives.mixture.chord import expert_weight, mu_schedule
+from testbed.objectives.mixture.max_at_k import exact_weights, first_order_weights
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.mixture.self_imitation import replay_weight
 
@@ -158,3 +167,165 @@ def test_amplification_by_case():
 def test_an_unknown_phi_names_the_known_ones():
     with pytest.raises(UserError, match="on"):
         weights("chord", phi="no")
+
+
+DRAWS = np.random.default_rng(29)
+
+
+def group_weights(rewards, ratios, k, order="exact", groups=None):
+    """w of one-token sequences with the given rewards and ratios."""
+    groups = groups or [0] * len(rewards)
+    rows = zip(rewards, ratios, groups, strict=True)
+    logp, batch = batch_of([Sequence(1.0, (float(w),), reward=float(r), group=g) for r, w, g in rows])
+    return effective_weights("max_at_k", logp, batch, k=k, order=order)[:, 0].numpy()
+
+
+def by_enumeration(rewards, ratios, k, order="exact"):
+    n = len(rewards)
+    total = np.zeros(n)
+    for subset in map(list, combinations(range(n), k)):
+        chosen = ratios[subset]
+        weight = np.prod(chosen) if order == "exact" else 1 + np.sum(chosen - 1)
+        total[subset] += weight * rewards[subset].max()
+    return n * total / comb(n, k)
+
+
+@pytest.mark.parametrize(("n", "k"), [(8, 1), (8, 2), (8, 4), (8, 8), (10, 3)])
+@pytest.mark.parametrize("order", ["exact", "first"])
+@pytest.mark.parametrize("kind", ["real", "binary"])
+def test_it_equals_the_sum_over_all_subsets(n, k, order, kind):
+    rewards = DRAWS.normal(size=n) if kind == "real" else DRAWS.integers(0, 2, n).astype(float)
+    ratios = np.exp(0.7 * DRAWS.normal(size=n))
+    expected = by_enumeration(rewards, ratios, k, order)
+    np.testing.assert_allclose(group_weights(rewards, ratios, k, order), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_groups_of_different_sizes_are_computed_apart():
+    sizes, rewards, ratios = [5, 1, 3, 2], DRAWS.normal(size=11), np.exp(DRAWS.normal(size=11))
+    groups = np.repeat([7, 0, 3, 1], sizes)
+    found = group_weights(rewards, ratios, 3, groups=groups.tolist())
+    for g, size in zip([7, 0, 3, 1], sizes, strict=True):
+        mine = groups == g
+        # Fewer than three responses are read with k = n.
+        expected = by_enumeration(rewards[mine], ratios[mine], min(3, size))
+        np.testing.assert_allclose(found[mine], expected, rtol=1e-12)
+
+
+def policy(theta):
+    return np.exp(theta) / np.exp(theta).sum()
+
+
+def best_of_two(theta, reward):
+    pi = policy(theta)
+    return sum(pi[a] * pi[b] * max(reward[a], reward[b]) for a, b in product(range(4), repeat=2))
+
+
+def expected_gradient(theta, mu, reward, order):
+    """E over all 4^4 samples of mu of (1/n) sum w_i grad log pi(y_i)."""
+    pi = policy(theta)
+    samples = np.array(list(product(range(4), repeat=4)))
+    size, groups = len(samples), np.repeat(np.arange(len(samples)), 4)
+    ratios, rewards = (pi / mu)[samples], reward[samples]
+    found = group_weights(rewards.ravel(), ratios.ravel(), 2, order, groups.tolist()).reshape(size, 4)
+    score = np.eye(4)[samples] - pi
+    return np.einsum("s,si,sia->a", mu[samples].prod(1), found, score) / 4
+
+
+@pytest.fixture(scope="module")
+def bandit():
+    mu, reward = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.0, 0.3, 0.6, 1.0])
+    return np.array([0.1, 0.5, -0.2, 0.4]), mu, reward
+
+
+def test_its_expectation_is_the_gradient_of_the_best_of_two(bandit):
+    theta, mu, reward = bandit
+    step = 1e-5 * np.eye(4)
+    true = [(best_of_two(theta + e, reward) - best_of_two(theta - e, reward)) / 2e-5 for e in step]
+    np.testing.assert_allclose(expected_gradient(theta, mu, reward, "exact"), true, atol=1e-9)
+    assert np.abs(expected_gradient(theta, mu, reward, "first") - true).max() > 1e-3
+
+
+def test_the_bias_of_the_first_order_form_falls_with_the_square_of_the_shift(bandit):
+    _, mu, reward = bandit
+    scales, direction = np.array([0.08, 0.04, 0.02, 0.01]), np.array([0.3, -0.5, 0.8, -0.2])
+    biases = []
+    for scale in scales:
+        theta = np.log(mu) + scale * direction
+        first, exact = (expected_gradient(theta, mu, reward, order) for order in ("first", "exact"))
+        biases.append(np.linalg.norm(first - exact))
+    slope = np.polyfit(np.log(scales), np.log(biases), 1)[0]
+    assert slope == pytest.approx(2, abs=0.03)
+
+
+@pytest.mark.parametrize("order", ["exact", "first"])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_without_a_shift_it_is_the_on_policy_advantage(order, k):
+    rewards, groups = DRAWS.normal(size=9), [0] * 5 + [1] * 3 + [2]
+    signals = Signals(torch.tensor(rewards), torch.tensor(groups))
+    expected = advantage["max_at_k"].bind(k=k)(signals).numpy()
+    np.testing.assert_allclose(group_weights(rewards, np.ones(9), k, order, groups), expected, rtol=1e-12)
+
+
+def test_one_of_one_is_importance_weighting_of_rewards():
+    logp, batch = batch_of()
+    batch = replace(batch, adv_BT=batch.reward_B[:, None].expand(batch.mask_BT.shape))
+    expected = effective_weights("importance_reinforce", logp, batch)
+    torch.testing.assert_close(effective_weights("max_at_k", logp, batch, k=1), expected)
+
+
+def test_binary_rewards_give_the_published_pass_at_k():
+    # PKPO: k/n for a success, k/n (1 - C(n-1-c, k-1) / C(n-1, k-1)) for a failure, c successes; times n here.
+    n, c, k = 9, 2, 4
+    signals = Signals(torch.tensor([1.0] * c + [0.0] * (n - c)).double(), torch.zeros(n, dtype=torch.int64))
+    found = advantage["max_at_k"].bind(k=k)(signals)
+    failure = k * (1 - comb(n - 1 - c, k - 1) / comb(n - 1, k - 1))
+    np.testing.assert_allclose(found, [k] * c + [failure] * (n - c), rtol=1e-12)
+
+
+def test_centering_is_group_mean_and_group_std_of_the_advantage():
+    signals = Signals(torch.tensor(DRAWS.normal(size=6)), torch.tensor([0, 0, 0, 1, 1, 1]))
+    plain = Signals(advantage["max_at_k"].function(signals), signals.group_B)
+    for center, name in [("mean", "group_mean"), ("standard", "group_std")]:
+        expected = advantage[name].function(plain)
+        torch.testing.assert_close(advantage["max_at_k"].bind(center=center)(signals), expected)
+
+
+def test_large_groups_do_not_overflow_the_binomials():
+    reward = torch.tensor(DRAWS.uniform(size=2000))
+    found = advantage["max_at_k"].bind(k=1000)(Signals(reward, torch.zeros(2000, dtype=torch.int64)))
+    # A half of the group: the best response has n / C(n, k) C(n-1, k-1) = k of its reward.
+    best = int(reward.argmax())
+    assert float(found[best]) == pytest.approx(1000 * float(reward[best]), rel=1e-9)
+    assert torch.isfinite(found).all()
+
+
+@pytest.mark.parametrize("log_w", [[1e4, -1e4, 0.0, 2.0], [1e4] * 4, [-1e4] * 4])
+@pytest.mark.parametrize("rewards", [[1.0, -1.0, 0.0, 0.5], [0.0] * 4, [-1.0, -1.0, 2.0, 2.0]])
+@pytest.mark.parametrize("compute", [exact_weights, first_order_weights])
+def test_extreme_ratios_give_infinities_of_a_sign_but_never_nan(log_w, rewards, compute):
+    order = np.argsort(rewards, kind="stable")
+    log_w, reward = torch.tensor(log_w).double()[order][None], torch.tensor(rewards).double()[order][None]
+    for k in (1, 2, 3, 4):
+        assert not torch.isnan(compute(log_w, reward, torch.tensor([[4]]), k)).any()
+
+
+def test_a_product_of_a_tiny_and_a_huge_ratio_is_what_it_is():
+    # 2 / C(2, 2) * e^600 e^-600 * 3: neither factor of the pair is out of place.
+    log_w, reward = torch.tensor([[600.0, -600.0]]).double(), torch.tensor([[1.0, 3.0]]).double()
+    found = exact_weights(log_w, reward, torch.tensor([[2]]), 2)
+    torch.testing.assert_close(found, torch.full_like(found, 6.0))
+
+
+def test_an_unknown_order_or_centering_is_answered_with_the_known_ones():
+    logp, batch = batch_of()
+    with pytest.raises(UserError, match="exact"):
+        objective["max_at_k"].bind(order="second")(logp, batch)
+    with pytest.raises(UserError, match="standard"):
+        advantage["max_at_k"].bind(center="median")(Signals(batch.reward_B, batch.group_B))
+
+
+def test_binomials_count_subsets():
+    for n, k in product(range(-1, 7), range(-2, 8)):
+        expected = comb(n, k) if n >= 0 and k >= 0 else 0
+        found = float(log_binomial(torch.tensor(n), torch.tensor(k)).exp())
+        assert found == pytest.approx(expected, rel=1e-12)

