@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.judging.replication import RUNS, combinations, of_keys
-from analysis.tables.cell_table import REDUCTIONS, cell_table
+from analysis.tables.cell_table import DEFAULT, REDUCTIONS, arms_of, cell_table
 from analysis.tables.outcomes import cells as outcomes
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
@@ -218,3 +218,11 @@ def _of(first, second):
         for arm, sign in (("a", 1.0), ("b", 0.0))
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def test_arms_are_what_a_table_says_of_their_runs_arguments_included():
+    runs = (Run(recipe_args=(("eps", 0.1),)), Run(lag=4))
+    assert arms_of("ab", runs, ("recipe_args", "lag", "seed")) == {
+        "a": {"recipe_args": "eps=0.1", "lag": 0},
+        "b": {"recipe_args": DEFAULT, "lag": 4},
+    }
