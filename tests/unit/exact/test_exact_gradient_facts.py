@@ -12,9 +12,9 @@ import torch
 from testbed.errors import UserError
 from testbed.exact import objective_facts
 from testbed.exact.flows import drift_limit
+from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
 from testbed.exact.objective_facts import ending, gradient_facts
-from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree, softmax
 from testbed.objectives import objective
 

@@ -32,6 +32,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.mismatch.perturbed import drawn_layers
 from testbed.mismatch.ratio_distribution import (
     LEVELS,
@@ -39,7 +40,6 @@ from testbed.mismatch.ratio_distribution import (
     tree_distribution,
     tree_responses,
 )
-from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
 
 # Laws in closed form
