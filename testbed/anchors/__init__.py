@@ -22,12 +22,12 @@ anchor = Registry("anchor", package="testbed.anchors")
 
 @dataclass(frozen=True)
 class AnchorInputs:
-    """Inputs of an anchor at one pass over a batch, for the A replicas of an arm.
+    """Inputs of an anchor at one pass over a batch, for the C replicas of an arm.
 
     theta_CP: weights at the start of the step, whose version is `step`.
     logp_CBT: log-probabilities of the weights of this pass, without gradient.
     rollout: the arm's batch, with versions and behavior log-probabilities as the objective will read them.
-    logp_of: weights [A, P] -> their log-probabilities of the batch, without gradient.
+    logp_of: weights [C, P] -> their log-probabilities of the batch, without gradient.
     """
 
     theta_CP: Tensor
@@ -49,7 +49,7 @@ class Anchor(ABC):
 
     @abstractmethod
     def logp(self, inputs: AnchorInputs) -> Tensor:
-        """Return log-probabilities of the batch's tokens [A, B, T], without gradient."""
+        """Return log-probabilities of the batch's tokens [C, B, T], without gradient."""
 
     def start(self, theta_CP: Tensor) -> None:  # noqa: B027 - most anchors remember nothing
         """Take note of the weights before the first step."""

@@ -25,7 +25,7 @@ class LogLinear(Anchor):
         return log_mu_CBT + self.alpha(inputs) * (inputs.logp_CBT - log_mu_CBT)
 
     def alpha(self, inputs: AnchorInputs) -> Tensor:
-        """Return the share of the target at every token [A, B, T]; raise UserError without versions."""
+        """Return the share of the target at every token [C, B, T]; raise UserError without versions."""
         version_CBT = inputs.rollout.version_RBT
         if version_CBT is None:
             raise UserError(f"anchor '{self.name}' needs the version of every token; this batch has none.")

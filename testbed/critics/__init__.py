@@ -33,7 +33,7 @@ class Critic(ABC):
 
     @abstractmethod
     def values(self, theta_CP: Tensor, rollout: Rollout) -> Tensor:
-        """Return the value before each token [A, B, T], without gradient."""
+        """Return the value before each token [C, B, T], without gradient."""
 
     def learn(self, theta_CP: Tensor, rollout: Rollout, signals: Signals) -> None:  # noqa: B027
         """Learn from a batch of which the advantages have been read; signals hold the values of before."""

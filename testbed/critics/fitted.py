@@ -52,7 +52,7 @@ class Fit:
             )
 
     def target(self, signals: Signals) -> Tensor:
-        """Return V + A of every token, [A, B, T]."""
+        """Return V + A of every token, [C, B, T]."""
         name = "v_trace" if self.off_policy else "egae"
         adv_CBT: Tensor = advantage[name].bind(gamma=self.gamma, lam=self.lam)(signals)
         return signals.tokens("value_BT", name) + adv_CBT
@@ -70,10 +70,10 @@ class Fitted(Critic):
 
     @abstractmethod
     def predict(self, w_CK: Tensor, theta_CP: Tensor, rollout: Rollout) -> Tensor:
-        """Return predictions [H, A, B, T], differentiable in w; H of them learn from one target."""
+        """Return predictions [H, C, B, T], differentiable in w; H of them learn from one target."""
 
     def joined(self, value_HCBT: Tensor) -> Tensor:
-        """Return the one value that H predictions stand for, [A, B, T]: their mean."""
+        """Return the one value that H predictions stand for, [C, B, T]: their mean."""
         return value_HCBT.mean(0)
 
     @torch.no_grad()
@@ -183,7 +183,7 @@ def explained(value_CBT: Tensor, target_CBT: Tensor, mask_CBT: Tensor) -> dict[s
 
 
 def truncated(rollout: Rollout) -> Tensor:
-    """Return whether each response is known only in part, bool [A, B]."""
+    """Return whether each response is known only in part, bool [C, B]."""
     found = rollout.truncated_RB
     return torch.zeros_like(rollout.reward_RB, dtype=torch.bool) if found is None else found
 

@@ -210,7 +210,7 @@ def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
 
 
 def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
-    """Return the named advantage of every token, [A, B, T]."""
+    """Return the named advantage of every token, [C, B, T]."""
     adv: Tensor = advantage[name].bind(**dict(arguments))(signals)
     shape = signals.require("mask_BT", name).shape
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
