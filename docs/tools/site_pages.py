@@ -13,6 +13,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 TOP = ("testbed", "envs", "analysis", "paper_figs")
+MODULES = 16
+"""Most modules on a page of the API reference, so that none exceeds 300 kB of HTML."""
 # Pages that lie elsewhere in the repository, with their place in the site.
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
@@ -89,15 +91,16 @@ def evidence_pages() -> dict[str, str]:
 
 
 def reference_pages() -> dict[str, str]:
-    """Return one page of the API reference per package, and the list of them."""
+    """Return one page of the API reference per package, two for the largest, and the list of them."""
     pages, rows = {}, []
     for package in packages():
         modules = public_modules(package)
-        if not modules:
-            continue
         name = ".".join(package.relative_to(ROOT).parts)
-        pages[f"reference/{name}.md"] = package_page(name, package, modules)
-        rows.append(f"| [{name}]({name}.md) | {first_line(package / '__init__.py')} |")
+        for start in range(0, len(modules), MODULES):
+            page = name if not start else f"{name}-{start // MODULES + 1}"
+            text = package_page(name, package, modules[start : start + MODULES])
+            pages[f"reference/{page}.md"] = text.replace(f"# {name}", f"# {page}", 1)
+            rows.append(f"| [{page}]({page}.md) | {first_line(package / '__init__.py')} |")
     head = (
         "# API reference\n\nEverything public, one page per package.\n\n| package | what it is |\n|---|---|\n"
     )
@@ -106,8 +109,9 @@ def reference_pages() -> dict[str, str]:
 
 
 def packages() -> list[Path]:
-    """Return every package of the repository, the top ones first, tests excluded."""
+    """Return every package but those of experiments, which have pages of their own; the top ones first."""
     found = [path.parent for top in TOP for path in sorted((ROOT / top).rglob("__init__.py"))]
+    found = [path for path in found if "experiments" not in path.parts]
     return sorted(found, key=lambda path: (TOP.index(path.relative_to(ROOT).parts[0]), path))
 
 
