@@ -91,6 +91,7 @@ class SamplerEngine:
 
     fresh: the distribution draws noise for each sequence, so that two sequences have different distributions.
     past: optimizer steps by which `draw.past_RP` is older than the weights; 0 for engines that read none.
+    raw: what is recorded as log mu is of the distribution before `distribution` changes it.
     """
 
     name: str
@@ -99,6 +100,7 @@ class SamplerEngine:
     fresh: bool = False
     forward: Forward | None = None
     past: int = 0
+    raw: bool = False
 
 
 mismatch = Registry("mismatch", package="testbed.mismatch")
@@ -150,6 +152,7 @@ def compose(*engines: SamplerEngine) -> SamplerEngine:
         fresh=any(e.fresh for e in engines),
         forward=forward if passes else None,
         past=max((e.past for e in engines), default=0),
+        raw=any(e.raw for e in engines),
     )
 
 
@@ -184,3 +187,12 @@ def by_matrix(theta_RP: Tensor, layout: Layout, which: str, change: Change) -> T
 def off() -> SamplerEngine:
     """mu = pi: no mismatch."""
     return SamplerEngine("off")
+
+
+@mismatch("raw", source="vLLM's logprobs_mode=raw_logprobs", level="none", support="full", identity={})
+def raw() -> SamplerEngine:
+    """Record log pi before temperature, top-p or noise of the engines it is joined to: "temperature+raw".
+
+    Alone it changes nothing. Without it log mu is that of the distribution that was sampled ("processed").
+    """
+    return SamplerEngine("raw", raw=True)

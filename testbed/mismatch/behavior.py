@@ -110,7 +110,12 @@ class Behavior:
             else lambda log_pi, t: self._law(log_pi, t, step, past_RP)
         )
         law = law if given_RBT is None else forcing(given_RBT, law)
-        return policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
+        token_RBT, mask_RBT, logp_RBT = policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
+        if self.engine.raw and law is not None:
+            logp_RBT = policy.logp(changed_RP, prompt_RNQ, token_RBT, mask_RBT)
+            if given_RBT is not None:
+                logp_RBT = logp_RBT.masked_fill(given_RBT.to(logp_RBT.device) >= 0, 0.0)
+        return token_RBT, mask_RBT, logp_RBT
 
     def sample_in_flight(
         self,
@@ -122,20 +127,28 @@ class Behavior:
         step: int,
         cache: str,
     ) -> Drawn:
-        """Return what `sample` does of responses during which weights change, see ToyTransformer."""
+        """Return what `sample` does of responses during which weights change, see ToyTransformer.
+
+        Raises UserError for raw log-probabilities of an engine that changes the distribution.
+        """
+        if self.engine.raw and self.engine.distribution is not None:
+            raise UserError(
+                f"mismatch '{self.engine.name}' records raw log-probabilities, which are not kept while "
+                "weights change in flight. Leave 'raw' out, or take another schedule."
+            )
         changed_RWP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
         law = None if self.engine.distribution is None else lambda log_pi, t: self._law(log_pi, t, step, None)
         policy = self._forward(step, None)
         return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
-        """Return log mu of the rollout's tokens, [R, B, T]; 0 outside the mask, -inf where mu is 0.
+        """Return the log mu recorded of a rollout's tokens [R, B, T]; 0 outside the mask, -inf where mu is 0.
 
         Differentiable in theta except for a distribution-level engine around the toy transformer, and for
         stale-kv.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
-        if self.engine.distribution is None:
+        if self.engine.distribution is None or self.engine.raw:
             where = rollout.states() if self.tabular else rollout.prompt_RNQ
             policy = self._forward(step, past_RP)
             return policy.logp(changed_RP, where, rollout.token_RBT, rollout.mask_RBT)

@@ -295,6 +295,24 @@ def test_recorded_log_mu_is_reproduced_by_logp(name, task):
     assert torch.isfinite(logp_mu).all()
 
 
+def test_raw_log_probabilities_are_those_before_the_engine_changed_them():
+    policy = toy(dtype=torch.float64)
+    theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK)
+    given = torch.full(uniform.shape, -1)
+    given[..., 0] = 0
+    for name, hyper in (("temperature", {"temperature": 1.5}), ("top-p", {"p": 0.5})):
+        processed, raw = (Behavior(policy, engine(f"{name}{more}", **hyper), SEEDS) for more in ("", "+raw"))
+        token, mask, logp_mu = processed.sample(theta, prompt, 16, uniform, 0)
+        same, _, logp_pi = raw.sample(theta, prompt, 16, uniform, 0)
+        assert torch.equal(same, token)
+        torch.testing.assert_close(logp_pi, policy.logp(theta, prompt, token, mask), rtol=0, atol=1e-12)
+        assert (logp_pi - logp_mu).abs().max() > 0.01
+        started = raw.sample(theta, prompt, 16, uniform, 0, given_RBT=given)[2]
+        assert (started[..., 0] == 0).all()
+    with pytest.raises(UserError, match="raw log-probabilities, which are not kept while weights change"):
+        raw.sample_in_flight(theta[:, None], token, prompt, 16, uniform, 0, "kept")
+
+
 def test_noise_is_fresh_for_every_sequence_and_token():
     policy = toy()
     theta, (prompt, _) = 0 * toy_weights(policy), drawn(policy, TASK)
@@ -317,6 +335,11 @@ def test_tabular_log_mu_of_a_rollout_is_gathered_from_the_table():
     )
     expected = np.log(mu)[np.arange(2)[:, None, None], state, token]
     np.testing.assert_allclose(behavior.logp(theta, rollout, 0), np.where(mask, expected, 0.0), atol=1e-14)
+    raw = Behavior(TABLE, engine("temperature+raw"), SEEDS)
+    np.testing.assert_array_equal(
+        raw.probabilities(theta, 0), Behavior(TABLE, engine("temperature"), SEEDS).probabilities(theta, 0)
+    )
+    assert torch.equal(raw.logp(theta, rollout, 0), TABLE.logp(theta, state, token, mask))
 
 
 @pytest.mark.parametrize("name", ["off", "bf16"])

@@ -44,8 +44,8 @@ VISIBLE = {
 }
 """Hyperparameters at which worlds this small notice the engine."""
 NEEDS = {name: mismatch[name].promises.get("needs", ()) for name in mismatch}
-OF_TABLES = [n for n in mismatch if not NEEDS[n] and n != "off"]
-OF_TOYS = [n for n in mismatch if "past" not in NEEDS[n] and n != "off"]
+OF_TABLES = [n for n in mismatch if not NEEDS[n] and mismatch[n].promises["level"] != "none"]
+OF_TOYS = [n for n in mismatch if "past" not in NEEDS[n] and mismatch[n].promises["level"] != "none"]
 
 
 def with_engine(run, name, **hyper):
