@@ -11,7 +11,6 @@ from testbed.offline.preferences import (
     draw_pairs,
     pair_law,
     regret,
-    tilt,
     train_on_pairs,
     vote_labels,
 )
@@ -57,24 +56,6 @@ class PairWorld:
     ) -> tuple[Floats, list[Floats]]:
         """`train_on_pairs` from the reference with the world's features, one cell."""
         return train_on_pairs(self.feature_SAF, self.ref_SA, pairs, steps=steps, rate=rate, beta=beta)
-
-    def tilted_gap(self, log_pi_RSA: Floats, beta: float) -> Floats:
-        """beta KL(pi || ref exp(r / beta) / Z), [S]: what pi lacks of the best value with a KL penalty of
-        beta.
-        """
-        best_SA = tilt(self.ref_SA, self.reward_SA, beta)
-        log_pi_SA = log_pi_RSA[0]
-        return np.asarray(beta * (np.exp(log_pi_SA) * (log_pi_SA - np.log(best_SA))).sum(-1))
-
-
-def tabular_world(
-    seed: int, *, contexts: int = 6, actions: int = 6, spread_S: Floats | float = 1.0
-) -> PairWorld:
-    """Normal rewards of the given spread, an uneven reference, one feature per context and action."""
-    rng = generator(seed, "pair world")
-    reward_SA = np.reshape(spread_S, (-1, 1)) * rng.normal(size=(contexts, actions))
-    ref_SA = 0.2 / actions + 0.8 * rng.dirichlet(np.full(actions, 2.0), size=contexts)
-    return PairWorld(reward_SA, ref_SA, np.eye(contexts * actions).reshape(contexts, actions, -1))
 
 
 def linear_world(

@@ -61,14 +61,6 @@ class AllResponses:
         """Return the probability of every response, [L], without gradient."""
         return self.logp(logits_SV.detach()).sum(-1).exp()
 
-    def of_law(self, weight_L: Tensor) -> Tensor:
-        """Return the logits [S, V] of the policy whose responses have these weights, up to a factor."""
-        import torch
-
-        mass_SV = torch.zeros(self.states, self.vocabulary, dtype=torch.float64)
-        mass_SV.index_put_((self.state_LT, self.token_LT), weight_L[:, None].expand(-1, self.length), True)
-        return mass_SV.log()
-
     def batch(
         self, mu_SV: Tensor, ref_SV: Tensor, advantage_L: Tensor | None = None, origin: int = 0
     ) -> Batch:

@@ -54,14 +54,8 @@ def reset_reach(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats
     return reach_S
 
 
-def reset_value(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> float:
-    """Return E V^pi(s) with s drawn from start_S: the reward of responses that begin there."""
-    (pi,) = check_policies(tree, pi=pi_SA)
-    return float(check_law(tree, start_S) @ (pi * tree.action_values(pi)).sum(-1))
-
-
 def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
-    """Return d reset_value / d logits = d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
+    """Return the gradient by the logits of E V^pi(s), s from start_S: d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
 
     Source: policy gradient theorem (Sutton et al., 2000) at another start distribution; Kakade & Langford
     (2002).

@@ -117,14 +117,12 @@ def test_a_log_depends_on_the_seeds_and_guesses_only_what_it_lacks():
     assert (guessed[~counts.seen_RSA] != 0).all()
 
 
-def test_the_tilted_policy_lacks_nothing_and_others_do():
-    world = preference_worlds.tabular_world(0)
-    best = np.log(preference_worlds.tilt(world.ref_SA, world.reward_SA, 0.5))[None]
-    assert world.tilted_gap(best, 0.5) == pytest.approx(np.zeros(6), abs=1e-12)
-    assert (world.tilted_gap(np.log(world.ref_SA)[None], 0.5) > 0.01).all()
+def test_the_greedy_policy_has_no_regret_and_the_reference_has():
+    world = preference_worlds.linear_world(0)
     greedy = np.eye(6)[world.reward_SA.argmax(-1)]
     with np.errstate(divide="ignore"):
-        assert world.regret(np.log(greedy)[None]) == 0.0
+        assert world.regret(np.log(greedy)[None]) == pytest.approx(0.0, abs=1e-12)
+    assert world.regret(np.log(world.ref_SA)[None]) > 0.1
 
 
 def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
