@@ -110,7 +110,7 @@ def diagnose(
     from testbed.logs.arrays import tensors
     from testbed.logs.clip_report import weigh
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
-    from testbed.logs.sanity_checks import doubts, verdict
+    from testbed.logs.sanity_checks import suspicions, verdict
     from testbed.objectives import objective
 
     for name in objectives or ():
@@ -123,7 +123,7 @@ def diagnose(
         if objectives:
             raise UserError(f"{error} --model and --behavior-model recompute them.") from None
         notes.append(f"{error} Nothing can be said of ratios; --model and --behavior-model recompute them.")
-        return Diagnosis(_facts(log), notes, doubts(log), laboratory_note=said, verdict=verdict(log))
+        return Diagnosis(_facts(log), notes, suspicions(log), laboratory_note=said, verdict=verdict(log))
     steps = by_step(log)
     rows: list[Row] = []
     try:
@@ -139,7 +139,7 @@ def diagnose(
     peers = alerts(steps, PEERS)
     fired = [alert.threshold.metric for alert in peers if alert.fired]
     return Diagnosis(
-        _facts(log), notes, doubts(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
+        _facts(log), notes, suspicions(log), ratio_numbers(tokens), tails(tokens), steps, age_rows(tokens),
         split(tokens),
         rows, peers, early(steps, limits), said, verdict(log, fired),
     )  # fmt: skip

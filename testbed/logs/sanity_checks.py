@@ -20,7 +20,7 @@ SURE = 0.1
 SMALL = 1e-3
 
 
-def doubts(log: Log) -> list[str]:
+def suspicions(log: Log) -> list[str]:
     """Return what looks wrong in a log, one sentence each; none of them changes a number."""
     found = [*serious(log), *_missing(log), *_mixed(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):

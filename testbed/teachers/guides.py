@@ -42,7 +42,7 @@ class Guide(ABC):
     mends: bool = False
 
     @abstractmethod
-    def chosen(self, rollout: Rollout) -> Tensor:
+    def choose(self, rollout: Rollout) -> Tensor:
         """Return the groups that it helps, bool [R, N]."""
 
     def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
@@ -51,7 +51,7 @@ class Guide(ABC):
         answers: () -> the teacher's answers to the same prompts.
         """
         del step
-        chosen_RN = self.chosen(rollout)
+        chosen_RN = self.choose(rollout)
         shown = replace(answers(), origin_RB=torch.full_like(rollout.reward_RB, EXPERT, dtype=torch.int64))
         return swapped(rollout, shown, chosen_RN, self.count), chosen_RN
 
@@ -80,7 +80,7 @@ class Insert(Guide):
 
     count: int
 
-    def chosen(self, rollout: Rollout) -> Tensor:
+    def choose(self, rollout: Rollout) -> Tensor:
         return torch.ones_like(failed(rollout))
 
 
@@ -91,7 +91,7 @@ class Rescue(Guide):
     count: int
     most: float = 0.0
 
-    def chosen(self, rollout: Rollout) -> Tensor:
+    def choose(self, rollout: Rollout) -> Tensor:
         return failed(rollout, self.most)
 
 
@@ -114,7 +114,7 @@ class OwnSuccesses(Guide):
     count = 1
     shows = False
 
-    def chosen(self, rollout: Rollout) -> Tensor:
+    def choose(self, rollout: Rollout) -> Tensor:
         keys = self._keys(rollout)
         self.store += [{} for _ in keys[len(self.store) :]]
         known_RN = [[key in held for key in row] for held, row in zip(self.store, keys, strict=True)]
@@ -123,7 +123,7 @@ class OwnSuccesses(Guide):
     def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
         """As Guide.help, from the store; then keep the first success of every group of this batch."""
         del answers, step
-        chosen_RN = self.chosen(rollout)
+        chosen_RN = self.choose(rollout)
         keys = self._keys(rollout)
         other = replace(
             with_origin(rollout),

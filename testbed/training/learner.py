@@ -216,7 +216,7 @@ def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
     return adv[..., None].expand(shape) if adv.dim() < len(shape) else adv
 
 
-def mixed(learners: tuple[Learner, ...], theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
+def mix_rollouts(learners: tuple[Learner, ...], theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
     """Return the pack's rollout with what every arm mixes into its part; itself when none does."""
     if not any(learner.buffer or learner.recipe.demonstrations for learner in learners):
         return rollout

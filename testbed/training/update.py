@@ -12,7 +12,7 @@ from testbed.data.rollout import Rollout
 from testbed.losses.ratios import log_token
 from testbed.recipes import recipe
 from testbed.teachers import Teacher, build_teacher
-from testbed.training.learner import Learner, RecipeBlock, mixed
+from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
 from testbed.worlds.base import World
 
 
@@ -89,7 +89,7 @@ class Trainer:
 
     def mix(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
         """Return the rollout with the groups that recipes replay or demonstrate in it."""
-        return mixed(self.learners, theta_RP, rollout, step)
+        return mix_rollouts(self.learners, theta_RP, rollout, step)
 
     def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int, entropy: bool = False) -> Update:
         """Return the first gradient on a rollout: advantages, anchor and reference are computed here.
@@ -150,7 +150,7 @@ class Trainer:
                 theta_RP = self.pulled_back(start_RP, state.theta_RP, pass_index)
                 update = self.later_pass(theta_RP, rollout, update.batches, step, pass_index)
                 state = replace(state, theta_RP=theta_RP)
-            state = self.moved(state, update, pass_index)
+            state = self.take_step(state, update, pass_index)
             for learner, batch in zip(self.learners, update.batches, strict=True):
                 # At a block's own last pass: how many its neighbors in the pack make must not matter to it.
                 if pass_index == learner.recipe.passes - 1:
@@ -159,13 +159,13 @@ class Trainer:
             learner.observe_weights(state.theta_RP[learner.rows])
         return state
 
-    def moved(self, state: State, update: Update, pass_index: int) -> State:
+    def take_step(self, state: State, update: Update, pass_index: int) -> State:
         """Return the state after one optimizer step of the learners that still have a pass to make.
 
         A replica whose loss, gradient or weights are not finite stays at its last weights for good.
         """
         alive_R = state.alive_R & update.finite_R
-        grad_RP = chosen(alive_R, update.grad_RP, torch.zeros_like)
+        grad_RP = select_rows(alive_R, update.grad_RP, torch.zeros_like)
         grad_RP = clip_norm(grad_RP, self.max_grad_norm)
         moving = [learner for learner in self.learners if pass_index < learner.recipe.passes]
         parts = [
@@ -181,7 +181,7 @@ class Trainer:
             for learner, part_CP in zip(moving, parts, strict=True):
                 moved_RP[learner.rows] = part_CP
         alive_R = alive_R & finite_rows(moved_RP)
-        return State(chosen(alive_R, moved_RP, lambda _: state.theta_RP), alive_R)
+        return State(select_rows(alive_R, moved_RP, lambda _: state.theta_RP), alive_R)
 
     def pulled_back(self, start_RP: Tensor, theta_RP: Tensor, pass_index: int) -> Tensor:
         """Return the weights with every learner before its last pass pulled back towards the step's start."""
@@ -212,7 +212,7 @@ def finite_rows(value_RP: Tensor) -> Tensor:
     return torch.isfinite(low_R) & torch.isfinite(high_R)
 
 
-def chosen(keep_R: Tensor, value_RP: Tensor, other: Callable[[Tensor], Tensor]) -> Tensor:
+def select_rows(keep_R: Tensor, value_RP: Tensor, other: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the rows to keep, those of other(value) elsewhere; the value itself where all are kept."""
     if bool(keep_R.all()):
         return value_RP

@@ -14,7 +14,7 @@ from testbed.logs.arrays import ages, tensors
 from testbed.logs.measure import age_rows, ratio_numbers, split, tails
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence, made
-from testbed.logs.sanity_checks import doubts
+from testbed.logs.sanity_checks import suspicions
 
 MANY = 400
 
@@ -116,19 +116,19 @@ def test_train_data_of_a_lost_rank_are_missed(tmp_path):
 def test_a_temperature_in_one_engine_alone_is_suspected_and_in_both_is_not():
     for temperature, suspected in ((0.6, True), (1.0, False), (1.6, True)):
         mu, pi = drawn(temperature=temperature)
-        found = " ".join(doubts(one_long(mu, pi)))
+        found = " ".join(suspicions(one_long(mu, pi)))
         assert ("temperature" in found) == suspected
     mu, pi = drawn()
     assert "temperature" not in " ".join(
-        doubts(one_long(mu, -np.random.default_rng(2).exponential(9.0, MANY)))
+        suspicions(one_long(mu, -np.random.default_rng(2).exponential(9.0, MANY)))
     )
-    assert "Sampled at temperature 0.7" in " ".join(doubts(one_long(mu, pi, temperature=0.7)))
+    assert "Sampled at temperature 0.7" in " ".join(suspicions(one_long(mu, pi, temperature=0.7)))
 
 
 def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     mu, pi = np.full(6, -1.0), np.array([-1.0, -1.0, -1.0, -0.5, -0.5, -0.5])
     log = one_long(mu, pi, version=np.array([3, 3, 3, 1, 1, 1]), trainer_version=4)
-    assert "1 of 1 sequences have tokens of several weights versions" in " ".join(doubts(log))
+    assert "1 of 1 sequences have tokens of several weights versions" in " ".join(suspicions(log))
     rows = age_rows(tensors(log))
     assert [(row["age"], row["tokens"]) for row in rows] == [(1.0, 3.0), (3.0, 3.0)]
     assert rows[0]["kl_mu_pi_k2"] == 0
@@ -136,7 +136,7 @@ def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     mixed = replace(log.sequences[0], trainer_version=None)
     unknown = replace(log, sequences=(mixed, replace(mixed, version=np.full(6, 2))))
     assert [each.tolist() for each in ages(unknown)] == [[0, 0, 0, 2, 2, 2], [1] * 6]
-    assert "lower bounds" in " ".join(doubts(unknown))
+    assert "lower bounds" in " ".join(suspicions(unknown))
 
 
 def test_the_ess_of_an_age_is_of_its_tokens_alone():
@@ -163,7 +163,7 @@ def test_minus_infinity_counts_as_what_it_is():
     assert found["rollout_corr/nonfinite"] == 1
     assert found["rollout_corr/ess_kish_sequence_raw"] == pytest.approx(0.5)  # pi = 0: the sequence weighs 0
     assert found["rollout_corr/kl_mu_pi_k3"] == 0
-    assert "1 of 6 tokens have log pi = -inf" in " ".join(doubts(log))
+    assert "1 of 6 tokens have log pi = -inf" in " ".join(suspicions(log))
     never = numbers(one_long(pi, mu))  # mu = 0 where pi > 0: no weight at all
     assert np.isnan(never["rollout_corr/ess_kish_sequence_raw"])
     assert tails(tensors(one_long(pi, mu)))["sequence"]["outcome"] == "undefined"
@@ -172,7 +172,7 @@ def test_minus_infinity_counts_as_what_it_is():
 def test_missing_log_probabilities_leave_the_mask_and_are_counted():
     mu, pi = np.array([np.nan, -1.0]), np.array([-1.0, -1.0])
     assert numbers(one_long(mu, pi))["tokens"] == 1
-    assert "1 of 2 tokens have no log mu" in " ".join(doubts(one_long(mu, pi)))
+    assert "1 of 2 tokens have no log mu" in " ".join(suspicions(one_long(mu, pi)))
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
@@ -183,22 +183,22 @@ def test_rounding_to_sixteen_bits_is_told_with_about_what_it_adds(name):
         if name == "float16"
         else torch.tensor(mu).bfloat16().double().numpy()
     )
-    told = [line for line in doubts(one_long(rounded, mu)) if "rounding" in line]
+    told = [line for line in suspicions(one_long(rounded, mu)) if "rounding" in line]
     assert len(told) == 1
     assert f"Every log mu is a {name} number" in told[0]
     added = float(told[0].partition("about ")[2].split()[0])
     # The guess has two digits, and takes the error for uniform between neighbors.
     assert added == pytest.approx(float(((rounded - mu) ** 2).mean() / 2), rel=0.07)
     assert not [
-        line for line in doubts(one_long(mu.astype(np.float32).astype(float), mu)) if "rounding" in line
+        line for line in suspicions(one_long(mu.astype(np.float32).astype(float), mu)) if "rounding" in line
     ]
 
 
 def test_placeholders_under_the_mask_are_told_and_certainty_is_not():
     mu, pi = np.array([0.0, -1.0, 0.0]), np.array([-3.0, -1.0, -1e-4])
-    assert "1 of 3 tokens under the mask have log mu = 0" in " ".join(doubts(one_long(mu, pi)))
+    assert "1 of 3 tokens under the mask have log mu = 0" in " ".join(suspicions(one_long(mu, pi)))
     masked = one_long(mu, pi, mask=np.array([False, True, True]))
-    assert "log mu = 0" not in " ".join(doubts(masked))
+    assert "log mu = 0" not in " ".join(suspicions(masked))
 
 
 def test_the_same_prompt_at_another_step_is_another_group_and_twice_in_one_is_told(tmp_path):
@@ -211,7 +211,7 @@ def test_the_same_prompt_at_another_step_is_another_group_and_twice_in_one_is_to
     log = read([tmp_path / "a.jsonl"])
     sizes = {one.group: sum(o.group == one.group for o in log.sequences) for one in log.sequences}
     assert sorted(sizes.values()) == [4, 4, 4, 4, 8]
-    assert "1 of 5 groups have twice the usual 4" in " ".join(doubts(log))
+    assert "1 of 5 groups have twice the usual 4" in " ".join(suspicions(log))
 
 
 def test_a_last_line_that_was_cut_is_dropped_and_told_and_one_in_the_middle_refused(tmp_path):
