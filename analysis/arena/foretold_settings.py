@@ -1,10 +1,12 @@
-"""Rate and knob of every arm of `foretold`, chosen as the arena chooses them, on seeds of their own.
+"""Rate and knob of every arm of `foretold`, chosen on seeds of their own, and then its final runs.
 
     python -m analysis.arena.foretold_settings TASK...
 
 goes on where it was stopped, and writes foretold-TASK.csv beside this file: arm, lag, rate, knob, seeds,
-final. Models of a million weights want a tenth of the toy's rates. Three seeds tune where the arena has five,
-and two settings are looked at closely where it has three.
+final. Models of a million weights want a tenth of the toy's rates. Tuning is cheaper than the arena's: three
+rates at the knob's middle value (five rates where there is no knob) on one seed; twice the settings next to
+the best one; the best two on a second seed. The finals come a seed at a time for all arms, first runs and
+replications in turn, up to SEEDS of each: whichever seeds are complete when time is up count.
 """
 
 import sys
@@ -18,11 +20,11 @@ import pandas as pd
 from analysis.arena import table
 from analysis.arena.arms import Arm, known
 from analysis.arena.foretelling import arms
-from analysis.arena.tuning import Scores, Setting, best_of, beyond, cell, chosen, mean, on_tuning_seeds
+from analysis.arena.tuning import FRESH, Scores, Setting, best_of, beyond, cell, chosen, mean, on_tuning_seeds
 from analysis.tables.cell_table import words
 from analysis.tables.committed import load_results
 from analysis.worlds.hf_bases import Made, make
-from testbed.config.run import Run, cell_ids
+from testbed.config.run import Run, cell_id
 
 SWEEPS = Path("out/foretold")
 REVERSED = (
@@ -40,7 +42,9 @@ spelled backward, right on 23 %. In a pilot at one rate fresh data ended at .6 t
 """
 SIZES = {"steps": 144, "prompts": 3, "group": 4, "log_every": 24, "evaluation_prompts": 64}
 """144 steps of 12 responses: lag 64 is as large a part of a run as on the arena's sums."""
-SCREEN, FINE, BEST = (0,), (1, 2), 2
+SCREEN, FINE, BEST, GROWTHS = (0,), (1,), 2, 2
+SEEDS = tuple(seed for pair in zip(range(8), range(FRESH, FRESH + 8), strict=True) for seed in pair)
+"""In the order in which they run; those from FRESH on are the replication."""
 SLOWER = 0.1
 """Rates of a million weights as a share of the toy's."""
 
@@ -56,29 +60,32 @@ def file_of(task: str) -> Path:
 
 
 def first_settings(arm: Arm) -> list[Setting]:
-    """Return the arena's settings of an arm, rates a tenth as large."""
-    return [(float(f"{rate * SLOWER:.2g}"), args) for rate, args in arm.settings]
+    """Return the rates that are tried first, a tenth of the arena's, at the knob's middle value."""
+    rates = arm.rates[:: 1 if len(arm.knob) > 1 else 2]
+    return [(float(f"{rate * SLOWER:.2g}"), arm.knob[len(arm.knob) // 2]) for rate in rates]
 
 
 def tune(task: str, arm: Arm, lag: int) -> Scores:
-    """Return the final accuracies on tuning seeds by setting: of all on one seed, of two on three."""
+    """Return the final accuracies on tuning seeds by setting: of all on one seed, of two on two."""
+    scores: dict[Setting, list[float]] = {}
+    grown = ("growth", SCREEN, lambda: beyond(scores, arm.knob))
+    steps = (("screen", SCREEN, lambda: first_settings(arm)), *((grown,) * GROWTHS))
+    for place, (step, seeds, wanted) in enumerate((*steps, ("fine", FINE, lambda: best_of(scores, BEST)))):
+        runs = on_tuning_seeds(base(task), arm, lag, wanted(), seeds)
+        found = run_here(runs, f"{task}/{arm.name}-{lag}-{place}-{step}")
+        for run in runs:
+            scores.setdefault((run.learning_rate, run.recipe_args), []).append(found[cell_id(run)])
+    return scores
+
+
+def run_here(runs: Sequence[Run], name: str) -> dict[str, float]:
+    """Run what is missing in this process, and return the final accuracies by cell."""
     from testbed.execution.runner import run_sweep
 
-    scores: dict[Setting, list[float]] = {}
-    steps: tuple[tuple[str, Sequence[int]], ...] = (("screen", SCREEN), ("growth", SCREEN), ("fine", FINE))
-    for step, seeds in steps:
-        wanted = {
-            "screen": lambda: first_settings(arm),
-            "growth": lambda: beyond(scores, arm.knob),
-            "fine": lambda: best_of(scores, BEST),
-        }[step]()
-        runs = on_tuning_seeds(base(task), arm, lag, wanted, seeds)
-        folder = SWEEPS / task / f"{arm.name}-{lag}-{step}"
-        run_sweep(runs, folder, workers=0)
-        found = table.scores(load_results(folder))
-        for run, name in zip(runs, cell_ids(runs), strict=True):
-            scores.setdefault((run.learning_rate, run.recipe_args), []).append(found[name])
-    return scores
+    if not runs:
+        return {}
+    run_sweep(runs, SWEEPS / name, workers=0)
+    return table.scores(load_results(SWEEPS / name))
 
 
 def tune_all(task: str) -> None:
@@ -117,6 +124,14 @@ def tuned(task: str) -> tuple[Run, ...]:
     return tuple(found)
 
 
+def run_finals(task: str) -> None:
+    """Run the arms at their chosen settings, a seed at a time."""
+    for seed in SEEDS:
+        found = run_here([replace(run, seed=seed) for run in tuned(task)], f"{task}/seed-{seed}")
+        print(task, seed, *(f"{final:.2f}" for final in found.values()), flush=True)
+
+
 if __name__ == "__main__":
     for each in sys.argv[1:] or MODELS:
         tune_all(each)
+        run_finals(each)
