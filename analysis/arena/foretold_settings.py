@@ -4,9 +4,9 @@
 
 goes on where it was stopped, and writes foretold-TASK.csv beside this file: arm, lag, rate, knob, seeds,
 final. Models of a million weights want a tenth of the toy's rates. Tuning is cheaper than the arena's: three
-rates at the knob's middle value (five rates where there is no knob) on one seed; twice the settings next to
-the best one; the best two on a second seed. The finals come a seed at a time for all arms, first runs and
-replications in turn, up to SEEDS of each: whichever seeds are complete when time is up count.
+rates at the knob's middle value (five rates where there is no knob), then the settings next to the best one,
+all on one seed. The finals come a seed at a time for all arms, first runs and replications in turn, up to
+SEEDS: whichever seeds are complete when time is up count.
 """
 
 import sys
@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.arena import table
 from analysis.arena.arms import Arm, known
 from analysis.arena.foretelling import arms
-from analysis.arena.tuning import FRESH, Scores, Setting, best_of, beyond, cell, chosen, mean, on_tuning_seeds
+from analysis.arena.tuning import FRESH, Scores, Setting, beyond, cell, chosen, mean, on_tuning_seeds
 from analysis.tables.cell_table import words
 from analysis.tables.committed import load_results
 from analysis.worlds.hf_bases import Made, make
@@ -42,7 +42,7 @@ spelled backward, right on 23 %. In a pilot at one rate fresh data ended at .6 t
 """
 SIZES = {"steps": 144, "prompts": 3, "group": 4, "log_every": 24, "evaluation_prompts": 64}
 """144 steps of 12 responses: lag 64 is as large a part of a run as on the arena's sums."""
-SCREEN, FINE, BEST, GROWTHS = (0,), (1,), 2, 2
+TUNING_SEED = (0,)
 SEEDS = tuple(seed for pair in zip(range(8), range(FRESH, FRESH + 8), strict=True) for seed in pair)
 """In the order in which they run; those from FRESH on are the replication."""
 SLOWER = 0.1
@@ -66,15 +66,13 @@ def first_settings(arm: Arm) -> list[Setting]:
 
 
 def tune(task: str, arm: Arm, lag: int) -> Scores:
-    """Return the final accuracies on tuning seeds by setting: of all on one seed, of two on two."""
+    """Return the final accuracies on the tuning seed by setting: the first ones, and those next to the best."""
     scores: dict[Setting, list[float]] = {}
-    grown = ("growth", SCREEN, lambda: beyond(scores, arm.knob))
-    steps = (("screen", SCREEN, lambda: first_settings(arm)), *((grown,) * GROWTHS))
-    for place, (step, seeds, wanted) in enumerate((*steps, ("fine", FINE, lambda: best_of(scores, BEST)))):
-        runs = on_tuning_seeds(base(task), arm, lag, wanted(), seeds)
-        found = run_here(runs, f"{task}/{arm.name}-{lag}-{place}-{step}")
-        for run in runs:
-            scores.setdefault((run.learning_rate, run.recipe_args), []).append(found[cell_id(run)])
+    for step in ("screen", "growth"):
+        wanted = beyond(scores, arm.knob) if scores else first_settings(arm)
+        runs = on_tuning_seeds(base(task), arm, lag, wanted, TUNING_SEED)
+        found = run_here(runs, f"{task}/{arm.name}-{lag}-{step}")
+        scores |= {(run.learning_rate, run.recipe_args): [found[cell_id(run)]] for run in runs}
     return scores
 
 
@@ -124,10 +122,15 @@ def tuned(task: str) -> tuple[Run, ...]:
     return tuple(found)
 
 
+def at_seed(run: Run, seed: int) -> Run:
+    """Return a tuned arm's run on a seed of the finals."""
+    return replace(run, seed=seed)
+
+
 def run_finals(task: str) -> None:
     """Run the arms at their chosen settings, a seed at a time."""
     for seed in SEEDS:
-        found = run_here([replace(run, seed=seed) for run in tuned(task)], f"{task}/seed-{seed}")
+        found = run_here([at_seed(run, seed) for run in tuned(task)], f"{task}/seed-{seed}")
         print(task, seed, *(f"{final:.2f}" for final in found.values()), flush=True)
 
 

@@ -1,0 +1,145 @@
+"""What the arena foretold of twelve recipes, scored on models of a million weights that ran afterwards.
+
+Predictions: analysis/arena/foretelling.py; settings and runs: analysis/arena/foretold_settings.py. This file
+was written while the settings were tuned, before any of its runs.
+"""
+
+from functools import partial
+
+import pandas as pd
+from scipy.stats import kendalltau
+
+from analysis.arena import foretold_settings as settings
+from analysis.arena import table as finals
+from analysis.arena.foretelling import load
+from analysis.arena.tuning import FRESH
+from analysis.lab import Evidence, Experiment, median_exceeds
+from analysis.tables.cell_table import words
+from analysis.tables.committed import Table, load_results
+from testbed.config.run import cell_id
+from testbed.errors import UserError
+
+NAME, TASK, LAG = "foretold-arms", "running-sum", 64
+MARGIN, HALF = 0.05, 0.5
+"""Final accuracy that counts; Kendall's tau at which three of four pairs stand in the right order."""
+SAID = ("alike", "mean", "none", "product")
+"""The arena by its task most alike, by the mean of its tasks; the dumb predictors."""
+
+
+def compute() -> Table:
+    """Return the final runs of the seeds that are complete, a row per recipe, lag and seed."""
+    runs, rows = settings.tuned(TASK), []
+    for seed in settings.SEEDS:
+        wanted = {cell_id(run): run for run in (settings.at_seed(run, seed) for run in runs)}
+        folder = settings.SWEEPS / TASK / f"seed-{seed}"
+        frame = load_results(folder) if folder.exists() else pd.DataFrame({"cell": []})
+        if not wanted or not set(wanted) <= set(frame["cell"]):
+            continue
+        found = {by: finals.scores(frame, by) for by in ("final", "collapsed")}
+        rows += [
+            {
+                "lag": run.lag,
+                "recipe": run.recipe,
+                "run": "first" if seed < FRESH else "replication",
+                "seed": seed,
+                "rate": run.learning_rate,
+                "knob": words(run.recipe_args),
+                **{by: scores[cell] for by, scores in found.items()},
+            }
+            for cell, run in wanted.items()
+        ]
+    if not rows:
+        raise UserError(f"{settings.SWEEPS} has no complete seed. Run it first: {EXPERIMENT.command}")
+    return Table.of(NAME, pd.DataFrame(rows).sort_values(["lag", "recipe", "run", "seed"]), {"task": TASK})
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="Does the arena foretell how twelve recipes do on models of a million weights?",
+    source="this project",
+    differs=(
+        "a Qwen2-shaped model of a million weights taught running sums of ten digits; 144 steps of 12 "
+        "responses; lag 64 alone; tuning on one seed; as many seeds as the time allowed"
+    ),
+    compute=compute,
+    keys=("lag", "recipe", "run", "seed"),
+    metrics=("rate", "knob", "final", "collapsed"),
+    margins={"final accuracy that counts": MARGIN, "tau": HALF},
+    command=f"python -m analysis.arena.foretold_settings {TASK}",
+)
+
+
+def said() -> pd.DataFrame:
+    """Return what was foretold of the task and the lag, by recipe."""
+    found = load()
+    return found[(found["task"] == TASK) & (found["lag"] == LAG)].set_index("recipe")
+
+
+def scored(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per predictor: tau, intervals that hold, their width, mean error, Brier score.
+
+    tau is that of the mean shares of fresh data's mean final (0 for a predictor without an order), inside
+    counts the recipes whose share the interval holds, Brier is the mean over runs of (p - collapsed)^2.
+    """
+    stale, fresh = table[table["lag"] == LAG], table[table["lag"] == 0]["final"].mean()
+    share = stale.groupby("recipe")["final"].mean() / fresh
+    rows = {}
+    for name in SAID:
+        at = said().loc[share.index]
+        chance = at[f"{'alike' if name == 'mean' else name} collapses"]
+        missed = stale["recipe"].map(chance) - stale["collapsed"]
+        rows[name] = {
+            "tau": 0.0 if at[name].nunique() == 1 else kendalltau(at[name], share).statistic,
+            "inside": int(((at[f"{name} low"] <= share) & (share <= at[f"{name} high"])).sum()),
+            "recipes": len(share),
+            "width": (at[f"{name} high"] - at[f"{name} low"]).mean(),
+            "error": (at[name] - share).abs().mean(),
+            "brier": (missed**2).mean(),
+        }
+    return pd.DataFrame(rows).T
+
+
+def taus(table: pd.DataFrame, name: str) -> pd.Series:
+    """Return Kendall's tau of a predictor and the final accuracies of the recipes, by seed."""
+    found = {
+        seed: kendalltau(said()[name].loc[rows["recipe"]], rows["final"]).statistic
+        for seed, rows in table[table["lag"] == LAG].groupby("seed")
+    }
+    return pd.Series(found, dtype=float).fillna(0.0)
+
+
+def _orders(table: pd.DataFrame, goal: float) -> Evidence:
+    return median_exceeds(taus(table, "alike"), goal, "median tau over seeds")
+
+
+for _goal in (0.0, HALF):
+    EXPERIMENT.claim(
+        f"arena-foretells-the-order-of-recipes-at-tau-{_goal:g}",
+        statement=(
+            "What twelve recipes end at in the arena's sums at lag 64 orders them on running sums, with a "
+            f"model of a million weights, with Kendall's tau above {_goal:g}, in the median over seeds."
+        ),
+    )(partial(_orders, goal=_goal))
+
+
+@EXPERIMENT.claim()
+def arena_orders_recipes_better_than_lag_times_rate(table: pd.DataFrame) -> Evidence:
+    """The arena's order of twelve recipes at lag 64 agrees with a model of a million weights better than the
+    product of lag and the arena's learning rate: a larger Kendall's tau, in the median over seeds.
+    """
+    gain = taus(table, "alike") - taus(table, "product")
+    return median_exceeds(gain, 0.0, "median difference of tau over seeds")
+
+
+for _recipe, _above in (("vcpo", True), ("topr", False)):
+    _pair = ({"recipe": _recipe, "lag": LAG}, {"recipe": "grpo", "lag": LAG})
+    EXPERIMENT.claim(
+        f"{_recipe}-ends-{'above' if _above else 'below'}-grpo-as-foretold",
+        f"Tuned at lag 64, {_recipe.upper()} ends 0.05 {'above' if _above else 'below'} GRPO on running sums "
+        "with a model of a million weights, as in the arena's sums.",
+    ).compare("final", *(_pair if _above else _pair[::-1]), by=MARGIN)
+
+EXPERIMENT.claim(
+    "lag-64-costs-grpo-as-foretold",
+    "Tuned at lag 64, GRPO ends 0.05 below fresh data on running sums with a model of a million weights.",
+).compare("final", {"recipe": "grpo", "lag": 0}, {"recipe": "grpo", "lag": LAG}, by=MARGIN)
