@@ -102,14 +102,6 @@ def load() -> pd.DataFrame:
     return pd.read_csv(FILE)
 
 
-def arms() -> tuple[tuple[str, int], ...]:
-    """Return (recipe, lag) of the arms that were run: GRPO on fresh data, and every recipe at lag 64.
-
-    Lag 16 was not run: it would have cost as much again.
-    """
-    return (("grpo", 0), *((recipe, OLD[-1]) for recipe in RECIPES))
-
-
 if __name__ == "__main__":
     foretold(table.load()).to_csv(FILE, index=False)
     print(load().to_string())

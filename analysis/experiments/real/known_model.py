@@ -59,6 +59,7 @@ EXPERIMENT = Experiment(
     keys=("lag", "seed"),
     metrics=("accuracy", AREA, ESS, "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"),
     margins={"accuracy that counts": MARGIN},
+    figure="known-model",
 )
 
 EXPERIMENT.claim(
