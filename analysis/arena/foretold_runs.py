@@ -4,8 +4,9 @@
 
 goes on where it was stopped. Tuning every arm on such a model would take days, so nothing is tuned: settings
 are those that the arena chose at the lag on the task most alike, the rate a tenth. TOPR does not run: the
-arena's rate for it on sums is the smallest that was tried, at which nothing could be learned. Runs come a seed
-at a time for all arms, first runs and replications in turn: whichever seeds are complete when time is up count.
+arena's rate for it on sums is the smallest that was tried, at which nothing could be learned. Runs come a
+seed at a time for all arms, first runs and replications in turn: whichever seeds are complete when time is up
+count.
 """
 
 import sys
