@@ -1,0 +1,155 @@
+"""How far the laws of common rollout engines are from a float32 trainer's, on a model that people know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.experiments.real.known_model import MODEL, prepare
+from analysis.lab import Evidence, Experiment, columns, median_exceeds, median_stays_below
+from analysis.sweeps.base_runs import HF_RUN
+from analysis.tables.committed import Table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.config.run import Run
+    from testbed.policies.base import Layout
+
+NAME = "known-engines"
+PROMPTS, GROUP, LENGTH = 16, 6, 48
+"""Half of the prompts are the first run. Responses of one prompt share its unit."""
+WORDS = """a river, bread, the moon, a library, rain, a bicycle, tea, a mountain, the number seven, sleep,
+a letter, wool, a bridge, salt, an owl, silence"""
+ENGINES = ("bfloat16", "int8", "fp8-block", "Q8_0", "Q4_0")
+"""bfloat16: weights and arithmetic; the others: float32 arithmetic on rounded matrices of the layers. int8
+and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, blocks of 32 weights.
+"""
+SMALL, LARGE, HALF = 1e-3, 1e-2, 0.5
+"""Nats per token, and share of the batch. Set before anything was measured."""
+
+
+def compute() -> Table:
+    """Return a row per engine and prompt, over responses that the trainer's law drew.
+
+    kl: mean over tokens of KL(pi, mu) by k3, nats; largest: largest |log pi/mu| of a token; ess: of a
+    prompt's responses, 1 / mean(pi/mu) over them, since E_mu (pi/mu)^2 = E_pi pi/mu.
+    """
+    import torch
+
+    from testbed.mismatch import Draw, mismatch
+    from testbed.policies.hf.build import build_hf
+    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.worlds.tasks import token_task
+
+    build: dict[str, Any] = {"micro_tokens": 2048}
+    task, policy = build_hf(token_task(_run()), str(MODEL), "cpu", build)
+    assert isinstance(policy, HuggingFacePolicy)
+    theta_RP = policy.initial([0])
+    every_NQ = np.unique(task.prompts(np.random.default_rng(0), 40 * PROMPTS), axis=0)
+    prompt_RNQ = torch.as_tensor(every_NQ[:PROMPTS])[None]
+    uniform_RBT = np.random.default_rng(1).random((1, PROMPTS * GROUP, LENGTH))
+    token_RBT, mask_RBT, pi_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
+    frames = []
+    for name in ENGINES:
+        other, mu_RP = policy, theta_RP
+        if name == "bfloat16":
+            other = HuggingFacePolicy(MODEL, policy.task, dtype="bfloat16", **build)
+        elif name.startswith("Q"):
+            mu_RP = in_blocks(theta_RP, policy.layout, name)
+        elif change := mismatch[name].function().weights:
+            mu_RP = change(theta_RP, policy.layout, Draw((0,)))
+        with torch.no_grad():
+            mu_RBT = other.logp(mu_RP, prompt_RNQ, token_RBT, mask_RBT)
+        parts = (pi_RBT - mu_RBT)[0].double(), mask_RBT[0]
+        frames.append(compared(name, *(part.view(PROMPTS, GROUP, LENGTH) for part in parts)))
+        print(frames[-1].mean(numeric_only=True).to_dict(), flush=True)
+    return Table.of(NAME, pd.concat(frames, ignore_index=True), {"tokens": int(mask_RBT.sum())})
+
+
+def _run() -> Run:
+    """Return the run that asks the model to write about WORDS."""
+    prepare()
+    file = MODEL.with_name("smollm2-problems") / "words.jsonl"
+    lines = ({"prompt": f"Write about {word.strip()}.", "answer": ""} for word in WORDS.split(","))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    args = (("file", str(file)), ("held_out", 0), ("response_length", LENGTH))
+    return replace(HF_RUN, model=str(MODEL), task="jsonl", task_args=args)
+
+
+def in_blocks(theta_RP: Tensor, layout: Layout, kind: str) -> Tensor:
+    """Return theta with the layers' matrices rounded as llama.cpp stores them; needs the package gguf."""
+    import gguf
+    import torch
+
+    from testbed.mismatch import by_matrix
+
+    form = gguf.GGMLQuantizationType[kind]
+
+    def change(_name: str, w_RIJ: Tensor) -> Tensor:
+        stored = gguf.quants.quantize(w_RIJ.numpy(), form)
+        return torch.as_tensor(gguf.quants.dequantize(stored, form)).view_as(w_RIJ)
+
+    return by_matrix(theta_RP, layout, "linear", change)
+
+
+def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFrame:
+    """Return the rows of an engine; log_ratio_NGT: log pi/mu, 0 where the mask is False."""
+    k3_NGT = (-log_ratio_NGT).exp() - 1 + log_ratio_NGT
+    return pd.DataFrame(
+        {
+            "engine": engine,
+            "run": np.where(np.arange(PROMPTS) < PROMPTS // 2, "first", "replication"),
+            "seed": np.arange(PROMPTS),
+            "kl": (k3_NGT.sum((1, 2)) / mask_NGT.sum((1, 2))).numpy(),
+            "largest": log_ratio_NGT.abs().amax((1, 2)).numpy(),
+            "ess": (1 / log_ratio_NGT.sum(2).exp().mean(1)).clamp(max=1).numpy(),
+        }
+    )
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    question="How far from a float32 trainer are the laws of common rollout engines?",
+    source="this project; SmolLM2-135M-Instruct, Apache-2.0; formats of llama.cpp",
+    differs=(
+        "equal weights, no training; the model comes from 4-bit numbers (Q4_1), which it holds exactly, so "
+        "that its file as an engine would differ by arithmetic alone; Q4_0 is the coarser 4-bit format"
+    ),
+    compute=compute,
+    keys=("engine", "run", "seed"),
+    metrics=("kl", "largest", "ess"),
+    margins={"KL that is small": SMALL, "KL that is large": LARGE, "share of sequences": HALF},
+)
+
+
+def _of(table: pd.DataFrame, column: str, engine: str) -> pd.Series:
+    return columns(table, column, {engine: {"engine": engine}})[engine]
+
+
+for _engine in ENGINES[:4]:
+    EXPERIMENT.claim(
+        f"{_engine.replace('_', '-').lower()}-rollouts-are-near-a-float32-trainer",
+        statement=f"On SmolLM2-135M the law of {_engine} rollouts differs from float32's by less than 0.001 "
+        "nats a token, in the median over prompts.",
+    )(lambda table, engine=_engine: median_stays_below(_of(table, "kl", engine), SMALL, "median KL, nats"))
+
+
+@EXPERIMENT.claim()
+def four_bit_rollouts_are_far_from_a_float32_trainer(table: pd.DataFrame) -> Evidence:
+    """On SmolLM2-135M the law of Q4_0 rollouts differs from float32's by more than 0.01 nats a token, in the
+    median over prompts.
+    """
+    return median_exceeds(_of(table, "kl", "Q4_0"), LARGE, "median KL, nats")
+
+
+@EXPERIMENT.claim()
+def four_bit_rollouts_lose_half_of_the_sequences(table: pd.DataFrame) -> Evidence:
+    """On SmolLM2-135M the effective sample size of responses of 48 tokens that a Q4_0 engine writes is below
+    half of the batch, in the median over prompts.
+    """
+    return median_stays_below(_of(table, "ess", "Q4_0"), HALF, "median share")
