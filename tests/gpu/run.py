@@ -1,11 +1,13 @@
 """What a GPU is asked once: whether it computes what the CPU does, how fast, in how much memory. `make gpu`.
 
 Writes docs/gpu.md with the device's name, failures included. Parts that time does not reach are listed:
-the whole takes at most LIMIT seconds. `--rehearse FOLDER` runs the same code on the CPU at tiny sizes.
+the whole takes at most LIMIT seconds. Answers are kept one by one beside the page, so that after a kill the
+same command goes on. `--rehearse FOLDER` runs the same code on the CPU at tiny sizes.
 """
 
 import argparse
 import dataclasses
+import json
 import sys
 import tempfile
 import time
@@ -33,7 +35,7 @@ from testbed.training.loop import train  # noqa: E402
 
 LIMIT = 460.0
 """Seconds for everything: the last part that begins still has to end within eight minutes."""
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "training": 1e-2}
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 5e-2, "training": 1e-2}
 """Most by which CPU and GPU may differ, relative to the largest number: sums run in another order."""
 MODELS = {"0.1 B": (768, 12, 32_000), "0.5 B": (896, 24, 151_936), "1 B": (1536, 28, 151_936)}
 SMALLEST = {"tiny": (64, 2, 300)}
@@ -45,6 +47,12 @@ SCHEDULES = {
     "replay": (0, {"share": 0.5}),
     "latency": (0, {"speed": 1.0}),
 }
+HOW = {
+    "": {"dtype": "float32"},
+    ", bfloat16": {"dtype": "bfloat16"},
+    ", LoRA": {"dtype": "float32", "lora": 2},
+}
+"""Ways to load a model, and what they are called."""
 LAWS = ("off", "top-p", "top-k", "temperature", "logit-noise")
 
 
@@ -82,10 +90,13 @@ def checks(device: str, folder: Path, architectures: int) -> Iterator[tuple[str,
     configs = {**tiny_models.CONFIGS, **tiny_models.MORE_CONFIGS}
     for name, make in list(configs.items())[:architectures]:
         path = tiny_models.write_model(folder / name.replace(" ", ""), make())
-        yield f"model {name}", lambda path=path: model_gap(path, device), TOLERANCE["float32"]
+        for how, options in HOW.items():
+            gap = lambda path=path, options=options: model_gap(path, device, **options)  # noqa: E731
+            yield f"model {name}{how}", gap, TOLERANCE[options["dtype"]]
     toy = dataclasses.replace(TOY, steps=2, learning_rate=1e-3)
     for policy, run in (("tabular", dataclasses.replace(SMALL, steps=3)), ("toy", toy)):
         yield f"policy {policy}", lambda run=run: training_gap(run, device), TOLERANCE["training"]
+        yield f"policy {policy}, twice", lambda run=run: training_gap(run, device, device), 0.0
     for name, (lag, arguments) in SCHEDULES.items():
         run = dataclasses.replace(toy, staleness=name, lag=lag, staleness_args=tuple(arguments.items()))
         yield f"schedule {name}", lambda run=run: training_gap(run, device), TOLERANCE["training"]
@@ -106,13 +117,13 @@ def objective_gap(name: str, device: str) -> float:
     return difference(*grads)
 
 
-def model_gap(path: Path, device: str) -> float:
-    """Return the gap of log-probabilities and gradient of a model's own samples in float32."""
+def model_gap(path: Path, device: str, **options) -> float:
+    """Return the gap of log-probabilities and gradient of a model's own samples."""
     task, rng, found = tiny_models.Echo(), np.random.default_rng(0), []
     prompt_RNQ, uniform_RBT = torch.as_tensor(task.prompts(rng, 4))[None], rng.random((1, 8, 5))
     drawn = None
     for where in ("cpu", device):
-        policy = HuggingFacePolicy(path, task, device=where, micro_tokens=40)
+        policy = HuggingFacePolicy(path, task, device=where, micro_tokens=40, **options)
         theta_RP = policy.initial([0]).to(where).requires_grad_()
         drawn = drawn or policy.sample(theta_RP.detach(), prompt_RNQ, 2, uniform_RBT)
         logp_RBT = policy.logp(theta_RP, prompt_RNQ.to(where), drawn[0].to(where), drawn[1].to(where))
@@ -120,10 +131,10 @@ def model_gap(path: Path, device: str) -> float:
     return max(difference(a, b) for a, b in zip(*found, strict=True))
 
 
-def training_gap(run, device: str) -> float:
-    """Return the gap of the gradient norms of a short training run."""
+def training_gap(run, device: str, other: str = "cpu") -> float:
+    """Return the gap of the gradient norms of a short training run on two devices."""
     norms = [torch.tensor(np.asarray(train(dataclasses.replace(run, device=where))["actor/grad_norm"]))
-             for where in ("cpu", device)]  # fmt: skip
+             for where in (other, device)]  # fmt: skip
     return difference(*norms)
 
 
@@ -243,6 +254,7 @@ def with_liger(model, theta_P, prompt_NQ, token_BT, group) -> torch.Tensor:
 
 
 PEERS = {"learn, TRL's full logits": with_full_logits, "learn, Liger's chunks": with_liger}
+NOT_REACHED = "not reached"
 TOYS = (32, 256, 2048)
 """Replicas of the toy LLM."""
 
@@ -250,7 +262,7 @@ TOYS = (32, 256, 2048)
 def attempted(ask: Callable[[], object], left: float) -> object:
     """Return the answer, or in words why there is none."""
     if left <= 0:
-        return "not reached"
+        return NOT_REACHED
     try:
         return ask()
     except Exception as error:  # a failure is a result too
@@ -291,6 +303,27 @@ def page(device: str, agreed: list, speeds: list, seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
+class Answers:
+    """What was answered so far, a JSON line each: (part, question) -> answer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.found = path, {}
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]  # a kill may leave half of the last one
+        path.write_text("".join(whole))
+        for part, what, answer in map(json.loads, whole):
+            self.found[part, what] = tuple(answer) if isinstance(answer, list) else answer
+
+    def ask(self, part: str, what: str, ask: Callable[[], object], left: float) -> object:
+        """Return the answer that is kept, or ask and keep it."""
+        if (part, what) not in self.found:
+            answer = self.found[part, what] = attempted(ask, left)
+            if answer != NOT_REACHED:
+                with self.path.open("a") as file:
+                    file.write(json.dumps([part, what, answer]) + "\n")
+        return self.found[part, what]
+
+
 def run(
     device: str,
     path: Path,
@@ -299,18 +332,22 @@ def run(
     limit: float,
     architectures: int = 99,
 ) -> int:
-    """Ask everything, write the page, return how many checks failed."""
-    began = time.monotonic()
+    """Ask everything that is not answered yet, write the page, return how many checks failed."""
+    began, answers = time.monotonic(), Answers(path.with_suffix(".jsonl"))
     left = lambda: limit - (time.monotonic() - began)  # noqa: E731
     with tempfile.TemporaryDirectory() as folder:
         agreed = [
-            (what, attempted(ask, left()), most)
+            (what, answers.ask("check", what, ask, left()), most)
             for what, ask, most in checks(device, Path(folder), architectures)
         ]
         speeds = []
         if left() > 0:
-            speeds = [(w, attempted(ask, left())) for w, ask in measures(device, Path(folder), models, batch)]
+            speeds = [
+                (what, answers.ask("speed", what, ask, left()))
+                for what, ask in measures(device, Path(folder), models, batch)
+            ]
     path.write_text(page(device, agreed, speeds, time.monotonic() - began))
+    answers.path.unlink()
     return sum(not isinstance(gap, float) or not gap <= most for _, gap, most in agreed)
 
 

@@ -14,7 +14,8 @@ from support import tiny_models
 def test_the_rehearsal_asks_everything_and_nothing_fails(tmp_path):
     assert run.rehearse(tmp_path) == 0
     text = (tmp_path / "gpu.md").read_text()
-    for part in ("objective m2po", "model llama", "policy toy", "schedule in-flight", "engine top-p"):
+    ways = ("model llama", "model llama, bfloat16", "model llama, LoRA", "policy toy", "policy toy, twice")
+    for part in ("objective m2po", *ways, "schedule in-flight", "engine top-p"):
         assert f"| {part} | 0 |" in text
     assert "tiny, LoRA 16: learn" in text
     assert "| toy LLM x 32: steps of all |" in text
@@ -48,6 +49,30 @@ def test_what_peers_compute_is_what_is_learned_here(tmp_path, monkeypatch):
     for peer in run.PEERS.values():
         found = peer(policy._model, theta_RP[0], prompt_RNQ[0], token_RBT[0], 3).view(own_RBT.shape)
         torch.testing.assert_close(found, own_RBT, rtol=0, atol=1e-4)
+
+
+def test_after_a_kill_only_what_was_not_answered_is_asked(tmp_path, monkeypatch):
+    def killed():
+        raise KeyboardInterrupt
+
+    asked = []
+    for ends in (killed, lambda: asked.append("b") or 0.5):
+        questions = [("a", lambda: asked.append("a") or 0.25, 1.0), ("b", ends, 1.0)]
+        monkeypatch.setattr(run, "checks", lambda *_, questions=questions: questions)
+        monkeypatch.setattr(run, "measures", lambda *_: [("c", lambda: (3.0, 0))])
+        if ends is killed:
+            with pytest.raises(KeyboardInterrupt):
+                run.rehearse(tmp_path)
+            with (tmp_path / "gpu.jsonl").open("a") as file:
+                file.write('["check", "b", 0.')  # half a line
+        else:
+            assert run.rehearse(tmp_path) == 0
+    assert asked == ["a", "b"]
+    text = (tmp_path / "gpu.md").read_text()
+    assert "| a | 0.25 | 1 |" in text
+    assert "| b | 0.5 | 1 |" in text
+    assert "| c | 3 | 0.00 GiB |" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["gpu.md"]
 
 
 def test_failures_and_what_time_does_not_reach_are_written_down():

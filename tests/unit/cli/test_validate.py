@@ -4,20 +4,28 @@ import json
 import re
 
 import pytest
+from support.doc_blocks import blocks
+from support.import_graph import ROOT
 
 from envs.tokens.running_sum import RunningSum
 from testbed.cli import main
 from testbed.results.store import read
 
-COMMAND = (
-    "run --model {model} --data {data} --verifier number --lora --out {out} recipe=grpo,m2po "
-    "lag=0,16 steps=2 policy_args.micro_tokens=64 policy_args.dtype=bfloat16 "
-    "task_args.response_length=4 prompts=2 group=2 evaluation_prompts=2 log_every=1"
-)
+SMALL = {"device=cuda": "device=cpu", "task_args.response_length=512": "task_args.response_length=4"}
+"""What a test cannot have, beside PATH."""
+
+
+def command(**words):
+    """Return the first command of own-model.md, with fewer and shorter steps."""
+    said = blocks(ROOT / "docs" / "howto" / "own-model.md")[0].commands()[0][1:]
+    assert set(SMALL) < set(said)
+    said = [words.get(word, SMALL.get(word, word)) for word in said]
+    sizes = f"steps=2 prompts=2 group=2 evaluation_prompts=2 log_every=1 --out {words['out']}"
+    return said + sizes.split()
 
 
 @pytest.mark.slow
-def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_path, capfd):
+def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_path, capfd, monkeypatch):
     pytest.importorskip("peft")
     from testbed.policies.hf.tiny_model import Lesson, train_base
 
@@ -28,10 +36,10 @@ def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
     problems = [{"prompt": f"{a}+2=", "answer": a + 2} for a in range(12)]
-    data = tmp_path / "mine.jsonl"
-    data.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
-        main(COMMAND.format(model=model, data=data, out=out).split())
+        main(command(PATH=str(model), out=str(out)))
     assert end.value.code == 0
     told = capfd.readouterr().err
     for recipe in ("grpo", "m2po"):
