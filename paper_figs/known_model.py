@@ -27,7 +27,8 @@ def draw(table: pd.DataFrame) -> Figure:
     axes = fig.subplots(1, len(PANELS), sharey=True)
     for ax, (column, label) in zip(axes, PANELS.items(), strict=True):
         rows = {}
-        for lag, part in table.groupby("lag"):
+        for lag in sorted(set(table["lag"])):
+            part = table[table["lag"] == lag]
             name = f"lag {lag}, {len(part)} seeds" if lag else f"fresh, {len(part)} seeds"
             rows[name] = Row(part[column], ORANGE if lag else BLUE)
         strips(ax, rows, label)

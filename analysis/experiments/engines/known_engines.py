@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.real.known_model import MODEL, prepare
-from analysis.lab import Evidence, Experiment, columns, median_exceeds, median_stays_below
+from analysis.lab import Evidence, Experiment, arms, median_exceeds, median_stays_below
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
 
@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
 
 
 def _of(table: pd.DataFrame, column: str, engine: str) -> pd.Series:
-    return columns(table, column, {engine: {"engine": engine}})[engine]
+    return arms(table, column, {engine: {"engine": engine}})[engine]
 
 
 for _engine in ENGINES[:4]:
