@@ -34,7 +34,7 @@ from testbed.policies.toy.transformer import ToyTransformer  # noqa: E402
 from testbed.training.loop import train  # noqa: E402
 
 LIMIT = 460.0
-"""Seconds for everything: the last part that begins still has to end within eight minutes."""
+"""Seconds of one call: the last part that begins still has to end within eight minutes."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 5e-2, "training": 1e-2}
 """Most by which CPU and GPU may differ, relative to the largest number: sums run in another order."""
 MODELS = {"0.1 B": (768, 12, 32_000), "0.5 B": (896, 24, 151_936), "1 B": (1536, 28, 151_936)}
