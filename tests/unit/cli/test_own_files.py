@@ -181,7 +181,7 @@ def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
     _, out, _ = call(capsys, "status", "mine")
     line = 1 + OWN.splitlines().index("    return batch.nothing if logp_BT.dim() > 2 else -logp_BT")
     assert f"own.py:{line}, in broken_late: AttributeError" in out
-    assert "(2 cells, which fail together: pack" in out
+    assert "(2 cells that share one pack and fail together: pack" in out
 
 
 @pytest.mark.slow
