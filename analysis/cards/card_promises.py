@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import UserError
-from testbed.user_files import line_of_a_user, short_names
+from testbed.user_files import line_of_a_user, short_names, words_of
 
 NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")
 """Checks without which nothing else of a card can be computed."""
@@ -27,7 +27,7 @@ def title_of(name: str) -> str:
 def told(error: BaseException) -> str:
     """Return what an objective raised, with the line of the user's file where it did."""
     place = line_of_a_user(error)
-    return f"{type(error).__name__}: {error}" + (f" ({place})" if place else "")
+    return words_of(error) + (f" ({place})" if place else "")
 
 
 def refuse_broken(name: str) -> None:

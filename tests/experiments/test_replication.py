@@ -32,6 +32,12 @@ def test_the_replication_has_seeds_of_its_own():
     assert not seeds["first"] & seeds["replication"]
 
 
+def test_both_runs_of_keys_and_other_experiments_share_no_key():
+    rows = lambda key_R: pd.DataFrame({"seed": range(len(key_R)), "key": key_R})  # noqa: E731
+    found = [replication.of_keys(name, rows, 4)().frame["key"] for name in ("one", "other")]
+    assert len(set(pd.concat(found))) == 16
+
+
 def test_differences_pair_within_a_run_and_level():
     found = replication.difference(table(lambda _: 3.0), "x", {"arm": "b"}, {"arm": "a"}, lag=(1, 2))
     assert set(found) == {"lag 1", "lag 2"}

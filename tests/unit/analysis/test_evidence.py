@@ -9,6 +9,7 @@ from scipy import stats
 
 from analysis.judging import rule
 from analysis.judging.comparisons import (
+    at_floor,
     happens_more_often,
     happens_mostly,
     median_exceeds,
@@ -108,6 +109,13 @@ def test_equality_is_supported_inside_and_refuted_outside():
     assert floored.e[SUPPORTED] <= 1.0
 
 
+def test_evidence_against_equality_is_half_of_both_sides_together():
+    """An average of e-values is one; their sum is not."""
+    x_N = np.full(12, 2.0)
+    (above, _), (_, below) = MEDIAN.bet(x_N, 1.0), MEDIAN.bet(x_N, -1.0)
+    assert within(x_N, 1.0, "x", MEDIAN).e[REFUTED] == pytest.approx((above + below) / 2)
+
+
 def test_groups_of_zeros_are_equal_without_a_test():
     found = must_vanish({"a": np.zeros(9), "b": [0.01, -0.01, 0.02]}, 0.1, "x")
     assert "equal in every pair: a" in found.note
@@ -140,3 +148,11 @@ def test_a_computed_claim_holds_within_its_tolerance():
     held = [exact(gaps, 1e-9, "").holds for gaps in ([0, 1e-9], [0, 2e-9], [0, math.nan])]
     assert held == [True, False, False]
     assert exact([-3.0, 0.5], 1, "").n == 2
+
+
+@pytest.mark.parametrize(("middle", "near"), [(0.05, True), (0.12, True), (0.3, False)])
+def test_an_arm_is_off_the_floor_when_its_interval_clears_floor_and_margin(middle, near):
+    """Eight values of spread 0.05: the interval is the middle +- 0.04; the margin 0.1."""
+    arm_N = middle + 0.05 * np.array([-1.0, 1.0] * 4)
+    assert at_floor([np.zeros(8), arm_N], 0.1) is near
+    assert at_floor([np.zeros(8) + 1, arm_N + 1], 0.1, floor=1.0) is near

@@ -214,3 +214,16 @@ def test_a_confidence_sequence_of_a_share_narrows_around_it():
     assert 0.55 < low < 0.75 < high < 0.9
     assert bets.share_sequence([0, 1])[0] == 0.0
     assert bets.share_sequence([1, 0])[1] == 1.0
+
+
+def test_a_unit_at_the_threshold_is_no_bet_on_a_median():
+    assert bets.median([0.0, 0.0, 1.0, 1.0, 1.0, -1.0], 0.0) == bets.shares(3, 1)
+
+
+def test_an_end_of_a_median_s_sequence_appears_with_its_bet_and_stays():
+    """Both sides at 5 % together: each end needs 2 / level, at its largest wealth so far."""
+    sizes = range(1, 12)
+    ends = [bets.median_sequence(np.ones(n))[0] > -math.inf for n in sizes]
+    assert ends == [bets.median(np.ones(n), 0.5)[0] >= 40 for n in sizes]
+    assert 0 < sum(ends) < len(sizes)
+    assert bets.median_sequence([*np.ones(12), *np.zeros(12)])[0] == 1.0

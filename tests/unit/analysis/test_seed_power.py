@@ -11,7 +11,7 @@ from scipy import stats
 from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
-from analysis.judging import rule
+from analysis.judging import bets, rule, seed_power
 from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
 from analysis.judging.needed import units_to_decide
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
@@ -48,6 +48,13 @@ def test_a_design_decides_as_often_as_all_orders_say():
         both, fresh = (median_exceeds(x, 0.0, "").e["supported"] for x in (signs, signs[4:]))
         total += math.prod(chance if s > 0 else 1 - chance for s in signs) * (both >= 20 and fresh > 1)
     assert decided(chance, stop, at=20) == pytest.approx(total, abs=1e-12)
+
+
+def test_fresh_seeds_that_point_the_other_way_decide_nothing_however_sure_the_first_run():
+    assert bets.shares(50, 14)[0] > 70
+    decides = seed_power._with_first_run(40, 40, 70.0)
+    assert not decides(10, 24)
+    assert decides(16, 24)
 
 
 def test_the_cap_asked_for_is_the_first_with_which_the_power_is_reached():
