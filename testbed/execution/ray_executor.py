@@ -4,7 +4,9 @@ import importlib.util
 import json
 import os
 import secrets
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -21,6 +23,28 @@ STORE_BYTES = 256 * 2**20
 
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """At 0 a local Ray listens on 127.0.0.1 alone, on Linux too; `_node_ip_address` has no effect (2.60)."""
+
+
+SWEEPER = """
+import os, shutil, signal, sys, time
+folder, me = sys.argv[1], os.getpid()
+sys.stdin.read()  # ends with the process that holds the other end, however that ends
+for _ in range(50):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        try:
+            words = open(f"/proc/{pid}/cmdline", "rb").read()
+            if folder.encode() in words and int(pid) != me:
+                os.kill(int(pid), signal.SIGKILL)
+                found.append(pid)
+        except OSError:
+            pass
+    shutil.rmtree(folder, ignore_errors=True)
+    if not found and not os.path.exists(folder):
+        break
+    time.sleep(0.2)
+"""
+"""Ends what a local Ray has left and removes its folder, also after SIGKILL: a process of its own."""
 
 
 class Ray(Executor):
@@ -53,13 +77,15 @@ class Ray(Executor):
         self._given = workers
         super().__init__(workers or cores(), function)
         self._ray: Any = None
+        self._sweeper: subprocess.Popen[bytes] | None = None
         self._task: Any = None
         self._running: dict[Any, _Flight] = {}
 
     def open(self) -> None:
         """Connect, if that is not done yet; raise UserError when the cluster does not answer."""
         if self._ray is None:
-            self._ray = _connect(self._address, self.workers)
+            folder = None if self._address else self._private_folder()
+            self._ray = _connect(self._address, self.workers, folder)
             self.workers = self._given or int(self._ray.cluster_resources().get("CPU", 1))
             variables = environment(self.workers if self._address is None else cores(), self._threads)
             if self._address is None:
@@ -67,6 +93,16 @@ class Ray(Executor):
             self._task = self._ray.remote(_stream).options(
                 num_returns="streaming", num_cpus=1, max_retries=0, runtime_env={"env_vars": variables}
             )
+
+    def _private_folder(self) -> str:
+        """Return a new folder in one that only this user can enter; both go with this process.
+
+        Ray opens its own folder to everybody, so the one around it has to be closed.
+        """
+        folder = tempfile.mkdtemp(prefix="ray-")
+        words = [sys.executable, "-c", SWEEPER, folder]
+        self._sweeper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+        return os.path.join(folder, "r")
 
     def run(self, feed: Feed) -> Generator[Receipt, None, None]:
         """Connect, then yield a receipt per pack as packs end."""
@@ -81,6 +117,7 @@ class Ray(Executor):
 
     def wait(self, feed: Feed) -> Iterator[Receipt]:  # noqa: ARG002  Ray tasks do not tell their steps
         """Yield the receipts that come within POLL seconds."""
+        self._refuse_a_dead_ray()
         if not self._running:
             return
         streams = list(self._running)
@@ -93,6 +130,14 @@ class Ray(Executor):
                 self._ray.cancel(stream, force=True)
                 message = f"The pack ran longer than its limit of {self._timeout:g} s."
                 yield Receipt(flight.pack, "timeout", message=message)
+
+    def _refuse_a_dead_ray(self) -> None:
+        """Raise UserError once a local Ray's own processes have ended: every pack would fail from here on."""
+        if self._address is None and (dead := _dead_parts(self._ray)):
+            raise UserError(
+                f"The local Ray has lost its {dead[0]}: stopped. Finished packs are kept; run the same "
+                "command again."
+            )
 
     def _hear(self, stream: Any) -> Iterator[Receipt]:
         """Start a pack's clock at the first item of its stream; yield its receipt, the second."""
@@ -111,8 +156,10 @@ class Ray(Executor):
         except errors.OutOfMemoryError as error:
             return Receipt(pack, "oom", message=str(error))
         except (errors.WorkerCrashedError, errors.NodeDiedError) as error:
+            self._refuse_a_dead_ray()
             return Receipt(pack, "died", message=str(error))
         except (errors.RayError, StopIteration) as error:
+            self._refuse_a_dead_ray()
             return Receipt(pack, "failed", message=f"{type(error).__name__}: {error}")
         return item
 
@@ -120,10 +167,20 @@ class Ray(Executor):
         """Cancel what runs and leave the cluster; a local one stops."""
         if self._ray is None:
             return
-        for stream in self._running:
+        alive = self._address is not None or not _dead_parts(self._ray)
+        for stream in self._running if alive else ():
             self._ray.cancel(stream, force=True)
         self._running.clear()
         self._ray.shutdown()
+        if self._sweeper is not None:
+            self._sweeper.communicate()
+            self._sweeper = None
+
+
+def _dead_parts(ray: Any) -> list[str]:
+    """Return which of the processes of a local Ray have ended, as "raylet"."""
+    node = ray._private.worker._global_node
+    return [] if node is None else [str(kind) for kind, _ in node.dead_processes()]
 
 
 @dataclass
@@ -141,7 +198,7 @@ def _stream(text: str) -> Iterator[Receipt | None]:
     yield execute(text)
 
 
-def _connect(address: str | None, cpus: int) -> Any:
+def _connect(address: str | None, cpus: int, folder: str | None) -> Any:
     """Return the ray module, connected; raise UserError when the cluster does not answer."""
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
     if address is None:
@@ -151,7 +208,8 @@ def _connect(address: str | None, cpus: int) -> Any:
 
     options = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
-        ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=STORE_BYTES, **options)
+        local = {"include_dashboard": False, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
+        ray.init("local", num_cpus=cpus, **local, **options)
         if ray.util.get_node_ip_address() not in ("127.0.0.1", "::1"):
             ray.shutdown()
             raise UserError(
