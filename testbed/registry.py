@@ -6,9 +6,11 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from testbed.errors import UserError, suggest, unknown
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,16 @@ class Registry(Mapping[str, Entry]):
         self._package = package
         self._entries: dict[str, Entry] = {}
 
-    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Callable[..., Any]], Any]:
+    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
         """Decorate a function to register it under a name; a name taken twice raises UserError."""
 
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def register(function: Function) -> Function:
             self.add(Entry(name, function, source, promises))
             return function
 
         return register
 
-    def variant(
-        self, name: str, *, source: str, **promises: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def variant(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
         """Register `name@source`; it promises what `name` does, except for what is given."""
         base = self._entries[name.partition("@")[0]]
         return self(name, source=source, **{**base.promises, **promises})

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from envs.arrays import Floats
-from testbed.registry import Registry
+from testbed.registry import Function, Registry
 
 Later = Floats | Callable[[], Floats]
 """An array, or what computes it."""
@@ -28,9 +28,7 @@ Later = Floats | Callable[[], Floats]
 class Estimators(Registry):
     """The registry of estimators; `family` is a promise."""
 
-    def __call__(
-        self, name: str, *, source: str, **promises: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
         """Decorate a function; left out are unbiased=False, linear=False, symmetric=True, needs=()."""
         return super().__call__(
             name,

@@ -307,7 +307,7 @@ def trajectory_terminal_reward_needs_every_ratio() -> Evidence:
     late = dataclasses.replace(log, reward_NT=log.reward_NT * last_T)
     truth = float(world.discount ** (world.horizon - 1) * _last_reward(world, pi_SA))
     whole_N, token_N = late.weight_NT[:, -1], recent_weights(late, 1)[:, -1]
-    gaps = [np.abs(np.subtract(trajectory_is(late).terms_N, pdis(late).terms_N)).max()]
+    gaps = [np.abs(np.asarray(trajectory_is(late).terms_N) - np.asarray(pdis(late).terms_N)).max()]
     gaps.append(abs(float(trajectory_is(late).value) - truth))
     gaps.append(0.01 - abs(float((token_N * late.return_N).mean()) - truth))
     gaps.append(float((token_N**2).mean() - (whole_N**2).mean()))

@@ -123,7 +123,9 @@ def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf
     slope_BT = log_rho_BT.exp() * x_BT
     if cap < math.inf:
         slope_BT = torch.where(log_rho_BT > math.log(cap), -cap * torch.expm1(-x_BT), slope_BT)
-    weighted_BT: Tensor = _WithSlope.apply(logp_BT.to(x_BT.dtype), value_BT, slope_BT)
+    weighted_BT: Tensor = _WithSlope.apply(  # type: ignore[no-untyped-call]
+        logp_BT.to(x_BT.dtype), value_BT, slope_BT
+    )
     return weighted_BT
 
 
