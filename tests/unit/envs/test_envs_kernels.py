@@ -131,10 +131,12 @@ def test_an_entry_without_mass_is_never_drawn():
         [1.0, 0.0],
         [0.0, 1.0],
         [0.3, 0.7 - 1e-9, 0.0],
+        [0.0] * 20 + [0.5] + [0.0] * 20 + [0.5],  # found by halving, not by counting
     ):
         sums = running_sums(np.array(mass))
         for uniform in (0.0, 0.5, np.nextafter(0.5, 0.0), 0.7, ALMOST_ONE):
-            index = int((sums <= uniform).sum())
+            index = kernels._draw(sums[None], 0, uniform)
+            assert index == int((sums <= uniform).sum())
             assert mass[index] > 0.0, (mass, uniform)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.sampled_logs import sampled
 
-from testbed.logs.ratio_checks import findings
+from testbed.logs.ratio_checks import Mean, _unskewed, findings
 from testbed.logs.ratio_checks import tested as estimates
 from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import verdict
@@ -79,3 +79,15 @@ def test_tokens_that_pi_cannot_emit_count_as_ratio_zero(kept, flagged):
     assert abs(found.token.value - 2 * kept) < 5 * found.token.error
     assert (found.log_ratio, found.inverse) == (None, None)  # KL(mu || pi) is infinite
     assert bool(findings(Log("made", tuple(rows)))) is flagged
+
+
+def test_a_null_value_is_rejected_at_its_share_of_the_false_alarms():
+    assert [Mean(1.0, 0.1, p).rejected for p in (2.4e-5, 2.6e-5)] == [True, False]
+
+
+def test_skewness_to_the_right_weakens_a_mean_that_is_low_and_never_hides_it():
+    """Hall (1992): x + g x^2 / 3 + g^2 x^3 / 27 + g / 6n at g = 2, n = 100, by hand."""
+    assert _unskewed(-0.3, 2.0, 100) == pytest.approx(0.3 - 0.06 + 0.004 - 1 / 300)
+    assert _unskewed(0.3, 2.0, 100) == 0.3
+    far = [_unskewed(-effect, 2.0, 100) for effect in (1.0, 2.0, 3.0, 10.0)]
+    assert far == sorted(far)

@@ -136,6 +136,9 @@ def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     mixed = replace(log.sequences[0], trainer_version=None)
     unknown = replace(log, sequences=(mixed, replace(mixed, version=np.full(6, 2))))
     assert [each.tolist() for each in ages(unknown)] == [[0, 0, 0, 2, 2, 2], [1] * 6]
+    later = replace(unknown.sequences[0], step=9, version=unknown.sequences[0].version + 50)
+    both = made("made", [*unknown.sequences, later])
+    assert [max(each) for each in ages(both)] == [2, 1, 2], "each step has a newest version of its own"
     assert "lower bounds" in " ".join(suspicions(unknown))
 
 
