@@ -62,3 +62,28 @@ def test_a_letter_that_is_not_in_the_table_is_seen(source, found):
 def test_every_example_of_the_table_is_a_name_of_the_code():
     used = {name for path in MODULES for name in names(path.read_text())}
     assert not [name for _, row in table() for name in re.findall(r"`(\w+)`", row) if name not in used]
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Yield every docstring of the code, with its file."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
+                text := ast.get_docstring(node)
+            ):
+                yield path.name, text
+
+
+def test_docstrings_write_axes_as_names_do():
+    documented = re.compile(r"[a-z]\w*_([A-Z]+): [^\[\n;:()]*\[(?:\.\.\., )?([A-Z](?:, [A-Z])*)\]")
+    pairs = [(file, *found) for file, text in docstrings() for found in documented.findall(text)]
+    assert len(pairs) > 15
+    assert not [pair for pair in pairs if pair[1] != pair[2].replace(", ", "")]
+
+
+def test_shapes_in_docstrings_have_the_letters_of_the_table():
+    known = letters()
+    for file, text in docstrings():
+        for shape in re.findall(r"\[(?:\.\.\., )?([A-Z](?:, [A-Z])+)\]", text):
+            assert set(shape.split(", ")) <= known, (file, shape)
+            assert "A, B, T" not in shape, f"{file}: A is an action; cells of a recipe block are C"

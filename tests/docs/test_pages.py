@@ -1,6 +1,5 @@
 """What the pages promise: the README is short, the picture is the plan, a letter means one thing."""
 
-import ast
 import importlib.util
 import re
 
@@ -85,25 +84,6 @@ def test_every_axis_letter_has_one_meaning():
     letters = re.findall(r"[A-Z]", " ".join(rows))
     assert len(letters) > 20
     assert len(letters) == len(set(letters))
-
-
-def test_docstrings_write_axes_as_names_do():
-    known = set(re.findall(r"`([A-Z])`", (DOCS / "glossary.md").read_text()))
-    named = re.compile(r"(?<![\w.])[a-z]\w*?_([A-Z]+): [^\[\n;:]*\[(?:\.\.\., )?([A-Z](?:, [A-Z])*)\]")
-    texts = [
-        (path, text)
-        for package in ("envs", "testbed", "analysis", "paper_figs")
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node))
-    ]
-    pairs = [(path, *found) for path, text in texts for found in named.findall(text)]
-    assert len(pairs) > 20
-    assert not [pair for pair in pairs if pair[1] != pair[2].replace(", ", "")]
-    for path, text in texts:
-        for shape in re.findall(r"\[(?:\.\.\., )?([A-Z](?:, [A-Z])+)\]", text):
-            assert set(shape.split(", ")) <= known, (path, shape)
-            assert "A, B, T" not in shape, f"{path}: A is an action; cells of a recipe block are C"
 
 
 def test_no_example_about_an_oracle_is_without_its_output():

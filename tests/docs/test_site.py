@@ -134,6 +134,8 @@ def test_every_package_has_a_page_that_names_its_public_functions(site):
     assert 'id="testbed.losses.score_loss.score_loss"' in text
     named = {path.stem for path in (site / "reference").glob("*.html")}
     assert {"envs", "envs.tokens", "testbed", "testbed.objectives.clipped", "analysis", "paper_figs"} <= named
+    large = [path.name for path in site.rglob("*.html") if path.stat().st_size > 300_000]
+    assert not large, f"pages above 300 kB: {large}"
 
 
 class Handler(SimpleHTTPRequestHandler):
