@@ -40,8 +40,7 @@ def replay_q(
     of drawn steps whose action is replaced by the current policy's and whose outcome comes from the
     empirical model (MAD-TD); on_policy: power p of pi(a|s)^p with which a step is drawn (ARB, 0 uniform);
     weight_bound: largest norm of the weights, error_bound: largest |TD error| used, 0 for none
-    (FlashSAC); spread_rate: rate of the running variance of the target that divides a step, 0 for a
-    scalar critic, never below spread_floor (DSAC, Duan et al. 2021).
+    (FlashSAC).
 
     Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source:
     Lin (1992) for replay; Watkins & Dayan (1992) for the target; the settings' sources stand behind them.

@@ -18,8 +18,7 @@ Words = NDArray[np.uint64]
 
 Q_SETTINGS = {
     "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
-    "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0, "spread_rate": 0.0,
-    "spread_floor": 1.0,
+    "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0,
 }  # fmt: skip
 """Settings of `replay_q` with their defaults; it says what they do."""
 ACTOR_SETTINGS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
@@ -29,7 +28,7 @@ MOST_TRIES = 64
 """Draws from the buffer after which an on-policy draw takes what it has."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = range(8)
-_WEIGHT_BOUND, _ERROR_BOUND, _SPREAD_RATE, _SPREAD_FLOOR = range(8, 12)
+_WEIGHT_BOUND, _ERROR_BOUND = 8, 9
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -172,14 +171,9 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _bounded(error: float, row: int, spread_X: Floats, hyper_K: Floats) -> float:
-    """The TD error as the critic uses it: clipped, and divided by the running variance of the target."""
-    if hyper_K[_ERROR_BOUND] > 0.0:
-        error = max(-hyper_K[_ERROR_BOUND], min(hyper_K[_ERROR_BOUND], error))
-    if hyper_K[_SPREAD_RATE] > 0.0:
-        spread_X[row] += hyper_K[_SPREAD_RATE] * (error * error - spread_X[row])
-        error /= max(spread_X[row], hyper_K[_SPREAD_FLOOR])
-    return error
+def _bounded(error: float, bound: float) -> float:
+    """The TD error as the critic uses it; bound 0: as it is."""
+    return max(-bound, min(bound, error)) if bound > 0.0 else error
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -216,7 +210,7 @@ def _play_q(
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     actions, ended = index_XM.shape[0] // bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
-    spread_X, target_F = np.ones(index_XM.shape[0]), weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
+    target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
     q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
@@ -261,7 +255,7 @@ def _play_q(
                     _look(target_F, index_XM, feature_XM, then, q_A)
                     gain += factor * _worth(q_A, hyper_K[_TEMPERATURE])
                 _look(weight_F, index_XM, feature_XM, row // actions, q_A)
-                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], row, spread_X, hyper_K)
+                row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], hyper_K[_ERROR_BOUND])
             _descend(weight_F, row_N, error_N, index_XM, feature_XM, hyper_K[_STEP], hyper_K[_WEIGHT_BOUND])
         if (step + 1) % every == 0:
             found_KF[step // every] = weight_F

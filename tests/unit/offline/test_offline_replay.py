@@ -22,7 +22,6 @@ from testbed.offline.replay import replay_actor_critic, replay_q
         {"target_every": 20.0},
         {"model_share": 0.5},
         {"on_policy": 1.0},
-        {"spread_rate": 0.05, "spread_floor": 0.5},
     ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
