@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,11 +46,11 @@ def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
     return world, feature_SAF, low, high
 
 
-def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
     """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm, [R]."""
     from testbed.offline.replay import replay_q
 
-    settings = {"updates": 0.25, **knobs} if arm.startswith("few") else knobs
+    settings: dict[str, Any] = {"updates": 0.25, **knobs} if arm.startswith("few") else knobs
     found = []
     for seed in seeds:
         world, feature_SAF, low, high = given(seed)
