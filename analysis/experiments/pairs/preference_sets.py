@@ -33,7 +33,7 @@ from testbed.offline.preferences import (
 )
 
 NAME = "preference-sets"
-WORLDS, MORE, TUNED_ON, TUNED_MORE = 384, 2048, 16, 96
+WORLDS, MORE, TUNED_ON, TUNED_MORE = 384, 1216, 16, 96
 """Random worlds of a run, those where PPO meets DPO on poor labels, and others for choosing settings."""
 FEWER = {"demonstrations": 192, "votes, disputed": 128, "votes, clear": 128, "experts": 64}
 """Worlds of a run for data whose claims need no more, by how the name of the data begins."""
