@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import numba
+import numpy as np
 
-from testbed.policies.toy import simd
+from testbed.policies.toy import simd, step_kernels
 
 
 def test_a_kept_loop_is_compiled_anew_when_what_it_is_made_of_changes(tmp_path, monkeypatch):
@@ -31,3 +32,11 @@ def test_the_checksum_is_of_every_file_that_loops_take_code_from():
         for name in re.findall(r"^from testbed\S*\.(\w+) import", file.read_text(), re.M)
     }
     assert {f"{name}.py" for name in taken} == set(simd.SHARED)
+
+
+def test_the_compiled_draw_never_takes_a_token_whose_mass_is_zero_in_float32():
+    law, power = np.full((3, 8), np.log(0.5), np.float32), np.zeros((3, 8), np.float32)
+    law[0] = -500.0
+    drawn = np.full(2, 7, np.uint64)
+    step_kernels._draw(drawn, law, power, np.array([0.0, 0.5]))
+    assert drawn.tolist() == [1, 2]

@@ -322,6 +322,9 @@ def test_inverse_cdf_follows_the_law_and_never_draws_a_token_without_mass():
     # A uniform that was rounded to float32 on its way can be 1.
     edge_B = torch.tensor([0.0, 1 - 2**-53, 1.0], dtype=torch.float64)
     assert inverse_cdf(law_V.log().expand(3, -1), edge_B)[0].tolist() == [1, 5, 5]
+    many_BV = torch.randn(500, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert (many_BV.softmax(-1).cumsum(-1)[:, -1] < 1).any(), "rounded sums fall short of 1"
+    assert (inverse_cdf(many_BV, torch.ones(500, dtype=torch.float64))[0] < 50).all()
 
 
 def test_a_diverged_model_gives_nan_and_no_crash(folders):
