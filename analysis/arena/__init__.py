@@ -37,7 +37,5 @@ fresh data ended at .43) and is given up.
   fresh data ended at .84 to .94 after 860 steps; the reuse; six arms at the end of the list.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
-  few of them 64 + 64. Three pairs, each of the last open central claim of a system, go on to where, by the
-  spread at hand, four standard errors lie between estimate and margin: CTPO and GSPO on sums at lag 64, and
-  MinPRO and CISPO on guess at lag 256, to 160 + 160; SFPO and GRPO on sums at lag 0 to 224 + 224.
+  few of them 64 + 64.
 """

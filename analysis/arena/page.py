@@ -1,11 +1,13 @@
 """docs/arena.md and its pictures, written from the committed table: `python -m analysis.arena.page`."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
 
-from analysis.arena.picture import gains
-from analysis.arena.table import load, records, summary
+from analysis.arena.advice import Advice, Drift, advise
+from analysis.arena.picture import gains, losses
+from analysis.arena.table import joint, load, records, summary, tuning
 from analysis.arena.tasks import HIGH, LOW
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
@@ -33,6 +35,37 @@ task, lag and recipe, and a click on a column's head sorts by it.
 | KL, clip, ESS | KL(mu, pi) per token (k3), share of clipped tokens, Kish ESS of sequences, means |
 | (edge) | the best setting still lay at the edge of what was tried |
 """
+WHICH = """## Which to use
+
+Measure KL(mu, pi) per token on your own run: `testbed advise LOG` does, and reads this table at that drift.
+Below are its answers by drift, with rate and knob tuned, and with a rate that is off by a factor of 3: the
+recipe that loses least against fresh data among those that ran in every cell within a factor of 3 of the
+drift. Chosen on the first run's seeds, loss and 95 % interval from the replication's. A negative loss is a
+gain. Below {low:.2g} and above {high:.2g} nats the table says nothing, nor does it of larger models.
+
+![Loss of accuracy of the best recipe, by drift, and of tuned GRPO](assets/arena-which.svg){{ width="640" }}
+
+| KL per token | you can tune | recipe | loss | at a wrong rate | rate / GRPO's | knob | cells |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+JOINT = """## One setting for all
+
+What a user has to fix beforehand: the one setting of rate and knob with the best mean score over all stale
+tasks and lags of a recipe, among those that tuning tried in all of them, beside the mean of the best scores
+of each. Scores of tuning, on two to five seeds; recipes ran on different cells, and grpo and placebo are one
+recipe on other seeds and cells: smaller differences than theirs mean nothing.
+
+<div class="sortable" markdown>
+
+| arm | rate | knob | cells | one setting | each its own | loss |
+|---|---|---|---|---|---|---|
+{rows}
+
+</div>
+"""
+DRIFTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""KL per token of the choices."""
 TITLES = (
     "arm",
     "rate",
@@ -58,7 +91,7 @@ def page(frame: pd.DataFrame) -> str:
     In the site assets/arena.js filters its blocks by task, lag and recipe.
     """
     found = summary(frame)
-    parts = [HEAD, *(_picture(lag) for lag in pictures(frame))]
+    parts = [HEAD, _which(frame), _joint(), *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]
         parts.append(f'<div class="arena sortable" data-task="{task}" data-lag="{lag}" markdown>\n')
@@ -75,6 +108,40 @@ def pictures(frame: pd.DataFrame) -> dict[int, str]:
     found = summary(roomy) if len(roomy) else roomy
     drawn = {int(lag): gains(found, lag) for lag in sorted(frame["lag"].unique())} if len(found) else {}
     return {lag: svg for lag, svg in drawn.items() if svg}
+
+
+def choices(frame: pd.DataFrame) -> list[tuple[float, bool, Advice]]:
+    """Return what the table advises at DRIFTS, with everything tuned and with a guessed rate."""
+    asked = ((kl, guessed) for kl in DRIFTS for guessed in (False, True))
+    nothing = {"ess": math.nan, "clip_share": math.nan, "age": math.nan, "steps": 0, "tokens": 0}
+    found = ((kl, guessed, advise(Drift(kl, **nothing), frame, guessed)) for kl, guessed in asked)
+    return [each for each in found if each[2].rows]
+
+
+def _which(frame: pd.DataFrame) -> str:
+    found = choices(frame)
+    if not found:
+        return ""
+    rows = []
+    for kl, guessed, advice in found:
+        best = advice.rows[0]
+        loss = f"{best['loss']:.2f} ({best['low']:.2f} to {best['high']:.2f})"
+        known = "the knob, the rate is a guess" if guessed else "rate and knob"
+        knobs, factor = "<br>".join(best["knob"].split("; ")), best["rate / GRPO's"]
+        rows.append(
+            f"| {kl:g} | {known} | {best['arm']} | {loss} | {best['wrong rate']:.2f} | "
+            f"{factor} | {knobs} | {best['tasks']} |"
+        )
+    return WHICH.format(low=found[0][2].low, high=found[0][2].high, rows="\n".join(rows))
+
+
+def _joint() -> str:
+    rows = [
+        f"| {row['arm']} | {row['rate']:g} | {row['knob']} | {row['cells']} | {row['joint']:.2f} | "
+        f"{row['own']:.2f} | {row['loss']:.2f} |"
+        for row in joint(tuning()).to_dict("records")
+    ]
+    return JOINT.format(rows="\n".join(rows))
 
 
 def _picture(lag: int) -> str:
@@ -109,7 +176,9 @@ def _line(row: dict[str, object]) -> str:
 
 def write(frame: pd.DataFrame, place: Path = PAGE) -> None:
     """Write the page and, beside it, its pictures; pictures of lags that are gone are removed."""
+    chosen = losses(choices(frame))
     drawn = {place.parent / PICTURE.format(lag=lag): svg for lag, svg in pictures(frame).items()}
+    drawn |= {place.parent / PICTURE.format(lag="which"): chosen} if chosen else {}
     for old in set(place.parent.glob(PICTURE.format(lag="*"))) - set(drawn):
         old.unlink()
     for path, svg in drawn.items():

@@ -1,4 +1,4 @@
-"""Gains over tuned GRPO as a picture: a row per recipe, a dot and an interval per task, plain SVG."""
+"""Gains over tuned GRPO, and what advised recipes lose, as pictures: dots and intervals, plain SVG."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 from analysis.palette import BLUE, GREEN, INK, ORANGE, PINK, RULE, VERMILION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
+
+    from analysis.arena.advice import Advice
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, VERMILION)
 WIDTH, LETTER, LINE, BOTTOM = 460, 7.2, 7, 34
 """Pixels: of the picture, of a letter, of a task in a recipe's row, below the rows."""
+GAIN = "final accuracy less tuned GRPO's; 95 % interval; gray: under .05"
+LOSS = "fresh data's final accuracy less the recipe's; 95 % interval"
 MARGIN = 0.05
 """Half the width of the gray band: gains inside do not count."""
 STEPS = (0.05, 0.1, 0.2, 0.5)
@@ -47,7 +53,42 @@ def gains(found: pd.DataFrame, lag: int, mine: str = "") -> str:
             at = tasks.index(row.task)
             middle = y + pitch / 2 + LINE * (at - (len(tasks) - 1) / 2)
             body.append(_dot(axis, middle, row, COLORS[at % len(COLORS)]))
-    label = f"Gain over tuned GRPO at lag {lag}, by recipe and task"
+    return _svg(height, f"Gain over tuned GRPO at lag {lag}, by recipe and task", body)
+
+
+def losses(choices: Sequence[tuple[float, bool, Advice]]) -> str:
+    """Return the SVG of the advised recipe's loss and GRPO's by drift, tuned and with a guessed rate.
+
+    A guessed rate has the loss at a wrong rate, on two seeds a cell and without interval.
+    """
+    rows = [(kl, guessed, advice.rows[0], _grpo(advice)) for kl, guessed, advice in choices]
+    if not rows:
+        return ""
+    pitch, top = 20, 40
+    ends = [
+        float(row[key]) for _, _, best, grpo in rows for row in (best, grpo) for key in ("low", "wrong rate")
+    ]
+    axis = _Axis(200, min(0.0, *ends), max(ends))
+    height = top + pitch * len(rows) + BOTTOM
+    body = [*_legend(["recipe advised", "tuned GRPO"]), *axis.lines(top, height - BOTTOM, LOSS)]
+    for place, (kl, guessed, best, grpo) in enumerate(rows):
+        y = top + pitch * (place + 0.5)
+        known = "rate guessed" if guessed else "tuned"
+        body.append(_text(194, y + 4, f"KL {kl:g}, {known}: {best['arm']}", 'text-anchor="end"'))
+        for row, color, shift in ((grpo, COLORS[1], 4), (best, COLORS[0], -4)):
+            x = float(row["wrong rate" if guessed else "loss"])
+            if not guessed:
+                span = f'd="M{axis.x(row["low"]):.1f} {y + shift:.1f}H{axis.x(row["high"]):.1f}"'
+                body.append(f'<path {span} stroke="{color}" stroke-width="2"/>')
+            body.append(f'<circle cx="{axis.x(x):.1f}" cy="{y + shift:.1f}" r="2.6" fill="{color}"/>')
+    return _svg(height, "Loss of accuracy of the best recipe, by drift, and of tuned GRPO", body)
+
+
+def _grpo(advice: Advice) -> dict[str, Any]:
+    return next(row for row in advice.rows if row["arm"] == "grpo")
+
+
+def _svg(height: float, label: str, body: list[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{label}" font-family="sans-serif" font-size="12" fill="{INK}">'
@@ -67,7 +108,7 @@ class _Axis:
         low, high = self.ticks[0], self.ticks[-1]
         return self.labels + (WIDTH - self.labels - 14) * (gain - low) / (high - low)
 
-    def lines(self, top: float, bottom: float) -> list[str]:
+    def lines(self, top: float, bottom: float, title: str = GAIN) -> list[str]:
         """Return the band of gains that do not count, the grid, its numbers and the title."""
         left, right = self.x(-MARGIN), self.x(MARGIN)
         width, height = right - left, bottom - top
@@ -77,7 +118,6 @@ class _Axis:
             x, ink = self.x(tick), INK if abs(tick) < 1e-9 else "#d0d0d0"
             found.append(f'<path d="M{x:.1f} {top}V{bottom}" stroke="{ink}" stroke-width="1"/>')
             found.append(_text(x, bottom + 14, f"{tick:+.2g}" if abs(tick) > 1e-9 else "0", _MIDDLE))
-        title = "final accuracy less tuned GRPO's; 95 % interval; gray: under .05"
         return [*found, _text(WIDTH / 2, bottom + 29, title, f'{_MIDDLE} font-size="11" fill="{RULE}"')]
 
 

@@ -134,6 +134,26 @@ def tuning() -> pd.DataFrame:
     return pd.read_csv(TUNING)
 
 
+def joint(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return per arm the one setting that is best on all its stale tasks and lags, smallest loss first.
+
+    scores: `tuning()`. Eligible is what was tried in every cell of the arm, of which it has two at least.
+    joint: mean score of the setting; own: mean of the best scores of each cell; loss: own less joint, which
+    includes what the best of many gains by luck on two to five seeds.
+    """
+    found: list[dict[str, Any]] = []
+    for arm, rows in scores[scores["lag"] > 0].groupby("arm"):
+        score_SC = rows.pivot_table(index=["rate", "knob"], columns=["task", "lag"], values="final")
+        everywhere = score_SC.dropna().mean(axis=1)
+        if everywhere.empty or score_SC.shape[1] < 2:
+            continue
+        (rate, knob), own = everywhere.idxmax(), float(score_SC.max().mean())
+        value = float(everywhere.max())
+        numbers = {"cells": score_SC.shape[1], "joint": value, "own": own, "loss": own - value}
+        found.append({"arm": str(arm), "rate": rate, "knob": knob, **numbers})
+    return pd.DataFrame(found).sort_values("loss", ignore_index=True)
+
+
 def load(folder: Path = tables.COMMITTED) -> pd.DataFrame:
     """Return the committed finals; raise UserError where there are none, or of another version."""
     table = tables.load_committed([NAME], folder)[NAME]

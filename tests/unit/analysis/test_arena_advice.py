@@ -11,7 +11,7 @@ from support import made_logs
 
 from analysis.arena import page, table
 from analysis.arena.advice import Drift, advise, drift_of
-from analysis.arena.picture import gains
+from analysis.arena.picture import gains, losses
 from testbed.cli import main
 from testbed.errors import UserError
 from testbed.logs.readers import read
@@ -28,10 +28,10 @@ def frame() -> pd.DataFrame:
     for task, fresh in FRESH.items():
         cells = [("grpo", 0, (0.0, 0.0))] + [(arm, 64, loss) for arm, loss in LOSS.items()]
         cells += [("half", 64, (-0.1, -0.1))] if task == "sorted" else []
-        for arm, lag, losses in cells:
+        for arm, lag, lost in cells:
             for seed in (0, 1, REPEAT, REPEAT + 1):
                 again = seed >= REPEAT
-                final = fresh - losses[again] + (0.02 * (seed % 2) if lag else 0)
+                final = fresh - lost[again] + (0.02 * (seed % 2) if lag else 0)
                 rows.append(
                     dict.fromkeys(table.COLUMNS, 0.0)
                     | {"task": task, "lag": lag, "arm": arm, "seed": seed, "rate": 1e-3, "knob": f"{arm}=1"}
@@ -166,6 +166,29 @@ def test_a_dot_lies_where_its_gain_is() -> None:
     ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
     assert dots == pytest.approx([ticks["+0.1"], ticks["0"]], abs=0.1)
     assert "<y>" in texts(svg)
+
+
+def test_what_to_use_is_drawn_and_told_by_drift() -> None:
+    chosen = page.choices(frame())
+    assert {kl for kl, _, _ in chosen} == {kl for kl in page.DRIFTS if 0.04 / 3 <= kl <= 0.1 * 3}
+    svg = losses(chosen)
+    assert "KL 0.08, tuned: lucky" in texts(svg)
+    assert svg.count('r="2.6"') == 2 * len(chosen)
+    assert "| 0.08 | rate and knob | lucky | 0.34 (" in page.page(frame())
+    assert losses([]) == ""
+
+
+def test_one_setting_for_all_is_chosen_among_those_tried_everywhere() -> None:
+    scores = {(1, 64): (0.6, 0.2), (2, 64): (0.5, 0.5), (3, 64): (None, 0.9)}
+    tried = [
+        {"task": task, "lag": lag, "arm": "x", "rate": float(rate), "knob": "default", "final": final}
+        for (rate, lag), finals in scores.items()
+        for task, final in zip(("a", "b"), finals, strict=True)
+        if final is not None
+    ]
+    (row,) = table.joint(pd.DataFrame(tried)).to_dict("records")
+    assert (row["rate"], row["joint"], row["own"]) == (2.0, 0.5, 0.75)
+    assert row["loss"] == pytest.approx(0.25)
 
 
 def test_the_page_has_blocks_that_its_script_can_filter(tmp_path) -> None:
