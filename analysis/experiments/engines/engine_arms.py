@@ -12,8 +12,8 @@ from analysis.worlds.tuned_training import PILOTS
 
 NAME = "engine-arms"
 SEEDS, FEWER, MORE, LITTLE = 48, 32, 0.02, 0.05
-"""Seeds of a run of FP8_ARMS, and of the others; accuracy that counts as gained, and as lost. The margins were
-set before the table was made; the claims of Jet-RL were open with 32 + 32 seeds."""
+"""Seeds of a run of FP8_ARMS, and of the others; accuracy that counts as gained, and as lost. The margins
+were set before the table was made; the claims of Jet-RL were open with 32 + 32 seeds."""
 FP8_ARMS = ("fp8 on both sides", "fp8", "full precision")
 METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
 
