@@ -113,8 +113,10 @@ def pictures(frame: pd.DataFrame) -> dict[int, str]:
 def choices(frame: pd.DataFrame) -> list[tuple[float, bool, Advice]]:
     """Return what the table advises at DRIFTS, with everything tuned and with a guessed rate."""
     asked = ((kl, guessed) for kl in DRIFTS for guessed in (False, True))
-    nothing = {"ess": math.nan, "clip_share": math.nan, "age": math.nan, "steps": 0, "tokens": 0}
-    found = ((kl, guessed, advise(Drift(kl, **nothing), frame, guessed)) for kl, guessed in asked)
+    found = (
+        (kl, guessed, advise(Drift(kl, math.nan, math.nan, math.nan, 0, 0), frame, guessed))
+        for kl, guessed in asked
+    )
     return [each for each in found if each[2].rows]
 
 

@@ -147,10 +147,11 @@ def joint(scores: pd.DataFrame) -> pd.DataFrame:
         everywhere = score_SC.dropna().mean(axis=1)
         if everywhere.empty or score_SC.shape[1] < 2:
             continue
-        (rate, knob), own = everywhere.idxmax(), float(score_SC.max().mean())
+        best = everywhere.reset_index().iloc[int(everywhere.to_numpy().argmax())]
+        own = float(score_SC.max().mean())
         value = float(everywhere.max())
         numbers = {"cells": score_SC.shape[1], "joint": value, "own": own, "loss": own - value}
-        found.append({"arm": str(arm), "rate": rate, "knob": knob, **numbers})
+        found.append({"arm": str(arm), "rate": best["rate"], "knob": best["knob"], **numbers})
     return pd.DataFrame(found).sort_values("loss", ignore_index=True)
 
 
