@@ -186,18 +186,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
         ),
         (
             "9. What asynchrony gains is that nobody waits for the longest response",
-            "In simulated pipelines a decoupled learner reaches the same level sooner than a synchronous "
-            "one, by a log factor of "
-            f"{f.claim('decoupled-actors-are-faster-than-waiting')}. Dropping groups older than one update "
-            "shortens trained responses "
-            f"where lengths have a heavy tail: {f.claim('discard-stale-shortens-responses')}. On the "
-            "clock of such a pipeline online DPO one step off reaches the same accuracy more than 1.2 times "
-            f"as fast, log factor beyond that {f.claim('one-step-off-online-dpo-is-faster')}; VCPO at lag 16 "
-            f"more than 2.5 times, {f.claim('vcpo-is-2.5-times-as-fast-at-lag-16')}, and at lag 128, where "
-            f"it takes more updates, less: {f.claim('vcpo-is-2.5-times-as-fast-at-lag-128')}. With weights "
-            "that change within a response and a recomputed cache every token's law is some version's, "
-            f"{f.claim('a-recomputed-cache-has-per-token-laws')}; with a kept cache it is no version's, "
-            f"{f.claim('a-kept-cache-is-a-law-of-its-own')}.",
+            _of_pipelines(f),
         ),
         (
             "10. Formats as coarse as FP8 did not break training here",
@@ -271,6 +260,23 @@ def _foretold() -> str:
         + f"\n\nThe best were {order}; the arena's sums had said {said}. {stale['collapsed'].sum():.0f} of "
         f"{len(stale)} runs collapsed, so that Brier scores tell little. Fresh data reached {fresh} by seed, "
         "at a rate that was not tuned either."
+    )
+
+
+def _of_pipelines(f: Facts) -> str:
+    return (
+        "In simulated pipelines a decoupled learner reaches the same level sooner than a synchronous "
+        "one, by a log factor of "
+        f"{f.claim('decoupled-actors-are-faster-than-waiting')}. Dropping groups older than one update "
+        "shortens trained responses "
+        f"where lengths have a heavy tail: {f.claim('discard-stale-shortens-responses')}. On the "
+        "clock of such a pipeline online DPO one step off reaches the same accuracy more than 1.2 times "
+        f"as fast, log factor beyond that {f.claim('one-step-off-online-dpo-is-faster')}; VCPO at lag 16 "
+        f"more than 2.5 times, {f.claim('vcpo-is-2.5-times-as-fast-at-lag-16')}, and at lag 128, where "
+        f"it takes more updates, less: {f.claim('vcpo-is-2.5-times-as-fast-at-lag-128')}. With weights "
+        "that change within a response and a recomputed cache every token's law is some version's, "
+        f"{f.claim('a-recomputed-cache-has-per-token-laws')}; with a kept cache it is no version's, "
+        f"{f.claim('a-kept-cache-is-a-law-of-its-own')}."
     )
 
 
