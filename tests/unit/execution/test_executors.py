@@ -54,6 +54,7 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
             "The worker process ended with exit code 3.",
         )
         assert found["4"].attempts == 2
+        assert {found[seed].attempts for seed in "0123"} == {1}, "only a dead worker gets a second try"
     assert status.done == 2
 
 

@@ -197,3 +197,12 @@ def test_the_command_repairs_and_counts(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "s" / manifest.SECOND).unlink()
     with pytest.raises(UserError, match="no results"):
         repair(tmp_path / "s")
+
+
+def test_results_of_several_versions_of_the_code_are_no_plan(tmp_path: Path) -> None:
+    from testbed.results.repair import _one_fingerprint
+
+    found = {"a": ({"run_version": "1"}, b""), "b": ({"run_version": "2"}, b"")}
+    with pytest.raises(UserError, match="results of several versions of the code"):
+        _one_fingerprint(tmp_path, found)
+    assert _one_fingerprint(tmp_path, {"a": found["a"]}) == found["a"][0]
