@@ -8,7 +8,7 @@ import numpy as np
 
 from testbed.config.argument_types import wrong_arguments
 from testbed.config.run import Run
-from testbed.errors import UserError, refuse, unknown
+from testbed.errors import UserError, refuse
 from testbed.policies.base import Policy, Reweighted
 from testbed.policies.toy.transformer import ToyTransformer
 from testbed.worlds.base import World
@@ -32,15 +32,15 @@ def check_policy(run: Run) -> None:
     if run.policy != "hf":
         _policy(run)
         return
-    from testbed.policies.hf.model_folder import DTYPES, check_model_folder, parameters_of, refuse_unloadable
-    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.model_folder import check_model_folder, parameters_of, refuse_unloadable
+    from testbed.policies.hf.policy import HuggingFacePolicy, check_options
 
     folder = check_model_folder(run.model)
     given, precision = split_precision(run)
     rounding_of(precision)
     _refuse_arguments(run, HuggingFacePolicy)
-    if "dtype" in given and given["dtype"] not in DTYPES:
-        raise unknown("dtype", str(given["dtype"]), DTYPES)
+    options: dict[str, Any] = dict(given)
+    check_options(**options)
     refuse_unloadable(folder)
     _refuse_short_context(run)
     if parameters_of(folder) <= TRIED:

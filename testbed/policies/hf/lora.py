@@ -51,7 +51,7 @@ def add_adapters(model: Any, lora: Lora) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise UserError("LoRA needs the package peft: pip install 'off-policy-testbed[llm]'.") from error
-    settings = _saved_settings(Path(lora.folder)) if lora.folder else _given_settings(lora)
+    settings = _saved_settings(Path(lora.folder)) if lora.folder else checked_settings(lora)
     model.requires_grad_(False)
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
@@ -77,7 +77,8 @@ def _check_targets(model: Any, targets: list[str]) -> None:
             raise unknown("layer in lora_targets", target, sorted({*names, *linear} - {"base_layer", NAME}))
 
 
-def _given_settings(lora: Lora) -> dict[str, Any]:
+def checked_settings(lora: Lora) -> dict[str, Any]:
+    """Return the settings of new adapters in peft's names; raise UserError for a wrong rank or scale."""
     if isinstance(lora.rank, bool) or not isinstance(lora.rank, int) or lora.rank < 1 or lora.alpha < 0:
         raise UserError(
             f"lora is {lora.rank!r} and lora_alpha {lora.alpha!r}; expected a rank of at least 1, as 16, and "

@@ -26,7 +26,7 @@ from testbed.policies.hf.chunked_logp import (
     logits_score_norm,
 )
 from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
-from testbed.policies.hf.lora import ALL, Lora
+from testbed.policies.hf.lora import ALL, Lora, checked_settings
 from testbed.policies.hf.micro_batches import (
     Refused,
     checked_micro_tokens,
@@ -59,6 +59,25 @@ no better than float32 where a model computes its norms in float32 (Llama, Qwen)
 """
 
 
+def check_options(
+    temperature: float = 1.0,
+    dtype: str | torch.dtype = "float32",
+    micro_tokens: int = 0,
+    lora: int = 0,
+    lora_alpha: float = 0.0,
+    adapter: str = "",
+    **_others: object,
+) -> None:
+    """Raise UserError for arguments of HuggingFacePolicy that are wrong whatever the weights are."""
+    if not temperature > 0:
+        raise UserError(f"temperature must be positive, got {temperature}; 1 samples from the model itself.")
+    if isinstance(dtype, str) and dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    checked_micro_tokens(micro_tokens)
+    if lora and not adapter:
+        checked_settings(Lora(lora, lora_alpha))
+
+
 class HuggingFacePolicy(Policy):
     """softmax(logits / temperature) of a causal LM over its first V tokens, V = the task's vocabulary.
 
@@ -88,12 +107,7 @@ class HuggingFacePolicy(Policy):
         adapter: str = "",
         engine: str = "",
     ) -> None:
-        if not temperature > 0:
-            raise UserError(
-                f"temperature must be positive, got {temperature}; 1 samples from the model itself."
-            )
-        if isinstance(dtype, str) and dtype not in DTYPES:
-            raise unknown("dtype", dtype, DTYPES)
+        check_options(temperature, dtype, micro_tokens, lora, lora_alpha, adapter)
         self.dtype = DTYPES[dtype] if isinstance(dtype, str) else dtype
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():

@@ -229,6 +229,18 @@ def test_the_weights_of_a_model_folder_are_counted_by_its_headers(name, tmp_path
     assert parameters_of(folder) == 0
 
 
+@pytest.mark.parametrize(
+    "wrong", [("temperature", 0.0), ("micro_tokens", -1), ("lora", -3), ("dtype", "float13")], ids=str
+)
+def test_wrong_arguments_of_a_model_are_refused_before_its_weights_are_read(wrong, tmp_path, monkeypatch):
+    folder = write_model(tmp_path, CONFIGS["llama"]())
+    monkeypatch.setattr("testbed.worlds.build.TRIED", 0)  # as for a model of a billion weights
+    monkeypatch.setattr("testbed.policies.hf.policy.load_model", lambda *_: pytest.fail("weights were read"))
+    run = dataclasses.replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
+    with pytest.raises(UserError, match=wrong[0]):
+        prepare([run])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
     with pytest.raises(UserError, match="torch sees no GPU"):
