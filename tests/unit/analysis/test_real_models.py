@@ -40,7 +40,7 @@ def test_a_seed_has_the_cells_that_are_drawn_for_it() -> None:
     assert [(run.lag, run.seed) for run in experiment.cells_at(range(4))] == [(0, 0), (0, 2), (1, 1), (1, 3)]
 
 
-@pytest.mark.parametrize("name", ["toy-vs-real", "safe-lag", "larger-models", "larger-collapses"])
+@pytest.mark.parametrize("name", ["toy-vs-real", "safe-lag", "larger-models"])
 def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name: str) -> None:
     cells = EXPERIMENTS[name].cells_at(range(100, 116))
     frame = pd.DataFrame([(run.seed, run.task, run.recipe, run.lag) for run in cells])
