@@ -33,7 +33,8 @@ def check_policy(run: Run) -> None:
         _policy(run)
         return
     from testbed.policies.hf.model_folder import check_model_folder, parameters_of, refuse_unloadable
-    from testbed.policies.hf.policy import HuggingFacePolicy, check_options
+    from testbed.policies.hf.options import check_options
+    from testbed.policies.hf.policy import HuggingFacePolicy
 
     folder = check_model_folder(run.model)
     given, precision = split_precision(run)

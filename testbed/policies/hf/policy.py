@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envs.tokens.base import TokenTask
-from testbed.errors import UserError, unknown
+from testbed.errors import UserError
 from testbed.policies.base import Drawn, Law, Policy
 from testbed.policies.hf.causal_model import CausalModel, Head, Hidden
 from testbed.policies.hf.chunked_logp import (
@@ -26,7 +26,7 @@ from testbed.policies.hf.chunked_logp import (
     logits_score_norm,
 )
 from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
-from testbed.policies.hf.lora import ALL, Lora, checked_settings
+from testbed.policies.hf.lora import ALL, Lora
 from testbed.policies.hf.micro_batches import (
     Refused,
     checked_micro_tokens,
@@ -36,6 +36,7 @@ from testbed.policies.hf.micro_batches import (
     refusing,
 )
 from testbed.policies.hf.model_folder import DTYPES, load_model
+from testbed.policies.hf.options import check_options
 from testbed.policies.hf.sampler import (
     Choose,
     DecodeRequest,
@@ -57,25 +58,6 @@ LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02,
 The sampler reads one token at a time, training all of them at once: the sums run in another order. float64 is
 no better than float32 where a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-12.
 """
-
-
-def check_options(
-    temperature: float = 1.0,
-    dtype: str | torch.dtype = "float32",
-    micro_tokens: int = 0,
-    lora: int = 0,
-    lora_alpha: float = 0.0,
-    adapter: str = "",
-    **_others: object,
-) -> None:
-    """Raise UserError for arguments of HuggingFacePolicy that are wrong whatever the weights are."""
-    if not temperature > 0:
-        raise UserError(f"temperature must be positive, got {temperature}; 1 samples from the model itself.")
-    if isinstance(dtype, str) and dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
-    checked_micro_tokens(micro_tokens)
-    if lora and not adapter:
-        checked_settings(Lora(lora, lora_alpha))
 
 
 class HuggingFacePolicy(Policy):
