@@ -134,7 +134,7 @@ PLANTED = (
     Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/behavior.py", "return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)", "return (9 * log_pi_RSA.sin()).log_softmax(-1)"),
     Bug("one-sided-truncation-loses-exactly-the-cut-mass", "testbed/mismatch/distributions.py", "keep_RMV = before_RMV < p", "keep_RMV = before_RMV < p / 2"),
     Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/perturbed.py", "torch.zeros_like(part), part)", "part, part)"),
-    Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/behavior.py", "return policy.sample(changed_RP, prompt_RNQ", "return policy.sample(theta_RP, prompt_RNQ"),
+    Bug("nested-reft-is-unbiased-under-sequence-weights", "testbed/mismatch/behavior.py", "policy.sample(changed_RP, prompt_RNQ", "policy.sample(theta_RP, prompt_RNQ"),
     Bug("variance-grows-with-the-share-of-skipped-layers", "testbed/mismatch/perturbed.py", "torch.zeros_like(part), part)", "part, part)"),
     Bug("at-learning-rate-zero-all-drift-is-mismatch", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     Bug("lag-and-mismatch-variances-add-only-if-uncorrelated", "testbed/mismatch/distributions.py", "log_pi_RMV / temperature", "log_pi_RMV * temperature"),

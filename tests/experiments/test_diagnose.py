@@ -213,7 +213,7 @@ def test_a_log_of_scalars_goes_to_summary_json_and_page_and_refuses_what_needs_t
 
 def test_a_runs_record_is_tokens_or_refused(capsys):
     for words, message in (
-        (["run", "staleness", "record=all"], "record=all is unknown; record=tokens"),
+        (["run", "staleness", "record=all"], "record=all is unknown; expected record=tokens"),
         (["run", "staleness", "record=tokens", "--ray"], "without --ray"),
     ):
         with pytest.raises(SystemExit) as stop:

@@ -4,7 +4,7 @@ SkyRL itself writes a pickle of its TrainingInputBatch (trainer.dump_data_batch;
 skyrl/train/trainer.py of NovaSky-AI/SkyRL), which runs code when it is opened and is refused with the line
 that turns it into tensors. Fields: sequences and attention_mask [B, S] with padding on the left,
 response_mask, loss_mask, action_log_probs (trainer), rollout_logprobs (sampler), advantages [B, T], rewards
-[B, T] or [B]; the T columns are the last of the S. Tried on a file of skyrl 0.3.0. uids and
+[B, T] or [B]; the T columns are the last of the S. Format: tried on a file of skyrl 0.3.0. uids and
 rewards are taken out before SkyRL dumps, so that sequences of one prompt are one group.
 """
 

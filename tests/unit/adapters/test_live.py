@@ -60,7 +60,7 @@ def test_names_that_mean_another_number_are_not_borrowed():
 
 def test_what_is_missing_or_of_another_shape_is_named():
     one = torch.zeros(2, 3)
-    with pytest.raises(UserError, match="has no rollout_log_probs.*calculate_log_probs=True"):
+    with pytest.raises(UserError, match="lacks rollout_log_probs.*calculate_log_probs=True"):
         verl_metrics({"old_log_probs": one, "response_mask": one})
     with pytest.raises(UserError, match="expected one"):
         live_metrics(one, one[:, :2], one.bool())

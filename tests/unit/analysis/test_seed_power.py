@@ -124,7 +124,7 @@ def test_a_pilot_gives_gap_and_spread_of_every_arm_whose_seeds_differ(capsys, tm
     code, out, err = asked(capsys, folder, "--json")
     rows = {row["arm"].split()[0]: row for row in json.loads(out)["rows"]}
     assert (code, set(rows)) == (0, {"gspo", "m2po"})
-    assert "Left out, as all seeds of the pilot differ by the same: cispo" in err
+    assert "Left out, because all seeds of the pilot differ by the same amount: cispo" in err
     assert (rows["gspo"]["gap"], rows["gspo"]["spread"]) == (0.04, 0.02)
     assert rows["gspo"]["seeds (t test)"] == t_seeds(0.04, 0.02)
     assert rows["m2po"]["seeds (t test)"] == rows["m2po"]["seeds (bets)"] == "none"

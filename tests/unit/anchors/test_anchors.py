@@ -360,7 +360,7 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
     assert smaller_batches(run, 1) == run
     with pytest.raises(UserError, match="prompts is 8, which 3 does not divide"):
         smaller_batches(run, 3)
-    with pytest.raises(UserError, match="by 0"):
+    with pytest.raises(UserError, match="which 0 does not divide"):
         smaller_batches(run, 0)
 
 

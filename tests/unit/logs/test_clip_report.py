@@ -84,7 +84,7 @@ def test_missing_advantages_of_unequal_groups_are_of_each_groups_mean():
 def test_objectives_that_read_what_is_not_there_are_named(log):
     rows, notes = weigh(log, ["dpo", "kl_penalty", "tis"])
     assert [row["objective"] for row in rows] == ["tis"]
-    assert "2 objectives read what the log does not hold: dpo, kl_penalty." in notes
+    assert "2 objectives need inputs that the log lacks: dpo, kl_penalty." in notes
 
 
 def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
@@ -98,7 +98,7 @@ def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
     assert held.pairs[0][1].adv_BT.tolist() == [[-1.5], [1.5]]
     assert "reward minus the group mean" in held.notes[0]
     without = [LoggedSequence(0, "0", "g", np.ones(1, dtype=bool), logp_mu=np.ones(1), logp_pi=np.ones(1))]
-    with pytest.raises(UserError, match="neither advantages nor rewards"):
+    with pytest.raises(UserError, match="neither advantage nor reward"):
         batches(Log("made", tuple(without)))
 
 

@@ -87,7 +87,7 @@ def test_pretty_printed_json_is_read(many, tmp_path):
 def test_deep_nesting_is_one_message(tmp_path):
     path = tmp_path / "a.tokens.jsonl"
     path.write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
-    with pytest.raises(UserError, match="no JSON"):
+    with pytest.raises(UserError, match="not JSON"):
         read([path])
 
 

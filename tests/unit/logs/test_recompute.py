@@ -67,7 +67,7 @@ def test_what_the_model_cannot_score_is_named(folder, tmp_path):
         )
 
     for log, message in (
-        (of([1], [99]), "token 99, the model 16 of them"),
+        (of([1], [99]), "token 99, the model 16 tokens"),
         (of([1] * 20, [1] * 20), "40 tokens, the model 32 positions"),
         (of([], [1]), "no prompt before them"),
     ):

@@ -122,7 +122,7 @@ def test_answers_that_cannot_be_are_refused(answer, says):
 
 def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_path):
     prompt_RNQ = torch.ones(1, 1, 6, dtype=torch.int64)
-    with pytest.raises(UserError, match="lacks a law of its own beside"):
+    with pytest.raises(UserError, match="lacks a different sampling distribution beside"):
         policy.sample(policy.initial([0]), prompt_RNQ, 1, torch.zeros(1, 1, 5), law=lambda law, t: law)
     with pytest.raises(UserError, match="weights at a given token"):
         policy.sample_in_flight(

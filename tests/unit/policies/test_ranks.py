@@ -266,5 +266,5 @@ class Mine(RunningSum):
 def test_what_another_process_dies_of_is_told(cell, tmp_path):
     (tmp_path / "mine.py").write_text(TROUBLE)
     task = f"{tmp_path / 'mine.py'}:Mine"
-    with pytest.raises(AssertionError, match="A process that shared this pack ended. rank 1: .*off the bus"):
+    with pytest.raises(AssertionError, match="Another process of this pack ended. rank 1: .*off the bus"):
         in_ranks(dataclasses.replace(cell, task=task, policy_args=(("ranks", 2),)), tmp_path / "s")

@@ -254,7 +254,7 @@ EVEN = rows(np.zeros((9, 4), int))
     [
         (replace(TREE, steps=10), EVEN, "holds 9 updates, steps is 10"),
         (replace(TREE, prompts=8), EVEN, "trains 4 groups per update, prompts is 8; set prompts to 4"),
-        (TREE, without(EVEN, 3), r"lags\.parquet:26: gap: version_trained leaps over an update"),
+        (TREE, without(EVEN, 3), r"lags\.parquet:26: gap: version_trained skips an update"),
         (TREE, changed(EVEN, 71, version_trained=9), r":73: its group is trained in two updates"),
         (TREE, changed(EVEN, 70, version_trained=9), r":66: this update trains 3 groups, the first one 4"),
     ],
@@ -280,7 +280,10 @@ def arguments(run, staleness, **pairs):
         (arguments(TREE, "pipeline", design=PIPE + " updates=8"), "cuts groups of 4 in two"),
         (arguments(TREE, "pipeline", design=PIPE, token="middle"), "token is 'middle'"),
         (arguments(TREE, "pipeline", design=PIPE + " in_flight=true"), "weights change inside this sample"),
-        (arguments(replace(TREE, lag=2), "pipeline", design=PIPE), "lag is 2, but the pipeline says every"),
+        (
+            arguments(replace(TREE, lag=2), "pipeline", design=PIPE),
+            "lag is 2, but the pipeline determines every",
+        ),
         (arguments(replace(TREE, prompts=2), "pipeline", design=PIPE), "trains 4 groups per update"),
     ],
 )
@@ -290,7 +293,7 @@ def test_impossible_schedules_are_refused_before_training(run, why):
 
 
 def test_a_lag_beside_a_trace_is_a_contradiction(tmp_path):
-    with pytest.raises(UserError, match="lag is 4, but the trace says every age"):
+    with pytest.raises(UserError, match="lag is 4, but the trace determines every age"):
         plan_for(replace(follow(TREE, tmp_path, EVEN), lag=4))
 
 

@@ -114,7 +114,7 @@ def test_own_successes_help_the_same_prompt_later_and_bring_their_old_log_probab
     empty, helped_RN = guide.help(first, lambda: first, 0)
     assert not helped_RN.any()
     torch.testing.assert_close(empty.reward_RB, first.reward_RB)
-    later = next(r for r in (world.generate(theta_RP, s) for s in range(1, 9)) if guide.chosen(r).any())
+    later = next(r for r in (world.generate(theta_RP, s) for s in range(1, 9)) if guide.choose(r).any())
     helped, helped_RN = guide.help(later, lambda: later, 1)
     last_RN = torch.arange(8) * 4 + 3
     rescued_RB = helped.reward_RB[:, last_RN] > 0
@@ -180,7 +180,7 @@ def test_graded_rewards_fail_below_what_counts_as_a_success():
     world, theta_RP, _ = placed(changed(STYLED, verifier="steps"))
     rollout = world.generate(theta_RP, 0)
     loose, strict = (guide_for(changed(STYLED, guide_args=given)) for given in ({}, {"most": 0.99}))
-    assert strict.chosen(rollout).sum() > loose.chosen(rollout).sum()
+    assert strict.choose(rollout).sum() > loose.choose(rollout).sum()
 
 
 def test_a_task_that_cannot_mend_answers_says_which_can():

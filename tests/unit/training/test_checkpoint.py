@@ -124,14 +124,14 @@ def killed(run: Run, at: int) -> int:
     if not child:
         from testbed.training.update import Trainer
 
-        moved, calls = Trainer.moved, iter(range(at))
+        moved, calls = Trainer.take_step, iter(range(at))
 
         def fatal(self, *args):
             if next(calls, None) is None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return moved(self, *args)
 
-        Trainer.moved = fatal
+        Trainer.take_step = fatal
         train(run)
         os._exit(0)
     return os.WTERMSIG(os.waitpid(child, 0)[1])

@@ -14,7 +14,7 @@ from testbed.losses.dual_update import DualUpdate
 from testbed.objectives import objective
 from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
-from testbed.training.learner import Learner, RecipeBlock, mixed
+from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
 from testbed.training.signal_providers import sequence_score_norm
 from testbed.training.update import State, Trainer
 from testbed.worlds.build import build_world
@@ -47,7 +47,7 @@ def moved(theta, scale=0.3):
 
 def step_once(recipe, run=CHAIN, step=0):
     world, theta, learner = one_learner(recipe, run)
-    rollout = mixed((learner,), theta, world.generate(theta, step), step)
+    rollout = mix_rollouts((learner,), theta, world.generate(theta, step), step)
     trainer = trainer_of(world, learner, run)
     update = trainer.first_pass(theta, rollout, step)
     after = trainer.learn(State.start(theta), rollout, update, step).theta_RP
@@ -120,9 +120,9 @@ def test_terms_are_added_with_their_coefficient_at_the_step():
 def test_replayed_groups_are_an_earlier_batch_with_the_log_probabilities_it_was_generated_with(run):
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.5)), run)
     earlier = world.generate(theta, 0)
-    mixed((learner,), theta, earlier, 0)
+    mix_rollouts((learner,), theta, earlier, 0)
     fresh = world.generate(moved(theta), 1)
-    both = mixed((learner,), theta, fresh, 1)
+    both = mix_rollouts((learner,), theta, fresh, 1)
     cut = run.prompts // 2 * run.group
     assert (both.origin_RB[:, :cut] == ROLLOUT).all()
     assert (both.origin_RB[:, cut:] == REPLAY).all()
@@ -159,7 +159,7 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
     learners = tuple(Learner(block, world, theta[block.rows], runs[block.rows]) for block in blocks)
     for step in range(2):
         rollout = world.generate(theta, step)
-        both = mixed(learners, theta, rollout, step)
+        both = mix_rollouts(learners, theta, rollout, step)
     assert torch.equal(both.token_RBT[0], rollout.token_RBT[0])
     assert (both.origin_RB[0] == ROLLOUT).all()
     assert (both.origin_RB[1] == REPLAY).any()
@@ -167,7 +167,7 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
 
 def test_demonstrations_are_right_answers_and_their_ratio_is_one():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.5), TOY)
-    rollout = mixed((learner,), theta, world.generate(theta, 0), 0)
+    rollout = mix_rollouts((learner,), theta, world.generate(theta, 0), 0)
     expert = rollout.origin_RB[0] == EXPERT
     assert int(expert.sum()) == 2 * TOY.group
     assert (rollout.reward_RB[0, expert] == 1).all()
@@ -317,7 +317,7 @@ def test_replayed_responses_count_above_past_baselines_and_fresh_ones_against_th
     world, theta, learner = one_learner(recipe, BANDIT)
     means = []
     for step in range(3):
-        rollout = mixed((learner,), theta, world.generate(theta, step), step)
+        rollout = mix_rollouts((learner,), theta, world.generate(theta, step), step)
         batch = learner.batch(theta, rollout, world.logp(theta, rollout), step)
         if step:
             adv, reward = batch.adv_BT[0, :, 0], rollout.reward_RB[0]
@@ -345,7 +345,7 @@ def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
     assert torch.equal(learners[0].last_pass[0], first.logp_RBT[:1])
     assert not torch.equal(learners[1].last_pass[0], first.logp_RBT[1:])
     torch.testing.assert_close(after.theta_RP[0], theta[0] - 0.5 * first.grad_RP[0], rtol=0, atol=1e-15)
-    lost = trainer.moved(State(theta, torch.tensor([True, False])), first, 0)
+    lost = trainer.take_step(State(theta, torch.tensor([True, False])), first, 0)
     assert lost.alive_R.tolist() == [True, False]
     assert torch.equal(lost.theta_RP[1], theta[1])
     assert not torch.equal(lost.theta_RP[0], theta[0])
