@@ -5,10 +5,10 @@
 family:    "bandit" takes a testbed.estimators.bandit.Logged, "trajectory" takes logged episodes.
 unbiased:  True when E[value] is the target policy's value for every sample size, given overlap (mu > 0 where
            pi > 0), exact propensities and nuisances that were not fitted on the same data.
-needs:     the optional fields of the data it cannot do without.
+needs:     the optional fields of the data that the estimator requires.
 symmetric: True (default) when value does not depend on the order of the units.
-linear:    True when value is the mean of terms, each a fixed function of its own logged unit: then bias and
-           variance at every sample size follow from one unit.
+linear:    True when value is the mean of terms that each depend on one logged unit alone. Bias and variance
+           at every sample size then follow from one unit.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from envs.arrays import Floats
 from testbed.registry import Function, Registry
 
 Later = Floats | Callable[[], Floats]
-"""An array, or what computes it."""
+"""An array, or a function that computes it."""
 
 
 class Estimators(Registry):
     """The registry of estimators; `family` is a promise."""
 
     def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
-        """Decorate a function; left out are unbiased=False, linear=False, symmetric=True, needs=()."""
+        """Decorate a function. Defaults: unbiased=False, linear=False, symmetric=True, needs=()."""
         return super().__call__(
             name,
             source=source,
@@ -42,13 +42,13 @@ estimator = Estimators("estimator", package="testbed.estimators")
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """value, stderr, ess [...]: estimate, its plug-in standard error, Kish ESS of the weights on rewards.
+    """Result of an estimator: value, standard error and Kish ESS of the weights on rewards, each [...].
 
-    stderr: sample deviation (ddof 1) of the terms over sqrt(N), NaN for one unit; for ratios of means by the
-        delta method. It is blind to weights that were not drawn.
+    stderr: sample deviation (ddof 1) of the terms over sqrt(N), NaN for one unit; ratios of means use the
+        delta method. It cannot see large weights that were not drawn.
     ess: (sum w)^2 / sum w^2, in units, from 1 to N; NaN when no reward carries weight.
-    terms_N: [..., N] whose mean over the last axis is `value`, exactly the independent terms when the
-        estimator is linear; None where there are none. Intervals that need independent terms want these.
+    terms_N: [..., N]; their mean over the last axis is `value`. For linear estimators they are the
+        independent terms that some intervals need. None if the estimator has no terms.
     """
 
     value: Floats
@@ -75,7 +75,7 @@ def standard_error(terms_N: Floats) -> Floats:
 
 
 class MeanOfTerms(Estimate):
-    """An Estimate whose standard error and ESS are computed when they are first asked for."""
+    """An Estimate that computes its standard error and ESS on first access."""
 
     def __init__(self, terms_N: Later, weight_N: Later, value: Floats | None = None) -> None:
         self.__dict__.update(_given_N=terms_N, _weight_N=weight_N)
@@ -101,7 +101,7 @@ def _now(later_N: Later) -> Floats:
 def mean_of_terms(terms_N: Later, weight_N: Later, value: Floats | None = None) -> Estimate:
     """Return the Estimate whose value is the mean of the terms over the last axis.
 
-    Terms and weights can be functions, called when they are wanted: never, when the value is known to be
-    this mean and is all that is asked for.
+    Terms and weights can be functions. They are called on first access, so never if only a known value is
+    read.
     """
     return MeanOfTerms(terms_N, weight_N, value)

@@ -27,12 +27,12 @@ def star(
     """eta (I - gamma P)^-1 R, the value of the chain on z = abstraction_S[s].
 
     P(z'|z) = sum k_t 1{z_t = z, z_{t+1} = z'} / sum k_t 1{z_t = z}, R(z) likewise of r_t, k_t = gamma^t times
-    the product of the last c ratios rho_{t-c+1} … rho_t; eta: shares of z_0. The last logged step ends.
+    the product of the last c ratios rho_{t-c+1} … rho_t; eta: shares of z_0. The last logged step ends it.
 
-    c: None takes all ratios, then the chain's value tends to J for every abstraction; 0 takes none and gives
-        the behavior policy's value; between, less variance for some bias (our reading of the paper's c).
-    discounted_counts: False leaves out gamma^t: with gamma < 1 the limit is then not J in general.
-    abstraction_S: labels 0, 1, …; None keeps every state apart. stderr and ess are NaN.
+    c: None uses all ratios; the value then tends to J for every abstraction. 0 uses none and gives the
+        behavior policy's value. Values between trade bias for less variance (our reading of the paper's c).
+    discounted_counts: False drops gamma^t; for gamma < 1 the limit is then not J in general.
+    abstraction_S: labels 0, 1, …; None keeps every state separate. stderr and ess are NaN.
     """
     state_NT = episodes.demand("state_NT")
     label_S = np.arange(int(state_NT.max()) + 1) if abstraction_S is None else np.asarray(abstraction_S)
@@ -63,7 +63,7 @@ def _chain_value(episodes: LoggedEpisodes, label_NT: Ints, weight_NT: Floats, si
 
 
 def recent_weights(episodes: LoggedEpisodes, c: int | None = None) -> Floats:
-    """rho_{max(0, t-c+1)} … rho_t, [..., N, T]; None for all."""
+    """Product of the last c ratios, rho_{max(0, t-c+1)} … rho_t, [..., N, T]; of all with c = None."""
     if c is None or c >= episodes.steps:
         return episodes.weight_NT
     rho_NT, weight_NT = np.exp(episodes.log_rho_NT), np.ones_like(episodes.log_rho_NT)

@@ -1,4 +1,4 @@
-"""Logged bandit rounds, checked once; every bandit estimator reads the same shared weights."""
+"""Logged bandit rounds, checked once; all bandit estimators share the weights computed here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -15,13 +15,13 @@ from testbed.estimators import Estimate, mean_of_terms
 SUM_TOLERANCE = 1e-6
 """Tolerance on the sum of a row of action probabilities."""
 COMPILED_FROM = 100_000
-"""Rounds from which the arrays are read by one compiled pass: below, numpy is done before Numba is loaded."""
+"""Rounds from which one compiled pass reads the arrays; below, numpy ends before Numba has loaded."""
 
 _BLOCK = 8192
 
 
 class _LogRatio:
-    """log pi/mu, computed when it is first asked for unless it was given."""
+    """log pi/mu, computed on first access unless it was given."""
 
     def __get__(self, data: Any, owner: type | None = None) -> Any:
         if data is not None:
@@ -31,10 +31,10 @@ class _LogRatio:
 
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """N independent logged rounds [..., N] of data sets along the leading axes; make it with `logged`.
+    """N independent logged rounds [..., N]; leading axes are separate data sets. Make it with `logged`.
 
-    reward_N, log_w_N: rewards and log pi(a|x)/mu(a|x), -inf where pi = 0; log_w_N left out is computed from
-    target_N and pscore_N when it is needed.
+    reward_N, log_w_N: rewards and log pi(a|x)/mu(a|x), -inf where pi = 0. Without log_w_N it is computed from
+    target_N and pscore_N on first access.
     pscore_N, target_N: mu(a|x) and pi(a|x).
     q_N, q_pi_N: model q(x, a) of the logged action and sum_a pi(a|x) q(x, a).
     embedding_log_w_N: log p(e|x, pi)/p(e|x, mu).
@@ -73,11 +73,11 @@ class Logged:
 
     @property
     def given(self) -> dict[str, NDArray[Any]]:
-        """The fields that are there; log_w_N not before it was needed."""
+        """Fields that are present; log_w_N counts only once it was computed."""
         return {f.name: vars(self)[f.name] for f in fields(self) if vars(self).get(f.name) is not None}
 
     def need(self, name: str, *wanted: str) -> tuple[NDArray[Any], ...]:
-        """Return fields; raise UserError naming the estimator and the first field that it lacks."""
+        """Return the fields; raise UserError naming the estimator and the first missing field."""
         for field in wanted:
             if getattr(self, field) is None:
                 raise UserError(f"'{name}' needs {field}, {NEEDS[field]}. Give it to logged().")
@@ -85,7 +85,7 @@ class Logged:
 
     @cached_property
     def weight_N(self) -> Floats:
-        """w = pi/mu; infinite where only log-weights are known and exceed 709."""
+        """w = pi/mu; infinite where only a log-weight above 709 is known."""
         if self.target_N is not None and self.pscore_N is not None:
             return self.target_N / self.pscore_N
         with np.errstate(over="ignore"):
@@ -110,7 +110,7 @@ class Logged:
 
     @cached_property
     def mean_weight(self) -> Floats | None:
-        """(1/N) sum w [...], where probabilities are known and it can be divided by."""
+        """(1/N) sum w [...]; None unless probabilities are known and the mean can be divided by."""
         if "log_w_N" in vars(self):
             return None
         mean = np.asarray(self.weight_N.mean(-1))
@@ -129,7 +129,7 @@ class Logged:
         return np.asarray((self.share_N * x_N).mean(-1) if mean is None or value is None else value / mean)
 
     def take(self, index_M: Ints) -> "Logged":
-        """Return rounds index [M] of the last axis, all fields alike: what a bootstrap resamples."""
+        """Return rounds index [M] of the last axis, in all fields alike, to resample a bootstrap."""
         axis = self.reward_N.ndim - 1
         taken: dict[str, Any] = {name: np.take(value, index_M, axis) for name, value in self.given.items()}
         return replace(self, **{"log_w_N": None, **taken})
@@ -173,19 +173,19 @@ def logged(
     behavior_dist: ArrayLike | None = None,
     **more: ArrayLike,
 ) -> Logged:
-    """Return checked data; names as in obp, with leading replicate axes and without positions.
+    """Return checked data. Names are obp's; leading axes are replicates, and there are no positions.
 
     Args:
         reward: [..., N].
         action: the logged actions, integers [..., N].
-        pscore: mu of the logged action [..., N]; from behavior_dist when left out.
+        pscore: mu of the logged action [..., N]; taken from behavior_dist by default.
         action_dist: the target policy pi [..., N, A]; rows sum to 1.
         log_weight: log pi/mu [..., N] instead of action, pscore and action_dist.
         estimated_rewards_by_reg_model: reward model q [..., N, A].
-        behavior_dist: the logging policy mu [..., N, A]: checks that it covers pi.
+        behavior_dist: the logging policy mu [..., N, A]; checked to cover pi.
         more: log_embedding_weight, feature, feature_pi, instrument, context: the other fields of Logged.
 
-    Raises UserError for anything that does not fit, naming the first offender.
+    Raises UserError for input that does not fit; it names the first offender.
     """
     known = {
         "log_embedding_weight": "embedding_log_w_N",
@@ -245,9 +245,9 @@ def read_at_once(
     model: ArrayLike | None,
     live: ArrayLike | None = None,
 ) -> dict[str, Any] | None:
-    """Return fields read by one compiled pass; None for whatever is not plainly in order: see `logged`.
+    """Read the fields in one compiled pass; return None if any needs the full checks of `logged`.
 
-    What is not live, of the shape of the rewards, is not judged. The caller checks rewards.
+    Rounds that are not live, a mask of the rewards' shape, are not checked. The caller checks rewards.
     """
     action_N, pscore_N, pi_NA = (np.asarray(each) for each in (action, pscore, action_dist))
     live_N = np.empty(0, dtype=bool) if live is None else np.asarray(live, dtype=bool).ravel()
@@ -281,7 +281,7 @@ def _log_ratio(target_N: Floats, pscore_N: Floats) -> Floats:
 
 
 def weighted(data: Logged, weight_N: Floats) -> Estimate:
-    """(1/N) sum what_i r_i; UserError when a weight overflowed."""
+    """(1/N) sum what_i r_i; UserError if a weight overflowed."""
     value = mean_product(weight_N, data.reward_N) if data.large else None
     if value is None:
         check_weights(weight_N)
@@ -291,7 +291,7 @@ def weighted(data: Logged, weight_N: Floats) -> Estimate:
 def mean_product(
     weight_N: Floats, x_N: Floats, change: Callable[[Floats], Floats] | None = None
 ) -> Floats | None:
-    """(1/N) sum what x, what = change(w), without an array of N; None when it is not finite.
+    """Return (1/N) sum what x, what = change(w), without an array of N; None if it is not finite.
 
     An infinite weight always makes it infinite or NaN.
     """

@@ -1,6 +1,6 @@
 """Estimators that change the weight, or the product of weight and reward, and use no reward model.
 
-Left at their defaults all of them are IPS. w = pi/mu of the logged action, V the value of pi.
+With their defaults all of them are IPS. w = pi/mu of the logged action, V the value of pi.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from testbed.estimators.bandit import Logged, check_not_negative, check_unit, ch
 def ips(data: Logged) -> Estimate:
     """(1/N) sum w r.
 
-    Unbiased when mu > 0 wherever pi q != 0; n Var = E_mu[w^2 r^2] - V^2, which a shift of r changes.
+    Unbiased when mu > 0 wherever pi q != 0. n Var = E_mu[w^2 r^2] - V^2; shifting r changes it.
     """
     return weighted(data, data.weight_N)
 
@@ -24,7 +24,7 @@ def ips(data: Logged) -> Estimate:
 def clipped_ips(data: Logged, *, lambda_: float = np.inf) -> Estimate:
     """(1/N) sum min(w, lambda) r.
 
-    Bias -E_mu[(w - lambda)_+ q]: never upwards for rewards >= 0.
+    Bias -E_mu[(w - lambda)_+ q]: never positive for rewards >= 0.
     """
     check_not_negative("lambda_", lambda_)
     return weighted(data, np.minimum(data.weight_N, lambda_))
@@ -40,7 +40,7 @@ def clipped_ips(data: Logged, *, lambda_: float = np.inf) -> Estimate:
 def propensity_clipped_ips(data: Logged, *, tau: float = 0.0) -> Estimate:
     """(1/N) sum pi / max(mu, tau) r.
 
-    Bias -E_pi[(1 - mu/tau)_+ q]; not the mean reward when pi = mu.
+    Bias -E_pi[(1 - mu/tau)_+ q]. For pi = mu it is not the mean reward.
     """
     (pscore_N,) = data.need("propensity_clipped_ips", "pscore_N")
     check_unit("tau", tau)
@@ -68,7 +68,7 @@ def exponential_smoothing(data: Logged, *, alpha: float = 1.0) -> Estimate:
 def power_of_ratio(data: Logged, *, alpha: float = 1.0) -> Estimate:
     """(1/N) sum w^alpha r, with 0^0 = 0.
 
-    Bias E_mu[(w^alpha - w) q]; unlike exponential smoothing it is the mean reward when pi = mu.
+    Bias E_mu[(w^alpha - w) q]. Unlike exponential smoothing, for pi = mu it is the mean reward.
     """
     check_unit("alpha", alpha)
     if alpha == 0.0:
@@ -128,10 +128,10 @@ def log_smoothing(data: Logged, *, lambda_: float = 0.0) -> Estimate:
     """(1/(lambda N)) sum ln(1 + lambda w r) for r >= 0, -(1/(lambda N)) sum ln(1 - lambda w r) for r <= 0.
 
     With S = E[(w r)^2 / (1 + lambda |w r|)] the bias is in [-lambda S, 0] for rewards and in [0, lambda S]
-    for costs: pulled towards 0 in both; n Var <= S. For rewards
-    E prod (1 + lambda w r) = (1 + lambda V)^N, an e-value: see intervals.log_smoothing_bound.
+    for costs, so toward 0; n Var <= S. For rewards E prod (1 + lambda w r) = (1 + lambda V)^N, an e-value:
+    see intervals.log_smoothing_bound.
 
-    Raises UserError for rewards of both signs, where the logarithm need not exist.
+    Raises UserError for rewards of both signs, for which the logarithm may not exist.
     """
     check_not_negative("lambda_", lambda_)
     if lambda_ == 0.0:
@@ -157,7 +157,7 @@ def one_sign(reward_N: Floats) -> float:
 def lse(data: Logged, *, lambda_: float = 0.0) -> Estimate:
     """(1/lambda) ln((1/N) sum exp(lambda w r)), lambda < 0; lambda = 0 is IPS.
 
-    Tends to (1/lambda) ln E exp(lambda w r) <= V: not consistent while lambda stays fixed.
+    Tends to (1/lambda) ln E exp(lambda w r) <= V, so it is not consistent for fixed lambda.
     """
     if not lambda_ <= 0.0:
         raise UserError(f"lambda_ is {lambda_:g}, expected at most 0: a positive one weighs outliers up.")

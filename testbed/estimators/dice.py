@@ -19,12 +19,11 @@ RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class DiceSolution:
-    """A^T zeta = b of M logged transitions, A = D(I - gamma P_pi), b = (1 - gamma) first distribution x pi.
+    """Linear system of M logged transitions: A^T zeta = b, A = D(I - gamma P_pi), b = (1 - gamma) p_0 x pi.
 
-    matrix_XX, start_X, reward_X: A, b and D r, X = S A. ratio_SA: zeta, the least-norm one when singular.
-    singular [...]: True when a pair has no data or A has no inverse; zeta is then one of many.
-    residual [...]: largest |A^T zeta - b|; above rounding, pi leads to pairs that the data do not hold, and
-        the value misses what is earned there.
+    matrix_XX, start_X, reward_X: A, b and D r, X = S A. ratio_SA: zeta; if A is singular, the least-norm one.
+    singular [...]: True when a pair has no data or A has no inverse; zeta is then not unique. residual [...]:
+    largest |A^T zeta - b|. Above rounding, pi reaches pairs without data, and the value misses their rewards.
     """
 
     matrix_XX: Floats
@@ -37,7 +36,7 @@ class DiceSolution:
 
     @property
     def q_value(self) -> Floats:
-        """Q of A Q = D r, least norm when singular, [..., S, A]: LSTD-Q with one feature per pair."""
+        """Q with A Q = D r, least norm when singular, [..., S, A]: LSTD-Q with one feature per pair."""
         return unflatten(_apply(_inverse(self.matrix_XX), self.reward_X), self.ratio_SA.shape[-2:])
 
 
@@ -48,12 +47,12 @@ class DiceSolution:
     needs=("state_NT", "action_NT", "pi_SA"),
 )
 def dice(episodes: LoggedEpisodes) -> Estimate:
-    """E_D[zeta r] / (1 - gamma) with A^T zeta = b: the discounted value without a horizon.
+    """E_D[zeta r] / (1 - gamma) with A^T zeta = b: the discounted value with an infinite horizon.
 
-    Valid for gamma < 1, transitions of one stationary world, first states drawn from its first distribution;
-    which policy, or mixture, logged them does not matter. Equal to b . Q / (1 - gamma) with A Q = D r for any
-    data. Where the data leave A singular the least-norm zeta is taken; `dice_solution` says whether that
-    happened. stderr is NaN; ess counts transitions.
+    Valid for gamma < 1, transitions of one stationary world, and first states drawn from its first
+    distribution. Any policy, or mixture, may have logged them. For all data it equals b . Q / (1 - gamma)
+    with A Q = D r. If the data leave A singular, the least-norm zeta is used; `dice_solution` reports that.
+    stderr is NaN; ess counts transitions.
     """
     found = dice_solution(episodes)
     weight_M = np.take_along_axis(_pairs(found.ratio_SA), found.step.pair_M, -1)
@@ -94,5 +93,5 @@ def _apply(matrix_XX: Floats, vector_X: Floats) -> Floats:
 
 
 def _pairs(table_SA: NDArray[Any]) -> NDArray[Any]:
-    """The last two axes as one."""
+    """Merge the last two axes."""
     return table_SA.reshape(*table_SA.shape[:-2], -1)

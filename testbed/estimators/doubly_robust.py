@@ -1,7 +1,7 @@
-"""The direct method and doubly robust estimators, (1/N) sum q(x, pi) + what (r - q(x, a)) with a model q.
+"""The direct method and doubly robust estimators: (1/N) sum q(x, pi) + what (r - q(x, a)) with a model q.
 
-Exact for any weight map what and any model that was not fitted on these rounds: bias =
-E_mu[(what - w)(E[r|x, a] - q)] (docs/theory/linear-weights.md). Left at their defaults all but dm are DR.
+For any weight map what, and any model not fitted on these rounds, bias = E_mu[(what - w)(E[r|x, a] - q)]
+(docs/theory/linear-weights.md). With their defaults all but dm are DR.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MODEL = ("q_N", "q_pi_N")
 
 
 def corrected(name: str, data: Logged, change: Callable[[Floats], Floats] | None = None) -> Estimate:
-    """(1/N) sum q(x, pi) + what (r - q), what = change(w); None is w itself."""
+    """(1/N) sum q(x, pi) + what (r - q), what = change(w); None leaves w unchanged."""
     q_N, q_pi_N = data.need(name, *MODEL)
 
     def weight() -> Floats:
@@ -46,7 +46,7 @@ def corrected(name: str, data: Logged, change: Callable[[Floats], Floats] | None
 def dm(data: Logged) -> Estimate:
     """(1/N) sum q(x, pi), the direct method.
 
-    Bias E_pi[q - E r]; n Var = Var_x q(x, pi), and a small standard error says nothing about q.
+    Bias E_pi[q - E r]. n Var = Var_x q(x, pi); a small standard error does not mean that q is accurate.
     """
     _, q_pi_N = data.need("dm", *MODEL)
     return mean_of_terms(q_pi_N, np.zeros(data.reward_N.shape), data.direct)
@@ -56,7 +56,8 @@ def dm(data: Logged) -> Estimate:
 def dr(data: Logged) -> Estimate:
     """(1/N) sum q(x, pi) + w (r - q).
 
-    With propensities m for mu the bias is E_x sum_a pi (mu/m - 1)(E[r|x, a] - q): a product of errors.
+    With propensities m in place of mu the bias is E_x sum_a pi (mu/m - 1)(E[r|x, a] - q): a product of
+    errors.
     """
     return corrected("dr", data)
 
@@ -70,7 +71,7 @@ def switch_dr(data: Logged, *, lambda_: float = np.inf) -> Estimate:
     check_not_negative("lambda_", lambda_)
     if lambda_ == np.inf:
         return corrected("switch_dr", data)
-    # A product, as np.where waits for every branch; the minimum keeps infinite weights out of it.
+    # A product: np.where would evaluate every branch. The minimum keeps infinite weights out of it.
     return corrected("switch_dr", data, lambda w_N: np.minimum(w_N, lambda_) * (w_N <= lambda_))
 
 
@@ -115,9 +116,9 @@ def sg_dr(data: Logged, *, lambda_: float = 0.0) -> Estimate:
 def mrdr(data: Logged, *, folds: int = 2) -> Estimate:
     """DR with q = phi'beta, beta = argmin sum (w r + q(x, pi) - w q)^2 over the rounds of the other folds.
 
-    As E[w r + q(x, pi) - w q | x] does not depend on q, these weighted least squares minimize
-    E_x Var_{a~mu}[w (r - q)]. Minimizers differ by c(x) mu/pi; the one of least norm is taken. Folds are
-    consecutive blocks of rounds. folds = 1 fits on the rounds it corrects and is biased.
+    E[w r + q(x, pi) - w q | x] does not depend on q, so these weighted least squares minimize E_x
+    Var_{a~mu}[w (r - q)]. Minimizers differ by c(x) mu/pi; the least-norm one is used. Folds are consecutive
+    blocks of rounds. folds = 1 fits on the rounds that it corrects, and is biased.
 
     Raises UserError for more folds than rounds.
     """

@@ -1,7 +1,7 @@
-"""Episodes with a model as control variate: DM, DR, WDR, and the Qhat that makes DR's variance least.
+"""Estimators for episodes with a model as control variate: DM, DR, WDR, and the Qhat of least DR variance.
 
-All take q_NT = Qhat_t(s_t, a_t) and v_NT = sum_a pi(a|s_t) Qhat_t(s_t, a). A Qhat that was fitted on the same
-episodes makes DR biased: use one from other data, or testbed.estimators.fqe.cross_fitted.
+All take q_NT = Qhat_t(s_t, a_t) and v_NT = sum_a pi(a|s_t) Qhat_t(s_t, a). A Qhat fitted on the same episodes
+biases DR: use other data, or testbed.estimators.fqe.cross_fitted.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes, before
     needs=("v_NT",),
 )
 def trajectory_dm(episodes: LoggedEpisodes) -> Estimate:
-    """mean over i of Vhat_0(s_0). Its bias is the model's; stderr does not see that. ess is NaN."""
+    """mean over i of Vhat_0(s_0). It has the model's bias, which stderr does not show. ess is NaN."""
     first_N = episodes.demand("v_NT")[..., 0]
     value = np.asarray(first_N.mean(-1))
     return Estimate(value, standard_error(first_N), np.full_like(value, np.nan), first_N)
@@ -38,8 +38,8 @@ def trajectory_dm(episodes: LoggedEpisodes) -> Estimate:
 def trajectory_dr(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t [w_{0:t} (r_t - Qhat_t) + w_{0:t-1} Vhat_t].
 
-    Unbiased for every Qhat fixed beforehand; Qhat = 0 is pdis. With Qhat = Q and a deterministic world the
-    variance is 0. Variance in general: testbed.exact.mdp.doubly_robust_variance.
+    Unbiased for every Qhat fixed in advance; Qhat = 0 is pdis. With Qhat = Q in a deterministic world its
+    variance is 0. General variance: testbed.exact.mdp.doubly_robust_variance.
     """
     if episodes.model_sums is not None:
         return mean_of_terms(episodes.model_sums.terms_N, episodes.model_sums.weight_N)
@@ -58,7 +58,7 @@ def trajectory_dr(episodes: LoggedEpisodes) -> Estimate:
 def wdr(episodes: LoggedEpisodes) -> Estimate:
     """sum over i, t of gamma^t [u_t (r_t - Qhat_t) + u_{t-1} Vhat_t], u_t = w_{0:t} / sum_i w_{0:t}.
 
-    u_{-1} = 1/N. A sum over i, not a mean: the shares u_t already add up to 1. Consistent, biased.
+    u_{-1} = 1/N. It sums over i because the shares u_t already add up to 1. Consistent, biased.
     """
     if episodes.model_sums is not None and episodes.model_sums.divisible:
         sums = episodes.model_sums
@@ -85,9 +85,9 @@ def more_robust_q(episodes: LoggedEpisodes, feature_TSAF: Floats | None = None) 
     """argmin over Qhat of sum_t gamma^{2t} E[w_{0:t-1}^2 Var_{a~mu}(rho (Rbar_t - Qhat_t))], [..., T, S, A].
 
     Rbar_t = sum_{k>=t} gamma^{k-t} rho_{t+1} … rho_k r_k. On the exact distribution the result has the least
-    DR variance of its class. feature_TSAF: Qhat = feature @ beta, least-norm beta; None is a free Qhat per
-    (t, s, a), of which Qhat + c(t, s) mu/pi has the same variance: c = 0 is returned, and 0 where pi = 0 or
-    without data. Needs state_NT, action_NT, pi_SA and mu_SA. Source: Farajtabar, Chow & Ghavamzadeh (2018).
+    DR variance in its class. feature_TSAF: Qhat = feature @ beta with least-norm beta. None: one free Qhat
+    per (t, s, a); it is unique up to c(t, s) mu/pi, and c = 0 is returned; 0 where pi = 0 or data are
+    missing. Needs state_NT, action_NT, pi_SA and mu_SA. Source: Farajtabar, Chow & Ghavamzadeh (2018).
     """
     pi_SA, mu_SA = episodes.demand("pi_SA"), episodes.demand("mu_SA")
     tail_NT = _weighted_tail(episodes)
@@ -124,7 +124,7 @@ def _least_variance(
     discount_T: Floats,
     feature_TSAF: Floats,
 ) -> Floats:
-    """Qhat = feature @ beta of least u^T (diag(1/mu) - 1 1^T) u, u = pi (Q - Qhat): normal equations."""
+    """Solve for Qhat = feature @ beta of least u^T (diag(1/mu) - 1 1^T) u, u = pi (Q - Qhat)."""
     inverse_SA = np.divide(1.0, mu_SA, out=np.zeros_like(mu_SA), where=mu_SA > 0)
     form_SAA = np.eye(pi_SA.shape[1]) * inverse_SA[:, None, :] - 1.0
     lean_TSAF = feature_TSAF * pi_SA[..., None]
@@ -149,6 +149,6 @@ def _least_variance(
 def trajectory_mrdr(episodes: LoggedEpisodes, *, folds: int = 2) -> Estimate:
     """trajectory_dr with a tabular Qhat from more_robust_q, fitted for each fold on the others.
 
-    Cross-fitting keeps it unbiased. Terms of different folds share data, so that stderr is approximate.
+    Cross-fitting keeps it unbiased. Terms of different folds share data, so stderr is approximate.
     """
     return trajectory_dr(cross_fitted(episodes, more_robust_q, folds))

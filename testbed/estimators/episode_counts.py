@@ -1,4 +1,4 @@
-"""Weighted counts per data set: what every tabular estimator starts from."""
+"""Weighted counts per data set, the input of every tabular estimator."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from envs.arrays import Floats
 
 
 def tally(index_xM: NDArray[np.int64], size: int, weight_xM: NDArray[Any]) -> Floats:
-    """sum of weights per index over the last axis, [x, size]; leading axes are counted apart."""
+    """Sum the weights per index over the last axis, [x, size]; leading axes are counted separately."""
     lead = index_xM.shape[:-1]
     flat_RM = index_xM.reshape(-1, index_xM.shape[-1])
     shifted_RM = flat_RM + size * np.arange(len(flat_RM))[:, None]
@@ -19,15 +19,15 @@ def tally(index_xM: NDArray[np.int64], size: int, weight_xM: NDArray[Any]) -> Fl
 
 
 def unflatten(values_xK: Floats, shape: tuple[int, ...]) -> Floats:
-    """The last axis as `shape`."""
+    """Reshape the last axis to `shape`."""
     return values_xK.reshape(values_xK.shape[:-1] + tuple(shape))
 
 
 def ratio(top_x: Floats, bottom_x: Floats, empty: float = 0.0) -> Floats:
-    """top / bottom, `empty` where there is nothing to divide by."""
+    """top / bottom; `empty` where bottom is 0."""
     return np.divide(top_x, bottom_x, out=np.full_like(top_x, empty), where=bottom_x > 0)
 
 
 def merged(values_xNT: NDArray[Any]) -> NDArray[Any]:
-    """Steps of all episodes in one row, [x, N T]."""
+    """Merge the steps of all episodes into one row, [x, N T]."""
     return values_xNT.reshape(*values_xNT.shape[:-2], -1)

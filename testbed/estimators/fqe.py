@@ -1,4 +1,4 @@
-"""Fitted Q evaluation with a table, and Qhat for the doubly robust estimators fitted without leakage."""
+"""Fitted Q evaluation with a table, and cross-fitted Qhat for the doubly robust estimators."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 @dataclass(frozen=True)
 class Transitions:
-    """All steps of a data set in a row, [..., M]: pair s * A + a, reward, next state, whether one follows.
+    """All steps of a data set in a row, [..., M]: pair s * A + a, reward, next state, and if one follows.
 
-    live_M marks the steps that can be used: inside an episode, and with a known successor or end.
+    live_M marks usable steps: inside an episode, with a known successor or end.
     """
 
     pair_M: Ints
@@ -28,7 +28,7 @@ class Transitions:
 
 
 def transitions(episodes: LoggedEpisodes) -> Transitions:
-    """The usable steps; without next_state_NT the last step of a full-length episode is not among them."""
+    """Return the usable steps; without next_state_NT this excludes the last step of a full-length episode."""
     state_NT, pi_SA = episodes.demand("state_NT"), episodes.demand("pi_SA")
     live_NT = episodes.live_NT
     goes_on_NT = np.concatenate([live_NT[..., 1:], np.zeros_like(live_NT[..., :1])], axis=-1)
@@ -46,7 +46,7 @@ def transitions(episodes: LoggedEpisodes) -> Transitions:
 
 
 def next_pair_counts(step: Transitions, pi_SA: Floats) -> Floats:
-    """sum over transitions of 1{pair} pi(a' | s'), [..., S A, S A]; nothing follows a terminal state."""
+    """sum over transitions of 1{pair} pi(a' | s'), [..., S A, S A]; terminal states have no next pair."""
     states, size = len(pi_SA), pi_SA.size
     count_XS = unflatten(
         tally(step.pair_M * states + step.next_M, size * states, step.live_M & step.going_M), (size, states)
@@ -61,10 +61,10 @@ def first_law(episodes: LoggedEpisodes) -> Floats:
 
 
 def fitted_q(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Floats:
-    """The fixed point Q(s, a) = mean over its transitions of r + gamma sum_b pi(b|s') Q(s', b), [..., S, A].
+    """Fixed point Q(s, a) = mean over its transitions of r + gamma sum_b pi(b|s') Q(s', b), [..., S, A].
 
-    Without horizon; the value of the world that the counts describe (certainty equivalence). Pairs without
-    data have Q = unseen. Raises UserError for gamma = 1, where the fixed point need not exist.
+    Infinite horizon: the value in the world that the counts describe (certainty equivalence). Pairs without
+    data have Q = unseen. Raises UserError for gamma = 1, where a fixed point may not exist.
     """
     if episodes.gamma >= 1.0:
         raise UserError("gamma is 1, expected less without a horizon; take the estimator fqe_finite.")
@@ -81,7 +81,7 @@ def fitted_q(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Floats:
 def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
     """Q_t(s, a) = mean over the steps t in (s, a) of r + gamma V_{t+1}(s'), V_T = 0, [..., T, S, A].
 
-    A table per step, for a finite horizon; 0 without data. s' is the next logged state of the same episode.
+    One table per step, for a finite horizon; 0 without data. s' is the episode's next logged state.
     """
     pi_SA, state_NT = episodes.demand("pi_SA"), episodes.demand("state_NT")
     pair_NT, live_NT = state_NT * pi_SA.shape[1] + episodes.demand("action_NT"), episodes.live_NT
@@ -102,9 +102,9 @@ def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
     needs=("state_NT", "action_NT", "pi_SA"),
 )  # fmt: skip
 def fqe(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Estimate:
-    """mean over first states of sum_a pi Q, Q = fitted_q: the discounted value without a horizon.
+    """mean over first states of sum_a pi Q, Q = fitted_q: the discounted value with an infinite horizon.
 
-    Targets read the next observation and stop at terminal states. With every pair visited it is the
+    Targets use the next observation and stop at terminal states. If every pair is visited, it is the
     certainty-equivalence value (I - gamma P^pi)^-1 R of the counts. stderr and ess are NaN.
     """
     v_S = (fitted_q(episodes, unseen=unseen) * episodes.demand("pi_SA")).sum(-1)
@@ -122,14 +122,14 @@ def fqe_finite(episodes: LoggedEpisodes) -> Estimate:
 
 
 def model_value(value: Floats) -> Estimate:
-    """An estimate that is not a mean of weighted rewards: no standard error, no ESS."""
+    """Return an estimate without standard error and ESS: it is not a mean of weighted rewards."""
     return Estimate(np.asarray(value), np.full_like(value, np.nan), np.full_like(value, np.nan))
 
 
 def cross_fitted(
     episodes: LoggedEpisodes, fit: Callable[[LoggedEpisodes], Floats], folds: int = 2
 ) -> LoggedEpisodes:
-    """The episodes with q_NT and v_NT from Qhat = fit(the other folds), [..., T, S, A].
+    """Return the episodes with q_NT and v_NT from Qhat = fit(the other folds), [..., T, S, A].
 
     Episode i is in fold i % folds. Raises UserError unless 2 <= folds <= N.
     """
@@ -146,7 +146,7 @@ def cross_fitted(
 
 
 def taken(episodes: LoggedEpisodes, keep_N: Bools) -> LoggedEpisodes:
-    """The episodes marked True."""
+    """Return the episodes marked True."""
     arrays = {
         f.name: getattr(episodes, f.name) for f in dataclasses.fields(episodes) if f.name.endswith("_NT")
     }

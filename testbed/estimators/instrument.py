@@ -13,7 +13,7 @@ from testbed.estimators.bandit import Logged
 VARIES = 1e-9
 """Difference of action probabilities that counts as another policy."""
 WEAKEST = 1e-12
-"""First stage |P(a|Z=1) - P(a|Z=0)| below which nothing is identified."""
+"""First stage |P(a|Z=1) - P(a|Z=0)| below which theta is not identified."""
 
 
 @estimator(
@@ -25,12 +25,12 @@ WEAKEST = 1e-12
 def instrumental_variable(data: Logged) -> Estimate:
     """sum_x p(x) sum_a pi(a|x) theta(x, a), theta = (difference in z of E[r 1{A=a}|z, x]) / (of P(A=a|z, x)).
 
-    theta is E[r|do(a), x] when z is independent of the confounder u, moves r only through the action, and
-    P(a|Z=1, u, x) - P(a|Z=0, u, x) does not depend on u. Strata x are `context` (one when left out), in which
-    pi must be constant; the propensities are not used, and ess counts the rounds. Standard error by the
-    delta method; it grows as 1 / first stage.
+    theta is E[r|do(a), x] when z is independent of the confounder u, affects r only through the action, and
+    P(a|Z=1, u, x) - P(a|Z=0, u, x) does not depend on u. Strata x are `context` (a single one by default); pi
+    must be constant in each. Propensities are not used; ess counts the rounds. The standard error uses the
+    delta method and grows as 1 / first stage.
 
-    Raises UserError for an empty stratum, an instrument that does not move an action that pi takes, or a
+    Raises UserError for an empty stratum, an instrument that does not affect an action that pi takes, or a
     target that varies within a stratum.
     """
     z_N, action_N, pi_NA = data.need("instrumental_variable", "instrument_N", "action_N", "action_dist_NA")

@@ -1,8 +1,8 @@
 """Intervals for the mean of independent terms [..., N], such as Estimate.terms_N of a linear estimator.
 
-hoeffding, empirical_bernstein, betting: valid at every N for terms in a range known beforehand. hcope, a
-lower bound, needs terms >= 0 only, log_smoothing_bound rewards >= 0 only. student and bootstrap are
-approximate, and miss most where weights are heavy: a rare large weight that was not drawn leaves no trace.
+hoeffding, empirical_bernstein, betting: valid at every N for terms in a range known in advance. hcope, a
+lower bound, needs only terms >= 0; log_smoothing_bound needs only rewards >= 0. student and bootstrap are
+approximate and undercover most with heavy-tailed weights: large weights that were not drawn are invisible.
 """
 
 import math
@@ -20,12 +20,12 @@ from testbed.estimators.bandit import normalized
 SIDES = ("two", "lower", "upper")
 BISECTIONS = 50
 LARGEST_BET = 0.5
-"""Share of the stake that one bet may lose."""
+"""Largest share of the wealth that one bet may lose."""
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """low, high [...]; level: what it promises; method: how it was made. One-sided ones end at infinity."""
+    """Interval [low, high], each [...], with nominal level and method; one-sided ones end at infinity."""
 
     low: Floats
     high: Floats
@@ -38,8 +38,8 @@ def hoeffding(
 ) -> Interval:
     """mean +- (high - low) sqrt(ln(1/delta) / (2 N)), delta = (1 - level)/2 when two-sided.
 
-    Covers at every N for independent terms in [low, high], a range known beforehand such as 0 to
-    w_max r_max: the largest term of the sample is no bound. Source: Hoeffding (1963).
+    Covers at every N for independent terms in a range [low, high] known in advance, such as 0 to w_max r_max;
+    the largest term of the sample is not such a bound. Source: Hoeffding (1963).
 
     Raises UserError for terms outside the range.
     """
@@ -65,8 +65,9 @@ def empirical_bernstein(
 def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 0.95) -> Interval:
     """Lower bound mean(Y) - sqrt(2 S_Y^2 ln(2/delta) / N) - 7 c ln(2/delta) / (3 (N - 1)), Y = min(X, c).
 
-    Covers for independent terms >= 0 without an upper bound, as truncation lowers the mean. c must not depend
-    on these terms: left out, the first twentieth of them (at least 2) chooses it and is then not used.
+    Covers for independent terms >= 0 without an upper bound, because truncation lowers the mean. c must not
+    depend on these terms: by default the first twentieth of them (at least 2) choose c and are then
+    discarded.
     Source: Thomas, Theocharous & Ghavamzadeh (2015), High-confidence off-policy evaluation, theorem 1.
 
     Raises UserError for a negative term.
@@ -92,7 +93,7 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
 def student(terms_N: ArrayLike, *, level: float = 0.95, side: str = "two") -> Interval:
     """mean +- t S / sqrt(N), t the 1 - delta quantile, N - 1 degrees, delta = (1 - level)/2 when two-sided.
 
-    Exact for normal terms, approximate else.
+    Exact for normal terms, approximate otherwise.
     """
     x_N, delta = _terms(terms_N), _delta(level, side)
     n = _at_least_two(x_N)
@@ -110,11 +111,11 @@ def bootstrap(
 ) -> Interval:
     """BCa interval (Efron 1987; scipy's) of mean(x), or with log-weights of sum w x / sum w.
 
-    Rounds are resampled with their weights, so that numerator and denominator vary together: for equal
-    rewards a self-normalized estimate never varies, and its interval has width 0. Terms that all agree with
-    the estimate have the interval [value, value]. The numbers depend on `seed` alone.
+    Rounds are resampled with their weights, so numerator and denominator vary together: for equal rewards a
+    self-normalized estimate never varies, and the interval has width 0. Terms that all equal the estimate
+    give the interval [value, value]. The numbers depend on `seed` alone.
 
-    Raises UserError when a resample has no weight at all.
+    Raises UserError if all weights of a resample are 0.
     """
     x_N = _terms(terms_N)
     _at_least_two(x_N)
@@ -129,19 +130,19 @@ def bootstrap(
 
 
 def betting(terms_N: ArrayLike, *, low: float, high: float, level: float = 0.95) -> Interval:
-    """Means that no bettor has made (2/delta)-fold money against, at any time up to N.
+    """Means against which no bettor has multiplied the stake by 2/delta, at any time up to N.
 
-    A confidence sequence: computed on every prefix of the terms, all intervals cover together with chance
-    `level`, so one may stop when one likes. For a mean m the wealth prod(1 +- bet_i (x_i - m)), with bets
-    that depend on earlier terms alone, is a martingale with mean 1 (Ville's inequality). For terms in the
-    known range, independent or with constant conditional mean. Source: Waudby-Smith & Ramdas (2024).
+    A confidence sequence: the intervals of all prefixes cover together with probability `level`, so stopping
+    at any time is valid. For a mean m the wealth prod(1 +- bet_i (x_i - m)), with bets that depend on earlier
+    terms alone, is a martingale with mean 1 (Ville's inequality). For terms in the known range, independent
+    or with constant conditional mean. Source: Waudby-Smith & Ramdas (2024).
     """
     x_N = (_bounded(terms_N, low, high) - low) / (high - low)
     bar = math.log(2 / _delta(level, "lower"))
     bet_N = bets(x_N, 1 - level)
     found = []
     for sign in (1.0, -1.0):
-        # Wealth against m falls as m moves towards the terms: bisect for where it first reaches the bar.
+        # Wealth against m falls as m moves towards the terms: bisect for its first crossing of the bar.
         out, inside = np.zeros(x_N.shape[:-1]), np.ones(x_N.shape[:-1])
         for _ in range(BISECTIONS):
             middle = (out + inside) / 2
@@ -208,7 +209,7 @@ def _at_least_two(x_N: Floats) -> int:
 
 
 def _delta(level: float, side: str) -> float:
-    """The chance of error at one end."""
+    """The error probability of each end."""
     if not 0 < level < 1:
         raise UserError(f"level is {level:g}, expected between 0 and 1.")
     if side not in SIDES:
@@ -228,7 +229,7 @@ def _truncated_bound(y_N: Floats, c: Floats, n: int, log: float) -> Floats:
 
 
 def _best_threshold(first_M: Floats, n: int, log: float) -> Floats:
-    """The positive term [...] of the first rounds that predicts the largest bound for n others; 1 if none."""
+    """Choose the positive first-part term [...] that predicts the largest bound for n others; 1 if none."""
     candidates_M = np.where(first_M > 0, first_M, 1.0)
     y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
     predicted_M = _truncated_bound(y_MM, candidates_M, n, log)
@@ -248,7 +249,7 @@ def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> t
             return np.asarray((w * x).sum(axis) / w.sum(axis))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # it becomes the error below
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # it is raised as the error below
         found = stats.bootstrap(
             (x_N, w_N),
             ratio,

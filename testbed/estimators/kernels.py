@@ -1,4 +1,4 @@
-"""Compiled passes over logged arrays that read every row once; loaded only for data that are large."""
+"""Compiled passes that read every row of the logged arrays once; loaded only for large data."""
 
 import numpy as np
 from numba import njit, prange
@@ -20,12 +20,12 @@ def read_rounds(
     tolerance: float,
     read_KN: Floats,
 ) -> bool:
-    """Write pi(a|x), q(x, a) and sum_a pi q to read_KN [3, N]; q_NA [0, A]: no model, and [1, N].
+    """Write pi(a|x), q(x, a) and sum_a pi q to read_KN [3, N], or without a model (q_NA [0, A]) to [1, N].
 
-    Returns whether all rounds are in order. live_N: where False, nothing is judged; [0]: no such round.
+    Returns True if all rounds are valid. live_N: rounds with False are not checked; [0] checks all.
 
-    In order: 0 <= action < A, pi >= 0, |sum_a pi - 1| <= tolerance, 0 < pscore <= 1 and pi/pscore < inf.
-    What is written is meant only then; the caller words the error otherwise.
+    Valid: 0 <= action < A, pi >= 0, |sum_a pi - 1| <= tolerance, 0 < pscore <= 1 and pi/pscore < inf. If any
+    round is invalid, ignore what was written; the caller words the error.
     """
     n, actions = pi_NA.shape
     modeled, masked = q_NA.shape[0] == n, live_N.size == n
@@ -37,7 +37,7 @@ def read_rounds(
             known = (action_N[i] >= 0) & (action_N[i] < actions)
             action = (
                 np.uint64(action_N[i]) if known else np.uint64(0)
-            )  # signed ones are tested in every access
+            )  # signed indices are tested at every access
             total, direct, least = 0.0, 0.0, 0.0
             if modeled:
                 for a in range(actions):
@@ -69,14 +69,14 @@ def weigh_steps(
     unit_KRN: Floats,
     part_RBKT: Floats,
 ) -> bool:
-    """Sums over the steps of every episode and over the episodes of every step, w_t = rho_0 ... rho_t.
+    """Sum over the steps of every episode and over the episodes of every step, w_t = rho_0 ... rho_t.
 
-    unit_KRN [2, R, N]: w_{T-1}, and sum_t c_t w_t (r_t - Qhat_t - x_t) + d_t w_{t-1} (Vhat_t - y_t), where
-    plan_RKT [R, 4, T] holds c, x, d, y. part_RBKT [R, B, 3, T]: sums of w_t, w_t (r_t - Qhat_t - x_t) and
-    w_{t-1} (Vhat_t - y_t) over B equal blocks of episodes, zero before. q_RNT and v_RNT [0, 0, 0]: no model.
+    unit_KRN [2, R, N]: w_{T-1}, and sum_t c_t w_t (r_t - Qhat_t - x_t) + d_t w_{t-1} (Vhat_t - y_t); plan_RKT
+    [R, 4, T] holds c, x, d, y. part_RBKT [R, B, 3, T], zero at the call: sums of w_t, w_t (r_t - Qhat_t -
+    x_t) and w_{t-1} (Vhat_t - y_t) over B equal blocks of episodes. q_RNT and v_RNT [0, 0, 0]: no model.
 
-    Returns whether every w_t is either 0 because a ratio is, or far from the ends of double precision. Where
-    it is not, logarithms tell apart what products cannot: weights that vanish and come back.
+    Returns True if every w_t is far from the limits of double precision or 0 because of a zero ratio.
+    Otherwise use logarithms: a product may underflow and return.
     """
     replicates, n, steps = reward_RNT.shape
     modeled, blocks = q_RNT.shape[0] == replicates, part_RBKT.shape[1]

@@ -16,7 +16,7 @@ _CELLS = 2**22
 
 @dataclass(frozen=True)
 class Mixture:
-    """Estimates to mix: j = -1 (DM), 0, …, T - 1 (WDR), [..., K]; covariance_KK and bias_K are estimates."""
+    """Estimates to mix, [..., K]: j = -1 (DM), 0, …, T - 1 (WDR); covariance_KK and bias_K are estimated."""
 
     candidate_K: Floats
     covariance_KK: Floats
@@ -41,13 +41,13 @@ def magic(
     """x . g with x = argmin over the simplex of x^T (Omega + b b^T) x.
 
     g_j: WDR up to step j, then the model: gamma^{j+1} sum_i u_j Vhat_{j+1}; g_{-1} is DM, g_{T-1} is WDR.
-    Omega = N times the sample covariance of the episodes' contributions; the factor N is missing from the
-    paper's experiments, as the authors' own reference code says. b_j: distance of g_j from the 1 - alpha
-    percentile bootstrap interval of WDR, stretched to contain WDR, shares u_t resampled with the episodes.
-    b b^T is an outer product.
+    Omega = N times the sample covariance of the episodes' contributions; the paper's experiments lack the
+    factor N, as the authors' reference code says. b_j: distance of g_j from WDR's 1 - alpha percentile
+    bootstrap interval, stretched to contain WDR; the shares u_t are resampled with the episodes. b b^T is an
+    outer product.
 
-    Needs N >= 2. Consistent when WDR or DM is. stderr is sqrt(x^T Omega x), blind to bias. The resampled
-    episodes are the same for every leading axis. seed: an int, or a Generator, which is advanced.
+    Needs N >= 2. Consistent when WDR or DM is. stderr is sqrt(x^T Omega x), which ignores bias. All leading
+    axes use the same resampled episodes. seed: an int, or a Generator, which is advanced.
     """
     found = mixture(episodes, seed=seed, n_bootstrap_samples=n_bootstrap_samples, alpha=alpha)
     value = (found.weight_K * found.candidate_K).sum(-1)
@@ -62,7 +62,7 @@ def mixture(
     n_bootstrap_samples: int = 200,
     alpha: float = 0.1,
 ) -> Mixture:
-    """Candidates, Omega, b and the weights; UserError for N < 2 and for alpha outside (0, 1)."""
+    """Return candidates, Omega, b and the weights; UserError for N < 2 and for alpha outside (0, 1)."""
     n = episodes.reward_NT.shape[-2]
     if n < 2 or not 0.0 < alpha < 1.0 or n_bootstrap_samples < 1:
         raise UserError(
@@ -83,7 +83,7 @@ def mixture(
 
 
 def contributions(episodes: LoggedEpisodes) -> Floats:
-    """Parts of g_j that each episode adds, [..., N, T + 1]: j = -1, 0, …, T - 1; their sum over i is g_j."""
+    """Contributions of each episode to g_j, [..., N, T + 1]: j = -1, 0, …, T - 1; their sum over i is g_j."""
     part_NT, _ = wdr_parts(episodes)
     done_NT = np.cumsum(part_NT * episodes.discount_T, axis=-1)
     done_NK = np.concatenate([np.zeros_like(done_NT[..., :1]), done_NT], axis=-1)
@@ -93,7 +93,7 @@ def contributions(episodes: LoggedEpisodes) -> Floats:
 
 
 def bootstrap_wdr(episodes: LoggedEpisodes, rng: np.random.Generator, samples: int) -> Floats:
-    """WDR of resampled episodes, every share normalized anew, [..., B]."""
+    """WDR of resampled episodes, with every share normalized anew, [..., B]."""
     n, share_NT = episodes.reward_NT.shape[-2], episodes.share_NT
     error_NT = share_NT * (episodes.reward_NT - episodes.demand("q_NT"))
     earlier_NT = before(share_NT, 1.0 / n)
@@ -110,15 +110,15 @@ def bootstrap_wdr(episodes: LoggedEpisodes, rng: np.random.Generator, samples: i
 
 
 def _over(top_BT: Floats, bottom_BT: Floats) -> Floats:
-    """top / bottom; 0 where a resample holds no weight at all at a step."""
+    """top / bottom; 0 at steps where all weights of a resample are 0."""
     return np.divide(top_BT, bottom_BT, out=np.zeros_like(top_BT), where=bottom_BT > 0)
 
 
 def simplex_minimum(matrix_KK: Floats) -> Floats:
     """argmin of x^T M x over x >= 0, sum x = 1, for positive semidefinite M, [..., K]; exact (active set).
 
-    min |L y|^2 + (1 - sum y)^2 over y >= 0, M = L^T L, has y proportional to x: along a ray the best scale is
-    1 / (1 + |L x|^2), with value |L x|^2 / (1 + |L x|^2). Where several x are minimal, one of them.
+    Minimize |L y|^2 + (1 - sum y)^2 over y >= 0, M = L^T L; y is proportional to x, because along a ray the
+    best scale is 1 / (1 + |L x|^2), with value |L x|^2 / (1 + |L x|^2). If x is not unique, returns one.
     """
     from scipy.optimize import nnls
 

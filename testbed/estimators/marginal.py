@@ -22,8 +22,8 @@ def marginalized_is(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t d_pi,t(s_t)/d_mu,t(s_t) rho_t r_t.
 
     Unbiased with the exact ratios of the undiscounted distributions at step t (testbed.exact.ratios_dice.
-    state_marginal_ratios); a stationary or discounted ratio in their place makes it biased. Each term has at
-    most the variance of its pdis term, of which it is the conditional mean; the sum has not always.
+    state_marginal_ratios); a stationary or discounted ratio biases it. Each term is the conditional mean of
+    its pdis term, so it varies no more; their sum may.
     """
     weight_NT = episodes.demand("state_marginal_importance_weight_NT") * np.exp(episodes.log_rho_NT)
     return mean_of_terms((weight_NT * episodes.reward_NT) @ episodes.discount_T, weight_NT[..., -1])
@@ -36,7 +36,7 @@ def marginalized_is(episodes: LoggedEpisodes) -> Estimate:
 def marginalized_is_counts(episodes: LoggedEpisodes) -> Estimate:
     """marginalized_is with the ratios estimated from the same episodes: consistent, biased.
 
-    stderr takes the estimated ratios for the true ones.
+    stderr ignores the error of the estimated ratios.
     """
     weight_NT = counted_state_ratios(episodes)
     found = marginalized_is(dataclasses.replace(episodes, state_marginal_importance_weight_NT=weight_NT))
@@ -44,10 +44,10 @@ def marginalized_is_counts(episodes: LoggedEpisodes) -> Estimate:
 
 
 def counted_state_ratios(episodes: LoggedEpisodes) -> Floats:
-    """Estimates of d_pi,t / d_mu,t at the logged states, [..., N, T].
+    """Estimate d_pi,t / d_mu,t at the logged states, [..., N, T].
 
-    ratio_0 = 1; ratio_{t+1}(s') = mean over the visits of s' at t + 1 of ratio_t(s_t) rho_t, which is
-    d_pi,t P_pi from counts, over the share of visits. On-policy all are exactly 1.
+    ratio_0 = 1; ratio_{t+1}(s') = mean over the visits of s' at t + 1 of ratio_t(s_t) rho_t: d_pi,t P_pi from
+    counts, over the share of visits. On-policy all are exactly 1.
     """
     state_NT, rho_NT, live_NT = episodes.demand("state_NT"), np.exp(episodes.log_rho_NT), episodes.live_NT
     size = int(state_NT.max()) + 1

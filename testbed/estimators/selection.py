@@ -1,6 +1,6 @@
-"""Scores of choosing among W candidate policies by estimated values: [..., W] estimates and truths to [...].
+"""Scores for choosing among W candidate policies by estimated value: estimates and truths [..., W] to [...].
 
-Policies are ranked by estimate, best first; among equal estimates the one with the smaller index comes first.
+Policies are ranked by estimate, best first; ties go to the smaller index.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ def mean_squared_error(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
 
 
 def rank_correlation(estimated_W: ArrayLike, true_W: ArrayLike) -> Floats:
-    """Spearman's rho: Pearson correlation of the ranks, ties with their mean rank; NaN when all are tied."""
+    """Spearman's rho: Pearson correlation of the ranks, ties at their mean rank; NaN if all are tied."""
     from scipy import stats
 
     estimated, true = _pair(estimated_W, true_W)

@@ -1,4 +1,4 @@
-"""Estimators divided by the sum of their weights: bounded by the rewards, biased by O(1/N)."""
+"""Estimators divided by the sum of their weights: bounded by the rewards, with bias O(1/N)."""
 
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms
@@ -13,8 +13,8 @@ from testbed.estimators.bandit import Logged
 def snips(data: Logged) -> Estimate:
     """sum w r / sum w.
 
-    In [min r, max r]; adds c when r does; for N = 1 it is the reward, whatever the policy. The delta method's
-    bias -(1/N) E_mu[w^2 (r - V)] can have the wrong sign for small N.
+    Stays in [min r, max r]; shifting r by c shifts it by c. For N = 1 it is the reward, for every policy. The
+    delta method's bias -(1/N) E_mu[w^2 (r - V)] can have the wrong sign for small N.
     """
     value = data.normalized_mean(data.reward_N)
 

@@ -22,7 +22,7 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 def trajectory_is(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of w_{0:T-1} G, G = sum_t gamma^t r_t.
 
-    Variance E_mu[w^2 G^2] - J^2, exponential in T; adding a constant to the rewards changes it.
+    Variance E_mu[w^2 G^2] - J^2, exponential in T; shifting the rewards changes it.
     """
     weight_N = episodes.whole_weight_N
     return mean_of_terms(weight_N * episodes.return_N, weight_N)
@@ -32,8 +32,8 @@ def trajectory_is(episodes: LoggedEpisodes) -> Estimate:
 def trajectory_wis(episodes: LoggedEpisodes) -> Estimate:
     """sum w_{0:T-1} G / sum w_{0:T-1}, sums over i.
 
-    Biased, O(1/N): for N = 1 it is G, whose mean is the behavior policy's value. Stays within the range of
-    G and follows a shift of G by a constant.
+    Bias O(1/N): for N = 1 it is G, so its mean is the behavior policy's value. Stays within the range of G; a
+    shift of G shifts it equally.
     """
     share_N = episodes.whole_share_N
     value = np.vecdot(share_N, episodes.return_N)
@@ -46,8 +46,8 @@ def trajectory_wis(episodes: LoggedEpisodes) -> Estimate:
 def pdis(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t w_{0:t} r_t.
 
-    Its variance is not always below that of trajectory_is: rewards that cancel within an episode no longer
-    do when they are weighted apart. Equal to it, episode by episode, when only the last step is rewarded.
+    Its variance can exceed that of trajectory_is: rewards that cancel within an episode no longer do when
+    weighted separately. If only the last step is rewarded, both agree on every episode.
     """
     if episodes.sums is not None:
         return mean_of_terms(episodes.sums.terms_N, episodes.sums.weight_N)
@@ -59,7 +59,7 @@ def pdis(episodes: LoggedEpisodes) -> Estimate:
 def cwpdis(episodes: LoggedEpisodes) -> Estimate:
     """sum_t gamma^t [sum_i w_{0:t} r_t / sum_i w_{0:t}].
 
-    Every step is normalized over all N episodes, those that have ended included: they earn 0, which is data.
+    Every step is normalized over all N episodes; those that have ended count with reward 0.
     Consistent, biased; for N = 1 it is G.
     """
     if episodes.sums is not None and episodes.sums.divisible:
@@ -71,10 +71,10 @@ def cwpdis(episodes: LoggedEpisodes) -> Estimate:
 
 
 class Linearized(Estimate):
-    """An Estimate whose error is, to first order, the sum of independent pulls with mean 0.
+    """An Estimate with an error that is, to first order, a sum of independent pulls with mean 0.
 
-    stderr = sqrt(sum pull^2 N / (N - 1)), NaN for one unit, whose pull is 0 by construction. Standard error
-    and ESS are computed when they are first asked for; pulls can be a function, called then.
+    stderr = sqrt(sum pull^2 N / (N - 1)), NaN for one unit, because its pull is always 0. Standard error and
+    ESS are computed on first access; pulls can be a function, called then.
     """
 
     def __init__(self, value: Floats, pull_N: Later, share_N: Floats) -> None:

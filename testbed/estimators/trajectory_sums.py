@@ -1,4 +1,4 @@
-"""Per-decision sums of many episodes in one compiled pass, without arrays of prefix weights or of terms."""
+"""Per-decision sums of many episodes in one compiled pass, without arrays of prefix weights or terms."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ class StepSums:
 
     weight_N: w_{0:T-1}. terms_N: sum_t gamma^t [w_{0:t} e_t + w_{0:t-1} Vhat_t].
     mass_T, error_T, model_T: sums over episodes of w_{0:t}, w_{0:t} e_t and w_{0:t-1} Vhat_t.
-    steps_RNT: ratios, rewards, Qhat and Vhat, for a second pass; leading axes as one.
+    steps_RNT: ratios, rewards, Qhat and Vhat, for a second pass; leading axes merged into R.
     """
 
     discount_T: Floats
@@ -29,22 +29,22 @@ class StepSums:
 
     @cached_property
     def divisible(self) -> bool:
-        """True if some episode of every data set has weight at every step."""
+        """True if in every data set, at every step, some episode has weight above 0."""
         return bool((self.mass_T > 0.0).all())
 
     @property
     def share_N(self) -> Floats:
-        """w_{0:T-1} / sum over episodes, [..., N]; asks for `divisible`."""
+        """w_{0:T-1} / sum over episodes, [..., N]; requires `divisible`."""
         return self.weight_N / self.mass_T[..., -1:]
 
     @property
     def value(self) -> Floats:
-        """sum_t gamma^t [sum_i u_t e_t + sum_i u_{t-1} Vhat_t], u = w / sum_i w; asks for `divisible`."""
+        """sum_t gamma^t [sum_i u_t e_t + sum_i u_{t-1} Vhat_t], u = w / sum_i w; requires `divisible`."""
         plan_KT = self._plan_KT()
         return np.asarray((plan_KT[..., 1, :] + plan_KT[..., 3, :]) @ self.discount_T)
 
     def pull_N(self) -> Floats:
-        """Contribution of each episode to `value`, centered step by step: a second pass over the steps."""
+        """Contribution of each episode to `value`, centered at every step: a second pass over the steps."""
         unit_KRN, _, _ = _weigh(self.steps_RNT, self._plan_KT().reshape(-1, 4, len(self.discount_T)))
         return unit_KRN[1].reshape(self.weight_N.shape)
 
@@ -64,7 +64,7 @@ class StepSums:
 def step_sums(
     rho_NT: Floats, reward_NT: Floats, discount_T: Floats, q_NT: Floats | None, v_NT: Floats | None
 ) -> StepSums | None:
-    """The sums; None where a product of ratios comes near the ends of double precision: take logarithms."""
+    """Return the sums; None if a product of ratios nears the limits of doubles and needs logarithms."""
     lead, (n, steps) = reward_NT.shape[:-2], reward_NT.shape[-2:]
     none_RNT = np.empty((0, 0, 0))
     given = (rho_NT, reward_NT, q_NT, v_NT)

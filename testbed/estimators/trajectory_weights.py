@@ -1,6 +1,6 @@
 """Logged episodes, their prefix weights w_{0:t} = rho_0 … rho_t, and weights normalized over episodes.
 
-An episode that has ended keeps its last weight (rho = 1) and earns 0: it stays in every normalizer.
+An ended episode keeps its last weight (rho = 1) and earns 0: it stays in every normalizer.
 """
 
 import copy
@@ -20,7 +20,7 @@ from testbed.estimators.trajectory_sums import StepSums, step_sums
 
 @dataclass(frozen=True)
 class _LogOf:
-    """In the place of log_rho_NT: the ratio itself, whose logarithm is taken when it is first read."""
+    """Stand-in for log_rho_NT that holds the ratio and takes its logarithm on first access."""
 
     rho_NT: Floats
 
@@ -29,27 +29,26 @@ class _LogRatio:
     def __get__(self, episodes: Any, owner: type | None = None) -> Any:
         if episodes is None:
             return None
-        with np.errstate(divide="ignore"):  # -inf is meant
+        with np.errstate(divide="ignore"):  # -inf is intended
             found_NT = episodes.__dict__["log_rho_NT"] = np.log(episodes.rho_NT)
         return found_NT
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoggedEpisodes:
-    """N episodes of at most T steps; every array is [..., N, T], leading axes are independent data sets.
+    """N episodes of at most T steps; every array is [..., N, T]; leading axes are independent data sets.
 
     reward_NT: rewards; log_rho_NT: log pi/mu of the logged actions, -inf where only mu takes the action.
     mask_NT: True while the episode lasts, from its first step on; None for full length everywhere.
     gamma: discount per step, 0 to 1.
     q_NT, v_NT: a model's Qhat_t(s_t, a_t) and Vhat_t(s_t) = sum_a pi(a|s_t) Qhat_t(s_t, a).
-    state_marginal_importance_weight_NT: d_pi,t(s_t) / d_mu,t(s_t), of the undiscounted distributions at step
-    t.
-    state_NT, action_NT, next_state_NT: indices, for tabular estimators. next_state_NT None: the next
-        logged state, which leaves the last step without a successor.
+    state_marginal_importance_weight_NT: d_pi,t(s_t) / d_mu,t(s_t), of the undiscounted step-t distributions.
+    state_NT, action_NT, next_state_NT: indices, for tabular estimators. next_state_NT None: the next logged
+        state; the last step then has no successor.
     done_NT: True where the step entered a terminal state; None: the last step of episodes shorter than T.
     pi_SA: the target policy's table; mu_SA: the behavior policy's.
 
-    What lies outside the mask is never read. Raises UserError for shapes that disagree, values that are not
+    Values outside the mask are never read. Raises UserError for shapes that disagree, values that are not
     finite, masks with holes, and a gamma outside [0, 1].
     """
 
@@ -151,7 +150,7 @@ class LoggedEpisodes:
     def tabular(
         cls, *, state_NT: ArrayLike, action_NT: ArrayLike, pi_SA: ArrayLike, mu_SA: ArrayLike, **fields: Any
     ) -> "LoggedEpisodes":
-        """Episodes of known tables: log_rho = log pi(a|s) - log mu(a|s).
+        """Build the episodes of known tables: log_rho = log pi(a|s) - log mu(a|s).
 
         Raises UserError naming the first logged action that mu never takes.
         """
@@ -169,7 +168,7 @@ class LoggedEpisodes:
                 f"Action {action_xNT[place]} was logged in state {state_xNT[place]}, but mu never takes it. "
                 "Give the policy that produced the data."
             )
-        with np.errstate(divide="ignore", invalid="ignore"):  # pairs that mu cannot take are never read
+        with np.errstate(divide="ignore", invalid="ignore"):  # mu cannot take these pairs: never read
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
             log_rho_NT=log_rho_SA[state_xNT, action_xNT],
@@ -191,10 +190,10 @@ class LoggedEpisodes:
         state_action_value_prediction_NTA: ArrayLike | None = None,
         **fields: Any,
     ) -> "LoggedEpisodes":
-        """Episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
+        """Read episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
-        Raises UserError for propensities outside (0, 1], for distributions of actions that are negative or do
-        not sum to 1, and for actions they do not have.
+        Raises UserError for propensities outside (0, 1], for action distributions with negative entries or a
+        sum other than 1, and for actions outside them.
         """
         mask = fields.get("mask_NT")
         if mask is not None and np.shape(mask) != np.shape(reward_NT):
@@ -224,7 +223,7 @@ class LoggedEpisodes:
                 f"evaluation_policy_action_dist_NTA has {target_NTA.shape[-1]} actions."
             )
         target_NT = np.take_along_axis(target_NTA, chosen_NT1, -1)[..., 0]
-        with np.errstate(divide="ignore", invalid="ignore"):  # -inf is meant; padding is dropped later
+        with np.errstate(divide="ignore", invalid="ignore"):  # -inf is intended; padding is dropped later
             fields["log_rho_NT"] = np.log(target_NT / pscore_xNT)
         if state_action_value_prediction_NTA is not None:
             q_NTA = np.asarray(state_action_value_prediction_NTA, dtype=np.float64)
@@ -233,16 +232,16 @@ class LoggedEpisodes:
         return cls(reward_NT=reward_NT, action_NT=chosen_NT1[..., 0], **fields)
 
     def with_model(self, q_TSA: Floats) -> "LoggedEpisodes":
-        """The same episodes with q_NT and v_NT read from Qhat [..., T, S, A]; V is under pi, not mu.
+        """Return the episodes with q_NT and v_NT read from Qhat [..., T, S, A]; V is under pi, not mu.
 
-        The leading axes of q_TSA are those of the data, or absent. Unbiasedness of DR needs a Qhat that was
-        not fitted on these episodes.
+        The leading axes of q_TSA are those of the data, or absent. DR is unbiased only if Qhat was not fitted
+        on these episodes.
         """
         state_NT, action_NT = self.demand("state_NT"), self.demand("action_NT")
         v_TS = (q_TSA * self.demand("pi_SA")).sum(-1)
         lead, time_T = q_TSA.shape[:-3], np.arange(self.steps)
         at = tuple(axis[..., None, None] for axis in np.ogrid[tuple(slice(n) for n in lead)]) if lead else ()
-        found = copy.copy(self)  # with the weights that were computed already: no model enters them
+        found = copy.copy(self)  # keeps weights already computed: they do not depend on the model
         found.__dict__.pop("model_sums", None)
         found._set("q_NT", q_TSA[(*at, time_T, state_NT, action_NT)])
         found._set("v_NT", v_TS[(*at, time_T, state_NT)])
@@ -251,7 +250,7 @@ class LoggedEpisodes:
         return found
 
     def demand(self, name: str) -> NDArray[Any]:
-        """Return a field; raise UserError when it was not given."""
+        """Return a field; raise UserError if it was not given."""
         found = getattr(self, name)
         if found is None:
             raise UserError(f"This estimator needs {name}; give it to LoggedEpisodes.")
@@ -292,12 +291,12 @@ class LoggedEpisodes:
 
     @cached_property
     def sums(self) -> StepSums | None:
-        """Sums of large data without a model; None where logarithms are needed, or data are small."""
+        """Sums of large data without a model; None for small data, or if they need logarithms."""
         return step_sums(self.rho_NT, self.reward_NT, self.discount_T, None, None) if self.large else None
 
     @cached_property
     def model_sums(self) -> StepSums | None:
-        """The same with q_NT and v_NT."""
+        """The same sums with q_NT and v_NT."""
         if not self.large:
             return None
         model_NT = self.demand("q_NT"), self.demand("v_NT")
@@ -310,12 +309,12 @@ class LoggedEpisodes:
 
     @cached_property
     def weight_NT(self) -> Floats:
-        """w_{0:t}, [..., N, T]; UserError where it overflows, as sums of weights would mean nothing."""
+        """w_{0:t}, [..., N, T]; UserError on overflow, because sums of weights would be meaningless."""
         return _weights(self.log_weight_NT)
 
     @cached_property
     def share_NT(self) -> Floats:
-        """w_{0:t} of an episode / sum over episodes, [..., N, T]; columns sum to 1.
+        """Each episode's w_{0:t} over the sum over episodes, [..., N, T]; columns sum to 1.
 
         Raises UserError where every weight of a step is 0.
         """
@@ -323,19 +322,19 @@ class LoggedEpisodes:
 
     @cached_property
     def whole_weight_N(self) -> Floats:
-        """w_{0:T-1}, [..., N], without the weights of shorter prefixes; errors as weight_NT."""
+        """w_{0:T-1}, [..., N], without the weights of shorter prefixes; errors as in weight_NT."""
         return _weights(self.log_rho_NT.sum(-1)) if self.sums is None else self.sums.weight_N
 
     @cached_property
     def whole_share_N(self) -> Floats:
-        """w_{0:T-1} / sum over episodes, [..., N]; errors as share_NT."""
+        """w_{0:T-1} / sum over episodes, [..., N]; errors as in weight_NT."""
         if self.sums is not None and self.sums.divisible:
             return self.sums.share_N
         return _shares(self.log_rho_NT.sum(-1), axis=-1)
 
 
 def _episode_fields(read: dict[str, Any]) -> dict[str, Any]:
-    """Data of all steps from one pass, as fields of LoggedEpisodes."""
+    """Compute the fields of LoggedEpisodes from the data of all steps, in one pass."""
     with np.errstate(divide="ignore", invalid="ignore"):  # padding is dropped later
         rho_NT = np.divide(read["target_N"], read["pscore_N"], out=read["target_N"])
     found = {"action_NT": read["action_N"], "log_rho_NT": _LogOf(rho_NT)}
@@ -364,11 +363,11 @@ def _shares(log_weight_x: Floats, axis: int) -> Floats:
 
 
 def before(weight_NT: Floats, first: float) -> Floats:
-    """The weight one step earlier, [..., N, T]; `first` at t = 0."""
+    """Return the previous step's weight, [..., N, T]; `first` at t = 0."""
     start_N1 = np.full_like(weight_NT[..., :1], first)
     return np.concatenate([start_N1, weight_NT[..., :-1]], axis=-1)
 
 
 def after(value_NT: Floats) -> Floats:
-    """The value one step later, [..., N, T]; 0 after the last step."""
+    """Return the next step's value, [..., N, T]; 0 after the last step."""
     return np.concatenate([value_NT[..., 1:], np.zeros_like(value_NT[..., :1])], axis=-1)

@@ -1,1 +1,1 @@
-"""The bricks of an objective: ratios, clips, score losses, batch statistics, and the mean over tokens."""
+"""Building blocks of objectives: ratios, clips, score losses, batch statistics, and means over tokens."""

@@ -1,12 +1,12 @@
-"""Per-token losses to one scalar per replica. The only place that divides a loss.
+"""Reduce per-token losses to one scalar per replica. This is the only module that divides a loss.
 
-A row without a token under the mask does not count in a mean over sequences (verl's geo_mean counts it,
-its other modes do not), and where nothing is left the loss is 0 with gradient 0. Only `constant` divides
-by all rows: its divisor must not depend on the data.
+A mean over sequences skips rows without a token under the mask (verl's geo_mean counts them, its other modes
+do not). If no token is left, the loss is 0 with gradient 0. Only `constant` divides by all rows, because its
+divisor must not depend on the data.
 
-Means depend on the batch they are taken over. A token_mean of every micro-batch, averaged with equal
-weights, is the "local" token mean that slips in wherever losses are averaged twice (TRL's bnpo): tokens of
-micro-batches with few tokens weigh more. `micro_batch_weights` gives the weights that avoid it.
+A mean depends on its batch. Averaging the token_mean of every micro-batch with equal weights gives the
+"local" token mean (TRL's bnpo), in which tokens of micro-batches with few tokens weigh more.
+`micro_batch_weights` gives the weights that avoid this.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ def token_mean(loss_BT: Tensor, mask_BT: Tensor) -> Tensor:
 def sequence_sum(loss_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """sum_i (1/T_i) sum_t loss, not divided by B (slime).
 
-    The gradient grows with the batch, so a learning rate means something else for every batch size.
+    The gradient grows with the batch, so a good learning rate depends on the batch size.
     """
     masked_BT = torch.where(mask_BT, loss_BT, torch.zeros_like(loss_BT))
     return (masked_BT.sum(-1) / mask_BT.sum(-1).clamp(min=1)).sum(-1)
@@ -44,8 +44,8 @@ def sequence_mean(loss_BT: Tensor, mask_BT: Tensor) -> Tensor:
 def length_weighted(loss_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """sum_i T_i (sum_t loss) / sum_i T_i: the mean of sequence losses, weighted by length.
 
-    For losses that are spread over tokens, such as gspo: what a token mean of the unspread loss gives
-    (AReaL's GSPO), and 1/mean length times LUSPO's (1/B) sum_i T_i (sum_t loss) (arXiv:2602.05261).
+    For losses that are spread over tokens, such as gspo: it equals a token mean of the unspread loss (AReaL's
+    GSPO), and 1/mean length times LUSPO's (1/B) sum_i T_i (sum_t loss) (arXiv:2602.05261).
     """
     masked_BT = torch.where(mask_BT, loss_BT, torch.zeros_like(loss_BT))
     length_B = mask_BT.sum(-1)
@@ -67,10 +67,10 @@ def sum_over_length(loss_BT: Tensor, mask_BT: Tensor, length: float = 0.0) -> Te
 
 
 def spread(loss_B1: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return a sequence's loss [..., B, 1] as equal shares of its T tokens [..., B, T], 0 outside the mask.
+    """Split a sequence's loss [..., B, 1] into T equal shares per token [..., B, T]; 0 outside the mask.
 
-    Their sum is the loss again, value and gradient. A loss that overflows is spread after the overflow,
-    so that no 0 * inf at padding turns its gradient into NaN.
+    The shares sum to the loss, in value and gradient. An overflowing loss is split after the overflow, so
+    padding never gives 0 * inf = NaN in the gradient.
     """
     share_B1 = loss_B1 / mask_BT.sum(-1, keepdim=True)
     return torch.where(mask_BT, share_B1, torch.zeros_like(share_B1))
@@ -121,19 +121,18 @@ def _mode(mode: str, length: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def micro_batch_weights(masks: Sequence[Tensor], mode: str, length: float = 0.0) -> Tensor:
-    """Return what to multiply every micro-batch's aggregate with, so that they add up to the batch's.
+    """Return the factor of every micro-batch's aggregate, so that their sum is the whole batch's aggregate.
 
-    A mean that divides by local counts times its share of the global count is the global mean:
-    N_m / N tokens for token_mean and length_weighted, B_m / B sequences for sequence_mean; sums need
-    1. Equal weights 1/M are right only where every part has the same count.
+    A local mean times its share of the global count is its part of the global mean: the shares are N_m / N
+    tokens for token_mean and length_weighted, B_m / B sequences for sequence_mean, 1 for sums. Equal weights
+    1/M are right only if all counts are equal.
 
     Args:
         masks: mask [..., B_m, T_m] of every part; all with the same leading axes.
         mode: a name in AGGREGATIONS.
-        length: as given to aggregate; with 0 parts may be padded to different widths, the batch's is
-            the largest.
+        length: as given to aggregate; with 0 the width of the batch is that of its widest part.
 
-    Returns weights [M, ...]; 0 for every part where nothing is left in any.
+    Returns weights [M, ...]; all are 0 if no part has a token left.
     """
     _mode(mode, length)
     counts: dict[str, Callable[[Tensor], Tensor]] = {

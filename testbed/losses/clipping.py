@@ -16,11 +16,11 @@ def one_sided_clip(
 ) -> Tensor:
     """Return u where the clipped surrogate has a gradient, and the constant bound where it has none.
 
-    min(u A, clip(u, low, high) A) / A: cut above `high` for A >= 0, below `low` for A <= 0, and, for
-    dual clip, above `negative_high` for A < 0. Cut entries never pass through exp with a gradient, so
-    a ratio that overflows is cut to a finite bound instead of giving 0 * inf = NaN. log_weight is the
-    log of a weight without gradient that multiplies the result; it does not move the cuts. The bounds are
-    three numbers or three tensors that broadcast.
+    min(u A, clip(u, low, high) A) / A: clipped above `high` for A >= 0, below `low` for A <= 0, and with dual
+    clip above `negative_high` for A < 0. Clipped entries never pass through exp with a gradient, so a ratio
+    that overflows becomes a finite bound, not 0 * inf = NaN. log_weight is the log of a detached weight that
+    multiplies the result; it does not change what is clipped. The bounds are three numbers or three tensors
+    that broadcast.
     """
     u = log_u.detach().exp()
     above = torch.where(adv >= 0, u > high, u > negative_high)

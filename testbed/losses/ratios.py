@@ -1,7 +1,7 @@
 """Importance ratios in log space: token, prefix, min-prefix, sequence, geometric, turn.
 
 Every function takes logp_BT and a Batch, ignores tokens outside the mask (their log-ratio is 0) and
-computes in float32 at least. `base` says against whom: "mu" (behavior), "anchor" or "ref".
+computes in float32 at least. `base` names the policy in the denominator: "mu" (behavior), "anchor" or "ref".
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def log_token(logp_BT: Tensor, batch: Batch, base: Base = "mu") -> Tensor:
 
 
 def log_mismatch(batch: Batch) -> Tensor:
-    """log d_t = log anchor(y_t) - log mu(y_t), the engine's share of pi/mu; [..., B, T]."""
+    """log d_t = log anchor(y_t) - log mu(y_t), the engine mismatch part of pi/mu; [..., B, T]."""
     return _difference(batch.logp_anchor_BT, batch.logp_mu_BT, batch.mask_BT)
 
 
@@ -59,7 +59,7 @@ def _at_tokens(value_B1: Tensor, mask_BT: Tensor) -> Tensor:
 def log_min_prefix(logp_BT: Tensor, batch: Batch, base: Base = "mu") -> Tensor:
     """log of min over s < t of rho_s, times rho_t; the first token's minimum is 1; [..., B, T].
 
-    The first token's convention is not settled by the source (MinPRO, arXiv:2601.22718): 1 is ours.
+    The source (MinPRO, arXiv:2601.22718) does not settle the first token's minimum; 1 is our choice.
     """
     log_rho_BT = log_token(logp_BT, batch, base)
     padded_BT = log_rho_BT.masked_fill(~batch.mask_BT, torch.inf)
@@ -83,9 +83,9 @@ def log_turn(logp_BT: Tensor, batch: Batch, base: Base = "mu") -> Tensor:
 
 
 def sequence_advantage(batch: Batch) -> Tensor:
-    """Return the mean advantage of each sequence over its tokens; [..., B, 1].
+    """Return each sequence's mean advantage over its tokens; [..., B, 1].
 
-    What a loss with one ratio per sequence multiplies that ratio with.
+    Losses with one ratio per sequence multiply the ratio by it.
     """
     adv_BT = torch.where(batch.mask_BT, batch.adv_BT, torch.zeros_like(batch.adv_BT))
     return adv_BT.sum(-1, keepdim=True) / batch.mask_BT.sum(-1, keepdim=True)

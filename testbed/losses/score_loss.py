@@ -1,4 +1,4 @@
-"""The loss of every objective that weighs log pi with a constant."""
+"""The loss of every objective that weighs log pi by a detached weight."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ def score_loss(weight_BT: Tensor, logp_BT: Tensor, batch: Batch) -> Tensor:
     """Return L = -sg[w] A log pi per token.
 
     Args:
-        weight_BT: w [..., B, T]; taken as a constant for autograd.
+        weight_BT: w [..., B, T]; detached here.
         logp_BT: log-probabilities [..., B, T] of the target policy, nats.
         batch: the data, with advantages A [..., B, T].
 

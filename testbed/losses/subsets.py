@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
-    """Return log C(n, k), -inf where such a subset does not exist (k < 0 or k > n); float64."""
+    """Return log C(n, k), float64; -inf if no such subset exists (k < 0 or k > n)."""
     n, k = torch.broadcast_tensors(n.double(), k.double())  # type: ignore[no-untyped-call]
     possible = (k >= 0) & (k <= n)
     n, k = torch.where(possible, n, 0.0), torch.where(possible, k, 0.0)
@@ -14,6 +14,6 @@ def log_binomial(n: Tensor, k: Tensor) -> Tensor:
 
 
 def log_sum_before(log_value: Tensor) -> Tensor:
-    """Return log of the sum of exp over everything before, -inf for the first; over the last axis."""
+    """Return log sum exp over all earlier entries of the last axis; -inf for the first."""
     nothing = torch.full_like(log_value[..., :1], -torch.inf)
     return torch.cat([nothing, log_value.logcumsumexp(-1)[..., :-1]], dim=-1)

@@ -1,4 +1,4 @@
-"""Objectives in a user's file, checked at every call: inputs stay, and the loss has the right form."""
+"""Objectives in a user's file. Every call checks that inputs are unchanged and the loss is valid."""
 
 import functools
 import inspect
@@ -18,7 +18,7 @@ _checked: dict[tuple[str, Callable[..., Tensor]], Entry] = {}
 
 
 def outside_objective(name: str) -> Entry:
-    """Return the function that `file.py:function` names as an Entry without promises, checked at every call.
+    """Return `file.py:function` as an Entry without promises; every call is checked.
 
     Raises UserError when the file cannot be read or run, has no such function, its first two parameters are
     not (logp_BT, batch), or the file has changed since its digest was taken.
@@ -31,15 +31,14 @@ def outside_objective(name: str) -> Entry:
 
 
 def checked(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
-    """Return the objective with its result and its manners checked at every call.
+    """Wrap the objective so that every call checks its result and its side effects.
 
-    Raises UserError, naming the function and its line, where it returns something else than a floating tensor
-    of logp_BT's shape, or one without a gradient; where it changes logp_BT or the batch in place; where it
-    exits, or raises an error that cannot be printed. A loss that is not finite is a divergence, which runs
-    report and cards judge.
+    Raises UserError, naming the function and its line, if it returns anything but a floating tensor of
+    logp_BT's shape that has a gradient; if it changes logp_BT or the batch in place; or if it exits or raises
+    an error that cannot be printed. A loss that is not finite is a divergence: runs and cards report it.
     """
     line = f"{name}, line {inspect.unwrap(function).__code__.co_firstlineno}" if _has_code(function) else name
-    reached = False  # whether a gradient was seen to reach logp_BT: looked at once, a backward pass
+    reached = False  # True once a gradient reached logp_BT; checked once, because it costs a backward pass
 
     @functools.wraps(function)
     def call(logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
@@ -81,7 +80,7 @@ def _called(
         raise
     except Exception as error:
         if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
-            raise UserError(f"{line} cannot be called: {error}.") from None  # it was never entered
+            raise UserError(f"{line} cannot be called: {error}.") from None  # the body never ran
         try:
             str(error)
         except BaseException:
@@ -98,7 +97,7 @@ def _called(
 
 
 def _wrong(loss: object, logp_BT: Tensor, reached: bool) -> str:
-    """Return what is wrong with a loss and what was expected, or ""."""
+    """Say what is wrong with a loss and what was expected; "" if it is fine."""
     expected = f"expected a loss per token, a floating tensor of shape {tuple(logp_BT.shape)} [..., B, T]"
     if not isinstance(loss, Tensor):
         return f"returns {type(loss).__name__}; {expected}."
@@ -113,7 +112,7 @@ def _wrong(loss: object, logp_BT: Tensor, reached: bool) -> str:
 
 
 def _reaches(loss: Tensor, logp_BT: Tensor) -> bool:
-    """Return whether a loss has a gradient by logp_BT: of another leaf alone it is useless."""
+    """Return True if the loss has a gradient with respect to logp_BT, not only to other leaves."""
     if not loss.requires_grad:
         return False
     return torch.autograd.grad(loss.sum(), logp_BT, retain_graph=True, allow_unused=True)[0] is not None

@@ -29,11 +29,11 @@ def alp(
 ) -> Tensor:
     """L = -min(R A, clip(R, 1 - eps_low, 1 + eps_high) A), for A < 0 at least c A; R = perturbed pi / mu.
 
-    The loss alone: who makes logp_BT adds the noise to the hidden states, and the noise's regularizer to
-    the loss; in training `policy_args.perturb` does both. level: token, prefix (the code's cum-token),
-    sequence or geometric; above the token R is sg[ratio] pi/sg[pi], so that each token has the gradient
-    of its own log pi only. Bounds [0.5, 4] and c = 3 are the authors' code's: a negative is cut at 3,
-    before 4. Its clamp of log R to +-20 lies beyond the bounds and is left out.
+    The loss alone: the caller adds the noise to the hidden states and the regularizer to the loss; in
+    training `policy_args.perturb` does both. level: token, prefix (the code's cum-token), sequence or
+    geometric. Above token level R is sg[ratio] pi/sg[pi], so each token has the gradient of its log pi only.
+    Bounds [0.5, 4] and c = 3 are those of the authors' code: negatives are clipped at 3, before 4. Its clamp
+    of log R to +-20 lies beyond the bounds and is omitted.
     """
     log_r_BT = log_token(logp_BT, batch)
     if level != "token":

@@ -1,4 +1,4 @@
-"""BAPO: absolute clip bounds, opened for every batch until positive tokens carry their share of the loss."""
+"""BAPO: absolute clip bounds, widened per batch until positive tokens reach their share of the loss."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def weighted_tokens(logp_BT: Tensor, batch: Batch, *, mu_weights: bool = True, *
 
 
 def _steps(start: float, end: float, step: float, beyond: bool = False) -> list[float]:
-    """start, start + step, ... up to end; `beyond` adds end itself where the steps miss it."""
+    """Return start, start + step, ... up to end; `beyond` adds end itself if the steps miss it."""
     steps = (end - start) / step if step > 0 else 0.0
     whole = max(math.floor(steps + 1e-9), 0)
     last = [end] if beyond and steps > whole + 1e-9 else []
@@ -36,8 +36,8 @@ def _steps(start: float, end: float, step: float, beyond: bool = False) -> list[
 def _contributions(u_K: Tensor, size_K: Tensor, bounds: Sequence[float], above: bool, value: bool) -> Tensor:
     """Return sum of size * u over the tokens inside each bound, for values plus size * bound outside it.
 
-    Inside is u <= bound with `above`, else u >= bound. One pass over the tokens, whatever the number of
-    bounds: each falls between two of them, and running sums over the gaps do the rest.
+    Inside is u <= bound with `above`, else u >= bound. One pass over the tokens for any number of bounds:
+    each token falls between two bounds, and running sums over the gaps give the totals.
     """
     grid = torch.tensor(bounds, dtype=u_K.dtype, device=u_K.device)
     gap_K = torch.bucketize(u_K.contiguous(), grid, right=not above)
@@ -82,7 +82,7 @@ def _search(
         path = [(k, 0) for k in range(last_low + 1)] + [(last_low, k) for k in range(1, last_high + 1)]
     low_N, high_N = (torch.tensor(column, device=u_K.device) for column in zip(*path, strict=True))
     short_N = _share(positive[..., high_N], negative[..., low_N], share) < target
-    # Every step whose predecessors all fall short was taken; the last one has nowhere to go.
+    # Take every step while all earlier ones fall short; the last bound has no next one.
     taken = short_N[..., :-1].int().cumprod(-1).sum(-1)
     bounds_N2 = torch.tensor([[lows[i], highs[j]] for i, j in path], dtype=u_K.dtype, device=u_K.device)
     return bounds_N2[taken]
@@ -103,7 +103,7 @@ def algorithm_1(
 ) -> Tensor:
     """Return (c_low, c_high): c_high raised to its end, then c_low, until the share is reached; [..., 2]."""
     lows = _steps(low_start, low_end, low_step)
-    # The loop asks for room below before it touches either bound.
+    # The loop checks for room below before it moves either bound.
     highs = _steps(high_start, high_end, high_step) if len(lows) > 1 else [high_start]
     return _search(pool_2K, lows, highs, True, target, share)
 
@@ -163,18 +163,18 @@ def bapo(
     share: str = "value",
     mu_weights: bool = True,
 ) -> Tensor:
-    """L = -min(u A, clip(u, c_low, c_high) A), u = pi/anchor, bounds solved so that A > 0 has its share.
+    """L = -min(u A, clip(u, c_low, c_high) A), u = pi/anchor; bounds solved for a target share of A > 0.
 
     The bounds are absolute. Algorithm 1 raises c_high by its step to its end, then c_low, and stops at
     the target or when c_low has no room. Eq. 8's sums weigh tokens by mu(y) (`mu_weights`); its bars
-    allow three readings of the share of positives:
+    allow three readings of the positive share:
 
     share="value": sum of positive values / sum of all absolute ones. A clipped negative counts as
     c_low |A|, so raising c_low lowers the share and only c_high can help.
     share="literal": |positive| / |positive - negative|, not confined to [0, 1].
-    share="gradient": over the tokens that keep a gradient; here both moves raise the share, as the
-    paper's prose says. Which one the authors ran could not be verified: their code has a fourth,
-    positive / negative (`bapo@author`).
+    share="gradient": over the tokens that keep a gradient; here both moves raise the share, as the paper's
+    prose says. The authors' choice could not be verified: their code has a fourth reading, positive /
+    negative (`bapo@author`).
     """
     hyper = {
         "target": target, "low_start": low_start, "low_end": low_end, "low_step": low_step,
@@ -206,10 +206,10 @@ def bapo_author(
 ) -> Tensor:
     """L = dual_clip with absolute bounds: c_low, then c_high raised until positive / negative >= target.
 
-    Not a share, without mu's weights, and c_low first: whenever the target is unmet at the start, c_low
-    runs to its end and makes the ratio worse before c_high is tried. Defaults are the yaml's; the
-    example script has 0.8 to 0.95, 1.2 to 2.0 in steps of 0.1 and target 0.5. Its log-ratio clamp of
-    +-20 acts outside the bounds only, on tokens whose weight is below e^-20.
+    A ratio, not a share, without mu's weights. c_low moves first: if the target is unmet at the start, c_low
+    runs to its end and worsens the ratio before c_high is tried. Defaults are the yaml's; the example script
+    has 0.8 to 0.95, 1.2 to 2.0 in steps of 0.1 and target 0.5. Its log-ratio clamp of +-20 acts only outside
+    the bounds, on tokens with a weight below e^-20.
     """
     hyper = {
         "target": target, "low_start": low_start, "low_end": low_end, "low_step": low_step,

@@ -1,4 +1,4 @@
-"""DPPO: mask by how far a token's probability moved, not by its ratio."""
+"""DPPO: mask tokens by the change of their probability, not by its ratio."""
 
 import torch
 from torch import Tensor
@@ -39,9 +39,9 @@ def dppo_tv(
 ) -> Tensor:
     """L = -sg[min(rho, cap) M] A log pi, M = 0 where A > 0, pi - mu > d_high or A < 0, mu - pi > d_low.
 
-    rho = pi/mu. |pi(y) - mu(y)| is the total variation when all other tokens are lumped together, so a
-    rare token may change its ratio freely and a likely one may not. The paper's thresholds and cap
-    could not be verified: 0.2 is prime-rl's and verl's, 20 verl's fallback.
+    rho = pi/mu. |pi(y) - mu(y)| is the total variation when all other tokens are merged into one, so a rare
+    token may change its ratio freely but a likely one may not. The paper's thresholds and cap could not be
+    verified: 0.2 is prime-rl's and verl's, 20 is verl's fallback.
     """
     weight_BT = log_token(logp_BT, batch).exp().clamp(max=cap)
     keep_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high)
@@ -65,8 +65,8 @@ def dppo_tv_verl(
 ) -> Tensor:
     """L = dppo_tv with anchor for mu, cap = 3 and log(pi/anchor) clamped to +-20.
 
-    A stock configuration caps the ratio at 3 (20 is only the fallback), so rare tokens lose weight
-    sooner; unless mu is passed as the anchor, engine mismatch goes unseen.
+    A stock configuration caps the ratio at 3 (20 is only the fallback), so rare tokens lose weight sooner.
+    Engine mismatch is visible only if mu is passed as the anchor.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor").clamp(-log_clamp, log_clamp)
     keep_BT = _against_anchor(logp_BT, batch, d_low=d_low, d_high=d_high)
@@ -93,9 +93,9 @@ def dppo_tv_prime_rl(
 ) -> Tensor:
     """L = -M rho adv_tau A + kl_tau (log rho)^2, M as in dppo_tv, rho = pi/mu.
 
-    No cap on rho, and a pull back to mu that masked tokens and those without an advantage feel too:
-    a weight of -2 kl_tau log rho. adv_tau, called a temperature there, scales the advantage (1 by default):
-    beside learning rate and kl_tau it sets nothing new, and 0 leaves the pull alone.
+    No cap on rho. The term in (log rho)^2 pulls toward mu, also for masked tokens and A = 0, with weight -2
+    kl_tau log rho. adv_tau, called a temperature there, scales the advantage (default 1): beside learning
+    rate and kl_tau it is redundant, and 0 leaves only the pull.
     """
     log_rho_BT = log_token(logp_BT, batch)
     keep_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high) & (

@@ -22,7 +22,7 @@ def dual_clip(
 ) -> Tensor:
     """L = -min(u A, clip(u) A), and for A < 0 L = -max(min(u A, clip(u) A), c A), u = pi/anchor.
 
-    Without it a token with A < 0 and u >> 1 has an unbounded weight. c = 3 is the paper's.
+    The second bound limits the weight of tokens with A < 0 and u >> 1. c = 3 is the paper's.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     return -one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high, c) * batch.adv_BT
@@ -43,7 +43,7 @@ def dual_clip_verl(
 ) -> Tensor:
     """L = dual_clip with log u clamped to +-20 before the exponential, u = pi/anchor.
 
-    A token with A > 0 and u < e^-20 loses its (vanishing) weight u; everything else is the paper's.
+    A token with A > 0 and u < e^-20 loses its (vanishing) weight u; the rest is as in the paper.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor").clamp(-log_clamp, log_clamp)
     return -one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high, c) * batch.adv_BT
@@ -57,7 +57,7 @@ def dual_clip_verl(
 def dual_clip_roll(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
     """L = dual_clip with c = 1 + 2 eps, u = pi/anchor.
 
-    The second bound follows the first instead of being 3: at eps = 0.2 a token with A < 0 stops at 1.4.
+    The second bound follows the first and is not 3: at eps = 0.2 a token with A < 0 stops at 1.4.
     Off by default there.
     """
     return dual_clip(logp_BT, batch, eps_low=eps, eps_high=eps, c=1 + 2 * eps)

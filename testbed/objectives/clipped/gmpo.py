@@ -20,10 +20,10 @@ from testbed.objectives import objective
 def gmpo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.4, eps_high: float = 0.4) -> Tensor:
     """L = -(1/T) g A, g = exp((1/T) sum_t l_t), l_t = min(log u, eps_high) or, A < 0, max(log u, -eps_low).
 
-    u = pi/anchor; the bounds are in nats, so 0.4 keeps u within [0.67, 1.49]. A cut token has no
-    gradient but still counts in g, and a token that is not cut weighs g/T whatever its own ratio.
-    A is the sequence's mean advantage, spread over its tokens. The formula is the one its repository
-    quotes; the paper's equation was not read.
+    u = pi/anchor; the bounds are in nats, so 0.4 keeps u within [0.67, 1.49]. A clipped token has no gradient
+    but still counts in g; every other token weighs g/T, independent of its ratio. A is the sequence's mean
+    advantage, spread over its tokens. The formula is the one quoted in its repository; the paper's equation
+    was not read.
     """
     adv_B1 = sequence_advantage(batch)
     return _mean_of_clipped(logp_BT, batch, adv_B1 >= 0, adv_B1 < 0, eps_low, eps_high)
@@ -39,7 +39,7 @@ def _mean_of_clipped(
 
 
 def clip_against_sign(log_u_BT: Tensor, rising: Tensor, falling: Tensor, low: float, high: float) -> Tensor:
-    """Return log-ratios cut above `high` where `rising`, below `low` where `falling`, and 0 elsewhere."""
+    """Return log-ratios clipped above `high` where `rising`, below `low` where `falling`, and 0 elsewhere."""
     capped_BT = torch.where(rising, log_u_BT.clamp(max=high), torch.zeros_like(log_u_BT))
     return torch.where(falling, log_u_BT.clamp(min=low), capped_BT)
 
@@ -51,8 +51,8 @@ def clip_against_sign(log_u_BT: Tensor, rising: Tensor, falling: Tensor, low: fl
 def gmpo_verl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -(1/T) g A, g = exp((1/T) sum_t l_t), l_t clipped by the sign of A_t; 0 where A_t = 0.
 
-    Its configuration's 0.2, read as nats, is half the paper's room: [0.82, 1.22]. The side is chosen
-    token by token, and a token without an advantage neither moves nor counts in g.
+    Its configuration's 0.2, read as nats, is half the paper's: [0.82, 1.22]. The clipped side is chosen token
+    by token; a token without an advantage neither moves nor counts in g.
     """
     adv_BT = batch.adv_BT
     return _mean_of_clipped(logp_BT, batch, adv_BT > 0, adv_BT < 0, eps_low, eps_high)

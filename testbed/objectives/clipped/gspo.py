@@ -22,8 +22,8 @@ from testbed.objectives.clipped.token_gradient import through_own_token
 def gspo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Tensor:
     """L = -(1/T) min(s A, clip(s, 1 - eps_low, 1 + eps_high) A), s = (prod_t pi/anchor)^(1/T).
 
-    Spread evenly over the T tokens of the sequence, so that their sum is the sequence's loss. The
-    clip is four orders of magnitude tighter than PPO's because s is a mean (Section 5.1).
+    The loss is spread evenly over the sequence's T tokens, so they sum to the sequence's loss. The clip is
+    four orders of magnitude tighter than PPO's because s is a mean (Section 5.1).
     """
     return _shared(logp_BT, batch, "anchor", eps_low, eps_high)
 
@@ -53,8 +53,8 @@ def _repeated(logp_BT: Tensor, batch: Batch, base: Base, eps_low: float, eps_hig
 def gspo_token(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Tensor:
     """L = -(1/T) min(s_t A_t, clip(s_t) A_t), s_t = sg[s] pi/sg[pi], s = (prod_t pi/anchor)^(1/T).
 
-    Value and gradient of gspo where A is the same at every token. Where it varies, each token here
-    has its own advantage, s A_t / T, while gspo gives every token the mean of those that are not cut.
+    Equal to gspo, in value and gradient, if all tokens share one A. Otherwise each token here has weight s
+    A_t / T, while gspo gives every token the mean of the unclipped advantages.
     """
     return _own_token(logp_BT, batch, eps_low, eps_high)
 
@@ -78,9 +78,9 @@ def gspo_verl(
 ) -> Tensor:
     """L = -(1/T) min(s_t A_t, clip(s_t) A_t), s_t = sg[s] pi/sg[pi], log s_t at most 10.
 
-    gspo_token's form under the name gspo: another gradient where A varies within a sequence, and none
-    above s = e^10. It always averages over a sequence's tokens first. The bounds are its scripts';
-    its configuration starts from PPO's 0.2.
+    gspo_token's form under the name gspo: a different gradient where A varies within a sequence, and none
+    above s = e^10. It always averages over a sequence's tokens first. The bounds are its scripts'; its
+    configuration starts from PPO's 0.2.
     """
     return _own_token(logp_BT, batch, eps_low, eps_high, log_max)
 
@@ -93,8 +93,8 @@ def gspo_verl(
 def gspo_openrlhf(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Tensor:
     """L = -(1/T) min(s A, clip(s, 1 - eps_low, 1 + eps_high) A), s = (prod_t pi/mu)^(1/T).
 
-    With its engine correction on, the ratio is against the engine, where the paper has the trainer's
-    own anchor: engine mismatch uses up the clip's room.
+    With its engine correction on, the ratio is to the engine, where the paper uses the trainer's anchor:
+    engine mismatch then uses up part of the clip range.
     """
     return _shared(logp_BT, batch, "mu", eps_low, eps_high)
 
@@ -107,8 +107,8 @@ def gspo_openrlhf(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_h
 def gspo_areal(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.4, eps_high: float = 0.4) -> Tensor:
     """L = -min(s A, clip(s, 1 - eps_low, 1 + eps_high) A) at every token, s = (prod_t pi/anchor)^(1/T).
 
-    The sequence's loss is repeated, not shared out, so a token weighs s and not s/T: averaged over all
-    tokens, a sequence counts by its length. A is its mean advantage. The bounds are its example's.
+    Every token has the full sequence loss, so a token weighs s, not s/T: averaged over all tokens, a sequence
+    counts by its length. A is its mean advantage. The bounds are its example's.
     """
     return _repeated(logp_BT, batch, "anchor", eps_low, eps_high)
 
@@ -122,7 +122,7 @@ def gspo_areal(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.4, eps_high:
 def gspo_pipelinerl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -min(s A, clip(s, 1 - eps_low, 1 + eps_high) A) at every token, s = (prod_t pi/mu)^(1/T).
 
-    Length-proportional on purpose: the sequence's loss times T, summed and divided by the batch size.
-    The ratio is against the engine, the bounds are PPO's, A is the sequence's mean advantage.
+    Deliberately length-proportional: the sequence's loss times T, summed and divided by the batch size. The
+    ratio is to the engine, the bounds are PPO's, A is the sequence's mean advantage.
     """
     return _repeated(logp_BT, batch, "mu", eps_low, eps_high)

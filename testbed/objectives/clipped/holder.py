@@ -1,4 +1,4 @@
-"""HölderPO: the power mean of the token ratios, with an exponent that a schedule may move."""
+"""HölderPO: the power mean of the token ratios, with an exponent that a schedule may change."""
 
 import math
 
@@ -36,11 +36,11 @@ def holder(
 ) -> Tensor:
     """L = -(1/T) min(m A, clip(m, 1 - eps_low, 1 + eps_high) A), m = (mean of u^p)^(1/p), u = pi/anchor.
 
-    Token t weighs m u_t^p / sum u^p: p > 1 follows the largest ratios, p < 0 the smallest, p = 0 is
-    the geometric mean. The paper clips the sequence; clip="token" clips every u_t by the sign of A
-    before the mean instead, as the authors' code also offers. A is the sequence's mean advantage,
-    spread over its tokens. p = 1 is the code's default, the paper moves it from 2 to -2
-    (`holder_exponent`); the paper's eps could not be verified, 0.2 is the authors' script's.
+    Token t weighs m u_t^p / sum u^p: p > 1 follows the largest ratios, p < 0 the smallest; p = 0 is the
+    geometric mean. The paper clips the sequence; clip="token" clips every u_t by the sign of A before the
+    mean, an option of the authors' code. A is the sequence's mean advantage, spread over its tokens. p = 1 is
+    the code's default; the paper moves it from 2 to -2 (`holder_exponent`). The paper's eps could not be
+    verified; 0.2 is that of the authors' script.
     """
     if clip not in ("sequence", "token"):
         raise unknown("clip of holder", clip, ("sequence", "token"))
@@ -59,7 +59,7 @@ def holder(
 def log_power_mean(log_u_BT: Tensor, mask_BT: Tensor, p: float) -> Tensor:
     """log ((1/T) sum_t u_t^p)^(1/p) over the tokens under the mask; log_u_BT is 0 outside it; [..., B, 1].
 
-    In float64, because for small p the logarithm of a sum near T is divided by p.
+    In float64, because for small p the log of a sum near T is divided by p.
     """
     length_B1 = mask_BT.sum(-1, keepdim=True)
     if abs(p) < _GEOMETRIC:
@@ -67,8 +67,8 @@ def log_power_mean(log_u_BT: Tensor, mask_BT: Tensor, p: float) -> Tensor:
     power_BT = (p * log_u_BT.detach().double()).masked_fill(~mask_BT, -math.inf)
     value_B1 = (power_BT.logsumexp(-1, keepdim=True) - length_B1.double().log()) / p
     share_BT = power_BT.softmax(-1).to(log_u_BT.dtype)
-    # The gradient is the shares. Tokens whose share underflows are left out, so that a mean that
-    # overflows sends them no inf * 0 = NaN.
+    # The gradient consists of the shares. Tokens with an underflowing share are skipped, so an overflowing
+    # mean sends them no inf * 0 = NaN.
     move_BT = torch.where(share_BT > 0, log_u_BT - log_u_BT.detach(), torch.zeros_like(log_u_BT))
     return value_B1.to(log_u_BT.dtype) + (share_BT * move_BT).sum(-1, keepdim=True)
 
@@ -76,7 +76,7 @@ def log_power_mean(log_u_BT: Tensor, mask_BT: Tensor, p: float) -> Tensor:
 def holder_exponent(
     progress: float, *, schedule: str = "linear", start: float = 2.0, end: float = -2.0
 ) -> float:
-    """Return the exponent p at a share of training, by one of the authors' schedules.
+    """Return the exponent p after a share of training, by one of the authors' schedules.
 
     Args:
         progress: steps done over steps of the schedule; clamped to [0, 1].

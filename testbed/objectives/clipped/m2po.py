@@ -13,7 +13,7 @@ from testbed.objectives import objective
 
 
 def harmful(log_rho_BT: Tensor, batch: Batch) -> Tensor:
-    """Return the tokens that move with their advantage: A > 0 and rho > 1, or A < 0 and rho < 1."""
+    """Return the tokens that have moved with their advantage: A > 0 and rho > 1, or A < 0 and rho < 1."""
     return batch.mask_BT & (batch.adv_BT * log_rho_BT > 0)
 
 
@@ -27,12 +27,12 @@ def harmful_squares(logp_BT: Tensor, batch: Batch, *, log_clamp: float = math.in
 def largest_kept(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
     """Return the largest (log rho)^2 that Algorithm 1 keeps; [...]; -1 when it keeps none.
 
-    The loop "drop the largest while the mean exceeds tau" keeps, after sorting upwards, the longest
-    prefix whose running mean is at most tau: running means of a sorted list never fall.
+    The loop "drop the largest while the mean exceeds tau" keeps the longest sorted prefix with a running mean
+    of at most tau: running means of a sorted list never fall.
     """
     ordered_K = square_1K.squeeze(-2).sort(-1).values
     rank_K = torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
-    # With tau = inf the infinities of tokens that are not harmful would pass, and change nothing.
+    # With tau = inf the infinities of tokens that are not harmful pass too, which is harmless.
     fits_K = ordered_K.cumsum(-1) / rank_K <= tau
     return torch.where(fits_K, ordered_K, -torch.ones_like(ordered_K)).max(-1).values
 
@@ -43,7 +43,7 @@ BUDGET = BatchStatistic(harmful_squares, largest_kept)
 def trust_region_keep(
     logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, log_clamp: float = math.inf
 ) -> Tensor:
-    """Return Algorithm 1's mask: False for the harmful tokens with the largest (log rho)^2, over budget."""
+    """Return Algorithm 1's mask: False for the harmful tokens with the largest (log rho)^2 over budget."""
     limit = BUDGET(logp_BT, batch, tau=tau, log_clamp=log_clamp)[..., None, None]
     log_rho_BT = log_token(logp_BT.detach(), batch).clamp(-log_clamp, log_clamp)
     return ~harmful(log_rho_BT, batch) | (log_rho_BT.square() <= limit)
@@ -62,15 +62,15 @@ def trust_region_keep(
 def m2po(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
     """L = -M rho A, M = 0 for harmful tokens dropped until mean (log rho)^2 over the rest is <= tau.
 
-    rho = pi/mu. Kept tokens have no bound on their weight. Aggregate with token_mean: the paper
-    divides by all tokens, dropped ones included (footnote 2). tau = 0.04 in every run of the paper.
-    Tokens that tie with the largest kept one are kept too.
+    rho = pi/mu. The weight of kept tokens is unbounded. Aggregate with token_mean: the paper divides by all
+    tokens, dropped ones included (footnote 2). tau = 0.04 in every run of the paper. Ties with the largest
+    kept token are kept too.
     """
     return _masked(log_token(logp_BT, batch), trust_region_keep(logp_BT, batch, tau=tau), batch)
 
 
 def _masked(log_rho_BT: Tensor, keep_BT: Tensor, batch: Batch) -> Tensor:
-    # Without an advantage there is nothing to weigh, even where rho overflows.
+    # A token without an advantage has weight 0, even where rho overflows.
     keep_BT = keep_BT & (batch.adv_BT != 0)
     return -torch.where(keep_BT, log_rho_BT, torch.zeros_like(log_rho_BT)).exp() * batch.adv_BT * keep_BT
 
@@ -88,14 +88,14 @@ def m2po_trinity(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, log_clamp:
 def previous_breakpoint(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
     """Return the (log rho)^2 at which the released code clips; [...]; infinity within budget.
 
-    It looks for a cap with sum of min(square, cap) = tau times the number of harmful tokens, walks up the
-    sorted squares to the first one at which that sum is reached, and returns the one before it (0 for
-    the first) instead of the cap in between.
+    The code seeks a cap with sum of min(square, cap) = tau times the number of harmful tokens. It walks up
+    the sorted squares to the first that reaches this sum and returns the previous one (0 for the first), not
+    the cap in between.
     """
     ordered_K = square_1K.squeeze(-2).sort(-1).values
     counts_K = torch.isfinite(ordered_K)
     finite_K = torch.where(counts_K, ordered_K, torch.zeros_like(ordered_K))
-    number = counts_K.sum(-1, keepdim=True).to(ordered_K.dtype)  # or tau times it would be in float32
+    number = counts_K.sum(-1, keepdim=True).to(ordered_K.dtype)  # in float32 tau * number would round
     left_K = number - torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
     running_K = finite_K.cumsum(-1)
     below_K = counts_K & (finite_K * left_K + running_K < tau * number)
@@ -108,10 +108,10 @@ BREAKPOINT = BatchStatistic(harmful_squares, previous_breakpoint)
 
 
 def squared_reach(log_rho_BT: Tensor, limit: Tensor, least_low: float, least_high: float) -> Tensor:
-    """Return how large (log rho)^2 of every token may be: the limit, or more where a floor allows it.
+    """Return the largest allowed (log rho)^2 of every token: the limit, or more where a floor allows it.
 
-    The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; at 1 both are off.
-    A token on a floor is kept, as one on the limit is, with room for rounding.
+    The bounds of rho are min(e^-t, least_low) and max(e^t, least_high), t^2 the limit; at 1 both floors are
+    off. Tokens at a floor are kept, as those at the limit are, up to rounding.
     """
     down, up = ((1 + 1e-6) * math.log(least) ** 2 for least in (least_low, least_high))
     return torch.where(log_rho_BT > 0, limit.clamp(min=up), limit.clamp(min=down))
@@ -139,12 +139,12 @@ def m2po_author(
 ) -> Tensor:
     """L = -min(rho A, clip(rho, e^-t, e^t) A), t^2 the last (log rho)^2 within a winsorized budget.
 
-    rho = pi/mu. Excess tokens still count, at the cap, in sum min((log rho)^2, t^2) = tau n, and t is
-    then rounded down to a token's own value: it clips more than the paper drops. t is a constant for
-    the gradient, and so is a clipped token's loss. The token that sits on the bound is kept here, where
-    the released code leaves that to rounding. It also solves per micro-batch, takes the sign of each
-    sequence's first advantage, and still cuts above rho = 1e5 within budget. least_low and least_high: the
-    bounds are min(e^-t, least_low) and max(e^t, least_high); its trainer leaves these floors off.
+    rho = pi/mu. Excess tokens still count, at the cap, in sum min((log rho)^2, t^2) = tau n, and t is then
+    rounded down to a token's value: it clips more than the paper drops. t and the loss of a clipped token
+    have no gradient. The token at the bound is kept here; in the released code rounding decides. That code
+    also solves per micro-batch, uses the sign of each sequence's first advantage, and within budget still
+    clips above rho = 1e5. least_low and least_high: the bounds are min(e^-t, least_low) and max(e^t,
+    least_high); its trainer leaves these floors off.
     """
     limit = BREAKPOINT(logp_BT, batch, tau=tau)[..., None, None]
     log_rho_BT = log_token(logp_BT, batch)
@@ -167,8 +167,8 @@ def m2po_author_floors(
 ) -> Tensor:
     """L = -min(rho A, clip(rho, min(e^-t, least_low), max(e^t, least_high)) A), t as in m2po@author.
 
-    The floors in the released function's signature (0.3 below 1, 0.5 above), which its trainer overrides with
-    none: however small the budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau.
+    The floors in the released function's signature (0.3 below 1, 0.5 above); its trainer disables them. For
+    any budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau.
     """
     return m2po_author(logp_BT, batch, tau=tau, least_low=least_low, least_high=least_high)
 
@@ -180,7 +180,7 @@ def mismatch_squares(logp_BT: Tensor, batch: Batch, **_: float) -> Tensor:  # no
 
 
 def largest_below(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> Tensor:
-    """Return the largest square of the longest sorted prefix with mean < tau; [...]; else the smallest."""
+    """Return the largest square of the longest sorted prefix with mean < tau, else the smallest; [...]."""
     ordered_K = square_1K.squeeze(-2).sort(-1).values
     rank_K = torch.arange(1, ordered_K.shape[-1] + 1, device=ordered_K.device)
     fits_K = ordered_K.cumsum(-1) / rank_K < tau
@@ -209,10 +209,10 @@ def m2po_areal(
 ) -> Tensor:
     """L = -M d min(u A, clip(u, 1 - eps, 1 + eps) A), d = anchor/mu detached, u = pi/anchor, M by (log d)^2.
 
-    M drops the largest (log d)^2 of all tokens, harmful or not, until the mean of the rest is < tau (at
-    least one token stays), and those with d > cap. So it masks what the engines disagree on, not what this
-    update moves; that is left to PPO's clip, at eps = 0: a token stops as soon as it moves with its
-    advantage. There dropped tokens also leave the denominator.
+    M drops the largest (log d)^2 of all tokens, harmful or not, until the mean of the rest is < tau (at least
+    one token stays), and tokens with d > cap. So it masks engine mismatch and leaves the update to PPO's
+    clip, at eps = 0: a token stops as soon as it moves with its advantage. In AReaL dropped tokens also leave
+    the denominator.
     """
     keep_BT = mismatch_keep(logp_BT, batch, tau=tau, cap=cap)
     log_d_BT, log_u_BT = log_mismatch(batch), log_token(logp_BT, batch, base="anchor")

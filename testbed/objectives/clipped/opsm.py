@@ -12,7 +12,7 @@ from testbed.objectives import objective
 
 
 def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Tensor:
-    """Return which tokens are kept: not those with A < 0 whose sequence has mean log(mu/pi) > delta."""
+    """Return the tokens to keep: not those with A < 0 in a sequence with mean log(mu/pi) > delta."""
     drift_BT = -log_geometric(logp_BT.detach(), batch)
     return ~((batch.adv_BT < 0) & (drift_BT > delta))
 
@@ -37,10 +37,10 @@ def opsm(
 ) -> Tensor:
     """L = -M min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), M = 0 where A < 0 and mean log(mu/pi) > delta.
 
-    u = pi/anchor; the mean over the sequence's tokens is against behavior, so that staleness and engine
-    mismatch both count. Positive sequences are never dropped. The denominator keeps the dropped tokens.
-    The paper gives no delta: 0.1 is Trinity-RFT's, TRL's example has 0.5. c: dual clip, u <= c for A < 0;
-    off by default, 3 in Trinity-RFT.
+    u = pi/anchor. The mean over the sequence's tokens is against mu, so staleness and engine mismatch both
+    count. Positive sequences are never dropped. The denominator keeps the dropped tokens. The paper gives no
+    delta: 0.1 is Trinity-RFT's, TRL's example has 0.5. c: dual clip, u <= c for A < 0; off by default, 3 in
+    Trinity-RFT.
     """
     keep_BT = not_left_behind(logp_BT, batch, delta=delta)
     log_u_BT = log_token(logp_BT, batch, base="anchor")

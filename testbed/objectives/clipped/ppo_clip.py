@@ -19,7 +19,7 @@ from testbed.objectives import objective
 def ppo_clip(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
-    A positive advantage is cut only above, a negative one only below; beyond the cut the gradient is 0.
+    Positive advantages are clipped only above, negative ones only below; clipped tokens have gradient 0.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     return -one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT
@@ -34,7 +34,7 @@ def ppo_clip_open_instruct(
 ) -> Tensor:
     """L = -min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor, eps_high = 0.272.
 
-    Wider above than the paper: a rare token with A > 0 may grow further before it is cut.
+    Wider above than in the paper: a rare token with A > 0 may grow further before it is clipped.
     """
     return ppo_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high)
 
@@ -49,8 +49,8 @@ def ppo_clip_pipelinerl(
 ) -> Tensor:
     """L = -min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A), rho = pi/mu.
 
-    Against the engine's log-probabilities, where the paper has the trainer's: one clip holds staleness
-    and engine mismatch together. verl's bypass mode computes the same.
+    The ratio is to the engine's log-probabilities, where the paper has the trainer's: one clip limits
+    staleness and engine mismatch together. verl's bypass mode computes the same.
     """
     log_rho_BT = log_token(logp_BT, batch)
     return -one_sided_clip(log_rho_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT

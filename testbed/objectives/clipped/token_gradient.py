@@ -1,4 +1,4 @@
-"""A weight over many tokens with a gradient through the current token alone."""
+"""A weight over many tokens with a gradient through the current token only."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Turn-PPO, S-PPO and ST-PPO: ratios of whole turns, and a correction for what clipping removes."""
+"""Turn-PPO, S-PPO and ST-PPO: ratios of whole turns, and a correction for clipped gradients."""
 
 import torch
 from torch import Tensor
@@ -24,10 +24,9 @@ _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
 def turn_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -min(w A, clip(w, 1 - eps_low, 1 + eps_high) A), w = (prod over the turn of pi/anchor)^(1/n).
 
-    n is the number of tokens of the turn. Every token of a turn has the turn's ratio, and weighs w
-    times the mean advantage of those tokens of the turn that are not cut. Aggregates with
-    sequence_mean. Whether the paper sums or averages A over a turn could not be verified: this is the
-    sum of A over the turn's tokens times w/n.
+    n is the number of tokens of the turn. All tokens of a turn share its ratio and weigh w times the mean
+    advantage of the turn's unclipped tokens. Aggregates with sequence_mean. The paper's sum or mean of A over
+    a turn could not be verified: here it is the sum of A over the turn's tokens times w/n.
     """
     log_w_BT = log_turn(logp_BT, batch, base="anchor")
     return -one_sided_clip(log_w_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT
@@ -53,7 +52,7 @@ def s_ppo(
 ) -> Tensor:
     """L = -min(u A, clip(u) A) / max(1, |C|), or undivided plus alpha u A at cut tokens; u = pi/anchor.
 
-    st_ppo's correction on token ratios; see there for the two readings.
+    st_ppo's correction on token ratios; st_ppo explains the two readings.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     return corrected_clip(log_u_BT, batch, 1 - eps_low, 1 + eps_high, correction, alpha)
@@ -83,12 +82,12 @@ def st_ppo(
     sum of w A grad log pi over the cut tokens. Sources disagree on its use (Eq. 7-8 could not be
     verified), so both readings are here:
 
-    correction="norm": the gradient is divided by |C|; the paper's second version speaks of
-    clipping-triggered normalization. As a loss this is done per sequence with |C| = sqrt(sum of
-    (w A)^2 over its cut tokens), a constant for the gradient: the norm of C where the scores of
-    different tokens are orthonormal, since a per-token weight knows no more. It is divided by 1 at
-    least: that floor is ours, without it little clipping would blow a sequence up, and none is 0/0.
-    correction="subtract": the gradient less alpha C: a cut token has weight -alpha w A and is pushed
+    correction="norm": the gradient is divided by |C|; the paper's second version calls it clipping-triggered
+    normalization. As a loss this is done per sequence, detached, with |C| = sqrt(sum of (w A)^2 over its
+    clipped tokens): the norm of C if the scores of different tokens are orthonormal, the best that per-token
+    weights can do. The divisor is at least 1. This floor is ours: it avoids 0/0, and huge steps when little
+    is clipped.
+    correction="subtract": the gradient minus alpha C: a clipped token has weight -alpha w A and is pushed
     back. alpha = 0 is turn_ppo, alpha = -1 removes the clip. alpha = 1 could not be verified.
     """
     log_w_BT = log_turn(logp_BT, batch, base="anchor")
@@ -107,9 +106,9 @@ def corrected_clip(
     loss_BT = -one_sided_clip(log_w_BT, adv_BT, low, high) * adv_BT
     none_BT = torch.zeros_like(log_w_BT)
     if correction == "subtract":
-        # Cut tokens pass through exp with a gradient on purpose: their weight is what is subtracted.
+        # Clipped tokens pass through exp with a gradient on purpose: their weight is subtracted.
         cut_w_BT = torch.where(cut_BT, log_w_BT, none_BT).exp()
         return loss_BT + alpha * torch.where(cut_BT, cut_w_BT * adv_BT, none_BT)
     norm_B1 = torch.where(cut_BT, w_BT * adv_BT, none_BT).square().sum(-1, keepdim=True).sqrt()
-    # A norm that overflows stays finite, so that no inf / inf turns the rest of the sequence into NaN.
+    # Keep an overflowing norm finite, so that no inf / inf turns the rest of the sequence into NaN.
     return loss_BT / norm_B1.clamp(1, torch.finfo(norm_B1.dtype).max)

@@ -23,10 +23,10 @@ def two_sided(
 ) -> Tensor:
     """L = -min(min(u, delta) A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
-    The cap holds for both signs, but only A < 0 feels it while delta > 1 + eps_high: then it is
-    dual_clip with c = delta. With a smaller delta only A > 0 feels it, since the minimum takes the clip's
-    side for A < 0. 4 is the value TRL's documentation gives; the paper's own, and whether
-    it aggregates by tokens, could not be verified. Raises UserError for delta < 1.
+    The cap holds for both signs, but only A < 0 feels it while delta > 1 + eps_high: then it is dual_clip
+    with c = delta. With a smaller delta only A > 0 feels it, because for A < 0 the minimum takes the clipped
+    term. 4 is the value in TRL's documentation; the paper's value and its aggregation could not be verified.
+    Raises UserError for delta < 1.
     """
     if delta < 1:
         raise UserError(

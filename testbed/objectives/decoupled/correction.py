@@ -33,7 +33,7 @@ def log_bound(bound: float) -> float:
 
 
 def whole_sequence(good_BT: Tensor, batch: Batch) -> Tensor:
-    """Return True at every token of the sequences whose tokens are all good; [..., B, T]."""
+    """Return True at every token of sequences with only good tokens; [..., B, T]."""
     return (good_BT | ~batch.mask_BT).all(-1, keepdim=True).expand_as(good_BT)
 
 
@@ -49,11 +49,11 @@ def weighted_clip(
 ) -> Tensor:
     """Return -h min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor; 0 for tokens not kept.
 
-    log_h_BT: log of the weight h, without gradient (default: h = 1). c: dual clip, u <= c for A < 0.
+    log_h_BT: log of the detached weight h (default: h = 1). c: dual clip, u <= c for A < 0.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     zero = torch.zeros_like(log_u_BT)
-    # Without an advantage there is nothing to weigh, even where h or u overflows.
+    # A token without an advantage has weight 0, even where h or u overflows.
     live_BT = batch.mask_BT & (batch.adv_BT != 0)
     live_BT = live_BT if keep_BT is None else live_BT & keep_BT
     weight_BT = zero if log_h_BT is None else torch.where(live_BT, log_h_BT.detach(), zero)

@@ -1,4 +1,4 @@
-"""Decoupled PPO: the clip is around the anchor, the importance weight against the behavior policy."""
+"""Decoupled PPO: clip around the anchor, weigh by the ratio to the behavior policy."""
 
 import math
 from typing import Any
@@ -25,8 +25,8 @@ def decoupled_ppo(
 ) -> Tensor:
     """L = -min((pi/mu) A, (anchor/mu) clip(pi/anchor, 1 - eps_low, 1 + eps_high) A).
 
-    The ratio to mu estimates, the ratio to the anchor limits the update; with anchor = mu it is ppo_clip.
-    The weight is pi/mu where the clip does not bind and has no bound. eps = 0.2 as in the authors' code.
+    The ratio to mu corrects the estimate, the ratio to the anchor limits the update; with anchor = mu it is
+    ppo_clip. Where the clip does not bind, the weight is pi/mu, unbounded. eps = 0.2 as in the authors' code.
     c: dual clip, pi/anchor <= c for A < 0; off by default.
     """
     log_d_BT = log_mismatch_at("token", batch)
@@ -48,8 +48,8 @@ def decoupled_ppo_author(
 ) -> Tensor:
     """L = -sg[min(d, imp_samp_max / u)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
-    d = anchor/mu. Unlike the paper, log mu is raised (detached) until pi/mu <= imp_samp_max, which bounds
-    the weight but keeps the gradient. Clipping in log space, as the code does, cuts at the same ratios.
+    d = anchor/mu. Unlike the paper, log mu is raised (detached) until pi/mu <= imp_samp_max: the weight is
+    bounded but keeps its gradient. The code clips in log space, at the same ratios.
     """
     log_u_BT = log_token(logp_BT.detach(), batch, base="anchor")
     log_d_BT = torch.minimum(log_mismatch_at("token", batch), math.log(imp_samp_max) - log_u_BT)
@@ -78,9 +78,9 @@ def decoupled_ppo_areal(
 ) -> Tensor:
     """L = -sg[d 1[d <= cap]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
 
-    Unlike the paper it drops tokens with d above the cap; the loss is still divided by all tokens. What
-    AReaL calls sequence level is level "geometric" here: the geometric mean weighs and masks every token.
-    c: dual clip, u <= c for A < 0; off by default.
+    Unlike the paper it drops tokens with d above the cap; the loss is still divided by all tokens. AReaL's
+    "sequence" level is level "geometric" here: the geometric mean weighs and masks every token. c: dual clip,
+    u <= c for A < 0; off by default.
     """
     return weighted_clip(
         logp_BT,

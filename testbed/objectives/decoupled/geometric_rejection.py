@@ -35,8 +35,8 @@ def geometric_rejection(
 ) -> Tensor:
     """L = -1[low <= (prod_t d_t)^(1/T) <= high] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    d = anchor/mu, u = pi/anchor. Rejection alone, without a weight; a mean does not grow with length, so
-    long sequences are not dropped for being long. The bounds are those of verl's documentation. verl takes
+    d = anchor/mu, u = pi/anchor. Rejection only, without a weight. A mean does not grow with length, so long
+    sequences are not dropped for their length. The bounds are those of verl's documentation. verl takes
     dropped sequences out of the mask (kept_mask); the note by Liu et al. could not be read.
     """
     keep_BT = MEAN_WINDOW(logp_BT, batch, low=low, high=high)
@@ -77,7 +77,7 @@ def geometric_rejection_skyrl(
 ) -> Tensor:
     """L = -1[low <= (prod_t d_t)^(1/T) <= high] 1[no outlier] min(u A, clip(u) A), d = anchor/mu.
 
-    A window ten times wider than verl's, and every sequence with one d outside the outlier bounds goes too.
+    A window ten times wider than verl's; sequences with one d outside the outlier bounds are dropped too.
     """
     hyper = {"low": low, "high": high, "outlier_low": outlier_low, "outlier_high": outlier_high}
     keep_BT = skyrl_window(logp_BT, batch, **hyper)

@@ -1,4 +1,4 @@
-"""IcePop: weigh a token by the engine mismatch inside a window, drop it outside."""
+"""IcePop: weigh a token by the engine mismatch inside a window; drop it outside."""
 
 import math
 from functools import partial

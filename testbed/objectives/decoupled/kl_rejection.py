@@ -26,7 +26,7 @@ def divergence(batch: Batch, estimator: str, level: str) -> Tensor:
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    # 0 outside the mask, as log d is there: padding adds nothing to a sum.
+    # log d, and so the estimate, is 0 outside the mask: padding adds nothing to a sum.
     value_BT = ESTIMATORS[estimator](log_mismatch_at("token", batch))
     length_B1 = batch.mask_BT.sum(-1, keepdim=True)
     lowest_BT = value_BT.masked_fill(~batch.mask_BT, -torch.inf)
@@ -50,7 +50,7 @@ def within_limit(
     limit: float = 0.01,
     **_: Any,
 ) -> Tensor:
-    """Return where the estimate is at most the limit in absolute value; k1 has a sign, k2 and k3 none."""
+    """Return where the estimate is at most the limit in absolute value; only k1 can be negative."""
     return divergence(batch, estimator, level).abs() <= limit
 
 
@@ -78,7 +78,7 @@ def kl_rejection(
     """L = -1[|k| <= limit] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor, d = anchor/mu.
 
     k1 = -log d, k2 = (log d)^2 / 2, k3 = d - 1 - log d; level token, sequence_sum, _mean or _max. Rejection
-    alone, without a weight. verl's documentation names 0.001 to 0.01 for k3. c: dual clip, u <= c for A < 0;
+    only, without a weight. verl's documentation names 0.001 to 0.01 for k3. c: dual clip, u <= c for A < 0;
     off by default.
     """
     keep_BT = within_limit(logp_BT, batch, estimator=estimator, level=level, limit=limit)
@@ -112,9 +112,9 @@ def kl_rejection_verl(
 ) -> Tensor:
     """L = -1[log low <= -log d <= log high] dual_clip(u, A), d = anchor/mu, u = pi/anchor.
 
-    The bounds are documented as bounds of the ratio d, but compared with k1 = -log d: "0.6_1.4" keeps d in
-    [0.714, 1.667]. Harmless only when low = 1/high. Adds PPO's dual clip; low and high are an example, the
-    option has no default. verl takes dropped tokens out of the mask.
+    The documentation calls them bounds of the ratio d, but the code compares k1 = -log d: "0.6_1.4" keeps d
+    in [0.714, 1.667]. Both agree only when low = 1/high. Adds PPO's dual clip; low and high are an example,
+    the option has no default. verl takes dropped tokens out of the mask.
     """
     keep_BT = within_inverted_bounds(logp_BT, batch, level=level, low=low, high=high)
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT, c=c)

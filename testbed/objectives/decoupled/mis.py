@@ -1,4 +1,4 @@
-"""Masked importance sampling: weigh by the engine mismatch, drop what lies outside a window."""
+"""Masked importance sampling: weigh by the engine mismatch inside a window; drop it outside."""
 
 import math
 from typing import Any
@@ -34,9 +34,9 @@ def mis(
 ) -> Tensor:
     """L = -sg[d 1[low <= d <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
 
-    d = anchor/mu at a level: token, sequence (the product over tokens, a weight that all of them share) or
-    geometric. Level and bounds are TRL's defaults (mode "sequence_mask"); TRL divides by all tokens. The
-    note by Liu et al. could not be read. c: dual clip, u <= c for A < 0; off by default.
+    d = anchor/mu at a level: token, sequence (the product over tokens, one weight for all of them) or
+    geometric. Level and bounds are TRL's defaults (mode "sequence_mask"); TRL divides by all tokens. The note
+    by Liu et al. could not be read. c: dual clip, u <= c for A < 0; off by default.
     """
     return weighted_clip(
         logp_BT,

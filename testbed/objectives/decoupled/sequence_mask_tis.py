@@ -1,4 +1,4 @@
-"""Sequence-masked token weights: the geometric mean decides for the sequence, the token ratio weighs."""
+"""Sequence-masked token weights: the geometric mean keeps or drops the sequence, token ratios weigh it."""
 
 from torch import Tensor
 
@@ -28,8 +28,8 @@ def sequence_mask_tis(
 ) -> Tensor:
     """L = -sg[d_t 1[low <= (prod_t d_t)^(1/T) <= high]] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    d = anchor/mu, u = pi/anchor. The token weight is not truncated, whatever "tis" suggests. The bounds are
-    NeMo-RL's reference values; it has no paper.
+    d = anchor/mu, u = pi/anchor. Despite the name "tis", the token weight is not truncated. The bounds are
+    NeMo-RL's reference values; there is no paper.
     """
     return weighted_clip(
         logp_BT,
@@ -57,7 +57,7 @@ def sequence_mask_tis_openrlhf(
 ) -> Tensor:
     """L = -sg[d_t 1[low <= (prod_t d_t)^(1/T) <= high]] min(u A, clip(u) A), [low, high] = [0.5, 5].
 
-    One window serves all of OpenRLHF's corrections, 1500 times wider than NeMo-RL's: it drops next to no
-    sequence. The code's comment says that the token weight is truncated; the code does not truncate it.
+    OpenRLHF uses one window for all its corrections, 1500 times wider than NeMo-RL's: it drops almost no
+    sequence. A comment in its code says the token weight is truncated; the code does not truncate it.
     """
     return sequence_mask_tis(logp_BT, batch, low=low, high=high, eps_low=eps_low, eps_high=eps_high)

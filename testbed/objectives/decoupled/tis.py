@@ -40,7 +40,7 @@ def tis(
 ) -> Tensor:
     """L = -sg[min(d, cap)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu, u = pi/anchor.
 
-    level is d's: token, or sequence (the product over tokens; stacks then cap at 2 to 10). cap = 2 is the
+    level: that of d, token or sequence (the product over tokens; stacks then cap at 2 to 10). cap = 2 is the
     default of verl, SkyRL, slime and open-instruct; without a cap it is decoupled_ppo. The authors' note
     could not be read; the form is that of verl's documentation.
     """
@@ -80,7 +80,7 @@ def capped_weights(
 
 
 def log_mean_weight(log_h_1K: Tensor, **_: Any) -> Tensor:
-    """Return the log of the mean weight; [...]; 0 where the mean is at most 1e-8, which verl leaves alone."""
+    """Return the log of the mean weight; [...]; 0 where the mean is at most 1e-8, unchanged in verl."""
     count = (log_h_1K > -torch.inf).sum(-1).to(log_h_1K.dtype)
     log_mean = (log_h_1K.logsumexp(-1) - count.log()).squeeze(-1)
     return torch.where(log_mean > math.log(1e-8), log_mean, torch.zeros_like(log_mean))
@@ -108,9 +108,9 @@ def tis_verl_normalized(
 ) -> Tensor:
     """L = -sg[min(d, cap) / mean of min(d, cap)] dual_clip(u, A), d = anchor/mu, u = pi/anchor.
 
-    Self-normalized over the batch: what truncation takes away comes back to all tokens alike, so that the
-    step keeps its length, and a weight may exceed the cap. The mean is over tokens at level token, over
-    sequences at level sequence, whatever the aggregation; after truncation, before any rejection.
+    Self-normalized over the batch: the mean weight stays 1 despite truncation, so the step keeps its length,
+    and a weight may exceed the cap. The mean is over tokens at level token and over sequences at level
+    sequence, for every aggregation; after truncation, before any rejection.
     """
     hyper = {"level": level, "cap": cap}
     log_h_BT = log_mismatch_at(level, batch).clamp(max=log_bound(cap))
@@ -135,9 +135,9 @@ def tis_areal(
 ) -> Tensor:
     """L = -sg[clip((prod_t d_t)^(1/T), low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    d = anchor/mu, u = pi/anchor. Truncates on both sides, and at its level "sequence" the geometric mean:
-    every token of a sequence has the same weight, which does not grow with length. No token is dropped.
-    low and high are an example; AReaL's own default is [0, 5]. c: dual clip for A < 0, off by default.
+    d = anchor/mu, u = pi/anchor. Truncates on both sides. AReaL's level "sequence" is the geometric mean: all
+    tokens of a sequence share one weight, which does not grow with length. No token is dropped. low and high
+    are an example; AReaL's default is [0, 5]. c: dual clip for A < 0, off by default.
     """
     log_h_BT = log_mismatch_at(level, batch).clamp(log_bound(low), log_bound(high))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
@@ -152,7 +152,7 @@ def tis_open_instruct(
 ) -> Tensor:
     """L = -sg[min(d, cap)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), eps_high = 0.272.
 
-    Clips higher above than below, as DAPO does, so more tokens with A > 0 keep a gradient.
+    The clip is higher above than below, as in DAPO, so more tokens with A > 0 keep a gradient.
     """
     return tis(logp_BT, batch, cap=cap, eps_low=eps_low, eps_high=eps_high)
 
@@ -171,7 +171,7 @@ def tis_openrlhf(
 ) -> Tensor:
     """L = -sg[clip(d, low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), d = anchor/mu.
 
-    Truncates below as well: a token the sampler overestimated (d small) is weighed up to `low`.
+    Truncates below as well: a token that the sampler overestimated (small d) is weighed up to `low`.
     """
     log_h_BT = log_mismatch_at("token", batch).clamp(log_bound(low), log_bound(high))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT)
@@ -180,7 +180,7 @@ def tis_openrlhf(
 def no_outlier(
     _logp_BT: Tensor, batch: Batch, *, outlier_low: float = 1e-4, outlier_high: float = 100.0, **_: Any
 ) -> Tensor:
-    """Return the tokens of sequences without a single d = anchor/mu outside [outlier_low, outlier_high]."""
+    """Return the tokens of sequences with every d = anchor/mu inside [outlier_low, outlier_high]."""
     return whole_sequence(between(log_mismatch_at("token", batch), outlier_low, outlier_high), batch)
 
 
@@ -255,7 +255,7 @@ def tis_slime(
 def tis_roll(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) -> Tensor:
     """L = -sg[clip(u, low, high)] A log pi, u = pi/anchor.
 
-    Not the correction of that name: it truncates the update ratio, never reads mu, and no weight exceeds 1.
+    Not TIS, despite the name: it truncates the update ratio and ignores mu; no weight exceeds 1.
     """
     weight_BT = log_token(logp_BT, batch, base="anchor").exp().clamp(low, high)
     return score_loss(weight_BT, logp_BT, batch)

@@ -1,4 +1,4 @@
-"""Token veto: one token that the anchor finds impossible drops its sequence."""
+"""Token veto: one token that is almost impossible under the anchor drops its sequence."""
 
 import math
 from typing import Any
@@ -30,8 +30,8 @@ def token_veto(
 ) -> Tensor:
     """L = -1[all d_t >= floor in the sequence] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    d = anchor/mu, u = pi/anchor. Rejection alone, without a weight. floor = 1e-4 as in older verl, where it
-    is called a catastrophic token; the note by Liu et al. could not be read.
+    d = anchor/mu, u = pi/anchor. Rejection only, without a weight. floor = 1e-4 as in older verl, which calls
+    such a token catastrophic; the note by Liu et al. could not be read.
     """
     keep_BT = no_vanished_token(logp_BT, batch, floor=floor)
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT)

@@ -1,1 +1,1 @@
-"""Losses that treat sequences of different origin, or of different outcome, differently."""
+"""Losses that depend on the origin or the outcome of a sequence."""

@@ -18,11 +18,11 @@ PHI: dict[str, Callable[[Tensor], Tensor]] = {
     "off": torch.ones_like,
     "is": lambda p: p,
 }
-"""Weight of an expert token by its probability."""
+"""Weight of an expert token as a function of its probability."""
 
 
 def expert_weight(logp_BT: Tensor, phi: str) -> Tensor:
-    """Return a token's weight in the imitation loss, without gradient: "on" p (1 - p), "off" 1, "is" p."""
+    """Return a token's detached weight in the imitation loss: "on" p (1 - p), "off" 1, "is" p."""
     if phi not in PHI:
         raise unknown("phi of chord", phi, PHI)
     return PHI[phi](logp_BT.detach().clamp(max=0).exp())
@@ -64,18 +64,18 @@ def chord(
 ) -> Tensor:
     """L = (1 - mu) N/N_r PPO-clip on rollouts, mu N/N_e (-sg[p (1 - p)] log pi) on expert tokens, p = pi.
 
-    N_r and N_e are the tokens of rollouts (replayed ones included) and of expert sequences, N all of them:
-    aggregated with token_mean, the loss is (1 - mu) times the mean over rollouts plus mu times the mean
-    over expert tokens, as in the paper. The ratio is to the anchor and expert tokens have none. phi "off"
-    is plain SFT (CHORD-mu, for which mu follows `mu_schedule`), "is" weighs with p. mu = 0.1, constant,
-    is the published CHORD-phi.
+    N_r and N_e are the tokens of rollouts (replayed ones included) and of expert sequences, N all tokens:
+    aggregated with token_mean, the loss is (1 - mu) times the mean over rollouts plus mu times the mean over
+    expert tokens, as in the paper. The ratio is to the anchor; expert tokens have none. phi "off" is plain
+    SFT (CHORD-mu, with mu from `mu_schedule`), "is" weighs by p. A constant mu = 0.1 is the published
+    CHORD-phi.
     """
     expert_B = batch.require("origin_B", "chord") == EXPERT
     share = SHARES(logp_BT, batch)[..., EXPERT, None]
-    # The share of a part without tokens is 0, but then no sequence looks it up.
+    # The share of a part without tokens is 0, but no sequence reads it.
     scale_B = torch.where(expert_B, mu / share, (1 - mu) / (1 - share))
     weight_BT = expert_weight(torch.where(batch.mask_BT, logp_BT, torch.zeros_like(logp_BT)), phi)
-    # Expert tokens have no ratio: without an advantage, none can overflow there.
+    # Expert tokens have no ratio: with advantage 0 none can overflow there.
     adv_BT = torch.where(expert_B.unsqueeze(-1), torch.zeros_like(batch.adv_BT), batch.adv_BT)
     clipped_BT = one_sided_clip(log_token(logp_BT, batch, base="anchor"), adv_BT, 1 - eps_low, 1 + eps_high)
     loss_BT = -torch.where(expert_B.unsqueeze(-1), weight_BT * logp_BT, clipped_BT * adv_BT)

@@ -27,14 +27,14 @@ def max_at_k(
 ) -> Tensor:
     """L = -sg[w] log pi, w_i = n/C(n,k) sum over k-subsets I with i of (prod over I of W) max over I of R.
 
-    W = pi/mu of a sequence, n the responses in the group; the mean over sequences of token sums is
-    unbiased for the gradient of E max of k responses (aggregation "constant" with length 1). k = 1 is
+    W = pi/mu of a sequence, n the responses in the group; the mean over sequences of token sums is unbiased
+    for the gradient of E max of k responses (aggregation "constant" with length 1). k = 1 is
     importance_reinforce on raw rewards; W = 1 gives advantage max_at_k. order: "exact" is the whole sum,
-    polynomial in n because subsets with a given maximum are counted by elementary symmetric polynomials;
-    "first" is the paper's expansion to first order in W - 1. Weights are unbounded, computed in float64
-    and scaled by group, so that only a result can overflow. A group with fewer than k responses is read
-    with k = n. k = 2 is the smallest that differs from the mean, not the paper's; its clip, KL term and
-    centering are left out. Memory O(n^2) per group.
+    polynomial in n because elementary symmetric polynomials count the subsets with a given maximum; "first"
+    is the paper's expansion to first order in W - 1. Weights are unbounded, computed in float64 and scaled by
+    group, so only a result can overflow. A group with fewer than k responses uses k = n. k = 2 is the
+    smallest that differs from the mean, not the paper's; the paper's clip, KL term and centering are omitted.
+    Memory O(n^2) per group.
     """
     if order not in ("exact", "first"):
         raise unknown("order", order, ("exact", "first"))
@@ -53,8 +53,8 @@ def max_at_k(
 def exact_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) -> Tensor:
     """Return w of responses sorted by reward, from log-weights that are -inf in empty places.
 
-    The subsets in which j is the last: W_j times the symmetric polynomial of degree k - 1 of those before
-    j. For i < j, W_i W_j times the one of degree k - 2 of those before j without i.
+    The subsets with last element j contribute W_j times the symmetric polynomial of degree k - 1 of those
+    before j. For i < j it is W_i W_j times that of degree k - 2 of those before j without i.
     """
     count = log_w_NG.shape[-1]
     k_N1 = size_N1.clamp(max=k)
@@ -81,10 +81,10 @@ def exact_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) 
 
 
 def first_order_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) -> Tensor:
-    """Return w to first order in d = W - 1: prod over I of W read as 1 + sum over I of d.
+    """Return w to first order in d = W - 1: prod over I of W becomes 1 + sum over I of d.
 
-    For j >= i, the C(j-2, k-2) subsets with i whose last is j (C(i-1, k-1) for j = i) have 1 + d_i + d_j
-    in common; every other member of them is in C(j-3, k-3) (C(i-2, k-2)).
+    For j >= i, the C(j-2, k-2) subsets with i and last element j (C(i-1, k-1) for j = i) share 1 + d_i + d_j;
+    every other member is in C(j-3, k-3) of them (C(i-2, k-2)).
     """
     k_N1 = size_N1.clamp(max=k)
     scale_N1 = log_w_NG.amax(-1, keepdim=True).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Shares of a batch by origin, so that its parts can be averaged separately."""
+"""Shares of a batch by origin, for averaging each part separately."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ ORIGINS = (ROLLOUT, EXPERT, REPLAY)
 
 
 def count_tokens(_logp_BT: Tensor, batch: Batch, **_: object) -> Tensor:
-    """Return the tokens of every sequence in the row of its origin, 0 in the others; [..., 3, B]."""
+    """Return each sequence's token count in the row of its origin, 0 in the other rows; [..., 3, B]."""
     origin_B = batch.require("origin_B", "a mixture of origins")
     each_K1 = torch.tensor(ORIGINS, device=origin_B.device).unsqueeze(-1)
     length_B = batch.mask_BT.sum(-1).double()
@@ -20,7 +20,7 @@ def count_tokens(_logp_BT: Tensor, batch: Batch, **_: object) -> Tensor:
 def share_of_tokens(count_KX: Tensor, **_: object) -> Tensor:
     """Return the share of the tokens that each of ORIGINS has; [..., 3].
 
-    Losses of a part divided by its share: token_mean over the batch then averages over the part.
+    Divide losses of a part by its share: token_mean over the batch then averages over the part.
     """
     count_K = count_KX.sum(-1)
     return count_K / count_K.sum(-1, keepdim=True)

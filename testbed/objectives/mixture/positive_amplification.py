@@ -1,4 +1,4 @@
-"""R3L's positive amplification: weigh successes so that they outweigh failures."""
+"""R3L's positive amplification: weigh successes more than failures."""
 
 import torch
 from torch import Tensor
@@ -21,9 +21,9 @@ def positive_amplification(
 ) -> Tensor:
     """L = -B log pi, B = alpha if R = R_max; alpha A if A > 0; A otherwise.
 
-    A response with the task's largest reward weighs alpha whatever its group: also where all succeed and
-    A = 0. The tokens before the pivot, which a retry shares with the attempt it mends, are left out of
-    the mask. Aggregate with sequence_mean.
+    A response with the task's largest reward weighs alpha in every group, even if all succeed and A = 0.
+    Tokens before the pivot, shared by a retry and the attempt it corrects, are outside the mask. Aggregate
+    with sequence_mean.
     """
     grown_BT = torch.where(batch.adv_BT > 0, alpha * batch.adv_BT, batch.adv_BT)
     best_B1 = (batch.reward_B >= reward_max).unsqueeze(-1)
@@ -39,8 +39,8 @@ def positive_amplification_author(
 ) -> Tensor:
     """L = -B log pi, B = 1 if R >= R_max; alpha A if 0 <= A < 1; A otherwise.
 
-    The document gives the best responses weight alpha, the code 1: there a full success weighs less than a
-    partial one with A > 1/3, so that amplification favors the partial ones.
+    The document gives the best responses weight alpha, the code 1: a full success then weighs less than a
+    partial one with A > 1/3, so amplification favors the partial ones.
     """
     partial_BT = (batch.adv_BT >= 0) & (batch.adv_BT < 1)
     grown_BT = torch.where(partial_BT, alpha * batch.adv_BT, batch.adv_BT)

@@ -1,4 +1,4 @@
-"""SPEAR's self-imitation: replay responses that did better than usual, beside the on-policy update."""
+"""SPEAR's self-imitation: replay responses that did better than usual beside the on-policy update."""
 
 import math
 
@@ -13,7 +13,7 @@ from testbed.objectives.mixture.origins import SHARES
 
 
 def replay_weight(step: int, *, full: int = 200) -> float:
-    """Return kappa at a step: half a cosine from 0 to 1 at step `full`, 1 from there on."""
+    """Return kappa at a step: half a cosine from 0 to 1 at step `full`, then 1."""
     return (1 - math.cos(math.pi * min(step, full) / full)) / 2
 
 
@@ -30,19 +30,19 @@ def self_imitation(
 ) -> Tensor:
     """L = N/N_o PPO-clip(pi/anchor, A) on rollouts, kappa N/N_r PPO-clip(pi/mu, max(A, 0)) on replay.
 
-    N_o and N_r are the tokens of rollouts and of replayed sequences, N all of them: aggregated with
-    token_mean the loss is the mean over rollouts plus kappa times the mean over replayed tokens. A
-    replayed advantage is expected recalibrated, R minus the median of past baselines, and counts where it
-    is positive. A replayed ratio is to the log-probability stored with it. Expert sequences carry no
-    loss. kappa follows `replay_weight`; 1 is its end. The covariance clipping of the paper removes a
-    random share of tokens and is left out: a loss here is a function of its inputs.
+    N_o and N_r are the tokens of rollouts and of replayed sequences, N all tokens: aggregated with token_mean
+    the loss is the mean over rollouts plus kappa times the mean over replayed tokens. A replayed advantage
+    should be recalibrated, R minus the median of past baselines; it counts only if positive. A replayed ratio
+    is to the log-probability stored with it. Expert sequences have no loss. kappa follows `replay_weight`; 1
+    is its end. The paper's covariance clipping removes a random share of tokens and is omitted: a loss here
+    is a function of its inputs.
     """
     origin_B = batch.require("origin_B", "self_imitation")
     replayed_B, expert_B = origin_B == REPLAY, origin_B == EXPERT
     share_K = SHARES(logp_BT, batch)
     scale_B = torch.where(replayed_B, kappa / share_K[..., REPLAY, None], 1 / share_K[..., ROLLOUT, None])
     scale_B = scale_B.masked_fill(expert_B, 0.0)
-    # Without an advantage there is no loss; ratios of expert sequences mean nothing and might overflow.
+    # A zero advantage means zero loss; ratios of expert sequences are meaningless and might overflow.
     dropped_BT = expert_B.unsqueeze(-1) | (replayed_B.unsqueeze(-1) & (batch.adv_BT < 0))
     adv_BT = torch.where(dropped_BT, torch.zeros_like(batch.adv_BT), batch.adv_BT)
     log_rho_BT, log_u_BT = log_token(logp_BT, batch), log_token(logp_BT, batch, base="anchor")

@@ -1,4 +1,4 @@
-"""DPO, IPO and online DPO: classify pairs by a difference of log-ratios as the logit."""
+"""DPO, IPO and online DPO: classify pairs with a difference of log-ratios as the logit."""
 
 from collections.abc import Callable
 
@@ -38,11 +38,11 @@ def _margin(logp_BT: Tensor, batch: Batch) -> Tensor:
 def dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
     """L = -(1/T) log sigmoid(beta (log W_w - log W_l)), W = prod_t pi/ref, w preferred over l.
 
-    Every pair of a group with unequal rewards counts, the larger reward preferred; the paper's data has
-    two responses to a prompt. The group's loss is the mean over its pairs, carried by each of its two
-    sequences when G = 2; rewards that are all equal give none. Spread evenly over the T tokens; aggregate
-    with constant, length 1. Who sampled is not read: with labels from a Bradley-Terry model it sets the
-    weights of the pairs and not the optimum, ref exp(r / beta) / Z.
+    Every pair of a group with unequal rewards counts; the larger reward is preferred. The paper's data has
+    two responses per prompt. The group's loss is the mean over its pairs, carried by both sequences when G =
+    2; equal rewards give no loss. Spread evenly over the T tokens; aggregate with constant, length 1. mu is
+    not read: with labels from a Bradley-Terry model the sampler changes the weights of the pairs but not the
+    optimum, ref exp(r / beta) / Z.
     """
     return share_pairs(_sigmoid_loss(_margin(logp_BT, batch), beta), unequal_pairs(batch), batch)
 
@@ -57,7 +57,7 @@ def dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
 def ipo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
     """L = (1/T) (log W_w - log W_l - 1/(2 beta))^2, W = prod_t pi/ref, w preferred over l.
 
-    Pairs and shares as for dpo. beta is the paper's tau; 0.1 is the value of TRL and of asynchronous online
+    Pairs and shares as in dpo. beta is the paper's tau; 0.1 is the value of TRL and of asynchronous online
     DPO (arXiv:2410.18252).
     """
     return share_pairs(_squared_loss(_margin(logp_BT, batch), beta), unequal_pairs(batch), batch)
@@ -72,7 +72,7 @@ def ipo_trl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
     """L = (1/T) (log s_w - log s_l - 1/(2 beta))^2, log s = (1/T) sum_t log pi/ref, w preferred over l.
 
     Each log-ratio is a mean over its response's tokens; the paper prints a sum. The target 1/(2 beta) is then
-    a distance per token, T times farther away. TRL states that the paper's authors ran this form.
+    per token, so T times farther away. TRL states that the paper's authors ran this form.
     """
     length_B = batch.mask_BT.sum(-1)
     margin_BB = differences(log_token(logp_BT, batch, base="ref").sum(-1) / length_B)
@@ -89,10 +89,10 @@ def ipo_trl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
 def online_dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1, loss: str = "dpo") -> Tensor:
     """L = -(1/T) log sigmoid(beta (log W_w - log W_l)), W = prod_t pi/ref, w best and l worst of the group.
 
-    The papers sample two responses. In a larger group the best meets the worst and the others carry no loss,
-    which is our choice; of tied bests and worsts each meets each, averaged. Without a gap in reward there
-    is no loss. loss "ipo" takes IPO's square. Spread evenly over the T tokens; aggregate with constant,
-    length 1. The sampler is not read: stale pairs are used as they are.
+    The papers sample two responses. In a larger group only the best and the worst form a pair, which is our
+    choice; with ties every best meets every worst, averaged. Without a gap in reward there is no loss. loss
+    "ipo" uses IPO's square. Spread evenly over the T tokens; aggregate with constant, length 1. mu is not
+    read: stale pairs are used uncorrected.
     """
     if loss not in LOSSES:
         raise unknown("loss of pairs", loss, LOSSES)

@@ -24,7 +24,7 @@ def _separate(log_w_B: Tensor, batch: Batch, eps: float) -> Tensor:
 
 def _joint(log_w_B: Tensor, batch: Batch, eps: float) -> Tensor:
     pair_BB = unequal_pairs(batch)
-    # A pair that does not count must not overflow on its way to being ignored.
+    # An ignored pair must not overflow first.
     margin_BB = torch.where(pair_BB, differences(log_w_B), torch.zeros_like(log_w_B[..., None]))
     gap_BB = differences(batch.reward_B.to(log_w_B.dtype))
     loss_BB = -one_sided_clip(margin_BB, gap_BB, 1 - eps, 1 + eps) * gap_BB / 2
@@ -49,10 +49,10 @@ def p3o(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2, clip: str = "separat
 
     On-policy this is the paper's pairwise gradient, (R - R') grad(log pi(y) - log pi(y')) / 2 averaged over
     the pairs of the group, which is RLOO. clip "separate" (V1) clips each ratio of a pair by itself; "joint"
-    (V2) clips W / W' of winner over loser, with gap R - R'. The exact forms of both clips and eps could
-    not be verified; these are our reading. A KL to the SFT model is part of the reward in the paper. Adding
-    to all rewards of a prompt changes nothing. A group of one has no loss. Spread evenly over the T tokens;
-    aggregate with constant, length 1.
+    (V2) clips W / W' of winner over loser, with gap R - R'. The exact forms of both clips and eps could not
+    be verified; these are our reading. In the paper a KL to the SFT model is part of the reward. Adding a
+    constant to all rewards of a prompt changes nothing. A group of one has no loss. Spread evenly over the T
+    tokens; aggregate with constant, length 1.
     """
     if clip not in CLIPS:
         raise unknown("clip of p3o", clip, CLIPS)

@@ -9,31 +9,31 @@ from testbed.losses.aggregate import spread
 
 
 def same_group(batch: Batch) -> Tensor:
-    """Return [..., B, B]: whether two sequences answer the same prompt."""
+    """Return True where two sequences answer the same prompt; [..., B, B]."""
     return batch.group_B.unsqueeze(-1) == batch.group_B.unsqueeze(-2)
 
 
 def differences(value_B: Tensor) -> Tensor:
-    """Return [..., B, B]: the winner's value minus the loser's."""
+    """Return the winner's value minus the loser's; [..., B, B]."""
     return value_B.unsqueeze(-1) - value_B.unsqueeze(-2)
 
 
 def unequal_pairs(batch: Batch) -> Tensor:
-    """Return [..., B, B]: every pair of a group whose rewards differ, the larger one winning."""
+    """Return True for every pair of a group with unequal rewards, the larger one winning; [..., B, B]."""
     return same_group(batch) & (differences(batch.reward_B) > 0)
 
 
 def extreme_pairs(batch: Batch) -> Tensor:
-    """Return [..., B, B]: the best of a group against its worst; with ties, each best against each worst."""
+    """Return True for the best of a group against its worst, for all tied ones alike; [..., B, B]."""
     best_B = batch.reward_B == group_max(batch.reward_B, batch.group_B)
     worst_B = batch.reward_B == -group_max(-batch.reward_B, batch.group_B)
     return unequal_pairs(batch) & best_B.unsqueeze(-1) & worst_B.unsqueeze(-2)
 
 
 def share_pairs(loss_BB: Tensor, pair_BB: Tensor, batch: Batch) -> Tensor:
-    """Return per-token losses [..., B, T] from losses of pairs, values outside `pair_BB` ignored.
+    """Return per-token losses [..., B, T] from losses of pairs; values outside `pair_BB` are ignored.
 
-    A sequence gets G / (2 P) times the losses of the pairs it belongs to, P being the pairs of its group.
+    A sequence gets G / (2 P) times the losses of its pairs; P is the number of pairs in its group.
     A group without a pair has no loss.
     """
     loss_BB = torch.where(pair_BB, loss_BB, torch.zeros_like(loss_BB))

@@ -21,8 +21,8 @@ from testbed.objectives import objective
 def remax(logp_BT: Tensor, batch: Batch, *, kappa: float = 0.1) -> Tensor:
     """L = -(A - kappa sg[log pi/ref]) log pi, A = R - R(greedy response).
 
-    The penalty is the immediate token's alone: a token is not charged for what follows, as the return would.
-    The greedy baseline is the advantage's business, and has to come from the version that sampled. No
-    ratio: on-policy. Aggregate with token_mean. kappa = 0.1 is the code's.
+    The penalty covers the immediate token only: no token pays for later ones, as with a return. The advantage
+    provides the greedy baseline, which must come from the version that sampled. No ratio: on-policy.
+    Aggregate with token_mean. kappa = 0.1 is the code's.
     """
     return -(batch.adv_BT - kappa * log_token(logp_BT.detach(), batch, base="ref")) * logp_BT

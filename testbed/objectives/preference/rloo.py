@@ -1,4 +1,4 @@
-"""RLOO as it is run asynchronously: a PPO clip of the whole sequence's ratio."""
+"""RLOO in its asynchronous form: PPO's clip on the whole sequence's ratio."""
 
 from torch import Tensor
 
@@ -21,9 +21,9 @@ def rloo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
     """L = -(1/T) min(W A, clip(W, 1 - eps, 1 + eps) A), W = prod_t pi/anchor.
 
     A is the leave-one-out advantage (of R - kappa sum_t log anchor/ref in the code). On-policy it is the
-    paper's REINFORCE; the clip is that of the asynchronous code (arXiv:2410.18252) and of TRL, whose anchor
-    is the trainer's recomputation when the data arrive, not the sampler. Spread evenly over the T
-    tokens; aggregate with constant, length 1.
+    paper's REINFORCE. The clip is that of the asynchronous code (arXiv:2410.18252) and of TRL; its anchor is
+    the trainer's recomputation when the data arrive, not the sampler. Spread evenly over the T tokens;
+    aggregate with constant, length 1.
     """
     log_w_B1 = log_token(logp_BT, batch, base="anchor").sum(-1, keepdim=True)
     adv_B1 = sequence_advantage(batch)

@@ -18,11 +18,11 @@ from testbed.objectives import objective
 def asymre(logp_BT: Tensor, batch: Batch, *, shift: float = -0.1) -> Tensor:
     """L = -(R - (mean_group R + shift)) log pi.
 
-    No ratio and no clip. A negative shift adds |shift| times the log-likelihood of the samples, a pull to
-    the sampler; on fixed data a baseline at the sampler's value or above collapses to one response. A
-    group of one has baseline 0, as in Trinity-RFT. The group's mean counts the sequence itself, which
-    makes the shift G/(G-1) times stronger in effect than with the true value. shift = -0.1 is
-    Trinity-RFT's; the paper's sweep could not be verified.
+    No ratio and no clip. A negative shift adds |shift| times the log-likelihood of the samples, a pull to the
+    sampler. On fixed data a baseline at or above the sampler's value collapses to one response. A group of
+    one has baseline 0, as in Trinity-RFT. The group's mean includes the sequence, so the shift acts G/(G-1)
+    times as strongly as with the true value. shift = -0.1 is Trinity-RFT's; the paper's sweep could not be
+    verified.
     """
     reward_B = batch.reward_B.to(torch.promote_types(batch.reward_B.dtype, torch.float32))
     alone_B = group_size(reward_B, batch.group_B) == 1

@@ -21,9 +21,9 @@ from testbed.objectives import objective
 def dro(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = (1/T) (A - tau log W)^2 / 2, W = prod_t pi/ref and A = R - V(prompt), V a learned value.
 
-    Half of A*-PO's loss with tau for beta2: what differs is the value. Its gradient is tau times that of
-    -A log pi + tau (log W)^2 / 2. Spread evenly over the T tokens; aggregate with constant, length 1.
-    Written down from the literature that builds on it; tau = 1 could not be verified.
+    Half of A*-PO's loss with tau for beta2; only the value differs. Its gradient is tau times that of -A log
+    pi + tau (log W)^2 / 2. Spread evenly over the T tokens; aggregate with constant, length 1. Taken from the
+    literature that builds on it; tau = 1 could not be verified.
     """
     log_w_B1 = log_token(logp_BT, batch, base="ref").sum(-1, keepdim=True)
     return spread((sequence_advantage(batch) - tau * log_w_B1).square() / 2, batch.mask_BT)
@@ -43,9 +43,9 @@ def _token_penalty(log_ratio_BT: Tensor, logp_BT: Tensor, batch: Batch, beta: fl
 def dro_verl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
     """L = -A log pi + beta/2 (log u)^2, u = pi/anchor.
 
-    The paper's anchor is a fixed reference and its square is of the sequence's log-ratio; here every token
-    has a square of its own, to the policy at the start of the update, and the cross terms between tokens
-    are gone. beta = 0.1 is a port's default and could not be verified in verl.
+    The paper's anchor is a fixed reference and it squares the sequence's log-ratio. Here each token's
+    log-ratio is squared, to the policy at the start of the update, so the cross terms between tokens are
+    missing. beta = 0.1 is a port's default and could not be verified in verl.
     """
     return _token_penalty(log_token(logp_BT, batch, base="anchor"), logp_BT, batch, beta)
 
@@ -60,7 +60,7 @@ def dro_verl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
 def dro_tinker(logp_BT: Tensor, batch: Batch, *, beta: float = 0.05) -> Tensor:
     """L = -A log pi + beta/2 (log rho)^2, rho = pi/mu.
 
-    As verl's, but to the sampler, token by token: pulled toward whatever produced the tokens. The
+    As in verl, but to the sampler, token by token: a pull toward the policy that produced the tokens. The
     documentation gives no default for beta; 0.05 is ours.
     """
     return _token_penalty(log_token(logp_BT, batch), logp_BT, batch, beta)

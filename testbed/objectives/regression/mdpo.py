@@ -20,11 +20,11 @@ from testbed.objectives import objective
 def mdpo(logp_BT: Tensor, batch: Batch, *, step_size: float = 1.0) -> Tensor:
     """L = -(u A - (u log u - u + 1) / step_size), u = pi/anchor.
 
-    The bracket is an estimate of KL(pi || anchor) from the anchor's samples, never negative, whose weight
-    u log u vanishes at u = 1; the authors' code has the whole distribution at hand and sums. Meant for
-    several updates on one batch, after which the policy nears anchor exp(step_size A) / Z. The paper
-    anneals step_size; its values for language models do not exist, and 1 is ours. The off-policy form
-    needs fresh samples of pi and a critic at stored states, and is no loss on stored tokens.
+    The bracket estimates KL(pi || anchor) from the anchor's samples; it is never negative, and its weight u
+    log u vanishes at u = 1. The authors' code has the whole distribution and sums. Meant for several updates
+    on one batch, after which the policy nears anchor exp(step_size A) / Z. The paper anneals step_size and
+    gives no values for language models; 1 is ours. The off-policy form needs fresh samples of pi and a critic
+    at stored states, so it is not a loss on stored tokens.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     # One product: with u log u apart from u, an overflowing ratio would give inf - inf.

@@ -1,4 +1,4 @@
-"""OAPL: regress the sequence's log-ratio to the sampler onto the advantage over the optimal value."""
+"""OAPL: regress the sequence's log-ratio to the sampler on the advantage over the optimal value."""
 
 from torch import Tensor
 
@@ -25,11 +25,11 @@ def _residual_square(log_w_B1: Tensor, batch: Batch, beta1: float, beta2: float)
 def oapl(logp_BT: Tensor, batch: Batch, *, beta1: float = 1.0, beta2: float = 1e-3) -> Tensor:
     """L = (1/T) (beta2 log W - (R - V))^2, V = beta1 log mean_group exp(R / beta1), W = prod_t pi/mu.
 
-    The log-mean-exp includes the sequence's own reward; beta1 = 0 makes V the group's best reward,
-    infinity its mean. Spread evenly over the T tokens of the sequence. Without a ratio, a clip or a
-    separate reference: mu is the anchor. A group whose rewards are all equal is only pulled back to mu;
-    the paper leaves such prompts out. Aggregate with constant, length 1. beta1 = 1, beta2 = 1e-3 are the
-    paper's; it also clips the gradient's norm at 1e-3, which at pi = mu is 0.5 for REINFORCE's gradient.
+    The log-mean-exp includes the sequence's reward; beta1 = 0 makes V the group's best reward, infinity its
+    mean. Spread evenly over the T tokens of the sequence. No ratio, clip or separate reference: mu is the
+    anchor. A group with equal rewards is only pulled back to mu; the paper leaves such prompts out. Aggregate
+    with constant, length 1. beta1 = 1, beta2 = 1e-3 are the paper's; it also clips the gradient's norm at
+    1e-3, which at pi = mu is 0.5 for REINFORCE's gradient.
     """
     log_w_B1 = log_token(logp_BT, batch).sum(-1, keepdim=True)
     return _residual_square(log_w_B1, batch, beta1, beta2)
@@ -43,9 +43,8 @@ def oapl(logp_BT: Tensor, batch: Batch, *, beta1: float = 1.0, beta2: float = 1e
 def oapl_nemo_rl(logp_BT: Tensor, batch: Batch, *, beta1: float = 1.0, beta2: float = 1e-3) -> Tensor:
     """L = (1/T) (beta2 (1/T) log W - (R - V))^2, V = beta1 log mean_group exp(R / beta1), W = prod_t pi/mu.
 
-    The paper's log-ratio is a sum over tokens, this one a mean: the gradient of a long response is T
-    times smaller, and its anchor T^2 times weaker. Whether the option is on by default there could not
-    be verified.
+    The paper sums the log-ratio over tokens, this takes its mean: the gradient of a long response is T times
+    smaller, and its anchor T^2 times weaker. Whether the option is on by default there could not be verified.
     """
     length_B1 = batch.mask_BT.sum(-1, keepdim=True)
     log_s_B1 = log_token(logp_BT, batch).sum(-1, keepdim=True) / length_B1

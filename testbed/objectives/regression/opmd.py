@@ -22,12 +22,12 @@ from testbed.objectives import objective
 def kimi_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = -A log pi + (1/T) tau/2 (log W)^2, W = prod_t pi/mu.
 
-    The square belongs to the sequence and is spread evenly over its T tokens: their sum is
-    -A log pi(y) + tau/2 (log W)^2. A = R - baseline: with the group's log-mean-exp at temperature tau the
-    minimizer is mu exp(R / tau) / Z, with the group's mean (the paper's) a softer policy. OAPL(beta1, beta2)
-    has 2 beta2 times the gradient of this at tau = beta2 with the log-mean-exp at beta1. Nothing is
-    normalized here: Trinity-RFT divides by the tokens of the batch (aggregate with token_mean) and by
-    max(1, tau). The paper's tau could not be verified; 1 is Trinity-RFT's.
+    The square belongs to the sequence and is spread evenly over its T tokens: their sum is -A log pi(y) +
+    tau/2 (log W)^2. A = R - baseline: with the group's log-mean-exp at temperature tau the minimizer is mu
+    exp(R / tau) / Z; with the group's mean (the paper's) it is a softer policy. OAPL(beta1, beta2) has 2
+    beta2 times this gradient at tau = beta2 with the log-mean-exp at beta1. Nothing is normalized here:
+    Trinity-RFT divides by the tokens of the batch (aggregate with token_mean) and by max(1, tau). The paper's
+    tau could not be verified; 1 is Trinity-RFT's.
     """
     log_w_B1 = log_token(logp_BT, batch).sum(-1, keepdim=True)
     return -batch.adv_BT * logp_BT + spread(tau / 2 * log_w_B1.square(), batch.mask_BT)
@@ -43,7 +43,7 @@ def kimi_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
 def kimi_opmd_roll(logp_BT: Tensor, batch: Batch, *, tau: float = 0.1) -> Tensor:
     """L = -A log pi + tau/2 (log u)^2, u = pi/anchor.
 
-    The paper squares the sum of a sequence's log-ratios, this adds up the squares of its tokens' log-ratios:
+    The paper squares the sum of a sequence's log-ratios, this sums the squares of its tokens' log-ratios:
     without the cross terms a drift shared by all T tokens is held back T times less.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
@@ -81,8 +81,8 @@ def rec_k2(logp_BT: Tensor, batch: Batch, *, c: float = 0.1) -> Tensor:
 def min_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = -A log pi / (1 + tau).
 
-    What Trinity-RFT ships as "opmd": REINFORCE at a learning rate divided by 1 + tau. Regularized toward
-    the policy of the moment, hence without a ratio. Aggregate with token_mean.
+    Trinity-RFT's "opmd": REINFORCE at a learning rate divided by 1 + tau. It regularizes toward the current
+    policy, so it has no ratio. Aggregate with token_mean.
     """
     return -batch.adv_BT * logp_BT / (1 + tau)
 
@@ -106,9 +106,9 @@ def _centered_consistency(logp_BT: Tensor, batch: Batch, tau: float) -> Tensor:
 def pairwise_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = (1/T) G (d - mean_group d)^2, d = R - tau (log pi(y) - sg[log pi(y)]).
 
-    Over a group of G this adds up to the sum over pairs i < j of (d_i - d_j)^2: the consistency condition of
-    mu exp(R / tau) / Z without Z, with the policy of the moment in mu's place. Its gradient is 2 tau G times
-    that of group-relative REINFORCE, -(R - mean) log pi, whoever sampled. Spread evenly over the T tokens.
+    Over a group of G this sums to (d_i - d_j)^2 over pairs i < j: the consistency condition of mu exp(R /
+    tau) / Z without Z, with the current policy in place of mu. For any sampler its gradient is 2 tau G times
+    that of group-relative REINFORCE, -(R - mean) log pi. Spread evenly over the T tokens.
     """
     size_B = group_size(batch.reward_B, batch.group_B)
     return spread((size_B * _centered_consistency(logp_BT, batch, tau)).unsqueeze(-1), batch.mask_BT)
@@ -121,8 +121,8 @@ def pairwise_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
 def pairwise_opmd_trinity(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = (1/T) (d - mean_group d)^2 / max(1, tau), d = R - tau (log pi(y) - sg[log pi(y)]).
 
-    Without the paper's factor G, and divided by max(1, tau): a smaller step, the same direction. There it is
-    further divided by the tokens of the batch; aggregate with token_mean.
+    Without the paper's factor G and divided by max(1, tau): a smaller step in the same direction. Trinity-RFT
+    also divides by the tokens of the batch; aggregate with token_mean.
     """
     square_B = _centered_consistency(logp_BT, batch, tau) / max(1.0, tau)
     return spread(square_B.unsqueeze(-1), batch.mask_BT)

@@ -1,4 +1,4 @@
-"""REBEL: regress differences of log-ratios onto differences of rewards, which needs no value function."""
+"""REBEL: regress differences of log-ratios on differences of rewards; no value function is needed."""
 
 from torch import Tensor
 
@@ -19,11 +19,11 @@ from testbed.objectives import objective
 def rebel(logp_BT: Tensor, batch: Batch, *, eta: float = 1.0) -> Tensor:
     """L = (1/T) 2G/(G-1) (e - mean_group e)^2, e = log W - eta R, W = prod_t pi/mu.
 
-    The paper's pair loss (e - e')^2: the mean over the sequences of a group of G is the mean over its
-    pairs, and for G = 2 each of the two sequences carries the paper's loss exactly. Its minimizer is
-    mu exp(eta R) / Z for any G: the difference cancels Z, and no value is estimated. A group of one has
-    no pair and no loss. Spread evenly over the T tokens; aggregate with constant, length 1. eta = 1 is
-    the default of the authors' script.
+    The paper's pair loss (e - e')^2: the mean over the sequences of a group of G is the mean over its pairs,
+    and for G = 2 each of the two sequences carries the paper's loss exactly. For any G its minimizer is mu
+    exp(eta R) / Z: the difference cancels Z, so no value is estimated. A group of one has no loss. Spread
+    evenly over the T tokens; aggregate with constant, length 1. eta = 1 is the default of the authors'
+    script.
     """
     log_w_B = log_token(logp_BT, batch).sum(-1)
     error_B = log_w_B - eta * batch.reward_B.to(log_w_B.dtype)

@@ -19,10 +19,10 @@ from testbed.objectives import objective
 def tba(logp_BT: Tensor, batch: Batch, *, beta: float = 0.014) -> Tensor:
     """L = (1/T) (sg[log Z] + log W - R / beta)^2, log Z = mean_group (R / beta - log W), W = prod_t pi/ref.
 
-    The samples may come from any policy with full support: mu is not read. The same residual as REBEL's
-    with ref for mu and 1 / beta for eta, and the same gradient up to the factor 2G/(G-1) as long as all
-    sequences of a group weigh the same. Spread evenly over the T tokens; aggregate with constant,
-    length 1. beta = 0.014 is the code's for GSM8K.
+    The samples may come from any policy with full support: mu is not read. The residual is REBEL's with ref
+    for mu and 1 / beta for eta. The gradient is REBEL's up to the factor 2G/(G-1) if all sequences of a group
+    weigh the same. Spread evenly over the T tokens; aggregate with constant, length 1. beta = 0.014 is the
+    code's for GSM8K.
     """
     log_w_B = log_token(logp_BT, batch, base="ref").sum(-1)
     error_B = log_w_B - batch.reward_B.to(log_w_B.dtype) / beta

@@ -1,1 +1,1 @@
-"""Score-function losses: a detached weight times A log pi; they differ in the weight."""
+"""Score-function losses: A log pi times a detached weight; only the weight differs."""

@@ -1,4 +1,4 @@
-"""CISPO: clip the detached importance weight, never the gradient. The stacks differ in the window."""
+"""CISPO: clip the detached importance weight but keep every gradient. Stacks differ in the window."""
 
 import torch
 from torch import Tensor
@@ -23,8 +23,8 @@ from testbed.objectives import objective
 def cispo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:
     """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, rho = pi/mu.
 
-    Every token keeps a gradient of bounded weight. The paper switches the lower bound off
-    (eps_low = 1) and tunes eps_high without stating it in what could be read; 0.28 is Trinity-RFT's.
+    Every token keeps a gradient of bounded weight. The paper switches the lower bound off (eps_low = 1) and
+    tunes eps_high; its value was not found, 0.28 is Trinity-RFT's.
     """
     weight_BT = log_token(logp_BT, batch).exp().clamp(1 - eps_low, 1 + eps_high)
     return score_loss(weight_BT, logp_BT, batch)
@@ -43,8 +43,8 @@ def window(logp_BT: Tensor, batch: Batch, base: Base, low: float, high: float) -
 def cispo_verl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: [0.8, 1.2].
 
-    The lower bound that the paper switches off is on: a token that the policy has left keeps 0.8 of its
-    gradient. The example script sets eps_low = 10, which is the paper's.
+    The lower bound, off in the paper, is on: a token that the policy has left keeps 0.8 of its gradient. The
+    example script sets eps_low = 10, which is the paper's form.
     """
     return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
 
@@ -70,8 +70,8 @@ def cispo_nemo_rl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_hi
 def cispo_slime(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: PPO's eps on both sides.
 
-    CISPO has no window of its own there: changing PPO's clip changes the bound on the weight. The window
-    [0.8, 1.2] follows from eps = 0.2, a default that could not be verified.
+    CISPO has no separate window there: changing PPO's clip changes the bound on the weight. The window [0.8,
+    1.2] follows from eps = 0.2, a default that could not be verified.
     """
     return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
 
@@ -84,7 +84,7 @@ def cispo_slime(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high
 def cispo_roll(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.1, eps_high: float = 0.1) -> Tensor:
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: [0.9, 1.1].
 
-    The tightest window: close to REINFORCE without correction. An optional mask is not here.
+    The tightest window: close to REINFORCE without correction. Its optional mask is omitted.
     """
     return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
 
@@ -98,9 +98,9 @@ def cispo_roll(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.1, eps_high:
 def cispo_trl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 5.0) -> Tensor:
     """L = -sg[min(u, eps_high)] A log pi, u = pi/anchor.
 
-    eps_high is the bound itself, not its distance from 1: the 0.28 of a paper, given here, scales every
-    on-policy token by 0.28. The default is the value TRL recommends (ScaleRL's); its own default, shared
-    with PPO's clip, would do just that.
+    eps_high is the bound itself, not its distance from 1: a paper's 0.28, given here, scales every on-policy
+    token by 0.28. The default here is the value that TRL recommends (ScaleRL's); TRL's default, shared with
+    PPO's clip, would scale in this way.
     """
     return score_loss(log_token(logp_BT, batch, "anchor").exp().clamp(max=eps_high), logp_BT, batch)
 
@@ -113,7 +113,7 @@ def cispo_trl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 5.0) -> Tensor
 def cispo_tinker(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 4.0) -> Tensor:
     """L = -sg[clip(rho, low, high)] A log pi, rho = pi/mu; absolute bounds [0, 4].
 
-    A looser cap than the paper's: tokens that became three times as likely keep their full weight.
+    A looser cap than in the paper: tokens that became three times as likely keep their full weight.
     """
     return window(logp_BT, batch, "mu", low, high)
 
@@ -126,8 +126,8 @@ def cispo_tinker(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float
 def cispo_open_instruct(logp_BT: Tensor, batch: Batch, *, eps_high: float = 0.272) -> Tensor:
     """L = -sg[min(u, 1 + eps_high)] A log pi, u = pi/anchor: [0, 1.272].
 
-    The paper's form, with the upper clip of its GRPO. Whether its ratio is against the sampler or the
-    trainer could not be verified; the trainer's is assumed here.
+    The paper's form, with the upper clip of its GRPO. The base of its ratio, sampler or trainer, could not be
+    verified; the trainer is assumed here.
     """
     return window(logp_BT, batch, "anchor", 0.0, 1 + eps_high)
 
@@ -168,9 +168,9 @@ def cispo_trinity_mask(
 ) -> Tensor:
     """L = -M sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, M = 0 where PPO's clip would cut.
 
-    Trinity-RFT without its optional mask is cispo as it stands here, [0, 1.28]. With the mask, positives
-    beyond the bound lose their gradient, the very thing CISPO is for; negatives keep theirs. mask_low and
-    mask_high give the mask a window of its own, [1 - mask_low, 1 + mask_high]; None: the weight's.
+    Without its optional mask Trinity-RFT's is plain cispo, [0, 1.28]. With the mask, positives beyond the
+    bound lose their gradient, which CISPO is meant to keep; negatives keep theirs. mask_low and mask_high
+    give the mask a separate window, [1 - mask_low, 1 + mask_high]; None: the weight's.
     """
     kept_BT = inside_ppo_window(
         logp_BT, batch, eps_low=eps_low, eps_high=eps_high, mask_low=mask_low, mask_high=mask_high
@@ -191,8 +191,8 @@ def cispo_skyrl(
 ) -> Tensor:
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi: [0, 5]; u = pi/anchor, or pi/mu.
 
-    anchor: "old" is the trainer's recomputation, "rollout" the sampler. With "old" and one update per
-    batch the ratio is 1 and the bound never binds, however stale the data.
+    anchor: "old" is the trainer's recomputation, "rollout" the sampler. With "old" and one update per batch
+    the ratio is 1 and the bound never binds, for data of any age.
     """
     if anchor not in ANCHORS:
         raise unknown("anchor", anchor, ANCHORS)

@@ -30,9 +30,9 @@ def dispo(
 ) -> Tensor:
     """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, eps by the sign of A, rho = pi/mu.
 
-    A = 0 weighs nothing. Correct answers never fall below 0.8; wrong ones taper down to 0 and are hardly
-    bounded above. The four values come from a secondary source, and that they are distances from 1 and
-    not bounds could not be verified; nor could the base of the ratio. Aggregate with token_mean.
+    Correct answers never weigh less than 0.8; wrong ones taper to 0 and have almost no upper bound. A = 0 has
+    weight 0. The four values come from a secondary source; it could not be verified that they are distances
+    from 1, nor the base of the ratio. Aggregate with token_mean.
     """
     rho_BT = log_token(logp_BT, batch).exp()
     positive_BT = rho_BT.clamp(1 - eps_low_pos, 1 + eps_high_pos)

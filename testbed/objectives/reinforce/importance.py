@@ -26,8 +26,8 @@ def importance_reinforce(
 ) -> Tensor:
     """L = -sg[min(W, cap)] A log pi, W = pi/mu at a level: sequence, prefix, token or geometric.
 
-    With level "sequence" and no cap it is unbiased for the policy gradient wherever mu > 0; its
-    variance grows with E_mu W^2. With a sampled terminal reward every other level is biased.
+    With level "sequence" and no cap it is unbiased for the policy gradient wherever mu > 0; its variance
+    grows with E_mu W^2. With a sampled terminal reward every other level is biased.
     """
     weight_BT = log_ratio(level, logp_BT, batch).exp().clamp(max=cap)
     return score_loss(weight_BT, logp_BT, batch)
@@ -45,8 +45,8 @@ def importance_reinforce_torchforge(
 ) -> Tensor:
     """L = -sg[clip(rho, low, high)] A log pi, rho = pi/mu of the token.
 
-    Bounded on both sides, at token level: biased, and a token that the policy has all but abandoned keeps
-    a tenth of its gradient. Aggregate with token_mean.
+    Bounded on both sides, at token level: biased, and a token that the policy has almost abandoned keeps a
+    tenth of its gradient. Aggregate with token_mean.
     """
     return score_loss(log_token(logp_BT, batch).exp().clamp(low, high), logp_BT, batch)
 
@@ -62,11 +62,11 @@ def importance_reinforce_torchforge(
 def importance_reinforce_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -rho A, rho = pi/mu of the token; no bound.
 
-    Its gradient is the detached weight's, rho A grad log pi; its value is another. Token level: biased
-    with a sampled terminal reward. Aggregate with token_sum.
+    Its gradient is that of the detached weight, rho A grad log pi; only its value differs. Token level:
+    biased with a sampled terminal reward. Aggregate with token_sum.
     """
     log_rho_BT = log_token(logp_BT, batch)
-    # Without an advantage there is nothing to weigh, even where rho overflows.
+    # A token without an advantage has weight 0, even where rho overflows.
     return -torch.where(batch.adv_BT != 0, log_rho_BT, torch.zeros_like(log_rho_BT)).exp() * batch.adv_BT
 
 
@@ -80,6 +80,6 @@ def importance_reinforce_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
 def importance_reinforce_pipelinerl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 0.2) -> Tensor:
     """L = -sg[min(rho, 1 + eps_high)] A log pi, rho = pi/mu of the token; called "reinforce" there.
 
-    CISPO with the sampler's ratio, hence bounded and biased. Aggregate with constant, length 1.
+    CISPO with the sampler's ratio, so bounded and biased. Aggregate with constant, length 1.
     """
     return score_loss(log_token(logp_BT, batch).exp().clamp(max=1 + eps_high), logp_BT, batch)

@@ -40,7 +40,7 @@ def one_side(
 
 
 def two_side(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
-    """Return 1 - eps_low <= r <= 1 + eps_high, whatever the sign of A; bool [..., B, T]."""
+    """Return 1 - eps_low <= r <= 1 + eps_high, for either sign of A; bool [..., B, T]."""
     ratio_BT = log_ratio("token", logp_BT.detach(), batch).exp()
     return (ratio_BT >= 1 - eps_low) & (ratio_BT <= 1 + eps_high)
 
@@ -83,10 +83,10 @@ def rec_oneside(
 ) -> Tensor:
     """L = -M h A log pi, M = 1 for A >= 0 and r <= 1 + eps_high, or A <= 0 and r >= 1 - eps_low; r = pi/mu.
 
-    weight "none" (h = 1, the paper's NoIS and the default) or "importance" (h = sg[r], PPO's gradient).
-    level "geometric" reads r as the length-normalized ratio (REC-GSPO: eps 3e-4 and 4e-4, sequence_mean).
-    A = R - group mean, aggregated with token_mean. Where nothing is dropped, its forward-KL regularizer
-    (-tau log pi) makes it asymre with shift -tau.
+    weight "none" (h = 1, the paper's NoIS and the default) or "importance" (h = sg[r], PPO's gradient). level
+    "geometric" uses the length-normalized ratio for r (REC-GSPO: eps 3e-4 and 4e-4, sequence_mean). A = R -
+    group mean, aggregated with token_mean. Where nothing is dropped, its forward-KL regularizer (-tau log pi)
+    makes it asymre with shift -tau.
     """
     kept_BT = one_side(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, level=level)
     return masked_reinforce(kept_BT, weight, level, logp_BT, batch)
@@ -108,8 +108,8 @@ def rec_twoside(
 ) -> Tensor:
     """L = -M h A log pi, M = 1 for 1 - eps_low <= r <= 1 + eps_high; r = pi/mu of the token.
 
-    Also drops tokens that move against their advantage, which PPO would pull back. weight "none" (h = 1,
-    the default) or "importance" (h = sg[r]). Aggregate with token_mean.
+    Also drops tokens that have moved against their advantage, which PPO would pull back. weight "none" (h =
+    1, the default) or "importance" (h = sg[r]). Aggregate with token_mean.
     """
     kept_BT = two_side(logp_BT, batch, eps_low=eps_low, eps_high=eps_high)
     return masked_reinforce(kept_BT, weight, "token", logp_BT, batch)
@@ -138,9 +138,9 @@ def rec_ring(
 ) -> Tensor:
     """L = -M h A log pi, M = rec_twoside's, or A >= 0 and r <= 1 - far_low, or A <= 0 and r >= 1 + far_high.
 
-    Takes back what has moved far against its advantage and needs to return; between the bands nothing is
-    learned. far_low 0.6 and far_high 2 are the registered defaults of the authors' code, whose constructor
-    says 0.4. weight "none" (h = 1, the default) or "importance" (h = sg[r]). Aggregate with token_mean.
+    Readmits tokens that moved far against their advantage and must return; between the bands nothing is
+    learned. far_low 0.6 and far_high 2 are the registered defaults of the authors' code; its constructor says
+    0.4. weight "none" (h = 1, the default) or "importance" (h = sg[r]). Aggregate with token_mean.
     """
     kept_BT = ring(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, far_low=far_low, far_high=far_high)
     return masked_reinforce(kept_BT, weight, "token", logp_BT, batch)

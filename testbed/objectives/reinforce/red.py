@@ -23,18 +23,18 @@ ODD = (-7046029254386353131, -4658895280553007687, -7723592293110705685)
 def red_weight(logp_BT: Tensor, batch: Batch, *, temp: float = 1.0) -> Tensor:
     """L = -exp(A/temp) A log pi.
 
-    Not normalized, as in the authors' code: a batch of large advantages takes a larger step. Reads no
-    ratio. A = R - group mean, aggregated with token_mean; temp to infinity is reinforce.
+    Not normalized, as in the authors' code: a batch of large advantages takes a larger step. Uses no ratio. A
+    = R - group mean, aggregated with token_mean; temp to infinity gives reinforce.
     """
     adv_BT = batch.adv_BT.to(torch.promote_types(batch.adv_BT.dtype, torch.float32))
     return -(adv_BT / temp).exp() * adv_BT * logp_BT
 
 
 def content_key(batch: Batch, seed: int) -> Tensor:
-    """Return a number for every sequence that looks random but follows from its own log mu; int64 [..., B].
+    """Return a pseudorandom number for every sequence, computed from its log mu alone; int64 [..., B].
 
-    Every bit of every token's log-probability is hashed with its rank under the mask, and the hashes are
-    added modulo 2^64: exact, so that padding, order, precision and device change nothing.
+    Every bit of each token's log-probability is hashed with the token's rank under the mask, and the hashes
+    are added modulo 2^64: exact, so padding, order, precision and device change nothing.
     """
     rank_BT = batch.mask_BT.cumsum(-1)
     bits_BT = batch.logp_mu_BT.double().view(torch.int64)
@@ -51,11 +51,11 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def kept_sequences(batch: Batch, seed: int) -> tuple[Tensor, Tensor]:
-    """Return which sequences stay, bool [..., B], and the rewards in float32 at least."""
+    """Return a mask of sequences to keep, bool [..., B], and the rewards in float32 at least."""
     reward_B = batch.reward_B.to(torch.promote_types(batch.reward_B.dtype, torch.float32))
     highest_B = group_max(reward_B, batch.group_B)
     slack_B = 1e-5 * (highest_B + group_max(-reward_B, batch.group_B))
-    # A mean may exceed even equal rewards by a rounding error, which makes no one a negative.
+    # Rounding may lift the mean above equal rewards; these must not become negatives.
     bar_B = torch.minimum(group_average(reward_B, batch.group_B) - slack_B, highest_B)
     good_B = reward_B >= bar_B
     key_B = content_key(batch, seed).masked_fill(good_B, torch.iinfo(torch.int64).min)
@@ -66,7 +66,7 @@ def kept_sequences(batch: Batch, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def balanced(logp_BT: Tensor, batch: Batch, *, seed: int = 0) -> Tensor:
-    """Return the tokens of the sequences that stay; bool [..., B, T]."""
+    """Return the tokens of the kept sequences; bool [..., B, T]."""
     return kept_sequences(batch, seed)[0][..., None].expand_as(logp_BT)
 
 
@@ -82,10 +82,10 @@ def balanced(logp_BT: Tensor, batch: Batch, *, seed: int = 0) -> Tensor:
 def red_drop(logp_BT: Tensor, batch: Batch, *, seed: int = 0) -> Tensor:
     """L = -M (R - mean of the group's kept R) log pi, M = 0 for random negatives beyond #positives.
 
-    A negative has R < group mean; one at the mean counts as positive. A group with fewer negatives keeps
-    all. Computes its own advantage, adv_BT is not read; aggregate with token_mean. Which negatives go
-    looks random but follows from their log mu and `seed`: a sequence that is used twice is judged alike,
-    and neither the order of the batch nor a split between groups matters.
+    A negative has R < group mean; one at the mean counts as positive. A group with fewer negatives keeps all.
+    Computes its advantage and ignores adv_BT; aggregate with token_mean. The dropped negatives look random
+    but follow from log mu and `seed`: a sequence used twice is treated alike, and neither the order of the
+    batch nor a split between groups matters.
     """
     kept_B, reward_B = kept_sequences(batch, seed)
     count_B = group_sum(kept_B.to(reward_B.dtype), batch.group_B)

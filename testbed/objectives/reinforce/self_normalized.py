@@ -11,7 +11,7 @@ from testbed.objectives import objective
 
 
 def sequence_weights(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """log W of every sequence, and 1 where it has a token under the mask; [..., 2, B]."""
+    """log W of every sequence, and 1 if it has a token under the mask; [..., 2, B]."""
     there_B = batch.mask_BT.any(-1)
     log_w_B = torch.where(batch.mask_BT, log_sequence(logp_BT, batch), -torch.inf).amax(-1)
     return torch.stack([log_w_B, there_B.to(log_w_B.dtype)], dim=-2)
@@ -39,12 +39,12 @@ MEAN_WEIGHT = BatchStatistic(sequence_weights, log_mean_weight)
 def self_normalized(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -sg[W / mean_B W] A log pi, W = pi/mu of the sequence, the mean over the sequences of the batch.
 
-    The weights of B sequences sum to B: none exceeds B, and a factor common to all of them, such as a wrong
-    normalizer of mu, drops out. Consistent, with a bias of order 1/B; one sequence alone has weight 1, which
-    is REINFORCE on mu's data. Where every W is 0 nothing is learned.
+    The weights of B sequences sum to B: none exceeds B, and a common factor, such as a wrong normalizer of
+    mu, cancels. Consistent, with a bias of order 1/B; a single sequence has weight 1, which is REINFORCE on
+    mu's data. If every W is 0 nothing is learned.
     """
     log_mean = MEAN_WEIGHT(logp_BT, batch)[..., None, None]
     log_share_BT = log_sequence(logp_BT, batch) - torch.where(torch.isinf(log_mean), 0.0, log_mean)
-    # Padding has ratio 1, which over a small mean would be infinite.
+    # Padding has ratio 1, which divided by a small mean would be infinite.
     share_BT = torch.where(batch.mask_BT, log_share_BT, -torch.inf).exp()
     return score_loss(share_BT, logp_BT, batch)

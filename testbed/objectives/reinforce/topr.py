@@ -1,4 +1,4 @@
-"""TOPR: positives keep weight one, negatives taper off as the policy leaves them."""
+"""TOPR: positives keep weight 1; negatives taper off as the policy leaves them."""
 
 import torch
 from torch import Tensor
@@ -22,8 +22,8 @@ from testbed.objectives import objective
 def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) -> Tensor:
     """L = -A log pi for A > 0, and -sg[clip(W, low, high)] A log pi for A <= 0, W the sequence ratio.
 
-    The paper's signal is R in {-1, +1} without a baseline. low > 0 eventually degenerates: a share
-    low * P(R < 0) >= P(R > 0) drives a tabular policy to a vertex.
+    The paper's signal is R in {-1, +1} without a baseline. low > 0 eventually degenerates: with low * P(R <
+    0) >= P(R > 0) a tabular policy ends at a vertex.
     """
     tapered_BT = log_sequence(logp_BT, batch).exp().clamp(low, high)
     weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)
@@ -40,8 +40,8 @@ def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) 
 def topr_trinity(logp_BT: Tensor, batch: Batch, *, threshold: float = 0.0) -> Tensor:
     """L = -A log pi for A > threshold, and -sg[min(rho, 1)] A log pi else, rho = pi/mu of the token.
 
-    The paper's W is the whole sequence's. That one switches a long negative off within a few updates; a
-    product of one factor hardly tapers at all.
+    The paper's W is that of the whole sequence and switches a long negative off within a few updates; one
+    token's factor hardly tapers.
     """
     tapered_BT = log_token(logp_BT, batch).exp().clamp(max=1.0)
     weight_BT = torch.where(batch.adv_BT > threshold, torch.ones_like(tapered_BT), tapered_BT)
@@ -61,9 +61,9 @@ def topr_roll(
 ) -> Tensor:
     """L = -c A log pi for R > 0, and -c sg[min(u, 1)] A log pi for R <= 0, u = pi/anchor of the token.
 
-    c is a weight for each kind. What tapers is the sign of the reward, not of the advantage: with rewards
-    in {0, 1} and a baseline that is the same, with rewards that are all positive nothing ever tapers. The
-    ratio is of the token and against the trainer, so that staleness before the update is not seen.
+    c is a weight for each kind. The sign of the reward, not of the advantage, selects tapering. For rewards
+    in {0, 1} with a baseline that is the same; if all rewards are positive nothing tapers. The ratio is per
+    token and to the trainer, so staleness before the update is invisible.
     """
     tapered_BT = log_token(logp_BT, batch, "anchor").exp().clamp(max=1.0)
     good_BT = (batch.reward_B > 0)[..., None].expand_as(tapered_BT)
@@ -80,8 +80,8 @@ def topr_roll(
 def topr_verl(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -A log pi for A > 0, and -sg[min(s, 1)] A log pi for A <= 0, s = (prod_t pi/mu)^(1/T).
 
-    As its documentation describes it, not read in code. The length-normalized ratio tapers by the average
-    token: a long negative is not switched off, unlike in the paper.
+    From its documentation, not from its code. The length-normalized ratio tapers by the average token: unlike
+    in the paper, a long negative is not switched off.
     """
     tapered_BT = log_geometric(logp_BT, batch).exp().clamp(max=1.0)
     weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)

@@ -12,7 +12,7 @@ from testbed.objectives import objective
 
 
 def kernel(log_w_BT: Tensor, adv_BT: Tensor, pos: tuple[float, float], neg: tuple[float, float]) -> Tensor:
-    """Return W^k exp(lam (1 - W)) from log W, (k, lam) by the sign of A; any log W gives a number."""
+    """Return W^k exp(lam (1 - W)) from log W, (k, lam) by the sign of A; finite for every log W."""
     k_BT = torch.full_like(log_w_BT, neg[0]).masked_fill(adv_BT > 0, pos[0])
     lam_BT = torch.full_like(log_w_BT, neg[1]).masked_fill(adv_BT > 0, pos[1])
     # Summed before exp: W^k alone overflows where exp(-lam W) is 0, and their product is NaN.
@@ -64,9 +64,9 @@ def vespo_trl(
 ) -> Tensor:
     """L = -sg[W^k exp(lam (1 - W))] A log pi, W = prod_t pi/anchor with clamped logarithms.
 
-    Token log-ratios are clamped to +-20, log W to [log 1e-8, 20]; the weight there is below 1e-12 either
-    way, so that only one far token beside others that undo it makes a difference. Without its engine
-    correction, which would multiply W by a truncated anchor/mu; staleness is then not seen.
+    Token log-ratios are clamped to +-20, log W to [log 1e-8, 20]. Beyond these the weight is below 1e-12
+    anyway, so clamping matters only if other tokens offset an extreme one. Omits its engine correction, which
+    would multiply W by a truncated anchor/mu; staleness is then invisible.
     """
     log_u_BT = log_token(logp_BT, batch, "anchor").clamp(-20.0, 20.0)
     log_w_B1 = log_u_BT.sum(-1, keepdim=True).clamp(math.log(1e-8), 20.0)

@@ -1,1 +1,1 @@
-"""Ratio surrogates with a weight that fades, brakes or turns instead of being cut."""
+"""Ratio surrogates with a weight that fades or reverses smoothly instead of being cut."""

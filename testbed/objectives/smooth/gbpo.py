@@ -13,14 +13,14 @@ SOURCE = "Bounded ratio RL (2026), arXiv:2604.18578; bounded-ratio-rl/bounded_ra
 
 def target_ratio(gap: Tensor, eps_low: float, eps_high: float, lam: float) -> Tensor:
     """Return u* = 1 - eps_low + (eps_low + eps_high) sigmoid(gap / lam): 1 at gap 0 for equal eps."""
-    # The same sum as two terms that cancel exactly at 0: a rounding error would decide a sign.
+    # The same sum as two terms that cancel exactly at 0, where a rounding error would flip the sign.
     return 1 + (eps_high * torch.sigmoid(gap / lam) - eps_low * torch.sigmoid(-gap / lam))
 
 
 def distance(logp_BT: Tensor, batch: Batch, target_BT: Tensor) -> Tensor:
     """Return |u - u*| |A|, u = pi/anchor."""
     log_u_BT = log_token(logp_BT, batch, base="anchor")
-    # Without an advantage there is nothing to weigh, even where u overflows.
+    # A token without an advantage has weight 0, even where u overflows.
     u_BT = torch.where(batch.adv_BT != 0, log_u_BT, torch.zeros_like(log_u_BT)).exp()
     return (u_BT - target_BT).abs() * batch.adv_BT.abs()
 
@@ -43,9 +43,9 @@ def median_gap(batch: Batch) -> Tensor:
 def bpo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.3, lam: float = 1e-3) -> Tensor:
     """L = |u - u*| |A|, u* = 1 - eps + 2 eps sigmoid(A / lam), u = pi/anchor.
 
-    Inside the band PPO's weight, u A. Past its target a token is drawn back, where PPO lets it go: the
-    weight reverses. The paper centers the sigmoid on a critic of the median and |A| on one of the mean;
-    here both are adv_BT. eps and lam are those of its control tasks.
+    Inside the band the weight is PPO's, u A. Past its target a token is drawn back: the weight reverses,
+    where PPO's is 0. The paper centers the sigmoid on a critic of the median and |A| on one of the mean; here
+    both are adv_BT. eps and lam are those of its control tasks.
     """
     return distance(logp_BT, batch, target_ratio(batch.adv_BT, eps, eps, lam))
 
@@ -64,11 +64,10 @@ def gbpo(
 ) -> Tensor:
     """L = |u - u*| |A|, u* = 1 - eps_low + (eps_low + eps_high) sigmoid((R - median R) / lam), u = pi/anchor.
 
-    Past its target a token is drawn back: the weight reverses. A sequence at its group's median has
-    u* = 1 and is held where it is, so that where most answers are right only the wrong ones move. R may
-    lie above the median and below the mean; then u* disagrees with the sign of A, of which only the size
-    is read. lam = 1e-4 is the scripts', a hard step; their eps range from 0.2 to 0.3.
-    A = R - group mean; aggregate with token_mean.
+    Past its target a token is drawn back: the weight reverses. A sequence at its group's median has u* = 1
+    and is held in place, so if most answers are right only the wrong ones move. For R above the median but
+    below the mean, u* disagrees with the sign of A; only |A| is used. lam = 1e-4 is the scripts', a hard
+    step; their eps range from 0.2 to 0.3. A = R - group mean; aggregate with token_mean.
     """
     target_B = target_ratio(median_gap(batch), eps_low, eps_high, lam)
     return distance(logp_BT, batch, target_B[..., None])
@@ -83,9 +82,9 @@ def gbpo_author(
 ) -> Tensor:
     """L = |u - u*| |A|, u* = gbpo's with (R - median R) / std R of the group, and lam = 1.
 
-    What the code computes with advantages divided by their std and the temperature of its configuration
-    file, which the README leaves out: targets are soft, about 1.05 for one at half a std above the median,
-    so that most of the band goes unused. The std is the unbiased one plus 1e-6, and 1 for a group of one.
+    The code's behavior with advantages divided by their std and the temperature of its configuration file,
+    which the README omits: targets are soft, about 1.05 at half a std above the median, so most of the band
+    is unused. The std is unbiased plus 1e-6; a group of one has 1.
     """
     gap_B = median_gap(batch)
     target_B = target_ratio(gap_B / group_std(batch, gap_B), eps_low, eps_high, lam)

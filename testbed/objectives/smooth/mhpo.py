@@ -1,4 +1,4 @@
-"""MHPO: the log-ratio through a tanh, damped by a hazard."""
+"""MHPO: pass the log-ratio through a tanh and damp it by a hazard."""
 
 import math
 
@@ -33,10 +33,10 @@ def mhpo(
 ) -> Tensor:
     """L = -exp(psi - sg[zeta]) A, psi = c tanh(log u / c), u = pi/anchor.
 
-    zeta = (softplus(psi) / lam_pos)^k_pos + (softplus(-psi) / lam_neg)^k_neg, for both signs of A. The
-    weight exp(psi - zeta) sech^2(log u / c) stays below e^c. On-policy it is 0.265, not 1: a quarter of
-    the step of other objectives at the same learning rate. Formula and values from secondary sources;
-    the paper's body was not read. Aggregate with sequence_mean.
+    zeta = (softplus(psi) / lam_pos)^k_pos + (softplus(-psi) / lam_neg)^k_neg, for both signs of A. The weight
+    exp(psi - zeta) sech^2(log u / c) stays below e^c. On-policy it is 0.265, not 1: about a quarter of other
+    objectives' step at the same learning rate. Formula and values come from secondary sources; the paper's
+    body was not read. Aggregate with sequence_mean.
     """
     psi_BT = c * (log_token(logp_BT, batch, base="anchor") / c).tanh()
     fixed_BT = psi_BT.detach()

@@ -1,4 +1,4 @@
-"""R2VPO: the variance of the ratio held to a budget by a multiplier."""
+"""R2VPO: a multiplier keeps the variance of the ratio within a budget."""
 
 import torch
 from torch import Tensor
@@ -25,14 +25,13 @@ def dual_step(
 ) -> Tensor:
     """Return lam after one step: max(0, lam + rate (mean (r - 1)^2 - budget)); [...].
 
-    The mean runs over the tokens under the mask, of each replica by itself (for a sequence level over
-    sequences). Where it is not finite lam stays: an overflow says that the constraint is broken, but not
-    by how much.
+    The mean is over each replica's tokens under the mask (for a sequence level, over its sequences). If it is
+    not finite, lam stays: an overflow shows that the constraint is broken, but not by how much.
 
     Args:
         lam: one multiplier per replica, [...].
-        logp_BT: log-probabilities [..., B, T] of the target policy; a recipe gives those its last
-            gradient was taken at, which spares a forward pass.
+        logp_BT: log-probabilities [..., B, T] of the target policy; a recipe passes those of its last
+            gradient, which saves a forward pass.
         batch: the data.
         rate: step size.
         budget: the variance allowed.
@@ -62,16 +61,16 @@ def dual_step(
 def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: str = "token") -> Tensor:
     """L = -r A + lam (r - 1)^2, r = pi/mu.
 
-    The weight r (A - 2 lam (r - 1)) is zero at r = 1 + A / (2 lam), reverses beyond, and pulls r to 1
-    where A = 0. lam may be a number or a tensor [..., 1, 1], one per replica, that `dual_step` moves.
-    With level "sequence" or "geometric" a sequence's loss is spread over its tokens.
+    The weight r (A - 2 lam (r - 1)) is zero at r = 1 + A / (2 lam), reverses beyond, and pulls r to 1 where A
+    = 0. lam may be a number or a tensor [..., 1, 1], one per replica, that `dual_step` moves. With level
+    "sequence" or "geometric" a sequence's loss is spread over its tokens.
 
-    Loss from secondary sources; lam = 0.04 is a toy's. Token or sequence level, the start and step size of
-    lam, the budget and the aggregation could not be verified; the default level and token_mean are ours.
+    Loss from secondary sources; lam = 0.04 is a toy example's. Level, budget, aggregation, and start and
+    step size of lam could not be verified; the default level and token_mean are ours.
     """
     log_r_BT = log_ratio_at(level, logp_BT, batch)
     lam_BT = torch.as_tensor(lam, dtype=log_r_BT.dtype, device=log_r_BT.device)
-    # Where neither term is there, and where only the penalty is missing, an overflow must not meet a 0.
+    # If both terms, or only the penalty, are missing, an overflow must not meet a 0.
     nothing_BT = (lam_BT == 0) & (batch.adv_BT == 0)
     r_BT = torch.where(nothing_BT, torch.zeros_like(log_r_BT), log_r_BT).exp()
     brake_BT = torch.where(lam_BT == 0, torch.zeros_like(log_r_BT), log_r_BT).exp()

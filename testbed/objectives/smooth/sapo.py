@@ -33,10 +33,10 @@ def gate(log_u_BT: Tensor, tau_BT: Tensor) -> Tensor:
 def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
     """L = -(4/tau) sigmoid(tau (u - 1)) A, u = pi/anchor, tau by the sign of A.
 
-    The weight u sech^2(tau (u - 1) / 2) is 1 on-policy and fades on both sides, also where a token moves
-    against its advantage; negatives fade a little faster. Bounded, though not in closed form: 1.57 at
-    tau = 1. Aggregate with sequence_mean (AReaL: token_mean). Read in TRL, verl, SkyRL and AReaL, which
-    agree; the paper's body was not read.
+    The weight u sech^2(tau (u - 1) / 2) is 1 on-policy and fades on both sides, also for tokens that move
+    against their advantage; negatives fade a little faster. It is bounded, by 1.57 at tau = 1, without a
+    closed form. Aggregate with sequence_mean (AReaL: token_mean). TRL, verl, SkyRL and AReaL agree on it; the
+    paper's body was not read.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     tau_BT = temperature(log_u_BT, batch.adv_BT, tau_pos, tau_neg)
@@ -53,8 +53,8 @@ def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float 
 def sapo_trinity(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
     """L = -sg[(4/tau) sigmoid(tau (u - 1))] A log pi, u = pi/anchor, tau by the sign of A.
 
-    The gate itself is the weight where the paper's weight is its derivative: 2/tau on-policy and rising to
-    4/tau, REINFORCE with a bounded weight instead of one that fades. Twice the step, and no trust region.
+    The gate itself is the weight; in the paper the weight is the gate's derivative. It is 2/tau on-policy and
+    rises to 4/tau: REINFORCE with a bounded weight that does not fade. Twice the step, no trust region.
     """
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     tau_BT = temperature(log_u_BT, batch.adv_BT, tau_pos, tau_neg)
@@ -72,9 +72,9 @@ def sapo_areal_sequence(
 ) -> Tensor:
     """L = -(4/tau) sigmoid(tau (s - 1)) A at every token, s = (prod_t pi/anchor)^(1/T), A the mean advantage.
 
-    One gate for the whole sequence; a mean ratio stays so close to 1 that with the token's temperatures it
-    hardly closes. The sequence's loss is repeated, not shared out: averaged over all tokens, a sequence
-    counts by its length. There the anchor is the sampler or its recomputation, never a third policy.
+    One gate for the whole sequence: its mean ratio stays close to 1, so with the token's temperatures the
+    gate hardly closes. Every token has the full sequence loss: averaged over all tokens, a sequence counts by
+    its length. There the anchor is the sampler or its recomputation, never a third policy.
     """
     log_s_BT = log_geometric(logp_BT, batch, base="anchor")
     adv_BT = sequence_advantage(batch).expand_as(log_s_BT)

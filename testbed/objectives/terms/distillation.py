@@ -29,9 +29,9 @@ def distillation(
 ) -> Tensor:
     """L = sg[log(pi/ref)] log pi: a reward of log(ref/pi) for every token, where ref is the teacher.
 
-    Expected gradient on samples of pi: that of KL(pi || teacher), per token. estimator, direction and
-    gradient are kl_penalty's, so that "forward" with k1 or k3 and "both" has that of KL(teacher || pi).
-    dGRPO is read as GRPO plus a multiple of this; its formula and coefficient could not be verified.
+    On samples of pi its expected gradient is that of KL(pi || teacher), per token. estimator, direction and
+    gradient are kl_penalty's, so "forward" with k1 or k3 and "both" gives that of KL(teacher || pi). dGRPO is
+    read as GRPO plus a multiple of this; its formula and coefficient could not be verified.
     """
     return kl_term(logp_BT, batch, estimator, direction, "ref", gradient)
 
@@ -46,11 +46,11 @@ def distillation(
 def distillation_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = (pi/mu) log(mu/ref), ref the teacher.
 
-    The reward log(ref/mu) reads the sampler's log-probability instead of pi's and is weighed by pi/mu: the
-    same on-policy; off-policy the target is KL(mu || teacher)'s reward, one update behind.
+    The reward log(ref/mu) uses the sampler's log-probability in place of pi's and is weighed by pi/mu: equal
+    on-policy; off-policy the reward is that of KL(mu || teacher), one update behind.
     """
     log_mu_over_ref_BT = log_token(batch.logp_mu_BT, batch, "ref")
-    # Where the sampler agrees with the teacher there is no reward, even where pi/mu overflows.
+    # Where sampler and teacher agree the reward is 0, even where pi/mu overflows.
     log_rho_BT = torch.where(log_mu_over_ref_BT != 0, log_token(logp_BT, batch), 0.0)
     return log_rho_BT.exp() * log_mu_over_ref_BT
 
@@ -64,9 +64,9 @@ def distillation_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     on_policy=None,
 )
 def sft(logp_BT: Tensor, _batch: Batch) -> Tensor:
-    """L = -log pi, for every token alike.
+    """L = -log pi for every token.
 
-    On tokens of a teacher its expected gradient is that of KL(teacher || pi). It reads neither rewards nor
-    mu: put demonstrations alone into the batch, or choose them by a mixture's origin.
+    On tokens of a teacher its expected gradient is that of KL(teacher || pi). It ignores rewards and mu: use
+    batches of demonstrations only, or select them by a mixture's origin.
     """
     return -logp_BT

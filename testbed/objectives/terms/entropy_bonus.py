@@ -21,14 +21,14 @@ from testbed.objectives import objective
 def entropy_bonus(
     logp_BT: Tensor, batch: Batch, *, gradient: str = "score", set_point: float = 0.0
 ) -> Tensor:
-    """L = sg[log pi] log pi, whose expected gradient on samples of pi is that of -H(pi).
+    """L = sg[log pi] log pi; on samples of pi its expected gradient is that of -H(pi).
 
-    gradient "pathwise" is the trap: log pi itself estimates -H(pi), but its expected gradient is 0, and on
-    samples of another mu it drives pi away from mu. "importance" has the gradient of (pi/mu) log pi, which
-    is unbiased on samples of mu. Stacks that see all logits need none of these. The paper could not be read.
+    gradient "pathwise" is a trap: log pi estimates -H(pi), but its expected gradient is 0, and on samples of
+    another mu it drives pi away from mu. "importance" has the gradient of (pi/mu) log pi, which is unbiased
+    on samples of mu. Stacks that see all logits need none of these. The paper could not be read.
 
-    set_point: nats per token, 0 for none; L is multiplied by set_point - H, H the batch's mean of -log pi: a
-    bonus below it, a penalty above, as the pull to a target distribution of that entropy is (derived here).
+    set_point: nats per token, 0 for none. L is multiplied by set_point - H, H the batch's mean of -log pi: a
+    bonus below it, a penalty above, like the pull to a target distribution of that entropy (derived here).
     """
     if set_point:
         log_pi_BT = torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT))

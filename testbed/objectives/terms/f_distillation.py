@@ -39,15 +39,14 @@ SLOPES: dict[str, Callable[[Tensor, float], Tensor]] = {
 def f_distillation(
     logp_BT: Tensor, batch: Batch, *, divergence: str = "reverse", beta: float = 0.5
 ) -> Tensor:
-    """L = sg[W (f(r) - r f'(r))] log pi, r = ref/pi with ref the teacher, W = pi over whoever drew the token.
+    """L = sg[W (f(r) - r f'(r))] log pi, r = ref/pi with ref the teacher, W = pi over the token's sampler.
 
-    In expectation over a token this is the gradient of D_f = E_pi f(r) at its place, whoever drew it: an
-    expert's token is the teacher's, W = pi/ref, any other mu's, W = pi/mu. divergence: "reverse"
+    In expectation over a token this is the gradient of D_f = E_pi f(r) at its position, for any sampler: an
+    expert's token comes from the teacher, W = pi/ref; any other from mu, W = pi/mu. divergence: "reverse"
     KL(pi || ref), f = -log r; "forward" KL(ref || pi), f = r log r, for which an expert's token weighs -1,
     that is SFT; "js" beta KL(ref || m) + (1 - beta) KL(pi || m), m = beta ref + (1 - beta) pi; "tv" half the
-    sum of |pi - ref|. Tokens before the place are whose they are: no gradient goes through their
-    distribution. On tokens of its own "forward" has a constant 1 added, which changes no expectation and lets
-    equal policies rest.
+    sum of |pi - ref|. No gradient goes through the distribution of earlier tokens. On pi's tokens "forward"
+    adds a constant 1, which changes no expectation and gives equal policies weight 0.
     """
     if divergence not in SLOPES:
         raise unknown("divergence", divergence, SLOPES)
@@ -59,7 +58,7 @@ def f_distillation(
     slope_BT = SLOPES[divergence](log_r_BT, beta)
     own_BT = slope_BT + (1.0 if divergence == "forward" else 0.0)
     log_rho_BT = log_token(logp_BT.detach(), batch)
-    # Without a slope there is no loss, even where pi/mu overflows.
+    # Slope 0 means loss 0, even where pi/mu overflows.
     weight_BT = torch.where(own_BT != 0, log_rho_BT, torch.zeros_like(log_rho_BT)).exp() * own_BT
     if batch.origin_B is not None:
         expert_B1 = (batch.origin_B == EXPERT).unsqueeze(-1)

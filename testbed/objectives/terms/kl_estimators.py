@@ -1,8 +1,8 @@
 """k1, k2, k3 and abs of both KL divergences on tokens sampled from pi, and their three gradients.
 
-With x = log(pi/other): KL(pi || other) = E_pi[k_i(x)] exactly for k1 = x and k3 = e^-x - 1 + x, nearly for
-k2 = x^2 / 2. The forward divergence from the same samples is KL(other || pi) = E_pi[e^-x k_i(-x)].
-abs = |x| estimates neither: E_pi|x| is at least KL(pi || other), and pulls every token with a force of one.
+With x = log(pi/other): KL(pi || other) = E_pi[k_i(x)], exact for k1 = x and k3 = e^-x - 1 + x, approximate
+for k2 = x^2 / 2. The forward divergence from the same samples is KL(other || pi) = E_pi[e^-x k_i(-x)]. abs =
+|x| estimates neither: E_pi|x| is at least KL(pi || other), and its pull has size 1 at every token.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from testbed.data.batch import Batch
 from testbed.errors import unknown
 from testbed.losses.ratios import Base, log_token
 
-# Written so that no infinity meets another of the opposite sign, or a zero, at |x| = 1e4.
+# Written so that at |x| = 1e4 no infinity meets one of the opposite sign, or a zero.
 VALUES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("reverse", "k1"): lambda x: x,
     ("reverse", "k2"): lambda x: x.square() / 2,
@@ -25,7 +25,7 @@ VALUES: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("forward", "k3"): lambda x: 1 - (1 + x) * (-x).exp(),
     ("forward", "abs"): lambda x: x.abs() * (-x).exp(),
 }
-# Value plus slope: what multiplies grad log pi in the gradient of the estimator's expectation.
+# Value plus slope: the factor of grad log pi in the gradient of the estimator's expectation.
 TOTALS: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("reverse", "k1"): lambda x: x + 1,
     ("reverse", "k2"): lambda x: x.square() / 2 + x,

@@ -1,4 +1,4 @@
-"""KL penalties toward a reference, the anchor or the behavior policy, with each detach choice."""
+"""KL penalties toward a reference, the anchor or the behavior policy, with every detach choice."""
 
 import math
 from typing import Any
@@ -32,18 +32,18 @@ def kl_penalty(
 ) -> Tensor:
     """L = k3 = ref/pi - 1 - log(ref/pi), or k1 = log(pi/ref), or k2 = log(pi/ref)^2 / 2, or abs of k1.
 
-    On samples of pi, with x = log(pi/base), the expected gradients are: pathwise k1 none at all, pathwise
-    k2 that of KL(pi || base), pathwise k3 (GRPO's) that of KL(base || pi); score k1 ("KL in the reward")
-    that of KL(pi || base), score k3 the difference of the two; "both" that of KL(pi || base) for k1 and k3.
-    direction "forward" estimates KL(base || pi) by importance weights base/pi; there only "both" gives its
-    gradient, with k1 and k3. abs (verl, Trinity-RFT) has the gradient of no KL: a pull of constant size.
-    base: ref, anchor or mu. With "score" and "both" the loss's value is not a KL.
+    On samples of pi, with x = log(pi/base), the expected gradients are: 0 for pathwise k1; that of KL(pi ||
+    base) for pathwise k2, score k1 ("KL in the reward"), and "both" with k1 or k3; that of KL(base || pi) for
+    pathwise k3 (GRPO's); the difference of the two for score k3. direction "forward" estimates KL(base || pi)
+    by importance weights base/pi; there only "both" with k1 or k3 gives its gradient. abs (verl, Trinity-RFT)
+    has the gradient of no KL: a pull of constant size. base: ref, anchor or mu. With "score" and "both" the
+    loss's value is not a KL.
     """
     return kl_term(logp_BT, batch, estimator, direction, base, gradient)
 
 
 def clamped_k3(x_BT: Tensor, limit: float, out: float) -> Tensor:
-    """Return k3 of x = log(pi/ref), with x cut at +-limit and k3 at out; no gradient beyond either."""
+    """Return k3 of x = log(pi/ref), with x clamped to +-limit and k3 to +-out; no gradient beyond either."""
     cut_BT = x_BT.clamp(-limit, limit)
     return (torch.expm1(-cut_BT) + cut_BT).clamp(max=out)
 
@@ -58,7 +58,7 @@ def kl_penalty_verl(
     """L = min(k3, output_clamp), k3 = ref/pi - 1 - log(ref/pi), |log(ref/pi)| <= input_clamp; pathwise.
 
     Where the clamps bind (pi below ref/13.6, or above 59900 ref) the penalty has no gradient: the tokens
-    that moved furthest from the reference are no longer pulled back.
+    furthest from the reference are no longer pulled back.
     """
     return clamped_k3(log_token(logp_BT, batch, "ref"), input_clamp, output_clamp)
 
@@ -73,8 +73,8 @@ def kl_penalty_nemo_rl(
 ) -> Tensor:
     """L = sg[x] log pi, x = log(pi/ref), for tokens with k3 <= output_clamp and |x| <= input_clamp, else 0.
 
-    The gradient of k3 times exp(log pi - sg[log pi]): NeMo-RL adds the score-function gradient, so that the
-    expectation is that of KL(pi || ref) and not, as TRL's older form and verl's, of KL(ref || pi).
+    The gradient of k3 times exp(log pi - sg[log pi]): NeMo-RL adds the score-function gradient, so its
+    expectation is that of KL(pi || ref), not of KL(ref || pi) as in verl and TRL's older form.
     """
     x_BT = log_token(logp_BT.detach(), batch, "ref")
     free_BT = (x_BT.abs() <= input_clamp) & (torch.expm1(-x_BT) + x_BT <= output_clamp)
@@ -89,14 +89,14 @@ def kl_penalty_nemo_rl(
 def kl_penalty_trl(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = u (ref/pi - 1 - log(ref/pi)), u = pi/anchor, differentiated through both factors.
 
-    `unbiased_kl` with the anchor in the behavior policy's place; the bias that is left is that of
-    anchor/mu. With use_bias_correction_kl off it is kl_penalty.
+    `unbiased_kl` with the anchor in place of the behavior policy; the remaining bias is that of anchor/mu.
+    With use_bias_correction_kl off it is kl_penalty.
     """
     return weighted_k3(logp_BT, batch, "anchor")
 
 
 class _WithSlope(torch.autograd.Function):
-    """A value whose derivative is given: automatic differentiation would subtract infinities."""
+    """A value with a given derivative; automatic differentiation would subtract infinities."""
 
     @staticmethod
     def forward(ctx: Any, _logp_BT: Tensor, value_BT: Tensor, slope_BT: Tensor) -> Tensor:
@@ -114,10 +114,10 @@ def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf
     Its slope in log pi is rho x, and beyond the cap, where only k3 moves, cap (1 - e^-x).
     """
     x_BT = log_token(logp_BT.detach(), batch, "ref")
-    # At pi = ref both are 0, whatever rho is.
+    # At pi = ref both are 0, for any rho.
     log_rho_BT = torch.where(x_BT != 0, log_token(logp_BT.detach(), batch, base), torch.zeros_like(x_BT))
     below_BT, above_BT = x_BT.clamp(max=0), x_BT.clamp(min=0)
-    # k3 as e^-x (e^x k3) below 0: rho may vanish and e^-x overflow where their product does neither.
+    # Below 0, k3 is e^-x (e^x k3): rho may vanish and e^-x overflow while their product does neither.
     share_BT = below_BT * below_BT.exp() - torch.expm1(below_BT) + torch.expm1(-above_BT) + above_BT
     value_BT = (log_rho_BT.clamp(max=math.log(cap)) - below_BT).exp() * share_BT
     slope_BT = log_rho_BT.exp() * x_BT
@@ -140,9 +140,9 @@ def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf
 def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = rho (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
 
-    The gradient is rho log(pi/ref) grad log pi: per token unbiased for KL(pi || ref) on samples of mu,
-    where kl_penalty is biased on-policy already. The paper divides by pi_old, the policy that sampled; the
-    formula is as TRL cites it, the paper's equation could not be read.
+    The gradient is rho log(pi/ref) grad log pi: per token unbiased for KL(pi || ref) on samples of mu, where
+    kl_penalty is biased even on-policy. The paper divides by pi_old, the policy that sampled. The formula is
+    as TRL cites it; the paper's equation could not be read.
     """
     return weighted_k3(logp_BT, batch, "mu")
 
@@ -154,7 +154,7 @@ def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
 def unbiased_kl_trinity(logp_BT: Tensor, batch: Batch, *, cap: float = 2.0) -> Tensor:
     """L = min(rho, cap) (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
 
-    The cap is a fixed 2 there. Beyond it the gradient is that of cap k3, which pulls back tokens above the
-    reference with at most the cap, where the unbiased estimate pulls with rho log(pi/ref).
+    The cap is fixed at 2 there. Beyond it the gradient is that of cap k3: it pulls tokens above the reference
+    back with at most the cap, where the unbiased estimate pulls with rho log(pi/ref).
     """
     return weighted_k3(logp_BT, batch, "mu", cap)
