@@ -1,1 +1,1 @@
-"""Exact truth: values, gradients, biases and variances by enumeration, recursion and linear algebra."""
+"""Exact values, gradients, biases and variances by enumeration, recursion and linear algebra."""

@@ -11,7 +11,7 @@ from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 
 MOST_COUNTS = 2_000_000
-"""Count vectors that are enumerated at most: beside their probabilities some 16 bytes for each atom."""
+"""Largest number of count vectors to enumerate; each atom takes about 16 bytes besides its probability."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,19 @@ def linear_weight(law: LoggedDistribution, weight_SA: Floats, model_SA: Floats |
 
 
 def mrdr_objective(law: LoggedDistribution, model_SA: Floats) -> float:
-    """E_x Var_{a~mu}[w (q - qhat)], what MRDR's model minimizes; q + c(x) mu/pi is as good as q itself."""
+    """E_x Var_{a~mu}[w (q - qhat)], the objective of MRDR's model; q + c(x) mu/pi is as good as q itself."""
     shifted_SA = law.weight_SA * (law.mean_SA - model_SA)
     mean_S = (law.mu_SA * shifted_SA).sum(axis=-1)
     return float(law.context_S @ ((law.mu_SA * shifted_SA**2).sum(axis=-1) - mean_S**2))
 
 
 def number_of_counts(n: int, atoms: int) -> int:
-    """C(n + atoms - 1, atoms - 1): how many count vectors n draws from `atoms` values have."""
+    """C(n + atoms - 1, atoms - 1): the number of count vectors of n draws from `atoms` values."""
     return math.comb(n + atoms - 1, atoms - 1)
 
 
 def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
-    """Every vector of `atoms` counts that sum to n, [R, atoms]; UserError when there are more than `most`."""
+    """List every vector of `atoms` counts with sum n, [R, atoms]; UserError if there are more than `most`."""
     if n < 1 or atoms < 1:
         raise UserError(f"n is {n} and atoms is {atoms}; both must be at least 1.")
     total = number_of_counts(n, atoms)
@@ -114,7 +114,7 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
 
 
 def count_law(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
-    """Counts [R, K] of n independent draws from mass_K, and their multinomial probabilities [R]."""
+    """Return counts [R, K] of n independent draws from mass_K, and their multinomial probabilities [R]."""
     _check_law(mass_K)
     count_RK = count_vectors(n, len(mass_K), most)
     log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
@@ -127,8 +127,8 @@ def exact_moments(
 ) -> CountMoments:
     """Mean and variance of statistic(counts [R, K]) -> [R] over all samples of n draws.
 
-    Valid for any statistic that does not depend on the order of the draws. UserError where it is not finite
-    with positive probability.
+    Valid for any statistic that does not depend on the order of the draws. UserError if it is not finite with
+    positive probability.
     """
     count_RK, chance_R = count_law(n, mass_K, most)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -150,7 +150,7 @@ def self_normalized(weight_K: Floats, reward_K: Floats) -> Callable[[Floats], Fl
 
 
 def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Floats, lam: float) -> float:
-    """E[prod_i (1 + lam w_i r_i)] over n draws by enumeration; it is (1 + lam V)^n exactly, for r >= 0."""
+    """E[prod_i (1 + lam w_i r_i)] over n draws by enumeration; for r >= 0 it is exactly (1 + lam V)^n."""
     if (reward_K < 0).any():
         raise UserError(f"The smallest reward is {reward_K.min():g}; the e-value needs rewards >= 0.")
     growth_K = np.log1p(lam * weight_K * reward_K)
@@ -162,7 +162,7 @@ class EmbeddedDistribution:
     """Logged rounds with an embedding e ~ p(e | x, a) [S, A, E] of actions; reward mean q [S, A, E].
 
     square_SAE: E[r^2 | x, a, e]. The reward has no direct effect when q does not depend on the action. mu may
-    miss actions of pi: MIPS needs its embeddings alone; what needs pi/mu then raises UserError.
+    miss actions of pi: MIPS needs only its embeddings, but methods that need pi/mu raise UserError.
     """
 
     context_S: Floats
@@ -187,7 +187,7 @@ class EmbeddedDistribution:
 
     @property
     def weight_SA(self) -> Floats:
-        """w = pi / mu, 0 where neither takes the action; UserError where pi alone does."""
+        """w = pi / mu, 0 where both are 0; UserError where only mu is 0."""
         _check_overlap(self.context_S, self.mu_SA, self.pi_SA)
         return _ratio(self.pi_SA, self.mu_SA)
 
@@ -198,7 +198,7 @@ class EmbeddedDistribution:
         return float((target_SAE * self.mean_SAE).sum())
 
     def moments(self, weight_SAE: Floats) -> Moments:
-        """Bias and n-variance of mean w r for any weight of context, action and embedding."""
+        """Bias and n-variance of the mean of w r for any weight of context, action and embedding."""
         mean = float((self.joint_SAE * weight_SAE * self.mean_SAE).sum())
         square = float((self.joint_SAE * weight_SAE**2 * self.square_SAE).sum())
         return Moments(mean - self.value, square - mean**2)
@@ -249,7 +249,7 @@ class InstrumentDistribution:
         return float(self.confounder_K @ self.mean_AK[action])
 
     def naive(self, action: int) -> float:
-        """E[R | A = a], biased where u moves both."""
+        """E[R | A = a], biased where u affects both."""
         share_K = self.confounder_K * (
             np.array([1 - self.instrument, self.instrument]) @ self._chance_2K(action)
         )
@@ -260,7 +260,7 @@ class InstrumentDistribution:
 
         It is E[R | do(a)] when P(a | Z=1, u) - P(a | Z=0, u) is the same for every u.
 
-        Raises UserError for an instrument without first stage.
+        Raises UserError for an instrument without a first stage.
         """
         chance_2K = self._chance_2K(action)
         earned_2 = chance_2K @ (self.confounder_K * self.mean_AK[action])

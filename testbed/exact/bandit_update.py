@@ -1,8 +1,8 @@
-"""One expected step of a registered objective on a softmax policy over A answers of one token.
+"""One expected step of a registered objective on a softmax policy over A one-token answers.
 
-The batch holds every answer of every context once and the expectation weighs them by mu, so a batch statistic
-that weighs its tokens by mu itself (BAPO's share) is that of an infinite batch; one that counts tokens alike
-is not.
+The batch holds every answer of every context once; the expectation weighs them by mu. A batch statistic that
+weighs its tokens by mu (BAPO's share) is therefore that of an infinite batch; one that counts all tokens
+equally is not.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ from testbed.inspection.effective_weights import effective_weights
 def answer_weights(
     name: str, log_pi_xA: ArrayLike, mu_xA: ArrayLike, adv_xA: ArrayLike, **hyper: Any
 ) -> Floats:
-    """Effective weight of every answer, [A] or [S, A]; anchor and reference are mu, the reward is the
+    """Return each answer's effective weight, [A] or [S, A]; mu is anchor and reference, the reward is the
     advantage, a context is a group.
 
-    Raises UserError for arrays of different shapes, or mu without mass on an answer.
+    Raises UserError for arrays of different shapes, or if mu gives an answer no mass.
     """
     log_pi_xA, mu_xA, adv_xA = (np.asarray(x, dtype=np.float64) for x in (log_pi_xA, mu_xA, adv_xA))
     if not log_pi_xA.shape == mu_xA.shape == adv_xA.shape or mu_xA.ndim not in (1, 2):
@@ -63,7 +63,7 @@ Adv = Callable[[Floats], Floats]
 
 
 def inner_steps(name: str, mu_xA: Floats, adv_xA: Floats, *, steps: int, rate: float, **hyper: Any) -> Floats:
-    """log pi after 0 … `steps` expected steps from mu on data of mu, [steps + 1, (S,) A]."""
+    """Return log pi after 0 … `steps` expected steps from mu on data of mu, [steps + 1, (S,) A]."""
     path = [np.log(mu_xA)]
     for _ in range(steps):
         moved_xA = path[-1] + rate * expected_update(name, path[-1], mu_xA, adv_xA, **hyper)
@@ -74,7 +74,7 @@ def inner_steps(name: str, mu_xA: Floats, adv_xA: Floats, *, steps: int, rate: f
 def replayed(
     name: str, start_xA: Floats, adv: Adv, *, rounds: int, steps: int, rate: float, **hyper: Any
 ) -> Floats:
-    """log pi after 0 … `rounds` rounds of `steps` expected steps, each on data of its own start,
+    """Return log pi after 0 … `rounds` rounds of `steps` expected steps, each on data of its starting policy,
     [rounds + 1, (S,) A]. adv: mu -> advantages.
     """
     path = [np.log(np.asarray(start_xA, dtype=np.float64))]

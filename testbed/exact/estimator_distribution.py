@@ -1,8 +1,8 @@
 """Exact distribution of any registered estimator over n independent logged units, by enumeration of samples.
 
-A `UnitDistribution` lists what one unit (a round, an episode, a response) can be, with its probabilities; a
-sample of n units is then a vector of counts with its multinomial probability, or a tuple, for an estimator
-whose value depends on the order of its units. Estimators that are means of terms need one unit only.
+A `UnitDistribution` lists the possible values of one unit (a round, an episode, a response) and their
+probabilities. A sample of n units is then a vector of counts with its multinomial probability, or a tuple if
+the estimator depends on the order of its units. Estimators that are means of terms need one unit only.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from testbed.exact.mdp import enumerate_episodes
 from testbed.exact.ratios_dice import state_marginal_ratios
 
 CHUNK = 2**20
-"""Numbers per field that one call of an estimator reads."""
+"""Largest number of values per field in one call of an estimator."""
 
 
 @dataclass(frozen=True)
 class UnitDistribution:
-    """K values of one logged unit: probabilities mass_K, data of shape [K] or [K, T], the target's value."""
+    """K values of one logged unit: probabilities mass_K, data of shape [K] or [K, T], target's value."""
 
     mass_K: Floats
     data: Logged | LoggedEpisodes
@@ -44,7 +44,7 @@ class UnitDistribution:
             )
 
     def take(self, index_Rn: Ints) -> Logged | LoggedEpisodes:
-        """Samples of units, given by their numbers, as data sets along leading axes."""
+        """Return samples of units, given by number, as data sets along leading axes."""
         if isinstance(self.data, Logged):
             return self.data.take(index_Rn)
         given = {f.name: getattr(self.data, f.name) for f in fields(self.data)}
@@ -64,18 +64,18 @@ def bandit_units(
     model_SA: ArrayLike | None = None,
     feature_SAD: ArrayLike | None = None,
 ) -> UnitDistribution:
-    """The rounds of a logged distribution: every context, action and reward with positive probability.
+    """List the rounds of a logged distribution: all contexts, actions and rewards of positive probability.
 
     Args:
         law: contexts, mu, pi, means and variances.
-        reward_SAK: values of the reward, with the distribution's mean and variance. Left out: the mean itself
+        reward_SAK: values of the reward, with the distribution's mean and variance. Default: the mean itself
             where the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
         chance_SAK: their probabilities.
         model_SA: a reward model q(x, a), fixed in advance, for the estimators that need one.
         feature_SAD: features, for `mrdr`.
 
-    Raises UserError where mean and variance leave the reward's distribution open, or are not those of the
-    distribution given.
+    Raises UserError if mean and variance do not determine the reward's distribution, or differ from those of
+    the given distribution.
     """
     reward_SAK, chance_SAK = _rewards(law, reward_SAK, chance_SAK)
     mass_SAK = law.context_S[:, None, None] * law.mu_SA[..., None] * chance_SAK
@@ -110,7 +110,7 @@ def episode_units(
 
     q_hat_TSA is a model fixed in advance; marginal adds the exact state marginal ratios.
 
-    Raises UserError for normal noise, and for more episodes than are enumerated.
+    Raises UserError for normal noise, and for too many episodes to enumerate.
     """
     table = enumerate_episodes(world, mu_SA)
     data = LoggedEpisodes.tabular(
@@ -132,7 +132,7 @@ def episode_units(
 
 
 def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistribution:
-    """The responses of a token tree as episodes with a reward at the last token. UserError when too many."""
+    """List a token tree's responses as episodes rewarded at the last token. UserError if too many."""
     from testbed.exact.tree import check_policies, enumerate_leaves
 
     mu, pi = check_policies(tree, mu=mu_SA, pi=pi_SA)
@@ -152,9 +152,9 @@ def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistrib
 
 @dataclass(frozen=True)
 class EstimatorMoments:
-    """Mean and variance of an estimate from n units; value: the target's; samples: how many were summed.
+    """Mean and variance of an estimate from n units; value: the target's; samples: the number summed.
 
-    undefined: the probability of samples for which the estimator has no value of its own.
+    undefined: the probability of samples for which the estimator is undefined.
     """
 
     mean: float
@@ -177,7 +177,7 @@ class EstimatorMoments:
 
 @dataclass(frozen=True)
 class EstimatorDistribution:
-    """Every value that an estimate from n units takes, ascending, [R], with its probability.
+    """All values of an estimate from n units, ascending, [R], with their probabilities.
 
     value: the target's; undefined as in EstimatorMoments.
     """
@@ -199,7 +199,7 @@ class EstimatorDistribution:
         return float(self.chance_R[: np.searchsorted(self.estimate_R, x, side="right")].sum())
 
     def quantile(self, level: float) -> float:
-        """The smallest value with a cdf of at least `level`, up to rounding. UserError outside [0, 1]."""
+        """Smallest value with a cdf of at least `level`, up to rounding. UserError outside [0, 1]."""
         if not 0.0 <= level <= 1.0:
             raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
         sums_R = np.cumsum(self.chance_R)
@@ -218,8 +218,8 @@ def exact_moments(
 ) -> EstimatorMoments:
     """Return the exact mean and variance of a registered estimator over n units.
 
-    A linear estimator needs no enumeration: it is computed from one unit, for any n, and `undefined` and
-    `most` are not used. Arguments and errors as in `exact_distribution`.
+    A linear estimator needs no enumeration: one unit gives the answer for any n, and `undefined` and `most`
+    are ignored. Arguments and errors as in `exact_distribution`.
     """
     entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     if not entry.promises["linear"]:
@@ -240,21 +240,21 @@ def exact_distribution(
 ) -> EstimatorDistribution:
     """Return the exact distribution of a registered estimator over n independent units.
 
-    All C(n + K - 1, K - 1) counts of K units are taken with their multinomial probability; all K^n tuples
+    Enumerates all C(n + K - 1, K - 1) counts of K units with their multinomial probability, or all K^n tuples
     for an estimator that is not symmetric in its units (cross-fitting, resampling).
 
     Args:
         name: a registered estimator.
-        law: the units, or a LoggedDistribution whose rewards are determined by its means and variances
+        law: the units, or a LoggedDistribution with rewards determined by means and variances
             (`bandit_units`).
         n: units in a sample.
-        undefined: the value of samples that the estimator refuses, such as all weights 0; None passes its
-            UserError on. Samples are never left out.
-        most: samples enumerated at most.
+        undefined: the value for samples that the estimator refuses, such as all weights 0; None raises its
+            UserError. Samples are never left out.
+        most: largest number of samples to enumerate.
         hyper: hyperparameters of the estimator.
 
     Raises UserError for too many samples, naming their number, for a distribution of the wrong family, and
-    for what the estimator itself refuses.
+    for input that the estimator refuses.
     """
     entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
     _check(name, units, n)
@@ -266,7 +266,7 @@ def exact_distribution(
         estimates.append(value_R)
         chances.append(chance_R)
     if refused >= 1.0 - 1e-12:
-        function(units.take(np.zeros((1, n), dtype=np.int64)))  # says what is missing
+        function(units.take(np.zeros((1, n), dtype=np.int64)))  # raises for missing fields
     estimate_R, chance_R = np.concatenate(estimates), np.concatenate(chances)
     estimate_R = np.where(np.isnan(estimate_R), undefined or 0.0, estimate_R)
     order_R = np.argsort(estimate_R, kind="stable")
@@ -287,7 +287,7 @@ def _check(name: str, units: UnitDistribution, n: int) -> None:
 
 
 def _samples(units: UnitDistribution, n: int, most: int, symmetric: bool) -> Iterator[tuple[Ints, Floats]]:
-    """Samples as numbers of units [R, n] with their probabilities [R], in chunks."""
+    """Yield samples as numbers of units [R, n] with their probabilities [R], in chunks."""
     atoms = len(units.mass_K)
     steps = 1 if isinstance(units.data, Logged) else units.data.steps
     size = max(1, CHUNK // (n * steps))
@@ -312,7 +312,7 @@ def _samples(units: UnitDistribution, n: int, most: int, symmetric: bool) -> Ite
 def _values(
     function: Callable[..., Any], units: UnitDistribution, index_Rn: Ints, undefined: float | None
 ) -> Floats:
-    """The estimate of every sample, [R]; NaN where the estimator refuses it and a value stands for that."""
+    """Return the estimate of every sample, [R]; NaN if the estimator refuses it and `undefined` is given."""
     try:
         return np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
     except UserError:
@@ -320,7 +320,7 @@ def _values(
             raise
         if len(index_Rn) == 1:
             return np.array([np.nan])
-    # One refused sample refuses its chunk: halves find out which.
+    # One refused sample makes its whole chunk fail: halve the chunk to find it.
     half = len(index_Rn) // 2
     halves = (index_Rn[:half], index_Rn[half:])
     return np.concatenate([_values(function, units, each, undefined) for each in halves])

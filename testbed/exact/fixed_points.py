@@ -1,6 +1,6 @@
 """Multi-step evaluation operators of a discounted MDP as affine maps: Jacobian, fixed point, contraction.
 
-No horizon: `world.horizon` plays no part, the discount must be below 1, and terminal states are worth 0.
+Infinite horizon: `world.horizon` is ignored, the discount must be below 1, and terminal states are worth 0.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class AffineOperator:
     offset_X: Floats
 
     def __call__(self, value_X: Floats) -> Floats:
-        """One application."""
+        """Apply the operator once."""
         return self.jacobian_XX @ value_X + self.offset_X
 
     def fixed_point(self) -> Floats:
@@ -35,7 +35,7 @@ class AffineOperator:
 
 
 def vtrace_policy(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> Floats:
-    """min(rho_bar mu, pi), normalized per state, [S, A]: what V-trace evaluates (Espeholt et al. 2018)."""
+    """V-trace's policy (Espeholt et al. 2018): min(rho_bar mu, pi), normalized per state, [S, A]."""
     _check_support(pi_SA, mu_SA, rho_bar)
     mass_SA = np.minimum(rho_bar * mu_SA, pi_SA) if np.isfinite(rho_bar) else pi_SA
     return mass_SA / mass_SA.sum(axis=-1, keepdims=True)
@@ -52,7 +52,7 @@ def vtrace(
 ) -> AffineOperator:
     """V + E_mu sum_t discount^t c_0 ... c_{t-1} min(rho_bar, rho_t) delta_t, on [S]; c = lam min(c_bar, rho).
 
-    Its fixed point is the value of `vtrace_policy`, whatever c_bar and lam. Terminal states map to 0.
+    Its fixed point is the value of `vtrace_policy`, for any c_bar and lam. Terminal states map to 0.
     """
     _check_support(pi_SA, mu_SA, rho_bar)
     rho_SA = _ratio(pi_SA, mu_SA)
@@ -63,7 +63,7 @@ def vtrace(
     step_SS = np.einsum("sa,sat->st", weight_SA, moves_SAS)
     discount = _discount(world)
     solver_SS = np.eye(world.states) - discount * np.einsum("sa,sat->st", trace_SA, moves_SAS)
-    # delta_t = reward + discount V(s') - V(s), its mean given s weighted by the clipped ratio.
+    # delta_t = reward + discount V(s') - V(s); its mean given s is weighted by the clipped ratio.
     delta_SS = discount * step_SS - np.diag(weight_SA.sum(axis=-1))
     jacobian_SS = np.diag(live_S) + _solve(solver_SS, delta_SS)
     offset_S = _solve(solver_SS, (weight_SA * world.mean_reward_SA).sum(axis=-1))
@@ -103,7 +103,7 @@ def fitted_q(
     """One tabular FQE regression on [S A]: each pair's mean of r + discount sum_a' pi(a'|s') Q(s', a').
 
     joint_SAS: distribution or counts of (s, a, s'); reward_SA: mean reward of the pair. A pair without data
-    keeps 0. The fixed point is the certainty-equivalent value, which is LSTD-Q's.
+    keeps 0. The fixed point is the certainty-equivalent value, the same as LSTD-Q's.
     """
     states, actions = pi_SA.shape
     count_SA1 = joint_SAS.sum(axis=-1, keepdims=True)
@@ -115,7 +115,7 @@ def fitted_q(
 
 
 def _check_support(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> None:
-    """Raise UserError where mu shares no action with pi, or misses one while ratios are not clipped."""
+    """Raise UserError if mu shares no action with pi, or misses one while ratios are not clipped."""
     shared_SA = (pi_SA > 0) & (mu_SA > 0)
     bad_S = ~shared_SA.any(axis=-1) if np.isfinite(rho_bar) else ((pi_SA > 0) & ~shared_SA).any(axis=-1)
     if bad_S.any() or not rho_bar > 0:
@@ -126,13 +126,13 @@ def _check_support(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> None:
 
 
 def _live_moves(world: FiniteMDP) -> Floats:
-    """P(s' | s, a) without what leaves from or enters a terminal state, [S, A, S]."""
+    """P(s' | s, a) without transitions from or to a terminal state, [S, A, S]."""
     live_S = ~world.tables.terminal_S
     return world.transition_SAS * live_S * live_S[:, None, None]
 
 
 def _ratio(pi_SA: Floats, mu_SA: Floats) -> Floats:
-    """pi / mu, 0 where mu = 0: clipped ratios never need the pairs that mu does not visit."""
+    """pi / mu, 0 where mu = 0: clipped ratios never need pairs that mu does not visit."""
     return np.where(mu_SA > 0, pi_SA / np.where(mu_SA > 0, mu_SA, 1.0), 0.0)
 
 

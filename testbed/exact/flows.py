@@ -1,8 +1,8 @@
 """Limits of training a tabular softmax policy on a fixed mu: in closed form, and along the gradient flow.
 
-mu, reward and policies are arrays over A actions; expectations over mu are exact, mu never moves. The flow is
-dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given. The
-closed forms are derived in docs/theory/fixed-data-limits.md.
+mu, reward and policies are arrays over A actions; expectations over mu are exact, and mu is fixed. The flow
+is dtheta/dt = minus the gradient of the expected loss in the logits, from pi = mu unless a start is given.
+docs/theory/fixed-data-limits.md derives the closed forms.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ RTOL, ATOL = 1e-10, 1e-12
 
 @dataclass(frozen=True)
 class Path:
-    """A flow read at times [T]: log-probabilities [T, A]."""
+    """A flow sampled at times [T]: log-probabilities [T, A]."""
 
     time_T: Floats
     log_pi_TA: Floats
@@ -40,9 +40,9 @@ class Path:
 
 
 def flow(drift: Drift, start_A: Floats, time_T: Floats) -> Path:
-    """Integrate the logits from log start_A and read them at increasing times, the first may be 0.
+    """Integrate the logits from log start_A and sample them at increasing times; the first may be 0.
 
-    Implicit multistep (LSODA), relative tolerance 1e-10. Raises UserError when the integrator gives up.
+    Implicit multistep (LSODA), relative tolerance 1e-10. Raises UserError if the integrator fails.
     """
     given = np.asarray(time_T, dtype=np.float64)
     solved = integrate.solve_ivp(
@@ -72,9 +72,9 @@ def lowest_entropy(drift: Drift, start_A: Floats, until: float, points: int = 40
 def drift_limit(drift_A: Floats, tie: float = 1e-12) -> Floats:
     """Limit of dtheta/dt = c - C pi for C = sum c > 0: (c - level)+ / C, summing to 1, from any start.
 
-    For C > 0 the flow ascends a concave function of the logits. One action is left iff C is at most the
-    largest c minus the second largest. For C = 0 the largest c wins, ties sharing by their start; that and
-    C < 0 depend on the start, so UserError, unless C = 0 has one largest c.
+    For C > 0 the flow ascends a concave function of the logits. One action survives iff C is at most the
+    largest c minus the second largest. For C = 0 the largest c wins; ties share by their start. Ties at C =
+    0, and all C < 0, depend on the start and raise UserError.
     """
     total = float(drift_A.sum())
     scale = float(np.abs(drift_A).max())
@@ -89,31 +89,31 @@ def drift_limit(drift_A: Floats, tie: float = 1e-12) -> Floats:
 
 
 def drift_level(drift_A: Floats) -> float:
-    """The threshold of `drift_limit`: actions with c above it are left, and their c - level sum to C > 0.
+    """Return the threshold of `drift_limit`: actions with c above it survive; their c - level sum to C.
 
     Raises UserError unless C > 0: the limit then depends on the start.
     """
     total, ordered_A = float(drift_A.sum()), np.sort(drift_A)[::-1]
     if total <= 0.0:
         raise UserError(f"sum c is {total:.3g}, expected more than 0; otherwise no level exists.")
-    # The level at which the k largest, less the level, sum to C.
+    # The level at which the k largest c, each minus the level, sum to C.
     level_A = (np.cumsum(ordered_A) - total) / np.arange(1, len(ordered_A) + 1)
     size = int(np.flatnonzero(ordered_A > level_A)[-1])
     return max(float(level_A[size]), 0.0)
 
 
 def drift_threshold(drift_A: Floats) -> Floats:
-    """T(y) = sum_z (c_z - c_y)+, [A]: action y is left in the limit exactly when C is more than this.
+    """T(y) = sum_z (c_z - c_y)+, [A]: action y survives in the limit exactly when C exceeds it.
 
-    As y is left iff c_y is above the level, and sum_z (c_z - x)+ falls in x and is C at the level.
+    Reason: y survives iff c_y is above the level; sum_z (c_z - x)+ falls in x and is C at the level.
     """
     return np.maximum(drift_A - drift_A[:, None], 0.0).sum(axis=-1)
 
 
 def stable_vertices(drift_A: Floats) -> list[int]:
-    """Actions y at which the flow c - C pi stays once there: c_y - C above every other c.
+    """Return the actions y that the flow c - C pi never leaves: c_y - C is above every other c.
 
-    With C <= 0 the largest c is always among them; several when -C exceeds their differences. With C > 0
+    With C <= 0 the largest c is always among them, with others when -C exceeds their differences. With C > 0
     there is one exactly when C is less than the largest c minus the second largest.
     """
     total, found = float(drift_A.sum()), []
@@ -140,9 +140,9 @@ def asymre_limit(mu_A: Floats, reward_A: Floats, delta_v: float) -> Floats:
 
 
 def asymre_transition(mu_A: Floats, reward_A: Floats) -> float:
-    """The delta_v < 0 from which on one action is left: -delta_v = c(1) - c(2).
+    """The delta_v < 0 from which only one action survives: -delta_v = c(1) - c(2).
 
-    c depends on delta_v itself, so the root of the gap minus -delta_v is taken; 0 where the two largest tie.
+    c depends on delta_v, so this finds the root of the gap minus -delta_v; 0 if the two largest tie.
     """
 
     def excess(size: float) -> float:
@@ -156,13 +156,13 @@ def asymre_transition(mu_A: Floats, reward_A: Floats) -> float:
 
 
 def asymre_thresholds(mu_A: Floats, reward_A: Floats) -> Floats:
-    """The delta_v <= 0 from which on action y is gone, [A]; 0 for those that stay as delta_v rises to 0.
+    """The delta_v <= 0 from which action y vanishes, [A]; 0 for actions that survive as delta_v rises to 0.
 
-    With delta_v = -C an action is left iff C > T(y) of `drift_threshold`. As C grows, c_y grows by mu_y and
-    the level falls, so that an action that has come never goes: one root per action. The second largest
-    is `asymre_transition`.
+    With delta_v = -C an action survives iff C > T(y) of `drift_threshold`. As C grows, c_y grows by mu_y and
+    the level falls, so an action that has entered never leaves: one root per action. The second largest is
+    `asymre_transition`.
 
-    Raises UserError for an action that mu never takes: it is never left.
+    Raises UserError for an action that mu never takes: it never survives.
     """
     if not (mu_A > 0).all():
         raise UserError(f"mu_A is {mu_A}; an action without mass under mu has no threshold. Leave it out.")
@@ -181,7 +181,7 @@ def asymre_thresholds(mu_A: Floats, reward_A: Floats) -> Floats:
 
 
 def topr_drift(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float) -> Floats:
-    """c once failures are rare: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
+    """c for rare failures: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
     return np.where(success_A, mu_A, -a_minus * mu_A)
 
 
@@ -200,10 +200,10 @@ def topr_flow_drift(
 
 
 def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
-    """The a_minus from which on success y is gone from `topr_limit`, [A]; 0 for failures, gone at any.
+    """The a_minus from which success y vanishes from `topr_limit`, [A]; 0 for failures, which always vanish.
 
     (P(success) - sum over successes z of (mu_z - mu_y)+) / P(failure): C > T(y) of `drift_threshold`. The
-    largest is P(success) / P(failure), where C = 0; from the second largest on one success is left.
+    largest is P(success) / P(failure), where C = 0; from the second largest on one success survives.
 
     Raises UserError unless mu takes both successes and failures.
     """
@@ -217,7 +217,7 @@ def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
 def topr_limit(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:
     """mu given success for a_minus = 0 (Le Roux et al. 2025); for a_minus > 0 the limit of `topr_drift`.
 
-    One success is left as soon as C = P(success) - a_minus P(failure) <= c(1) - c(2), before C reaches 0.
+    One success survives as soon as C = P(success) - a_minus P(failure) <= c(1) - c(2), before C reaches 0.
     """
     return drift_limit(topr_drift(mu_A, success_A, a_minus))
 
@@ -267,7 +267,7 @@ def residual_stationary(mu_A: Floats, adv_A: Floats, beta: float) -> Floats:
 
 
 def oapl_advantage(mu_A: Floats, reward_A: Floats, beta1: float) -> Floats:
-    """R - beta1 ln E_mu exp(R / beta1): the group's estimate for infinitely many answers."""
+    """R - beta1 ln E_mu exp(R / beta1): the advantage in an infinite group."""
     return reward_A - log_mean_exp(mu_A, reward_A, beta1)
 
 
@@ -277,7 +277,7 @@ def oapl_stationary(mu_A: Floats, reward_A: Floats, beta1: float, beta2: float) 
 
 
 def kimi_stationary(mu_A: Floats, reward_A: Floats, tau: float) -> Floats:
-    """Kimi-OPMD with the mean as baseline: softer than the tilt."""
+    """Stationary policy of Kimi-OPMD with the mean as baseline: softer than the tilt."""
     return residual_stationary(mu_A, reward_A - float(mu_A @ reward_A), tau)
 
 
@@ -294,8 +294,8 @@ def residual_drift(mu_A: Floats, adv_A: Floats, beta: float) -> Drift:
 def group_gap(success: float, group: int, advantage: Callable[[Floats, Floats], Floats]) -> float:
     """E[A | R = 1] - E[A | R = 0] of one answer in a group of G with R ~ Bernoulli(success), exactly.
 
-    advantage(own [N], others [N, G - 1]) -> [N] gets all 2^(G-1) reward patterns of the others; G at most 20.
-    1 is the gap of the rewards themselves. Derivation: docs/theory/fixed-data-limits.md.
+    advantage(own [N], others [N, G - 1]) -> [N] receives all 2^(G-1) reward patterns of the others; G at most
+    20. The gap of the rewards themselves is 1. Derivation: docs/theory/fixed-data-limits.md.
     """
     if not 2 <= group <= 20:
         raise UserError(f"group is {group}, expected 2 to 20: all reward patterns are enumerated.")
@@ -306,7 +306,7 @@ def group_gap(success: float, group: int, advantage: Callable[[Floats, Floats], 
 
 
 def oapl_in_group(beta1: float) -> Callable[[Floats, Floats], Floats]:
-    """R - beta1 ln mean exp(R / beta1), the mean over the group with the own answer in it."""
+    """R - beta1 ln mean exp(R / beta1); the group's mean includes the answer itself."""
 
     def advantage(own_N: Floats, others_NG: Floats) -> Floats:
         all_NG = np.concatenate([own_N[:, None], others_NG], axis=-1) / beta1
@@ -317,5 +317,5 @@ def oapl_in_group(beta1: float) -> Callable[[Floats, Floats], Floats]:
 
 
 def pairs_in_group(own_N: Floats, others_NG: Floats) -> Floats:
-    """mean_j (R - R_j) over the others: what REBEL and pairwise OPMD regress on."""
+    """mean_j (R - R_j) over the others: the regression target of REBEL and pairwise OPMD."""
     return np.asarray(own_N - others_NG.mean(axis=-1))

@@ -1,4 +1,4 @@
-"""Facts of an exact gradient: mean, variance, bias by cause, value."""
+"""Results of an exact gradient report: mean, variance, bias by cause, value."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,10 @@ class GradientReport:
     """Exact mean, variance and bias of one gradient step of an objective.
 
     mean_SA: E g. target_SA: grad J(pi). variance: trace of the covariance of g. split: the three parts of
-    mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, what a baseline moves the mean by; zeros
-    up to rounding mean that a baseline is free. size: responses per gradient. value: minus the expected
-    loss, aggregated as the gradient is; g is its slope only for an objective that detaches nothing.
-    clip_share: expected tokens with an advantage and weight 0, over expected tokens with an advantage.
+    mean_SA - target_SA by name. shift_SA: E[w S] at advantage 1, the shift of the mean per unit of baseline;
+    if 0 up to rounding, baselines do not bias. size: responses per gradient. value: minus the expected loss,
+    aggregated as the gradient is; g is its slope only if the objective detaches nothing. clip_share: expected
+    tokens with an advantage and weight 0, over expected tokens with an advantage.
     """
 
     objective: str
@@ -49,7 +49,7 @@ class GradientReport:
 
     @property
     def cosine(self) -> float:
-        """Cosine of the angle between E g and grad J; NaN where one of them is 0."""
+        """Cosine of the angle between E g and grad J; NaN if one of them is 0."""
         norms = float(np.linalg.norm(self.mean_SA) * np.linalg.norm(self.target_SA))
         return float((self.mean_SA * self.target_SA).sum()) / norms if norms else float("nan")
 
@@ -88,11 +88,11 @@ def _relative(part_SA: Floats, whole_SA: Floats) -> float:
 
 
 def cut_tokens(weight_xT: Floats, adv_xT: Floats, mask_xT: NDArray[np.bool_]) -> Floats:
-    """Tokens with an advantage and weight 0, and tokens with an advantage, [x, 2]."""
+    """Count tokens with an advantage and weight 0, and tokens with an advantage, [x, 2]."""
     carries_xT = mask_xT & (adv_xT != 0)
     return np.stack([(carries_xT & (weight_xT == 0)).sum(-1), carries_xT.sum(-1)], axis=-1).astype(float)
 
 
 def share(part: float, whole: float) -> float:
-    """part / whole; 0 of nothing."""
+    """part / whole; 0 if whole is 0."""
     return float(part / whole) if whole > 0 else 0.0

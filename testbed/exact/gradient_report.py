@@ -2,8 +2,8 @@
 
 A sample is one response drawn from mu; its gradient is sum over t of w_t S_t with the objective's effective
 weight w_t and the score S_t = onehot(y_t) - pi(. | prefix), with respect to one table of logits per prefix.
-A response is its own batch here: a batch statistic sees one response (`testbed.exact.group` has more).
-Losses are summed over tokens unless an aggregation is asked for.
+Each response is a separate batch: a batch statistic sees one response (`testbed.exact.group` has larger
+batches). Losses are summed over tokens by default.
 
 With d the distribution of prefixes, the gradient of J(pi) = E_pi R is F(d_pi, Q^pi), where
 F(d, Q)(s, .) = d(s) sum_a pi(a|s) Q(s, a) S(s, a). Plain ratios have means F(d', Q'): token F(d_mu, Q^mu),
@@ -11,9 +11,9 @@ prefix F(d_pi, Q^mu), suffix F(d_mu, Q^pi), sequence F(d_pi, Q^pi). So the bias 
 
     state     F(d', Q^pi) - F(d_pi, Q^pi)    prefixes come from the wrong distribution
     suffix    F(d', Q') - F(d', Q^pi)        what follows a token is played by mu
-    clipping  E g - F(d', Q')                the weight is not the plain ratio: clipped, averaged, missing
+    clipping  E g - F(d', Q')                the weight differs from the plain ratio: clipped, averaged
 
-with (d', Q') those of the ratio that the objective stands in for; with signal A^pi, Q' = Q^pi.
+with (d', Q') those of the ratio that the objective approximates; with signal A^pi, Q' = Q^pi.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ Signal = Literal["R", "R-b", "A"]
 SIGNALS = ("R", "R-b", "A")
 Objective = str | Callable[..., Tensor]
 CHUNK = 2**15
-"""Responses whose weights are taken at once."""
+"""Number of responses per evaluation of weights."""
 
 STANDS_FOR = {
     "none": "token",
@@ -60,8 +60,8 @@ STANDS_FOR = {
 
 
 def plain_ratio(level: str) -> Callable[[Tensor, Batch], Tensor]:
-    """The objective -sg[ratio] A log pi with a ratio that nothing clips; level as in testbed.losses.ratios,
-    "suffix" (rho_t … rho_T) or "none" (1). Raises UserError for an unknown level.
+    """The objective -sg[ratio] A log pi with an unclipped ratio; level as in testbed.losses.ratios, "suffix"
+    (rho_t … rho_T) or "none" (1). Raises UserError for an unknown level.
     """
     levels = {**ratios.LEVELS, "suffix": _log_suffix, "none": _log_one}
     if level not in levels:
@@ -79,7 +79,7 @@ def _log_suffix(logp_BT: Tensor, batch: Batch) -> Tensor:
 
 
 def resolve(name: Objective) -> tuple[Objective, str, str]:
-    """(objective, its name, the ratio level it promises); "ratio:LEVEL" is a plain ratio."""
+    """Return (objective, its name, its promised ratio level); "ratio:LEVEL" is a plain ratio."""
     if not isinstance(name, str):
         return name, getattr(name, "__name__", "function"), "token"
     if name.startswith("ratio:"):
@@ -89,14 +89,14 @@ def resolve(name: Objective) -> tuple[Objective, str, str]:
 
 
 class Bench:
-    """A tree, mu and pi with everything that reports share: leaves, log-probabilities, d, Q, grad J.
+    """A tree, mu and pi with the parts that reports share: leaves, log-probabilities, d, Q, grad J.
 
     Args:
         tree: the world. mu_SA, pi_SA: positive tables of probabilities.
         ref_SA: the reference of a KL penalty; mu by default.
         anchor_SA: the proximal policy of a clip; mu by default.
 
-    Raises UserError for tables that are no policies, or a tree too large to enumerate.
+    Raises UserError for tables that are not policies, or a tree too large to enumerate.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Bench:
         """|S_t|^2 = 1 - 2 pi(y_t) + sum_a pi(a)^2."""
 
     def advantage(self, signal: str, baseline: float) -> Floats:
-        """The signal of every token, [L, T]."""
+        """Return the advantage signal of every token, [L, T]."""
         leaves = self.leaves
         if signal == "A":
             q_SA = self._values["pi"]
@@ -155,7 +155,7 @@ class Bench:
     def batch_weights(
         self, function: Objective, index_RB: Any, adv_RBT: Floats, aggregation: str | None, **hyper: Any
     ) -> Floats:
-        """Effective weights of R batches of B responses each, given by their numbers; [R, B, T]."""
+        """Return effective weights of R batches of B numbered responses each; [R, B, T]."""
         logp, batch = self.batch(index_RB, adv_RBT)
         weight = effective_weights(function, logp, batch, **hyper)
         weight = weight * _divisor(batch.mask_BT, aggregation)
@@ -180,7 +180,7 @@ class Bench:
         return numbers
 
     def batch(self, index_RB: Any, adv_RBT: Floats) -> tuple[Tensor, Batch]:
-        """logp and Batch [R, B, T] of the numbered responses; one prompt, one turn."""
+        """Return logp and Batch [R, B, T] of the numbered responses; one prompt, one turn."""
         leaves = self.leaves
         mu = torch.from_numpy(self.logp_mu_LT[index_RB])
         others = {name: torch.from_numpy(logp_LT[index_RB]) for name, logp_LT in self._others_LT.items()}
@@ -200,7 +200,7 @@ class Bench:
         return torch.from_numpy(self.logp_pi_LT[index_RB]), batch
 
     def scatter(self, value_LT: Floats) -> Floats:
-        """sum over leaves and tokens of value times S_t, added up prefix by prefix, [S, A]."""
+        """Sum value times S_t over leaves and tokens, prefix by prefix, [S, A]."""
         leaves = self.leaves
         value = np.where(leaves.mask_LT, value_LT, 0.0)
         return scatter_score(leaves.state_LT[None], leaves.action_LT[None], value[None], self.pi_SA[None])[0]
@@ -210,7 +210,7 @@ class Bench:
         return self.scatter(self.law_L[:, None] * weight_LT)
 
     def second_moment(self, weight_LT: Floats, other_LT: Floats | None = None) -> float:
-        """E_mu of <sum_t w_t S_t, sum_t v_t S_t>: a response visits no prefix twice, so no cross terms."""
+        """E_mu of <sum_t w_t S_t, sum_t v_t S_t>; no cross terms: prefixes of a response differ."""
         other = weight_LT if other_LT is None else other_LT
         inside_L = np.where(self.leaves.mask_LT, weight_LT * other * self.norm_LT, 0.0).sum(-1)
         return float(self.law_L @ inside_L)
@@ -234,7 +234,7 @@ class Bench:
 def _divisor(mask_BT: Tensor, aggregation: str | None) -> Tensor:
     """d aggregate / d loss of every token; None: the mean over responses of token sums."""
     if aggregation is None:
-        return mask_BT.double() / mask_BT.shape[-2]  # a bool divided would be float32
+        return mask_BT.double() / mask_BT.shape[-2]  # dividing a bool would give float32
     loss = torch.zeros(mask_BT.shape, dtype=torch.float64, requires_grad=True)
     (share,) = torch.autograd.grad(aggregate(loss, mask_BT, aggregation).sum(), loss)
     return share
@@ -242,7 +242,7 @@ def _divisor(mask_BT: Tensor, aggregation: str | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Baselines of least variance for a weight that is linear in the advantage.
+    """Least-variance baselines for a weight that is linear in the advantage.
 
     scalar: argmin over b of the trace of Cov[c (R - b)]. coordinate_SA: the same for every coordinate.
     curvature: variance(b) - variance(scalar) = (b - scalar)^2 curvature.
@@ -256,9 +256,9 @@ class Baselines:
 def optimal_baselines(bench: Bench, function: Objective, **hyper: Any) -> Baselines:
     """b* = (E|C|^2 R - <E C R, E C>) / (E|C|^2 - |E C|^2) with C = sum_t c_t S_t, c_t the weight at A = 1.
 
-    With E C = 0 (plain ratios) this is E|C|^2 R / E|C|^2: Greensmith, Bartlett & Baxter (2004), and
-    E W^2 |S|^2 R / E W^2 |S|^2 off-policy. The general form also holds where a baseline is not free.
-    Raises UserError when the weight is not linear in the advantage, as behind a clip that reads its sign.
+    With E C = 0 (plain ratios) this is E|C|^2 R / E|C|^2: Greensmith, Bartlett & Baxter (2004), and E W^2
+    |S|^2 R / E W^2 |S|^2 off-policy. The general form also holds where baselines bias. Raises UserError if
+    the weight is not linear in the advantage, as behind a clip that depends on its sign.
     """
     resolved, name, _ = resolve(function)
     one_LT = bench.leaves.mask_LT.astype(np.float64)
@@ -281,7 +281,7 @@ def optimal_baselines(bench: Bench, function: Objective, **hyper: Any) -> Baseli
 
 
 def _coordinate_moment(bench: Bench, value_LT: Floats) -> Floats:
-    """E_mu of sum_t value_t S_t[a]^2: (1 - pi)^2 at the token taken, pi^2 at the others, [S, A]."""
+    """E_mu of sum_t value_t S_t[a]^2: (1 - pi)^2 at the chosen token, pi^2 at the others, [S, A]."""
     leaves, pi = bench.leaves, bench.pi_SA
     mass = np.where(leaves.mask_LT, bench.law_L[:, None] * value_LT, 0.0)
     taken_SA = np.zeros_like(pi)
@@ -304,10 +304,10 @@ def gradient_report(
 
     Args:
         function: a registered objective, "ratio:LEVEL", file.py:function, or a function (logp_BT, batch).
-        tree: the world, or a Bench, which saves the work that many reports share.
+        tree: the world, or a Bench, which saves work that several reports share.
         mu_SA: the behavior policy [S, A]; leave out with a Bench.
         pi_SA: the target policy [S, A]; leave out with a Bench.
-        signal: the advantage: "R" the reward, "R-b" less `baseline`, "A" the exact A^pi of every token.
+        signal: the advantage: "R" the reward, "R-b" the reward minus `baseline`, "A" the exact A^pi.
         baseline: only with "R-b"; "optimal" is optimal_baselines(...).scalar.
         aggregation: a name in testbed.losses.aggregate; None sums over tokens.
         hyper: hyperparameters of the objective.

@@ -21,13 +21,13 @@ from testbed.exact.gradient_report import Bench, Objective, Signal, resolve
 
 MOST_MULTISETS = 2**19
 CHUNK = 2**14
-"""Batches whose weights are taken at once."""
+"""Number of batches per evaluation of weights."""
 
 
 def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
-    """Every multiset of `size` out of `leaves` numbers, [R, n], and its number of orderings, [R].
+    """List every multiset of `size` out of `leaves` numbers, [R, n], and its number of orderings, [R].
 
-    Raises UserError with count and limit when they are too many.
+    Raises UserError with count and limit if there are too many.
     """
     if size < 1:
         raise UserError(f"A batch has 1 response or more, got size {size}.")
@@ -45,7 +45,7 @@ def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
     index_Rn = flat.reshape(count, size)
     orders_R, run_R = np.full(count, float(math.factorial(size))), np.ones(count)
     for i in range(1, size):
-        # A run of k equal numbers divides the orderings by k!, factor by factor.
+        # A run of k equal numbers divides the orderings by k!, one factor at a time.
         run_R = np.where(index_Rn[:, i] == index_Rn[:, i - 1], run_R + 1, 1.0)
         orders_R /= run_R
     return index_Rn, orders_R
@@ -76,7 +76,7 @@ def group_report(
         advantage_hyper: hyperparameters of the advantage.
         hyper: hyperparameters of the objective.
 
-    Raises UserError for too many multisets, or an advantage that needs what a tree does not have.
+    Raises UserError for too many multisets, or an advantage that needs more than a tree has.
     """
     resolved, name, level = resolve(function)
     index_RB, law_R = batches(bench, size)
@@ -119,14 +119,14 @@ def batches(bench: Bench, size: int) -> tuple[Ints, Floats]:
     indices, laws = [], []
     for prompt in range(prompts):
         index_RB = index_Rn + prompt * each
-        given_RB = bench.law_L[index_RB] * prompts  # probability given the prompt
+        given_RB = bench.law_L[index_RB] * prompts  # conditional on the prompt
         indices.append(index_RB)
         laws.append(orders_R * given_RB.prod(-1) / prompts)
     return np.concatenate(indices), np.concatenate(laws)
 
 
 class _Moments:
-    """Sums over batches: weight_LT, whose scatter is E g, and square, E|g|^2."""
+    """Sums over batches: weight_LT, with scatter E g, and square, E|g|^2."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.square = bench, 0.0
@@ -138,7 +138,7 @@ class _Moments:
 
 
 def squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
-    """|sum_b sum_t w_bt S_bt|^2, [R]: responses meet only in prefixes that they share, at the same depth.
+    """|sum_b sum_t w_bt S_bt|^2, [R]: scores of two responses overlap only at shared prefixes of equal depth.
 
     <S(s, a), S(s, a')> = 1[a = a'] - pi(a) - pi(a') + sum pi^2.
     """
@@ -160,9 +160,9 @@ def squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
 
 
 def group_advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, Any]) -> Floats:
-    """Return a registered advantage of batches given by their responses' numbers, [R, B, T].
+    """Return a registered advantage of batches of numbered responses, [R, B, T].
 
-    Raises UserError for one that needs what a token tree does not have.
+    Raises UserError for an advantage that needs more than a token tree has.
     """
     entry = advantages[name]
     known = {"mask_BT", "log_rho_BT"}

@@ -11,12 +11,12 @@ from testbed.exact.tree import softmax
 
 @dataclass(frozen=True)
 class Control:
-    """The control rule of a penalty's coefficient beta, from the current KL and its target.
+    """Control rule for a penalty's coefficient beta, from the current KL and its target.
 
-    beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
+    beta: the start value, constant if all gains are 0. With the error e = KL / target - 1, capped at 1, the
     coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).
-    gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0
-    never.
+    gate: share of the largest entropy below which a positive correction is multiplied by `gated`; 0 disables
+    the gate.
     """
 
     beta: float = 0.1
@@ -45,9 +45,9 @@ class Path:
 def ascend(
     reward_A: Floats, control: Control, target: float, *, steps: int = 2000, rate: float = 0.5
 ) -> Path:
-    """Exact gradient ascent on E[reward] - beta KL(pi, uniform) in the logits, beta by a controller.
+    """Ascend E[reward] - beta KL(pi, uniform) with exact gradients in the logits, beta by a controller.
 
-    Raises UserError for a target that no policy has: it is above 0 and below log A.
+    Raises UserError for an unreachable target: it must be above 0 and below log A.
     """
     most = float(np.log(len(reward_A)))
     if not 0 < target < most:

@@ -1,7 +1,7 @@
 """Exact means and variances of importance-weighted estimators in a finite-horizon MDP.
 
-Everything is a backward recursion over the steps; `enumerate_episodes` writes small worlds down instead.
-Policies are stationary tables pi_SA; episodes come from mu_SA. Returns count the world's noise and bonus.
+Backward recursions compute all of them; `enumerate_episodes` lists the episodes of small worlds. Policies are
+stationary tables pi_SA; episodes come from mu_SA. Returns include the world's noise and bonus.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 
 MOST_EPISODES = 200_000
-"""Episodes that `enumerate_episodes` is ready to write down."""
+"""Largest number of episodes that `enumerate_episodes` lists."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class EpisodeEstimates:
 def squared_ratio(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
     """pi^2 / mu, [S, A], 0 where pi = 0.
 
-    Raises UserError naming state and action where pi > 0 = mu in a state that can be left.
+    Raises UserError naming state and action if pi > 0 = mu in a state with a way out.
     """
     alive_S1 = ~world.tables.terminal_S[:, None]
     missing_SA = (pi_SA > 0) & (mu_SA <= 0) & alive_S1
@@ -74,8 +74,8 @@ def squared_ratio(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
 def squared_ratio_matrix(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> tuple[Floats, Floats]:
     """M(s, s') = sum_a pi^2/mu P(s' | s, a) between live states, [S, S], and m(s) = sum_a pi^2/mu, [S].
 
-    In a world without terminal states E_mu w_{0:t}^2 = start . M^t m, and ln of M's spectral radius is the
-    rate at which it grows. Derivation: docs/theory/sequence-ratios.md.
+    Without terminal states E_mu w_{0:t}^2 = start . M^t m; it grows at rate ln of M's spectral radius.
+    Derivation: docs/theory/sequence-ratios.md.
     """
     alive_S = ~world.tables.terminal_S
     square_SA = squared_ratio(world, pi_SA, mu_SA) * alive_S[:, None]
@@ -162,13 +162,13 @@ def additive_moments(world: FiniteMDP, mu_SA: Floats, weight_TSA: Floats) -> tup
 
 
 def enumerate_episodes(world: FiniteMDP, mu_SA: Floats, most: int = MOST_EPISODES) -> EpisodeTable:
-    """Every episode that mu produces, noise included; after the end state, action and reward are 0.
+    """List every episode of mu, noise included; after the end state, action and reward are 0.
 
-    Raises UserError for normal noise, which cannot be written down, and for more than `most` episodes.
+    Raises UserError for normal noise, which cannot be enumerated, and for more than `most` episodes.
     """
     if world.noise == "normal":
         raise UserError("Episodes with normal noise cannot be enumerated; use noise 'none' or 'bernoulli'.")
-    # A row: probability, state now, episode over; then columns per step.
+    # A row: probability, current state, episode over; then columns per step.
     chance_N, state_N = world.start_S[world.start_S > 0], np.flatnonzero(world.start_S > 0)
     over_N = np.zeros(len(chance_N), dtype=bool)
     columns: list[list[NDArray[np.generic]]] = []
@@ -197,7 +197,7 @@ def enumerate_episodes(world: FiniteMDP, mu_SA: Floats, most: int = MOST_EPISODE
 def estimates(
     table: EpisodeTable, pi_SA: Floats, mu_SA: Floats, discount: float, q_hat_TSA: Floats | None = None
 ) -> EpisodeEstimates:
-    """IS, PDIS and DR of every episode alone; Vhat = sum_a pi Qhat, 0 once the episode is over."""
+    """IS, PDIS and DR of each single episode; Vhat = sum_a pi Qhat, 0 once the episode is over."""
     steps = table.state_NT.shape[1]
     rho_NT = pi_SA[table.state_NT, table.action_NT] / mu_SA[table.state_NT, table.action_NT]
     weight_NT = np.cumprod(np.where(table.mask_NT, rho_NT, 1.0), axis=-1)
@@ -219,7 +219,7 @@ def estimates(
 def _branches(
     world: FiniteMDP, mu_SA: Floats, chance_N: Floats, state_N: Ints, over_N: NDArray[np.bool_]
 ) -> tuple[Ints, Floats, Ints, Floats, Ints]:
-    """Parent, probability, action, reward and next state of every continuation with positive probability."""
+    """List parent, probability, action, reward, next state of continuations of positive probability."""
     parent_L, action_L, next_L = np.nonzero(
         (mu_SA[state_N, :, None] * world.transition_SAS[state_N] > 0) & ~over_N[:, None, None]
     )

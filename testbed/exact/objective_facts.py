@@ -1,9 +1,9 @@
-"""Exact numbers that compare an objective with all others, independent of the scale of its weights.
+"""Exact numbers that compare objectives, independent of the scale of their weights.
 
 A batch is a group of two responses with the advantage of REINFORCE leave-one-out, A = R - R of the other, so
-that objectives with a group or a pair in them play by the same rules as those without. A scale is what a
-learning rate absorbs, so every number here is free of it: for the mean gradient m = E g and c = <m, grad J> /
-|m|^2 (0 where that is negative), the bias is |c m - grad J| / |grad J| = sqrt(1 - cos^2).
+objectives with groups or pairs compare fairly with the rest. A learning rate absorbs the scale of the
+weights, so every number here ignores it: for the mean gradient m = E g and c = <m, grad J> / |m|^2 (0 if
+negative), the bias is |c m - grad J| / |grad J| = sqrt(1 - cos^2).
 """
 
 from collections.abc import Callable
@@ -22,31 +22,30 @@ from testbed.objectives import objective
 GROUP = 2
 ADVANTAGE = "leave_one_out"
 TOP = 0.1
-"""The concentration of a gradient: what so large a share of all batches holds of its second moment."""
+"""Share of all batches used by `concentration`: these hold the largest squared gradients."""
 ZERO = 1e-12
-"""Norm relative to the target's below which a mean gradient is rounding."""
+"""Norm relative to the target's below which a mean gradient is rounding error."""
 
 BANDIT_COPIES = (6, 5, 4, 3, 2)
-"""mu of the bandit, in twentieths: one batch that holds each action so often is the expectation itself."""
+"""mu of the bandit, in twentieths: a batch with each action that often equals the expectation."""
 BANDIT_REWARD = (0.0, 0.2, 0.5, 0.8, 1.0)
 RATE, UPDATES = 2.0, 1000
 ROUNDINGS = (None, 12, 11, 10, 9)
-"""Decimals that the logarithm of mu is rounded to; an end that is not the same hangs on the last digits."""
+"""Decimals to which log mu is rounded; an ending that differs between them depends on the last digits."""
 SAME = 1e-3
-"""Largest distance of the gains at the roundings that counts as the same."""
+"""Largest difference of the gains between roundings that counts as equal."""
 SETTLED = 0.01
-"""Largest change of a probability over the second half of the updates that counts as having settled."""
+"""Largest change of a probability over the second half of the updates that counts as settled."""
 
 
 def gradient_facts(function: Objective, bench: Bench) -> dict[str, float]:
     """Return bias, its parts, noise, ESS and concentration of an objective on a tree, between mu and pi.
 
-    bias: see the module; 1 where the mean gradient is 0 or points away. bias_state, bias_suffix,
-    bias_clipping: signed shares that add up to it, as in testbed.exact.gradient_report. noise: sqrt(tr Cov g)
-    / |E g|.
+    bias: see the module; 1 if the mean gradient is 0 or points away. bias_state, bias_suffix, bias_clipping:
+    signed shares with sum bias, as in testbed.exact.gradient_report. noise: sqrt(tr Cov g) / |E g|.
     ess: (E sum |w|)^2 / (E n E sum w^2) over the n tokens of groups with unequal rewards, w the effective
-    weight. concentration: share of E|g|^2 in the tenth of batches with the largest |g|. NaN where the
-    gradient or its mean is 0.
+    weight. concentration: share of E|g|^2 in the tenth of batches with the largest |g|. NaN if the gradient
+    or its mean is 0.
     """
     resolved, _, level = resolve(function)
     index_RB, law_R = batches(bench, GROUP)
@@ -75,7 +74,7 @@ def _direction(bench: Bench, mean_SA: Floats, level: str) -> dict[str, float]:
     bias_SA = scale * mean_SA - target_SA
     norm = float(np.linalg.norm(bias_SA))
     parts = bench.split(scale * mean_SA, level, "R")
-    known = norm > 1e-9 * target  # less is rounding, which has no parts
+    known = norm > 1e-9 * target  # smaller is rounding error, without parts
     shares = {
         f"bias_{name}": float((part_SA * bias_SA).sum()) / (norm * target) if known else 0.0
         for name, part_SA in parts.items()
@@ -98,7 +97,7 @@ def _ess(law_R: Floats, weight: Floats, counted: Floats) -> float:
 
 
 def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
-    """Return the share of E|g|^2 of the `top` most extreme batches, the last of them counted in part."""
+    """Return the share of E|g|^2 of the `top` most extreme batches; the last counts in part."""
     order = np.argsort(-square_R, kind="stable")
     law, part = law_R[order], (law_R * square_R)[order]
     reach = np.cumsum(law)
@@ -108,12 +107,12 @@ def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
 
 @dataclass(frozen=True)
 class Ending:
-    """Limit of an objective on fixed data: per bandit, with the best action rare and common.
+    """Limit of an objective on fixed data, per bandit, with the best action rare and common.
 
-    gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end; NaN where it hangs on the last digits of mu,
-    as that of a step which switches does. low, high: its range over ROUNDINGS of mu, equal up to SAME where
-    the gain is decided. settled: whether no probability moved by more than SETTLED in the second half. path:
-    J after every update without rounding, [bandits, UPDATES + 1].
+    gain: mean of (J - J(mu)) / (best reward - J(mu)) at the end; NaN if it depends on the last digits of mu,
+    as for a step with a switch. low, high: its range over ROUNDINGS of mu, within SAME if the gain is
+    decided. settled: True if no probability moved by more than SETTLED in the second half. path: J after
+    every update without rounding, [bandits, UPDATES + 1].
     """
 
     gain: float
@@ -127,8 +126,8 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
     """Follow an objective's exact gradient in the logits of two bandits, from pi = mu, at RATE, per rounding.
 
     Five actions with rewards 0, .2, .5, .8, 1; mu = anchor = ref is (.3, .25, .2, .15, .1) and its reverse.
-    The batch is one group that holds each action 20 mu times, A = R - mean R, losses averaged over it: its
-    gradient is the expectation for every objective, those with groups and batch statistics included.
+    The batch is one group with each action 20 mu times, A = R - mean R, losses averaged over it: its gradient
+    is the expectation for all objectives, including those with groups and batch statistics.
     """
     named = objective[function].function if isinstance(function, str) else function
     copies = torch.tensor([BANDIT_COPIES, BANDIT_COPIES[::-1]])

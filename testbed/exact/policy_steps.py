@@ -1,6 +1,6 @@
-"""Improvement steps of a tabular policy in closed form: bounded ratios, a set-point of entropy.
+"""Improvement steps of a tabular policy in closed form: bounded ratios, an entropy set-point.
 
-Tables are [S, A] or [A]; advantages are given, so that a bandit and an MDP are treated alike.
+Tables are [S, A] or [A]; advantages are given, so bandits and MDPs work alike.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from testbed.errors import UserError
 
 
 def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
-    """Q of pi with the reward alpha H(pi(. | s')) in every later state, without a horizon, [S, A].
+    """Q of pi with the reward alpha H(pi(. | s')) in every later state, infinite horizon, [S, A].
 
     Source: Haarnoja et al. (2018), SAC, equation 2.
     """
@@ -27,8 +27,8 @@ def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
 def bounded_step(mu_SA: Floats, adv_SA: Floats, eps: float) -> Floats:
     """argmax_pi E_pi A with |pi / mu - 1| <= eps: 1 + eps above mu's median of A, 1 - eps below it, [S, A].
 
-    The median's own answer takes what is left of the mass. Source: bounded ratio RL, arXiv:2604.18578, whose
-    optimum is a step at the median; the treatment of atoms is derived here.
+    The median's answer takes the rest of the mass. Source: bounded ratio RL, arXiv:2604.18578, with an
+    optimum that steps at the median; the treatment of atoms is derived here.
 
     Raises UserError unless 0 < eps < 1.
     """
@@ -45,7 +45,7 @@ def bounded_step(mu_SA: Floats, adv_SA: Floats, eps: float) -> Floats:
 
 
 def spread_from_median(mu_SA: Floats, adv_SA: Floats) -> Floats:
-    """E_mu |A - median_mu A| of every state, [S]: eps times it is what `bounded_step` gains there."""
+    """E_mu |A - median_mu A| of every state, [S]; `bounded_step` gains eps times it."""
     order_SA = np.argsort(adv_SA, axis=-1, kind="stable")
     mass_SA, sorted_SA = (np.take_along_axis(x, order_SA, -1) for x in (mu_SA, adv_SA))
     middle_S1 = (np.cumsum(mass_SA, axis=-1) >= 0.5).argmax(-1)[:, None]
@@ -53,7 +53,7 @@ def spread_from_median(mu_SA: Floats, adv_SA: Floats) -> Floats:
 
 
 def advantage(world: FiniteMDP, pi_SA: Floats) -> Floats:
-    """Q - V of pi without a horizon, [S, A]."""
+    """Q - V of pi with an infinite horizon, [S, A]."""
     return infinite_horizon.q_value(world, pi_SA) - infinite_horizon.state_value(world, pi_SA)[..., None]
 
 
@@ -63,9 +63,9 @@ def entropy(pi_xA: Floats) -> Floats:
 
 
 def tempered(log_pi_A: Floats, set_point: float) -> tuple[Floats, float]:
-    """The policy pi^k / Z whose entropy is the set-point, and k > 0.
+    """Return the policy pi^k / Z with the set-point as its entropy, and k > 0.
 
-    Raises UserError for a set-point outside (0, log A), or a policy that no power brings there.
+    Raises UserError for a set-point outside (0, log A), or one that no power of the policy reaches.
     """
     most = float(np.log(len(log_pi_A)))
     if not 0 < set_point < most:

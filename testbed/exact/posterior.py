@@ -11,7 +11,7 @@ from envs.arrays import Floats
 def brain_step(
     count_RA: Floats, pi_RA: Floats, sampler_A: Floats, posterior_A: Floats, baseline: bool = True
 ) -> Floats:
-    """The step of each of R samples with these counts of answers [R, A]; pi [A], or one each [R, A]."""
+    """Return the step of each of R samples with these counts of answers [R, A]; pi is [A] or [R, A]."""
     share_RA = np.asarray(_normalized(count_RA * (posterior_A / sampler_A)))
     if baseline:
         share_RA = share_RA - _normalized(count_RA * (pi_RA / sampler_A))

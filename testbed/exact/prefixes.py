@@ -1,8 +1,8 @@
 """Exact effects of prefixes: resets to states of a token tree, first errors, responses of two segments.
 
-A response of two segments keeps its first tokens from one policy and has the rest from another. `Segments`
-holds every pair of a response and the length that is kept, with its probability, so that means and
-variances of a gradient over whole responses or over suffixes alone are sums.
+A response of two segments keeps its first tokens from one policy; another writes the rest. `Segments` holds
+every pair of a response and a kept length, with its probability, so means and variances of a gradient over
+whole responses or over suffixes alone are sums.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from testbed.errors import UserError
 from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
 
 TRACE = 1e-3
-"""Share of the distribution before that a round of imitation leaves."""
+"""Share of the previous distribution that remains after a round of imitation."""
 SUCCESS = 0.5
 """Reward from which a response counts as right."""
 
 
 def children(tree: TokenTree) -> Ints:
-    """Return the state behind every token, -1 where the response is over; [S, A]."""
+    """Return the next state after every token, -1 where the response is over; [S, A]."""
     node_S = np.arange(tree.states) % tree.nodes
     child_SA = np.full((tree.states, tree.actions), -1, dtype=np.int64)
     goes_S = node_S < tree.level[tree.horizon - 1]
@@ -32,7 +32,7 @@ def children(tree: TokenTree) -> Ints:
 
 
 def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
-    """Return a distribution of starts as float64 [S]; raise UserError for another shape, or none."""
+    """Return a distribution of starts as float64 [S]; raise UserError if it is not one."""
     law_S = np.asarray(start_S, dtype=np.float64)
     if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
         raise UserError(
@@ -43,7 +43,7 @@ def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
 
 
 def reset_reach(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
-    """Return d(s), the probability that pi, let go at a state drawn from start_S, comes by a state; [S]."""
+    """Return d(s), the probability that pi visits a state when started from start_S; [S]."""
     (pi,) = check_policies(tree, pi=pi_SA)
     reach_S, child_SA = check_law(tree, start_S).copy(), children(tree)
     time_S = np.searchsorted(tree.level[1:], np.arange(tree.states) % tree.nodes, side="right")
@@ -55,9 +55,9 @@ def reset_reach(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats
 
 
 def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
-    """Return the gradient by the logits of E V^pi(s), s from start_S: d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
+    """Return the gradient in the logits of E V^pi(s), s from start_S: d(s) pi(a|s) (Q(s, a) - V(s)), [S, A].
 
-    Source: policy gradient theorem (Sutton et al., 2000) at another start distribution; Kakade & Langford
+    Source: policy gradient theorem (Sutton et al., 2000) with another start distribution; Kakade & Langford
     (2002).
     """
     (pi,) = check_policies(tree, pi=pi_SA)
@@ -75,7 +75,7 @@ def roots(tree: TokenTree) -> Floats:
 
 
 def alive(tree: TokenTree) -> Bools:
-    """Return after which tokens a response can still be right, [S, A]."""
+    """Return True for tokens after which a response can still be right, [S, A]."""
     best_SA, child_SA = np.array(tree.reward_SA), children(tree)
     for state in range(tree.states - 1, -1, -1):
         going = child_SA[state] >= 0
@@ -84,9 +84,9 @@ def alive(tree: TokenTree) -> Bools:
 
 
 def first_error(tree: TokenTree, leaves: Leaves) -> Ints:
-    """Return how many tokens of each response stand before the one from which on it cannot be right, [L].
+    """Return the number of tokens of each response before it can no longer be right, [L].
 
-    T for a right response. A prompt that no response answers rightly goes wrong at its first token.
+    T for a right response; 0 for a prompt without a right response.
     """
     wrong_LT = leaves.mask_LT & ~alive(tree)[leaves.state_LT, leaves.action_LT]
     return np.where(wrong_LT.any(-1), wrong_LT.argmax(-1), tree.horizon)
@@ -105,7 +105,7 @@ def pivots(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class Segments:
-    """Responses whose first tokens are kept from one policy, every pair of response and kept length at once.
+    """Responses with their first tokens kept from one policy, for every kept length at once.
 
     law_LK: probability of response l with k tokens kept, K = T. weight_LK, scores as in Bench: pi is the
     policy whose gradient is taken.
@@ -123,7 +123,7 @@ class Segments:
         return whole_L
 
     def trained(self, whole: bool) -> Bools:
-        """Return which tokens a loss sees, [L, K, T]: behind what is kept, or all."""
+        """Return the tokens that a loss sees, [L, K, T]: those after the kept ones, or all."""
         time_T = np.arange(self.tree.horizon)
         suffix_KT = time_T >= np.arange(self.law_LK.shape[1])[:, None]
         return self.leaves.mask_LT[:, None] & (np.ones_like(suffix_KT) if whole else suffix_KT)
@@ -144,7 +144,7 @@ class Segments:
 
 
 def continued(tree: TokenTree, start_S: ArrayLike, rest_SA: ArrayLike, pi_SA: ArrayLike) -> Segments:
-    """Return responses that begin at a state drawn from start_S, its tokens kept, and go on by rest_SA.
+    """Return responses that start with the prefix of a state drawn from start_S and continue by rest_SA.
 
     A prefix of k tokens is kept with probability start_S of its state; rest_SA may give tokens probability 0.
     """

@@ -40,11 +40,11 @@ def divergence(world: FiniteMDP, pi_SA: Tensor, base_SA: Tensor, kind: str) -> T
 def optimized(
     world: FiniteMDP, proxy_SA: Floats, base_SA: Floats, kind: str, strengths: Sequence[float]
 ) -> list[Floats]:
-    """argmax_pi E_d[proxy] - strength * divergence, for each strength, strongest first, each from the last
-    one.
+    """argmax_pi E_d[proxy] - strength * divergence, for each strength, strongest first, each started at the
+    last result.
 
-    By L-BFGS on logits with exact gradients; the first starts at the base. Raises UserError for a base that
-    leaves out an action, terminal states, or discount 1.
+    L-BFGS on logits with exact gradients; the first starts at the base. Raises UserError for a base that
+    omits an action, terminal states, or discount 1.
     """
     if not (base_SA > 0).all():
         raise UserError(
@@ -81,9 +81,9 @@ def distance(world: FiniteMDP, pi_SA: Floats, base_SA: Floats, kind: str) -> flo
 def penalized_reward(proxy_SA: Floats, occupancy_SA: Floats, base_SA: Floats, strength: float) -> Floats:
     """proxy - strength ratio / sqrt(chi2), ratio = d / d_base, chi2 = E_d[ratio] - 1: ORPO's reward, [S, A].
 
-    Held fixed, its policy gradient is that of E_d[proxy] - strength sqrt(chi2): d sqrt(chi2) = (ratio dd) /
-    sqrt(chi2). Occupancies may be estimates of a discriminator, whose optimum is the log of the ratio.
-    Source: Laidlaw et al. (2024), arXiv:2403.03185, section 6.
+    With the reward held fixed, its policy gradient is that of E_d[proxy] - strength sqrt(chi2): d sqrt(chi2)
+    = (ratio dd) / sqrt(chi2). A discriminator, with optimum log ratio, may estimate the occupancies. Source:
+    Laidlaw et al. (2024), arXiv:2403.03185, section 6.
     """
     ratio_SA = occupancy_SA / base_SA
     root = np.sqrt(max(float((occupancy_SA * ratio_SA).sum()) - 1, 1e-12))

@@ -13,7 +13,7 @@ from testbed.errors import UserError
 
 @dataclass(frozen=True)
 class LinearSystem:
-    """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of some data.
+    """A = D(I - discount P_pi), [S A, S A], and b = (1 - discount) start x pi, [S A], of given data.
 
     data_X is the data's distribution over the S A pairs, D its diagonal. A Q = D r gives Q; A^T zeta = b
     gives the ratio of pi's discounted occupancy to data_X. Nachum et al. (2019);
@@ -37,7 +37,7 @@ class LinearSystem:
         return float(self.data_X * reward_X @ self.ratio())
 
     def lstd_value(self, reward_X: Floats) -> float:
-        """b . Q: equal to dice_value for any data, the exact distribution or counts."""
+        """b . Q: equal to dice_value for any data, whether an exact distribution or counts."""
         return float(self.start_X @ self.q_value(reward_X))
 
 
@@ -48,11 +48,12 @@ def linear_system(
     discount: float,
     terminal_S: NDArray[np.bool_] | None = None,
 ) -> LinearSystem:
-    """The system of transitions with distribution (or counts) joint_SAS; nothing follows a terminal state.
+    """Build the system of transitions with distribution (or counts) joint_SAS; terminal states have no
+    successor.
 
     Valid for an exact joint distribution as well as for the empirical one of n independent transitions.
 
-    Raises UserError where a pair that pi reaches has no data, and for a discount outside [0, 1).
+    Raises UserError if a pair that pi reaches has no data, and for a discount outside [0, 1).
     """
     if not 0.0 <= discount < 1.0:
         raise UserError(f"discount is {discount:g}, expected 0 <= discount < 1 for an occupancy ratio.")
@@ -63,7 +64,7 @@ def linear_system(
     _covered(data_SA, joint_SAS, pi_SA, start_S, live_S)
     follow_XSA = (joint_SAS * live_S).reshape(-1, states, 1) * pi_SA
     keep_X = (data_SA > 0).ravel()
-    diagonal_X = np.where(keep_X, data_SA.ravel(), 1.0)  # a pair without data is never reached: any ratio
+    diagonal_X = np.where(keep_X, data_SA.ravel(), 1.0)  # without data, never reached: any ratio
     matrix_XX = np.diag(diagonal_X) - discount * follow_XSA.reshape(states * actions, -1)
     start_X = (1.0 - discount) * (start_S[:, None] * pi_SA).ravel()
     return LinearSystem(matrix_XX, start_X, data_SA.ravel())
@@ -75,13 +76,13 @@ def joint_distribution(world: FiniteMDP, data_SA: Floats) -> Floats:
 
 
 def occupancy_ratio(world: FiniteMDP, pi_SA: Floats, data_SA: Floats) -> Floats:
-    """(1 - discount) sum_t discount^t P(s_t, a_t) / data, [S, A], by the occupancy itself; no horizon."""
+    """(1 - discount) sum_t discount^t P(s_t, a_t) / data, [S, A], from the occupancy; infinite horizon."""
     occupancy_SA = (1.0 - world.discount) * infinite_horizon.occupancy(world, pi_SA)[:, None] * pi_SA
     return _divided("data", occupancy_SA, data_SA)
 
 
 def state_marginal_ratios(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
-    """d_pi,t(s) / d_mu,t(s), [T, S]; 0 where neither comes. Undiscounted distributions at step t."""
+    """d_pi,t(s) / d_mu,t(s), [T, S]; 0 where both are 0. Undiscounted distributions at step t."""
     return _divided("mu", world.occupancy(pi_SA), world.occupancy(mu_SA))
 
 
@@ -94,7 +95,7 @@ def marginal_weights(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
 class AbstractChain:
     """A Markov reward chain on Z cells: P(z' | z), [Z, Z], mean reward R(z), start distribution, discount.
 
-    What a row of P lacks to 1 is the chance that the episode ends; a cell never visited has P = R = 0.
+    A row of P sums to 1 minus the probability that the episode ends; a cell never visited has P = R = 0.
     """
 
     transition_ZZ: Floats
@@ -126,10 +127,10 @@ def abstract_chain(
 ) -> AbstractChain:
     """The Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
 
-    A step t counts discount^t (else 1) w_{0:t}, whose mean under any mu is discount^t d_pi,t: the
-    distribution of the data does not matter. With discounted counts the chain's value is J(pi) for every
-    abstraction, because o = start + discount P^T o holds exactly for the discounted occupancy o of z.
-    Derivation: docs/theory/density-ratios.md.
+    A step t counts discount^t (else 1) w_{0:t}. For any mu its mean is discount^t d_pi,t, so the distribution
+    of the data does not matter. With discounted counts the chain's value is J(pi) for every abstraction,
+    because o = start + discount P^T o holds exactly for the discounted occupancy o of z. Derivation:
+    docs/theory/density-ratios.md.
 
     Raises UserError unless every state has a label 0, 1, …
     """
@@ -149,7 +150,7 @@ def abstract_chain(
     cells = int(abstraction_S.max()) + 1
     member_SZ = np.eye(cells)[abstraction_S]
     visits_Z = weight_TS.sum(axis=0) @ member_SZ
-    # The last step is followed by the end.
+    # The episode ends after the last step.
     moves_ZZ = member_SZ.T @ (weight_TS[:-1].sum(axis=0)[:, None] * step_SS) @ member_SZ
     reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1)
     earned_Z = (weight_TS.sum(axis=0) * reward_S) @ member_SZ
@@ -165,7 +166,7 @@ def occupancy_chi2(occupancy_X: Floats, base_X: Floats) -> float:
 
 
 def _covered(data_SA: Floats, joint_SAS: Floats, pi_SA: Floats, start_S: Floats, live_S: Floats) -> None:
-    """Raise UserError when pi takes an action without data in a state where data begin or lead to."""
+    """Raise UserError if pi takes an action without data in a state that the data start in or lead to."""
     met_S = (start_S > 0) | ((joint_SAS.sum(axis=(0, 1)) > 0) & (live_S > 0))
     missing_SA = met_S[:, None] & (pi_SA > 0) & (data_SA <= 0)
     if missing_SA.any():

@@ -9,7 +9,7 @@ from testbed.errors import UserError
 
 
 def acceptance(target_xV: Floats, draft_xV: Floats) -> Floats:
-    """Return the chance that a drafted token is accepted, sum_v q min(1, p/q) = 1 - TV(p, q); [x].
+    """Return the probability that a drafted token is accepted, sum_v q min(1, p/q) = 1 - TV(p, q); [x].
 
     Source: Leviathan et al. (2023), arXiv:2211.17192, Theorem 3.5. Raises UserError for distributions of
     unequal vocabularies.
@@ -34,11 +34,10 @@ def output_law(target_xV: Floats, draft_xV: Floats) -> Floats:
 
 
 def accepted_length(target_TLV: Sequence[Floats], draft_TLV: Sequence[Floats]) -> float:
-    """Return the expected number of a block's drafted tokens that are accepted, in a row from the first.
+    """Return the expected number of leading drafted tokens of a block that are accepted.
 
     target_TLV, draft_TLV: distributions after every prefix of t tokens, [V^t, V] for t = 0 .. T - 1, prefixes
-    in
-    lexicographic order: a prefix of accepted tokens comes with the product of min(p, q).
+    in lexicographic order; a prefix of accepted tokens has as weight the product of min(p, q).
     """
     reach_L, total = np.ones(1), 0.0
     for target_LV, draft_LV in zip(target_TLV, draft_TLV, strict=True):

@@ -1,9 +1,9 @@
-"""Ratios of Gaussian denoising steps with fresh noise at every step: how often a clip fires.
+"""Ratios of Gaussian denoising steps with fresh noise at every step: how often a clip binds.
 
 A step draws x ~ N(m, sigma^2 I) in D dimensions and the new mean is m + shift. Averaged over dimensions, as
-public code does, the log-ratio is normal with mean -shift^2 / (2 sigma^2) and standard deviation
-shift / (sigma sqrt D): its mean is negative, more so at steps with little noise. GRPO-Guard
-(arXiv:2510.22319) takes the mean away and the step's scale out.
+in public code, the log-ratio is normal with mean -shift^2 / (2 sigma^2) and standard deviation shift / (sigma
+sqrt D): its mean is negative, more so at steps with little noise. GRPO-Guard (arXiv:2510.22319) removes the
+mean and the step's scale.
 """
 
 import numpy as np
@@ -18,8 +18,7 @@ from testbed.errors import UserError
 def log_ratio_law(
     shift_T: Floats, sigma_T: Floats, dims: int, averaged: bool = True
 ) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of the log-ratio of every step, [T]; the sum over dimensions unless
-    averaged.
+    """Mean and standard deviation of every step's log-ratio, [T]; averaged over dimensions, or summed.
 
     Raises UserError for a noise that is not above 0.
     """
@@ -48,8 +47,8 @@ def clip_hits(law: tuple[Floats, Floats], eps: float) -> tuple[Floats, Floats]:
 def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:
     """Log-ratios of drawn steps x = m + sigma noise, averaged over dimensions, [..., B, T].
 
-    (shift . noise / sigma - |shift|^2 / (2 sigma^2)) / D; normalized shift . noise / D, which GRPO-Guard
-    makes of it: the mean taken away, times sigma.
+    (shift . noise / sigma - |shift|^2 / (2 sigma^2)) / D; normalized shift . noise / D, GRPO-Guard's form:
+    the mean removed, times sigma.
     """
     along_BT = torch.einsum("...btd,...td->...bt", noise_BTD, shift_TD)
     far_1T = shift_TD.square().sum(-1)[..., None, :]

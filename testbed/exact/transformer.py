@@ -13,15 +13,15 @@ from testbed.exact.tree import check_size
 from testbed.policies.toy.transformer import ToyTransformer
 
 CHUNK = 4096
-"""Responses that one pass of the model evaluates."""
+"""Number of responses per pass of the model."""
 
 
 def transformer_distribution(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree) -> Floats:
     """pi(a | s) of one model at every prefix of the tree, float64 [S, A].
 
-    The distribution behind every prefix comes with the pass over it, so (V')^(T - 1) responses are evaluated
-    for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the weights given; a float32 model's
-    distribution is normalized again in float64. Raises UserError when the tree is too large.
+    One pass over a response gives the distributions at all its prefixes, so (V')^(T - 1) responses suffice
+    for V'^T leaves, in chunks of 4096 (V' tokens that go on). Valid for the given weights; a float32 model's
+    distribution is normalized again in float64. Raises UserError if the tree is too large.
     """
     check_size(tree.actions, tree.horizon, len(tree.prompt_NQ))
     pi_SA = np.empty((tree.states, tree.actions))
@@ -32,10 +32,10 @@ def transformer_distribution(policy: ToyTransformer, theta_P: Tensor, tree: Toke
 
 
 def weight_gradient(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree, gradient_SA: Floats) -> Tensor:
-    """The gradient in the model's weights that belongs to one in the logits of every prefix, [P].
+    """Return the gradient in the model's weights from one in the logits of every prefix, [P].
 
-    sum_{s,a} G(s, a) dlogits(s, a)/dtheta, taken through log pi, whose normalizer drops out because every
-    row of G sums to 0: true of every mean of scores, so of grad J and of GradientReport.mean_SA.
+    sum_{s,a} G(s, a) dlogits(s, a)/dtheta, taken through log pi. The normalizer cancels because every row of
+    G sums to 0, as in every mean of scores, so in grad J and in GradientReport.mean_SA.
     """
     theta = theta_P.detach().clone().requires_grad_()
     total = torch.zeros_like(theta)
@@ -49,7 +49,7 @@ def weight_gradient(policy: ToyTransformer, theta_P: Tensor, tree: TokenTree, gr
 def _passes(
     policy: ToyTransformer, theta_P: Tensor, tree: TokenTree
 ) -> Iterator[tuple[Ints, np.ndarray, Tensor]]:
-    """(state_LT, new_LT, log law_LTV) of chunks of responses; new: the prefix was in no response before."""
+    """Yield (state_LT, new_LT, log law_LTV) of chunks of responses; new: first response with the prefix."""
     going, T = tree.going, tree.horizon
     early_LT, _ = every_response(going.size, T - 1, None)
     place_LT = np.concatenate([early_LT, np.zeros((len(early_LT), 1), dtype=np.int64)], 1)
@@ -57,7 +57,7 @@ def _passes(
     new_LT = np.ones(place_LT.shape, dtype=bool)
     for t in range(T - 1):
         node_LT[:, t + 1] = node_LT[:, t] * going.size + 1 + place_LT[:, t]
-        # Lexicographic order: the first response of a prefix continues it with the first token always.
+        # In lexicographic order the first response of a prefix always continues it with the first token.
         new_LT[:, t] = (place_LT[:, t : T - 1] == 0).all(-1)
     for prompt, prompt_Q in enumerate(tree.prompt_NQ):
         prompt_RNQ = torch.from_numpy(prompt_Q)[None, None]

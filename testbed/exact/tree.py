@@ -1,8 +1,8 @@
-"""Every response of a small token task at once: leaves of the tree, their probabilities, exact divergences.
+"""All responses of a small token task: leaves of the tree, their probabilities, exact divergences.
 
-A tree is an `envs.tokens.tree.TokenTree`, a policy a table of probabilities [S, A], one row per prefix (the
-softmax of a table of logits, or a transformer's law: testbed.exact.transformer). Both policies must be
-positive everywhere: a ratio and a score need that.
+A tree is an `envs.tokens.tree.TokenTree`; a policy is a table of probabilities [S, A], one row per prefix
+(the softmax of a table of logits, or a transformer's distributions: testbed.exact.transformer). Both policies
+must be positive everywhere, as ratios and scores require.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,14 @@ from envs.tokens.tree import MOST_ENTRIES, TokenTree
 from testbed.errors import UserError
 
 MOST_TOKENS = 2**23
-"""Most tokens of all responses together that are enumerated: some 100 bytes each at the peak."""
+"""Largest number of tokens, summed over responses, to enumerate; about 100 bytes each at the peak."""
 BYTES_PER_TOKEN = 100
 
 
 class RewardTable(TokenTask):
-    """One empty prompt, V tokens, T of them at most; the reward of a response stands in a table.
+    """One empty prompt, V tokens, responses of at most T tokens; a table holds the reward of each response.
 
-    reward_L: V^T numbers, response y at index sum_t y_t V^(T - t); with an end token the tokens behind it
-    count as 0.
+    reward_L: V^T numbers, response y at index sum_t y_t V^(T - t); tokens after an end token count as 0.
     """
 
     prompt_length = 1
@@ -51,7 +50,7 @@ class RewardTable(TokenTask):
         return self.reward_L[(np.where(mask_NT, response_NT, 0) * base_T).sum(-1)]
 
     def teacher(self, *_: object) -> tuple[Ints, Bools]:
-        """A table teaches nothing; UserError."""
+        """Raise UserError: a table has no teacher."""
         raise UserError("A reward table has no teacher; enumerate its responses instead.")
 
 
@@ -67,7 +66,7 @@ def random_tree(vocabulary: int, length: int, seed: int = 0, end_token: int | No
     Args:
         vocabulary: number of tokens V.
         length: largest number of tokens T in a response; V^T responses are enumerated.
-        seed: of the rewards.
+        seed: seeds the rewards.
         end_token: the token that ends a response early, if any.
     """
     check_size(vocabulary, length)
@@ -84,7 +83,7 @@ def random_policies(tree: TokenTree, drift: float, seed: int = 0) -> tuple[Float
     Args:
         tree: the token tree, with S prefixes and A tokens.
         drift: size of the step from mu's to pi's logits, at least 0.
-        seed: of the logits.
+        seed: seeds the logits.
 
     Returns:
         (mu_SA, pi_SA), probabilities [S, A] each.
@@ -105,7 +104,7 @@ def softmax(logits_SA: ArrayLike) -> Floats:
 
 
 def check_size(vocabulary: int, length: int, prompts: int = 1) -> None:
-    """UserError with leaves, memory and limit unless the tree can be enumerated; nothing is allocated."""
+    """Raise UserError with leaves, memory and limit if the tree is too large; allocates nothing."""
     if vocabulary < 2 or length < 1:
         raise UserError(f"vocabulary {vocabulary}, length {length}: a tree needs 2 tokens and length 1.")
     leaves = prompts * vocabulary**length
@@ -141,7 +140,7 @@ class Leaves:
 
 
 def enumerate_leaves(tree: TokenTree) -> Leaves:
-    """Every response of every prompt once. Raises UserError when they are too many."""
+    """List every response of every prompt once. Raises UserError if there are too many."""
     prompts = len(tree.prompt_NQ)
     check_size(tree.actions, tree.horizon, prompts)
     token_LT, mask_LT = every_response(tree.actions, tree.horizon, tree.end_token)
@@ -163,7 +162,7 @@ def enumerate_leaves(tree: TokenTree) -> Leaves:
 
 
 def check_policies(tree: TokenTree, **policies: ArrayLike) -> tuple[Floats, ...]:
-    """The tables as float64 [S, A]. UserError for a wrong shape, a bad row, or a token of probability 0."""
+    """Return the tables as float64 [S, A]. UserError for a wrong shape, bad row, or probability 0."""
     found = []
     for name, given in policies.items():
         law_SA = np.asarray(given, dtype=np.float64)
@@ -190,7 +189,7 @@ def check_policies(tree: TokenTree, **policies: ArrayLike) -> tuple[Floats, ...]
 
 @dataclass(frozen=True)
 class TreeFacts:
-    """Exact numbers of a pair of policies; ESS values are the limits of ESS / N.
+    """Exact numbers for a pair of policies; ESS values are the limits of ESS / N.
 
     value_pi, value_mu: J. gradient_norm: |dJ(pi)/dlogits|. KLs in nats. renyi2 = log E_mu w^2.
     """

@@ -1,7 +1,7 @@
 """Enumerate all responses of several turns: the expected update of an objective with an advantage.
 
-A world is a TurnTree, or a TokenTree of a task of one turn or several. Policies are tables [S, A] whose rows
-at the tool's places are not read.
+A world is a TurnTree, or a TokenTree of a task with one or more turns. Policies are tables [S, A]; their rows
+at the tool's places are ignored.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ Advantage: TypeAlias = Callable[[Signals], torch.Tensor]
 
 @dataclass(frozen=True)
 class Responses:
-    """Every response that the tool's answers allow; turn_LT is 0 where a task has one turn.
+    """All responses that the tool's answers allow; turn_LT is 0 if a task has one turn.
 
-    leaves: their masks are False where the tool wrote, and the last token may be the tool's.
+    leaves: their masks are False at the tool's tokens; the last token may be the tool's.
     """
 
     tree: TokenTree
@@ -38,9 +38,9 @@ class Responses:
         return self.leaves.probability(mu_SA)
 
     def state_values(self, pi_SA: Floats, discounted_LT: Floats) -> Floats:
-        """V [S]: mean over pi's responses through a state of what each will still earn there.
+        """V [S]: mean, over pi's responses through a state, of the reward they still earn there.
 
-        discounted_LT: that of each response at each of its tokens. 0 at states that no response visits.
+        discounted_LT: the discounted reward to come of each response at each token. 0 at unvisited states.
         """
         leaves, law_L = self.leaves, self.law(pi_SA)
         here_LT = np.where(leaves.mask_LT, law_L[:, None], 0.0)
@@ -95,7 +95,7 @@ class Responses:
 
 
 def responses(tree: TokenTree) -> Responses:
-    """Enumerate the responses of a tree that its tool, where it has one, can lead to."""
+    """Enumerate the responses of a tree that are possible with its tool, if it has one."""
     leaves = enumerate_leaves(tree)
     count, width = leaves.mask_LT.shape
     turn_LT = np.zeros((count, width), dtype=np.int64)
@@ -111,7 +111,7 @@ def responses(tree: TokenTree) -> Responses:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean [S, A] and total variance of the gradient of one response of mu; share of tokens it cuts."""
+    """Mean [S, A] and total variance of the gradient of one response of mu; share of tokens clipped."""
 
     mean_SA: Floats
     variance: float
@@ -123,13 +123,13 @@ def estimate(
 ) -> Estimate:
     """Exact effect of an objective's summed loss on a response drawn from mu.
 
-    The cut share is that of tokens with an advantage but no weight, among all with an advantage, under mu.
+    The clipped share is that of tokens with an advantage but weight 0, among all with an advantage, under mu.
     """
     logp_LT, batch = all_of.batch(pi_SA, mu_SA, adv_LT)
     weight_LT = effective_weights(objective, logp_LT, batch, **hyper).numpy()
     law_L, norm_LT = all_of.law(mu_SA), all_of.score_norm(pi_SA)
     mean_SA = all_of.score_sum(pi_SA, law_L[:, None] * weight_LT)
-    # Tokens of a response are in states of their own, so that the squares of their scores add up.
+    # Every token of a response is in a different state, so the squares of their scores add up.
     second = float(law_L @ (weight_LT**2 * norm_LT).sum(-1))
     live_LT: Bools = all_of.leaves.mask_LT & (np.abs(adv_LT) > 1e-12)
     cut = float(law_L @ (live_LT & (weight_LT == 0)).sum(-1)) / max(float(law_L @ live_LT.sum(-1)), 1e-300)

@@ -1,6 +1,4 @@
-"""Several rewards per answer: advantages of the sum, or of each reward separately, in groups of a bandit,
-exactly.
-"""
+"""Groups of a bandit with several rewards per answer: advantages of their sum, or of each separately."""
 
 import numpy as np
 import torch
@@ -16,10 +14,10 @@ HOW = ("joint", "decoupled")
 
 def group_advantages(reward_NRG: Floats, how: str) -> Floats:
     """Advantages of R groups of G answers with N rewards, [R, G]: standardized sum, or sum of standardized
-    ones.
+    rewards.
 
     Source: LightningRL (2026), per-reward normalization, and GDPO, arXiv:2601.05242. Raises UserError for an
-    unknown way.
+    unknown kind.
     """
     if how not in HOW:
         raise unknown("normalization of several rewards", how, HOW)
@@ -40,9 +38,9 @@ def pulls(reward_NA: Floats, group: int, how: str) -> tuple[Ints, Floats, Floats
 
 
 def expected_step(pi_A: Floats, reward_NA: Floats, group: int, how: str) -> Floats:
-    """E over groups of G draws of pi of the mean of A (onehot - pi), [A], by enumeration of the groups.
+    """E over groups of G draws from pi of the mean of A (onehot - pi), [A], by enumeration of the groups.
 
-    Raises UserError for rewards of another number of answers.
+    Raises UserError if the rewards do not have one value per answer.
     """
     if reward_NA.ndim != 2 or reward_NA.shape[-1] != len(pi_A):
         raise UserError(

@@ -1,4 +1,4 @@
-"""Linear TD, target networks, expectiles, GAE's bias, the emphatic gradient and the proxy bound, exactly."""
+"""Exact linear TD, target networks, expectiles, GAE's bias, the emphatic gradient and the proxy bound."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from testbed.errors import UserError
 from testbed.exact.ratios_dice import occupancy_chi2
 
 RANK = 1e-10
-"""Singular values of the features below this share of the largest do not span the row space."""
+"""Singular values of the features below this share of the largest count as 0."""
 
 
 @dataclass(frozen=True)
 class LinearTD:
     """A1 = Phi^T D Phi and A2 = discount Phi^T D P Phi on the row space of Phi, [F, F].
 
-    Directions in which the features do not move the values are left out: nothing is learned along them.
+    Omits directions in which the features do not change the values: nothing is learned along them.
     """
 
     covariance_FF: Floats
@@ -33,7 +33,7 @@ class LinearTD:
         return _radius(np.eye(len(self.covariance_FF)) + step_size * (self.bootstrap_FF - self.covariance_FF))
 
     def fitted_radius(self) -> float:
-        """Spectral radius of A1^-1 A2: FQE, or a target network that waits forever, converges iff < 1."""
+        """Spectral radius of A1^-1 A2: FQE, or target refresh after convergence, converges iff < 1."""
         return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF), dtype=np.float64))
 
     def target_jacobian(self, step_size: float, inner: int) -> Floats:
@@ -80,8 +80,8 @@ def expectile(value_K: Floats, mass_K: Floats, tau: float) -> float:
         raise UserError(f"tau is {tau:g}, expected 0 < tau < 1.")
     order_K = np.argsort(value_K)
     x_K, p_K = value_K[order_K], mass_K[order_K]
-    # Root of the piece with the first k values at or below m. Left side less right side falls in m, piecewise
-    # linear, convex for tau >= 1/2 and concave else: its root is the largest, or smallest, of the pieces'.
+    # Root of the piece with the first k values at or below m. Left minus right side falls in m, piecewise
+    # linear, convex for tau >= 1/2, else concave: its root is the largest, or smallest, root of a piece.
     low_K, low_sum_K = np.cumsum(p_K), np.cumsum(p_K * x_K)
     high_K, high_sum_K = low_K[-1] - low_K, low_sum_K[-1] - low_sum_K
     mean_K = (tau * high_sum_K + (1 - tau) * low_sum_K) / (tau * high_K + (1 - tau) * low_K)
@@ -103,7 +103,7 @@ def expected_gae(world: FiniteMDP, pi_SA: Floats, v_hat_S: Floats, lam: float) -
 def gae_bias(world: FiniteMDP, pi_SA: Floats, error_S: Floats, lam: float) -> Floats:
     """-e(s) + discount (1 - lam) sum_l (discount lam)^l E[e(s_{t+l+1}) | s, a] for Vhat = V + e, [S, A].
 
-    Only the second term biases a policy gradient; the first is a baseline. lam = 1 leaves none.
+    Only the second term biases a policy gradient; the first is a baseline. With lam = 1 there is none.
     """
     _endless(world)
     step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)
@@ -124,8 +124,8 @@ def emphasis(world: FiniteMDP, pi_SA: Floats, interest_S: Floats) -> Floats:
 def off_policy_gradient(world: FiniteMDP, pi_SA: Floats, weight_S: Floats) -> Floats:
     """sum_s weight(s) sum_a grad pi(a|s) Q(s, a) of a tabular softmax policy, [S, A].
 
-    weight = `emphasis(i)` gives the gradient of sum_s i(s) V(s); weight = i itself is OffPAC
-    (Degris et al. 2012), which leaves out how the states that follow change.
+    weight = `emphasis(i)` gives the gradient of sum_s i(s) V(s); weight = i is OffPAC (Degris et al. 2012),
+    which ignores how the distribution of later states changes.
     """
     q_SA = infinite_horizon.q_value(world, pi_SA)
     advantage_SA = q_SA - (pi_SA * q_SA).sum(axis=-1, keepdims=True)
@@ -133,9 +133,9 @@ def off_policy_gradient(world: FiniteMDP, pi_SA: Floats, weight_S: Floats) -> Fl
 
 
 def interest_gradient(world: FiniteMDP, logits_SA: Floats, interest_S: Floats) -> Floats:
-    """d/dlogits of sum_s i(s) V(s), [S, A], by the complex step: no formula for the gradient is used.
+    """d/dlogits of sum_s i(s) V(s), [S, A], by the complex step: it needs no formula for the gradient.
 
-    The relative error is that of rounding, for a step of 1e-30 (Squire & Trapp 1998).
+    With a step of 1e-30 the error is rounding alone (Squire & Trapp 1998).
     """
     live_S = (~world.tables.terminal_S).astype(float)
     moves_SAS = world.transition_SAS * live_S * live_S[:, None, None]
@@ -174,7 +174,7 @@ def proxy_slack(base_X: Floats, occupancy_X: Floats, reward_X: Floats, proxy_X: 
 
 
 def tight_occupancy(base_X: Floats, reward_X: Floats, proxy_X: Floats, size: float) -> Floats:
-    """base (1 + t residual), [X], t = size times the largest that keeps it a law: where the bound is met."""
+    """base (1 + t residual), [X]; it meets the bound. size: t over the largest t with all terms >= 0."""
     true_X, fake_X = (
         (x_X - base_X @ x_X) / np.sqrt(base_X @ (x_X - base_X @ x_X) ** 2) for x_X in (reward_X, proxy_X)
     )

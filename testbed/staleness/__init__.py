@@ -1,8 +1,8 @@
 """Staleness: the weights version that generates each sample.
 
-`schedule` registers makers of plans: maker(lag, *, …) -> SchedulePlan. A plan says, for one cell, how its
-samples come to have their ages; `lag` is the mean age wherever a schedule mixes ages. A plan's `source` joins
-the plans of a pack's cells into what the training loop asks for a batch. Adding a schedule is one file here.
+`schedule` registers makers of plans: maker(lag, *, …) -> SchedulePlan. A plan determines the ages of one
+cell's samples; `lag` is the mean age of schedules that mix ages. A plan's `source` merges the plans of a
+pack's cells into one source of batches for the training loop. A new schedule is one file here.
 
 >>> from testbed.staleness import plan_for
 >>> plan_for(Run(lag=4)).ages(seed=0, step=9)
@@ -22,7 +22,7 @@ from testbed.worlds.generation import engine_of
 
 
 class Schedules(Registry):
-    """The registry of schedules: also knows makers in files outside the package."""
+    """The registry of schedules, with makers in files outside the package."""
 
     def __getitem__(self, name: str) -> Entry:
         if in_a_file(name):
@@ -50,7 +50,7 @@ def plan_for(run: Run) -> SchedulePlan:
 
 
 def check_past(run: Run, plan: SchedulePlan) -> None:
-    """Raise UserError where the run's engine reads older weights than its plan keeps."""
+    """Raise UserError if the run's engine reads older weights than its plan keeps."""
     past = engine_of(run).past
     if past and not plan.keeps_past:
         raise UserError(
@@ -61,7 +61,7 @@ def check_past(run: Run, plan: SchedulePlan) -> None:
 
 
 def build_source(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
-    """Return where the batches of stacked cells come from; theta_RP are the weights they start with."""
+    """Return the source of batches for stacked cells; theta_RP are their starting weights."""
     from testbed.staleness.too_old import with_age_limit
 
     plans = [plan_for(run) for run in runs]

@@ -11,7 +11,7 @@ Ages: TypeAlias = Callable[[int, int], NDArray[np.int64]]
 """(seed, step) -> age of every slice, int64 [Y]; ages above the step mean the weights at the start."""
 
 SLICES = 4
-"""Parts of a batch that draw an age of their own, if nothing else is said."""
+"""Default number of batch slices with independent ages."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AgeDistribution:
 
     @classmethod
     def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> "AgeDistribution":
-        """Return the distribution with shares in proportion to the weights; ages of weight 0 are left out."""
+        """Return the distribution with shares in proportion to the weights, without ages of weight 0."""
         ages, weights = np.asarray(age_K, dtype=np.int64), np.asarray(weight_K, dtype=np.float64)
         kept = weights > 0
         return cls(ages[kept], weights[kept] / weights[kept].sum())
@@ -49,6 +49,6 @@ class AgeDistribution:
     def draw(self, uniform_Y: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return ages by inverse CDF of numbers in [0, 1), int64 [Y]."""
         place_Y = np.searchsorted(self.share_K.cumsum(), uniform_Y, side="right")
-        # The last cumulated share can be a rounding below 1.
+        # Rounding can leave the last cumulated share below 1.
         ages: NDArray[np.int64] = self.age_K[np.minimum(place_Y, self.age_K.size - 1)]
         return ages

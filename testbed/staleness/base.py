@@ -21,9 +21,9 @@ from testbed.worlds.base import BehaviorWeights, World
 class Generated:
     """A batch before learning.
 
-    behavior: None where no fixed set of weights made it, so that no exact distribution of ratios is known.
-    counts: what the schedule counted at this step, by metric name, each [R].
-    empty: whether no sample is left, so that there is nothing to learn from.
+    behavior: None if no fixed set of weights made it; the exact distribution of ratios is then unknown.
+    counts: the schedule's counters at this step, by metric name, each [R].
+    empty: True if no sample is left to learn from.
     """
 
     rollout: Rollout
@@ -40,18 +40,18 @@ class Source(Protocol):
     """Source of a pack's batches."""
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Take note of the weights at the start of a step and return the batch it learns from."""
+        """Store the weights at the start of a step and return the batch that the step learns from."""
         ...
 
 
 class SchedulePlan(ABC):
     """Plan that determines the ages of one cell's samples.
 
-    shortest, mean: least and mean age in optimizer steps, once training has run for longer than any age; inf
-    where ages grow without end, NaN where there is no such mean or it is not known beforehand.
-    distribution: shares of the ages by then; None where it is not known beforehand.
-    slices: equal parts of a batch's prompts, each with an age of its own.
-    keeps_past: whether its source can also give weights that are older than those that generate.
+    shortest, mean: least and mean age in optimizer steps in the long run; inf if ages grow without end, NaN
+    if the mean does not exist or is unknown in advance.
+    distribution: long-run shares of the ages; None if unknown in advance.
+    slices: equal parts of a batch's prompts, each with a separate age.
+    keeps_past: True if its source can also give weights older than those that generate.
     """
 
     shortest: float
@@ -62,25 +62,25 @@ class SchedulePlan(ABC):
 
     @abstractmethod
     def source(self, plans: Sequence[Self], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Source:
-        """Return the source of a pack whose cells have these plans, all of this plan's type.
+        """Return the source of a pack of cells with these plans, all of this plan's type.
 
-        theta_RP: weights at the start. Raises UserError when they need more memory than there is.
+        theta_RP: weights at the start. Raises UserError if they need more memory than is available.
         """
 
     @abstractmethod
     def versions(self, run: Run, length: int) -> int:
         """Return how many versions of the weights the source keeps for this run.
 
-        length: most tokens of a response. Raises UserError when it may not keep as many as it needs.
+        length: most tokens of a response. Raises UserError if it needs more than it may keep.
         """
 
     def check(self, run: Run) -> None:  # noqa: B027 - most plans fit every run
-        """Raise UserError when the run's fields do not go with the plan."""
+        """Raise UserError if the run's fields do not fit the plan."""
 
     def within(self, run: Run) -> "SchedulePlan":
-        """Return the plan under the run's age limit, which it is told where it changes what is generated.
+        """Return the plan under the run's age limit; a plan that the limit changes is told of it.
 
-        Raises UserError for an answer to old samples that the schedule cannot give.
+        Raises UserError for an age rule that the schedule does not support.
         """
         if run.too_old not in RAGGED:
             raise UserError(

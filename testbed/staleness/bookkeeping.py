@@ -1,4 +1,4 @@
-"""Check that the recorded version of a token is the one that wrote it."""
+"""Check that the recorded version of every token is the version that wrote it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,20 +24,20 @@ def check_versions(
     tolerance: float = 1e-5,
     logp: Logp | None = None,
 ) -> int:
-    """Return the number of tokens whose log mu was found again at the weights of their recorded version.
+    """Recompute log mu at every recorded version; return the number of tokens that match.
 
     Args:
         world: where the rollout was generated.
         weights: theta_RP at the start of every step, by version.
         rollout: as generated, before replayed groups or demonstrations are mixed in.
-        sample: sequences to look at, of every replica; all by default.
-        tolerance: most by which a log-probability may differ, nats.
-        logp: log-probabilities at given weights in the engine that generated; the trainer's by default. With
+        sample: sequences to check, of every replica; all by default.
+        tolerance: largest allowed difference of a log-probability, nats.
+        logp: log-probabilities at given weights in the engine that generated; by default the trainer's. With
             an engine mismatch it is `world.generation.sliced(1).logp` at the rollout's step.
 
     Raises:
         UserError: no versions are recorded, a recorded version is not in weights, or a log-probability
-            differs; with replica, sequence, token, version and both numbers.
+            differs; the message names replica, sequence, token, version and both numbers.
     """
     if rollout.version_RBT is None:
         raise UserError("the rollout records no versions, so there is nothing to check.")
@@ -53,7 +53,7 @@ def check_versions(
             )
         at_RBT = (logp or world.logp)(weights[version], rollout)
         found_RBT = torch.where(rollout.version_RBT == version, at_RBT.to(found_RBT.dtype), found_RBT)
-    # Written so that a log-probability that is not a number fails.
+    # Written so that a NaN log-probability fails.
     wrong_RBT = looked_RBT & ~((found_RBT - rollout.logp_mu_RBT).abs() <= tolerance)
     if bool(wrong_RBT.any()):
         r, b, t = (int(i) for i in wrong_RBT.nonzero()[0])

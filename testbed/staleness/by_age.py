@@ -25,13 +25,13 @@ from testbed.worlds.generation import engine_of
 
 @dataclass(frozen=True)
 class ByAge(SchedulePlan):
-    """A plan that gives every slice of a batch the age of its weights.
+    """A plan that assigns an age of weights to every slice of a batch.
 
-    ages: see Ages. depth: newest versions it can ask for, the present one included. first: whether it also
-    asks for the weights at the start when they are older. slices: equal parts of a batch's prompts, each with
-    an age of its own. shortest, mean: least and mean age in optimizer steps, once training has run for longer
-    than any age; inf where ages grow without end, NaN where there is no such mean. distribution: shares of
-    the ages, over slices and steps, by then. limit: what an age limit made of the ages, and what it costs.
+    ages: see Ages. depth: number of newest versions it can ask for, the current one included. first: True if
+    it also asks for the starting weights when they are older. slices: equal parts of a batch's prompts, each
+    with a separate age. shortest, mean: least and mean age in optimizer steps in the long run; inf if ages
+    grow without end, NaN if the mean does not exist. distribution: long-run shares of the ages, over slices
+    and steps. limit: the effect of an age limit on the ages, and its cost.
     """
 
     ages: Ages
@@ -47,16 +47,16 @@ class ByAge(SchedulePlan):
     def source(
         self, plans: "Sequence[ByAge]", runs: tuple[Run, ...], world: World, theta_RP: Tensor
     ) -> "ByAgeSource":
-        """Return the source of a pack; raise UserError when prompts cannot be cut into the slices."""
+        """Return the source of a pack; raise UserError if the prompts do not divide into the slices."""
         return ByAgeSource(plans, runs, world, theta_RP)
 
     def versions(self, run: Run, length: int) -> int:
-        """Return the depth: as many as the run has steps, at most."""
+        """Return the depth, at most the number of the run's steps."""
         del length
         return min(self.depth + engine_of(run).past, run.steps) + self.first
 
     def within(self, run: Run) -> "ByAge":
-        """Return the plan with its ages cut at the limit, or without those above it; see limited_ages."""
+        """Return the plan with ages truncated at the limit, or renormalized below it; see limited_ages."""
         if run.too_old in RAGGED:
             return self
         wait, limit = run.too_old == "wait", run.age_limit
@@ -67,7 +67,7 @@ class ByAge(SchedulePlan):
         return replace(self, ages=cut, depth=depth, first=False, mean=mean, distribution=left, limit=cut)
 
     def check(self, run: Run) -> None:
-        """Raise UserError when the run's prompts cannot be cut into the slices."""
+        """Raise UserError if the run's prompts do not divide into the slices."""
         if run.prompts % self.slices:
             raise UserError(
                 f"prompts is {run.prompts}, which {self.slices} slices of different age cannot share evenly; "
@@ -76,14 +76,14 @@ class ByAge(SchedulePlan):
 
 
 class ByAgeSource:
-    """Keeps the versions a pack's plans can ask for and generates every batch from them."""
+    """Keep the versions that a pack's plans can ask for, and generate every batch from them."""
 
     def __init__(self, plans: Sequence[ByAge], runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> None:
         self.plans, self.runs, self.world = plans, runs, world
         self.slices = plans[0].slices
         if len({plan.slices for plan in plans}) > 1:
             raise ValueError("cells that cut their batches differently cannot run stacked; see packs.plan")
-        # A run of n steps has n versions, however deep its schedule could look.
+        # A run of n steps has n versions, however old the weights its schedule may ask for.
         self.past = engine_of(runs[0]).past
         depths = [min(plan.depth + self.past, run.steps) for plan, run in zip(plans, runs, strict=True)]
         first = any(plan.first for plan in plans)
@@ -96,7 +96,7 @@ class ByAgeSource:
         return torch.from_numpy(np.maximum(step - age_RY, 0))
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return the samples of this step, marked with their versions."""
+        """Return this step's samples, marked with their versions."""
         self.versions.write(theta_RP, step)
         version_RY = self.version(step)
         past_RY = (version_RY - self.past).clamp(min=0)
@@ -107,17 +107,17 @@ class ByAgeSource:
         return Generated(with_version(rollout, version_RY), behavior, self._cost(step))
 
     def _cost(self, step: int) -> dict[str, NDArray[np.float64]]:
-        """Return what an age limit made the trainer wait or throw away, by metric name."""
+        """Return the waits or discards that an age limit causes, by metric name."""
         cells = zip(self.plans, self.runs, strict=True)
         rows = [plan.limit.counts(run, step) for plan, run in cells if plan.limit is not None]
         return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
 def by_distribution(name: str, distribution: AgeDistribution, slices: int = 1) -> ByAge:
-    """Return the plan by which every slice of a batch draws its age, by (seed, step) alone.
+    """Return the plan in which every slice draws its age, from (seed, step) alone.
 
-    Where there is one age there is nothing to draw and the batch stays in one piece, so that no schedule can
-    tell itself from exact(age). Raises UserError for slices < 1.
+    With a single age nothing is drawn and the batch is not sliced, so the result equals exact(age). Raises
+    UserError for slices < 1.
     """
     if slices < 1:
         raise UserError(f"slices is {slices}, expected at least 1.")
@@ -139,7 +139,7 @@ def by_distribution(name: str, distribution: AgeDistribution, slices: int = 1) -
 
 
 def check_mean(name: str, lag: int, distribution: AgeDistribution) -> None:
-    """Raise UserError unless lag is the mean age, rounded up: 0 only where every sample is fresh."""
+    """Raise UserError unless lag is the mean age, rounded up: 0 only if every sample is fresh."""
     expected = math.ceil(distribution.mean - 1e-9)
     if lag != expected:
         raise UserError(

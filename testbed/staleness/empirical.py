@@ -14,8 +14,7 @@ EXAMPLE = '"0:0.5 4:0.3 9:0.2"'
 def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
     """P(age) as listed in law, "age:share age:share ..."; lag is its mean, rounded up.
 
-    law: separated by spaces or commas; shares sum to 1. slices: parts of a batch that draw an age of their
-    own.
+    law: separated by spaces or commas; shares sum to 1. slices: batch parts with independent ages.
     """
     listed = parse(law)
     check_mean("empirical", lag, listed)
@@ -23,7 +22,7 @@ def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
 
 
 def parse(text: str) -> AgeDistribution:
-    """Return the distribution that "0:0.5 4:0.3 9:0.2" says; raise UserError saying which part is wrong."""
+    """Parse "0:0.5 4:0.3 9:0.2" into a distribution; raise UserError naming the invalid part."""
     words = re.split(r"[,\s]+", str(text).strip())
     if words == [""]:
         raise UserError(

@@ -10,7 +10,7 @@ from testbed.staleness.by_age import ByAge, by_distribution
 
 @schedule("exact", source="no stack fixes the lag: their caps leave the age below the cap to chance")
 def exact(lag: int) -> ByAge:
-    """age = lag for every sample, from step `lag` on; before that, the weights at the start."""
+    """age = lag for every sample from step `lag` on; earlier steps use the starting weights."""
     if lag < 0:
         raise UserError(f"lag {lag} is negative; weights of the future cannot generate data.")
     return by_distribution("exact", AgeDistribution.of(np.array([lag]), [1.0]))

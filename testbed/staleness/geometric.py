@@ -1,4 +1,4 @@
-"""Geometric ages: every further step of age is less frequent by the same factor."""
+"""Geometric ages: each further step of age is less frequent by the same factor."""
 
 import numpy as np
 from scipy.optimize import brentq
@@ -9,15 +9,15 @@ from testbed.staleness.age_distribution import SLICES, AgeDistribution
 from testbed.staleness.by_age import ByAge, by_distribution
 
 LONGEST = 8
-"""Longest age in units of the lag, if nothing else is said: about exp(-8) of an endless one lies beyond."""
+"""Default longest age in units of the lag: an unbounded distribution has about exp(-8) of its mass beyond."""
 
 
 @schedule("geometric", source="Mitliagkas et al. (2016), Asynchrony begets momentum, arXiv:1605.09774")
 def geometric(lag: int, *, longest: int = -1, slices: int = SLICES) -> ByAge:
-    """P(age = k) = q^k / (1 + q + ... + q^longest), with the q that makes the mean age lag, tail cut off.
+    """P(age = k) = q^k / (1 + q + ... + q^longest), truncated, with the q that gives mean age lag.
 
-    longest: the oldest age there is, at least 2 lag (where all ages are equally frequent); -1 takes 8 lag.
-    slices: parts of a batch that draw an age of their own.
+    longest: the largest age, at least 2 lag (then all ages are equally frequent); -1 uses 8 lag. slices:
+    batch parts with independent ages.
     """
     last = LONGEST * lag if longest == -1 else longest
     if lag < 0 or last < 2 * lag:
@@ -37,7 +37,7 @@ def cut_geometric(mean: float, longest: int) -> AgeDistribution:
     def cut(log_q: float) -> AgeDistribution:
         return AgeDistribution.of(age_K, np.exp(log_q * age_K))
 
-    # Without a cut q = mean / (1 + mean); the cut asks for more, up to q = 1, where the mean is longest / 2.
+    # Untruncated, q = mean / (1 + mean); truncation needs more, up to q = 1 with mean longest / 2.
     low = float(np.log(mean / (1 + mean)))
     if cut(0.0).mean - mean <= 0:
         return cut(0.0)

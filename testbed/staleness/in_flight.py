@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InFlight(SchedulePlan):
-    """A plan by which every optimizer step reaches the generator after `tokens` tokens.
+    """A plan in which every optimizer step reaches the generator after `tokens` tokens.
 
-    shortest: age of the last position a response can have. most_versions: as many may be kept; 0 sets no
-    limit.
+    shortest: age of the last possible position of a response. most_versions: limit on the versions kept; 0
+    sets none.
     """
 
     shortest: int
@@ -34,7 +34,7 @@ class InFlight(SchedulePlan):
     most_versions: int
 
     def check(self, run: Run) -> None:
-        """Raise UserError when an age limit drops every sample.
+        """Raise UserError if an age limit drops every sample.
 
         A sample is as old as its first token.
         """
@@ -50,11 +50,11 @@ class InFlight(SchedulePlan):
     def source(
         self, plans: "Sequence[InFlight]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "InFlightSource":
-        """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
+        """Return the source of a pack; raise UserError if the longest response spans more than the buffer."""
         return InFlightSource(plans, runs, world, theta_RP)
 
     def versions(self, run: Run, length: int) -> int:
-        """Return shortest + span, the span being the versions during which a response is written."""
+        """Return shortest + span; span is the number of versions during one response."""
         del run
         span = -(-length // self.tokens)
         depth = self.shortest + span
@@ -68,7 +68,7 @@ class InFlight(SchedulePlan):
 
 
 class InFlightSource:
-    """Keeps the versions during which the longest response is written, and generates across them."""
+    """Keep the versions during which the longest response is written, and generate across them."""
 
     def __init__(
         self, plans: Sequence[InFlight], runs: tuple[Run, ...], world: "World", theta_RP: Tensor
@@ -82,7 +82,7 @@ class InFlightSource:
         self.versions = VersionBuffer(theta_RP, depths, dtype=world.version_dtype)
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return the samples of this step, every token marked with its version."""
+        """Return this step's samples, with every token marked by its version."""
         self.versions.write(theta_RP, step)
         back_W = torch.arange(self.span - 1, -1, -1, device=theta_RP.device)
         version_RW = (step - self.lag_R[:, None] - back_W).clamp(min=0)
@@ -100,10 +100,9 @@ def in_flight(lag: int, *, tokens: int = 4, cache: str = "kept", versions: int =
     """age = lag + (T - 1) // tokens - t // tokens for token t of responses of at most T tokens.
 
     An optimizer step reaches the generator after every `tokens` tokens: the last position has age lag, the
-    first is the oldest. cache: keys and values of earlier tokens are "kept" from older weights (PipelineRL)
-    or "recomputed" at every change (AReaL's interruptible generation); a table has none. versions: most
-    versions that may be kept, 0 for as many as it takes. With tokens >= T nothing changes inside a response:
-    exact(lag).
+    first is the oldest. cache: at each change, keys and values of earlier tokens are "kept" (PipelineRL) or
+    "recomputed" (AReaL's interruptible generation); a table has none. versions: limit on the versions kept, 0
+    for none. With tokens >= T weights never change inside a response: exact(lag).
     """
     if lag < 0 or tokens < 1 or versions < 0:
         raise UserError(f"lag {lag}, tokens {tokens} and versions {versions}: expected at least 0, 1 and 0.")

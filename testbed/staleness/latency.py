@@ -1,4 +1,4 @@
-"""A group takes as long as its longest response, so age follows from length; finished groups queue."""
+"""A group takes as long as its longest response, so age depends on length; finished groups queue."""
 
 import heapq
 from collections import deque
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from testbed.worlds.base import World
 
 STRIDE = 2**20
-"""Random streams: the w-th wait before a step draws from those of step + w STRIDE."""
+"""Random streams: wait w before a step draws from stream step + w STRIDE."""
 MOST_WAITS = 2**12 - 1
 """Counters have 32 bits: STRIDE * (MOST_WAITS + 1) of them."""
 
 
 @dataclass(frozen=True)
 class Latency(SchedulePlan):
-    """A plan by which a group is ready base + ceil(longest response / speed) time steps after its start.
+    """A plan in which a group is ready base + ceil(longest response / speed) time steps after its start.
 
-    limit, rule: age limit and what it asks for, where it changes which groups are taken.
+    limit, rule: the age limit and its rule, if they change which groups are used.
     """
 
     speed: float
@@ -45,7 +45,7 @@ class Latency(SchedulePlan):
     mean: float = float("nan")
 
     def versions(self, run: Run, length: int) -> int:
-        """Return 0: what was generated is kept, not the weights."""
+        """Return 0: it stores generated samples, not weights."""
         del run, length
         return 0
 
@@ -68,7 +68,7 @@ def time_of_groups(length_xG: NDArray[np.int64], speed: float, base: int) -> NDA
 
 
 class Group(NamedTuple):
-    """A group: when it is ready, its number in the order of starts, its weights and where its samples lie."""
+    """A group: when it is ready, its start number, its weights and the location of its samples."""
 
     due: int
     number: int
@@ -78,7 +78,7 @@ class Group(NamedTuple):
 
 
 class CellQueue:
-    """One cell's groups: in flight, ready, and picked for the batch that comes next."""
+    """One cell's groups: in flight, ready, and chosen for the next batch."""
 
     def __init__(self, plan: Latency, prompts: int) -> None:
         self.plan, self.prompts = plan, prompts
@@ -94,13 +94,13 @@ class CellQueue:
         if self.plan.concurrency:
             room = min(room, self.plan.concurrency - len(self.flying))
         if self.plan.rule == "wait":
-            # A group among the (limit + 1) batches that are out, trained on in order, is in time.
+            # A group within the (limit + 1) batches in flight, trained in order, meets the limit.
             out = len(self.flying) + len(self.ready) + len(self.batch)
             room = min(room, (self.plan.limit + 1) * self.prompts - out)
         return room
 
     def start(self, latency_N: NDArray[np.int64], version: int, draw: int) -> None:
-        """Start as many of the drawn groups as there is room for, in order, and let the time step pass."""
+        """Start as many drawn groups as there is room for, in order; advance one time step."""
         for place in range(self.room()):
             due = self.clock + int(latency_N[place])
             heapq.heappush(self.flying, Group(due, self.started, version, draw, place))
@@ -109,12 +109,12 @@ class CellQueue:
         self.clock += 1
 
     def land(self) -> None:
-        """Move what is done from the flight to the queue."""
+        """Move finished groups from flight to the queue."""
         while self.flying and self.flying[0].due <= self.clock:
             self.ready.append(heapq.heappop(self.flying))
 
     def fill(self, step: int) -> None:
-        """Move groups from the queue to the batch, until it is full."""
+        """Move groups from the queue to the batch until it is full."""
         if self.plan.rule == "wait":
             self.ready = deque(sorted(self.ready, key=lambda group: group.number))
         while self.ready and len(self.batch) < self.prompts:
@@ -126,18 +126,18 @@ class CellQueue:
             self.used += 1
 
     def take(self) -> tuple[list[Group], list[Group]]:
-        """Return the full batch and what was thrown away on the way to it, and forget both."""
+        """Return and clear the full batch and the groups discarded for it."""
         taken = self.batch, self.lost
         self.batch, self.lost = [], []
         return taken
 
     def held(self) -> set[int]:
-        """Return the draws whose samples may still be used."""
+        """Return the draws that have samples which may still be used."""
         return {group.draw for group in (*self.flying, *self.ready)}
 
 
 class LatencySource:
-    """Simulates generation and training forward, one time step per update or wait."""
+    """Simulate generation and training, one time step per update or wait."""
 
     def __init__(self, plans: Sequence[Latency], runs: tuple[Run, ...], world: "World") -> None:
         self.world, self.prompts, self.group = world, runs[0].prompts, runs[0].group
@@ -153,7 +153,7 @@ class LatencySource:
             )
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return the next groups of every cell, after as many waits as each of them needs."""
+        """Return the next groups of every cell, after each cell's waits."""
         waits_R, made_R = np.zeros(len(self.lines)), np.zeros(0)
         for wait in count():
             late = [line for line in self.lines if not wait or len(line.batch) < self.prompts]
@@ -177,7 +177,7 @@ class LatencySource:
         return self._delivered(waits_R - 1, made_R)
 
     def _generate(self, theta_RP: Tensor, step: int, wait: int) -> NDArray[np.int64]:
-        """Keep what the present weights generate now; return how long each group takes, int64 [R, N]."""
+        """Store the groups generated by the current weights; return each group's duration, int64 [R, N]."""
         shape = (len(self.lines), self.prompts)
         rollout = self.world.generate(theta_RP, step + wait * STRIDE)
         version_R1 = torch.full((shape[0], 1), step, dtype=torch.int64, device=theta_RP.device)
@@ -209,7 +209,7 @@ class LatencySource:
         return Generated(rollout, None, counts)
 
     def _lengths(self, groups_R: Sequence[Sequence[Group]]) -> NDArray[np.float64]:
-        """Return the mean length of each replica's groups, NaN where there is none; [R]."""
+        """Return the mean length of each replica's groups, NaN if there are none; [R]."""
         means = [
             [self.length_RN[group.draw][r, group.place] for group in groups]
             for r, groups in enumerate(groups_R)
@@ -221,12 +221,12 @@ class LatencySource:
 def latency(lag: int, *, speed: float = 1.0, base: int = 0, concurrency: int = 0) -> Latency:
     """age = updates between start and use; a group takes base + ceil(longest response / speed) time steps.
 
-    Time passes in steps of the trainer. At each of them groups that are done join a queue, in the order in
-    which they are done, then started; `prompts` new ones start under the present weights, as far as the most
-    in flight, `concurrency`, allows (0 sets no limit); and the trainer updates on the first `prompts` groups
-    of the queue. With fewer it waits: time passes, groups start, the weights stay. So the first batch comes
-    from the weights at the start, after waits for the first groups (warm-up). Ages count updates, not waits.
-    speed: tokens per time step; inf with base 0 makes every age 0: the synchronous trainer.
+    Time advances in steps of the trainer. In each step finished groups join a queue, ordered by finish, then
+    by start. `prompts` new groups start under the current weights, while fewer than `concurrency` are in
+    flight (0 sets no limit). The trainer updates on the first `prompts` groups of the queue. If there are
+    fewer it waits: time passes and groups start, but the weights stay. So the first batch comes from the
+    starting weights, after waits (warm-up). Ages count updates, not waits. speed: tokens per time step; inf
+    with base 0 makes every age 0: the synchronous trainer.
     """
     if lag:
         raise UserError(

@@ -10,12 +10,12 @@ from testbed.errors import UserError
 from testbed.staleness.age_distribution import AgeDistribution, Ages
 
 MOST_SKIPPED = 10_000
-"""Batches that may be discarded in a row, before the schedule counts as one that makes nothing else."""
+"""Number of batches discarded in a row after which a schedule counts as unusable."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ages cut at a limit: who would be older is waited for, with newer weights."""
+    """Ages truncated at a limit: the trainer waits for newer weights instead of using older samples."""
 
     ages: Ages
     limit: int
@@ -31,17 +31,17 @@ class Waiting:
         return AgeDistribution.of(age_K, share_K)
 
     def counts(self, run: Run, step: int) -> dict[str, float]:
-        """Return the steps of time that the trainer waits before this step for the slowest slice."""
+        """Return the time steps that the trainer waits before this step for the slowest slice."""
         oldest = int(np.minimum(self.ages(run.seed, step), step).max())
         return {"staleness/stalled": float(max(oldest - self.limit, 0))}
 
 
 @dataclass
 class Discarding:
-    """The ages of a schedule in their order, without those above a limit; a function of (seed, step).
+    """A schedule's ages in order, without those above a limit; a function of (seed, step).
 
-    read: slices of the schedule that were looked at, per seed. kept, lost: per seed and step, the ages that
-    are used and the number of slices that were thrown away before they were complete.
+    read: slices of the schedule inspected so far, per seed. kept, lost: per seed and step, the ages used and
+    the number of slices discarded before the batch was complete.
     """
 
     ages: Ages
@@ -57,7 +57,7 @@ class Discarding:
         return self.kept[seed][step]
 
     def distribution(self, distribution: AgeDistribution) -> AgeDistribution:
-        """Return the distribution of the age given that it is at most the limit."""
+        """Return the distribution of the age conditional on being at most the limit."""
         young_K = distribution.age_K <= self.limit
         return AgeDistribution.of(distribution.age_K[young_K], distribution.share_K[young_K])
 
@@ -67,7 +67,7 @@ class Discarding:
         chosen: list[int] = []
         start = read
         while len(chosen) < slices:
-            # At the start of a run nothing is older than the run itself.
+            # Early in a run no sample is older than the run itself.
             age = min(int(self.ages(seed, read // slices)[read % slices]), step)
             chosen += [age] if age <= self.limit else []
             read += 1
@@ -81,6 +81,6 @@ class Discarding:
         self.lost.setdefault(seed, []).append(read - start - slices)
 
     def counts(self, run: Run, step: int) -> dict[str, float]:
-        """Return the groups thrown away before this step's batch was complete."""
+        """Return the groups discarded before this step's batch was complete."""
         slices = len(self(run.seed, step))
         return {"staleness/discarded": self.lost[run.seed][step] * run.prompts / slices}

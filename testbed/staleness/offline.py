@@ -11,7 +11,7 @@ from testbed.staleness.by_age import ByAge
 
 @schedule("offline", source="Yao et al. (2025), arXiv:2509.24203, the fully offline setting")
 def offline(lag: int) -> ByAge:
-    """age = step: every sample comes from the weights at the start, and ages without end.
+    """age = step: every sample comes from the starting weights, so ages grow without end.
 
     Such ages have no mean, so lag has to stay 0.
     """

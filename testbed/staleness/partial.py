@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Partial(SchedulePlan):
-    """A plan by which every response grows by `tokens` tokens a step until its whole group is done.
+    """A plan in which every response grows by `tokens` tokens a step until its whole group is done.
 
-    most_versions: as many may be kept, 0 for as many as it takes.
+    most_versions: limit on the versions kept, 0 for none.
     """
 
     tokens: int
@@ -36,11 +36,11 @@ class Partial(SchedulePlan):
     def source(
         self, plans: "Sequence[Partial]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "PartialSource":
-        """Return the source of a pack; raise UserError when the longest response outlives the buffer."""
+        """Return the source of a pack; raise UserError if the longest response spans more than the buffer."""
         return PartialSource(plans[0], runs, world, theta_RP)
 
     def versions(self, run: Run, length: int) -> int:
-        """Return the steps that the longest response takes."""
+        """Return the number of steps of the longest response."""
         del run
         parts = -(-length // self.tokens)
         if self.most_versions and parts > self.most_versions:
@@ -52,17 +52,17 @@ class Partial(SchedulePlan):
 
 
 class Done(NamedTuple):
-    """A group that is done: the generation that finished it, and its place in there."""
+    """A finished group: the generation that finished it, and its position there."""
 
     rollout: Rollout
     place: int
 
 
 class PartialSource:
-    """Starts one batch of groups a step, and gives away one: those done first, then those started first.
+    """Start one batch of groups per step and return one: those finished first, then those started first.
 
-    A group takes `parts` steps at most. As many batches start before step 0, under the weights at the start,
-    so that there is always a full batch of groups that are done; none is older than 2 parts.
+    A group takes at most `parts` steps. As many batches start before step 0, under the starting weights, so
+    there is always a full batch of finished groups; none is older than 2 parts.
     """
 
     def __init__(self, plan: Partial, runs: tuple[Run, ...], world: "World", theta_RP: Tensor) -> None:
@@ -74,7 +74,7 @@ class PartialSource:
         self.ready: list[deque[Done]] = [deque() for _ in runs]
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Let every response grow under the present weights, and return the groups that waited longest."""
+        """Extend every response under the current weights, and return the groups that waited longest."""
         self.versions.write(theta_RP, step)
         first = 1 - self.parts if step == 0 else step
         for now in range(first, step + 1):
@@ -85,10 +85,10 @@ class PartialSource:
         return Generated(_picked(taken, self.prompts))
 
     def _grow(self, start: int, now: int) -> None:
-        """Write the batch begun at `start` as far as it is by the end of step `now`; keep groups just done.
+        """Regenerate the batch begun at `start` up to the end of step `now`; keep groups just finished.
 
-        Draws depend on the batch, the sequence and the token alone, so that what earlier steps wrote comes
-        out the same again.
+        Draws depend on the batch, the sequence and the token alone, so earlier steps' tokens are reproduced
+        exactly.
         """
         part_T = self.part_T.clamp(max=now - start)
         version_W = torch.arange(start, now + 1, device=part_T.device).clamp(min=0)
@@ -104,7 +104,7 @@ class PartialSource:
 
 
 def _picked(taken: Sequence[Sequence[Done]], prompts: int) -> Rollout:
-    """Return one batch per replica from the generations that its groups lie in."""
+    """Return one batch per replica, gathered from the generations of its groups."""
     rollouts = list({id(done.rollout): done.rollout for line in taken for done in line}.values())
     offset = {id(rollout): index * prompts for index, rollout in enumerate(rollouts)}
     index_RN = [[offset[id(done.rollout)] + done.place for done in line] for line in taken]
@@ -115,12 +115,12 @@ def _picked(taken: Sequence[Sequence[Done]], prompts: int) -> Rollout:
     "partial", source="Kimi Team (2025), k1.5, arXiv:2501.12599, Section 2.6.2; Fu et al. (2025), AReaL"
 )
 def partial(lag: int, *, tokens: int = 4, cache: str = "recomputed", versions: int = 0) -> Partial:
-    """age of token t = steps since its part t // tokens was written, a part a step, then a queue.
+    """age of token t = steps since its part t // tokens was written (one part a step), then queued.
 
-    Each step starts a batch of prompts, adds `tokens` tokens to every response in flight under the present
-    weights, and trains on one batch of groups: those done first, then those started first. cache: at the end
-    of a step keys and values are thrown away and "recomputed", or "kept". versions: most versions that may be
-    kept, 0 for as many as it takes. With tokens >= T nothing is partial: the synchronous trainer.
+    Each step starts a batch of prompts, adds `tokens` tokens to every response in flight under the current
+    weights, and trains on one batch of groups: those finished first, then those started first. cache: after
+    each step keys and values are discarded and "recomputed", or "kept". versions: limit on the versions kept,
+    0 for none. With tokens >= T no rollout is partial: the synchronous trainer.
     """
     if lag:
         raise UserError(

@@ -13,13 +13,13 @@ from testbed.staleness.by_age import ByAge, check_mean
     source="Noukhovitch et al. (2025), Asynchronous RLHF, arXiv:2410.18252; ReMix, arXiv:2507.06892",
 )
 def periodic(lag: int, *, period: int = 0, ahead: int = 0) -> ByAge:
-    """age = ahead N + step mod N: N batches are generated at once and used one after the other.
+    """age = ahead N + step mod N: N batches are generated at once and used one after another.
 
-    period: N; 0 takes the N whose mean age, ahead N + (N - 1) / 2, is lag: 2 lag + 1. ahead: periods by which
-    generation is early: with 1 the next N batches are generated while these N are trained on.
+    period: N; 0 uses N = 2 lag + 1, with mean age ahead N + (N - 1) / 2 = lag at ahead 0. ahead: periods by
+    which generation is early; with 1 the next N batches are generated while these N are trained on.
 
-    What a sample draws depends on its step and sequence alone, so N batches generated at the start of a
-    period and N batches generated one by one by the weights of that start are the same batches.
+    A sample's draws depend on its step and sequence alone, so generating N batches at the start of a period
+    equals generating them one by one with the weights of that start.
     """
     if min(lag, period, ahead) < 0:
         raise UserError(f"lag is {lag}, period {period}, ahead {ahead}; expected each at least 0.")

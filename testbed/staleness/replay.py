@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 LOG_LEAST, LOG_MOST = -12.0, 7.0
 """Bound at which ARB clips log-probabilities before averaging."""
 LEAST_WEIGHT = 1e-12
-"""Weight of a group without any advantage: it comes last, and at random among its like."""
+"""Log-weight of a group without advantage: such groups come last, in random order."""
 
 
 @dataclass(frozen=True)
 class Replay(SchedulePlan):
-    """A plan by which a share of a batch is fresh and the rest is chosen from the last `window` generations.
+    """A plan in which a share of a batch is fresh and the rest comes from the last `window` generations.
 
-    counts: whether an age limit throws groups away that had uses left.
+    counts: True if an age limit discards groups with uses left.
     """
 
     share: float
@@ -48,12 +48,12 @@ class Replay(SchedulePlan):
     mean: float = float("nan")
 
     def versions(self, run: Run, length: int) -> int:
-        """Return 0: what was generated is kept, not the weights."""
+        """Return 0: it stores generated samples, not weights."""
         del run, length
         return 0
 
     def within(self, run: Run) -> "Replay":
-        """Return the plan under an age limit: what is older leaves the store, so that nobody waits."""
+        """Return the plan under an age limit: older groups leave the store, so nothing waits."""
         if run.too_old not in ("wait", "discard") or run.age_limit >= self.window:
             return self
         return replace(self, window=run.age_limit, counts=run.too_old == "discard")
@@ -61,21 +61,21 @@ class Replay(SchedulePlan):
     def source(
         self, plans: "Sequence[Replay]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "ReplaySource":
-        """Return the source of a pack; raise UserError when the fresh share is less than one group."""
+        """Return the source of a pack; raise UserError if the fresh share is less than one group."""
         del theta_RP
         return ReplaySource(plans[0], runs, world)
 
 
 @dataclass
 class Stored:
-    """One step's generation. uses_RN: how often each group was trained on; 0 for one that never was fresh."""
+    """One step's generation. uses_RN: uses of each group in training; 0 for one that never was fresh."""
 
     rollout: Rollout
     uses_RN: NDArray[np.int64]
 
 
 class ReplaySource:
-    """Generates, remembers, and mixes both."""
+    """Generate, store, and mix fresh and stored groups."""
 
     def __init__(self, plan: Replay, runs: tuple[Run, ...], world: "World") -> None:
         self.plan, self.world, self.prompts = plan, world, runs[0].prompts
@@ -89,7 +89,7 @@ class ReplaySource:
         self.store: deque[Stored] = deque(maxlen=max(plan.window, 1))
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return fresh groups and stored ones; where too few are stored, fresh ones take their places."""
+        """Return fresh groups and stored ones; fresh ones fill in when too few are stored."""
         version_R1 = torch.full((len(self.seeds), 1), step, dtype=torch.int64, device=theta_RP.device)
         fresh = with_version(self.world.generate(theta_RP, step), version_R1)
         key_RM = self._keys(theta_RP, step)
@@ -113,7 +113,7 @@ class ReplaySource:
         return Generated(rollout, None, {"staleness/replayed_share": replayed_R, **lost})
 
     def _room(self, key_M: Floats) -> int:
-        """Return how many stored groups go into the batch: the rest of it, as far as there are any."""
+        """Return how many stored groups enter the batch: the rest of it, if enough are stored."""
         return min(self.prompts - self.fresh, int(np.isfinite(key_M).sum()))
 
     def _mixed(self, fresh: Rollout, index_RN: Tensor) -> Rollout:
@@ -121,7 +121,7 @@ class ReplaySource:
         return pick_groups([fresh, *stored], index_RN)
 
     def _forget(self, newest: Stored) -> Floats:
-        """Store the newest; return how many groups with uses left leave the store for it; [R]."""
+        """Store the newest; return how many groups with uses left leave the store; [R]."""
         lost_R = np.zeros(len(self.seeds))
         if self.plan.window == 0 or len(self.store) == self.store.maxlen:
             uses_RN = self.store[0].uses_RN if self.store else newest.uses_RN
@@ -131,15 +131,15 @@ class ReplaySource:
         return lost_R
 
     def _keys(self, theta_RP: Tensor, step: int) -> Floats:
-        """Return a key per stored group, oldest generation first: the lowest are taken; [R, M].
+        """Return a key per stored group, oldest generation first; the lowest keys are used; [R, M].
 
-        key = -log w - Gumbel noise takes groups one after the other with probability w / sum w of those that
-        are left (Efraimidis and Spirakis, 2006); inf: cannot be used.
+        key = -log w - Gumbel noise draws groups without replacement, each with probability w / sum w of those
+        left (Efraimidis and Spirakis, 2006); inf: unusable.
         """
         if not self.store or self.fresh == self.prompts:
             return np.zeros((len(self.seeds), 0))
         uses_RM = np.concatenate([each.uses_RN for each in self.store], axis=1)
-        # A generation draws by its age, not by its place in the store.
+        # A generation's draws depend on its age, not on its position in the store.
         uniform_RAN = np.stack(
             [
                 rng.generator(seed, "staleness/replay", step).random((len(self.store), self.prompts))[::-1]
@@ -160,9 +160,9 @@ class ReplaySource:
 
 
 def on_policyness(world: "World", theta_RP: Tensor, stored: Sequence[Rollout], alpha: float) -> Floats:
-    """log w = u / alpha, u = mean over a group's sequences of the mean token log pi, cut to [-12, 7]; [R, M].
+    """log w = u / alpha, u = mean over a group's sequences of mean token log pi, clipped to [-12, 7]; [R, M].
 
-    pi: the present weights. A common factor of all weights changes nothing. Source: ARB, arXiv:2512.10510.
+    pi: the current weights. A common factor of all weights changes nothing. Source: ARB, arXiv:2512.10510.
     """
     index_M = torch.arange(sum(each.prompt_RNQ.shape[1] for each in stored), device=theta_RP.device)
     together = pick_groups(stored, index_M.expand(len(theta_RP), -1))
@@ -175,7 +175,7 @@ def on_policyness(world: "World", theta_RP: Tensor, stored: Sequence[Rollout], a
 
 
 def recent_advantage(stored: Sequence[Rollout], decay: float) -> Floats:
-    """log w = log(mean |reward - group mean| + 1e-12) + age log decay, the newest stored of age 1; [R, M]."""
+    """log w = log(mean |reward - group mean| + 1e-12) + age log decay; the newest has age 1; [R, M]."""
     parts = []
     for age, rollout in zip(range(len(stored), 0, -1), stored, strict=True):
         reward_RNG = rollout.reward_RB.unflatten(1, (-1, rollout.group)).double().cpu().numpy()
@@ -202,13 +202,13 @@ def replay(
     alpha: float = 5.0,
     decay: float = 0.9,
 ) -> Replay:
-    """age = 0 for a fresh `share` of every batch, 1 .. window for groups chosen from earlier generations.
+    """age = 0 for a fresh `share` of every batch, 1 .. window for groups from earlier generations.
 
-    Every group is trained on at most `reuse` times, the first one included, and not twice in a batch. Where
-    the store has too few, as at the start, more of the batch is fresh. Only what was fresh is stored.
-    priority: "uniform"; "on-policy", weight exp(u / alpha) with u the mean token log-probability under the
-    present weights (ARB), one more pass over the store per step; "advantage", weight mean |advantage| at
-    generation times decay^age.
+    Every group is used at most `reuse` times, the fresh use included, and once per batch. If the store has
+    too few groups, as at the start, more of the batch is fresh. Only fresh groups are stored. priority:
+    "uniform"; "on-policy", weight exp(u / alpha) with u the mean token log-probability under the current
+    weights (ARB), one more pass over the store per step; "advantage", weight mean |advantage| at generation
+    times decay^age.
     """
     if lag:
         raise UserError(f"lag is {lag}, but schedule 'replay' generates with the present weights; set lag=0.")

@@ -10,7 +10,7 @@ from torch import Tensor
 from testbed.errors import UserError
 
 SPILL = "TESTBED_SPILL"
-"""Environment variable: folder for versions of the weights that memory is not to hold."""
+"""Environment variable: folder for versions of the weights that do not fit in memory."""
 
 
 CPU = torch.device("cpu")
@@ -19,21 +19,21 @@ CPU = torch.device("cpu")
 def allocate(
     rows: int, like_RP: Tensor, what: str, limit: int | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return room for so many rows of weights, [rows, P], its content undefined.
+    """Allocate rows of weights, [rows, P], uninitialized.
 
-    Where SPILL names a folder the rows lie in a file there, which has no name any more once it is mapped: it
-    goes with the process, however that ends.
+    If SPILL names a folder, the rows lie in a file there. The file is unlinked once mapped, so it vanishes
+    with the process however that ends.
 
     Args:
-        rows: how many.
-        like_RP: weights whose width, type and device they have; those in a file are on the CPU, and so are
-            those that a GPU has no room for.
-        what: what needs the room, for the message.
-        limit: most bytes of memory; by default half of what is available now.
-        dtype: their type, where it is another than that of like_RP.
+        rows: their number.
+        like_RP: weights that give width, type and device; rows in a file, or too large for the GPU, are on
+            the CPU.
+        what: purpose of the rows, for the message.
+        limit: most bytes of memory; by default half of the memory now available.
+        dtype: their type, if it differs from like_RP's.
 
     Raises:
-        UserError: they need more than the limit, or the folder cannot hold them.
+        UserError: the rows exceed the limit, or do not fit in the folder.
     """
     shape = (rows, like_RP.shape[1])
     dtype = dtype or like_RP.dtype
@@ -55,18 +55,18 @@ def allocate(
 
 
 def available(device: torch.device) -> int:
-    """Return the bytes of memory that can be had now."""
+    """Return the bytes of memory available now."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux: count all the memory there is
+    except (OSError, StopIteration):  # not Linux: count all memory
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def readable(size: int) -> str:
-    """Return "1.5 GiB" for 1610612736."""
+    """Format bytes: 1610612736 becomes "1.5 GiB"."""
     value, units = float(size), ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while value >= 1024 and len(units) > 1:
         value, units = value / 1024, units[1:]
@@ -81,7 +81,7 @@ def _mapped(folder: Path, shape: tuple[int, int], size: int, dtype: torch.dtype)
     except OSError as error:
         raise UserError(f"{SPILL} is '{folder}', where no file can be made: {error}.") from error
     try:
-        # Reserved now: a map into a file that the disk has no room for dies at its first write.
+        # Reserve now: a map into a file too large for the disk would crash at its first write.
         os.posix_fallocate(descriptor, 0, max(size, 1))
         rows: Tensor = torch.from_file(name, shared=True, size=shape[0] * shape[1], dtype=dtype)
         return rows.view(shape)

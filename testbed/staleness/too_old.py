@@ -1,12 +1,12 @@
-"""Treat samples that are older than Run.age_limit, under every schedule.
+"""Handle samples older than Run.age_limit, under every schedule.
 
-A sample is one group of responses, as old as its oldest token. Age: optimizer steps since the weights.
+A sample is one group of responses, as old as its oldest token. Age: optimizer steps since its weights.
 
-wait: nobody trains on older samples, because the trainer waits for younger ones: ages are cut at the limit.
-discard: too old samples are thrown away, and the next ones take their places.
-drop: they leave the batch, which gets smaller; a batch that is left empty makes no update.
-truncate: tokens that are too old leave the loss. A sequence without any other leaves the batch, but its
-group goes on without it.
+wait: the trainer waits for younger samples: ages are truncated at the limit. discard: samples that are too
+old are discarded, and the next ones take their places.
+drop: they leave the batch, which shrinks; an empty batch makes no update.
+truncate: tokens that are too old leave the loss. A sequence left without tokens leaves the batch; the rest of
+its group stays.
 """
 
 import math
@@ -27,7 +27,7 @@ from testbed.worlds.base import BehaviorWeights
 
 
 def limited(plan: SchedulePlan, run: Run) -> SchedulePlan:
-    """Return the plan of a cell with an age limit; raise UserError where no sample can be young enough."""
+    """Return the plan of a cell with an age limit; raise UserError if every sample would be too old."""
     limit = run.age_limit
     if limit < 0:
         return plan
@@ -45,9 +45,9 @@ def limited(plan: SchedulePlan, run: Run) -> SchedulePlan:
 
 
 def with_age_limit(source: Source, runs: tuple[Run, ...]) -> Source:
-    """Return the source with what the limit asks of it beside the plans; itself where that is nothing.
+    """Wrap the source to apply the age rule that plans do not handle; return it unchanged if none is needed.
 
-    Raises UserError for stacked cells whose batches may differ in size.
+    Raises UserError for stacked cells if their batch sizes may differ.
     """
     if runs[0].age_limit < 0 or runs[0].too_old not in RAGGED:
         return source
@@ -61,14 +61,14 @@ def with_age_limit(source: Source, runs: tuple[Run, ...]) -> Source:
 
 @dataclass(frozen=True)
 class FilteredSource:
-    """A source of one replica whose batches lose what is too old."""
+    """A source of one replica that removes samples or tokens that are too old."""
 
     source: Source
     limit: int
     rule: str
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return what is left of the batch, and how much that is."""
+        """Return the rest of the batch, and its size."""
         generated = self.source.batch(theta_RP, step)
         leave = drop if self.rule == "drop" else truncate
         left = leave(generated, step, self.limit)
@@ -81,7 +81,7 @@ class FilteredSource:
 
 
 def drop(generated: Generated, step: int, limit: int) -> Generated:
-    """Return the batch of one replica without the groups of which a token is older than the limit."""
+    """Return one replica's batch without the groups that have a token older than the limit."""
     rollout = generated.rollout
     old_RB = (too_old(rollout, step, limit)).any(-1)
     keep_N = ~old_RB.unflatten(1, (-1, rollout.group)).any(-1)[0]
@@ -91,7 +91,7 @@ def drop(generated: Generated, step: int, limit: int) -> Generated:
 
 
 def truncate(generated: Generated, step: int, limit: int) -> Generated:
-    """Return the batch of one replica with only young tokens in the mask, and the sequences that have any."""
+    """Return one replica's batch with only young tokens in the mask, and the sequences with any left."""
     rollout = generated.rollout
     old_RBT = too_old(rollout, step, limit)
     mask_RBT = rollout.mask_RBT & ~old_RBT
@@ -108,7 +108,7 @@ def truncate(generated: Generated, step: int, limit: int) -> Generated:
 
 
 def _single(rollout: Rollout, keep_B: Tensor) -> Rollout:
-    """Return some sequences of one replica, each with its own prompt and the number of its group."""
+    """Return selected sequences of one replica, each with its prompt and group number."""
     alone = replace(
         rollout,
         prompt_RNQ=rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1),
@@ -116,13 +116,13 @@ def _single(rollout: Rollout, keep_B: Tensor) -> Rollout:
         group_RB=rollout.groups(),
     )
     kept = pick_groups([alone], keep_B.nonzero()[:, 0][None])
-    # Group numbers lie below the number of sequences, however many have left.
+    # Keep group numbers below the number of sequences after removals.
     number_B = kept.groups()[0].unique(return_inverse=True)[1]
     return replace(kept, group_RB=number_B[None])
 
 
 def _rest(behavior: BehaviorWeights | None, keep_N: Tensor) -> BehaviorWeights | None:
-    """Return the weights of the slices that are left; None where a slice is left in part, or none is."""
+    """Return the weights of the slices left; None if a slice is left in part, or none is left."""
     if behavior is None:
         return None
     keep_YN = keep_N.unflatten(0, (behavior.slices, -1))
@@ -134,14 +134,14 @@ def _rest(behavior: BehaviorWeights | None, keep_N: Tensor) -> BehaviorWeights |
 
 
 def too_old(rollout: Rollout, step: int, limit: int) -> Tensor:
-    """Return which tokens under the mask are older than the limit; bool [R, B, T]."""
+    """Return True for tokens under the mask that are older than the limit; bool [R, B, T]."""
     if rollout.version_RBT is None:
         raise ValueError("a rollout without versions has no ages")
     return rollout.mask_RBT & (step - rollout.version_RBT > limit)
 
 
 def length_counts(rollout: Rollout, lost_RB: Tensor) -> Mapping[str, NDArray[np.float64]]:
-    """Return the mean length in tokens of the sequences that stay and that are lost; NaN where none is."""
+    """Return the mean length in tokens of kept and of lost sequences; NaN if there are none."""
     length_RB = rollout.mask_RBT.sum(-1).double()
     parts = {"staleness/length_kept": ~lost_RB, "staleness/length_lost": lost_RB}
     return {

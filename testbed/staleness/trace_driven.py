@@ -1,8 +1,8 @@
 """Ages from a lag trace: a recorded file, or a pipeline simulated for the run.
 
-Step t is the trace's update t: prompt n of the batch takes the age of the update's n-th group, and
-`pipeline/time` says when that was, so that return can be plotted against the wall clock of the pipeline. A
-trace is followed, not asked: lengths of the policy's own responses change neither ages nor times.
+Step t is the trace's update t: prompt n of the batch gets the age of the update's n-th group. `pipeline/time`
+gives the time of that update, so returns can be plotted against the pipeline's wall clock. A trace is fixed:
+the lengths of the policy's responses change neither ages nor times.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +33,10 @@ TIME = "pipeline/time"
 
 @dataclass(frozen=True)
 class TracePlan(SchedulePlan):
-    """A plan by the updates of a trace.
+    """A plan with the ages of a trace's updates.
 
-    lags: number of steps -> the trace's updates, at least so many where it is that long. name: how messages
-    call it. shortest, mean: of the ages; where the trace is not known before the run, 0 and NaN.
+    lags: number of steps -> the trace's updates, at least as many if it is long enough. name: its name in
+    messages. shortest, mean: of the ages; 0 and NaN if the trace is unknown before the run.
     """
 
     lags: Callable[[int], Lags]
@@ -45,12 +45,12 @@ class TracePlan(SchedulePlan):
     mean: float = float("nan")
 
     def versions(self, run: Run, length: int) -> int:
-        """Return one more than the oldest age of the run's updates, at most as many as it has steps."""
+        """Return one more than the largest age of the run's updates, at most the run's steps."""
         del length
         return min(int(self.lags(run.steps).age_TN[: run.steps].max()) + 1, run.steps)
 
     def check(self, run: Run) -> None:
-        """Raise UserError when the trace is too short for the run, or has other batches."""
+        """Raise UserError if the trace is too short for the run, or its batches differ."""
         updates, groups = self.lags(run.steps).age_TN.shape
         if run.steps > updates:
             raise UserError(
@@ -66,22 +66,22 @@ class TracePlan(SchedulePlan):
     def source(
         self, plans: "Sequence[TracePlan]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "TimedSource":
-        """Return the source of a pack, whose cells all follow the trace up to their last step."""
-        del plans  # those of stacked cells are equal
+        """Return the source of a pack; all its cells follow the trace up to their last step."""
+        del plans  # stacked cells have equal plans
         steps = runs[0].steps
         found = self.lags(steps)
         return TimedSource(by_age(found.age_TN[:steps]), found.time_T, runs, world, theta_RP)
 
 
 def by_age(age_TN: NDArray[np.int64]) -> ByAge:
-    """Return the plan whose step t has the ages of row t, cut no finer than they need."""
+    """Return the plan with the ages of row t at step t, in as few slices as they need."""
     slices = fewest_slices(age_TN)
     age_TY = age_TN[:, :: age_TN.shape[1] // slices]
     return ByAge(lambda _, step: age_TY[step], depth=int(age_TY.max()) + 1, slices=slices)
 
 
 class TimedSource(ByAgeSource):
-    """Batches by the ages of a trace, with the time of every step beside them."""
+    """Batches with the ages of a trace, and the time of every step."""
 
     def __init__(
         self,
@@ -95,13 +95,13 @@ class TimedSource(ByAgeSource):
         self.time_T = time_T
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Return the samples of this step and when the pipeline trained them."""
+        """Return this step's samples, and the time at which the pipeline trained them."""
         made = super().batch(theta_RP, step)
         return replace(made, counts={**made.counts, TIME: np.full(len(self.runs), self.time_T[step])})
 
 
 def fewest_slices(age_TN: NDArray[np.int64]) -> int:
-    """Return the fewest equal parts of a batch within which no update has two ages."""
+    """Return the fewest equal parts of a batch such that no part has two ages in any update."""
     groups = age_TN.shape[1]
     for slices in range(1, groups):
         if groups % slices == 0:
@@ -119,14 +119,14 @@ def _simulated(design: Design, seed: int, token: str, steps: int) -> Lags:
 
 @lru_cache(maxsize=32)
 def _recorded(path: Path, digest: str, token: str) -> Lags:
-    del digest  # only a part of the key: a file that changes is read again
+    del digest  # only part of the key: a changed file is read again
     return traces.lags(traces.read(path), str(path), token)
 
 
 def pin_trace(run: Run) -> Run:
-    """Return a run by a recorded trace with the file's digest in its arguments; any other run as it is.
+    """Add a recorded trace's digest to the run's arguments; return any other run unchanged.
 
-    So a result knows which trace it followed, and another trace is another cell.
+    A result thus identifies its trace, and another trace is another cell.
     """
     arguments = dict(run.staleness_args)
     if run.staleness != "trace" or not arguments.get("file"):
@@ -150,9 +150,9 @@ def _refuse_lag(lag: int, plan: str) -> None:
 def trace(lag: int, *, file: str = "", token: str = "") -> TracePlan:
     """age = version_trained - version_start of the oldest member of the trace's group, update by update.
 
-    file: .csv or .parquet, see testbed.pipeline.trace; with `#` and its digest behind it, the run refuses
-    any other content. token: "first" or "last", whose version counts where it changes inside a response.
-    lag must be 0: the trace has the ages. What is older than its first update means the weights at the start.
+    file: .csv or .parquet, see testbed.pipeline.trace; with `#` and its digest appended, the run refuses any
+    other content. token: "first" or "last", the token with the version that counts if it changes inside a
+    response. lag must be 0: the trace has the ages. Ages before its first update mean the starting weights.
     """
     if not file:
         raise UserError("trace needs staleness_args.file; `testbed pipeline --trace FILE` writes one.")
@@ -164,7 +164,7 @@ def trace(lag: int, *, file: str = "", token: str = "") -> TracePlan:
 
 @schedule("pipeline", source="event simulation: docs/pipeline.md")
 def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> TracePlan:
-    """age = that of the trace which `testbed pipeline DESIGN --seed SEED` writes, without a file.
+    """age = that of the trace that `testbed pipeline DESIGN --seed SEED` writes, without a file.
 
     design: fields of testbed.pipeline.design.Design as words, "slots=64 queue=1"; empty for its defaults.
     seed: of the pipeline, not of the run. token: as for `trace`. lag must be 0: the pipeline has the ages.

@@ -13,10 +13,9 @@ from testbed.staleness.by_age import ByAge, by_distribution
     source="this project: of all distributions with this mean and range, the one of largest variance",
 )
 def two_point(lag: int, *, low: int = 0, high: int = -1, slices: int = SLICES) -> ByAge:
-    """P(high) = (lag - low) / (high - low), P(low) = 1 - P(high): the share that makes the mean age lag.
+    """P(high) = (lag - low) / (high - low), P(low) = 1 - P(high), so the mean age is lag.
 
-    high: -1 takes 2 lag - low, the age as far above lag as low is below it. slices: parts of a batch that
-    draw an age of their own.
+    high: -1 uses 2 lag - low, symmetric to low. slices: batch parts with independent ages.
     """
     upper = 2 * lag - low if high == -1 else high
     if not 0 <= low <= lag <= upper:

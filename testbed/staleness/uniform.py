@@ -14,7 +14,7 @@ from testbed.staleness.by_age import ByAge, by_distribution
 def uniform(lag: int, *, span: int = -1, slices: int = SLICES) -> ByAge:
     """P(age) = 1 / (2 span + 1) for ages from lag - span to lag + span.
 
-    span: -1 takes lag, so ages run from 0 to 2 lag. slices: parts of a batch that draw an age of their own.
+    span: -1 uses lag, so ages run from 0 to 2 lag. slices: batch parts with independent ages.
     """
     width = lag if span == -1 else span
     if not 0 <= width <= lag:

@@ -12,18 +12,18 @@ from testbed.staleness.storage import allocate
 class VersionBuffer:
     """A ring of the newest `depth` versions per replica.
 
-    Version t is written to slot t mod depth. With depth 1 the version that is written is the one that is
-    read, bit for bit.
+    Version t is written to slot t mod depth. With depth 1 the version written is the version read, bit for
+    bit.
 
     Args:
         theta_RP: weights at the start: version 0.
-        depth_R: newest versions kept per replica, the present one included.
-        first: also keep version 0 for good.
+        depth_R: number of newest versions kept per replica, the current one included.
+        first: also keep version 0 permanently.
         limit: most bytes of memory, see storage.allocate.
-        dtype: what versions are kept in, where it is another type than theirs; read gives theirs again.
+        dtype: storage type of the versions, if it differs from theirs; read converts back.
 
     Raises:
-        UserError: the versions need more memory than the limit; nothing has been allocated then.
+        UserError: the versions exceed the limit; nothing has been allocated.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class VersionBuffer:
 
     @staticmethod
     def bytes(parameters: int, depth_R: Sequence[int], itemsize: int = 4) -> int:
-        """Memory of the ring for so many parameters per replica, without version 0."""
+        """Memory of the ring for a number of parameters per replica, without version 0."""
         return sum(depth_R) * parameters * itemsize
 
     def write(self, theta_RP: Tensor, version: int) -> None:
-        """Keep the weights of a version, the newest one or the one after it; any other raises ValueError."""
+        """Store a version's weights, the newest or the next one; any other raises ValueError."""
         if version not in (self.newest, self.newest + 1):
             raise ValueError(f"version {version} was written after {self.newest}; none may be left out")
         self.slots_MP[self.offset_R + version % self.depth_R] = theta_RP.detach().to(self.slots_MP)
@@ -64,7 +64,7 @@ class VersionBuffer:
     def read(self, version_RW: Tensor) -> Tensor:
         """Return the weights of W versions per replica, [R, W, P].
 
-        Raises UserError for a version that is not kept: newer than the newest, negative, or too old.
+        Raises UserError for a version not kept: newer than the newest, negative, or too old.
         """
         version_RW = version_RW.to(self.slots_MP.device)
         gone_RW = version_RW <= self.newest - self.depth_R[:, None]

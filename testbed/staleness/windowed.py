@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Windowed(SchedulePlan):
-    """A plan by which a batch holds one window of `tokens` tokens of every response in flight."""
+    """A plan in which a batch holds one window of `tokens` tokens of every response in flight."""
 
     tokens: int
     cache: str
     shortest: int = 0
 
     def check(self, run: Run) -> None:
-        """Raise UserError where windows could be empty, or prompts cannot be shared among them."""
+        """Raise UserError if windows could be empty, or the prompts do not divide among them."""
         parts = self.versions(run, longest_response(run))
         if getattr(task_for(run), "end_token", None) is not None:
             raise UserError(
@@ -52,15 +52,15 @@ class Windowed(SchedulePlan):
         return WindowedSource(plans[0], runs, world, theta_RP)
 
     def versions(self, run: Run, length: int) -> int:
-        """Return the windows of the longest response: each is written by a version of its own."""
+        """Return the number of windows of the longest response, each written by a different version."""
         del run
         return -(-length // self.tokens)
 
 
 class WindowedSource:
-    """A step's batch: of each of the last `parts` batches of prompts an equal part, in its present window.
+    """Build a step's batch: an equal part of each of the last `parts` prompt batches, in its current window.
 
-    Batches begun before step 0 are written under the weights at the start.
+    Batches begun before step 0 are written with the starting weights.
     """
 
     def __init__(self, plan: Windowed, runs: tuple[Run, ...], world: "World", theta_RP: Tensor) -> None:
@@ -70,11 +70,11 @@ class WindowedSource:
         self.window_T = torch.arange(world.length, device=theta_RP.device) // plan.tokens
 
     def batch(self, theta_RP: Tensor, step: int) -> Generated:
-        """Let every response grow by a window under the present weights, and return these windows."""
+        """Extend every response by a window under the current weights, and return these windows."""
         self.versions.write(theta_RP, step)
         grown = [self._window(step, k, len(theta_RP)) for k in range(self.parts)]
         share = self.prompts // self.parts
-        # A batch's prompts keep their places: those of its slot, which no other batch in flight has.
+        # A batch's prompts keep their slot, which no other batch in flight has.
         index_N = torch.cat(
             [
                 k * self.prompts + (step - k) % self.parts * share + torch.arange(share)
@@ -85,13 +85,12 @@ class WindowedSource:
         return Generated(pick_groups(grown, index_RN))
 
     def _window(self, step: int, k: int, replicas: int) -> Rollout:
-        """Return window k, the present one, of the batch begun k steps ago; what is behind is not known."""
+        """Return the current window, k, of the batch begun k steps ago; later tokens are unknown."""
         start = step - k
         version_W = torch.arange(start, step + 1, device=self.window_T.device).clamp(min=0)
         part_T = self.window_T.clamp(max=k)
         theta_RWP = self.versions.read(version_W.expand(replicas, -1))
-        # Draws depend on the batch, the sequence and the token alone: earlier windows come out the same
-        # again.
+        # Draws depend on the batch, the sequence and the token alone: earlier windows are reproduced.
         count = start + self.parts - 1
         rollout = self.world.generate_in_flight(theta_RWP, part_T[None, None], count, self.cache)
         last = k == self.parts - 1
@@ -106,10 +105,10 @@ class WindowedSource:
 
 @schedule("windowed", source="T-PPO (2025), arXiv:2506.15050; from secondary notes")
 def windowed(lag: int, *, tokens: int = 4, cache: str = "recomputed") -> Windowed:
-    """age = 0 for the tokens of the window that a step writes, which alone its loss reads.
+    """age = 0 for the tokens of the window that a step writes; the loss reads only these.
 
-    A response of T tokens takes ceil(T / tokens) steps; only its last window has the reward, the others are
-    truncated, which advantage egae and the critics read. cache: see schedule partial.
+    A response of T tokens takes ceil(T / tokens) steps; only its last window has the reward. The others are
+    truncated, as advantage egae and the critics know. cache: see schedule partial.
     """
     if lag:
         raise UserError(

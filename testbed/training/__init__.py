@@ -1,1 +1,1 @@
-"""The one training loop; a step reads from rollout to weights."""
+"""The training loop; a step reads from rollout to weights."""

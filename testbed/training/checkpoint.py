@@ -1,10 +1,9 @@
 """Checkpoints: a killed pack resumes from its last checkpoint and ends with the same bits.
 
-Where TESTBED_CHECKPOINT names a folder, a pack writes a file there after every TESTBED_CHECKPOINT_EVERY steps
-(10 by default), or so many seconds ("60s", as `testbed run` asks by itself): weights, optimizer, versions,
-what is stored or in flight, recipes' memory and the rows so far. Random numbers need no room in it, because
-every draw is named by seed, purpose and step. A file is whole or absent; it holds tensors and plain JSON, and
-reading it runs no code.
+If TESTBED_CHECKPOINT names a folder, a pack writes a file there every TESTBED_CHECKPOINT_EVERY steps (default
+10) or seconds ("60s", the default of `testbed run`): weights, optimizer, versions, stored and in-flight
+samples, recipe state and the rows so far. Random numbers are not stored, because seed, purpose and step
+identify every draw. A file is whole or absent. It holds tensors and plain JSON; reading it runs no code.
 """
 
 import os
@@ -57,9 +56,9 @@ from testbed.training.update import State, Trainer
 from testbed.worlds.base import World
 
 Tree: TypeAlias = "dict[str, Any]"
-"""A value as JSON says it."""
+"""A value in its JSON form."""
 Value: TypeAlias = Any
-"""Whatever a run holds."""
+"""Any value that a run holds."""
 
 FIXED = (
     World,
@@ -103,18 +102,18 @@ LEFT = {
     "Learner.last_pass",
     *(f"Recorder.{name}" for name in ("runs", "world", "learners", "position", "start_RP")),
 }
-"""Attributes that stay as they were made: of no use beyond a step, or held elsewhere."""
+"""Attributes not restored: useless beyond a step, or stored elsewhere."""
 RECORDS: dict[str, Callable[..., Value]] = {
     kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
 }
-"""State that is rebuilt from its fields."""
+"""State rebuilt from its fields."""
 
 
 @dataclass
 class Checkpoints:
-    """The checkpoint of one pack; `path` is None where none is asked for.
+    """The checkpoint of one pack; `path` is None without checkpoints.
 
-    every: steps between two of them; seconds: or the time instead.
+    every: steps between two checkpoints; seconds: time between them, used instead.
     """
 
     path: Path | None
@@ -124,7 +123,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> "Checkpoints":
-        """Return where this pack's checkpoint is; UserError for a folder or a number that cannot be."""
+        """Return the pack's checkpoint; UserError for an invalid folder or interval."""
         path, text = checkpoint_path(pack_id(runs)), os.environ.get(EVERY, "10")
         if path is None:
             return cls(None)
@@ -139,10 +138,10 @@ class Checkpoints:
     def resume(
         self, state: State, held: "Held", say: Callable[[str], object] = lambda _: None
     ) -> tuple[State, int]:
-        """Return the state to go on from and its step; the state given, and 0, without a checkpoint.
+        """Return the state to resume from and its step; the given state, and 0, without a checkpoint.
 
-        held: newly made, brought to what it was. say: hears that a damaged file was removed and the pack
-        starts again, as it does after a damaged result. Raises UserError for a file written by other code.
+        held: newly made objects, restored here. say: is told that a damaged file was removed and the pack
+        restarts, as after a damaged result. Raises UserError for a file written by other code.
         """
         if self.path is None:
             return state, 0
@@ -153,7 +152,7 @@ class Checkpoints:
             tree, tensors = read_checkpoint(self.path)
         except Damaged as error:
             with mended(self.path):
-                self.path.unlink(missing_ok=True)  # another of several processes may have done it
+                self.path.unlink(missing_ok=True)  # another process may have removed it
             say(f"The checkpoint {self.path} was damaged ({error}); the pack starts again.")
             return state, 0
         step = int(tree["step"])
@@ -166,9 +165,9 @@ class Checkpoints:
         return found, step
 
     def save(self, state: State, held: "Held", step: int) -> None:
-        """Write the checkpoint after `step` steps, when it is due."""
+        """Write the checkpoint after `step` steps, if it is due."""
         if self.path is None or not self._due(step) or os.environ.get("RANK", "0") != "0":
-            return  # of several processes that share a pack the first one writes for all
+            return  # the first of several processes writes for all
         writer = _Writer()
         try:
             tree = {"step": step, "state": writer.value(state), "live": writer.value(held.live)}
@@ -176,7 +175,7 @@ class Checkpoints:
         except TypeError:
             if self.seconds is None:
                 raise
-            self.path = None  # nobody asked for it: what cannot be resumed, a user's own schedule, still runs
+            self.path = None  # by default what cannot resume still runs
             return
         write_checkpoint(self.path, tree, writer.tensors)
         self.last = time.monotonic()
@@ -189,7 +188,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Held:
-    """Everything that steps change beside the state."""
+    """Everything besides the state that steps change."""
 
     world: World
     trainer: Trainer
@@ -198,12 +197,12 @@ class Held:
 
     @property
     def live(self) -> dict[str, object]:
-        """Return it by name."""
+        """Return the live objects by name."""
         return {"source": self.source, "learners": self.trainer.learners, "recorder": self.recorder}
 
 
 class _Writer:
-    """Takes values apart into JSON and tensors; what is held twice is written once."""
+    """Split values into JSON and tensors; shared values are written once."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -212,7 +211,7 @@ class _Writer:
         self._held: set[int] = set()
 
     def value(self, value: Value) -> Tree:
-        """Return the JSON of a value; TypeError for a kind that nobody has decided about."""
+        """Return the JSON of a value; TypeError for an unsupported kind."""
         if value is None or isinstance(value, bool | int | float | str):
             return {"plain": value}
         if isinstance(value, Tensor):
@@ -250,14 +249,14 @@ class _Writer:
     def _add(self, value: Tensor) -> str:
         held = value.untyped_storage()
         whole = held.nbytes() == value.numel() * value.element_size() and held.data_ptr() not in self._held
-        self._held.add(held.data_ptr())  # a file holds no memory twice
+        self._held.add(held.data_ptr())  # each memory is stored once
         key = f"t{len(self.tensors)}"
         self.tensors[key] = value.cpu().contiguous() if whole else value.cpu().contiguous().clone()
         return key
 
 
 class _Reader:
-    """Puts values together again; live things keep their identity and get their attributes back."""
+    """Reassemble values; live objects keep their identity and get their attributes back."""
 
     def __init__(self, tensors: dict[str, Tensor], device: torch.device) -> None:
         self.tensors, self.device = tensors, device
@@ -265,7 +264,7 @@ class _Reader:
         self._moved: dict[str, Tensor] = {}
 
     def value(self, tree: Tree, current: Value = None) -> Value:
-        """Return the value; current: what stands in its place now."""
+        """Return the value; current: the object now in its place."""
         kind = next(iter(tree))
         if kind == "plain":
             return tree[kind]

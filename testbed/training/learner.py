@@ -34,9 +34,9 @@ class RecipeBlock:
 class Learner:
     """A recipe block in training.
 
-    world: what generates and gives log-probabilities. theta_CP: the block's weights at the start.
-    runs: the block's cells, one per replica. last_pass: log-probabilities, batch and hyperparameters of the
-    last pass of the latest step. teacher: that of the block's cells, made here where none is given.
+    world: generates and gives log-probabilities. theta_CP: the block's starting weights. runs: the block's
+    cells, one per replica. last_pass: log-probabilities, batch and hyperparameters of the latest step's last
+    pass. teacher: the cells' teacher; made here by default.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Learner:
         self.dual_C: Tensor | None = None
 
     def switch_recipe(self, theta_CP: Tensor, step: int) -> None:
-        """Hand over to the recipe that follows, where there is one and its step has come."""
+        """Switch to the next recipe if its step has come."""
         later = self.recipe.hand_over
         if later is not None and step == later.step:
             self.recipe = later.recipe
@@ -78,7 +78,7 @@ class Learner:
             self._start()
 
     def mix(self, theta_CP: Tensor, rollout: Rollout, step: int) -> Rollout:
-        """Return the arm's rollout with replayed and demonstrated groups in it."""
+        """Return the arm's rollout with replayed and demonstrated groups mixed in."""
         if self.recipe.demonstrations:
             shown = self.teacher.answers(theta_CP, rollout, step)
             rollout = demonstrate(rollout, shown, self.recipe.demonstrations)
@@ -92,7 +92,7 @@ class Learner:
         return hyper
 
     def loss(self, logp_CBT: Tensor, batch: Batch, step: int) -> Tensor:
-        """Return the recipe's loss at a step, one number per replica [A]."""
+        """Return the recipe's loss at a step, one number per replica [C]."""
         return self.recipe.loss(logp_CBT, batch, self.hyper(step), step, self.steps)
 
     def batch(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> Batch:
@@ -104,7 +104,7 @@ class Learner:
         if "origin" in self.recipe.reads:
             rollout = with_origin(rollout)
         if rollout.origin_RB is not None:
-            # A demonstration has no behavior policy: its ratio is set to 1 and never weighs anything.
+            # A demonstration has no behavior policy: its ratio is set to 1 and never used as a weight.
             expert_CB1 = (rollout.origin_RB == EXPERT)[..., None]
             mu_CBT = torch.where(expert_CB1, logp_CBT, rollout.logp_mu_RBT)
             rollout = replace(rollout, logp_mu_RBT=mu_CBT)
@@ -125,7 +125,7 @@ class Learner:
     def refresh_anchor(
         self, theta_CP: Tensor, batch: Batch, rollout: Rollout, logp_CBT: Tensor, step: int
     ) -> Batch:
-        """Return the batch of a later pass: itself, unless the anchor reads the weights of every pass."""
+        """Return the batch of a later pass: unchanged, unless the anchor reads the weights of every pass."""
         if not self.anchor.every_pass:
             return batch
         rollout = replace(rollout, logp_mu_RBT=batch.logp_mu_BT, origin_RB=batch.origin_B)
@@ -177,7 +177,7 @@ class Learner:
         return adv_CBT.to(rollout.logp_mu_RBT.dtype)
 
     def _remember(self, reward_CB: Tensor, group_CB: Tensor) -> None:
-        """Put the mean of this batch's group baselines behind the earlier ones."""
+        """Append the mean of this batch's group baselines to the history."""
         mean_C1 = group_average(reward_CB, group_CB).mean(-1, keepdim=True)
         self.baselines_CK = torch.cat([self.baselines_CK[:, 1:], mean_C1.to(self.baselines_CK.dtype)], dim=1)
 
@@ -186,12 +186,12 @@ class Learner:
         self.anchor.observe_weights(theta_CP)
 
     def end_of_passes(self, logp_CBT: Tensor, batch: Batch, step: int) -> None:
-        """Note the last pass over a batch, and move the dual variable where the recipe has one."""
+        """Record the last pass over a batch, and update the dual variable if the recipe has one."""
         self.last_pass = (logp_CBT, batch, self.hyper(step))
         self.update_dual(logp_CBT, batch, step)
 
     def update_dual(self, logp_CBT: Tensor, batch: Batch, step: int) -> None:
-        """Move the dual variable by what the last pass over a batch shows, where the recipe has one."""
+        """Update the dual variable from the last pass over a batch, if the recipe has one."""
         if (dual := self.recipe.dual) is None:
             return
         name, update = self.recipe.dual_update
@@ -201,9 +201,9 @@ class Learner:
 
 
 def finite_or(logp_CBT: Tensor, mu_CBT: Tensor) -> Tensor:
-    """Return log-probabilities without gradient; those of replicas that have lost theirs are mu's.
+    """Return detached log-probabilities; replicas with non-finite ones get those of mu.
 
-    Such a replica is lost, as its loss will show. It must not stop the others.
+    Such a replica has diverged, as its loss will show. It must not stop the others.
     """
     finite_C11 = torch.isfinite(logp_CBT.detach()).flatten(1).all(-1)[:, None, None]
     return torch.where(finite_C11, logp_CBT.detach(), mu_CBT)
@@ -217,7 +217,7 @@ def assign(name: str, arguments: Arguments, signals: Signals) -> Tensor:
 
 
 def mix_rollouts(learners: tuple[Learner, ...], theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
-    """Return the pack's rollout with what every arm mixes into its part; itself when none does."""
+    """Return the pack's rollout with every arm's replayed and demonstrated groups; unchanged without any."""
     if not any(learner.buffer or learner.recipe.demonstrations for learner in learners):
         return rollout
     parts = [learner.mix(theta_RP[learner.rows], rollout.rows(learner.rows), step) for learner in learners]

@@ -1,9 +1,9 @@
 """Report a real model's training while it runs: a line per logged row, and installed loggers.
 
-A line has reward, accuracy, ESS and KL of the row, and what no result keeps: tokens per second, memory, time
-left.
-TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT hand every number of every row to these loggers as well,
-whatever the policy. No number of the run depends on any of it.
+A line has the row's reward, accuracy, ESS and KL, and numbers that no result keeps: tokens per second,
+memory, time left.
+TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT also send every number of every row to these loggers, for
+any policy. None of this changes a number of the run.
 """
 
 import importlib
@@ -46,13 +46,13 @@ class Logger(Protocol):
 
 @runtime_checkable
 class Told(Protocol):
-    """A report that hears lines as well."""
+    """A report that also receives lines."""
 
     def line(self, text: str, /) -> None: ...
 
 
 class LiveRows:
-    """The rows of a pack as they come. say: hears a line per row; None for a pack that shows none."""
+    """The rows of a pack as they are logged. say: receives a line per row; None shows none."""
 
     def __init__(self, runs: Sequence[Run], say: Line | None, loggers: Sequence[Sequence[Logger]]) -> None:
         self.runs, self.say, self.loggers = runs, say, loggers
@@ -61,11 +61,11 @@ class LiveRows:
 
     @classmethod
     def of(cls, runs: Sequence[Run], report: object) -> "LiveRows":
-        """Return the rows of cells in stacked order; a report that has `line` is told those of real models.
+        """Return the rows of cells in stacked order; if `report` has `line`, it gets a real model's lines.
 
-        Raises UserError where a logger is asked for that is not installed.
+        Raises UserError if a requested logger is not installed.
         """
-        shared = os.environ.get("RANK", "0") != "0"  # the first of several processes speaks for all
+        shared = os.environ.get("RANK", "0") != "0"  # the first of several processes reports for all
         say = report.line if isinstance(report, Told) and runs[0].policy == "hf" and not shared else None
         return cls(runs, say, [] if shared else [list(_loggers(run)) for run in runs])
 
@@ -80,7 +80,7 @@ class LiveRows:
             self.tokens += int(rollout.mask_RBT.sum())
 
     def add(self, step: int, row: Mapping[str, np.ndarray]) -> None:
-        """Pass on the row [R] that was logged at a step."""
+        """Send on the row [R] logged at a step."""
         if not self.heard:
             return
         now = time.monotonic()
@@ -96,13 +96,13 @@ class LiveRows:
                 self.say(line(run, step, found, speed, self._left(step, now)))
 
     def _left(self, step: int, now: float) -> float | None:
-        """Return the seconds left at the pace since the first row: a start says nothing about a pace."""
+        """Return the seconds left at the pace since the first row, which excludes the start."""
         assert self.first is not None
         done, spent = step - self.first[0], now - self.first[1]
         return spent / done * (self.runs[0].steps - 1 - step) if done > 0 else None
 
     def close(self) -> None:
-        """Let the loggers write what they hold."""
+        """Let the loggers write buffered rows."""
         for loggers in self.loggers:
             for logger in loggers:
                 logger.close()
@@ -111,7 +111,7 @@ class LiveRows:
 def line(
     run: Run, step: int, row: Mapping[str, float], speed: Mapping[str, float], left: float | None
 ) -> str:
-    """Return one row in words; what is not a number is left out."""
+    """Format one row; omit values that are not numbers."""
     from testbed.staleness.storage import readable
 
     shown = [f"{name} {row[key]:.3g}" for name, key in SHOWN.items() if np.isfinite(row.get(key, np.nan))]
@@ -122,7 +122,7 @@ def line(
 
 
 def peak() -> int:
-    """Return the most memory that this process has held: the GPU's where it computes there, in bytes."""
+    """Return this process's peak memory in bytes: the GPU's if it computes there."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

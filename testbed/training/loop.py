@@ -1,7 +1,7 @@
 """The training loop of every world: stacked cells, any schedule of lag, any recipe.
 
-One step, from rollout to weights, reads top to bottom in `train_pack`. What each line does is in one file:
-staleness (which weights generate), update.py (advantages, gradient, weights), recorder.py (what is logged).
+`train_pack` reads top to bottom: one step, from rollout to weights. Each line is in one file: staleness
+(which weights generate), update.py (advantages, gradient, weights), recorder.py (logged metrics).
 """
 
 import sys
@@ -28,15 +28,15 @@ Report: TypeAlias = Callable[[int, int], None]
 
 
 def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
-    """Train cells of equal shape side by side and return what they logged, sorted by cell, then step.
+    """Train cells of equal shape side by side and return their logs, sorted by cell, then step.
 
-    A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps. A batch
-    without samples young enough makes no update.
+    A step generates one batch and updates on it once, or `Recipe.passes` times; lag counts steps. If the age
+    limit discards every sample, the step makes no update.
 
-    Where TESTBED_CHECKPOINT names a folder, a pack that was killed goes on from its checkpoint there.
+    If TESTBED_CHECKPOINT names a folder, a killed pack resumes from its checkpoint there.
 
     Args:
-        runs: cells that differ in the fields of packs.STACKED only.
+        runs: cells that differ only in the fields of packs.STACKED.
         report: called with (steps done, steps in all) as the pack advances; see LiveRows for its `line`.
     """
     order = sorted(range(len(runs)), key=lambda i: (runs[i].recipe, runs[i].recipe_args, i))
@@ -64,7 +64,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
             live.count(rollout)
             rollout = trainer.mix(state.theta_RP, rollout, step)
             update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))
-            # Logged before the weights move, but after the gradient has shown who diverges.
+            # Logged before the weights change, but after the gradient has shown which replicas diverge.
             recorder.add(step, state, generated, rollout, update)
             if recorder.due(step):
                 tokens.add(step, rollout, update, trainer.learners, state.alive_R)
@@ -95,10 +95,9 @@ def train(run: Run, report: Report | None = None) -> Columns:
 
 
 def mask_nonfinite_replicas(rollout: Rollout, state: State) -> tuple[Rollout, State]:
-    """Return the rollout, and the state without the replicas whose log-probabilities are not finite.
+    """Zero non-finite log-probabilities in the rollout, and mark their replicas as not finite in the state.
 
-    They are recorded as diverged; their log-probabilities are zeroed so that they cannot stop the replicas
-    they are stacked with.
+    They are recorded as diverged; the zeros keep them from stopping the replicas stacked with them.
     """
     finite_R = torch.isfinite(rollout.logp_mu_RBT).flatten(1).all(-1)
     logp_RBT = rollout.logp_mu_RBT.masked_fill(~finite_R[:, None, None], 0.0)

@@ -30,12 +30,12 @@ Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
 
 
 class Recorder:
-    """Collects metrics [R] at logged steps and lays them out by cell, in the order the cells were given.
+    """Collect metrics [R] at logged steps and return them by cell, in the given order of the cells.
 
     Args:
         runs: the cells in stacked order.
         order: position of each stacked cell in the order of the pack.
-        world, learners: those of the pack.
+        world, learners: the pack's.
         start_RP: weights at the start.
     """
 
@@ -66,7 +66,7 @@ class Recorder:
     def add(
         self, step: int, state: "State", generated: "Generated", rollout: Rollout, update: "Update"
     ) -> None:
-        """Count the ratios of this step; at a logged one, add a row per cell: the state before its update."""
+        """Count this step's ratios; at a logged step, add a row per cell: the state before its update."""
         self._count(log_ratio_histogram(update.log_w_RB))
         self.rollouts_R += self._generated(generated)
         if not self.due(step):
@@ -94,7 +94,7 @@ class Recorder:
         self._keep(row, step, state, generated)
 
     def add_empty(self, step: int, state: "State", generated: "Generated") -> None:
-        """Log what is known at a step whose batch is empty; the rest of its row is NaN."""
+        """Log the known metrics of a step with an empty batch; the rest of its row is NaN."""
         self.rollouts_R += self._generated(generated)
         if self.due(step):
             still_RP = torch.zeros_like(state.theta_RP)
@@ -102,16 +102,16 @@ class Recorder:
             self._keep({"diverged": ~state.alive_R, **truth}, step, state, generated)
 
     def _generated(self, generated: "Generated") -> np.ndarray:
-        """Return how many sequences were generated for this step, [R], thrown away ones included."""
+        """Return the number of sequences generated for this step, [R], discarded ones included."""
         first, counts = self.runs[0], generated.counts
         made_R = first.prompts * first.group + self._baselines()
         if "staleness/replayed_share" in counts:
-            # What a store of replays discards was counted when it was fresh.
+            # Discarded replays were counted when they were fresh.
             return made_R - counts["staleness/replayed_share"] * first.prompts * first.group
         return made_R + counts.get("staleness/discarded", 0.0) * first.group
 
     def _baselines(self) -> np.ndarray:
-        """Return how many sequences the recipes' baselines ask for at a step, [R]."""
+        """Return the number of sequences that the recipes' baselines request at a step, [R]."""
         recipes = [learner.recipe for learner in self.learners]
         if len(recipes) != len(self.counted) or any(map(is_not, recipes, self.counted)):
             self.counted, prompts = recipes, self.runs[0].prompts
@@ -123,9 +123,9 @@ class Recorder:
     def _keep(
         self, row: dict[str, Tensor | np.ndarray], step: int, state: "State", generated: "Generated"
     ) -> None:
-        """Log a row with what the schedule counted, the accuracy and the histogram beside it."""
+        """Log a row with the schedule's counters, the accuracy and the histogram."""
         row.update(generated.counts)
-        # What a store of traces tried and threw away was generated too.
+        # Traces that a store tried and discarded were generated too.
         row["rollouts"] = self.rollouts_R + self.world.counts().get("prefix/attempts", 0.0)
         last = step == self.runs[0].steps - 1
         drawn = self.world.held_out(state.theta_RP, self.start_RP, len(self.rows), last)
@@ -138,7 +138,7 @@ class Recorder:
         self.steps.append(step)
 
     def add_last_pass(self, step: int) -> None:
-        """Complete the row of a logged step with what only the last pass over its batch shows."""
+        """Complete a logged step's row with metrics of the last pass over its batch."""
         if not self.due(step):
             return
         row = self.rows[-1]
@@ -173,7 +173,7 @@ class Recorder:
 
 
 def blanks(rows: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return every name that some row has, with what stands where it is missing: NaN, or counts of 0."""
+    """Return every metric of any row with its filler for missing rows: NaN, or counts of 0."""
     found = {name: value for row in reversed(rows) for name, value in row.items()}
     named = dict.fromkeys(name for row in rows for name in row)
     return {
@@ -195,7 +195,7 @@ def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
 
 
 def sequence_tails(log_w_RB: Tensor) -> dict[str, np.ndarray]:
-    """Return k-hat and Hill's index of the sequence ratios, each [R]; NaN for a tail with nothing to fit.
+    """Return k-hat and Hill's index of the sequence ratios, each [R]; NaN for a tail too short to fit.
 
     Sequences whose ratio is NaN or +inf are left out.
     """
@@ -204,14 +204,14 @@ def sequence_tails(log_w_RB: Tensor) -> dict[str, np.ndarray]:
     for r, log_w_B in enumerate(log_w):
         kept_M = log_w_B[log_w_B < np.inf]
         if kept_M.size and kept_M.max() > -np.inf and isinstance(tail := pareto_k(kept_M), Estimated):
-            # Hill's index takes logarithms: it has no place for a weight of 0.
+            # Hill's index takes logarithms: weights of 0 have none.
             most = int(np.isfinite(kept_M).sum()) - 1
             k_R[r], hill_R[r] = tail.k, hill(kept_M, min(tail.tail, most))
     return {"rollout_corr/pareto_k_sequence": k_R, "rollout_corr/tail_hill_sequence": hill_R}
 
 
 def _weight_metrics(learner: "Learner", logp_RBT: Tensor, batch: Batch, step: int) -> dict[str, Tensor]:
-    """Return what the effective weights of an arm say, each [A]."""
+    """Return metrics of an arm's effective weights, each [C]."""
     function = partial(learner.recipe.losses, hyper=learner.hyper(step))
     weight_CBT = effective_weights(function, logp_RBT[learner.rows], batch)
     return {"actor/clip_share": clip_share(weight_CBT, batch), **sign_shares(weight_CBT, batch)}

@@ -12,7 +12,7 @@ from testbed.recipes.composition import Replay
 
 
 class ReplayBuffer:
-    """The last `window` batches of an arm. The age of what is replayed depends on (seed, step) alone."""
+    """The last `window` batches of an arm. Ages of replayed groups depend on (seed, step) alone."""
 
     def __init__(self, replay: Replay, seeds: Sequence[int]) -> None:
         if replay.window < 1 or not 0 < replay.share < 1:
@@ -24,7 +24,7 @@ class ReplayBuffer:
         self.kept: deque[Rollout] = deque(maxlen=replay.window)
 
     def mix(self, fresh: Rollout, step: int) -> Rollout:
-        """Return the batch with its last groups replaced by an earlier batch's; remember the fresh one."""
+        """Replace the batch's last groups by an earlier batch's; store the fresh batch."""
         prompts = fresh.prompt_RNQ.shape[1]
         count = int(self.share * prompts)
         if not count:

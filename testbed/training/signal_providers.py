@@ -1,4 +1,4 @@
-"""Compute the signals that an advantage reads: a table from field name to function."""
+"""Compute the signals that advantages read: a table from field name to function."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ Provider: TypeAlias = Callable[[SignalInputs], "Tensor | None"]
 
 
 def signals_for(names: tuple[str, ...], inputs: SignalInputs) -> dict[str, Tensor | None]:
-    """Return the fields of Signals with these names; names that no table entry computes are left out."""
+    """Return the named fields of Signals; names without a table entry are left out."""
     return {name: PROVIDERS[name](inputs) for name in names if name in PROVIDERS}
 
 
 def critic_signals(value_CBT: Tensor, logp_CBT: Tensor, rollout: Rollout) -> dict[str, Tensor | None]:
-    """Return what advantages with a critic, and critics themselves, read of a batch."""
+    """Return the batch fields that critics, and advantages with a critic, read."""
     cut_CB = rollout.truncated_RB
     return {
         "value_BT": value_CBT,

@@ -1,7 +1,7 @@
 """Write the record of training tokens that `testbed diagnose` reads.
 
-Where TESTBED_RECORD names a folder (`testbed run … record=tokens` does), every cell writes a file there at
-each logged step, CELL/step_N.tokens.parquet, before the weights move. No number of the run depends on it.
+If TESTBED_RECORD names a folder (`testbed run … record=tokens` sets it), every cell writes a file there at
+each logged step, CELL/step_N.tokens.parquet, before the weights change. It changes no number of the run.
 """
 
 import os
@@ -24,7 +24,7 @@ from testbed.training.update import Update
 
 @dataclass(frozen=True)
 class TokenRecord:
-    """Token files of a pack's cells, in stacked order; none without a folder."""
+    """Token files of a pack's cells, in stacked order; empty without a folder."""
 
     folder: Path | None
     cells: tuple[str, ...]
@@ -38,9 +38,9 @@ class TokenRecord:
     def add(
         self, step: int, rollout: Rollout, update: Update, learners: Sequence[Learner], alive_R: Tensor
     ) -> None:
-        """Write the tokens of one step, a file per cell; cells that have diverged write none.
+        """Write one step's tokens, a file per cell; diverged cells write none.
 
-        Demonstrations are left out: nobody sampled them. Raises UserError where a file cannot be written.
+        Demonstrations are omitted: no policy sampled them. Raises UserError if a file cannot be written.
         """
         if self.folder is None:
             return
@@ -58,7 +58,7 @@ class TokenRecord:
 
 
 def _sequences(step: int, one: Rollout, logp_BT: Tensor, batch: Batch, place: int) -> list[LoggedSequence]:
-    """Return the sequences of one replica: row `place` of its learner's batch."""
+    """Return one replica's sequences: row `place` of its learner's batch."""
     arrays = {
         "mask": batch.mask_BT[place],
         "token": one.token_RBT[0],

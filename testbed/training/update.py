@@ -1,4 +1,4 @@
-"""One step of learning: batches with advantages, one gradient per pass over them, new weights."""
+"""One learning step: batches with advantages, one gradient per pass over them, new weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from testbed.worlds.base import World
 
 @dataclass(frozen=True)
 class State:
-    """State that a step changes: weights [R, P], and finite replicas, bool [R]."""
+    """Training state: weights [R, P], and finite replicas, bool [R]."""
 
     theta_RP: Tensor
     alive_R: Tensor
@@ -31,12 +31,12 @@ class State:
 
 @dataclass(frozen=True)
 class Update:
-    """One gradient and what was computed on the way.
+    """One gradient and the intermediate results.
 
-    logp_RBT: log-probabilities that the loss read. batches: one per learner. log_w_RB: log-ratios of whole
-    sequences. grad_RP: gradient of the loss. finite_R: whether loss and gradient are. rate_R: step size,
-    after what the recipe makes of the ratios. entropy_RBT: that of every token's distribution, where it was
-    asked for and came with the log-probabilities.
+    logp_RBT: log-probabilities used by the loss. batches: one per learner. log_w_RB: log-ratios of whole
+    sequences. grad_RP: gradient of the loss. finite_R: True if loss and gradient are finite. rate_R: step
+    size, after the recipe's scaling by the ratios. entropy_RBT: entropy of every token's distribution, if
+    requested and available with the log-probabilities.
     """
 
     logp_RBT: Tensor
@@ -50,9 +50,9 @@ class Update:
 
 @dataclass(frozen=True)
 class Trainer:
-    """The learners of a pack in its world: from a rollout to the weights after the step.
+    """Train a pack's learners in its world: from a rollout to the weights after the step.
 
-    learning_rate_R: every replica's own. max_grad_norm: limit of a replica's gradient, 0 for none.
+    learning_rate_R: per replica. max_grad_norm: limit of a replica's gradient norm, 0 for none.
     """
 
     world: World
@@ -69,10 +69,10 @@ class Trainer:
         teacher: Teacher | None = None,
         learner: type[Learner] = Learner,
     ) -> "Trainer":
-        """Return the trainer of cells in stacked order, those of equal recipe side by side.
+        """Return the trainer of cells in stacked order; cells with equal recipes are adjacent.
 
-        theta_RP: weights at the start. teacher: that of the cells, made here where none is given. learner:
-        what makes losses of rollouts.
+        theta_RP: weights at the start. teacher: the cells' teacher, made here by default. learner: makes
+        losses of rollouts.
         """
         taught = teacher or build_teacher(runs, world, theta_RP)
         learners = tuple(
@@ -83,18 +83,18 @@ class Trainer:
         return cls(world, learners, rate_R, runs[0].max_grad_norm)
 
     def switch_recipes(self, state: State, step: int) -> None:
-        """Hand over to the recipes whose step has come."""
+        """Switch to the recipes that start at this step."""
         for learner in self.learners:
             learner.switch_recipe(state.theta_RP[learner.rows], step)
 
     def mix(self, theta_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
-        """Return the rollout with the groups that recipes replay or demonstrate in it."""
+        """Return the rollout with the groups that recipes replay or demonstrate mixed in."""
         return mix_rollouts(self.learners, theta_RP, rollout, step)
 
     def first_pass(self, theta_RP: Tensor, rollout: Rollout, step: int, entropy: bool = False) -> Update:
-        """Return the first gradient on a rollout: advantages, anchor and reference are computed here.
+        """Return the first gradient on a rollout; computes advantages, anchor and reference.
 
-        entropy: whether the entropies are wanted as well.
+        entropy: True to compute entropies too.
         """
         leaf_RP, entropy_RBT = theta_RP.detach().requires_grad_(), None
         if entropy:
@@ -110,7 +110,7 @@ class Trainer:
     def later_pass(
         self, theta_RP: Tensor, rollout: Rollout, batches: tuple[Batch, ...], step: int, pass_index: int
     ) -> Update:
-        """Return the gradient on the batches of the first pass; only anchors that ask for it are new."""
+        """Return the gradient on the first pass's batches; only anchors that track every pass are updated."""
         leaf_RP = theta_RP.detach().requires_grad_()
         logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=pass_index)
         batches = tuple(
@@ -122,7 +122,7 @@ class Trainer:
         return self.gradient(leaf_RP, logp_RBT, batches, step)
 
     def gradient(self, leaf_RP: Tensor, logp_RBT: Tensor, batches: tuple[Batch, ...], step: int) -> Update:
-        """Return the gradient of every replica's loss; replicas do not see each other."""
+        """Return the gradient of every replica's loss; replicas are independent."""
         pairs = zip(self.learners, batches, strict=True)
         blocks = [(learner, logp_RBT[learner.rows], batch) for learner, batch in pairs]
         loss_R = torch.cat([learner.loss(logp_CBT, batch, step) for learner, logp_CBT, batch in blocks])
@@ -152,7 +152,7 @@ class Trainer:
                 state = replace(state, theta_RP=theta_RP)
             state = self.take_step(state, update, pass_index)
             for learner, batch in zip(self.learners, update.batches, strict=True):
-                # At a block's own last pass: how many its neighbors in the pack make must not matter to it.
+                # At the block's last pass, which does not depend on its neighbors in the pack.
                 if pass_index == learner.recipe.passes - 1:
                     learner.end_of_passes(update.logp_RBT[learner.rows], batch, step)
         for learner in self.learners:
@@ -160,9 +160,9 @@ class Trainer:
         return state
 
     def take_step(self, state: State, update: Update, pass_index: int) -> State:
-        """Return the state after one optimizer step of the learners that still have a pass to make.
+        """Return the state after one optimizer step of the learners with passes left.
 
-        A replica whose loss, gradient or weights are not finite stays at its last weights for good.
+        A replica with a non-finite loss, gradient or weights keeps its last weights permanently.
         """
         alive_R = state.alive_R & update.finite_R
         grad_RP = select_rows(alive_R, update.grad_RP, torch.zeros_like)
@@ -184,7 +184,7 @@ class Trainer:
         return State(select_rows(alive_R, moved_RP, lambda _: state.theta_RP), alive_R)
 
     def pulled_back(self, start_RP: Tensor, theta_RP: Tensor, pass_index: int) -> Tensor:
-        """Return the weights with every learner before its last pass pulled back towards the step's start."""
+        """Pull the weights of learners before their last pass back towards the step's start."""
         for learner in self.learners:
             if pass_index == learner.recipe.passes - 1 and learner.recipe.reposition != 1.0:
                 rows = learner.rows
@@ -205,15 +205,15 @@ def recipe_blocks(runs: tuple[Run, ...]) -> tuple[RecipeBlock, ...]:
 
 
 def finite_rows(value_RP: Tensor) -> Tensor:
-    """Return which rows hold finite numbers only, [R]; in one pass and without memory of their size."""
-    if bool((finite_R := torch.isfinite(value_RP.sum(-1))).all()):  # what is not finite leaves no finite sum
+    """Return True for rows of finite numbers only, [R]; one pass, without memory of their size."""
+    if bool((finite_R := torch.isfinite(value_RP.sum(-1))).all()):  # NaN and inf reach the sum
         return finite_R
-    low_R, high_R = value_RP.aminmax(dim=-1)  # four times as long; NaN is both
+    low_R, high_R = value_RP.aminmax(dim=-1)  # four times slower; NaN is both
     return torch.isfinite(low_R) & torch.isfinite(high_R)
 
 
 def select_rows(keep_R: Tensor, value_RP: Tensor, other: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the rows to keep, those of other(value) elsewhere; the value itself where all are kept."""
+    """Return value, with rows outside `keep` from other(value); value itself if all are kept."""
     if bool(keep_R.all()):
         return value_RP
     return torch.where(keep_R[:, None], value_RP, other(value_RP))
