@@ -14,7 +14,7 @@ from testbed.diagnostics.ratios import masked_mean
 
 
 def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
-    """Return everything that is logged of the policy itself, by metric name, each [R]."""
+    """Return all metrics of the policy itself, by metric name, each [R]."""
     known: dict[str, Tensor | Floats] = dict(drawn.exact)
     answers = drawn.answers
     if answers is None:
@@ -35,8 +35,8 @@ def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
 def sample_metrics(answers: Rollout) -> dict[str, Tensor]:
     """Return mean length (tokens) and entropy (nats per token) of samples of pi, each [R].
 
-    The entropy is estimated by the samples themselves, -mean log pi: unbiased for the entropy summed over a
-    response, divided by the mean length.
+    The samples estimate the entropy, -mean log pi: unbiased for the entropy summed over a response, divided
+    by the mean length.
     """
     return {
         "val/response_length": answers.mask_RBT.sum(-1).double().mean(-1),
@@ -52,7 +52,7 @@ def start_metrics(answers: Rollout, logp_start_RBT: Tensor) -> dict[str, Tensor]
 
     Args:
         answers: samples of pi with their log-probabilities.
-        logp_start_RBT: log-probabilities of the first answers' tokens under the weights at the start.
+        logp_start_RBT: log-probabilities of the first answers' tokens under the starting weights.
     """
     first = logp_start_RBT.shape[1]
     mask_RBT = answers.mask_RBT[:, :first]
@@ -74,7 +74,7 @@ def pass_metrics(reward_RNG: Floats) -> dict[str, Floats]:
 
 
 def difficulty_metrics(reward_RNG: Floats, level_RN: Ints, levels: Sequence[int]) -> dict[str, Floats]:
-    """Return the mean reward of the prompts of each level [R]; NaN where a replica has none of them."""
+    """Return the mean reward of each level's prompts [R]; NaN if a replica has none."""
     reward_RN = reward_RNG.mean(-1)
     found = {}
     for level in levels:

@@ -1,11 +1,11 @@
-"""Names that other stacks give to the metrics of metric_names, and where a name means something else."""
+"""Other stacks' names for the metrics of metric_names, and where such a name has another meaning."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Alias:
-    """A key of another stack. differs: how its number differs; "" when the definition is the same."""
+    """A metric key of another stack. differs: how its value differs; "" for the same definition."""
 
     stack: str
     key: str
@@ -112,7 +112,7 @@ PITFALLS = (
 
 
 def rows() -> list[dict[str, str]]:
-    """Return name, definition, when it is logged and the aliases of every metric, as text."""
+    """Return name, definition, logging time and aliases of every metric, as text."""
     from testbed.diagnostics.metric_names import METRICS, ON_REQUEST
 
     return [

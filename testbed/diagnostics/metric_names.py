@@ -1,7 +1,7 @@
-"""Names, definitions and bins of everything a run logs. No torch, so tables can be read without it.
+"""Names, definitions and bins of everything a run logs. Without torch, so that reading tables needs none.
 
-ESS is always a share of N and always named by three words: how (kish, perplexity, max), over what
-(token, prefix, sequence) and of which weights (raw, clamped). Its floor is 1/N, logged beside it.
+ESS is always a share of N. Its name has three words: kind (kish, perplexity, max), level (token, prefix,
+sequence) and weights (raw, clamped). Its floor 1/N is logged beside it.
 """
 
 import numpy as np

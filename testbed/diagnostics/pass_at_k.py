@@ -9,17 +9,17 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 SOLVED = 1.0 - 1e-6
-"""Rewards from here on count as success: tasks score from 0 to 1, and 1 is a right answer."""
+"""Rewards of at least this count as success: tasks score from 0 to 1, and 1 is a right answer."""
 
 
 def pass_at_k(success_XN: ArrayLike, k: int) -> Floats:
     """1 - C(n - c, k) / C(n, k) with c successes among n samples: Chen et al. (2021), eq. 1; [...].
 
-    Unbiased for P(at least one of k independent samples succeeds) = 1 - (1 - p)^k, whatever n >= k.
+    Unbiased for P(at least one of k independent samples succeeds) = 1 - (1 - p)^k, for all n >= k.
 
     Args:
         success_XN: bool [..., n], independent samples of one policy for one prompt along the last axis.
-        k: how many samples the answer is picked from.
+        k: number of samples to pick the answer from.
 
     Raises UserError unless 1 <= k <= n.
     """
@@ -34,11 +34,11 @@ def max_at_k(reward_XN: ArrayLike, k: int) -> Floats:
     """sum_i C(i - 1, k - 1) / C(n, k) r_(i), with r_(1) <= … <= r_(n); [...].
 
     The mean of the largest reward over all subsets of k of the n samples, so unbiased for the expected best
-    of k independent ones; of rewards 0 and 1 it is pass@k. By the argument of Chen et al. (2021), eq. 1.
+    of k independent ones; for rewards 0 and 1 it is pass@k. By the argument of Chen et al. (2021), eq. 1.
 
     Args:
         reward_XN: rewards [..., n] of independent samples of one policy for one prompt.
-        k: how many samples the best is taken of.
+        k: number of samples to take the best of.
 
     Raises UserError unless 1 <= k <= n.
     """

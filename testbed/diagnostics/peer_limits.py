@@ -1,4 +1,4 @@
-"""Limits on metrics that other stacks document, and the steps at which a run crosses them."""
+"""Limits on metrics documented by other stacks, and the steps at which a run crosses them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ Row = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit: metric, where it warns (below or above), and who says so, with their own name for it."""
+    """A documented limit: metric, side that warns (below or above), source, and its name for the metric."""
 
     metric: str
     limit: float
@@ -18,7 +18,7 @@ class Threshold:
     source: str
     key: str = ""
     scale: str = ""
-    """log10 where means over steps are taken of logarithms."""
+    """Factor that converts log10 to nats, for means over steps of logarithms."""
 
 
 PEERS = (
@@ -59,7 +59,7 @@ PEERS = (
         "NeMo-RL, nemo_rl/algorithms/grpo.py: above 1.05 it plots the sample", "token_mult_prob_error",
     ),
 )  # fmt: skip
-"""Limits that peers write down. PSIS's limit on Pareto-k depends on n and comes with the tails."""
+"""Limits that other stacks document. PSIS's limit on Pareto-k depends on n and comes with the tails."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Alert:
 
 
 def alerts(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
-    """Return what became of every threshold whose metric the rows have; those that fired first."""
+    """Return an alert for every threshold with a metric in the rows; those that fired come first."""
     found = [alert for each in thresholds if (alert := _alert(rows, each)) is not None]
     return sorted(found, key=lambda alert: not alert.fired)
 
@@ -120,7 +120,7 @@ def _alert(rows: Sequence[Row], threshold: Threshold) -> Alert | None:
 
 
 def _floor(rows: Sequence[Row], threshold: Threshold) -> str:
-    """Say where a sampled ESS of so few sequences cannot fall below the limit."""
+    """Say if a sampled ESS of so few sequences cannot fall below the limit."""
     if "/ess_" not in threshold.metric:
         return ""
     name = "rollout_corr/ess_floor" + ("" if "sequence" in threshold.metric else "_token")

@@ -1,6 +1,6 @@
 """Metrics of a batch of importance ratios: ESS by name, KL estimators, chi2, quantiles, clip share.
 
-Everything takes leading axes and a mask, works in log space and never forms a ratio it does not need.
+All functions take leading axes and a mask, work in log space and form only the ratios they need.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
     """Return the effective sample size as a share of N, over the last axis.
 
     kish: (sum w)^2 / (N sum w^2); perplexity: exp(-sum p log p) / N with p = w / sum w; max:
-    sum w / (N max w). For every weight vector max <= kish <= perplexity <= 1, and none reads below
-    1/N however few samples carry the estimate. Scale-invariant in w.
+    sum w / (N max w). For every weight vector max <= kish <= perplexity <= 1, and none is below 1/N, however
+    few samples dominate. Scale-invariant in w.
 
     Args:
         log_w_N: log-weights [..., N].
@@ -33,7 +33,7 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
     mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
     count = mask.sum(-1).clamp(min=1)
     log_p = log_w_N.masked_fill(~mask, -torch.inf)
-    # Relative to the largest first: the size of the logarithms then costs no digit.
+    # Subtract the largest first, so that large logarithms lose no digits.
     log_p = log_p - log_p.amax(-1, keepdim=True)
     log_p = log_p - log_p.logsumexp(-1, keepdim=True)
     if how == "kish":
@@ -55,10 +55,10 @@ def prefix_ess(logp_BT: Tensor, batch: Batch, how: str = "kish") -> Tensor:
 
 
 def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-    """Every named ESS and the floors; log_rho_BT is 0 outside the mask.
+    """Return every named ESS and the floors; log_rho_BT is 0 outside the mask.
 
-    Non-finite tokens are left out. A prefix or sequence with a token of log-ratio -inf has the weight 0 and
-    counts; one with a token of NaN or +inf has no weight and does not.
+    Non-finite tokens are skipped. A prefix or sequence with a token of log-ratio -inf has weight 0 and
+    counts; one with a token of NaN or +inf does not count.
     """
     log_prefix_BT = log_rho_BT.cumsum(-1)
     weights = {
@@ -85,7 +85,7 @@ def ess_at(level: str, log_w_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:
 
 
 def sequence_weights(log_rho_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """log W [..., B], and whether a sequence has one: not without tokens, nor with one of NaN or +inf."""
+    """log W [..., B], and True for sequences that have one: not without tokens, nor with NaN or +inf."""
     log_w_B = log_rho_BT.sum(-1)
     return log_w_B, mask_BT.any(-1) & (log_w_B < torch.inf)
 
@@ -114,14 +114,14 @@ def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
 
 def _kl_terms(log_rho_BT: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield one term at a time: of a long log two of them may not fit into memory."""
+    """Yield one term at a time: two terms of a long log may not fit into memory."""
     rho_BT = log_rho_BT.exp()
     yield "mu_pi_k1", -log_rho_BT
     yield "mu_pi_k2", 0.5 * log_rho_BT**2
     yield "mu_pi_k3", _excess(log_rho_BT)
     yield "pi_mu_k1", rho_BT * log_rho_BT
     yield "pi_mu_k2", 0.5 * rho_BT * log_rho_BT**2
-    # rho (log rho - 1) + 1 where rho is small: exp(-log rho) would overflow there.
+    # rho (log rho - 1) + 1 for small rho, where exp(-log rho) would overflow.
     small_BT = rho_BT * (log_rho_BT - 1) + 1
     yield "pi_mu_k3", torch.where(log_rho_BT < -0.5, small_BT, rho_BT * _excess(-log_rho_BT))
 
@@ -138,7 +138,7 @@ def _excess(x: Tensor) -> Tensor:
 def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
     """p50, p90, p99 and p999 of log token and log sequence ratios (nearest rank from above).
 
-    Over finite tokens and over the sequences that have a weight, 0 included.
+    Over finite tokens, and over sequences with a weight, 0 included.
     """
     finite_BT = mask_BT & torch.isfinite(log_rho_BT)
     return {
@@ -161,15 +161,15 @@ def quantiles_at(level: str, value_N: Tensor, mask_N: Tensor) -> dict[str, Tenso
 def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return all metrics of the ratios pi/mu: ESS, KL, chi2, quantiles, count of non-finite tokens.
 
-    A token with a log-ratio that is not finite is counted and left out of token metrics. Its sequence, and
-    the prefixes that contain it, have weight 0 if pi = 0; otherwise they are left out.
+    Tokens with a non-finite log-ratio are counted and left out of token metrics. Their sequences, and
+    prefixes that contain them, have weight 0 if pi = 0; otherwise they are left out.
 
     Args:
         logp_BT: log-probabilities [..., B, T] of the target policy, nats.
         batch: the data; only logp_mu_BT and mask_BT are read.
 
     Returns:
-        Metrics by the names of docs/metrics.md, each [...]; NaN where no sample is left.
+        Metrics by the names of docs/metrics.md, each [...]; NaN if no sample is left.
     """
     raw_BT = log_token(logp_BT.detach(), batch)
     finite_BT = torch.isfinite(raw_BT)
@@ -188,7 +188,7 @@ def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
 
 
 def clip_share(weight_BT: Tensor, batch: Batch) -> Tensor:
-    """Share of tokens that carry an advantage but whose effective weight is zero; [...]."""
+    """Share of tokens with an advantage and effective weight 0; [...]."""
     carries_BT = batch.mask_BT & (batch.adv_BT != 0)
     cut_BT = carries_BT & (weight_BT == 0)
     return cut_BT.sum((-2, -1)) / carries_BT.sum((-2, -1)).clamp(min=1)

@@ -10,9 +10,9 @@ def sign_shares(weight_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
     """Return the positive share and the clip share by sign of A, each [...].
 
     positive_share = sum_{A > 0} |w| / sum |w|, with w the effective weights, the coefficients of grad log pi
-    before the aggregation over tokens; NaN where no token has a gradient. clip_share_positive and _negative:
-    of the tokens with A > 0 (A < 0), the share with w = 0; 0 where no token has that sign, like the clip
-    share. Source: what BAPO (2025), arXiv:2510.18927, balances.
+    before the aggregation over tokens; NaN if no token has a gradient. clip_share_positive and _negative: the
+    share of tokens with w = 0 among those with A > 0 (A < 0); 0 without such tokens, like the clip share.
+    Source: the quantity that BAPO (2025), arXiv:2510.18927, balances.
 
     Args:
         weight_BT: effective weights [..., B, T].

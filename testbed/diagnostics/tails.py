@@ -1,8 +1,7 @@
 """Tail indices of a weight's distribution: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
 
-Valid for independent weights with a continuous distribution. On a world with few distinct weights a tail
-index is a
-statement about ties: `pareto_k` then says Flat or TooFew, and never a number.
+Valid for independent weights with a continuous distribution. With few distinct weights a tail index only
+describes ties: `pareto_k` then returns Flat or TooFew, never a number.
 """
 
 import math
@@ -19,12 +18,12 @@ NEEDED = 5
 """Distinct weights above the cutoff that a fit needs."""
 
 FLAT_BELOW = 1e-6
-"""Logarithms that differ by less than this are equal: that much is rounding of log-probabilities."""
+"""Logarithms that differ by less than this count as equal: log-probabilities are rounded by that much."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """The largest weights are equal up to rounding, as on-policy: there is no tail. tail: how many."""
+    """The largest weights are equal up to rounding, as on-policy: there is no tail. tail: their number."""
 
     n: int
     tail: int
@@ -32,7 +31,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class TooFew:
-    """Fewer than `needed` distinct weights lie above the cutoff; `distinct` do, apart beyond rounding."""
+    """Fewer than `needed` distinct weights lie above the cutoff; `distinct` do."""
 
     n: int
     tail: int
@@ -44,10 +43,10 @@ class TooFew:
 class Estimated:
     """A generalized Pareto distribution was fitted to the weights above the cutoff.
 
-    tail: how many those are; ties with the cutoff are not. k: its shape, with the weak prior; k < 0 for a
-    bounded distribution, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in logs.
-    threshold: min(1 - 1/log10 n, 0.7), above which an estimate from n weights is not to be trusted.
-    required: samples that would do for this k, inf from k = 1 on.
+    tail: number of weights above the cutoff, ties with it excluded. k: the shape, with the weak prior; k < 0
+    for a bounded distribution, k >= 1/2: infinite variance, k >= 1: no mean. log_scale, log_cutoff: of w, in
+    logs. threshold: min(1 - 1/log10 n, 0.7), above which an estimate from n weights is unreliable. required:
+    samples needed for this k, inf for k >= 1.
     """
 
     n: int
@@ -60,7 +59,7 @@ class Estimated:
 
     @property
     def reliable(self) -> bool:
-        """True where k is at most the threshold."""
+        """True if k is at most the threshold."""
         return self.k <= self.threshold
 
 
@@ -68,7 +67,7 @@ ParetoK = Flat | TooFew | Estimated
 
 
 def tail_length(n: int) -> int:
-    """min(n/5, 3 sqrt(n)), rounded up: how many weights Pareto-k calls the tail (Vehtari et al. 2024)."""
+    """min(n/5, 3 sqrt(n)), rounded up: Pareto-k's number of tail weights (Vehtari et al. 2024)."""
     return math.ceil(min(n / 5, 3 * math.sqrt(n)))
 
 
@@ -78,7 +77,7 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     Scale-invariant. The fit is the posterior mean of Zhang & Stephens (2009) on the exceedances over the
     (tail + 1)-th largest weight, shrunk by (m k + 5) / (m + 10) with m weights strictly above it; Vehtari,
     Simpson, Gelman, Yao & Gabry (2024), arXiv:1507.02646. Weights within FLAT_BELOW of the cutoff are not
-    above it; those as near to each other count as one when it is decided whether there is enough to fit.
+    above it; weights that close to each other count once in the check for enough distinct weights.
 
     Args:
         log_w_N: log-weights [N]; -inf is a weight of 0.
@@ -98,13 +97,13 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
         raise UserError(f"tail is {tail}, expected 1 to {n - 1} for {n} weights.")
     largest = np.sort(log_w_N)[-tail - 1 :]
     cutoff, above = float(largest[0]), largest[1:]
-    # A world with few weights ties at the cutoff, and its sums of logarithms differ by rounding.
+    # With few distinct weights there are ties at the cutoff, and sums of logarithms differ by rounding.
     above = above[above > cutoff + FLAT_BELOW]
     if above.size == 0:
         return Flat(n, tail)
     top = float(above[-1])
     exceedance = np.exp(above - top) - math.exp(cutoff - top)
-    fitted = exceedance > 1e-300  # of the largest weight: less would overflow 1/x
+    fitted = exceedance > 1e-300  # relative to the largest: 1/x would overflow for less
     distinct = _distinct(above[fitted])
     if distinct < NEEDED:
         return TooFew(n, tail, distinct)
@@ -123,7 +122,7 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
 
 
 def _distinct(ascending_M: Floats) -> int:
-    """Number of values that differ by FLAT_BELOW or more from the one before; -inf equals -inf."""
+    """Count values that differ by FLAT_BELOW or more from the one before; -inf equals -inf."""
     with np.errstate(invalid="ignore"):
         return 1 + int((np.diff(ascending_M) >= FLAT_BELOW).sum())
 
@@ -147,11 +146,11 @@ def _fit(x_M: Floats) -> tuple[float, float]:
 
 
 def smooth(log_w_N: ArrayLike, tail: int | None = None) -> tuple[Floats, ParetoK]:
-    """Return log-weights with quantiles of the fit in place of their tail, and the outcome of the fit.
+    """Return log-weights with a tail replaced by quantiles of the fit, and the outcome of the fit.
 
-    The tail is what was fitted, the weights strictly above the cutoff. Quantiles at (j - 1/2)/tail, never
+    The tail is the fitted part, the weights strictly above the cutoff. Quantiles at (j - 1/2)/tail, never
     above the largest raw weight, in the order of the raw weights; not normalized. Flat and TooFew leave the
-    weights as they are. Source: as `pareto_k`.
+    weights unchanged. Source: as `pareto_k`.
     """
     log_w_N = _checked(log_w_N)
     found = pareto_k(log_w_N, tail)
@@ -169,7 +168,7 @@ def _log_stretch(x_M: Floats, k: float) -> Floats:
     """Return log((e^{kx} - 1) / k), the unit quantile at level 1 - e^{-x}; log x at k = 0."""
     if k == 0:
         return np.log(x_M)
-    far = k * x_M > 30  # there the 1 is below the last digit, and e^{kx} may overflow
+    far = k * x_M > 30  # here 1 is below the last digit, and e^{kx} may overflow
     near = np.log(np.expm1(np.where(far, 1.0, k * x_M)) / np.where(far, 1.0, k))
     return np.where(far, k * x_M - math.log(abs(k)), near)
 
@@ -177,8 +176,7 @@ def _log_stretch(x_M: Floats, k: float) -> Floats:
 def hill(log_w_N: ArrayLike, k: int) -> float:
     """Mean of log w_(1..k) - log w_(k+1), largest first: Hill (1975); standard error index/sqrt(k).
 
-    Only for an index > 0: of a light or bounded tail it makes a positive number all the same. Not blind to
-    a shift of w.
+    Only for an index > 0: it is also positive for light and bounded tails. A shift of w changes it.
     """
     top = _top(log_w_N, k, k + 1)
     return float(np.mean(top[:k] - top[k]))
@@ -192,7 +190,7 @@ def moment(log_w_N: ArrayLike, k: int) -> float:
     top = _top(log_w_N, k, k + 1)
     excess = top[:k] - top[k]
     first, second = float(excess.mean()), float((excess**2).mean())
-    # One exceedance or equal ones have M1^2 = M2 up to rounding: nothing is known then.
+    # One exceedance, or equal ones, have M1^2 = M2 up to rounding and determine no index.
     if second <= 0 or 1 - first**2 / second < 1e-12:
         return math.nan
     return first + 1 - 0.5 / (1 - first**2 / second)
@@ -220,8 +218,8 @@ class TailCurve:
 def tail_curve(log_w_N: ArrayLike, ks: Sequence[int] | None = None) -> TailCurve:
     """Return Hill, moment and Pickands over k; by default 48 of them, spread by ratio from sqrt(N) to N/10.
 
-    One k is a choice, a plateau is a finding: look at the curve. Pickands uses 4k weights and is NaN
-    where there are fewer. Raises UserError for fewer than 100 weights without `ks`.
+    A single k is arbitrary; trust an index only where the curve has a plateau. Pickands uses 4k weights and
+    is NaN with fewer. Raises UserError for fewer than 100 weights without `ks`.
     """
     log_w_N = _checked(log_w_N)
     n = log_w_N.size
@@ -242,11 +240,11 @@ def tail_curve(log_w_N: ArrayLike, ks: Sequence[int] | None = None) -> TailCurve
 def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
     """Return Pareto-k, its threshold, Hill and moment (of the same tail) under the names of metric_names.
 
-    A flat tail, or one with too few distinct weights, has none of the four keys.
+    A flat tail, or one with too few distinct weights, returns none of the four keys.
 
     Args:
         log_w_N: log-weights [N].
-        level: token, prefix or sequence: what the weights are ratios of.
+        level: token, prefix or sequence: the level of the ratios.
     """
     found = pareto_k(log_w_N)
     if level not in ("token", "prefix", "sequence"):
@@ -274,7 +272,7 @@ def _checked(log_w_N: ArrayLike) -> Floats:
 
 
 def _top(log_w_N: ArrayLike, k: int, needed: int) -> Floats:
-    """Return the `needed` largest log-weights, largest first; raise UserError when there are fewer."""
+    """Return the `needed` largest log-weights, largest first; raise UserError if there are fewer."""
     log_w_N = _checked(log_w_N)
     if k < 1 or needed > log_w_N.size:
         raise UserError(

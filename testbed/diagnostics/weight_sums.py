@@ -1,8 +1,8 @@
-"""Sums of weights that add over shards, and everything about the weights that follows from them. No torch.
+"""Sums of weights that add over shards, and all statistics that follow from them. Without torch.
 
-A worker reduces its shard to seven numbers; the sum of the workers' sums is the sum of the whole batch, in
-any order. Everything is kept relative to the largest weight, and that as a logarithm: weights of e^{10^6} are
-as good as any, to the last digits.
+A worker reduces its shard to seven numbers; the workers' numbers combine, in any order, to those of the whole
+batch. All are relative to the largest weight, stored as a logarithm, so even weights of e^{10^6} lose no
+digits.
 """
 
 import math
@@ -18,7 +18,7 @@ from testbed.errors import UserError, unknown
 HOW = ("kish", "kong", "perplexity", "max")
 
 NO_SPREAD = 1e-5
-"""Below this squared coefficient of variation a kurtosis from sums has no digits left, and is NaN."""
+"""Squared coefficient of variation below which a kurtosis from sums has no accurate digits, and is NaN."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class WeightSums:
 
     count: N. log_largest: log of the largest w. first, second, third, fourth: sum of v, v^2, v^3, v^4 with
     v = w / largest w, each between 1 and N. mean_log: sum v log v / sum v, nats. All are 0 when all w are 0.
-    Valid for any weights, normalized or not; `kong`, `chi2` and `kish_upper_limit` alone assume that the
-    weights have mean 1.
+    Valid for any weights, normalized or not; only `kong`, `chi2` and `kish_upper_limit` assume weights of
+    mean 1.
     """
 
     count: Floats
@@ -45,8 +45,8 @@ class WeightSums:
 
         Args:
             log_w: log-weights; -inf is a weight of 0.
-            mask: bool [..., N]; the others do not count.
-            upper: weights are bounded above by this ("clamped"); the bound is on w, not on log w.
+            mask: bool [..., N]; False entries do not count.
+            upper: upper bound of the weights ("clamped"), of w, not of log w.
 
         Raises UserError for NaN or +inf under the mask and for an upper bound that is not positive.
         """
@@ -65,7 +65,7 @@ class WeightSums:
         if log_w.shape[-1] == 0:
             log_w = np.full((*log_w.shape[:-1], 1), -np.inf)
         log_largest = log_w.max(-1)
-        # Logarithms are subtracted before they are exponentiated: their size then costs no digit.
+        # Subtract logarithms before exponentiating, so that large ones lose no digits.
         log_v = log_w - _finite(log_largest)[..., None]
         v = np.exp(log_v)
         first = v.sum(-1)
@@ -109,18 +109,18 @@ class WeightSums:
         )
 
     def __radd__(self, other: Any) -> "WeightSums":
-        """Let sum(shards) start from its 0."""
+        """Let sum(shards) start from 0."""
         if isinstance(other, int) and other == 0:
             return self
         return NotImplemented
 
     def to_array(self) -> Floats:
-        """Return the seven fields along a new last axis, to be gathered from other processes."""
+        """Return the seven fields along a new last axis, for gathering across processes."""
         return np.stack([np.asarray(getattr(self, field.name)) for field in fields(self)], axis=-1)
 
     @classmethod
     def from_array(cls, array: ArrayLike) -> "WeightSums":
-        """Return the sums that `to_array` wrote; raise UserError for another last axis."""
+        """Return the sums written by `to_array`; raise UserError for another last axis."""
         array = np.asarray(array, dtype=np.float64)
         if array.ndim == 0 or array.shape[-1] != len(fields(cls)):
             raise UserError(f"The array has shape {array.shape}, expected [..., {len(fields(cls))}].")
@@ -133,7 +133,7 @@ class WeightSums:
         kong: 1 / (1 + Var w), for weights of mean 1 only: it changes with their scale.
         Source: Martino, Elvira & Louzada (2017); kong: Kong (1992).
 
-        Raises UserError for an unknown name, without weights and when all weights are 0.
+        Raises UserError for an unknown name, without weights, and if all weights are 0.
         """
         if how not in HOW:
             raise unknown("ESS", how, HOW)
@@ -149,7 +149,7 @@ class WeightSums:
             return 1.0 / (1.0 + mean**2 * self._squared_variation())
 
     def floor(self) -> Floats:
-        """Return 1/N, below which no sampled kish, perplexity or max share can read."""
+        """Return 1/N, the lower bound of every sampled kish, perplexity or max share."""
         self._need_weights()
         return 1.0 / self.count
 
@@ -165,12 +165,12 @@ class WeightSums:
             return np.expm1(2 * self.log_largest + np.log(self.second / self.count))
 
     def kish_upper_limit(self, error: float = 0.05) -> Floats:
-        """Return min(1, 1 / (error mean w^2)): the limit of the Kish share is larger with chance <= error.
+        """Return min(1, 1 / (error mean w^2)): the Kish share's limit exceeds it with chance <= error.
 
-        For independent weights with E_mu w = 1, whatever their law: the limit is 1 / E_mu w^2, and mean w^2
-        exceeds its expectation by 1/error with chance error at most (Markov). There is no counterpart from
-        below: whatever N weights are seen, rare ones may be missing that send the limit to 0, see claim
-        no-sample-certifies-an-ess. Own derivation.
+        For independent weights with E_mu w = 1 and any distribution: the limit is 1 / E_mu w^2, and mean w^2
+        exceeds its expectation by a factor 1/error with probability at most error (Markov). There is no lower
+        bound: for any N observed weights, rare unseen ones may send the limit to 0, see claim
+        no-sample-certifies-an-ess. Derived here.
 
         Raises UserError unless 0 < error < 1.
         """
@@ -182,16 +182,16 @@ class WeightSums:
         return np.minimum(limit / error, 1.0)
 
     def chi2_normalized(self) -> Floats:
-        """Return N sum w^2 / (sum w)^2 - 1 = 1 / Kish share - 1, blind to the scale of w, never negative."""
+        """Return N sum w^2 / (sum w)^2 - 1 = 1 / Kish share - 1, scale-invariant, never negative."""
         return 1.0 / self.ess("kish") - 1.0
 
     def excess_kurtosis(self) -> Floats:
-        """Return m4 / m2^2 - 3 of the weights as they are (population moments); needs E w^4 to mean anything.
+        """Return m4 / m2^2 - 3 of the weights (population moments); meaningful only if E w^4 is finite.
 
-        NaN where the squared coefficient of variation is below NO_SPREAD.
+        NaN if the squared coefficient of variation is below NO_SPREAD.
         """
         self._need_weights()
-        # Moments of w / mean(w): at most N^3, so that nothing overflows.
+        # Moments of w / mean(w) are at most N^3, so nothing overflows.
         mean = self.first / self.count
         second, third, fourth = (
             power / (self.count * mean**k)
@@ -211,8 +211,8 @@ class WeightSums:
         """Return ESS shares, floor, max share, chi2 and kurtosis under the names of metric_names.
 
         Args:
-            level: token, prefix or sequence: what the weights are ratios of.
-            which: raw, or clamped when the sums were made with `upper`.
+            level: token, prefix or sequence: the level of the ratios.
+            which: raw, or clamped for sums made with `upper`.
         """
         if level not in ("token", "prefix", "sequence"):
             raise unknown("level", level, ("token", "prefix", "sequence"))
@@ -250,7 +250,7 @@ def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kis
     Args:
         weight_A: weights of the atoms, >= 0; an atom of mu-probability 0 is never drawn.
         mu_A: their probabilities.
-        n: sample size; samples whose weights all vanish count as a share of 0.
+        n: sample size; samples with only zero weights count as a share of 0.
         how: kish, perplexity or max.
     """
     weight_A, mu_A = np.asarray(weight_A, dtype=np.float64), np.asarray(mu_A, dtype=np.float64)
@@ -283,7 +283,7 @@ def _ratio(above: ArrayLike, below: Floats) -> Floats:
 
 
 def _finite(log_largest: Floats) -> Floats:
-    """Return 0 where every weight is 0: any reference does there, and -inf - -inf is NaN."""
+    """Return 0 if every weight is 0: any reference works there, and -inf - -inf is NaN."""
     return np.where(log_largest == -np.inf, 0.0, log_largest)
 
 

@@ -4,13 +4,13 @@
 
 level:     "none", "weights" (mu is the policy at other weights), "distribution" (mu is another distribution
            on the same next-token logits) or "forward" (mu is another forward pass of the same weights).
-support:   "full": mu > 0 wherever pi > 0, so pi/mu is finite and E_mu[pi/mu] = 1. "partial": mu is 0 on
-           tokens of pi. On the behavior side these tokens' pi/mu is infinite and never seen; on the trainer
-           side, with the truncated distribution above, it is mu/pi that is infinite and pi/mu that is 0.
-identity:  hyperparameters at which the engine returns its input itself; None where no such value exists.
-stochastic: the engine draws numbers of its own, from a counter-based stream.
-needs:     () or more of "layers", for engines that act inside a transformer, and "past", for those that read
-           older weights.
+support:   "full": mu > 0 wherever pi > 0, so pi/mu is finite and E_mu[pi/mu] = 1. "partial": mu is 0 on some
+           tokens of pi. In generation pi/mu of these tokens is infinite but never seen; in training, with the
+           truncated distribution in place of pi, mu/pi is infinite and pi/mu is 0.
+identity:  hyperparameters at which the engine returns its input itself; None if there are none.
+stochastic: the engine draws random numbers from a counter-based stream.
+needs:     () or more of "layers", for engines that act inside a transformer, and "past", for engines that
+           read older weights.
 
 Example: the engine of a rollout in FP8 that samples at top-p 0.95.
 
@@ -39,12 +39,12 @@ SMALLEST_UNIFORM = 2.0**-54
 
 @dataclass(frozen=True)
 class Draw:
-    """Random numbers of a stochastic engine, and its inputs beside the weights.
+    """Random numbers of a stochastic engine, and its inputs besides the weights.
 
     seeds: one per replica R. step: the batch. ticks: decoding positions per batch; tick t of batch `step` has
     the counter step * ticks + t. past_RP: weights of an older version. part: place of an engine in a
-    composition; each place has a stream of its own. slices: rows per seed; what is drawn per sequence is cut
-    into them, what is `shared` by the whole batch is the same in all.
+    composition; each place has a separate stream. slices: rows per seed; draws per sequence are split among
+    them, draws `shared` by the whole batch are equal in all.
     """
 
     seeds: tuple[int, ...]
@@ -56,7 +56,7 @@ class Draw:
     shared: bool = False
 
     def of_batch(self, redraw: bool) -> "Draw":
-        """Return the stream of numbers that are drawn once a batch, or once a run if not `redraw`."""
+        """Return the stream of numbers drawn once per batch, or once per run if not `redraw`."""
         return replace(self, step=self.step if redraw else 0, ticks=1, shared=True)
 
     def uniform(self, purpose: str, tick: int, places: int, width: int) -> np.ndarray:
@@ -80,18 +80,18 @@ Distribution = Callable[[Tensor, Draw, int], Tensor]
 
 
 Forward = Callable[[Policy, Draw], Policy]
-"""(policy, draw) -> a policy of the engine's own: `sample` and `logp` of another forward pass."""
+"""(policy, draw) -> a policy with another forward pass in `sample` and `logp`."""
 
 
 @dataclass(frozen=True)
 class SamplerEngine:
     """An engine: its changes to weights, then to the forward pass and the next-token distribution.
 
-    None leaves it alone.
+    None changes nothing.
 
-    fresh: the distribution draws noise for each sequence, so that two sequences have different distributions.
-    past: optimizer steps by which `draw.past_RP` is older than the weights; 0 for engines that read none.
-    raw: what is recorded as log mu is of the distribution before `distribution` changes it.
+    fresh: the distribution draws separate noise for each sequence. past: optimizer steps by which
+    `draw.past_RP` is older than the weights; 0 for engines that read none. raw: recorded log mu is that
+    before `distribution` changes it.
     """
 
     name: str
@@ -107,9 +107,9 @@ mismatch = Registry("mismatch", package="testbed.mismatch")
 
 
 def engine(name: str, **hyper: Scalar) -> SamplerEngine:
-    """Return a registered engine, or several composed where "+" joins names: "fp8-block+fp8-activations".
+    """Return a registered engine, or several composed if "+" joins names: "fp8-block+fp8-activations".
 
-    A hyperparameter goes to every engine among them that has it.
+    A hyperparameter is passed to every engine among them that has it.
 
     Raises UserError for an unknown name, hyperparameter or value.
     """
@@ -125,7 +125,7 @@ def engine(name: str, **hyper: Scalar) -> SamplerEngine:
 
 
 def compose(*engines: SamplerEngine) -> SamplerEngine:
-    """Return the engine that changes weights, then forward passes, then distributions, in the order given."""
+    """Return the engine that changes weights, then forward passes, then distributions, in the given order."""
     changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
     laws = [(part, e.distribution) for part, e in enumerate(engines) if e.distribution is not None]
     passes = [(part, e.forward) for part, e in enumerate(engines) if e.forward is not None]
@@ -164,10 +164,10 @@ NOT_LINEAR = ("embed", "head", "wte", "wpe")
 
 
 def by_matrix(theta_RP: Tensor, layout: Layout, which: str, change: Change) -> Tensor:
-    """Return theta with `change` applied to each matrix; vectors (norms, biases) stay as they are.
+    """Return theta with `change` applied to each matrix; vectors (norms, biases) are unchanged.
 
-    which: "linear" leaves out embeddings and the head, as low-precision rollouts do by default; "all" takes
-    every matrix. Rows are outputs in the toy transformer, in Llama and Qwen; GPT-2 stores the transpose.
+    which: "linear" omits embeddings and the head, the default of low-precision rollouts; "all" uses every
+    matrix. Rows are outputs in the toy transformer, in Llama and Qwen; GPT-2 stores the transpose.
 
     Raises UserError for another `which` and for a layout that does not fit theta.
     """
@@ -191,8 +191,8 @@ def off() -> SamplerEngine:
 
 @mismatch("raw", source="vLLM's logprobs_mode=raw_logprobs", level="none", support="full", identity={})
 def raw() -> SamplerEngine:
-    """Record log pi before temperature, top-p or noise of the engines it is joined to: "temperature+raw".
+    """Record log pi before temperature, top-p or noise of the joined engines: "temperature+raw".
 
-    Alone it changes nothing. Without it log mu is that of the distribution that was sampled ("processed").
+    Alone it changes nothing. Without it log mu is that of the sampled distribution ("processed").
     """
     return SamplerEngine("raw", raw=True)

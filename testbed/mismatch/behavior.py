@@ -1,14 +1,14 @@
-"""The behavior engine of a policy: it samples and gives log mu, as the policy gives log pi.
+"""The behavior engine of a policy: it samples and returns log mu, as the policy returns log pi.
 
-What a world needs to generate through an engine:
+Functions by which a world generates through an engine:
 
     behavior = Behavior(policy, engine, seeds)
     tabular      mu_RSA = behavior.probabilities(theta_RP, step)           instead of policy.probabilities
     token        behavior.sample(theta_RP, prompt_RNQ, group, uniform, step)   instead of policy.sample
     both         behavior.logp(theta_RP, rollout, step)                    log mu of any rollout's tokens
 
-With the engine "off" each is the policy's own, bit for bit. Where theta_mu lags behind, the world passes the
-older weights: lag and mismatch are two settings.
+With the engine "off" each is the policy's, bit for bit. If generation lags, the world passes older weights:
+lag and mismatch are separate settings.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from testbed.policies.base import Drawn, Law, Policy, Reweighted
 
 
 def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
-    """Return the policy with an engine's own forward pass at its heart, under every change of weights."""
+    """Return the policy with an engine's forward pass inside, below all changes of weights."""
     if not isinstance(policy, Reweighted):
         return forward(policy, draw)
     past_RP = None if draw.past_RP is None else policy.weights(draw.past_RP)
@@ -32,7 +32,7 @@ def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
 
 
 def forcing(given_RBT: Tensor, law: Law | None = None) -> Law:
-    """Return the law of the given tokens where one is given (not negative); elsewhere `law`."""
+    """Return the distribution of a given token where one is given (not negative); elsewhere `law`."""
 
     def of_time(log_pi_RVB: Tensor, t: int) -> Tensor:
         log_mu_RVB = log_pi_RVB if law is None else law(log_pi_RVB, t)
@@ -44,11 +44,11 @@ def forcing(given_RBT: Tensor, law: Law | None = None) -> Law:
 
 
 class Behavior:
-    """An engine around a policy; seeds name the replicas' streams.
+    """An engine around a policy; seeds identify the replicas' streams.
 
     slices: rows of theta per seed: row r * slices + s holds the weights of part s of replica r's batch.
 
-    Raises UserError for an engine with a forward pass of its own around any policy but the toy transformer.
+    Raises UserError for an engine with a different forward pass, except around the toy transformer.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Behavior:
     def weights(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return theta of the behavior engine; differentiable, roundings straight through.
 
-        Raises UserError for another number of rows than seeds.
+        Raises UserError unless theta has one row per seed and slice.
         """
         if len(theta_RP) != len(self.seeds) * self.slices:
             raise UserError(
@@ -100,7 +100,7 @@ class Behavior:
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does.
 
-        given_RBT: tokens that stand already, negative where one is drawn; their log mu is 0.
+        given_RBT: fixed tokens, negative where one is drawn; their log mu is 0.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         policy = self._forward(step, past_RP)
@@ -127,7 +127,7 @@ class Behavior:
         step: int,
         cache: str,
     ) -> Drawn:
-        """Return what `sample` does of responses during which weights change, see ToyTransformer.
+        """Return the result of `sample` when weights change during responses, see ToyTransformer.
 
         Raises UserError for raw log-probabilities of an engine that changes the distribution.
         """
@@ -142,10 +142,10 @@ class Behavior:
         return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
-        """Return the log mu recorded of a rollout's tokens [R, B, T]; 0 outside the mask, -inf where mu is 0.
+        """Return the recorded log mu of a rollout's tokens [R, B, T]; 0 outside the mask, -inf where mu is 0.
 
-        Differentiable in theta except for a distribution-level engine around the toy transformer, and for
-        stale-kv.
+        Differentiable in theta except for stale-kv and for a distribution-level engine around the toy
+        transformer.
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         if self.engine.distribution is None or self.engine.raw:
@@ -160,7 +160,7 @@ class Behavior:
         return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
 
     def _read(self, changed_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None) -> Tensor:
-        """Let the sampler write the rollout's tokens again and note what the engine's law gives them."""
+        """Let the sampler rewrite the rollout's tokens and record their log-probabilities in the engine."""
         token_RBT, noted = rollout.token_RBT, []
 
         def forced(log_pi_RVB: Tensor, t: int) -> Tensor:
@@ -178,7 +178,7 @@ class Behavior:
         return torch.where(rollout.mask_RBT, log_mu_RBT, torch.zeros_like(log_mu_RBT))
 
     def _forward(self, step: int, past_RP: Tensor | None) -> Policy:
-        """Return the policy, or what the engine's own forward pass makes of it."""
+        """Return the policy, or its version with the engine's forward pass."""
         if self.engine.forward is None:
             return self.policy
         if past_RP is not None:

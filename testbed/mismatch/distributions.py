@@ -15,7 +15,7 @@ from testbed.mismatch import Draw, SamplerEngine, mismatch
     identity={"temperature": 1.0},
 )
 def temperature(*, temperature: float = 1.1) -> SamplerEngine:
-    """mu(a|s) = pi(a|s)^(1/temperature) / Z(s), relative to the policy's own temperature."""
+    """mu(a|s) = pi(a|s)^(1/temperature) / Z(s), relative to the policy's temperature."""
     if not temperature > 0:
         raise UserError(f"temperature is {temperature}, expected a positive number; 1 is the policy itself.")
 
@@ -37,8 +37,8 @@ def temperature(*, temperature: float = 1.1) -> SamplerEngine:
 def logit_noise(*, sigma: float = 0.1) -> SamplerEngine:
     """mu = softmax(log pi + sigma N(0, 1)), noise fresh per batch, sequence, token and vocabulary entry.
 
-    In a tabular world fresh per batch and state: sequences of one batch that pass a state share its noise.
-    Recorded log mu is that of the distribution that was sampled from, given its noise, so E_mu[pi/mu] = 1.
+    In a tabular world noise is drawn per batch and state: sequences of one batch share it at equal states.
+    Recorded log mu is that of the sampled distribution, given its noise, so E_mu[pi/mu] = 1.
     """
     if not sigma >= 0:
         raise UserError(f"sigma is {sigma}, the standard deviation of a logit in nats; expected >= 0.")
@@ -58,9 +58,9 @@ def logit_noise(*, sigma: float = 0.1) -> SamplerEngine:
     identity={"p": 1.0},
 )
 def top_p(*, p: float = 0.95) -> SamplerEngine:
-    """mu = pi / pi(N) on the nucleus N: likeliest tokens first, as long as those before sum to less than p.
+    """mu = pi / pi(N) on the nucleus N: likeliest tokens first, while those before sum to less than p.
 
-    The token that reaches p belongs to it. Equal probabilities: the lower token first.
+    The token that reaches p belongs to it. Ties: the lower token first.
     """
     if not 0 < p <= 1:
         raise UserError(f"p is {p}, the mass of the nucleus; expected above 0 and at most 1.")
@@ -84,9 +84,9 @@ def top_p(*, p: float = 0.95) -> SamplerEngine:
     identity={"k": 0},
 )
 def top_k(*, k: int = 20) -> SamplerEngine:
-    """mu = pi / pi(K) on the k likeliest tokens K; k = 0 or k >= V takes all.
+    """mu = pi / pi(K) on the k likeliest tokens K; k = 0 or k >= V uses all.
 
-    Equal probabilities: the lower token first.
+    Ties: the lower token first.
     """
     if k < 0:
         raise UserError(f"k is {k}, the number of tokens that are kept; expected at least 1, or 0 for all.")
@@ -103,5 +103,5 @@ def top_k(*, k: int = 20) -> SamplerEngine:
 
 
 def _only(log_pi_RMV: Tensor, keep_RMV: Tensor) -> Tensor:
-    """Return log pi given `keep`."""
+    """Return log pi conditional on `keep`."""
     return log_pi_RMV.masked_fill(~keep_RMV, -torch.inf).log_softmax(-1)

@@ -35,14 +35,14 @@ def mismatch_distribution(
     Args:
         behavior: the engine around a policy.
         theta_RP: the weights of both.
-        task: a token tree for a tabular policy, else the token task of the policy.
+        task: a token tree for a tabular policy, otherwise the policy's token task.
         prompt_NQ: prompts of a token task, equally likely.
-        step: which batch; it matters for stochastic engines.
+        step: the batch number; matters for stochastic engines.
         samples: responses per prompt, drawn from mu; 0 enumerates every response, which needs a small task.
-        past_RP: weights of an older version, for the engines that read some.
+        past_RP: weights of an older version, for engines that read them.
 
-    Raises UserError for a tabular world that is no token tree, for a token task without prompts, and where
-    noise that is fresh per sequence leaves no single distribution to enumerate.
+    Raises UserError for a tabular world that is not a token tree, for a token task without prompts, and for
+    noise drawn per sequence, which leaves no single distribution to enumerate.
     """
     if behavior.tabular:
         if not isinstance(task, TokenTree):
@@ -75,7 +75,7 @@ def mismatch_distribution(
 
 
 def every_rollout(task: TokenTask, prompt_NQ: Ints, replicas: int) -> Rollout:
-    """Return every response to each prompt as one rollout with rewards and no log mu, for R replicas."""
+    """Return all responses to each prompt as one rollout with rewards and no log mu, for R replicas."""
     token_LT, mask_LT = task.enumerate()
     N, L = len(prompt_NQ), len(token_LT)
     token_BT, mask_BT = np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))

@@ -25,9 +25,9 @@ E4M3 = FloatFormat(mantissa=3, smallest_exponent=-6, largest=448.0, saturates=Tr
 
 
 def e4(mantissa: int) -> FloatFormat:
-    """Return e4m3, or its like with fewer stored bits: 2, 1 or 0; raises UserError for others.
+    """Return e4m3, or a like format with 2, 1 or 0 stored bits; raises UserError for others.
 
-    Exponents stay those of e4m3. The largest value is (2 - 2^-m) 2^8, but for the code that e4m3 has for NaN.
+    Exponents are those of e4m3. The largest value is (2 - 2^-m) 2^8, except for e4m3, where that code is NaN.
     """
     if mantissa not in range(E4M3.mantissa + 1):
         raise UserError(f"mantissa is {mantissa}, the stored bits of a number; expected 3 (e4m3), 2, 1 or 0.")
@@ -42,15 +42,15 @@ INT8_LARGEST = 127
 
 
 def to_float(x: Tensor, kind: FloatFormat) -> Tensor:
-    """Return each number's nearest in the format, ties to the even mantissa, in the type of x; NaN stays NaN.
+    """Round each number to the nearest in the format, ties to even mantissa, in the type of x; NaN stays NaN.
 
-    One rounding, also from float64: a cast of torch goes through float32 and may round twice. Valid for x of
-    type float32 or float64.
+    It rounds once, also from float64, where torch's cast goes through float32 and may round twice. Valid for
+    x of type float32 or float64.
     """
     exponent = torch.frexp(x).exponent - 1  # x = m 2^exponent with 1 <= m < 2
     exponent = exponent.clamp(min=kind.smallest_exponent)
     quantum = torch.ldexp(torch.ones_like(x), exponent - kind.mantissa)
-    # Division by a power of two is exact, and torch.round takes halves to even.
+    # Division by a power of two is exact, and torch.round rounds halves to even.
     rounded = torch.where(torch.isfinite(x), torch.round(x / quantum) * quantum, x)
     if kind.saturates:
         return rounded.clamp(-kind.largest, kind.largest)
@@ -58,7 +58,7 @@ def to_float(x: Tensor, kind: FloatFormat) -> Tensor:
 
 
 def largest_by_block(x_RIJ: Tensor, rows: int, columns: int) -> Tensor:
-    """Return the largest |x| of each element's block of rows x columns, [R, I, J]; edges are cut."""
+    """Largest |x| in each element's block of rows x columns, [R, I, J]; edge blocks are smaller."""
     R, I, J = x_RIJ.shape  # noqa: E741
     up, across = -(-I // rows), -(-J // columns)
     padded = x_RIJ.new_zeros(R, up * rows, across * columns)
@@ -68,7 +68,7 @@ def largest_by_block(x_RIJ: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def scale_of(largest: Tensor, reach: float, power_of_two: bool = False) -> Tensor:
-    """Return largest / reach, or the next power of two above it; 1 where all is 0."""
+    """Return largest / reach, or the next power of two above it; 1 for zeros."""
     scale = largest / reach
     if power_of_two:
         mantissa, exponent = torch.frexp(scale)
@@ -83,7 +83,7 @@ def to_int8(x: Tensor, scale: Tensor) -> Tensor:
 
 
 class StraightThrough(torch.autograd.Function):
-    """Forward the rounded weights, bit for bit; backward the identity."""
+    """Forward the rounded weights, bit for bit; pass gradients unchanged."""
 
     @staticmethod
     def forward(_ctx: Any, _x: Tensor, rounded: Tensor) -> Tensor:
@@ -95,6 +95,6 @@ class StraightThrough(torch.autograd.Function):
 
 
 def straight_through(x: Tensor, rounded: Tensor) -> Tensor:
-    """Return `rounded` with the gradient of x: what training through a quantized forward pass does."""
+    """Return `rounded` with the gradient of x, as training through a quantized forward pass does."""
     value: Tensor = StraightThrough.apply(x, rounded)
     return value

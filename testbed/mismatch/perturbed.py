@@ -11,8 +11,8 @@ from testbed.mismatch import Draw, Layout, SamplerEngine, by_matrix, mismatch
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
 RESIDUAL = re.compile(r"\.(?:out|down|o_proj|down_proj|c_proj)(?:\.weight|\.bias)?$")
-"""Names of what a block adds to the residual stream: without it the block is the identity. Toy transformer,
-Llama, Qwen and GPT-2."""
+"""Names of a block's contributions to the residual stream: without them the block is the identity. Toy
+transformer, Llama, Qwen and GPT-2."""
 
 
 def layer_of(name: str) -> int | None:
@@ -33,8 +33,8 @@ def layer_of(name: str) -> int | None:
 def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
     """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
 
-    Every set of that many blocks is equally likely. redraw=False keeps one set for the whole run. At most
-    1 / (1 - ratio) times the tokens per second, if decoding is all blocks.
+    All sets of that many blocks are equally likely. redraw=False keeps one set for the whole run. At most 1 /
+    (1 - ratio) times the tokens per second, if blocks take all the decoding time.
     """
     if not 0 <= ratio <= 1:
         raise UserError(f"ratio is {ratio}, the share of skipped layers; expected 0 to 1.")
@@ -63,7 +63,7 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
 
 
 def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np.ndarray:
-    """Return which layers are skipped in this batch, bool [R, L], `count` in each row."""
+    """Return the skipped layers of this batch, bool [R, L], `count` in each row."""
     uniform_RK = draw.of_batch(redraw).uniform("skip-layers", 0, 1, layers)[:, 0]
     rank_RK = uniform_RK.argsort(-1, kind="stable").argsort(-1)
     skipped: np.ndarray = rank_RK < count
@@ -83,7 +83,7 @@ def layer_noise(
 ) -> SamplerEngine:
     """W_mu = W + sigma scale_l rms(W) N(0, 1), fixed for the run; redraw=True draws anew for every batch.
 
-    scales: one factor per block, 1 beyond its end and outside the blocks; (1, 0, 0) perturbs the first alone.
+    scales: one factor per block, 1 beyond its end and outside the blocks; (1, 0, 0) perturbs only the first.
     """
     if not sigma >= 0:
         raise UserError(f"sigma is {sigma}, a standard deviation relative to the weights; expected >= 0.")
@@ -114,10 +114,10 @@ def layer_noise(
     needs=("past",),
 )
 def stale_copy(*, matrices: str = "all", age: int = 1) -> SamplerEngine:
-    """theta_mu = an older version's weights on the chosen matrices, `draw.past_RP`; the rest is up to date.
+    """theta_mu = an older version's weights on the chosen matrices, `draw.past_RP`; the rest is current.
 
-    "linear" leaves embeddings, head and vectors up to date; "all" takes over every matrix. The whole of an
-    older version is lag, not mismatch. age: optimizer steps by which it is older, in training.
+    "linear" keeps embeddings, head and vectors current; "all" makes every matrix older. A wholly older
+    version would be lag, not mismatch. age: optimizer steps by which it is older, in training.
     """
     if age < 1:
         raise UserError(f"age is {age}, the optimizer steps by which the copy is older; expected at least 1.")

@@ -1,4 +1,4 @@
-"""Engines of lower precision: weights, or what linear layers read."""
+"""Engines of lower precision: weights, or the inputs of linear layers."""
 
 from torch import Tensor
 
@@ -48,8 +48,8 @@ def fp8_tensor(
 ) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of the whole matrix.
 
-    power_of_two rounds s up to a power of two (UE8M0 scales). mantissa: stored bits; fewer than e4m3's 3 make
-    a format that is coarser than FP8.
+    power_of_two rounds s up to a power of two (UE8M0 scales). mantissa: stored bits; with fewer than e4m3's 3
+    the format is coarser than FP8.
     """
     return _fp8("fp8-tensor", None, matrices, power_of_two, e4(mantissa))
 
@@ -64,8 +64,8 @@ def fp8_tensor(
 def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool = False) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of each block x block square.
 
-    A matrix smaller than the block has one scale. With power_of_two no element's error exceeds that of one
-    scale per tensor; with s = max|W| / 448 only its bound, max|W| / 28, does.
+    A matrix smaller than the block has one scale. With power_of_two no element's error exceeds that with one
+    scale per tensor; with s = max|W| / 448 only the error bound, max|W| / 28, does not.
     """
     if block < 1:
         raise UserError(f"block is {block}, expected at least 1; 128 is what rollout engines use.")
@@ -118,10 +118,10 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine
     needs=("layers",),
 )
 def fp8_activations(*, power_of_two: bool = False, mantissa: int = E4M3.mantissa) -> SamplerEngine:
-    """x_mu = s e4m3(x / s), s = max|x| / 448 of each token, for every x that a block's linear layer reads.
+    """x_mu = s e4m3(x / s), s = max|x| / 448 of each token, for every input x of a block's linear layer.
 
     Weights, attention, embeddings and head keep their precision; compose it with fp8-block to round weights
-    too. Gradients go straight through. mantissa: as of fp8-tensor.
+    too. Gradients pass unchanged. mantissa: as in fp8-tensor.
     """
     kind = e4(mantissa)
 

@@ -21,11 +21,10 @@ class RatioDistribution:
 
     mean, std and quantiles (at LEVELS, lower ones) of d; nats. kl_mu_pi = -E_mu d. kl_pi_mu_token =
     E_mu-tokens rho d: the divergence of next-token distributions at states that mu visits; kl_pi_mu = E_mu w
-    log w. Both are inf when the distribution is exact and mu misses tokens of pi; samples of mu cannot see
-    that. ess_kish,
-    ess_perplexity, ess_max: what the sampled shares tend to, (E w)^2 / E w^2, E w exp(-E[w log w] / E w) and
-    E w / max w, over what mu can give; of samples, their own. mass: E_mu w, the part of pi that mu can give;
-    1 under full support. length: mean tokens. n: responses. exact: enumerated.
+    log w. Both are inf if the distribution is exact and mu misses tokens of pi; samples of mu cannot show
+    that. ess_kish, ess_perplexity, ess_max: limits of the sampled shares, (E w)^2 / E w^2, E w exp(-E[w log
+    w] / E w) and E w / max w, over the support of mu; for samples, the shares themselves. mass: E_mu w, the
+    mass of pi on mu's support; 1 under full support. length: mean tokens. n: responses. exact: enumerated.
     """
 
     mean_token: float
@@ -52,10 +51,9 @@ def enumerated_distribution(
 ) -> RatioDistribution:
     """Return the exact distribution from every response L to each of `prompts` equally likely prompts.
 
-    log_pi_LT, log_mu_LT: log-probabilities per token; -inf where a distribution has no mass; read under the
-    mask only.
+    log_pi_LT, log_mu_LT: log-probabilities per token, -inf for probability 0; read only under the mask.
 
-    Raises UserError when the probabilities of the responses under pi or mu do not sum to 1 per prompt.
+    Raises UserError if the probabilities of the responses under pi or mu do not sum to 1 per prompt.
     """
     log_pi_LT, log_mu_LT, mask_LT = _arrays(log_pi_LT, log_mu_LT, mask_LT)
     pi_L, mu_L = (np.exp(log_p_LT.sum(-1)) / prompts for log_p_LT in (log_pi_LT, log_mu_LT))
@@ -68,12 +66,12 @@ def enumerated_distribution(
 
 
 def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
-    """Return the distribution of sequences that were drawn from mu, each counted once.
+    """Return the distribution of sequences drawn from mu, each counted once.
 
-    Valid for responses drawn by mu itself. Divergences from pi to mu and the ESS are importance-weighted and
-    as noisy as the weights; tokens that mu cannot give are invisible here.
+    Divergences from pi to mu and the ESS are importance-weighted and as noisy as the weights. Tokens with mu
+    = 0 are invisible here.
 
-    Raises UserError without a sequence and for a log-probability under the mask that is not finite.
+    Raises UserError without sequences, and for a non-finite log-probability under the mask.
     """
     log_pi_BT, log_mu_BT, mask_BT = _arrays(log_pi_BT, log_mu_BT, mask_BT)
     bad = int((~np.isfinite(log_mu_BT) | np.isnan(log_pi_BT)).sum())
@@ -167,7 +165,7 @@ def _times_log(rho: Floats, log_rho: Floats) -> Floats:
 
 
 def _moments(x_N: Floats, p_N: Floats) -> tuple[float, float]:
-    """Mean and standard deviation under p; -inf and nan where x is -inf with mass."""
+    """Mean and standard deviation under p; -inf and nan if x is -inf with mass."""
     with np.errstate(invalid="ignore"):
         terms_N = np.where(p_N > 0, p_N * x_N, 0.0)
         mean = float(terms_N.sum())
@@ -176,7 +174,7 @@ def _moments(x_N: Floats, p_N: Floats) -> tuple[float, float]:
 
 
 def _quantiles(x_N: Floats, p_N: Floats) -> Floats:
-    """The smallest x whose cumulative mass reaches each level."""
+    """Return the smallest x with cumulative mass of at least each level."""
     order = np.argsort(x_N, kind="stable")
     cumulative = np.cumsum(p_N[order])
     index = np.searchsorted(cumulative, np.array(LEVELS) * cumulative[-1] * (1 - 1e-12))

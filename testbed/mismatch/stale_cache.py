@@ -1,4 +1,4 @@
-"""An engine that keeps its cache across a change of weights: it reads keys and values of older weights."""
+"""An engine that keeps its cache when weights change: it reads keys and values of older weights."""
 
 import torch
 from torch import Tensor
@@ -24,11 +24,11 @@ OVER_THE_CACHE = "that of every token over its cache"
     needs=("layers", "past"),
 )
 def stale_kv(*, span: str = "prompt", age: int = 1) -> SamplerEngine:
-    """mu reads keys and values of earlier tokens that an older version made, `draw.past_RP`.
+    """mu reads earlier tokens' keys and values from an older version, `draw.past_RP`.
 
-    span "prompt": of the prompt but its last token, as in a prefix cache that outlives an update. "all": of
-    the response too, all but its newest token, as at the first token behind an update in flight. age:
-    optimizer steps by which the cache is older than the weights, in training.
+    span "prompt": all prompt tokens but the last, as in a prefix cache that outlives an update. "all": also
+    all response tokens but the newest, as at the first token after an update in flight. age: optimizer steps
+    by which the cache is older than the weights, in training.
     """
     if age < 1:
         raise UserError(f"age is {age}, the optimizer steps by which the cache is older; expected 1 or more.")
@@ -46,9 +46,9 @@ def stale_kv(*, span: str = "prompt", age: int = 1) -> SamplerEngine:
 
 
 class StaleCache(Reweighted):
-    """A toy transformer that samples, and reads, over a cache of older weights.
+    """A toy transformer that samples, and evaluates tokens, over a cache of older weights.
 
-    Whatever else reads tokens would need that cache too, and raises UserError.
+    Other uses of the model would need that cache too, and raise UserError.
     """
 
     def __init__(self, policy: ToyTransformer, past_RP: Tensor, span: str) -> None:
@@ -56,7 +56,7 @@ class StaleCache(Reweighted):
         self.toy, self.past_RP, self.span = policy, past_RP, span
 
     def with_rounding(self, rounding: Rounding) -> "StaleCache":
-        """Return the same with the inputs of linear layers rounded, in the past too."""
+        """Return the same policy with rounded inputs of linear layers, also in the past weights."""
         return StaleCache(self.toy.with_rounding(rounding), self.past_RP, self.span)
 
     @torch.no_grad()
@@ -77,7 +77,7 @@ class StaleCache(Reweighted):
 
     @torch.no_grad()
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        """Return the log-probabilities that `sample` notes for these tokens, [R, B, T]; no gradient."""
+        """Return the log-probabilities that `sample` records for these tokens, [R, B, T]; no gradient."""
         group = token_RBT.shape[1] // where.shape[1]
         decoder = self._decoder(theta_RP, where, group, token_RBT.shape, "token_RBT")
         return read(decoder, token_RBT, mask_RBT)
@@ -115,9 +115,9 @@ class StaleCache(Reweighted):
 
 
 class StaleDecoder:
-    """Distributions of the present weights over keys and values of the past ones; see toy_decoder.Decoder.
+    """Distributions of the current weights over keys and values of the past ones; see toy_decoder.Decoder.
 
-    The last token of a prompt is read like a response's, as own token 0: response token t is own token t + 1.
+    The prompt's last token is read like a response's, as token 0: response token t is token t + 1 here.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class StaleDecoder:
     def _next(self, token_RB: Tensor, t: int) -> Tensor:
         law_RVB = next_law(self.now, self.temperature, token_RB, self.length, t, self.kept)
         if self.everywhere:
-            # What reads later finds here what the past weights would have left.
+            # Leave the past weights' entries here for later tokens to read.
             next_law(self.past, self.temperature, token_RB, self.length, t, self.kept_past)
             self.kept.own[:, t] = self.kept_past.own[:, t]
         return law_RVB

@@ -35,7 +35,7 @@ class Moments:
 
 
 def moments(design: Design) -> Moments:
-    """Return the exact moments of the rounded, cut and group-correlated length distribution."""
+    """Return the exact moments of the rounded, truncated and group-correlated length distribution."""
     x_K, cdf_ZK, weight_Z = _law(design)
     s, groups = design.group, design.batch // design.group
     pmf_ZK = np.diff(cdf_ZK, axis=1, prepend=0.0)
@@ -70,7 +70,7 @@ def _law(design: Design) -> tuple[Floats, Floats, Floats]:
             if d.sigma
             else (np.where(x_K + 0.5 > d.length_mean, np.inf, -np.inf))
         )
-    score_K[-1] = np.inf  # everything longer is cut there
+    score_K[-1] = np.inf  # longer responses are truncated there
     node_Z, weight_Z = (
         special.roots_hermitenorm(NODES) if 0 < d.correlation < 1 else (np.zeros(1), np.ones(1))
     )
@@ -92,7 +92,7 @@ def train_time(design: Design) -> float:
 def generation_time(design: Design) -> float:
     """Return t_gen = B (E[L] tau(C) + tool time) / C, the streaming time to generate a batch.
 
-    With tool waits the slots that decode are fewer than C, and tau is that of the number which decodes.
+    With tool waits fewer than C slots decode, and tau is that of the decoding number.
     """
     d, length = design, moments(design).mean
     decoding = float(d.slots)
@@ -110,7 +110,7 @@ def load(design: Design) -> float:
 def barrier_generation_time(design: Design) -> float:
     """Return tau_0 E[max of B] + tau_1 B E[L] / engines: a batch from an empty start, C >= B, no tools.
 
-    A token takes tau_0 + tau_1 c / engines, and c summed over the clock of tokens is the sum of lengths.
+    A token takes tau_0 + tau_1 c / engines, and c summed over token times is the sum of lengths.
     """
     found = moments(design)
     return design.tau_0 * found.batch + design.tau_1 * design.batch * found.mean / design.engines
@@ -122,9 +122,9 @@ def synchronous_period(design: Design) -> float:
 
 
 def one_step_off_period(design: Design) -> float:
-    """Return max(T_gen, T_tr) + T_sync with the straggler's T_gen: a batch is trained while the next is made.
+    """Return max(T_gen, T_tr) + T_sync with the straggler's T_gen: train one batch while generating the next.
 
-    Exact for the larger of the means only when one of both always wins: the mean of a maximum is larger.
+    Exact only if one of both is always larger: otherwise the mean of the maximum exceeds it.
     """
     return max(barrier_generation_time(design), train_time(design)) + design.sync_time
 
@@ -138,7 +138,7 @@ def sample_lag(design: Design) -> float:
     """Return C M_tail / B + u, or with drop-oldest and u > 1 C M_tail / (u B) + (2 q + u - 1) / (2 u).
 
     Mean lag from a sample's start to its training, in batches. Source: Applied Compute (2026). Valid for C
-    much larger than S, and for u > 1 as far as ages spread over whole periods of the trainer.
+    much larger than S; for u > 1 also if ages spread over whole periods of the trainer.
     """
     d, u = design, load(design)
     before = d.slots * moments(d).tail / d.batch
@@ -148,7 +148,7 @@ def sample_lag(design: Design) -> float:
 def token_lag(design: Design) -> float:
     """Return (C / B) E[L M_S] / E[L]^2 + u, and in flight (C / B) E[L^2] / (2 E[L]^2) less.
 
-    Mean lag of trained tokens, which carry the version that made them; NaN for u > 1. Derived.
+    Mean lag of trained tokens, which carry the version that made them; NaN for u > 1. Derived here.
     """
     d, found, u = design, moments(design), load(design)
     if u > 1:
@@ -167,5 +167,5 @@ def rapid_saving(design: Design, updates: int) -> float:
 
 
 def amdahl(share: float, gain: float, other_gain: float) -> float:
-    """Return 1 / (f / g_1 + (1 - f) / g_2): the whole's speed-up when shares f and 1 - f gain g_1, g_2."""
+    """Return 1 / (f / g_1 + (1 - f) / g_2): the total speed-up if shares f and 1 - f gain g_1, g_2."""
     return 1.0 / (share / gain + (1.0 - share) / other_gain)

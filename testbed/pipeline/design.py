@@ -21,25 +21,25 @@ class Design:
 
     slots: sequences decoded at the same time, over all engines. engines: decoders that share them evenly.
     tau_0, tau_1: one token takes tau_0 + tau_1 c with c sequences per engine.
-    length: distribution of a response's tokens before the cut at `max_length`: "lognormal" with that mean and
-        the standard deviation `sigma` of its logarithm, "fixed" (the mean), or "empirical" (`lengths`, each
+    length: distribution of a response's tokens before truncation at `max_length`: "lognormal" with that mean
+        and standard deviation `sigma` of its logarithm, "fixed" (the mean), or "empirical" (`lengths`, each
         equally likely). correlation: of the normal scores of two responses to one prompt.
-    tool_time: mean of an exponential wait at a response's end, during which its slot decodes nothing.
+    tool_time: mean of an exponential wait at a response's end; its slot decodes nothing meanwhile.
     group: responses per prompt; a group is complete when its slowest member is.
     batch: responses per batch. updates: optimizer steps in a batch, equal mini-batches in queue order.
-    pieces: parts in which the trainer takes a batch as they arrive (gradient accumulation); 1 waits for all.
+    pieces: parts in which the trainer accepts a batch as they arrive (gradient accumulation); 1: all at once.
     train_time: per batch. train_token_time: in addition, per trained token.
-    queue: capacity in batches. queue_rule: what happens when it is full: "block" starts no more responses
-        (those that run still enter), "drop-oldest", "drop-newest". order: "fifo" or "lifo".
-    max_age: groups that would be more updates old than this are dropped; None keeps all. age_of: what a
-        group's age is counted from, the weights of its first token or the oldest that wrote a "last" one.
-    admission: who may start: "none" all; "capacity" (AReaL) while accepted + running < (eta + v + 1) batch, v
+    queue: capacity in batches. queue_rule: reaction to a full queue: "block" starts no more responses
+        (running ones still enter), "drop-oldest", "drop-newest". order: "fifo" or "lifo".
+    max_age: drop groups that would be more updates old than this; None keeps all. age_of: start of a group's
+        age, the weights of its "first" token or the oldest that wrote a "last" one.
+    admission: limit on starts: "none"; "capacity" (AReaL) while accepted + running < (eta + v + 1) batch, v
         published batches; "threshold" (verl) at most (1 + threshold) batches x sync_every between two syncs,
-        less what is left over; "attempts" (PipelineRL) ceil(max_lag / group) groups, and what is trained
-        before a sync, more for every sync. eta, threshold, max_lag (in responses): their numbers.
-    barrier: the next batch of responses starts only when none runs any more (no refilled slots).
+        minus leftovers; "attempts" (PipelineRL) ceil(max_lag / group) groups, plus what is trained before a
+        sync, more at every sync. eta, threshold, max_lag (in responses): their numbers.
+    barrier: start the next batch of responses only when none is running (no refilled slots).
     sync_every: batches between two weight syncs. sync_time: of one. sync_blocking: both sides wait for it.
-    in_flight: running responses go on with the new weights; else each ends with those it began with.
+    in_flight: running responses continue with new weights; otherwise each keeps those it began with.
     pools: "split" runs both sides at once, "colocated" stops decoding while the trainer works.
     """
 
@@ -78,7 +78,7 @@ class Design:
 
     @property
     def youngest(self) -> int:
-        """Updates between the newest weights there can be and the last update before a weight sync."""
+        """Updates between the newest possible weights and the last update before a weight sync."""
         return self.updates * self.sync_every - 1
 
     @property
@@ -183,14 +183,14 @@ def from_words(words: Sequence[str], base: Design | None = None) -> Design:
 
 
 def to_words(design: Design) -> list[str]:
-    """Return the shortest words from which `from_words` makes the design: fields that are not the default."""
+    """Return the shortest words from which `from_words` makes the design: its non-default fields."""
     base = Design()
     given = {name: getattr(design, name) for name in FIELDS if getattr(design, name) != getattr(base, name)}
     return [f"{name}={_text(value)}" for name, value in given.items()]
 
 
 def from_toml(path: Path) -> list[str]:
-    """Return the words of a TOML file with one field per line; raise UserError when it cannot be read."""
+    """Return the words of a TOML file with one field per line; raise UserError if it cannot be read."""
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

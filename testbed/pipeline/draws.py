@@ -31,7 +31,7 @@ def normal(index: int, purpose: int, key: int) -> float:
 
 @njit(forceinline=True)
 def length(p: Any, table_K: NDArray[np.int64], shared: float, index: int, key: int) -> int:
-    """Return a response's length in tokens: the quantile at a normal score that its group shares in part."""
+    """Return a response's length in tokens: the quantile at a normal score partly shared by its group."""
     score = 0.0
     if p.law != 1:
         score = p.shared * shared + p.own * normal(index, SAMPLE, key)

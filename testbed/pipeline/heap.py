@@ -1,4 +1,4 @@
-"""A binary heap in two arrays: keys (seconds or tokens) and what they belong to; ties by place."""
+"""A binary heap in two arrays: keys (seconds or tokens) and their items; ties by place."""
 
 import numpy as np
 from numba import njit
@@ -20,7 +20,7 @@ def push(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int, key: 
 
 @njit(forceinline=True)
 def pop(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int) -> int:
-    """Take the item of the smallest key out of a heap of `size` entries; the caller counts."""
+    """Remove the item of the smallest key from a heap of `size` entries; the caller counts."""
     first = item_K[0]
     last = size - 1
     key, item = key_K[last], item_K[last]

@@ -1,9 +1,8 @@
 """The event loop of one pipeline, compiled.
 
-Decoding is one clock: all sequences advance together at 1 / tau(c) tokens per second, so a response that
-began when the clock stood at V ends when it stands at V + length, whatever c did in between. Versions count
-optimizer updates. p: the RULES record of a design; s: the STATE record of a run; a: its arrays; out: what it
-reports.
+Decoding has one clock: all sequences advance together at 1 / tau(c) tokens per second, so a response begun at
+clock V ends at clock V + length, however c changed in between. Versions count optimizer updates. p: the RULES
+record of a design; s: the STATE record of a run; a: its arrays; out: its results.
 """
 
 from typing import Any
@@ -35,7 +34,7 @@ def _may_start(p: Any, s: Any) -> bool:
 
 @njit(forceinline=True)
 def _new_wave(p: Any, s: Any) -> None:
-    """Open the next batch's worth of starts once nothing runs any more."""
+    """Open the next batch's starts once nothing is running."""
     if p.barrier and s.started >= s.wave_end and s.decoding + s.waiting == 0:
         s.wave_end = s.started + p.batch
 
@@ -68,13 +67,13 @@ def _fill(p: Any, s: Any, a: Store, table_K: NDArray[np.int64], key: int) -> Non
 
 @njit(forceinline=True)
 def _area(s: Any) -> float:
-    """Integral of the engine's version over the decoding clock so far."""
+    """Integrate the engine's version over the decoding clock so far."""
     return s.swap_area + s.engine_version * (s.virtual - s.swap_virtual)
 
 
 @njit(forceinline=True)
 def _swap(p: Any, s: Any, a: Store, version: int) -> None:
-    """The engines have new weights from here on; the admission rules count from them."""
+    """Switch the engines to new weights; the admission rules count from here."""
     s.swap_area = _area(s)
     s.swap_virtual = s.virtual
     s.engine_version = version
@@ -115,7 +114,7 @@ def _too_old(p: Any, s: Any, a: Store, g: int) -> bool:
 
 @njit(forceinline=True)
 def _enqueue(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
-    """A complete group comes to the queue's door."""
+    """Offer a complete group to the queue."""
     if _too_old(p, s, a, g):
         _drop(p, s, a, out, g)
         return
@@ -133,7 +132,7 @@ def _enqueue(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
 
 @njit(forceinline=True)
 def _purge(p: Any, s: Any, a: Store, out: Out) -> None:
-    """Drop what has become too old; ages change only when a batch has been trained."""
+    """Drop groups that are too old; ages change only when a batch has been trained."""
     if p.max_age < 0 or s.purged_at == s.trained:
         return
     s.purged_at = s.trained
@@ -162,7 +161,7 @@ def _end_sample(p: Any, s: Any, a: Store, out: Out, i: int) -> None:
 
 @njit(forceinline=True)
 def _end_decode(p: Any, s: Any, a: Store, out: Out, key: int) -> None:
-    """The response that is nearest to its end has its last token."""
+    """End the response nearest to its last token."""
     s.virtual = a.decode_key_K[0]
     i = pop(a.decode_key_K, a.decode_item_K, s.decoding)
     s.decoding -= 1
@@ -187,7 +186,7 @@ def _count(out_K: NDArray[np.float64], lag: int, weight: float) -> None:
 
 @njit(forceinline=True)
 def _token_lags(p: Any, s: Any, a: Store, out: Out, i: int, now: int) -> None:
-    """Histogram of one response's tokens by lag: they are cut where weights arrived, newest first."""
+    """Count one response's tokens by lag: cut at every arrival of weights, newest first."""
     if p.in_flight == 0 or a.last_version_B[i] == a.first_version_B[i]:
         _count(out.token_K, now - a.first_version_B[i], a.length_B[i])
         return
@@ -205,7 +204,7 @@ def _token_lags(p: Any, s: Any, a: Store, out: Out, i: int, now: int) -> None:
 
 @njit(forceinline=True)
 def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
-    """Book a group that is trained as its batch's samples from `place` on; return its tokens."""
+    """Record a trained group as its batch's samples from `place` on; return its tokens."""
     tokens = 0
     for k in range(p.group):
         i = g * p.group + k
@@ -241,7 +240,7 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
 
 @njit(forceinline=True)
 def _feed(p: Any, s: Any, a: Store, out: Out) -> None:
-    """Give an idle trainer the next piece of its batch when the queue holds one."""
+    """Give an idle trainer the next piece of its batch if the queue holds one."""
     if s.train_end < _NEVER or s.pause_end < _NEVER:
         return
     _purge(p, s, a, out)
@@ -266,7 +265,7 @@ def _feed(p: Any, s: Any, a: Store, out: Out) -> None:
 
 @njit(forceinline=True)
 def _end_piece(p: Any, s: Any, a: Store) -> None:
-    """A piece is trained; after the last one the batch is, and its weights may leave."""
+    """End a piece; after the last piece the batch is trained, and its weights may be sent."""
     s.busy += s.now - s.piece_began
     s.train_end = _NEVER
     s.piece += 1
@@ -289,7 +288,7 @@ def _end_piece(p: Any, s: Any, a: Store) -> None:
 
 @njit(forceinline=True)
 def _arrive(p: Any, s: Any, a: Store) -> None:
-    """A weight transfer ends; the newest weights that waited for it set out."""
+    """End a weight transfer; start the newest weights that waited for it."""
     s.pause_end, s.arrive_at = _NEVER, _NEVER
     _swap(p, s, a, s.coming)
     if s.next_coming > s.coming:
@@ -298,7 +297,7 @@ def _arrive(p: Any, s: Any, a: Store) -> None:
 
 @njit(forceinline=True)
 def _step(p: Any, s: Any, a: Store, out: Out, key: int) -> bool:
-    """Go to the next event and handle it; False when there is none."""
+    """Handle the next event; return False if there is none."""
     stopped = s.pause_end < _NEVER or (p.colocated and s.train_end < _NEVER)
     tau = p.tau_0 + p.tau_1 * s.decoding / p.engines
     decode = _NEVER

@@ -1,7 +1,7 @@
 """Compiled entry points: many pipelines side by side, or one with its trace.
 
-Only these two keep their machine code on disk. Numba compares a kept function with its own file alone, so
-both close over a checksum of every file they are compiled from: a change in any compiles them again.
+Only these two cache their machine code on disk. Numba invalidates a cached function only when its file
+changes, so both close over a checksum of every file compiled into them: a change in any recompiles both.
 """
 
 import zlib

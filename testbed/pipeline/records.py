@@ -10,9 +10,9 @@ from testbed.pipeline.design import Design
 LAGS = 256
 """Bins of a lag histogram; the last one holds all lags from LAGS - 1 on."""
 TRACE_COLUMNS = 7
-"""Whole numbers per row of a trace: group, member, length, three versions, batch."""
+"""Integers per row of a trace: group, member, length, three versions, batch."""
 SWAPS = 4096
-"""Weight syncs that are remembered; tokens of older weights count in a histogram's last bin."""
+"""Number of weight syncs remembered; tokens of older weights count in a histogram's last bin."""
 
 _WHOLE = [  # flags are 0 or 1
     "slots",
@@ -146,7 +146,7 @@ class Store(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Result of one run: sums, three histograms [LAGS] and, on request, one row per trained sample."""
+    """Results of one run: sums, three histograms [LAGS] and, on request, one row per trained sample."""
 
     sums: Any
     token_K: NDArray[np.float64]
@@ -157,7 +157,7 @@ class Out(NamedTuple):
 
 
 def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return one RULES record per design, and the sorted empirical lengths of all one after another."""
+    """Return one RULES record per design, and the sorted empirical lengths of all, concatenated."""
     record_K = np.zeros(len(designs), RULES)
     lengths: list[int] = []
     for record, d in zip(record_K, designs, strict=True):
@@ -180,6 +180,6 @@ def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def log_mean(design: Design) -> float:
-    """Return the mean of log length, so that a lognormal length has mean `length_mean` before the cut."""
+    """Return the mean of log length, so that a lognormal length has mean `length_mean` before truncation."""
     spread = design.sigma**2 / 2 if design.length == "lognormal" else 0.0
     return float(np.log(design.length_mean)) - spread

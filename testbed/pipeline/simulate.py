@@ -73,8 +73,8 @@ def simulate(
 ) -> list[Report]:
     """Return one report per design; every design meets the same `replicas` streams of random numbers.
 
-    The warm-up of each design is left out (see `warm_up`). Raises UserError for an impossible design, or one
-    that comes to a stop.
+    Each design's warm-up is excluded (see `warm_up`). Raises UserError for an impossible design, or one that
+    stalls.
     """
     for design in designs:
         check(design)
@@ -116,8 +116,8 @@ def simulate_one(design: Design, **how: Any) -> Report:
 def trace_rows(design: Design, batches: int, seed: int = 0) -> tuple[NDArray[np.int64], Floats, Report]:
     """Return one row per trained sample from the very first batch on, their times, and the report.
 
-    Columns: group, member, length, version_start, version_end, version_trained, batch. Times: seconds at
-    which the trainer took the sample.
+    Columns: group, member, length, version_start, version_end, version_trained, batch. Times: seconds until
+    the trainer took the sample.
     """
     check(design)
     record_K, table_K = rules([design])
@@ -137,7 +137,7 @@ def keys(seed: int, replicas: int) -> NDArray[np.uint64]:
 
 
 def warm_up(design: Design) -> int:
-    """Return batches after which the start is forgotten: everything that began empty has been trained."""
+    """Return the number of warm-up batches: afterwards all samples from the empty start are trained."""
     return 10 + math.ceil(2 * design.queue) + math.ceil(8 * design.slots / design.batch) + 2 * design.eta
 
 

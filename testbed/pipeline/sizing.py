@@ -11,17 +11,17 @@ from testbed.errors import UserError, suggest
 from testbed.pipeline.design import Design, check
 
 SAMPLES = 60_000
-"""Samples measured per row at least, and LEAST batches."""
+"""Least number of samples, and of batches (LEAST), measured per row."""
 LEAST = 12
 
 
 @dataclass(frozen=True)
 class SizingPlan:
-    """Axes of a plan, and what one accelerator does; every combination of the axes is a row.
+    """Axes of a plan, and one accelerator's capacity; every combination of the axes is a row.
 
-    accelerators: in all. trainer_share: of them, for the trainer (rounded, at least one on each side).
+    accelerators: in total. trainer_share: share for the trainer (rounded, at least one on each side).
     queue, in_flight: as in Design. slots_per_accelerator: sequences on one generating accelerator.
-    batch_per_accelerator: samples per batch and accelerator; batch: the same in all, when above 0.
+    batch_per_accelerator: samples per batch and accelerator; batch: the same in total, if above 0.
     train_second_per_sample: seconds one accelerator needs to train one sample.
     group, tau_0, tau_1, length_mean, sigma, max_length, queue_rule: as in Design.
     """
@@ -47,7 +47,7 @@ _HINTS = typing.get_type_hints(SizingPlan)
 
 
 def designs(plan: SizingPlan) -> list[tuple[dict[str, Any], Design]]:
-    """Return the key and the design of every row. Raises UserError for a design that cannot be."""
+    """Return the key and the design of every row. Raises UserError for an impossible design."""
     found = []
     axes = (plan.accelerators, plan.trainer_share, plan.queue, plan.in_flight)
     for accelerators, share, queue, in_flight in itertools.product(*axes):
@@ -77,7 +77,7 @@ _SHARED = ("group", "tau_0", "tau_1", "length_mean", "sigma", "max_length", "que
 
 
 def table(plan: SizingPlan, replicas: int = 1, seed: int = 0) -> list[dict[str, Any]]:
-    """Return one row per combination: key, load u, throughput, lags, drop rate, how busy both sides are."""
+    """Return one row per combination: key, load u, throughput, lags, drop rate, utilization of both sides."""
     from testbed.pipeline.closed_forms import load
     from testbed.pipeline.simulate import simulate
 

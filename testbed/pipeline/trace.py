@@ -1,8 +1,7 @@
-"""A lag trace: one row per trained sample, checked on the way in and out; CSV or Parquet by its ending.
+"""A lag trace: one row per trained sample, checked on reading and writing; CSV or Parquet by extension.
 
-The file is what couples a pipeline, simulated or recorded, to a learner: rows in the order of training, in
-batches 0, 1, 2, …, so that the learner can give every sample the weights that began it, and plot its return
-against `time`.
+The file couples a pipeline, simulated or recorded, to a learner. Its rows are in training order, in batches
+0, 1, 2, …; the learner gives every sample the weights that began it, and plots its return against `time`.
 """
 
 from collections.abc import Mapping
@@ -18,13 +17,13 @@ from testbed.pipeline.design import Design
 
 WHOLE = ("batch", "group", "member", "length", "version_start", "version_end", "version_trained")
 COLUMNS = (*WHOLE, "time")
-"""batch: counted from 0 without gaps. group, member: which answer to which prompt. length: tokens.
-version_start, version_end, version_trained: optimizer updates in the weights that made the first token, the
-last token, and that the sample's gradient is taken at. time: seconds from the start to its training."""
+"""batch: counted from 0 without gaps. group, member: prompt and answer. length: tokens. version_start,
+version_end, version_trained: optimizer updates in the weights of the first token, of the last token, and of
+the sample's gradient. time: seconds from the start to its training."""
 ENDINGS = (".csv", ".parquet")
 TOKENS = ("", "first", "last")
 MOST_WRONG = 10
-"""Wrong lines named in one message."""
+"""Most wrong lines named in one message."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,10 @@ def record(design: Design, batches: int, seed: int = 0) -> Trace:
 
 
 def check(trace: Trace, name: str) -> Trace:
-    """Return the trace, or raise UserError with the lines (from 2, after the header) that cannot be.
+    """Return the trace, or raise UserError with the wrong lines (from 2, after the header).
 
     Wrong are: negative numbers, an empty sample, a sample trained before it ended or ended before it began (a
-    negative lag), a gap or a step back in the batches, a version or a time that goes back, a member that
-    comes twice.
+    negative lag), gaps or decreases in the batches, decreasing versions or times, and repeated members.
     """
     if not len(trace):
         raise UserError(f"{name} has no rows; expected one per trained sample.")
@@ -106,17 +104,17 @@ class Lags:
 def lags(trace: Trace, name: str, token: str = "") -> Lags:
     """Return a checked trace by optimizer updates: age = version_trained - version of the oldest member.
 
-    Update t is what the samples of version_trained = first + t are trained in, so that several updates per
-    batch are several of a learner's steps.
+    Update t trains the samples with version_trained = first + t, so several updates per batch are several of
+    a learner's steps.
 
     Args:
         trace: as `read` or `record` return it.
         name: of the trace, for messages.
-        token: whose version a sample has where it changes inside one (in-flight updates): "first" (the
+        token: which token's version counts for a sample with several (in-flight updates): "first" (the
             oldest) or "last"; "" refuses such a sample.
 
-    Raises UserError with the line where an update trains nothing, a group is trained in two, updates differ
-    in the number of groups, or a sample has several versions and `token` does not choose.
+    Raises UserError with the line if an update trains nothing, a group is trained in two, updates differ in
+    the number of groups, or a sample has several versions and `token` does not choose.
     """
     c = trace.column_B
     step_B = c["version_trained"] - c["version_trained"][0]
@@ -159,7 +157,7 @@ def _refuse_unmappable(
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Write the checked trace; the same trace gives the same bytes. Raises UserError for another ending."""
+    """Write the checked trace, always with the same bytes. Raises UserError for another extension."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
@@ -173,7 +171,7 @@ def write(trace: Trace, path: Path) -> None:
 
 
 def read(path: Path) -> Trace:
-    """Return the trace of a file. Raises UserError for columns that are missing, or the lines of `check`."""
+    """Return the trace of a file. Raises UserError for missing columns, or the lines of `check`."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq

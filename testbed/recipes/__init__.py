@@ -1,7 +1,7 @@
 """Recipes: an advantage, an objective, an aggregation and a step-size rule under one name.
 
-A recipe is a function whose keyword-only arguments are what people tune; `Run.recipe_args` sets them.
-Every objective is a recipe too, in a default composition, and so is `path/to/file.py:function`.
+A recipe is a function; its keyword-only arguments are what people tune, and `Run.recipe_args` sets them.
+Every objective is also a recipe, in a default composition, and so is `path/to/file.py:function`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ from testbed.user_files import in_a_file
 
 SETTINGS = ("advantage", "aggregation")
 RULES = tuple(item.name for item in fields(StepRule))
-"""Parts of the composition around an objective that `recipe_args` sets, and fields of the step rule."""
+"""Parts of the composition that `recipe_args` sets, and fields of the step rule."""
 
 
 @dataclass(frozen=True)
 class Registered(Entry):
-    """A recipe of the registry, whose advantage and aggregation can be replaced as well."""
+    """A named recipe; its advantage and aggregation can be replaced too."""
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
@@ -48,8 +48,8 @@ def _composed(settings: Mapping[str, str]) -> dict[str, Any]:
 class Composed(Entry):
     """An objective as a recipe: in the composition of its base recipe, or a default one.
 
-    `gmpo@verl` is the recipe gmpo with that objective. What has no recipe gets the group-standardized
-    advantage and the mean over tokens.
+    `gmpo@verl` is the recipe gmpo with that objective. An objective without a recipe gets the
+    group-standardized advantage and the mean over tokens.
     """
 
     @property
@@ -66,13 +66,13 @@ class Composed(Entry):
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError.
 
-        A hyperparameter of the objective that has the name of a setting is the objective's.
+        If an objective's hyperparameter has the name of a setting, the name means the hyperparameter.
         """
         known = objective[self.name].defaults
         settings = {k: v for k, v in hyper.items() if k in SETTINGS + RULES and k not in known}
         own = {name: value for name, value in hyper.items() if name not in settings}
         if set(own) - set(known):
-            Entry.bind(self, **own)  # says what there is, settings included
+            Entry.bind(self, **own)  # the error lists all names, settings included
         changed: dict[str, Any] = {"objective_args": pairs(**own)}
         changed |= _composed({name: str(settings[name]) for name in SETTINGS if name in settings})
         rules = {name: settings[name] for name in RULES if name in settings}
@@ -88,7 +88,7 @@ class Composed(Entry):
 
 
 class Recipes(Registry):
-    """Named recipes, and behind them every objective in its default composition."""
+    """Look up named recipes first, then every objective in its default composition."""
 
     def __getitem__(self, name: str) -> Entry:
         if name in self._load():
@@ -100,14 +100,14 @@ class Recipes(Registry):
         raise unknown("recipe", name, self.names())
 
     def get_named(self, name: str) -> Entry | None:
-        """Return the recipe of that name, None where only an objective has it."""
+        """Return the recipe of that name; None if only an objective has it."""
         return self._load().get(name)
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in objective
 
     def names(self) -> list[str]:
-        """Return every name that can be looked up: recipes, then the objectives without one of their name."""
+        """Return all names: recipes, then objectives without a recipe of the same name."""
         return [*self, *(name for name in objective if not super(Recipes, self).__contains__(name))]
 
 

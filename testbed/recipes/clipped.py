@@ -9,7 +9,7 @@ from testbed.recipes.composition import Dual, Recipe, pairs
 def dapo(*, eps_low: float = 0.2, eps_high: float = 0.28) -> Recipe:
     """GRPO with a wider upper clip, mean over all tokens, groups of equal rewards left out.
 
-    The paper's overlong shaping belongs to the reward, which is the task's business here.
+    The paper's overlong shaping belongs to the reward, which the task computes here.
     """
     args = pairs(eps_low=eps_low, eps_high=eps_high)
     return Recipe("group_std", "ppo_clip", "token_mean", objective_args=args, dynamic_sampling=True)
@@ -23,7 +23,7 @@ def gmpo() -> Recipe:
 
 @recipe("holder", source="HölderPO (2026), arXiv:2605.12058")
 def holder(*, start: float = 2.0, end: float = -2.0) -> Recipe:
-    """Power-mean ratio whose exponent falls linearly from start to end, mean over sequences."""
+    """Power-mean ratio with an exponent that moves linearly from start to end, mean over sequences."""
 
     def p(step: int, steps: int) -> float:
         return holder_exponent(step / max(steps - 1, 1), start=start, end=end)
@@ -39,9 +39,9 @@ def ctpo(*, p: float = 0.5) -> Recipe:
 
 @recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")
 def bapo(*, target: float = 0.4, share: str = "value") -> Recipe:
-    """Group-standardized advantage, clip bounds solved anew for every batch, mean over tokens.
+    """Group-standardized advantage, clip bounds solved for every batch, mean over tokens.
 
-    target: least share of tokens with A > 0. share: its reading; "gradient" alone lets both bounds move.
+    target: least share of tokens with A > 0. share: its reading; only with "gradient" both bounds move.
     """
     return Recipe("group_std", "bapo", "token_mean", objective_args=pairs(target=target, share=share))
 
@@ -66,7 +66,7 @@ def sapo(*, tau: float = 1.0) -> Recipe:
 def mhpo(*, lam_pos: float = 1.0, lam_neg: float = 0.8) -> Recipe:
     """Group-standardized advantage, log-ratio through tanh and a damping, mean over tokens then sequences.
 
-    lam_pos, lam_neg: scales of the damping of ratios above 1 and below; a large one takes it away.
+    lam_pos, lam_neg: scales of the damping of ratios above and below 1; a large one disables it.
     """
     args = pairs(lam_pos=lam_pos, lam_neg=lam_neg)
     return Recipe("group_std", "mhpo", "sequence_mean", objective_args=args)
@@ -92,13 +92,13 @@ def gbpo() -> Recipe:
 
 @recipe("gspo_token", source="Zheng et al. (2025), arXiv:2507.18071, Section 4.3")
 def gspo_token() -> Recipe:
-    """GSPO's ratio with a gradient per token, for advantages that differ inside a sequence; sequence mean."""
+    """GSPO's ratio with a gradient per token, for advantages that differ within a sequence; sequence mean."""
     return Recipe("group_std", "gspo_token", "constant", length=1)
 
 
 @recipe("opsm", source="DeepSeek-AI (2025), DeepSeek-V3.2, arXiv:2512.02556")
 def opsm() -> Recipe:
-    """GRPO that drops wrong answers the policy has drifted away from; mean over tokens then sequences."""
+    """GRPO that drops wrong answers that the policy has moved away from; mean over tokens then sequences."""
     return Recipe("group_std", "opsm", "sequence_mean")
 
 

@@ -31,7 +31,7 @@ def pairs(**arguments: Any) -> Arguments:
 
 @dataclass(frozen=True)
 class Term:
-    """An objective that is added to the loss with a coefficient, constant or scheduled."""
+    """An objective added to the loss with a constant or scheduled coefficient."""
 
     objective: str
     coefficient: float | Schedule
@@ -44,11 +44,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Replay:
-    """Part of every batch comes from earlier ones.
+    """Take part of every batch from earlier batches.
 
-    window: how many earlier batches are kept. share: part of the groups that is replayed; the age of a
-    replayed batch is uniform over what the window holds. advantage: that of replayed sequences, where it is
-    another than that of the fresh ones.
+    window: number of earlier batches kept. share: share of the groups that is replayed; the age of a replayed
+    batch is uniform over the window. advantage: that of replayed sequences, if it differs from that of fresh
+    ones.
     """
 
     window: int
@@ -58,11 +58,11 @@ class Replay:
 
 @dataclass(frozen=True)
 class StepRule:
-    """Step size from the ratios of a batch.
+    """Scale the step size by the ratios of a batch.
 
     ess_reference, ess_rule: step size times min(1, ESS share / reference) or its square root (VCPO); 0
-    leaves it alone.
-    kl_limit: steps at which the k3 estimate of KL(mu, pi) exceeds it are skipped; 0 skips none.
+    switches it off.
+    kl_limit: skip steps with a k3 estimate of KL(mu, pi) above it; 0 skips none.
     """
 
     ess_reference: float = 0.0
@@ -70,7 +70,7 @@ class StepRule:
     kl_limit: float = 0.0
 
     def factor(self, logp_RBT: Tensor, batch: Batch) -> Tensor:
-        """Return what the learning rate is multiplied with [R]; ratios are those before the step."""
+        """Return the factor of the learning rate [R]; ratios are those before the step."""
         log_rho_RBT = log_token(logp_RBT.detach(), batch)
         factor_R = torch.ones_like(log_rho_RBT[..., 0, 0])
         if self.ess_reference > 0:
@@ -90,10 +90,10 @@ class Dual:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Inputs of an advantage beside its batch.
+    """Inputs of an advantage besides its batch.
 
-    history: batches whose group baselines it remembers. reference_group: responses per prompt from the
-    reference policy, whose rewards it reads.
+    history: number of batches with remembered group baselines. reference_group: responses per prompt from the
+    reference policy; their rewards are read.
     """
 
     history: int = 0
@@ -102,7 +102,7 @@ class Baselines:
 
 @dataclass(frozen=True)
 class HandOver:
-    """From `step` on another recipe takes over, and the reference becomes the weights of that moment."""
+    """Switch to another recipe at `step`; the reference becomes the weights of that step."""
 
     step: int
     recipe: "Recipe"
@@ -110,21 +110,21 @@ class HandOver:
 
 @dataclass(frozen=True)
 class Recipe:
-    """An advantage, an objective, an aggregation, and whatever else its paper changes in the loop.
+    """An advantage, an objective, an aggregation, and further changes that its paper makes to the loop.
 
     advantage, objective, aggregation, length: names, and the constant of aggregation "constant".
     terms: losses added with a coefficient.
     schedules: hyperparameters of the objective that change with the step.
     denominator: "all" tokens divide the loss, or the "kept" ones of an objective that drops some.
     dynamic_sampling: groups whose rewards are all equal leave the denominators (DAPO, Section 3.2).
-    anchor: whose log-probabilities are the proximal policy's: "behavior", "current" (the weights at the
-        start of the step) or "ewma" (their moving average with `decay` among anchor_args, debiased).
-        `Run.anchor` can take its place: testbed.anchors.
+    anchor: policy of the anchor log-probabilities: "behavior", "current" (the weights at the start of the
+        step) or "ewma" (their moving average with `decay` in anchor_args, debiased). `Run.anchor` can replace
+        it: testbed.anchors.
     passes: updates per batch.
     reposition: before the last pass theta <- start + reposition (theta - start).
-    replay, demonstrations: part of the groups that come from earlier batches, from the task's teacher.
+    replay, demonstrations: share of the groups from earlier batches, from the task's teacher.
     step_rule, dual, baselines, hand_over: see StepRule, Dual, Baselines, HandOver.
-    taught: it makes no sense with the weights at the start as its teacher.
+    taught: True if a teacher with the starting weights makes no sense for it.
     """
 
     advantage: str
@@ -150,7 +150,7 @@ class Recipe:
     taught: bool = False
 
     def __post_init__(self) -> None:
-        """Look every name up once, so that a wrong one costs no training."""
+        """Look up every name once, so that a wrong name fails before training."""
         advantage[self.advantage].bind(**dict(self.advantage_args))
         objective[self.objective].bind(**dict(self.objective_args))
         for term in self.terms:
@@ -179,7 +179,7 @@ class Recipe:
         if of:
             names += tuple(name for name in advantage[of].promises["needs"] if name not in names)
         if dict(self.advantage_args).get("norm") == "proxy":
-            # The proxy is read token by token, and spares the backward passes of the true norm.
+            # The proxy is computed token by token, without the true norm's backward passes.
             names = tuple("score_norm_BT" if name == "score_norm_B" else name for name in names)
         return names
 

@@ -1,4 +1,4 @@
-"""Recipes that read a critic: set `Run.critic` beside them."""
+"""Recipes that need a critic: set `Run.critic` too."""
 
 from testbed.errors import unknown
 from testbed.recipes import recipe
@@ -24,9 +24,9 @@ def ppo(
 ) -> Recipe:
     """A critic's advantage, PPO's clip at 1 - eps and 1 + eps, mean over tokens.
 
-    advantage: gae, egae, turn_gae, bad or v_trace, with gamma and lam. normalize: standardized over the
-    tokens of the batch. loss: ppo_clip, by turns turn_ppo, s_ppo or st_ppo, or gspo_token of the whole
-    response. kl: coefficient of the k2 estimate of KL(pi, start weights). passes: updates per batch.
+    advantage: gae, egae, turn_gae, bad or v_trace, with gamma and lam. normalize: standardize over the
+    batch's tokens. loss: ppo_clip; turn_ppo, s_ppo or st_ppo by turns; gspo_token by the whole response. kl:
+    coefficient of the k2 estimate of KL(pi, start weights). passes: updates per batch.
     """
     if advantage not in OVER:
         raise unknown("advantage", advantage, OVER)

@@ -1,6 +1,6 @@
-"""Three policies: behavior generated, the anchor is recomputed when a batch arrives, the target moves.
+"""Three policies: mu generated, the anchor is recomputed when a batch arrives, the target is trained.
 
-With one pass the target starts at the anchor, so pi/anchor is 1 and the whole staleness falls to anchor/mu.
+With one pass the target starts at the anchor, so pi/anchor is 1 and anchor/mu holds all the staleness.
 """
 
 from testbed.recipes import recipe
@@ -22,7 +22,7 @@ def tis(*, level: str = "token", cap: float = 2.0, passes: int = 1) -> Recipe:
 
 @recipe("mis", source="huggingface/trl f2cd5771 2026-07-24, trl/trainer/grpo_config.py")
 def mis(*, passes: int = 1) -> Recipe:
-    """PPO's clip times anchor/mu of a sequence, 0 where it is too large; mean over all tokens."""
+    """PPO's clip times anchor/mu of a sequence, 0 above a cap; mean over all tokens."""
     return Recipe("group_std", "mis", "token_mean", anchor="current", passes=passes)
 
 
@@ -40,17 +40,17 @@ def sequence_mask_tis() -> Recipe:
 
 @recipe("geometric_rejection", source="verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr.md")
 def geometric_rejection() -> Recipe:
-    """Sequences with a geometric anchor/mu outside a window leave loss and denominator; token mean."""
+    """Drop sequences with a geometric anchor/mu outside a window from loss and denominator; token mean."""
     return Recipe("group_std", "geometric_rejection", "token_mean", anchor="current", denominator="kept")
 
 
 @recipe("kl_rejection", source="verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr.md")
 def kl_rejection() -> Recipe:
-    """Tokens whose KL estimate of anchor/mu is too large leave loss and denominator; token mean."""
+    """Drop tokens with a large KL estimate of anchor/mu from loss and denominator; token mean."""
     return Recipe("group_std", "kl_rejection", "token_mean", anchor="current", denominator="kept")
 
 
 @recipe("token_veto", source="verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr.md")
 def token_veto() -> Recipe:
-    """A token with a vanishing anchor/mu takes its sequence out of loss and denominator; token mean."""
+    """Drop sequences with a token of vanishing anchor/mu from loss and denominator; token mean."""
     return Recipe("group_std", "token_veto", "token_mean", anchor="current", denominator="kept")

@@ -1,4 +1,4 @@
-"""Recipes that learn from a teacher: from its tokens, or its log-probabilities of the student's."""
+"""Recipes that learn from a teacher: from its tokens, or its log-probabilities of the student's tokens."""
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import HandOver, Recipe, Term, pairs
@@ -6,7 +6,7 @@ from testbed.recipes.composition import HandOver, Recipe, Term, pairs
 
 @recipe("sft", source="behavior cloning: Pomerleau (1991); sequence-level distillation: Kim & Rush (2016)")
 def sft() -> Recipe:
-    """Cross entropy of the teacher's answers alone, which take all groups; mean over tokens."""
+    """Cross entropy of the teacher's answers, which fill all groups; mean over tokens."""
     return Recipe("raw", "sft", "token_mean", demonstrations=1.0)
 
 
@@ -21,7 +21,7 @@ def sft_then_grpo(*, step: int = 50) -> Recipe:
     "opd", source="Agarwal et al. (2024), GKD, arXiv:2306.13649; Lu et al. (2025), on-policy distillation"
 )
 def opd(*, divergence: str = "reverse", beta: float = 0.5, share: float = 0.0) -> Recipe:
-    """An f-divergence to the teacher on the student's tokens, of `share` of the groups on the teacher's."""
+    """An f-divergence to the teacher on the student's tokens; `share` of the groups use the teacher's."""
     return Recipe(
         "raw",
         "f_distillation",

@@ -1,4 +1,4 @@
-"""Translate settings of a public stack into a recipe that computes the same here."""
+"""Translate settings of a public stack into an equivalent recipe."""
 
 import math
 import shlex
@@ -16,10 +16,10 @@ CONSTANTS = {"none": None, "null": None, "~": None, "true": True, "false": False
 
 @dataclass(frozen=True)
 class Composition:
-    """The computation of a stack with given settings, in our names.
+    """A stack's computation with given settings, in our names.
 
-    given: the settings that were named. anchor: a name for `Run.anchor`. unused: given settings that nothing
-    here reads. notes: what the rules have to say.
+    given: the settings that were named. anchor: a name for `Run.anchor`. unused: given settings without
+    effect here. notes: messages of the rules.
     """
 
     stack: str
@@ -38,7 +38,7 @@ class Composition:
     notes: tuple[str, ...]
 
     def recipe(self) -> Recipe:
-        """Return it as a recipe; an anchor that no recipe holds is left to `Run.anchor`."""
+        """Return the composition as a recipe; `Run.anchor` sets an anchor that no recipe has."""
         return Recipe(
             self.advantage,
             self.objective,
@@ -63,11 +63,11 @@ class Composition:
 
 
 def compose(name: str, words: Sequence[str] = ()) -> Composition:
-    """Return what a stack computes with `key=value` words; the stack's defaults hold for all other settings.
+    """Return what a stack computes with `key=value` words; its defaults hold for all other settings.
 
     A setting may be written with its path or as a flag: actor.clip_ratio_high=0.28, --eps-clip-high=0.28.
     Raises UserError, with candidates, for an unknown stack, setting or choice, for a value of the wrong kind,
-    and for settings that nothing here expresses.
+    and for settings that have no equivalent here.
     """
     chosen = stack(name)
     given = read(chosen, words)
@@ -103,7 +103,7 @@ def compose(name: str, words: Sequence[str] = ()) -> Composition:
 
 
 def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
-    """Return the settings that the words name, with their values; raise UserError for what is not one."""
+    """Return the named settings with their values; raise UserError for an unknown one."""
     given: dict[str, Any] = {}
     for word in words:
         left, text = split(word, f"key=value, as {chosen.keys[0].name}={chosen.keys[0].default}")
@@ -115,7 +115,7 @@ def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
 
 
 def key_of(chosen: Stack, written: str) -> Key:
-    """Return the setting that is meant: a name, the end of a path, or a flag with dashes."""
+    """Return the setting that a word means: a name, the end of a path, or a flag with dashes."""
     plain = written.lstrip("-").replace("-", "_")
     fitting = [key for key in chosen.keys if f".{plain}".endswith(f".{key.name}")]
     if not fitting:
@@ -126,10 +126,10 @@ def key_of(chosen: Stack, written: str) -> Key:
 
 
 def checked(chosen: Stack, key: Key, text: str) -> Any:
-    """Return a value of the kind the setting has; raise UserError for another kind or an unknown choice."""
+    """Return a value of the setting's kind; raise UserError for another kind or an unknown choice."""
     choices = choices_of(chosen, key.name)
     if text in choices:
-        return text  # before "none" and "2" are read as more than text
+        return text  # a text such as "none" or "2" stays text
     value = parsed(text)
     if "," in text or " " in text:
         raise UserError(
@@ -150,11 +150,11 @@ def checked(chosen: Stack, key: Key, text: str) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """Return a number, True, False or None where the text is one, else the text."""
+    """Return a number, True, False or None if the text is one, else the text."""
     if text.lower() in CONSTANTS:
         return CONSTANTS[text.lower()]
     if "_" in text:
-        return text  # to Python 1_2 is 12, here it is a range
+        return text  # Python reads 1_2 as 12; here it is a range
     for read_as in (int, float):
         try:
             return read_as(text)
@@ -164,7 +164,7 @@ def parsed(text: str) -> Any:
 
 
 def choices_of(chosen: Stack, name: str) -> set[str]:
-    """Return every text that a setting may be: what it is compared with, and its default."""
+    """Return every valid text of a setting: those it is compared with, and its default."""
     found = wanted(chosen, name)
     for key in chosen.keys:
         if key.name == name and not key.text:
@@ -173,7 +173,7 @@ def choices_of(chosen: Stack, name: str) -> set[str]:
 
 
 def wanted(chosen: Stack, name: str) -> set[Any]:
-    """Return everything that a rule or refusal of the stack compares a setting with."""
+    """Return every value with which the stack's rules and refusals compare a setting."""
     sections = (chosen.objectives, chosen.aggregations, chosen.advantages, chosen.anchors, chosen.terms)
     rules = [rule for section in (*sections, chosen.refusals) for rule in section]
     wants = [rule.when[name] for rule in rules if name in rule.when]
@@ -181,10 +181,10 @@ def wanted(chosen: Stack, name: str) -> set[Any]:
 
 
 def resolved(chosen: Stack, given: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return the value of every setting, as given or by default, and those that took another's for null."""
+    """Return the value of every setting, given or default, and the null ones that took another's value."""
     values = {key.name: given.get(key.name, key.default) for key in chosen.keys}
     for key in chosen.keys:
-        # A group of settings is on as soon as one of it is named.
+        # A group of settings is on if any of them is named.
         if key.name not in given and any(name.startswith(f"{key.name}.") for name in given):
             values[key.name] = True
         if key.by is not None and key.name not in given:
@@ -194,7 +194,7 @@ def resolved(chosen: Stack, given: Mapping[str, Any]) -> tuple[dict[str, Any], s
 
 
 def holds(when: When, values: Mapping[str, Any]) -> bool:
-    """Return whether every setting is as wanted."""
+    """Return True if every setting has the wanted value."""
     return all(_fits(values[name], want) for name, want in when.items())
 
 
@@ -207,7 +207,7 @@ def _fits(value: Any, want: Any) -> bool:
 
 
 def first(what: str, chosen: Stack, rules: Sequence[Rule], values: Mapping[str, Any], used: set[str]) -> Rule:
-    """Return the first rule that holds, and note in `used` what was read; raise UserError if none does."""
+    """Return the first rule that holds, and add settings read to `used`; UserError if none holds."""
     for rule in rules:
         used |= set(rule.when)
         if holds(rule.when, values):
@@ -250,5 +250,5 @@ def _settings(when: When, values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as `read` understands it again."""
+    """Write a value so that `read` can parse it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,7 +13,7 @@ from testbed.recipes.composition import Baselines, HandOver, Recipe, Replay, Ter
 def sfpo(*, fast: int = 3, alpha: float = 0.8) -> Recipe:
     """GRPO with `fast` passes per batch, pulled back to the start by alpha, and one slow pass more.
 
-    The paper's entropy trigger, which returns to plain GRPO for good, is not part of it.
+    Omits the paper's entropy trigger, which returns to plain GRPO permanently.
     """
     return Recipe(
         "group_std", "ppo_clip", "sequence_mean", anchor="current", passes=fast + 1, reposition=alpha
@@ -22,9 +22,9 @@ def sfpo(*, fast: int = 3, alpha: float = 0.8) -> Recipe:
 
 @recipe("ppo_ewma", source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641")
 def ppo_ewma(*, decay: float = 0.889) -> Recipe:
-    """Decoupled PPO whose anchor is the debiased moving average of the weights; mean over tokens.
+    """Decoupled PPO with a debiased moving average of the weights as anchor; mean over tokens.
 
-    decay 0.889: mass center eight steps back, the paper's choice for its PPG-like reuse of 8; ours here.
+    decay 0.889: a center of mass eight steps back, the paper's choice for its PPG-like reuse of 8.
     """
     return Recipe("group_std", "decoupled_ppo", "token_mean", anchor="ewma", anchor_args=pairs(decay=decay))
 
@@ -40,9 +40,9 @@ def remix(
 ) -> Recipe:
     """Replay of earlier batches, clip around the anchor, KL to base and to the last policy, rebirth.
 
-    At step `reincarnation` the base becomes the weights of that moment, and training goes on on-policy
-    with one pass. The distribution of ages and the coefficient of the KL terms are not stated in what could
-    be read; uniform and 1e-3 here. Mean over tokens then sequences.
+    At step `reincarnation` the base becomes the current weights, and training continues on-policy with one
+    pass. The age distribution and the coefficient of the KL terms were not found; here uniform and 1e-3. Mean
+    over tokens then sequences.
     """
 
     def base_share(step: int, _steps: int) -> float:
@@ -67,8 +67,8 @@ def remix(
 def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recipe:
     """GRPO plus self-imitation of replayed successes, which grows over `warm_up` steps; mean over tokens.
 
-    A replayed response counts by R minus the median of past baselines, where that is positive. The
-    baselines of 1,280 batches are kept, the paper's 10,240 at 8 prompts per batch.
+    A replayed response counts by R minus the median of past baselines, if positive. The baselines of 1,280
+    batches are kept, the paper's 10,240 at 8 prompts per batch.
     """
 
     def kappa(step: int, _steps: int) -> float:
@@ -88,9 +88,9 @@ def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recip
 def chord(
     *, share: float = 0.25, peak: float = 0.9, valley: float = 0.05, decay: int = 200, phi: str = "off"
 ) -> Recipe:
-    """GRPO and supervised learning on the teacher's answers, mixed by a falling weight; mean over tokens.
+    """GRPO mixed with supervised learning on the teacher's answers, with falling weight; mean over tokens.
 
-    phi "on" weighs an expert's token by p (1 - p): CHORD-phi, for which peak and valley are both 0.1.
+    phi "on" weighs an expert's token by p (1 - p): CHORD-phi, with peak and valley both 0.1.
     """
 
     def mu(step: int, _steps: int) -> float:
@@ -108,12 +108,12 @@ def chord(
 
 @recipe("r3l", source="R3L; shiweijiezero/R3L d503f6c, docs")
 def r3l(*, alpha: float = 3.0) -> Recipe:
-    """Positive advantages amplified, no ratio; sequence mean. The retries and pivots are not here."""
+    """Positive advantages amplified, no ratio; sequence mean. Omits the paper's retries and pivots."""
     return Recipe("positive_amplified", "reinforce", "sequence_mean", advantage_args=pairs(alpha=alpha))
 
 
 @recipe("tempsamp", source="TempSamp-R1 (2025), arXiv:2509.18056")
 def tempsamp(*, knee: float = 0.8, above: float = 0.01, below: float = 1.0) -> Recipe:
-    """GRPO on bent rewards, for groups in which a guide has put an expert's answer; sequence mean."""
+    """GRPO on reshaped rewards, for groups with an expert's answer added by a guide; sequence mean."""
     args = pairs(knee=knee, above=above, below=below)
     return Recipe("shaped_std", "ppo_clip", "sequence_mean", advantage_args=args)

@@ -25,7 +25,7 @@ def grpo(
     """Group-standardized advantage, PPO's clip, mean over tokens then over sequences.
 
     kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none. entropy: coefficient
-    of an entropy bonus, set_point: nats per token at which it becomes a penalty; 0 for nowhere.
+    of an entropy bonus. set_point: nats per token above which the bonus is a penalty; 0 for none.
     """
     bonus = Term("entropy_bonus", entropy, pairs(set_point=set_point) if set_point else ())
     return Recipe(
@@ -74,9 +74,9 @@ def minpro(*, eps_low: float = 1.0, eps_high: float = 0.28) -> Recipe:
 
 @recipe("topr", source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6")
 def topr(*, baseline: float = 0.5, scale: float = 2.0, low: float = 0.0) -> Recipe:
-    """Rewards 0 and 1 read as -1 and +1, no baseline, tapered negatives, mean over tokens then sequences.
+    """Rewards 0 and 1 become -1 and +1, no baseline, tapered negatives, mean over tokens then sequences.
 
-    low: smallest weight of a negative; 1 is naive REINFORCE, which tapers nothing.
+    low: smallest weight of a negative; 1 is naive REINFORCE, without tapering.
     """
     args = pairs(baseline=baseline, scale=scale)
     return Recipe("raw", "topr", "sequence_mean", advantage_args=args, objective_args=pairs(low=low))
@@ -93,7 +93,7 @@ def vcpo(
     """Truncated sequence weights, step size scaled by the ESS share.
 
     baseline: "group_std" standardizes within the group; "score" and "proxy" subtract the authors' optimal
-    baseline with true gradient norms (one backward pass per sequence) or with their logit proxy.
+    baseline, with true gradient norms (one backward pass per sequence) or their logit proxy.
     rule: "sqrt" or "linear" in ESS / ess_reference.
     """
     if baseline == "group_std":

@@ -8,8 +8,8 @@ from testbed.recipes.composition import Baselines, Recipe, pairs
 def oapl(*, beta1: float = 1.0, beta2: float = 1e-3) -> Recipe:
     """Regression of beta2 log W on the optimal advantage; mean over sequences.
 
-    Its gradient is 2 beta2 times REINFORCE's near mu: with beta2 = 1e-3 scale the learning rate up (Adam
-    does so by itself).
+    Its gradient is 2 beta2 times REINFORCE's near mu: with beta2 = 1e-3 scale the learning rate up, unless
+    the optimizer is Adam.
     """
     return Recipe("group_mean", "oapl", "constant", length=1, objective_args=pairs(beta1=beta1, beta2=beta2))
 
@@ -48,13 +48,13 @@ def asymre(*, shift: float = -0.1) -> Recipe:
 
 @recipe("tba", source="Bartoldson et al. (2025), arXiv:2503.18929")
 def tba() -> Recipe:
-    """Trajectory balance with the group's own estimate of log Z; mean over sequences."""
+    """Trajectory balance with log Z estimated from the group; mean over sequences."""
     return Recipe("group_mean", "tba", "constant", length=1)
 
 
 @recipe("mdpo", source="Tomar et al. (2020), arXiv:2005.09814")
 def mdpo(*, passes: int = 5) -> Recipe:
-    """Several gradient steps on the ratio surrogate minus KL to the policy of the step's start."""
+    """Several gradient steps on the ratio surrogate minus KL to the policy at the step's start."""
     return Recipe("group_std", "mdpo", "token_mean", anchor="current", passes=passes)
 
 
@@ -76,13 +76,13 @@ def rloo(*, eps: float = 0.2) -> Recipe:
 
 @recipe("dpo", source="Rafailov et al. (2023), arXiv:2305.18290")
 def dpo(*, beta: float = 0.1) -> Recipe:
-    """DPO on every pair of a group whose rewards differ; mean over sequences."""
+    """DPO on every pair of a group with different rewards; mean over sequences."""
     return Recipe("group_mean", "dpo", "constant", length=1, objective_args=pairs(beta=beta))
 
 
 @recipe("ipo", source="Azar et al. (2023), arXiv:2310.12036")
 def ipo(*, beta: float = 0.1) -> Recipe:
-    """IPO on every pair of a group whose rewards differ; mean over sequences."""
+    """IPO on every pair of a group with different rewards; mean over sequences."""
     return Recipe("group_mean", "ipo", "constant", length=1, objective_args=pairs(beta=beta))
 
 
@@ -94,7 +94,7 @@ def p3o(*, eps: float = 0.2, clip: str = "separate") -> Recipe:
 
 @recipe("dro", source="Richemond et al. (2024), arXiv:2405.19107")
 def dro(*, tau: float = 1.0) -> Recipe:
-    """Regression of log W on R - group mean, which stands for the paper's learned value; sequence mean."""
+    """Regression of log W on R - group mean, in place of the paper's learned value; sequence mean."""
     return Recipe("group_mean", "dro", "constant", length=1, objective_args=pairs(tau=tau))
 
 

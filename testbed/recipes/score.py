@@ -1,4 +1,4 @@
-"""Score-function recipes: log pi weighed by a constant."""
+"""Score-function recipes: log pi times a detached weight."""
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, pairs
@@ -12,7 +12,7 @@ def dispo(
     eps_low_neg: float = 1.0,
     eps_high_neg: float = 100.0,
 ) -> Recipe:
-    """Group-standardized advantage, detached ratio in bounds of its own for each sign, token mean."""
+    """Group-standardized advantage, detached ratio with separate bounds for each sign, token mean."""
     above = pairs(eps_high_pos=eps_high_pos, eps_high_neg=eps_high_neg)
     below = pairs(eps_low_pos=eps_low_pos, eps_low_neg=eps_low_neg)
     return Recipe("group_std", "dispo", "token_mean", objective_args=(*above, *below))
@@ -60,9 +60,9 @@ def rapid(*, eta: float = 2.0) -> Recipe:
 
 @recipe("remax", source="Li et al. (2023), arXiv:2310.10505")
 def remax(*, kappa: float = 0.1) -> Recipe:
-    """R - R of the greedy response, kappa times the KL to the reference in the reward, mean over tokens.
+    """R - R of the greedy response, reward minus kappa times the KL to the reference, mean over tokens.
 
-    The greedy response comes from the weights that are updated, so its baseline is never stale here.
+    The greedy response comes from the updated weights, so its baseline is never stale here.
     """
     return Recipe("remax", "remax", "token_mean", objective_args=pairs(kappa=kappa))
 

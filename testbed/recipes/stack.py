@@ -9,7 +9,7 @@ from testbed.recipes.from_stack import compose
 def stack(*, of: str = "verl", config: str = "") -> Recipe:
     """Train as a public stack does: its name in `of`, its settings in `config`, e.g. "loss_mode=gspo".
 
-    `testbed objectives from` says what that is in our names, and prints the command that runs it. An anchor
-    that the stack has and no recipe holds is that command's `anchor=`.
+    `testbed objectives from` translates these into our names and prints an equivalent command. If no recipe
+    has the stack's anchor, that command sets `anchor=`.
     """
     return compose(of, config.split()).recipe()

@@ -1,6 +1,6 @@
-"""Compositions that public stacks run under a paper's name, where more than the loss differs.
+"""Public stacks' compositions under a paper's name that differ in more than the loss.
 
-A variant of an objective alone, as `cispo@trl`, is a recipe without being listed here.
+A variant that changes only the objective, such as `cispo@trl`, is a recipe without an entry here.
 """
 
 from testbed.recipes import recipe
@@ -58,7 +58,7 @@ def dr_grpo_trinity() -> Recipe:
 
 @recipe("grpo_passk@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py")
 def grpo_passk_verl() -> Recipe:
-    """Only the best response of a group learns, by its distance to the second best; mean over tokens."""
+    """Only the best response of a group learns, by its margin over the second best; mean over tokens."""
     return Recipe("max_at_k@verl", "ppo_clip", "token_mean")
 
 
@@ -77,5 +77,5 @@ def gspo_areal() -> Recipe:
 
 @recipe("gspo@pipelinerl", source="ServiceNow/PipelineRL 58d3934 2026-06-19, pipelinerl/finetune/rl")
 def gspo_pipelinerl() -> Recipe:
-    """GSPO weighed by length on purpose, token sums over the number of sequences."""
+    """GSPO deliberately weighed by length, token sums over the number of sequences."""
     return Recipe("group_std", "gspo@pipelinerl", "constant", length=1)

@@ -1,6 +1,6 @@
 """Step-size rules: multiply the learning rate by a factor per replica.
 
-The factor belongs on the learning rate: a scaled loss would be undone by Adam's normalization.
+They scale the learning rate because Adam's normalization would undo a scaled loss.
 """
 
 from typing import Literal
@@ -24,7 +24,7 @@ def ess_factor(
 
     Args:
         log_w_B: log pi/mu of whole sequences at the weights before the step [..., B].
-        reference: ESS share that counts as on-policy. The authors take 1, and 0.55 for many turns.
+        reference: ESS share that counts as on-policy. The authors use 1, and 0.55 for many turns.
         rule: sqrt or linear.
 
     Raises UserError for an unknown rule or a reference that is not positive.
@@ -42,8 +42,7 @@ def trust_region_factor(
 ) -> Tensor:
     """Return 1 while a KL estimate is at most `limit`, else 0, which skips the step; [...].
 
-    Schulman et al. (2017), arXiv:1707.06347, as early stopping is commonly done. An estimate that is
-    not a number stops too.
+    Schulman et al. (2017), arXiv:1707.06347, in the common form of early stopping. A NaN estimate also stops.
 
     Args:
         log_rho_BT: log pi/mu of tokens (or pi/anchor, to bound one update), 0 outside the mask.
