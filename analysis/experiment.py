@@ -186,7 +186,8 @@ class Experiment:
                 bool(self.keys or self.metrics or self.figure) and not sources
             ),
         }
-        if isinstance(self.figure, Plot) and (extra := self.figure.columns - {*self.keys, *self.metrics}):
+        plot = self.figure if isinstance(self.figure, Plot) and self.figure.of is None else None
+        if plot and (extra := plot.columns - {*self.keys, *self.metrics}):
             wrong[f"its plot reads {', '.join(sorted(extra))}, which is neither a key nor a metric"] = True
         for what, holds in wrong.items():
             if holds:

@@ -1,9 +1,12 @@
 """Shared kinds of plots of a table; `paper_figs.shared_plots` draws them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 from testbed.errors import UserError, unknown
 
@@ -16,6 +19,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "strips": "Dots: rows; marks and bars: their median and its order-statistic 95% interval.",
         "ROC": "Shares of rows with, and without, the event whose score is at or above a threshold.",
         "frontier": "Points: mean over the other keys; line: what no other point beats in both.",
+        "scatter": "Marks: rows.",
     }
 )
 """Shared kinds, with what their marks are."""
@@ -29,11 +33,15 @@ class Plot:
     is better, and the gain; of strips the value and the column whose values stand below each other;
     "column: words" where its axis says something else than the column's name, as x_label and y_label do. arm:
     columns whose combinations are drawn apart; "column: words" where the legend's title says something else
-    than the column's name, or nothing, as arm_labels do. value: the color of a heat map. where: only rows
+    than the column's name, or nothing, as arm_labels do. value: the color of a heat map,
+    "column: words". where: only rows
     with these values, a tuple for several. names: what values are called where not as in the table or
     by paper_figs.words. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale,
     "x", "y" or "xy"; values of a setting stand side by side at equal distances. order: the arms' labels in
-    the order of their looks, where a panel may lack some of them.
+    the order of their looks, where a panel may lack some of them. panel: a column whose values have a panel
+    each, titled by them behind panel_label, or by their names. also: further panels, each by what differs
+    from the first. of: what makes the rows that are drawn of the table. says: a sentence of the caption in
+    place of what x and y are called.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """
@@ -43,6 +51,7 @@ class Plot:
     y: str
     arm: tuple[str, ...] = ()
     value: str = ""
+    value_label: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     x_label: str = ""
@@ -50,10 +59,15 @@ class Plot:
     log: str = ""
     order: tuple[str, ...] = ()
     arm_labels: Mapping[str, str] = field(default_factory=dict)
+    panel: str = ""
+    panel_label: str = ""
+    also: tuple[Mapping[str, Any], ...] = ()
+    of: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None
+    says: str = ""
 
     def __post_init__(self) -> None:
         """Raise UserError for what cannot be drawn."""
-        for axis in ("x", "y"):
+        for axis in ("x", "y", "value", "panel"):
             column, _, words = getattr(self, axis).partition(": ")
             object.__setattr__(self, axis, column)
             object.__setattr__(self, f"{axis}_label", words or getattr(self, f"{axis}_label"))
@@ -67,6 +81,18 @@ class Plot:
             raise UserError(f"A {self.kind} has value={self.value!r}; heat maps have one, and nothing else.")
 
     @property
+    def plots(self) -> tuple["Plot", ...]:
+        """The plot, and those beside it."""
+        unnamed = [
+            {f"{axis}_label": "" for axis in ("x", "y", "value") if axis in each} for each in self.also
+        ]
+        return (
+            self,
+            *(replace(self, also=(), **{**no, **each}) for no, each in zip(unnamed, self.also, strict=True)),
+        )
+
+    @property
     def columns(self) -> set[str]:
-        """The columns that it reads."""
-        return {self.x, self.y, *self.arm, *self.where, *([self.value] if self.value else [])}
+        """The columns that it reads, of the table or of what `of` makes of it."""
+        found = {self.x, self.y, *self.arm, *self.where, self.value, self.panel} - {""}
+        return found.union(*(each.columns for each in self.plots[1:]))

@@ -42,8 +42,8 @@ from analysis.sweeps.sweep_table import (
 from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
 from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
 from paper_figs.base import COLUMN, PAGE, no_mathtext
+from paper_figs.plot_kinds import curves_by_arm, final_by_setting, heat_map
 from paper_figs.run import render, style, write_file
-from paper_figs.shared_plots import curves_by_arm, final_by_setting, heat_map
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
 from testbed.errors import UserError
 

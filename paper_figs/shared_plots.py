@@ -4,270 +4,76 @@ What a kind draws is in `analysis.plot.KINDS`; every experiment with a `Plot` ha
 """
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterMathtext
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging.intervals import Interval, median_interval, student_interval
-from analysis.palette import (
-    BLUE,
-    DASH_DOT,
-    DOT,
-    GRAY,
-    GREEN,
-    INK,
-    LONG,
-    ORANGE,
-    PINK,
-    RULE,
-    SHORT,
-    SKY,
-    SOLID,
-    TAN,
-    VERMILION,
-    Look,
-)
 from analysis.plot import KINDS, Plot
 from analysis.tables.outcomes import need
-from paper_figs.base import COLUMN, FIGURES, figure
-from paper_figs.strips import Row, strips
+from paper_figs.base import COLUMN, FIGURES, PAGE, figure
+from paper_figs.plot_kinds import DRAW, arms, heat_map, word
 from paper_figs.words import TITLES, natural, proper, title
-
-LOOKS = tuple(
-    Look(color, marker, dash)
-    for color, marker, dash in zip(
-        (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, TAN, GRAY),
-        "oXs^DdPv",
-        (SOLID, LONG, SHORT, DASH_DOT, DOT, SOLID, LONG, SHORT),
-        strict=True,
-    )
-)
-"""Looks of the arms in their order; a ninth arm starts again, with a thinner line."""
-
-Draw: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
-
-
-def arms(table: pd.DataFrame, plot: Plot) -> dict[str, pd.DataFrame]:
-    """Return the rows of every arm by its label; one arm "" where none is asked for."""
-    if not plot.arm:
-        return {"": table}
-    groups = sorted(table.groupby(list(plot.arm), dropna=False), key=lambda each: [*map(natural, each[0])])
-    found = {", ".join(plot.names.get(w := _word(part), w) for part in keys): rows for keys, rows in groups}
-    return {label: found.get(label, table.iloc[:0]) for label in plot.order or found}
-
-
-def _word(value: object) -> str:
-    if isinstance(value, float):
-        return "none" if np.isnan(value) else f"{value:g}"
-    return {True: "yes", False: "no"}[bool(value)] if isinstance(value, bool | np.bool_) else str(value)
-
-
-def _places(plot: Plot, values: list[object]) -> list[str]:
-    """Return what places of an axis are called, in lines of 12 letters."""
-    words = [f"{v:.3g}" if isinstance(v, float) and v % 1 else _word(v) for v in values]
-    return [textwrap.fill(plot.names.get(_word(v), w), 12) for v, w in zip(values, words, strict=True)]
-
-
-def _look(index: int) -> tuple[Look, float]:
-    return LOOKS[index % len(LOOKS)], 1.2 if index < len(LOOKS) else 0.7
-
-
-def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw the median of y at every x with its order-statistic interval, a line and a band per arm."""
-    for index, (label, rows) in enumerate(arms(table, plot).items()):
-        found = [(x, median_interval(part[plot.y].to_numpy())) for x, part in rows.groupby(plot.x)]
-        style, width = _look(index)
-        x_N = np.array([x for x, _ in found], dtype=np.float64)
-        ax.fill_between(
-            x_N, [i.low for _, i in found], [i.high for _, i in found], color=style.color, alpha=0.16, lw=0
-        )
-        centers = [i.center for _, i in found]
-        ax.plot(x_N, centers, color=style.color, marker=style.marker, ls=style.dash, lw=width, label=label)
-    _log(ax, plot.log)
-
-
-def final_by_setting(
-    ax: Axes, table: pd.DataFrame, plot: Plot, interval: Callable[[np.ndarray], Interval] = student_interval
-) -> None:
-    """Draw the mean of y at every x with its t interval, or another; arms stand beside each other."""
-    settings = sorted(table[plot.x].unique(), key=natural)
-    joined = not any(isinstance(x, str) for x in settings)
-    groups = arms(table, plot)
-    # Of the axis, not of the step between settings: beside each other, and still clearly at their setting.
-    room = min(0.5, 0.1 * len(settings))
-    for index, (label, rows) in enumerate(groups.items()):
-        style, width = _look(index)
-        found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
-        shift = room * ((index + 0.5) / len(groups) - 0.5)
-        center_N = np.array([i.center for i in found.values()])
-        reach_2N = np.array(
-            [
-                [i.center - i.low if i.n > 1 else 0.0 for i in found.values()],
-                [i.high - i.center if i.n > 1 else 0.0 for i in found.values()],
-            ]
-        )
-        ax.errorbar(
-            [settings.index(x) + shift for x in found],
-            center_N,
-            reach_2N,
-            color=style.color,
-            marker=style.marker,
-            ls=style.dash if joined else "",
-            lw=width,
-            elinewidth=0.8,
-            label=label,
-        )
-    ax.set_xticks(range(len(settings)), _places(plot, settings))
-    _log(ax, plot.log.replace("x", ""))
-
-
-def heat_map(
-    ax: Axes, table: pd.DataFrame, plot: Plot, span: tuple[float, float] | None = None, bar: bool = True
-) -> None:
-    """Draw the mean of a value over x and y as colors, with its number in every field.
-
-    span: values of the lowest and highest color, by default those of the map. bar: draw the color bar.
-    """
-    mean = table.pivot_table(index=plot.y, columns=plot.x, values=plot.value, aggfunc="mean")
-    low, high = span or (np.nanmin(mean.to_numpy()), np.nanmax(mean.to_numpy()))
-    places = (np.arange(size + 1) for size in mean.shape[::-1])
-    image = ax.pcolormesh(*places, mean, cmap="viridis", vmin=low, vmax=high)
-    middle = (low + high) / 2
-    for (row, column), value in np.ndenumerate(mean.to_numpy()):
-        color = INK if value > middle else "white"
-        ax.text(column + 0.5, row + 0.5, f"{value:.2g}", ha="center", va="center", color=color, fontsize=7)
-    ax.set_xticks(np.arange(mean.shape[1]) + 0.5, [_word(x) for x in mean.columns])
-    ax.set_yticks(np.arange(mean.shape[0]) + 0.5, [_word(y) for y in mean.index])
-    ax.grid(visible=False)
-    if bar:
-        ax.figure.colorbar(image, ax=ax, label=plot.value)
-
-
-def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a dot per row, and median and quartiles, of y; places are x, arms stand beside each other."""
-    place_N = table[plot.x].astype(object)
-    table = table.assign(**{plot.x: place_N.where(place_N.notna(), "none")})
-    places = sorted(table[plot.x].unique(), key=natural)
-    groups = {
-        label: dict(list(rows.groupby(plot.x, dropna=False))) for label, rows in arms(table, plot).items()
-    }
-    for place, x in enumerate(places):
-        here = {label: parts[x] for label, parts in groups.items() if x in parts}
-        for lane, (label, rows) in enumerate(here.items()):
-            style, _ = _look(list(groups).index(label))
-            at = place + 0.8 * ((lane + 0.5) / len(here) - 0.5)
-            _column(ax, at, min(0.15, 0.3 / len(here)), rows[plot.y].to_numpy(float), style)
-    for index, label in enumerate(groups):
-        style, _ = _look(index)
-        ax.plot([], [], color=style.color, marker=style.marker, ls="", label=label)
-    ax.set_xticks(range(len(places)), _places(plot, places))
-    ax.set_xlim(-0.5, len(places) - 0.5)
-    ax.grid(visible=False, axis="x")
-    _log(ax, plot.log.replace("x", ""))
-
-
-def _column(ax: Axes, at: float, reach: float, y_N: np.ndarray, style: Look) -> None:
-    """Draw the dots of one place and arm, spread to both sides, and their median and quartiles."""
-    low, middle, high = np.quantile(y_N, (0.25, 0.5, 0.75))
-    spread_N = np.linspace(-reach, reach, y_N.size) if y_N.size > 1 else np.zeros(1)
-    ax.plot(at + spread_N, y_N, ".", color=style.color, alpha=0.4, ms=3, mew=0)
-    ax.plot([at, at], [low, high], color=INK, lw=1, solid_capstyle="butt")
-    ax.plot([at], [middle], marker=style.marker, color=style.color, mec=INK, mew=0.6, ms=5)
-
-
-def strip_rows(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a row of dots of x, with their median, for every value of y: for more arms than have colors."""
-    groups = arms(table, replace(plot, arm=(plot.y,)))
-    strips(ax, {label: Row(rows[plot.x]) for label, rows in groups.items()}, plot.x)
-
-
-def roc(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw the share of events caught against that of false alarms, over thresholds of the score x."""
-    for index, (label, rows) in enumerate(arms(table, plot).items()):
-        false_N, true_N = roc_points(rows[plot.x].to_numpy(float), rows[plot.y].to_numpy(float) > 0.5)
-        area = float(np.trapezoid(true_N, false_N))
-        style, width = _look(index)
-        name = f"{label} (area {area:.2f})".lstrip()
-        ax.plot(false_N, true_N, color=style.color, ls=style.dash, lw=width, label=name)
-    ax.plot([0, 1], [0, 1], color=RULE, lw=0.8, ls=SHORT)
-    ax.set_aspect("equal")
-
-
-def roc_points(score_N: np.ndarray, event_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return false and true alarm rates from (0, 0) to (1, 1), a point per distinct score, from the highest.
-
-    NaN rates where there is no event, or nothing but events.
-    """
-    level_K = np.unique(score_N)[::-1]
-    alarm_KN = score_N >= level_K[:, None]
-    with np.errstate(invalid="ignore"):
-        true_K = (alarm_KN & event_N).sum(-1) / np.float64(event_N.sum())
-        false_K = (alarm_KN & ~event_N).sum(-1) / np.float64((~event_N).sum())
-    return np.concatenate([[0.0], false_K]), np.concatenate([[0.0], true_K])
-
-
-def frontier(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a point per arm at its mean cost x and gain y, and a line through those that none beats."""
-    mean = pd.DataFrame({name: rows[[plot.x, plot.y]].mean() for name, rows in arms(table, plot).items()}).T
-    for index, (label, row) in enumerate(mean.iterrows()):
-        style, _ = _look(index)
-        ax.plot(row[plot.x], row[plot.y], color=style.color, marker=style.marker, ls="", ms=5, label=label)
-    best = unbeaten(mean[plot.x].to_numpy(), mean[plot.y].to_numpy())
-    ax.plot(mean[plot.x].to_numpy()[best], mean[plot.y].to_numpy()[best], color=INK, lw=0.8, zorder=1)
-    ax.locator_params(nbins=6)
-    _log(ax, plot.log)
-
-
-def unbeaten(cost_N: np.ndarray, gain_N: np.ndarray) -> list[int]:
-    """Return the points, by cost, that no other has at most the cost of with more gain."""
-    order = sorted(range(len(cost_N)), key=lambda n: (cost_N[n], -gain_N[n]))
-    kept: list[int] = []
-    for n in order:
-        if not kept or gain_N[n] > gain_N[kept[-1]]:
-            kept.append(n)
-    return kept
-
-
-DRAW: Mapping[str, Draw] = MappingProxyType(
-    {
-        "curves by arm": curves_by_arm,
-        "final by setting": final_by_setting,
-        "heat map": heat_map,
-        "distribution": distribution,
-        "strips": strip_rows,
-        "ROC": roc,
-        "frontier": frontier,
-    }
-)
 
 
 def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
-    """Return the column-wide figure of a shared plot."""
-    need(table, sorted(plot.columns))
-    table = _shown(table, plot)
-    rows = table[plot.y].nunique() if plot.kind == "strips" else 0
-    plot = replace(plot, names={**proper(table, plot), **plot.names})
-    fig = Figure(figsize=(COLUMN, 0.7 + 0.24 * rows if rows else 2.7))
-    ax = fig.subplots()
-    DRAW[plot.kind](ax, table, plot)
-    x_label, y_label = axis_labels(plot)
-    ax.set_xlabel(x_label)
-    ax.set_ylabel(y_label)
-    handles, labels = ax.get_legend_handles_labels()
-    if any(labels):
-        fig.legend(
-            handles, labels, loc="outside upper center", ncols=2, columnspacing=1.2, title=title(plot) or None
-        )
+    """Return the figure of a shared plot: column-wide with one panel, else as wide as the page."""
+    panels = list(_panels(table, plot))
+    across = min(len(panels) // (len(plot.plots) if plot.panel else 1), ACROSS)
+    down = -(-len(panels) // across)
+    rows = max(each[each_plot.y].nunique() if plot.kind == "strips" else 0 for each_plot, each, _ in panels)
+    high = 0.7 + 0.24 * rows if rows else 2.7
+    fig = Figure(figsize=(COLUMN, high) if across == 1 else (PAGE, high if down == 1 else 0.5 + 1.8 * down))
+    # Panels of one column mean one thing, those of `also` another.
+    share: dict[str, Any] = {"sharex": True, "sharey": "row"} if plot.panel and not plot.of else {}
+    axes = fig.subplots(down, across, squeeze=False, **share)
+    for ax, (each, shown, text) in zip(axes.flat, panels, strict=False):
+        if each.value and plot.also:  # the numbers are in the fields
+            heat_map(ax, shown, each, bar=False)
+        else:
+            DRAW[each.kind](ax, shown, each)
+        x_label, y_label = axis_labels(each)
+        spec = ax.get_subplotspec()
+        ax.set_title(text, fontsize=8)
+        ax.set_xlabel(x_label if not share or spec.is_last_row() else "")
+        ax.set_ylabel(y_label if not share or spec.is_first_col() else "")
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    known = {
+        text: mark for ax in fig.axes for mark, text in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    known.pop("", None)
+    if known:
+        columns = 2 if across == 1 else 4
+        above: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "columnspacing": 1.2}
+        fig.legend(known.values(), known.keys(), title=title(plot) or None, **above)
     return fig
+
+
+ACROSS = 4
+"""Most panels side by side."""
+
+
+def _panels(table: pd.DataFrame, plot: Plot) -> Iterator[tuple[Plot, pd.DataFrame, str]]:
+    """Yield every panel's plot, with all arms in the order of their looks, its rows and its title."""
+    for each in plot.plots:
+        made = table if each.of is None else each.of(table)
+        need(made, sorted(replace(each, also=()).columns))
+        shown = _shown(made, each)
+        each = replace(each, also=(), names={**proper(shown, each), **each.names})
+        if not each.panel:
+            yield each, shown, each.value_label if plot.also else ""
+            continue
+        each = replace(each, order=each.order or tuple(arms(shown, each)) if each.arm else ())
+        for value in sorted(shown[each.panel].unique(), key=natural):
+            text = word(value)
+            words = each.panel_label and f"{each.panel_label} {text}"
+            text = each.names.get(text, words or text).replace("_", " ")
+            yield each, shown[shown[each.panel] == value], textwrap.fill(text, 24)
 
 
 def axis_labels(plot: Plot) -> tuple[str, str]:
@@ -277,30 +83,24 @@ def axis_labels(plot: Plot) -> tuple[str, str]:
     return plot.x_label or x, plot.y_label or y
 
 
-def _log(ax: Axes, axes: str) -> None:
-    for name in axes:
-        axis = ax.xaxis if name == "x" else ax.yaxis
-        ax.set(**{f"{name}scale": "log"})
-        axis.set_major_formatter(_Plain())
-        axis.set_minor_formatter(_Plain())
-
-
-class _Plain(LogFormatterMathtext):
-    """Labels of a logarithmic axis as plain numbers from 0.0001 to 100000; beyond, powers of ten."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        text = super().__call__(x, pos)
-        return f"{x:g}" if text and 1e-5 < x < 1e6 else text
-
-
 def caption(experiment: Experiment, plot: Plot) -> str:
     """Return the caption of a shared plot: the question, what is drawn, what the marks are."""
-    x, y = axis_labels(plot)
     by = f", by {title(plot)}" if title(plot) else ""
-    what = f"{plot.value} over {x} and {y}" if plot.value else f"{y or plot.y} against {x or plot.x}"
-    what = f"{x} by {y or plot.y}" if plot.kind == "strips" else what
+    by += f", a panel for each {plot.panel_label or plot.panel}" if plot.panel else ""
     only = "".join(f"; {column} {', '.join(map(str, _each(x)))}" for column, x in plot.where.items())
-    return f"{experiment.question} Drawn: {what}{by}{only}. {KINDS[plot.kind]}"
+    says = plot.says or f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}."
+    return f"{experiment.question} {says} {KINDS[plot.kind]}"
+
+
+def _what(plot: Plot) -> str:
+    x, y = axis_labels(plot)
+    if plot.kind == "strips":
+        return f"{x} by {y or plot.y}"
+    return (
+        f"{plot.value_label or plot.value} over {x} and {y}"
+        if plot.value
+        else f"{y or plot.y} against {x or plot.x}"
+    )
 
 
 def _each(wanted: object) -> list[object]:
@@ -316,9 +116,15 @@ def _shown(table: pd.DataFrame, plot: Plot) -> pd.DataFrame:
 
 def counted(table: pd.DataFrame, *, plot: Plot) -> str:
     """Return how many rows, and seeds, a mark of a shared plot stands for."""
-    table = _shown(table, plot)
-    places = {"strips": (plot.y,), "heat map": (plot.x, plot.y), "ROC": (), "frontier": ()}
-    by = [*plot.arm, *places.get(plot.kind, (plot.x,))]
+    table = _shown(table if plot.of is None else plot.of(table), plot)
+    places = {
+        "strips": (plot.y,),
+        "heat map": (plot.x, plot.y),
+        "ROC": (),
+        "frontier": (),
+        "scatter": (plot.x, plot.y),
+    }
+    by = [*([plot.panel] if plot.panel else []), *plot.arm, *places.get(plot.kind, (plot.x,))]
     marks = [rows for _, rows in table.groupby(by, dropna=False)] if by else [table]
     if max(map(len, marks)) == 1:
         return "A mark is one row, without interval."

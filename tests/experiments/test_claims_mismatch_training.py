@@ -10,9 +10,6 @@ from support.deciding import word
 from analysis.experiments.engines import fp8_training, mismatch_growth, mismatch_staleness
 from analysis.experiments.lag import lag_times_rate
 from analysis.tables.committed import load_committed
-from paper_figs import base as base_figure
-from paper_figs import mismatch_staleness as figure_file
-from paper_figs import run
 
 SEEDS = 12
 NOISE = np.linspace(-0.01, 0.01, SEEDS)
@@ -179,24 +176,6 @@ def test_at_equal_lag_the_rates_are_compared(cost, expected):
     found = lag_times_rate.equal_lag_costs_more_at_a_higher_rate(product_table(lag_cost=cost))
     assert decide(found) == expected
     assert found.effect == pytest.approx(cost * 72 / 96, abs=0.01)
-
-
-# Figure
-
-
-def test_the_figure_shows_every_number_once_and_the_control_arm_apart():
-    table = load_committed(["mismatch-staleness"])["mismatch-staleness"].frame
-    with run.style():
-        fig = base_figure.draw("mismatch-staleness", table)
-    texts = [[text.get_text() for text in ax.texts] for ax in fig.axes[:3]]
-    assert "0.00" not in texts[0]
-    assert [len(row) for row in texts] == [5 * 7, 5 * 6, 5 * 6]
-    learns = table[(table["learning_rate"] > 0) & (table["recipe"] == "reinforce")]
-    corner = learns[(learns[SIGMA] == 1.6) & (learns["lag"] == 32)]
-    assert texts[1][-1] == f"{corner['exact/value'].mean():.2f}"
-    still = table[(table["learning_rate"] == 0) & (table[SIGMA] == 0.4) & (table["lag"] == 0)]
-    assert texts[0][-4] == f"{still[figure_file.ESS].mean():.2f}"
-    assert next(tick.get_text() for tick in fig.axes[0].get_xticklabels()) == "rate 0"
 
 
 def test_where_nothing_learns_the_committed_cells_of_every_lag_are_equal():

@@ -8,10 +8,6 @@ import pytest
 from support.deciding import word
 
 from analysis.experiments.lag import rec, rec_bounded
-from analysis.tables.committed import load_committed
-from paper_figs import base as base_figure
-from paper_figs import rec as rec_figure
-from paper_figs import run
 
 LAGS, SEEDS = (0, 16, 260), 16
 NOISE = np.linspace(-0.02, 0.02, SEEDS)
@@ -94,22 +90,3 @@ def test_the_claim_about_the_clip_reaches_every_verdict(clipped, opened, expecte
     assert decide(evidence) == expected
     assert evidence.n == SEEDS
     assert f"without the clip on {opened}, with it on {clipped} of 16 seeds" in evidence.note
-
-
-# The figure
-
-
-def test_the_figure_joins_the_medians_of_the_seeds_and_shows_every_seed():
-    table = load_committed(["rec"])["rec"].frame
-    with run.style():
-        (ax,) = base_figure.draw("rec", table).axes
-    lags = sorted(set(table["lag"]))
-    for recipe, weight, _, color, marker, _ in rec_figure.ARMS:
-        rows = table[(table["recipe"] == recipe) & (table[rec.WEIGHT] == weight)]
-        lines = [line for line in ax.get_lines() if line.get_color() == color]
-        (joined,) = (line for line in lines if line.get_marker() == marker)
-        medians = rows.groupby("lag")["accuracy"].median()
-        np.testing.assert_allclose(joined.get_ydata(orig=False), medians[lags])
-        dots = np.concatenate([line.get_ydata(orig=False) for line in lines if line.get_marker() == "."])
-        assert sorted(dots) == sorted(rows["accuracy"])
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "16", "64", "offline"]

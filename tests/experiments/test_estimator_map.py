@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.experiments.estimators.estimator_map import MAP, NAME, SIZES, estimator_map, world
+from analysis.experiments.estimators.estimator_map import NAME, SIZES, estimator_map, world
 from analysis.tables.committed import load_committed
-from paper_figs.estimator_map import draw
 from testbed.estimators import estimator
 from testbed.exact.bandit import linear_weight
 
@@ -43,12 +42,6 @@ def test_with_more_rounds_less_regularization_is_best(frame):
         best = [float(rows[rows["n"] == n].sort_values("rmse")["value"].iloc[0]) for n in SIZES]
         assert (np.diff(best) * weaker >= 0).all()
         assert best[0] != best[-1]
-
-
-def test_the_figure_has_a_panel_per_estimator(frame):
-    drawn = [ax for ax in draw(frame).axes if ax.axison]
-    assert [ax.get_title().replace("\n", "_") for ax in drawn] == list(MAP)
-    assert all(len(ax.get_lines()) == 3 * len(SIZES) for ax in drawn)
 
 
 def test_the_page_names_every_estimator_and_its_example_runs():

@@ -10,7 +10,6 @@ from support.deciding import word
 
 from analysis.experiments.lag import lag_and_rate
 from analysis.experiments.lag.lag_and_rate import EXPERIMENT, KL, LAGS, ON_THE_WAY, RATES
-from paper_figs import lag_and_rate as figures
 
 
 def world(lost, seeds=range(100, 116), recipes=("grpo",)):
@@ -59,12 +58,3 @@ def test_equal_products_cost_alike_only_where_the_product_counts():
 def test_who_does_not_learn_on_policy_has_nothing_to_lose():
     table = world(lambda lag, rate: 0.8 if rate == RATES[-1] else 0.01 * lag * rate)
     assert set(lag_and_rate.losses(table)["rate"]) == set(RATES[:2])
-
-
-def test_rates_are_chosen_on_the_other_half_of_the_seeds():
-    table = world(lambda lag, rate: 50 * rate, seeds=[100, 101, 1000, 1001])
-    fresh = table["seed"] >= 1000
-    table.loc[fresh, "accuracy"] = 1 - table.loc[fresh, "accuracy"]
-    best = figures.held_out(table).groupby(fresh)["learning_rate"].unique()
-    assert best[True] == [RATES[0]]
-    assert best[False] == [RATES[-1]]

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.experiment import EXPERIMENTS
 from analysis.plot import KINDS, Plot
-from paper_figs import base, run, shared_plots
+from paper_figs import base, plot_kinds, run, shared_plots
 from testbed.errors import UserError
 
 PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
@@ -30,7 +30,7 @@ def drawn(table, kind, **fields):
 
 
 def test_every_kind_is_drawn_and_no_other():
-    assert set(shared_plots.DRAW) == set(KINDS)
+    assert set(plot_kinds.DRAW) == set(KINDS)
     with pytest.raises(UserError, match="Did you mean 'heat map'"):
         Plot("heatmap", x="x", y="y")
     with pytest.raises(UserError, match="heat maps have one"):
@@ -78,9 +78,7 @@ def test_strips_are_a_row_of_dots_per_arm_with_its_median():
 
 
 def test_a_roc_counts_alarms_at_every_score():
-    false, true = shared_plots.roc_points(
-        np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False])
-    )
+    false, true = plot_kinds.roc_points(np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False]))
     assert true.tolist() == [0, 0.5, 1, 1]
     assert false.tolist() == [0, 0, 0.5, 1]
     _, ax = drawn(rows(), "ROC", x="y", y="event")
@@ -89,7 +87,7 @@ def test_a_roc_counts_alarms_at_every_score():
 
 def test_a_frontier_joins_what_nothing_beats():
     cost, gain = np.array([3.0, 1.0, 2.0, 2.0]), np.array([5.0, 2.0, 1.0, 4.0])
-    assert shared_plots.unbeaten(cost, gain) == [1, 3, 0]
+    assert plot_kinds.unbeaten(cost, gain) == [1, 3, 0]
     _, ax = drawn(rows(), "frontier", x="cost", arm=("arm", "x"))
     assert ax.get_lines()[-1].get_ydata().tolist() == [1, 3, 9]
 
@@ -104,6 +102,33 @@ def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_a
         caption = base.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
         assert caption.endswith(KINDS[EXPERIMENTS[name].figure.kind])
+
+
+def test_values_of_a_column_have_a_panel_each_with_one_look_per_arm_and_further_plots_stand_below():
+    table = rows().query("arm == 'b' or x > 0").assign(half=lambda t: t["y"] / 2)
+    fig, _ = drawn(table, "curves by arm", arm=("arm",), panel="x: at", x="seed", also=({"y": "half: ½"},))
+    titles = [ax.get_title() for ax in fig.axes]
+    assert titles == ["at 0", "at 1", "at 4"] * 2
+    lines = [[(line.get_label(), line.get_color()) for line in ax.get_lines()] for ax in fig.axes]
+    assert all(each == lines[0] for each in lines)
+    assert [ax.get_lines()[1].get_ydata().tolist() for ax in fig.axes[1::3]] == [[2, 3, 4], [1, 1.5, 2]]
+    assert [fig.axes[0].get_ylabel(), fig.axes[3].get_ylabel()] == ["y", "½"]
+
+
+def test_rows_can_be_derived_from_the_table_and_are_marks_of_a_scatter():
+    mean = {"of": lambda table: table.groupby(["arm", "x"], as_index=False)["y"].mean()}
+    _, ax = drawn(rows(), "scatter", arm=("arm",), **mean)
+    assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[1, 2, 5], [1, 3, 9]]
+
+
+def test_a_logarithmic_axis_is_linear_around_values_of_zero_or_less():
+    _, ax = drawn(rows().assign(x=lambda t: t["x"] - 1), "curves by arm", log="xy")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("symlog", "log")
+
+
+def test_heat_maps_side_by_side_are_titled_by_their_values():
+    fig, _ = drawn(rows(), "heat map", y="arm", value="y: gain", also=({"value": "cost: price"},))
+    assert [ax.get_title() for ax in fig.axes] == ["gain", "price"]
 
 
 def test_an_axis_says_the_words_behind_its_column():

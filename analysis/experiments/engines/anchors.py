@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.lag.areal_lag import LAGS, NOISY
-from analysis.lab import Evidence, Experiment, Part, must_exceed, paired_by
+from analysis.lab import Evidence, Experiment, Part, Plot, must_exceed, paired_by
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 
@@ -42,7 +42,14 @@ EXPERIMENT = Experiment(
     fresh=range(1000, 1016),
     keys=("recipe", "anchor", "lag", "seed"),
     metrics=("exact/value", "mean actor/clip_share_last_pass"),
-    figure="anchor",
+    figure=Plot(
+        "final by setting",
+        x="lag: lag (optimizer steps)",
+        y=f"{VALUE}: final value",
+        arm=("anchor",),
+        panel="recipe",
+        also=({"y": "mean actor/clip_share_last_pass: clipped or masked (share)"},),
+    ),
     systems={
         "Missing Old Logits": Part(
             "what lost log-probabilities cost, and what bounds on the weight give back; not the EWMA"

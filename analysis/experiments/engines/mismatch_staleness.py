@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.engines.mismatch import PI
-from analysis.lab import Arm, Evidence, Experiment, arms, exact, must_exceed, short_of
+from analysis.lab import Arm, Evidence, Experiment, Plot, arms, exact, must_exceed, short_of
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 
@@ -54,7 +54,20 @@ EXPERIMENT = Experiment(
         "first exact/kl_pi_mu",
         "exact/kl_pi_mu",
     ),
-    figure="mismatch-staleness",
+    figure=Plot(
+        "heat map",
+        x="lag: lag (updates)",
+        y=f"{SIGMA}: sigma of the logits",
+        value="mean exact/ess_kish_sequence: ESS / N, no weights",
+        where={"recipe": "reinforce", "learning_rate": 3.0},
+        also=(
+            {"value": "exact/value: final value, no weights"},
+            {
+                "value": "exact/value: final value, weights",
+                "where": {"recipe": "importance", "learning_rate": 3.0},
+            },
+        ),
+    ),
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.estimators.bandit_estimators import World, moments
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact.bandit import LoggedDistribution
@@ -92,6 +92,14 @@ EXPERIMENT = Experiment(
     compute=estimator_map,
     keys=("estimator", "parameter", "value", "n", "plain"),
     metrics=("bias", "deviation", "rmse"),
-    figure="estimator-map",
+    figure=Plot(
+        "curves by arm",
+        x="value: parameter",
+        y="rmse: RMSE / V",
+        arm=("n: rounds",),
+        panel="estimator",
+        log="xy",
+        of=lambda table: table[table["plain"] == 0],
+    ),
     see=("bandit-linear-family-moments",),
 )

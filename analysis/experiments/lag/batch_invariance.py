@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.lag.areal_lag import NOISY
-from analysis.lab import Evidence, Experiment, Part, must_exceed, must_vanish, shown
+from analysis.lab import Evidence, Experiment, Part, Plot, must_exceed, must_vanish, shown
 from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
 
@@ -41,6 +41,13 @@ def cells() -> tuple[Run, ...]:
     return tuple(cell for arm in arms for cell in grid(arm, seed=range(32)))
 
 
+def arm_names(table: pd.DataFrame) -> pd.Series:
+    """Return whether a row is PPO's, or PPO-EWMA's with its decay as it was or rescaled."""
+    held = (table[DECAY] == dict(HELD)["decay"]).map({True: "PPO-EWMA, same decay", False: "PPO-EWMA"})
+    whole = table["prompts"] == COUPLED.prompts
+    return held.mask(whole, "PPO-EWMA").mask(table["anchor"] == COUPLED.anchor, "PPO")
+
+
 EXPERIMENT = Experiment(
     "batch-invariance",
     question="Does an averaged anchor make PPO indifferent to the size of its batches?",
@@ -51,7 +58,14 @@ EXPERIMENT = Experiment(
     keys=("anchor", "anchor_args.decay", "prompts", "seed"),
     metrics=("mean exact/value", "exact/value", "mean actor/clip_share_last_pass"),
     margins={"change of the mean value over training that counts as invariant": SAME},
-    figure="batch-invariance",
+    figure=Plot(
+        "final by setting",
+        x="prompts: prompts per batch, 8 responses each",
+        y=f"{CURVE}: mean value over training",
+        arm=("arm",),
+        of=lambda table: table.assign(arm=arm_names(table)),
+        also=({"y": "mean actor/clip_share_last_pass: clipped at the last pass (share)"},),
+    ),
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(
             "that other hyperparameters make up for a change of batch size; not the better use of stale data"

@@ -14,6 +14,7 @@ from analysis.lab import (
     Evidence,
     Experiment,
     Part,
+    Plot,
     Stop,
     at_floor,
     median_exceeds,
@@ -84,7 +85,20 @@ EXPERIMENT = Experiment(
     keys=("anchor", "lag", "prompts", DECAY, "learning_rate", "seed"),
     metrics=("accuracy", CURVE, "collapsed", "mean actor/clip_share_last_pass"),
     margins={"change of the mean accuracy along the run that counts as invariant": SAME},
-    figure="batch-size-with-adam",
+    figure=Plot(
+        "curves by arm",
+        x="parts: batches in place of one",
+        y=f"{CURVE}: mean accuracy along the run",
+        arm=("arm",),
+        panel="age",
+        log="x",
+        of=lambda table: pd.concat(
+            rows_of(table, name, parts).assign(
+                parts=parts, arm=name.removesuffix(", old"), age="old data" if "old" in name else "fresh data"
+            )
+            for name, parts in ARMS
+        ),
+    ),
     systems={"Batch-size invariance (PPO-EWMA)": Part()},
 )
 

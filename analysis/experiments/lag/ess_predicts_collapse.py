@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.judging.auroc import auroc, clustered_auroc
-from analysis.lab import Evidence, Experiment, Part, must_exceed
+from analysis.lab import Evidence, Experiment, Part, Plot, must_exceed
 from analysis.tables.committed import Table
 from analysis.tables.outcomes import ESS, outcome
 
@@ -56,7 +56,17 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     margins={"AUROC that counts as foretelling": GOOD},
-    figure="ess-predicts-collapse",
+    figure=Plot(
+        "ROC",
+        x="alarm",
+        y="collapsed",
+        arm=("sign",),
+        names={"log10 max-weight ess": "max-weight ESS", "log10 gradient norm": "gradient norm"},
+        of=lambda table: pd.concat(
+            table.assign(sign=sign, alarm=table[sign] * (1 if sign in ("kl", "clip share", "hill") else -1))
+            for sign in SIGNS
+        ).dropna(subset="alarm"),
+    ),
     systems={
         "VCPO (Stable Asynchrony)": Part(
             "ESS over all stale cells, whose lags and rates it tells apart as well; within one: ess-warns"

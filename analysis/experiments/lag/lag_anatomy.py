@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, arms, must_exceed
+from analysis.lab import Evidence, Experiment, Plot, arms, must_exceed
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
@@ -130,7 +130,24 @@ EXPERIMENT = Experiment(
     fresh=FRESH,
     keys=("what", "schedule", "lag", "seed", "x"),
     metrics=("y",),
-    figure="lag-anatomy",
+    figure=Plot(
+        "final by setting",
+        x="lag: mean lag (optimizer steps)",
+        y="y: chi-square of the sequence ratio",
+        arm=("schedule",),
+        where={"what": "chi2"},
+        log="y",
+        also=(
+            {
+                "kind": "curves by arm",
+                "x": "x: level",
+                "y": "y: log-ratio at mean lag 8 (nats)",
+                "where": {"what": "log_ratio"},
+                "log": "",
+            },
+        ),
+        says="Drawn: chi-square by mean lag, and quantiles of the log-ratio at mean lag 8.",
+    ),
     see=(
         "spread-of-ages-raises-the-second-moment",
         "age-variance-adds-to-chi2-when-drift-keeps-its-direction",

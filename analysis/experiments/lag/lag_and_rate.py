@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from analysis.experiments.lag.phase_diagram import RECIPES
-from analysis.lab import Evidence, Experiment, Stop, median_exceeds, median_within
+from analysis.lab import Evidence, Experiment, Plot, Stop, median_exceeds, median_within
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table
@@ -79,7 +79,15 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, ON_THE_WAY),
     margins={"accuracy that counts as equal": MARGIN, "gain in Kendall's tau": GAIN},
-    figure="lag-and-rate*",
+    figure=Plot(
+        "curves by arm",
+        x="product: lag × rate",
+        y="lost: accuracy lost to staleness",
+        arm=("rate",),
+        panel="recipe",
+        log="x",
+        of=lambda table: losses(table),
+    ),
 )
 
 

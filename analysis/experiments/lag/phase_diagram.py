@@ -4,7 +4,9 @@ The map on which learning rates are chosen. Its seeds are used for nothing else,
 tuned recipe is judged on others.
 """
 
-from analysis.lab import Experiment
+import pandas as pd
+
+from analysis.lab import Experiment, Plot
 from analysis.sweeps.base_runs import LAB
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.config.run import Run, grid
@@ -23,6 +25,12 @@ def cells() -> tuple[Run, ...]:
     return grid(LAB, recipe=list(RECIPES), lag=list(LAGS), learning_rate=list(RATES), seed=list(SEEDS))
 
 
+def at_best_rate(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the median final accuracy of each recipe and lag at the learning rate where it is highest."""
+    at_rate = table.groupby(["recipe", "lag", "learning_rate"])["accuracy"].median()
+    return at_rate.groupby(["recipe", "lag"]).max().reset_index()
+
+
 EXPERIMENT = Experiment(
     "phase-diagram",
     question="Where in lag and learning rate does each recipe learn, and where does it collapse?",
@@ -35,5 +43,12 @@ EXPERIMENT = Experiment(
         *("steps_to 0.5", "last val/pass@8", "mean actor/clip_share", "known actor/positive_share"),
         *("min rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
     ),
-    figure="phase-diagram",
+    figure=Plot(
+        "heat map",
+        x="lag: lag (optimizer steps)",
+        y="recipe",
+        value="accuracy: final accuracy, best rate",
+        of=lambda table: at_best_rate(table),
+        also=({"value": "collapsed: share collapsed", "of": None, "y": "recipe: "},),
+    ),
 )

@@ -13,6 +13,7 @@ from analysis.lab import (
     Evidence,
     Experiment,
     Part,
+    Plot,
     Stop,
     arm,
     at_floor,
@@ -67,7 +68,13 @@ EXPERIMENT = Experiment(
     keys=("recipe", "recipe_args.weight", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "actor/entropy", "mean actor/clip_share"),
     margins={"accuracy that counts as equal": MARGIN},
-    figure="rec",
+    figure=Plot(
+        "final by setting",
+        x="lag: lag (optimizer steps)",
+        y="accuracy: final accuracy",
+        arm=("recipe", "recipe_args.weight: weight"),
+        names={str(TOY.steps): "offline"},
+    ),
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(
             "the clip against the importance weight; not a much wider clip range"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.lag.safe_lag_fit import KEYS, RATES, SAFE, SIGNS, arms, fitted, safe_lags
-from analysis.lab import Evidence, Experiment, Stop, median_exceeds, median_stays_below
+from analysis.lab import Evidence, Experiment, Plot, Stop, median_exceeds, median_stays_below
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.committed import Table, load_committed
 from testbed import rng
@@ -53,7 +53,15 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*SIGNS, SAFE, FORETOLD, BY_RECIPE),
     margins={"octaves off": GOAL},
-    figure="safe-lag",
+    figure=Plot(
+        "strips",
+        x="off: mean error (octaves of lag)",
+        y="forecast",
+        of=lambda table: pd.concat(
+            errors(table, forecast).rename("off").reset_index().assign(forecast=forecast)
+            for forecast in (FORETOLD, BY_RECIPE)
+        ),
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from analysis.lab import (
     Evidence,
     Experiment,
     Part,
+    Plot,
     Stop,
     arms,
     at_floor,
@@ -48,7 +49,13 @@ EXPERIMENT = Experiment(
         "mean actor/learning_rate",
     ),
     margins={"accuracy that counts as equal": MARGIN, "clip share, of GRPO's": SHARE},
-    figure="very-old-data*",
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        of=lambda table: table.assign(arm=table["recipe"] + ", lag " + table["lag"].astype(str)),
+        also=({"x": f"{CLIPPED}: share of tokens clipped"},),
+    ),
     systems={
         "M2PO (Prosperity before Collapse)": Part(
             claims=("m2po-at-lag-256-is-as-good-as-on-policy", "m2po-clips-a-tenth-of-what-grpo-clips")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.lab import Experiment, Stop
+from analysis.lab import Experiment, Plot, Stop
 from analysis.sweeps.base_runs import HF_RUN
 from testbed.config.run import Run, grid
 
@@ -59,7 +59,13 @@ EXPERIMENT = Experiment(
     keys=("lag", "seed"),
     metrics=("accuracy", AREA, ESS, "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"),
     margins={"accuracy that counts": MARGIN},
-    figure="known-model",
+    figure=Plot(
+        "strips",
+        x=f"{AREA}: mean held-out accuracy",
+        y="lag: ",
+        names={"0": "fresh", str(LAG): f"lag {LAG}"},
+        also=({"x": "accuracy: final held-out accuracy"}, {"x": f"{ESS}: mean sequence ESS"}),
+    ),
 )
 
 EXPERIMENT.claim(

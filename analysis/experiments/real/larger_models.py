@@ -16,7 +16,7 @@ from analysis.experiments.real.larger_rates import NAME as RATES
 from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, arms, toy_rows, with_signs
 from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, gain_over_grpo, taus
 from analysis.judging.auroc import auroc
-from analysis.lab import Evidence, Experiment, Stop, median_exceeds
+from analysis.lab import Evidence, Experiment, Plot, Stop, median_exceeds
 from analysis.sweeps.tuned_cells import tuned
 from analysis.tables.committed import Table
 from analysis.worlds.hf_bases import make
@@ -61,7 +61,15 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, *SIGNS, TOY),
     margins={"tau, AUROC to foretell": GOAL, "tau": HALF, "accuracy lost": ALLOWED},
-    figure="larger-models",
+    figure=Plot(
+        "scatter",
+        x=f"{TOY}: toy LLM",
+        y="accuracy: Hugging Face model",
+        arm=("recipe",),
+        panel="task",
+        of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
+        says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
+    ),
 )
 
 

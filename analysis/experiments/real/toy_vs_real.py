@@ -22,7 +22,7 @@ from analysis.experiments.real.toy_for_real import (
     arms,
 )
 from analysis.judging.auroc import auroc
-from analysis.lab import Evidence, Experiment, Part, Stop, median_exceeds
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, median_exceeds
 from analysis.lab import arms as columns
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table, load_committed
@@ -80,7 +80,15 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, SIGN, TOY),
     margins={"tau and AUROC that count as foretelling": GOAL},
-    figure="toy-vs-real",
+    figure=Plot(
+        "scatter",
+        x=f"{TOY}: toy LLM",
+        y="accuracy: Hugging Face model",
+        arm=("recipe",),
+        panel="task",
+        of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
+        says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
+    ),
     systems={
         "VCPO (Stable Asynchrony)": Part(
             "on Hugging Face models: GRPO at lag 64, and ESS before a collapse",

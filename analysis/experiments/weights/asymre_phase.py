@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.exact import flows
@@ -51,7 +51,14 @@ EXPERIMENT = Experiment(
     compute=asymre_phase,
     keys=("instance", "delta_v"),
     metrics=("value", "support", "value_mu", "transition"),
-    figure="asymre-phase",
+    figure=Plot(
+        "curves by arm",
+        x="delta_v: δV",
+        y="value: value of the limit",
+        arm=("instance: bandit",),
+        log="x",
+        also=({"y": "support: actions left"},),
+    ),
     see=(
         "asymre-limit-is-a-filtered-policy",
         "asymre-collapses-before-zero",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from testbed.exact.tree import random_policies, random_tree
 
@@ -73,7 +73,14 @@ EXPERIMENT = Experiment(
     compute=bias_variance,
     keys=("ratio", "drift"),
     metrics=("bias_low", "bias", "bias_high", "deviation_low", "deviation", "deviation_high"),
-    figure="bias-variance",
+    figure=Plot(
+        "curves by arm",
+        x="drift: drift of the logits",
+        y="bias: relative bias",
+        arm=("ratio",),
+        log="xy",
+        also=({"y": "deviation: relative deviation"},),
+    ),
     see=(
         "gradient-only-three-ratio-signal-pairs-unbiased",
         "gradient-bias-is-state-and-suffix",

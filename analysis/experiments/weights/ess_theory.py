@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import stats
 from scipy.special import softmax
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
@@ -77,7 +77,15 @@ EXPERIMENT = Experiment(
     compute=ess_theory,
     keys=("drift", "lag", "length"),
     metrics=("cost", "variance"),
-    figure="ess-theory",
+    figure=Plot(
+        "curves by arm",
+        x="length: length (tokens)",
+        y="cost: −ln(ESS / N)",
+        arm=("lag",),
+        where={"drift": "coherent"},
+        log="xy",
+        also=({"x": "lag: lag (updates)", "arm": ("drift",), "where": {"length": 64}},),
+    ),
     see=(
         "ess-cost-is-quadratic-only-in-coherent-lag",
         "sequence-second-moment-is-a-matrix-product",

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.weights.asymre_phase import MU, REWARD
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from testbed.exact import flows
 
@@ -38,7 +38,15 @@ EXPERIMENT = Experiment(
     compute=oapl_path,
     keys=("beta2", "time"),
     metrics=("entropy", "value"),
-    figure="oapl-path",
+    figure=Plot(
+        "curves by arm",
+        x="time: flow time",
+        y="entropy: entropy (nats)",
+        arm=("beta2: β₂",),
+        log="xy",
+        of=lambda table: table[table["time"] > 0],
+        also=({"y": "value: value", "log": "x"},),
+    ),
     see=(
         "oapl-passes-through-collapse-at-small-beta2",
         "oapl-minimizer-is-the-tilt-iff-temperatures-agree",

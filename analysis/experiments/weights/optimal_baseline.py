@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.weights.bias_variance import RATIOS, SPLIT_DRIFT, about, bench
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 
 NAME = "optimal-baseline"
@@ -39,7 +39,13 @@ EXPERIMENT = Experiment(
     compute=optimal_baseline,
     keys=("ratio", "b"),
     metrics=("variance", "formula", "best", "least", "relative_bias", "value_mu", "value_pi"),
-    figure="optimal-baseline",
+    figure=Plot(
+        "curves by arm",
+        x="b: baseline b",
+        y="variance: tr Cov g",
+        arm=("ratio",),
+        also=({"y": "relative_bias: relative bias"},),
+    ),
     see=(
         "optimal-baseline-excess-variance",
         "baseline-free-only-under-plain-ratios",

@@ -13,6 +13,7 @@ from analysis.lab import (
     Evidence,
     Experiment,
     Part,
+    Plot,
     Seeds,
     columns,
     exact,
@@ -81,7 +82,13 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "moved", "answers", "ratio"),
     metrics=("change", "entropy"),
     margins={"change of the entropy's rate, per unit of step": 0.0},
-    figure=NAME,
+    figure=Plot(
+        "final by setting",
+        x="answers",
+        y="change: change of dH/dt",
+        arm=("ratio",),
+        panel="moved: pi moved",
+    ),
     systems={
         "DISPO": Part(
             "signs of the entropy in its regimes for right answers, one step; no collapse, no training",

@@ -8,7 +8,18 @@ import pandas as pd
 from scipy import special
 
 from analysis.experiments.weights.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
-from analysis.lab import Evidence, Experiment, Groups, Seeds, all_exceed, exact, of_seeds, runs_of, short_of
+from analysis.lab import (
+    Evidence,
+    Experiment,
+    Groups,
+    Plot,
+    Seeds,
+    all_exceed,
+    exact,
+    of_seeds,
+    runs_of,
+    short_of,
+)
 from envs.arrays import Floats
 
 NAME = "reward-fronts"
@@ -61,7 +72,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "kind", "normalization", "steps", "weight"),
     metrics=("accuracy", "speed"),
     margins={"mean speed at equal accuracy": MARGIN},
-    figure="reward-fronts",
+    figure=Plot(
+        "curves by arm",
+        x="accuracy",
+        y="speed",
+        arm=("normalization", "steps"),
+        panel="kind",
+        of=lambda table: table.groupby(["kind", "normalization", "steps", "weight"], as_index=False).mean(
+            numeric_only=True
+        ),
+    ),
     systems=("LightningRL",),
 )
 

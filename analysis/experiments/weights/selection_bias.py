@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Arm, Evidence, Experiment, arm, exact, must_exceed, must_vanish, paired, shown
+from analysis.lab import Arm, Evidence, Experiment, Plot, arm, exact, must_exceed, must_vanish, paired, shown
 from envs.arrays import Floats
 from envs.tokens.tree import tree as token_tree
 from testbed.config.run import Run, grid
@@ -63,7 +63,14 @@ EXPERIMENT = Experiment(
         "mean staleness/dropped_share",
     ),
     margins={"tokens that count as the same length": MARGIN},
-    figure="selection-bias",
+    figure=Plot(
+        "final by setting",
+        x="age_limit: age limit (optimizer steps)",
+        y=f"{LENGTH}: mean length (tokens)",
+        arm=("too_old: groups that are too old",),
+        names={"-1": "none"},
+        also=({"y": "exact/value: final value"}, {"y": "mean staleness/stalled: time steps stalled"}),
+    ),
 )
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from testbed.diagnostics.tails import tail_curve
 
@@ -50,6 +50,13 @@ EXPERIMENT = Experiment(
     compute=tail_stability,
     keys=("law", "estimator", "k"),
     metrics=("truth", "low", "index", "high"),
-    figure="tail-stability",
+    figure=Plot(
+        "curves by arm",
+        x="k: largest weights used",
+        y="index: tail index",
+        arm=("estimator",),
+        panel="law",
+        of=lambda table: pd.concat([table, table.assign(estimator="truth", index=table["truth"])]),
+    ),
     see=("hill-finds-a-tail-in-every-law",),
 )

@@ -7,7 +7,6 @@ import pytest
 
 from analysis.experiments.weights.tail_stability import log_weights, tail_stability
 from analysis.tables.committed import load_committed
-from paper_figs.tail_stability import draw
 from testbed.diagnostics.tails import (
     Estimated,
     Flat,
@@ -214,7 +213,6 @@ def test_the_table_of_the_stability_figure_brackets_the_truth_where_an_estimator
         rows = frame.loc[(law, estimator)]
         assert ((rows["low"] < rows["truth"]) & (rows["truth"] < rows["high"])).all()
     assert (frame.loc[("uniform", "hill"), "low"] > 0).all()
-    assert draw(frame.reset_index()).get_axes()[3].get_title(loc="left") == "uniform"
 
 
 def test_the_committed_table_is_the_one_that_the_code_makes():

@@ -11,8 +11,6 @@ from analysis.experiment import EXPERIMENTS
 from analysis.experiments.weights import ess_theory
 from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables, write_tables
-from paper_figs.base import FIGURES, draw
-from paper_figs.run import style
 from testbed.errors import UserError
 from testbed.exact import flows
 
@@ -307,15 +305,3 @@ def test_writing_the_tables_keeps_the_others(tmp_path):
         "oapl-path",
         "staleness",
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["asymre-phase", "oapl-path", "ess-theory"])
-def test_figures_of_limits_draw_without_text_below_seven_points(name):
-    with style():
-        fig = draw(name, load_committed([FIGURES[name].promises["data"]])[name].frame)
-        fig.draw_without_rendering()
-        ink = fig.get_tightbbox()
-    assert min(ink.x0, ink.y0) >= 0
-    assert ink.x1 <= fig.get_figwidth()
-    assert min(text.get_fontsize() for text in fig.findobj(lambda o: hasattr(o, "get_fontsize"))) >= 7
