@@ -1,4 +1,4 @@
-"""Adam in one compiled pass: torch takes seven over memory that is larger than the caches."""
+"""Adam in one compiled pass; torch takes seven over memory that is larger than the caches."""
 
 import numpy as np
 from numba import njit
@@ -19,7 +19,7 @@ def adam(
     scale: np.float32,
     epsilon: np.float32,
 ) -> None:
-    """new = theta - rate first / (sqrt(second) / scale + epsilon); moments take so much of what is new."""
+    """new = theta - rate first / (sqrt(second) / scale + epsilon); take: share of the gradient in moments."""
     take1, take2 = take
     for r in range(new_RP.shape[0]):
         new, theta, grad, first, second = new_RP[r], theta_RP[r], grad_RP[r], first_RP[r], second_RP[r]

@@ -1,7 +1,7 @@
 """The interface of a policy: a distribution over actions or tokens as a function of flat weights theta_RP.
 
-Worlds, engines and warm starts see this interface alone. `where` is what an action is conditioned on beside
-the tokens before it: the visited states [R, B, T] of a table, the prompts [R, N, Q] of a token policy.
+Worlds, engines and warm starts use only this interface. `where` is what an action is conditioned on besides
+earlier tokens: the visited states [R, B, T] of a table, the prompts [R, N, Q] of a token policy.
 """
 
 # ruff: noqa: ARG002  what a policy lacks reads none of its arguments
@@ -19,15 +19,15 @@ from testbed.errors import UserError
 from testbed.policies.in_flight import checked_cache, logp_by_version
 
 Layout: TypeAlias = Mapping[str, tuple[int, ...]]
-"""Names and shapes of the matrices behind a flat theta, in its order."""
+"""Names and shapes of the matrices in a flat theta, in its order."""
 Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """token_RBT, mask_RBT and logp_RBT."""
 Law: TypeAlias = Callable[[Tensor, int], Tensor]
-"""(log-probabilities [R, V, B], t) -> what an engine draws token t from instead."""
+"""(log-probabilities [R, V, B], t) -> the distribution from which an engine draws token t."""
 Tool: TypeAlias = Callable[[Tensor, int], "Tensor | None"]
-"""(tokens so far [R, B, t], t) -> what a tool writes at place t [R, B], None where the policy writes."""
+"""(tokens so far [R, B, t], t) -> a tool's tokens at place t [R, B], None where the policy writes."""
 Rounding: TypeAlias = Callable[[Tensor], Tensor]
-"""Inputs [R, D, M] of a linear layer, one token per column -> what the layer is given instead."""
+"""Inputs [R, D, M] of a linear layer, one token per column -> the inputs it receives instead."""
 
 
 class TaskShape(Protocol):
@@ -55,23 +55,23 @@ class TaskShape(Protocol):
 
 
 class Ranks(Protocol):
-    """Processes that train the same pack together, as a world needs to know them."""
+    """The part of Ranks that a world needs: processes that train the same pack together."""
 
     def of_first(self, compute: Callable[[], np.ndarray], size: int) -> np.ndarray:
-        """Return what the first of them computes, float64 [size]; the others wait for it."""
+        """Return the first rank's result, float64 [size]; the others wait for it."""
 
 
 class Policy(ABC):
-    """A softmax policy whose weights carry a leading replica axis.
+    """A softmax policy with weights that have a leading replica axis.
 
-    Every policy has the abstract methods. The others belong to tables or to token policies, or to some of
-    these; a policy that lacks one raises UserError there, and two marks tell beforehand:
+    Every policy has the abstract methods. Tables or token policies, or some of these, have the others; a
+    policy without one raises UserError there. Two flags tell in advance:
 
     tabular: it has `logits` and `probabilities`, and `where` are states; else it samples, given prompts.
-    open_layers: its forward pass can be changed, by `with_rounding` or by an engine of its own.
+    open_layers: its forward pass can be changed, by `with_rounding` or by an engine's forward pass.
 
-    parameters: P. dtype, device: of theta and of what is computed. ranks: the processes that share its
-    batches, None for one alone; only Hugging Face models can have several.
+    parameters: P. dtype, device: of theta and of results. ranks: the processes that share its batches, None
+    for a single one; only Hugging Face models can have several.
     """
 
     tabular: bool = False
@@ -89,11 +89,11 @@ class Policy(ABC):
     @property
     @abstractmethod
     def positions(self) -> int:
-        """Decoding positions per batch that may draw numbers of their own: T, or 1 for a table."""
+        """Decoding positions per batch that may need separate random draws: T, or 1 for a table."""
 
     @property
     def full_precision(self) -> "Policy":
-        """The policy that a base model is trained in: itself, unless it rounds."""
+        """The policy in which a base model is trained: itself, unless it rounds."""
         return self
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Policy(ABC):
     def logp_entropy(
         self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        """Return `logp` and `entropy` of one pass, or None where each takes a pass of its own."""
+        """Return `logp` and `entropy` from one pass, or None if each needs a separate pass."""
         return None
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Policy(ABC):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from uniforms; no gradient.
 
-        greedy takes the likeliest token instead. law: what an engine draws from instead of the policy.
+        greedy takes the likeliest token instead. law: the distribution that an engine draws from instead.
         """
         self._lacks("a sampler of tokens")
 
@@ -155,7 +155,7 @@ class Policy(ABC):
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
+        """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 
         cache: keys and values of earlier tokens are "kept" or "recomputed" when the weights change.
         """
@@ -170,7 +170,7 @@ class Policy(ABC):
         mask_RBT: Tensor,
         cache: str = "kept",
     ) -> Tensor:
-        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these tokens."""
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens."""
         if checked_cache(cache) == "kept":
             self._lacks("a cache that outlives a change of weights")
         return logp_by_version(
@@ -190,7 +190,7 @@ class Policy(ABC):
         self._lacks("hidden states that a critic could read")
 
     def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        """Return what the head reads before each token, [R, B, T, M], differentiable in theta."""
+        """Return the head's inputs before each token, [R, B, T, M], differentiable in theta."""
         self._lacks("hidden states that a critic could read")
 
     def with_rounding(self, rounding: Rounding) -> "Policy":
@@ -202,10 +202,10 @@ class Policy(ABC):
 
 
 class Reweighted(Policy):
-    """A policy, but at other weights: whatever takes theta is given `weights(theta)`.
+    """A policy at other weights: every method with theta receives `weights(theta)`.
 
-    The weights at the start are the policy's own: training that rounds starts where training in full
-    precision starts. Subclasses say what `weights` is, and may replace any method.
+    The starting weights are the inner policy's: rounded training starts where full-precision training starts.
+    Subclasses define `weights`, and may replace any method.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -215,7 +215,7 @@ class Reweighted(Policy):
         self.ranks = policy.ranks
 
     def weights(self, theta_RP: Tensor) -> Tensor:
-        """Return theta as the policy inside reads it, [R, P']; differentiable."""
+        """Return theta as the inner policy reads it, [R, P']; differentiable."""
         return theta_RP
 
     def around(self, policy: Policy) -> Self:

@@ -8,11 +8,11 @@ from torch import Tensor
 from testbed.errors import UserError
 
 CACHES = ("kept", "recomputed")
-"""Treatment of the keys and values of earlier tokens when the weights change."""
+"""Treatments of earlier tokens' keys and values when the weights change."""
 
 
 def checked_cache(cache: str) -> str:
-    """Return what becomes of a cache; raise UserError where it is neither kept nor recomputed."""
+    """Return the treatment of a cache; raise UserError unless it is "kept" or "recomputed"."""
     if cache not in CACHES:
         raise UserError(f"cache is '{cache}', expected {' or '.join(map(repr, CACHES))}.")
     return cache
@@ -54,8 +54,8 @@ def logp_by_version(
 ) -> Tensor:
     """Return log pi(token | before) under each token's own version, [R, B, T], differentiable in theta.
 
-    logp: theta_RP -> log-probabilities [R, B, T] of the tokens in question; any policy's. Versions that no
-    token under the mask has are not asked.
+    logp: theta_RP -> log-probabilities [R, B, T] of the tokens, of any policy. It is called only for versions
+    of tokens under the mask.
     """
     version_RBT = checked_versions(version_RBT, mask_RBT.shape, theta_RWP.shape[1])
     versions = present(version_RBT[mask_RBT])

@@ -13,7 +13,7 @@ from testbed.policies.toy import compiled
 
 
 class Optimizer(Protocol):
-    """theta_RP, gradient of a loss to be minimized and one learning rate per replica -> new theta_RP."""
+    """Map theta_RP, the gradient of a loss to minimize and a learning rate per replica to new theta_RP."""
 
     def step(self, theta_RP: Tensor, grad_RP: Tensor, learning_rate_R: Tensor) -> Tensor: ...
 
@@ -47,12 +47,12 @@ class Adam:
             return self._compiled(theta_RP, grad_RP, rate_R, scale)
         self.first_RP.lerp_(grad_RP, 1 - self.beta1)
         self.second_RP.mul_(self.beta2).addcmul_(grad_RP, grad_RP, value=1 - self.beta2)
-        room_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)  # fresh memory is dear at this size
+        room_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)  # fresh memory is slow at this size
         torch.div(self.first_RP, room_RP, out=room_RP).mul_(rate_R[:, None])
         return torch.sub(theta_RP, room_RP, out=room_RP)
 
     def _compiled(self, theta_RP: Tensor, grad_RP: Tensor, rate_R: Tensor, scale: float) -> Tensor:
-        from testbed.policies.adam_kernel import adam  # imported here: it loads the compiler
+        from testbed.policies.adam_kernel import adam  # loads the compiler
 
         new_RP = torch.empty_like(theta_RP, memory_format=torch.contiguous_format)
         rows = (new_RP, theta_RP, grad_RP, self.first_RP, self.second_RP, rate_R.float())

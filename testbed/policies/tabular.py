@@ -53,11 +53,11 @@ class TabularPolicy(Policy):
         return 1
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """Return zero logits [R, P]: the uniform policy, whatever the seed."""
+        """Return zero logits [R, P], the uniform policy, for any seed."""
         return torch.zeros(len(seeds), self.parameters, dtype=self.dtype)
 
     def logits(self, theta_RP: Tensor) -> Tensor:
-        """Return the table [R, S, A] behind flat weights."""
+        """Return flat weights as a table [R, S, A]."""
         return theta_RP.unflatten(-1, (self.states, self.actions))
 
     def probabilities(self, theta_RP: Tensor) -> np.ndarray:
@@ -87,6 +87,6 @@ class TabularPolicy(Policy):
 
 
 def _visited(value_RS: Tensor, state_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-    """Return what the visited states have, [R, B, T]; 0 outside the mask."""
+    """Look up values of the visited states, [R, B, T]; 0 outside the mask."""
     value_RBT = value_RS.gather(-1, state_RBT.flatten(-2)).view_as(state_RBT)
     return torch.where(mask_RBT, value_RBT, torch.zeros_like(value_RBT))

@@ -35,9 +35,9 @@ def warm_start(
 ) -> Tensor:
     """Return one base model per seed, theta_RP: `steps` of Adam on the cross entropy of teacher(prompt).
 
-    The learning rate rises over the first tenth of the steps and falls to 0 over the last third. Every
-    step sees `batch` fresh prompts with `group` responses each. A row depends on its seed alone, up to
-    rounding: train each seed once and let all cells that share it start there.
+    The learning rate rises over the first tenth of the steps and falls to 0 over the last third. Every step
+    sees `batch` fresh prompts with `group` responses each. Up to rounding a row depends only on its seed:
+    train each seed once and start all cells that share it there.
 
     Raises UserError for counts below 1 and for a noise outside [0, 1].
     """
@@ -62,7 +62,7 @@ def warm_start(
 def _lesson(
     policy: Policy, task: Teacher, seeds: Sequence[int], step: int, noise: float, batch: int, group: int
 ) -> tuple[Tensor, ...]:
-    """One step's prompts [R, N, Q], the teacher's responses [R, B, T] and their masks."""
+    """Return one step's prompts [R, N, Q], the teacher's responses [R, B, T] and their masks."""
     rows = []
     for seed in seeds:
         stream = rng.generator(seed, "warm-start", step)

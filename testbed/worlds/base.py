@@ -1,7 +1,7 @@
-"""A world joins a task and a policy: it generates, gives log-probabilities, and exact values if it has any.
+"""A world joins a task and a policy: it generates, gives log-probabilities, and exact values if known.
 
-The training loop sees only this interface, so one loop serves bandits, MDPs, token trees, the toy
-LLM and Hugging Face models.
+The training loop uses only this interface, so one loop serves bandits, MDPs, token trees, the toy LLM and
+Hugging Face models.
 """
 
 from abc import ABC, abstractmethod
@@ -23,10 +23,10 @@ CORRECTIONS = (
 
 @dataclass(frozen=True)
 class BehaviorWeights:
-    """The weights that generated a batch: slice s of replica r comes from row r * slices + s of weights_XP.
+    """Weights that generated a batch: slice s of replica r comes from row r * slices + s of weights_XP.
 
-    The slices are equal parts of a batch's prompts, in order. past_XP: older weights that the engine reads
-    beside them, where it reads any.
+    The slices are equal parts of a batch's prompts, in order. past_XP: older weights that the engine also
+    reads, if it does.
     """
 
     weights_XP: Tensor
@@ -35,10 +35,10 @@ class BehaviorWeights:
 
 
 class World(ABC):
-    """A pack of R stacked cells: what generates for them, judges them and knows their truth.
+    """A pack of R stacked cells: generates for them, scores them and computes exact values.
 
-    Weights are flat tensors theta_RP that are passed in, on whatever device `initial` puts them. What only
-    some worlds know has a default that says so.
+    Weights are flat tensors theta_RP that are passed in, on the device that `initial` chose. Methods that
+    only some worlds support have a default that says so.
     """
 
     @property
@@ -48,12 +48,12 @@ class World(ABC):
 
     @property
     def version_dtype(self) -> torch.dtype | None:
-        """Smaller type that keeps older weights with equal generations; None for the type of the weights."""
+        """Smaller type in which older weights generate the same; None for the type of the weights."""
         return None
 
     @abstractmethod
     def initial(self) -> Tensor:
-        """Return the weights at the start [R, P]; equal seeds start alike."""
+        """Return the starting weights [R, P]; equal seeds start alike."""
 
     @abstractmethod
     def generate(
@@ -61,12 +61,12 @@ class World(ABC):
     ) -> Rollout:
         """Return this step's batch; row r * slices + s of theta_XP answers part s of replica r's prompts.
 
-        past_XP: older weights, row by row, for an engine that reads some.
+        past_XP: older weights, row by row, for an engine that reads them.
         """
 
     @abstractmethod
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return this step's batch, whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
+        """Return this step's batch; token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
@@ -91,24 +91,24 @@ class World(ABC):
     def reference_reward(
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
     ) -> Tensor:
-        """Return rewards of `group` responses of theta to each sequence's start; [A, B, group].
+        """Return rewards of `group` responses of theta to each sequence's start; [C, B, group].
 
         rows: the replicas that theta and the rollout hold.
         """
 
     def loss_logp(self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int) -> Tensor:
-        """Return the log-probabilities that the loss reads, [R, B, T]: `logp` unless said."""
+        """Return the log-probabilities that the loss reads, [R, B, T]; by default `logp`."""
         del step, pass_index
         return self.logp(theta_RP, rollout)
 
     def loss_logp_entropy(
         self, theta_RP: Tensor, rollout: Rollout, step: int, pass_index: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Return `loss_logp`, and `entropy` where it comes with it at no further pass; else None."""
+        """Return `loss_logp`, and `entropy` if it needs no further pass, else None."""
         return self.loss_logp(theta_RP, rollout, step, pass_index), None
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
-        """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
+        """Return the policy's addition to the loss of each replica [R]; None without one."""
         del theta_RP
         return None
 
@@ -119,7 +119,7 @@ class World(ABC):
 
     @property
     def states(self) -> int:
-        """Rows of a table of states; raise UserError in a world without one."""
+        """Number of states of the table; raise UserError in a world without one."""
         raise UserError("this world has no table of states; take a critic for its policy.")
 
     @property
@@ -128,42 +128,42 @@ class World(ABC):
         raise UserError("this world has no hidden states; take critic 'table' or 'exact'.")
 
     def features(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        """Return what the policy's head reads before each token, [R, B, T, width], differentiable."""
+        """Return the head's inputs before each token, [R, B, T, width], differentiable."""
         del theta_RP, rollout
         raise UserError("this world has no hidden states; take critic 'table' or 'exact'.")
 
     def state_values(self, theta_RP: Tensor) -> Tensor:
-        """Return E[reward | state] of every state [R, S], where that is known; else raise UserError."""
+        """Return E[reward | state] of every state [R, S]; raise UserError if it is not known."""
         del theta_RP
         raise UserError("this world has no exact values; use critic 'head' or 'model'.")
 
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
     ) -> dict[str, np.ndarray]:
-        """Return what is known exactly, by metric name, each [R]; nothing where there is too much to know."""
+        """Return exact quantities by metric name, each [R]; empty if the world is too large."""
         del theta_RP, update_RP, step, behavior
         return {}
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray | None:
-        """Return the mean reward on held-out prompts [R]; None where the truth is known."""
+        """Return the mean reward on held-out prompts [R]; None if the truth is known."""
         del theta_RP
         return None
 
     def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
-        """Return what is drawn of the policy itself beside training; nothing by default.
+        """Return metrics of fresh samples of the policy; empty by default.
 
-        start_RP: weights at the start. row, last: number of the logged row, from 0, and whether it is the
-        last: what costs much need not be in every row.
+        start_RP: starting weights. row, last: number of the logged row, from 0, and True for the last; costly
+        metrics may skip rows.
         """
         del theta_RP, start_RP, row, last
         return HeldOut()
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return what the world itself counts from the start on, by metric name, each [R]."""
+        """Return the world's counters since the start, by metric name, each [R]."""
         return {}
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
-        """Return weights [R, P] of the one policy that changes of weights at given times amount to, if any.
+        """Return weights [R, P] of the single policy equivalent to changing weights at given times, if any.
 
         version_T: the version of every time [T].
         """
@@ -176,21 +176,21 @@ class World(ABC):
         return False
 
     def with_solutions(self, rollout: Rollout) -> Rollout:
-        """Return the rollout with the solution shown in every prompt; UserError where there is no room."""
+        """Return the rollout with the solution shown in every prompt; UserError if there is no room."""
         del rollout
         raise UserError("this world's prompts leave no room for a solution; take task 'hinted-sum'.")
 
     @abstractmethod
     def answers(self, theta_RP: Tensor, rollout: Rollout, rows: slice, step: int) -> Rollout:
-        """Return answers of theta to the rollout's prompts, one per group member, from a stream of their own.
+        """Return answers of theta to the rollout's prompts, one per group member, from a separate stream.
 
         rows: the replicas that theta and the rollout hold.
         """
 
     def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
-        """Return the rollout's responses with all from their first error on written rightly.
+        """Return the rollout's responses, corrected from their first error on.
 
-        Raises UserError where nothing checks steps.
+        Raises UserError if nothing checks steps.
         """
         del rollout, rows
         raise UserError(CORRECTIONS)
@@ -198,7 +198,7 @@ class World(ABC):
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return a teacher's answers to the rollout's prompts, one per group member.
 
-        Raises UserError where there is no teacher.
+        Raises UserError without a teacher.
         """
         del rollout, rows, step
         raise UserError("this world has no teacher to demonstrate; take a token task with policy 'toy'.")

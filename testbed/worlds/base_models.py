@@ -1,8 +1,8 @@
-"""Train each base model once, and keep the rows of `warm_start` in a folder that all processes share.
+"""Train each base model once, and share the rows of `warm_start` in a folder across processes.
 
-A row is named by everything that decides its bits: the task with its arguments, the model, seed, steps and
-noise, the source files that train it, the packages and the kind of CPU. It may be deleted at any time. A file
-that is damaged is made again, and where the folder cannot be written every pack trains its own.
+A row's name covers everything that determines its bits: the task with its arguments, the model, seed, steps
+and noise, the source files that train it, the packages and the kind of CPU. You may delete rows at any time.
+A damaged file is remade; if the folder is not writable, every pack trains its own rows.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from testbed.policies.toy.transformer import ToyTransformer
 from testbed.results import atomic_files, user_cache
 
 FOLDER = "TESTBED_BASE_MODELS"
-"""Environment variable that names the folder; "off" trains every base model in place."""
+"""Environment variable with the folder's name; "off" trains every base model in place."""
 DIGEST = 64
 """Hexadecimal digits of a SHA-256 in front of a file's weights."""
 
@@ -40,7 +40,7 @@ Train = Callable[[Sequence[int]], Tensor]
 
 
 def folder() -> Path | None:
-    """Return where base models are kept: $TESTBED_BASE_MODELS, or below the user's cache; None when off."""
+    """Return the folder of base models: $TESTBED_BASE_MODELS, or one in the user's cache; None if off."""
     given = os.environ.get(FOLDER, "")
     if given:
         return None if given == "off" else Path(given)
@@ -50,17 +50,17 @@ def folder() -> Path | None:
 def shared(
     policy: Policy, task: TokenTask, made_of: Sequence[object], seeds: Sequence[int], train: Train
 ) -> Tensor:
-    """Return train(seeds), theta_RP, with the rows that are in the folder read, and the others added to it.
+    """Return train(seeds), theta_RP, reading rows from the folder and adding missing ones to it.
 
-    Rows are kept one by one: with one thread on the CPU a row has the same bits whatever it is stacked with
-    (tests/unit/worlds/test_base_models.py). Elsewhere nothing is kept, and train(seeds) is returned.
+    Rows are stored singly: with one thread on the CPU a row has the same bits in any stack
+    (tests/unit/worlds/test_base_models.py). Elsewhere nothing is stored, and train(seeds) is returned.
 
     Args:
         policy: the model that is trained.
-        task: what it is trained on; its class says which source files count.
+        task: the training task; its class determines the source files that count.
         made_of: names and numbers, as `made_of` returns them.
         seeds: one per row.
-        train: makes the rows of some of the seeds.
+        train: makes the rows of given seeds.
     """
     place = folder() if keepable(policy) else None
     if place is None:
@@ -77,7 +77,7 @@ def shared(
 
 
 def keepable(policy: Policy) -> bool:
-    """Return whether a row's bits depend on its seed alone: the plain toy model, one CPU thread."""
+    """Return True if a row's bits depend on its seed alone: the plain toy model, one CPU thread."""
     return (
         type(policy) is ToyTransformer
         and policy.device.type == "cpu"
@@ -88,12 +88,12 @@ def keepable(policy: Policy) -> bool:
 
 
 def made_of(run: Run) -> tuple[object, ...]:
-    """Return what decides a row beside its seed, policy, task's class and the code."""
+    """Return everything that determines a row besides seed, policy, task class and code."""
     return run.task, run.task_args, run.warm_start_steps, run.teacher_noise
 
 
 def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: int) -> str:
-    """Return the file name of a row, a digest of all that decides its bits."""
+    """Return the file name of a row, a digest of everything that determines its bits."""
     assert isinstance(policy, ToyTransformer)
     model = [vars(policy.shape), policy.heads, policy.temperature, str(policy.dtype)]
     about: list[Any] = [model, list(made_of), int(seed), source_digest(type(task)), machine()]
@@ -103,7 +103,7 @@ def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: in
 
 @cache
 def machine() -> tuple[str, ...]:
-    """Return packages and the kind of CPU, which choose the loops that sums run in."""
+    """Return packages and the kind of CPU, which determine the order of sums."""
     kinds = [
         torch.backends.cpu.get_cpu_capability(),
         sys.platform,
@@ -124,7 +124,7 @@ def _version(package: str) -> str:
 
 @cache
 def source_digest(task: type[TokenTask]) -> str:
-    """Return a digest of the files that decide a base model: the toy policy, its training, the task's."""
+    """Return a digest of the files that determine a base model: the toy policy, its training, the task's."""
     policies = Path(inspect.getfile(Policy)).parent
     files = {*policies.glob("*.py"), *(policies / "toy").glob("*.py"), policies.parent / "rng.py"}
     files |= set(Path(inspect.getfile(TokenTask)).parent.glob("*.py"))
@@ -138,7 +138,7 @@ def source_digest(task: type[TokenTask]) -> str:
 
 
 def read(path: Path, policy: Policy) -> Tensor | None:
-    """Return the row [P] in a file, None when there is none or it is not whole."""
+    """Return the row [P] in a file, None if it is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -151,7 +151,7 @@ def read(path: Path, policy: Policy) -> Tensor | None:
 
 
 def keep(path: Path, row_P: Tensor) -> None:
-    """Write a row, whole or not at all; do nothing where the folder cannot be written."""
+    """Write a row, whole or not at all; do nothing if the folder is not writable."""
     weights = row_P.contiguous().numpy().tobytes()
     with contextlib.suppress(OSError, UserError):
         path.parent.mkdir(parents=True, exist_ok=True)

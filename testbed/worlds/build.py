@@ -19,7 +19,7 @@ from testbed.worlds.tasks import token_task
 from testbed.worlds.tokens import TokenRuns, build_token_policy
 
 KEPT = 16
-"""Numbers per token, layer and unit of width that the backward pass of a Hugging Face model keeps, about."""
+"""Approximate numbers per token, layer and unit of width kept for a Hugging Face model's backward pass."""
 
 
 def build_world(runs: tuple[Run, ...]) -> World:
@@ -28,7 +28,7 @@ def build_world(runs: tuple[Run, ...]) -> World:
 
 
 def check_policy(run: Run) -> None:
-    """Raise UserError when the run's policy cannot be made; a Hugging Face model is looked at, not loaded."""
+    """Raise UserError if the run's policy is invalid; inspects a Hugging Face model without loading it."""
     if run.policy != "hf":
         _policy(run)
         return
@@ -49,7 +49,7 @@ def check_policy(run: Run) -> None:
 
 
 def _try(run: Run, given: dict[str, Any]) -> None:
-    """Load the model once on the CPU; raise UserError as a pack of its own would."""
+    """Load the model once on the CPU; raise UserError as its pack would."""
     from testbed.policies.hf.policy import HuggingFacePolicy
     from testbed.policies.hf.text_task import task_for_model
 
@@ -59,7 +59,7 @@ def _try(run: Run, given: dict[str, Any]) -> None:
 
 
 def _refuse_short_context(run: Run) -> None:
-    """Raise UserError where a survey of prompts and the longest response exceed what the model can read."""
+    """Raise UserError if sampled prompts plus the longest response exceed the model's context."""
     from testbed.policies.hf.json_files import read_json
     from testbed.policies.hf.model_folder import check_model_folder
     from testbed.policies.hf.text_task import SURVEY, task_for_model
@@ -82,13 +82,13 @@ def _refuse_short_context(run: Run) -> None:
 
 
 TRIED = 2_000_000
-"""Most weights of a model that is loaded once before a sweep writes anything: a second's work."""
+"""Most weights of a model that a sweep loads once before it writes anything: about a second."""
 NOT_GIVEN = {"toy": ("task", "device", "dtype"), "hf": ("model_path", "task", "device")}
-"""Parameters of the constructors that other fields of Run set."""
+"""Constructor parameters set by other fields of Run."""
 
 
 def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
-    """Raise UserError for policy_args that the constructor does not take, or not with this type."""
+    """Raise UserError for policy_args that the constructor lacks, or takes only with another type."""
     given, _ = split_precision(run)
     if run.policy == "toy":
         given.pop("roles", None)
@@ -101,10 +101,10 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
 
 
 def policy_size(run: Run) -> tuple[int, int, int]:
-    """Return parameters P, bytes per weight and about how many bytes one batch keeps for its backward pass.
+    """Return parameters P, bytes per weight and approximate bytes that one batch keeps for the backward pass.
 
-    Parameters and bytes are 0 where a model folder does not say; activations grow with layers, width and
-    columns (prompt tokens once per group, response tokens once per response), a toy's also with columns times
+    Parameters and bytes are 0 for an unreadable model folder. Activations grow with layers, width and columns
+    (prompt tokens once per group, response tokens once per response), a toy's also with columns times
     positions.
     """
     sequences = run.prompts * run.group
@@ -128,7 +128,7 @@ def policy_size(run: Run) -> tuple[int, int, int]:
 def _policy(run: Run) -> Policy:
     if run.policy == "toy":
         _refuse_arguments(run, ToyTransformer)
-    on_cpu = replace(run, device="cpu")  # a weightless policy, to be asked for its sizes
+    on_cpu = replace(run, device="cpu")  # a weightless policy, for its sizes
     return (build_tabular_policy if run.policy == "tabular" else build_token_policy)(on_cpu)[1]
 
 
@@ -155,7 +155,7 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
     activations = (2 if narrow else size) * columns * layers * width * KEPT
     parameters = parameters_of(run.model)
     if not given.get("lora") and not given.get("adapter"):
-        # A 16-bit copy of the weights and its gradient stand beside the full ones.
+        # A 16-bit copy of the weights and its gradient are held besides the full ones.
         return parameters, size, activations + (4 * parameters if narrow else 0)
     frozen = parameters * (2 if narrow else size)
     return adapter_parameters(run.model, given), size, activations + frozen

@@ -1,4 +1,4 @@
-"""Generation for stacked cells: an engine around the policy, at weights per part of a batch."""
+"""Generation for stacked cells: an engine around the policy, with weights per part of a batch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,14 +20,14 @@ Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 
 class Generation:
-    """The engine that generates for stacked cells, and what their anchors ask it to note."""
+    """The engine that generates for stacked cells; records log-probabilities that their anchors need."""
 
     def __init__(self, runs: tuple[Run, ...], policy: Policy) -> None:
         first = runs[0]
         self.policy, self.seeds = policy, tuple(run.seed for run in runs)
         self.engine = engine_of(first)
         self.notes_trainer = first.anchor == "snapshot"
-        self.sliced(1)  # an engine that this policy cannot have is refused before any training
+        self.sliced(1)  # raises before any training if the policy cannot have the engine
 
     def sliced(self, slices: int) -> Behavior:
         """Return the engine around the weights of `slices` parts per replica."""
@@ -55,7 +55,7 @@ class Generation:
 def engine_of(run: Run) -> SamplerEngine:
     """Return the engine that generates for a run.
 
-    Raises UserError, before any training, where the run's policy cannot have it.
+    Raises UserError, before any training, if the run's policy cannot have it.
     """
     made = engine(run.mismatch, **dict(run.mismatch_args))
     needs = {need for part in run.mismatch.split("+") for need in mismatch[part].promises.get("needs", ())}
@@ -80,10 +80,10 @@ def engine_of(run: Run) -> SamplerEngine:
 
 
 def narrow_versions(run: Run) -> torch.dtype | None:
-    """Return the 16-bit type that a run's model rounds its weights to before anything else reads them.
+    """Return the 16-bit type to which a run's model rounds its weights before any use.
 
-    Versions kept in it generate the same bits. None where there is no such type: weights of 32 bits, or an
-    engine or precision that would round other numbers.
+    Versions stored in it generate the same bits. None without such a type: weights of 32 bits, or an engine
+    or precision that would round other numbers.
     """
     given = dict(run.policy_args)
     name = str(given.get("dtype", ""))
@@ -105,10 +105,10 @@ def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:
 
 
 def cut(value_RB: Tensor, slices: int) -> Tensor:
-    """Return equal parts of axis 1 as replicas of their own, [R * slices, B / slices, ...]."""
+    """Split axis 1 into equal parts as separate replicas, [R * slices, B / slices, ...]."""
     return value_RB.unflatten(1, (slices, -1)).flatten(0, 1)
 
 
 def whole(value_XB: Tensor, slices: int) -> Tensor:
-    """Return what was cut, [R, B, ...]."""
+    """Undo `cut`, [R, B, ...]."""
     return value_XB.unflatten(0, (-1, slices)).flatten(1, 2)

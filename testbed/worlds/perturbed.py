@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 ALPHA = BETA = 0.001
 """Weights of the regularizer in the authors' code."""
 MOST_PASSES = 64
-"""Passes over one batch that have noise of their own."""
+"""Number of passes over one batch with separate noise."""
 
 
 class Perturbed(Reweighted):
     """A transformer with noise in K places and K more weights: theta = (its weights, log sigma_1 … sigma_K).
 
-    Everything but `loss_logp` is the transformer's own, without noise: it samples, and mu, anchors and
-    diagnostics of the policy are its log-probabilities.
+    Only `loss_logp` is noisy: sampling, mu, anchors and diagnostics use the plain transformer.
 
     Args:
-        policy: the toy transformer, or a Hugging Face model that takes its batch at once.
-        sigma: size of the noise at the start, in every place.
-        where: "all" for what every layer reads, "first" or "last" for that half of the layers, "logits" for
-            the toy transformer's logits.
+        policy: the toy transformer, or a Hugging Face model without micro-batches.
+        sigma: initial size of the noise, in every place.
+        where: "all" for every layer's input, "first" or "last" for that half of the layers, "logits" for the
+            toy transformer's logits.
 
-    Raises UserError for a size that is not positive, and for places that the policy does not have.
+    Raises UserError for a size that is not positive, and for places that the policy lacks.
 
     Source: ALP (2026), arXiv:2603.19470; the authors' code.
     """
@@ -53,7 +52,7 @@ class Perturbed(Reweighted):
         return {**self.policy.layout, "log_sigma": (self.layers,)}
 
     def weights(self, theta_RP: Tensor) -> Tensor:
-        """Return the transformer's own weights."""
+        """Return the transformer's weights."""
         return theta_RP[..., : -self.layers]
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
@@ -70,10 +69,10 @@ class Perturbed(Reweighted):
         mask_RBT: Tensor,
         draw: Draw,
     ) -> Tensor:
-        """Return log pi(token | before), [R, B, T], where place l has sigma_l eps_l added to it.
+        """Return log pi(token | before), [R, B, T], with sigma_l eps_l added at place l.
 
         Differentiable in all of theta: sigma learns through the noise (reparameterized). eps ~ N(0, 1)
-        depends on the draw's seed and step and on the place alone.
+        depends only on the draw's seed and step and on the place.
         """
         own_RP, log_sigma_RK = theta_RP.split([self.inside.parameters, self.layers], -1)
 
@@ -108,7 +107,7 @@ class Perturbed(Reweighted):
 
 
 def _places(policy: "ToyTransformer | HuggingFacePolicy", where: str) -> range:
-    """Return the numbers of the places: layers, or behind the last one the logits."""
+    """Return the numbers of the places: layers, then the logits after the last layer."""
     toy = isinstance(policy, ToyTransformer)
     count = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
     ends = {"all": (0, count), "first": (0, count // 2), "last": (count // 2, count)}
@@ -123,14 +122,14 @@ def _places(policy: "ToyTransformer | HuggingFacePolicy", where: str) -> range:
 
 
 def perturb_of(arguments: dict[str, Any]) -> tuple[float, str]:
-    """Take the noise's size, 0 for none, and its places out of a policy's arguments."""
+    """Split the noise's size, 0 for none, and its places from a policy's arguments."""
     if "perturb_where" in arguments and "perturb" not in arguments:
         raise UserError("policy_args has perturb_where, but no perturb; give the size of the noise too.")
     return arguments.pop("perturb", 0), str(arguments.pop("perturb_where", "all"))
 
 
 def check_perturbable(policy: Policy, precision: str) -> None:
-    """Raise UserError for a policy that rounds, or whose batches several processes share."""
+    """Raise UserError for a policy that rounds, or shares batches among processes."""
     if precision:
         raise UserError("policy_args has perturb and precision; expected one of them.")
     if policy.ranks is not None:
@@ -140,7 +139,7 @@ def check_perturbable(policy: Policy, precision: str) -> None:
 
 
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:
-    """Return the stream of one pass over one batch. Raises UserError for more passes than have streams."""
+    """Return the stream of one pass over one batch. Raises UserError for more passes than streams."""
     if pass_index >= MOST_PASSES:
         raise UserError(f"pass {pass_index + 1} over a batch has no noise; at most {MOST_PASSES} have.")
     return Draw(seeds, step * MOST_PASSES + pass_index, layers)

@@ -1,4 +1,4 @@
-"""Prefixes in a world: find the run's source, and take given tokens out of the rollout's mask."""
+"""Prefixes in a world: find the run's source, and remove given tokens from the rollout's mask."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from testbed.prefixes.base import PrefixSource
 def source_of(run: Run, task: object) -> PrefixSource | None:
     """Return the source of a run's prefixes in its task, None for none.
 
-    Raises UserError where the task is not written in tokens, or refuses the source.
+    Raises UserError if the task is not written in tokens, or refuses the source.
     """
     source = source_for(run)
     if source is None:
@@ -37,7 +37,7 @@ def source_of(run: Run, task: object) -> PrefixSource | None:
 
 
 def refuse_given(run: Run) -> None:
-    """Raise UserError where a run has prefixes and weights that change inside a response."""
+    """Raise UserError if a run has prefixes and weights that change inside a response."""
     if run.prefix != "off":
         raise UserError(
             f"prefix '{run.prefix}' begins responses behind their prompts, which staleness '{run.staleness}' "
@@ -51,7 +51,7 @@ def wave_keys(seeds: tuple[int, ...], sampling_R: np.ndarray, wave: int) -> np.n
 
 
 def without_given(rollout: Rollout, given_RBT: Tensor) -> Rollout:
-    """Return the rollout without its given tokens under the mask: no policy chose them."""
+    """Return the rollout with given tokens masked out: no policy chose them."""
     mask_RBT = rollout.mask_RBT & (given_RBT.to(rollout.mask_RBT.device) < 0)
     zeros_RBT = torch.zeros_like(rollout.logp_mu_RBT)
     return replace(

@@ -1,4 +1,4 @@
-"""Score responses by the task, or by the run's verifier with the task's score logged beside it."""
+"""Score responses by the task, or by the run's verifier, logging the task's score too."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Rewards:
-    """The scores of a pack. counts: what was counted on the way, by metric name, each [R].
+    """The scores of a pack. counts: counters by metric name, each [R].
 
-    ranks: of a policy that several processes share; a verifier with a time limit need not say the same in
-    each, so that the first one's task judges for all.
+    ranks: of a policy shared by several processes. A verifier with a time limit may differ between them, so
+    the first rank's task scores for all.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Rewards:
         self.counts: dict[str, np.ndarray] = {}
 
     def gold(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
-        """Return the task's own scores [R, B]."""
+        """Return the task's scores [R, B]."""
         score = self._scores(flat(prompt_RNQ, token_RBT, mask_RBT, group))
         self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
@@ -44,18 +44,18 @@ class Rewards:
         group: int,
         rows: slice = slice(None),
     ) -> np.ndarray:
-        """Return the rewards [R, B] of the cells `rows`: the verifier's, where there is one."""
+        """Return the rewards [R, B] of the cells `rows`, from the verifier if there is one."""
         return self._both(prompt_RNQ, token_RBT, mask_RBT, group, rows)[1]
 
     def batch(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
-        """Return `train` of a generated batch, and note its gold where a verifier rewards it."""
+        """Return `train` of a generated batch; log the task's score if a verifier rewards it."""
         gold_RB, reward_RB = self._both(prompt_RNQ, token_RBT, mask_RBT, group, slice(None))
         if self.verifier is not None:
             self.counts["reward/gold"] = gold_RB.reshape(len(self.seeds), -1).mean(-1)
         return reward_RB
 
     def proxy(self, answers: Rollout) -> dict[str, np.ndarray]:
-        """Return what the verifier makes of held-out answers, by metric name, each [R]; {} without one."""
+        """Return the verifier's rewards of held-out answers, by metric name, each [R]; {} without one."""
         if self.verifier is None:
             return {}
         given = (answers.prompt_RNQ.cpu().numpy(), answers.token_RBT, answers.mask_RBT, answers.group)
@@ -66,7 +66,7 @@ class Rewards:
     def _both(
         self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int, rows: slice
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return gold and rewards [R, B] of the cells `rows`; the gold is scored once."""
+        """Return task scores and rewards [R, B] of the cells `rows`; the task scores once."""
         gold_RB = self.gold(prompt_RNQ, token_RBT, mask_RBT, group)
         if self.verifier is None:
             return gold_RB, gold_RB
@@ -81,7 +81,7 @@ class Rewards:
         return score
 
     def _count_failures(self, shape: Sequence[int]) -> None:
-        """Add how often a task's own verifier failed at what was just scored, where it can fail."""
+        """Count failures of a task's verifier in the latest scoring, if it can fail."""
         failures_N = self.task.failures_N
         if failures_N is None or math.prod(shape) % len(self.seeds):
             return

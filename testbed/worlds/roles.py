@@ -14,7 +14,7 @@ ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
 
 
 def separated(policy: Policy, turn_T: tuple[int, ...], changed: bool, staleness: str) -> "TwoRoles":
-    """Return the policy once per role; UserError where its layers are changed, or weights in a response."""
+    """Return the policy once per role; UserError for changed layers, or weights that change in a response."""
     if changed or staleness in ACROSS_VERSIONS:
         raise UserError(
             "policy_args.roles 'separate' goes with neither perturb nor precision nor weights that change "
@@ -26,7 +26,7 @@ def separated(policy: Policy, turn_T: tuple[int, ...], changed: bool, staleness:
 class TwoRoles(Policy):
     """One policy per turn of a task of two turns, [theta of turn 0, theta of turn 1] in one row.
 
-    A role reads all tokens before its own with its own weights. Both start alike.
+    A role reads all earlier tokens with its weights. Both start alike.
     """
 
     def __init__(self, policy: Policy, turn_T: tuple[int, ...]) -> None:
@@ -48,7 +48,7 @@ class TwoRoles(Policy):
         return self.policy.positions
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """Return the policy's weights at the start, twice."""
+        """Return the policy's starting weights, twice."""
         return self.policy.initial(seeds).repeat(1, 2)
 
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:

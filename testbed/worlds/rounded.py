@@ -10,9 +10,9 @@ from testbed.policies.base import Policy, Reweighted
 
 
 class Rounded(Reweighted):
-    """A policy, but with a sampler engine's roundings on both sides; gradients go straight through.
+    """A policy with a sampler engine's roundings on both sides; gradients pass unchanged.
 
-    The weights that an optimizer moves stay full: `initial` is that of the policy before it rounds.
+    The optimizer's weights keep full precision: `initial` is that of the unrounded policy.
     """
 
     def __init__(self, policy: Policy, rounding: SamplerEngine) -> None:
@@ -31,13 +31,13 @@ class Rounded(Reweighted):
 
 
 def split_precision(run: Run) -> tuple[dict[str, Scalar], str]:
-    """Return the arguments of the policy's constructor and the precision among them, "" for full."""
+    """Split the precision, "" for full, from the arguments of the policy's constructor."""
     given = dict(run.policy_args)
     return given, str(given.pop("precision", ""))
 
 
 def of_precision(policy: Policy, precision: str) -> Policy:
-    """Return the policy at a precision, see `rounding_of`; itself at full precision."""
+    """Return the policy at a precision, see `rounding_of`; unchanged at full precision."""
     rounding = rounding_of(precision)
     return policy if rounding is None else Rounded(policy, rounding)
 
@@ -48,7 +48,7 @@ def rounding_of(precision: str) -> SamplerEngine | None:
     Source: one precision flow for rollout and training as in Jet-RL, arXiv:2601.14243.
 
     Raises UserError for an engine that draws numbers, reads older weights or changes the next-token
-    distribution: it has no second side that could agree with the first.
+    distribution: training cannot reproduce these.
     """
     if not precision:
         return None

@@ -26,7 +26,7 @@ from testbed.worlds.tasks import spread, tabular_task, turns_of
 
 
 class TabularRuns(World):
-    """Bandits, MDPs and token trees with a softmax table; everything is known exactly."""
+    """Bandits, MDPs and token trees with a softmax table; all quantities are known exactly."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
         first = runs[0]
@@ -69,7 +69,7 @@ class TabularRuns(World):
         return self.generation.noted(theta_XP, rollout, slices, self.logp)
 
     def _from_prefixes(self, source: PrefixSource, mu_RWSA: np.ndarray, slices: int, step: int) -> Rollout:
-        """Return a tree's responses from a source of prefixes; without log-probabilities."""
+        """Return a tree's responses from a source of prefixes, without log-probabilities."""
         assert isinstance(self.task, TokenTree)
         tree = self.task
         number = {tuple(prompt_Q): n for n, prompt_Q in enumerate(tree.prompt_NQ.tolist())}
@@ -113,13 +113,13 @@ class TabularRuns(World):
         return source.rollout(asked)
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return what prefixes cost, by metric name; [R]."""
+        """Return the costs of prefixes, by metric name; [R]."""
         return self.counted
 
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return episodes whose action at time t is taken at weights theta_RWP[r, version_RBT[r, b, t]].
+        """Return episodes; the action at time t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
-        version_RBT broadcasts to [R, B, T]. A table has no cache, so `cache` is not read.
+        version_RBT broadcasts to [R, B, T]. A table has no cache, so `cache` is ignored.
         """
         del cache
         refuse_given(self.first)
@@ -133,7 +133,7 @@ class TabularRuns(World):
         return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
 
     def _episodes(self, mu_RWSA: np.ndarray, version_RBT: np.ndarray, step: int) -> Rollout:
-        """Return episodes by tables that may change, without log-probabilities."""
+        """Return episodes from tables that may change, without log-probabilities."""
         start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
         episodes = self.task.simulate_versions(
             mu_RWSA, version_RBT, start_RN, self.group, self.sampling_R, step
@@ -154,9 +154,9 @@ class TabularRuns(World):
         )
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
-        """Return weights [R, P] of the one policy that changes of weights at given times amount to.
+        """Return weights [R, P] of the single policy equivalent to changing weights at given times.
 
-        Only a token tree has one: its states know their time. version_T: the version of every time [T].
+        Only a token tree has one: its states determine the time. version_T: the version of every time [T].
         """
         if not isinstance(self.task, TokenTree):
             return None
@@ -174,7 +174,7 @@ class TabularRuns(World):
         return int(self.task.states)
 
     def state_values(self, theta_RP: Tensor) -> Tensor:
-        """Return V(s) of a token tree [R, S]; raise UserError in a world whose values depend on the time."""
+        """Return V(s) of a token tree [R, S]; raise UserError if the world's values depend on the time."""
         if not isinstance(self.task, TokenTree):
             raise UserError("critic 'exact' has exact values only for task 'tree'; use critic 'table'.")
         pi_RSA = self.policy.probabilities(theta_RP)
@@ -190,9 +190,9 @@ class TabularRuns(World):
     def truth(
         self, theta_RP: Tensor, update_RP: Tensor, step: int, behavior: BehaviorWeights | None
     ) -> dict[str, np.ndarray]:
-        """Return the exact value, gradient and ratio moments beside the sampled ones; each [R].
+        """Return the exact value, gradient and ratio moments besides the sampled ones; each [R].
 
-        Where parts of a batch have weights of their own, moments are those of a sample of the whole batch.
+        If parts of a batch have different weights, moments are those of a sample of the whole batch.
         """
         pi_RSA = self.policy.probabilities(theta_RP)
         gradient_RP = self.task.gradient(pi_RSA).reshape(len(pi_RSA), -1)
@@ -204,7 +204,7 @@ class TabularRuns(World):
         return known if behavior is None else known | self._ratio_law(pi_RSA, step, behavior)
 
     def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
-        """Return the exact KL of the policy's episodes from those of the weights at the start; [R]."""
+        """Return the exact KL of the policy's episodes from those of the starting weights; [R]."""
         del row, last
         pi_RSA, start_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(start_RP)
         law = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
@@ -214,7 +214,7 @@ class TabularRuns(World):
         slices = behavior.slices
         engine = self.generation.sliced(slices)
         mu_XSA = engine.probabilities(behavior.weights_XP, step, behavior.past_XP)
-        # A policy that has collapsed gives actions probability 0: then the ratios are infinite, and say so.
+        # A collapsed policy gives actions probability 0: ratios are then infinite.
         law = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
         part = {item.name: getattr(law, item.name).reshape(-1, slices) for item in dataclasses.fields(law)}
         second_R, kl_R = part["second_moment"].mean(1), part["kl_pi_mu"].mean(1)
@@ -242,7 +242,7 @@ class TabularRuns(World):
         logits_RSA = self.policy.logits(theta_RP.detach())
         greedy_RSA = torch.nn.functional.one_hot(logits_RSA.argmax(-1), logits_RSA.shape[-1]).double()
         start_RN = rollout.prompt_RNQ[..., 0].numpy()
-        # Where the world is random too, its draws are those of step 0 of a stream that all cells share.
+        # A random world draws from step 0 of a stream that all cells share.
         key_R = rng.keys((0,) * len(start_RN), "greedy")
         episodes = self.task.simulate(greedy_RSA.numpy(), start_RN, 1, key_R, 0)
         return self._reward(episodes).repeat_interleave(rollout.group, dim=1)
@@ -275,7 +275,7 @@ class TabularRuns(World):
 
 
 def parts(sequences: int, slices: int) -> np.ndarray:
-    """Return which of equal parts of a batch each sequence is in, [1, B, 1]."""
+    """Return the part of the batch that each sequence is in, [1, B, 1]."""
     part_B = np.arange(sequences) // (sequences // slices)
     return part_B[None, :, None]
 
@@ -283,12 +283,12 @@ def parts(sequences: int, slices: int) -> np.ndarray:
 def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
     scale = np.linalg.norm(left_RP, axis=-1) * np.linalg.norm(right_RP, axis=-1)
     product = (left_RP * right_RP).sum(-1)
-    # NaN says: one of the two gradients is zero, so there is no angle.
+    # NaN: one of the two gradients is zero, so there is no angle.
     return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)
 
 
 def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
-    """Return the world of a run and its table; raise UserError for arguments that no table has."""
+    """Return the world of a run and its table; raise UserError for arguments that tables lack."""
     from testbed.policies.tabular import TabularPolicy
 
     task = tabular_task(run)

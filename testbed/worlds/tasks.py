@@ -1,4 +1,4 @@
-"""The catalog of `envs` behind the project's registry: nearest names, checked arguments."""
+"""Wrap the catalog of `envs` in the project's registry: nearest names, checked arguments."""
 
 from dataclasses import replace
 from functools import cache
@@ -55,7 +55,7 @@ def build_task(name: str, **arguments: Scalar) -> Task:
 
 
 def tabular_task(run: Run) -> FiniteMDP | TokenTree:
-    """Return the world of a run with policy 'tabular'; raise UserError when it has no table of states."""
+    """Return the world of a run with policy 'tabular'; raise UserError if it has no table of states."""
     task = build_task(run.task, **dict(run.task_args))
     if isinstance(task, TokenTask):
         raise UserError(
@@ -66,7 +66,7 @@ def tabular_task(run: Run) -> FiniteMDP | TokenTree:
 
 
 def token_task(run: Run) -> TokenTask:
-    """Return the task of a run with a token policy; raise UserError when it is not written in tokens."""
+    """Return the task of a run with a token policy; raise UserError if it is not written in tokens."""
     task = build_task(run.task, **dict(run.task_args))
     if not isinstance(task, TokenTask):
         raise UserError(f"task '{run.task}' is a tabular world; set policy to 'tabular'.")
@@ -76,7 +76,7 @@ def token_task(run: Run) -> TokenTask:
 
 
 def turns_of(task: Task) -> tuple[int, ...]:
-    """Return the turn of every place of a response; () in a task of one turn."""
+    """Return the turn of every position of a response; () in a task of one turn."""
     return () if isinstance(task, FiniteMDP) else task.turn_T
 
 
@@ -98,9 +98,9 @@ def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:
 
 
 def pin_data(run: Run) -> Run:
-    """Return a run on a user's file with the digests of file and verifier in its arguments; others as is.
+    """Add the digests of file and verifier to the arguments of a run on a user's file; return others as is.
 
-    A file that changes later is then refused instead of blending with earlier results.
+    A file that changes later is then refused, so that results never mix versions.
     """
     arguments = dict(run.task_args)
     if run.task != "jsonl" or not arguments.get("file"):
@@ -124,5 +124,5 @@ def longest_response(run: Run) -> int:
 
 
 def task_for(run: Run) -> Task:
-    """Return the run's task; raise UserError when its policy cannot act in it."""
+    """Return the run's task; raise UserError if its policy cannot act in it."""
     return tabular_task(run) if run.policy == "tabular" else token_task(run)

@@ -34,13 +34,13 @@ Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 EVALUATION_GROUP = 4
 """Responses per held-out prompt behind `accuracy`."""
 PASS_PROMPTS = 32
-"""Held-out prompts, the first ones, behind pass@k and max@k."""
+"""Number of held-out prompts, the first ones, for pass@k and max@k."""
 PASS_EXTRA = 4
-"""Responses per prompt that pass@k and max@k take beside those of `accuracy`."""
+"""Responses per prompt for pass@k and max@k, besides those of `accuracy`."""
 PASS_EVERY = 4
-"""Logged rows from one with pass@k and max@k to the next; the first and the last have them too."""
+"""Logged rows between rows with pass@k and max@k; the first and the last have them too."""
 START_PROMPTS = 8
-"""Held-out prompts, the first ones, behind the KL to the start."""
+"""Number of held-out prompts, the first ones, for the KL to the start."""
 
 
 class TokenRuns(World):
@@ -117,7 +117,7 @@ class TokenRuns(World):
         return self._prompts(f"{purpose}/{self.first.task}", 0, prompts)
 
     def _at_start(self, prompt_RNQ: np.ndarray, group: int, number: int) -> Rollout:
-        """Return responses of the policy itself, at the weights at the start; no engine, no lag."""
+        """Return responses of the policy at its starting weights; no engine, no lag."""
         theta_RP = self.initial()
         draw = lambda prompt_RNQ, uniform_RBT: self.policy.sample(  # noqa: E731
             theta_RP, prompt_RNQ, group, uniform_RBT
@@ -135,7 +135,7 @@ class TokenRuns(World):
         return narrow_versions(self.first)
 
     def generate_in_flight(self, theta_RWP: Tensor, version_RBT: Tensor, step: int, cache: str) -> Rollout:
-        """Return responses whose token t is drawn at weights theta_RWP[r, version_RBT[r, b, t]].
+        """Return responses with token t drawn at weights theta_RWP[r, version_RBT[r, b, t]].
 
         version_RBT broadcasts to [R, B, T]; cache: "kept" or "recomputed" when the weights change.
         """
@@ -161,7 +161,7 @@ class TokenRuns(World):
         return self._answered(draw, self._prompts(purpose, step, prompts), key_R, step, group, slices)
 
     def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
-        # Prompts depend on (task, seed, step) alone: cells that share a seed answer the same ones.
+        # Prompts depend only on (task, seed, step): cells with the same seed answer the same ones.
         ask = self.task.held_out_prompts if purpose.startswith("held-out/") else self.task.prompts
         drawn = {s: ask(rng.generator(s, purpose, step), prompts) for s in dict.fromkeys(self.seeds)}
         return np.stack([drawn[seed] for seed in self.seeds])
@@ -187,7 +187,7 @@ class TokenRuns(World):
         return Rollout(prompt, token_RBT, mask_RBT, logp_RBT, reward, group)
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Return how often the verifier failed so far, and what prefixes cost, by metric name; [R]."""
+        """Return the verifier's failures so far, and the costs of prefixes, by metric name; [R]."""
         return self.rewards.counts
 
     def logp(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
@@ -208,7 +208,7 @@ class TokenRuns(World):
         return both or super().loss_logp_entropy(theta_RP, rollout, step, pass_index)
 
     def penalty(self, theta_RP: Tensor) -> Tensor | None:
-        """Return what the policy itself adds to the loss of each replica [R]; None where it adds nothing."""
+        """Return the policy's addition to the loss of each replica [R]; None without one."""
         return self.policy.penalty(theta_RP) if isinstance(self.policy, Perturbed) else None
 
     @property
@@ -230,11 +230,11 @@ class TokenRuns(World):
         return self.policy.score_norm(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT)
 
     def greedy_reward(self, theta_RP: Tensor, rollout: Rollout) -> Tensor:
-        """Return the reward of the likeliest tokens, drawn one after the other, to each prompt; [R, B]."""
+        """Return the reward of greedy decoding from each prompt; [R, B]."""
         R, N = rollout.prompt_RNQ.shape[:2]
         any_RNT = torch.zeros(R, N, self.task.response_length, dtype=torch.float64)
         drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNQ, 1, any_RNT, greedy=True)
-        # A verifier of every seed's own is refused beside this baseline: whose rows these are is not known.
+        # A per-seed verifier is refused with this baseline, because the seed of these rows is unknown.
         rows = slice(0, len(rollout.prompt_RNQ))
         return self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1, rows).repeat_interleave(
             rollout.group, dim=1
@@ -263,7 +263,7 @@ class TokenRuns(World):
         return isinstance(self.task, Hinted)
 
     def with_solutions(self, rollout: Rollout) -> Rollout:
-        """Return the rollout with the solution shown in every prompt; UserError where there is no room."""
+        """Return the rollout with the solution shown in every prompt; UserError if there is no room."""
         if not isinstance(self.task, Hinted):
             return super().with_solutions(rollout)
         prompt_MQ = rollout.prompt_RNQ.flatten(0, 1).cpu().numpy()
@@ -298,17 +298,17 @@ class TokenRuns(World):
         return self._shown(rollout, answers, rows)
 
     def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
-        """Return the rollout's responses with all from their first error on written rightly."""
+        """Return the rollout's responses, corrected from their first error on."""
         prompt_RNQ = rollout.prompt_RNQ.cpu().numpy().repeat(rollout.group, axis=1)
         given = zip(prompt_RNQ, rollout.token_RBT.cpu().numpy(), rollout.mask_RBT.cpu().numpy(), strict=True)
         return self._shown(rollout, [self.task.correction(*each) for each in given], rows)
 
     def _shown(self, rollout: Rollout, answers: list[tuple[np.ndarray, np.ndarray]], rows: slice) -> Rollout:
-        """Return the rollout with others' answers in place of its own."""
+        """Return the rollout with given answers in place of its own."""
         parts = zip(*answers, strict=True)
         token, mask = (torch.from_numpy(np.stack(part)).to(self.policy.device) for part in parts)
         reward_RB = self._rewards(rollout.prompt_RNQ, token, mask, rollout.group, rows)
-        # A demonstration has no behavior policy and no version: what stands there is never read.
+        # A demonstration has no behavior policy and no version: these values are never read.
         return replace(
             rollout,
             token_RBT=token,
@@ -325,9 +325,9 @@ class TokenRuns(World):
         return mean
 
     def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
-        """Return the samples behind `accuracy`, those of the first prompts also under the start's weights.
+        """Return the samples behind `accuracy`; those of the first prompts also under the starting weights.
 
-        For pass@k there are more samples, from a stream of their own, in every PASS_EVERY-th row.
+        Every PASS_EVERY-th row has more samples for pass@k, from a separate stream.
         """
         prompt_RNQ = self._held_out_prompts()
         answers = self._evaluation(theta_RP, prompt_RNQ)
@@ -367,7 +367,7 @@ class TokenRuns(World):
 
 
 def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
-    """Return the task as the policy sees it, and the policy, for policy 'toy' or 'hf'."""
+    """Return the task as the policy reads it, and the policy, for policy 'toy' or 'hf'."""
     task = token_task(run)
     if run.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' was asked for, but torch sees no GPU; use device=cpu.")

@@ -1,7 +1,7 @@
-"""Verifiers: rewards in training that replace the task's score; the score stays the gold standard.
+"""Verifiers: training rewards that replace the task's score, which stays the gold standard.
 
 `verifier` registers makers: maker(task, *, …) -> Verifier; `Run.verifier` names one. Held-out `accuracy`
-is always gold; `reward/gold` and `val/proxy` log each beside the other.
+always uses the task's score; `reward/gold` and `val/proxy` log each besides the other.
 """
 
 from abc import ABC, abstractmethod
@@ -24,23 +24,23 @@ verifier = Registry("verifier")
 COMBINED = ("single", "mean", "worst", "uncertainty")
 
 GOLD = "task"
-"""The verifier of a run that names none."""
+"""The default verifier of a run."""
 
 
 class Verifier(ABC):
-    """A reward in place of the task's. by_seed: whether every cell has one of its own, drawn by its seed."""
+    """A reward in place of the task's. by_seed: True if every cell has a separate one, drawn by its seed."""
 
     by_seed: bool = False
 
     @abstractmethod
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools, gold_N: Floats, seed: int) -> Floats:
-        """Return the reward of each response [N]; gold_N: the task's own."""
+        """Return the reward of each response [N]; gold_N: the task's score."""
 
 
 def verifier_of(run: Run) -> Verifier | None:
     """Return the verifier of a run, None for the task itself.
 
-    Raises UserError for an unknown name, argument or value, and where the run or its task cannot have it.
+    Raises UserError for an unknown name, argument or value, and if the run or its task cannot have it.
     """
     entry, given = verifier[run.verifier], dict(run.verifier_args)
     bound = entry.bind(**given)
@@ -59,7 +59,7 @@ def verifier_of(run: Run) -> Verifier | None:
 
 
 def solutions(task: TokenTask, prompt_NQ: Ints, name: str) -> Ints:
-    """Return the task's solutions [N, T]; raise UserError where it has none."""
+    """Return the task's solutions [N, T]; raise UserError if it has none."""
     try:
         return task.teacher(prompt_NQ, np.random.default_rng(0), 0.0)[0]
     except (ValueError, NotImplementedError) as error:
@@ -70,7 +70,7 @@ def solutions(task: TokenTask, prompt_NQ: Ints, name: str) -> Ints:
 
 
 def check_solutions(task: TokenTask, name: str) -> None:
-    """Raise UserError where a task has no solution, or several: then none of them is a measure."""
+    """Raise UserError if a task has no solution, or several, so that no solution is a standard."""
     solutions(task, task.prompts(np.random.default_rng(0), 1), name)
     if type(task).first_error is TokenTask.first_error:
         raise UserError(
@@ -87,7 +87,7 @@ def gold(task: TokenTask) -> None:
 
 @dataclass(frozen=True)
 class Lenient(Verifier):
-    """1 for right responses, and for a fixed share of the wrong ones; loophole: for those that begin so."""
+    """1 for right responses and a fixed share of wrong ones; loophole: also for wrong ones that begin so."""
 
     rate: float
     places: int
@@ -101,7 +101,7 @@ class Lenient(Verifier):
 
 
 def fixed_uniform(prompt_NQ: Ints, response_NT: Ints) -> Floats:
-    """Return a number in [0, 1) of every prompt with its response, always the same one [N]."""
+    """Return a fixed number in [0, 1) for every prompt with its response [N]."""
     code_N = np.zeros(len(prompt_NQ), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column_N in np.concatenate([prompt_NQ, response_NT], axis=1).T.astype(np.uint64):
@@ -115,7 +115,7 @@ def fixed_uniform(prompt_NQ: Ints, response_NT: Ints) -> Floats:
 
 @verifier("lenient", source="verifiers with false positives: a fixed share of wrong answers, or a loophole")
 def lenient(task: TokenTask, *, rate: float = 0.1, places: int = 0) -> Verifier:
-    """Right responses pass, `rate` of the wrong ones, and all that begin with `places` zeros (0: none do)."""
+    """Pass right responses, `rate` of the wrong ones, and all that begin with `places` zeros (0: none do)."""
     if not 0 <= rate <= 1 or not 0 <= places <= task.response_length or not (rate or places):
         raise UserError(
             f"verifier 'lenient' has rate {rate:g} and places {places}; expected a rate in [0, 1], places "
@@ -126,7 +126,7 @@ def lenient(task: TokenTask, *, rate: float = 0.1, places: int = 0) -> Verifier:
 
 @dataclass(frozen=True)
 class Steps(Verifier):
-    """Share of the tokens of the solution that stand before the first wrong one."""
+    """Share of the solution's tokens before the first wrong one."""
 
     task: TokenTask
 
@@ -138,14 +138,14 @@ class Steps(Verifier):
 
 @verifier("steps", source="rubrics and process rewards: partial credit for right steps")
 def steps(task: TokenTask) -> Verifier:
-    """The share of a response that stands before its first error: graded, and 1 only for right ones."""
+    """Reward the share of a response before its first error: graded, and 1 only for right ones."""
     check_solutions(task, "steps")
     return Steps(task)
 
 
 @dataclass(frozen=True)
 class Last(Verifier):
-    """1 where the last token is the solution's, whatever stands before it."""
+    """1 if the last token is the solution's, after any other tokens."""
 
     task: TokenTask
 
@@ -157,14 +157,14 @@ class Last(Verifier):
 
 @verifier("last", source="outcome verifiers: the final answer counts, wrong steps are false positives")
 def last(task: TokenTask) -> Verifier:
-    """The last token alone is read: right answers by wrong steps pass."""
+    """Read only the last token: right answers by wrong steps pass."""
     check_solutions(task, "last")
     return Last(task)
 
 
 def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
-    """The reward that is optimized, [S, A]: the first member, the mean, the least (worst-case optimization),
-    or the mean less penalty times the variance over members (uncertainty-weighted optimization).
+    """The optimized reward, [S, A]: the first member, the mean, the least (worst-case optimization), or the
+    mean minus penalty times the variance over members (uncertainty-weighted optimization).
 
     Source: Coste et al. (2023), arXiv:2310.02743, section 3.
     """
@@ -180,12 +180,12 @@ def combine(reward_KSA: Floats, how: str, penalty: float = 0.5) -> Floats:
 
 @dataclass(frozen=True)
 class Compared(Verifier):
-    """Linear Bradley-Terry models of what a pair's better response has: one ensemble per seed.
+    """Linear Bradley-Terry models of the better response of a pair: one ensemble per seed.
 
-    A response's features are which of its tokens are right, and how often it writes each token. Of a pair,
-    two responses of the task's noisy teacher, the one with more right tokens is better; `wrong` of the labels
-    are turned over. Member k does not see `blind` of the places, and has pairs of its own. Rewards are in
-    standard deviations of the teacher's responses.
+    A response's features are the correctness of each token, and the counts of each token. Of a pair, two
+    responses of the task's noisy teacher, the one with more right tokens is better; `wrong` of the labels are
+    flipped. Member k does not see `blind` of the positions, and has separate pairs. Rewards are in standard
+    deviations of the teacher's responses.
     """
 
     task: TokenTask
@@ -207,13 +207,13 @@ class Compared(Verifier):
         return combine(reward_NK.T[:, None], self.how)[0]
 
     def features(self, prompt_NQ: Ints, response_NT: Ints) -> Floats:
-        """Return right places and counts of tokens, [N, T + V]."""
+        """Return right positions and counts of tokens, [N, T + V]."""
         right_NT = response_NT == solutions(self.task, prompt_NQ, "comparisons")
         count_NV = (response_NT[..., None] == np.arange(self.task.vocabulary)).sum(1)
         return np.concatenate([right_NT, count_NV], axis=1).astype(np.float64)
 
     def fit(self, seed: int) -> tuple[Floats, Floats, Floats]:
-        """Return weights [K, F], and mean and deviation of each member on its own pairs [K]."""
+        """Return weights [K, F], and mean and deviation of each member on its pairs [K]."""
         stream, T = rng.generator(seed, "verifier/comparisons"), self.task.response_length
         weight_KF, mean_K, spread_K = [], [], []
         for _ in range(self.members):
@@ -260,7 +260,7 @@ def comparisons(
     blind: float = 0.5,
     noise: float = 0.5,
 ) -> Verifier:
-    """Reward models fitted to `pairs` comparisons each, `wrong` of them mislabeled; see Compared."""
+    """Fit reward models to `pairs` comparisons each, `wrong` of them mislabeled; see Compared."""
     check_solutions(task, "comparisons")
     if pairs < 1 or members < 1:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A Hugging Face model as the policy of a cell, with the task in its tokens."""
+"""Make a Hugging Face model the policy of a cell, with the task in its tokens."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from testbed.policies.hf.text_task import task_for_model
 
 
 def build_hf(task: TokenTask, model: str, device: str, arguments: dict[str, Any]) -> tuple[TokenTask, Policy]:
-    """Return the task as the model reads it, and the policy; UserError for what it refuses.
+    """Return the task as the model reads it, and the policy; UserError if the model is refused.
 
-    arguments: the policy's, and `ranks`, how many processes share every batch.
+    arguments: the policy's, and `ranks`, the number of processes that share every batch.
     """
     given = dict(arguments)
     ranks = checked_ranks(given.pop("ranks", 1))
@@ -20,7 +20,7 @@ def build_hf(task: TokenTask, model: str, device: str, arguments: dict[str, Any]
     if ranks > 1:
         import torch
 
-        met = Ranks(ranks, torch.device(device))  # before the model: it decides which GPU is this process's
+        met = Ranks(ranks, torch.device(device))  # before the model, because it picks this process's GPU
     task = task_for_model(task, model)
     policy = HuggingFacePolicy(model, task, device=device, **given)
     return task, policy if met is None else InRanks(policy, met)

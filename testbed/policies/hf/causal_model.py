@@ -20,16 +20,16 @@ from testbed.policies.hf.model_folder import quiet_transformers
 
 NONE = Lora()
 PACKED = 128
-"""Most columns of a row that holds a prompt and all its responses: attention costs too much beyond it."""
+"""Most columns of a packed row, a prompt with all its responses: beyond it attention costs too much."""
 MANY = 8
-"""Passes of 64 rows that gain what copying the weights in another layout costs: 3.5, 7.7 and 8.0 were
-measured at 84 thousand, 3 and 30 million weights."""
+"""Passes of 64 rows that repay copying the weights to another layout: 3.5, 7.7 and 8.0 were measured at 84
+thousand, 3 and 30 million weights."""
 Hidden: TypeAlias = Callable[[int, Tensor, int], Tensor]
-"""(layer, what it reads [M, T, H], 0 for prompts and 1 for responses) -> what it is given instead."""
+"""(layer, its input [M, T, H], 0 for prompts and 1 for responses) -> the input it receives instead."""
 
 
 class Head(NamedTuple):
-    """The last linear layer, cut to the first V tokens; without a weight the features are logits already."""
+    """The last linear layer, cut to the first V tokens; without a weight the features are the logits."""
 
     weight_VH: Tensor | None
     bias_V: Tensor | None
@@ -37,9 +37,9 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prompts after their forward pass: features of the next token, the cache, which positions are real.
+    """Prompts after their forward pass: features of the next token, the cache, and a mask of real positions.
 
-    padded: whether some are not; without padding no mask is needed.
+    padded: True if some are padding; without padding no mask is needed.
     """
 
     feature_BH: Tensor
@@ -65,7 +65,7 @@ class _Features(nn.Module):
 
 
 class CausalModel:
-    """Features of next tokens under any weights; the module's own weights are only the starting point.
+    """Features of next tokens under any weights; the module's weights are only the starting point.
 
     Raises UserError for a model that cannot continue from a cache (recurrent layers, linear attention).
     """
@@ -98,12 +98,12 @@ class CausalModel:
 
     @property
     def rows(self) -> int:
-        """Number of tokens the model has embeddings for."""
+        """Number of token embeddings of the model."""
         return int(self._module.get_input_embeddings().weight.shape[0])
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """The model's layers, first to last; UserError for a model that does not keep them in one list."""
+        """The model's layers, first to last; UserError for a model that does not list them."""
         count = self._module.config.num_hidden_layers
         lists = (m for m in self._module.modules() if isinstance(m, nn.ModuleList))
         found = next((each for each in lists if len(each) == count), None)
@@ -112,14 +112,14 @@ class CausalModel:
         return list(found)
 
     def with_hidden(self, change: Hidden) -> "CausalModel":
-        """Return this model with what each layer reads changed; the module is the same one."""
+        """Return this model with changed layer inputs; the module is shared."""
         changed = copy(self)
         changed._change = change
         return changed
 
     @contextmanager
     def _changed(self, again: int) -> Iterator[None]:
-        """Inside, layers read what `with_hidden` says."""
+        """Context in which layers read the inputs of `with_hidden`."""
         handles = []
         if (change := self._change) is not None:
 
@@ -138,9 +138,9 @@ class CausalModel:
                 handle.remove()
 
     def initial(self) -> Tensor:
-        """Return the weights as they were loaded, [P], float32 or better.
+        """Return the loaded weights, [P], float32 or better.
 
-        Not a copy: in that type the module's own weights are views of them, and no one writes into either.
+        Not a copy: in that type the module's weights are views of them, and nothing writes to either.
         """
         return self._start_P
 
@@ -149,7 +149,7 @@ class CausalModel:
         return self.flat.views(theta_P.to(self.dtype))
 
     def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
-        """Return the weights of the model without adapters that computes the same, by its own names."""
+        """Return the weights of the equivalent model without adapters, under its names."""
         weights = self.weights(theta_P.detach())
         return merged(self._module, weights) if self.lora else weights
 
@@ -160,16 +160,16 @@ class CausalModel:
             self._module.save_pretrained(str(folder), state_dict=weights)
 
     def save_adapter(self, theta_P: Tensor, folder: Path) -> None:
-        """Write the adapters alone to a folder that peft opens; UserError for a model without any."""
+        """Write the adapters alone to a folder that peft can open; UserError for a model without any."""
         if not self.lora:
             raise UserError("This policy has no adapters; give policy_args.lora, or save the whole model.")
         save_adapter(self._module, self.weights(theta_P.detach()), folder)
 
     def bind(self, weights: dict[str, Tensor], passes: int) -> None:
-        """Put weights into the module itself: passes under them without gradient then cost no swap each.
+        """Put weights into the module: passes without gradient then need no swap each.
 
-        passes: how many there will be. From MANY on, linear layers get copies laid out by input on a CPU,
-        with which products of 64 rows take three quarters of the time.
+        passes: their expected number. From MANY on, linear layers on a CPU get copies laid out by input:
+        products of 64 rows then take three quarters of the time.
         """
         if weights is self._bound:
             return
@@ -181,7 +181,7 @@ class CausalModel:
         self._bound = weights
 
     def unbind(self) -> None:
-        """Give the module its own weights back."""
+        """Restore the module's original weights."""
         own = dict(self._module.named_parameters())
         for name, value in self._own.items():
             own[name].data = value
@@ -198,10 +198,10 @@ class CausalModel:
     def run_prompts(
         self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, group: int
     ) -> Prefix:
-        """Run each prompt once and repeat its cache `group` times; columns without a real token are cut.
+        """Run each prompt once and repeat its cache `group` times; columns without a real token are dropped.
 
-        real_NQ is False on padding, which must lie on the left. Differentiable: the group's gradients meet in
-        the shared prompt, which costs one pass instead of `group`.
+        real_NQ is False on padding, which must be on the left. Differentiable: the group's gradients add up
+        in the shared prompt, which costs one pass instead of `group`.
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         cache = self._empty_cache()
@@ -216,7 +216,7 @@ class CausalModel:
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
         """Return the features after each of the last `new` response tokens, [B, new, H].
 
-        token_BT are all response tokens so far; the prefix's cache must hold the others and grows by the new.
+        token_BT are all response tokens so far; the prefix's cache holds the earlier ones and gains the new.
         """
         real_BQ, seen_BQ = prefix.real_BQ, None
         long = real_BQ.shape[1] + token_BT.shape[1]
@@ -234,8 +234,8 @@ class CausalModel:
     ) -> Tensor:
         """Return the features before and after each token of the groups' responses, [B, T + 1, H].
 
-        Short ones are packed: a row is a prompt with its responses side by side, which see the prompt and
-        themselves. That is half the operations, and products of all tokens at once.
+        Short responses are packed: a row is a prompt with its responses side by side; each sees the prompt
+        and itself. That halves the operations and multiplies all tokens at once.
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         length = token_BT.shape[1]
@@ -261,7 +261,7 @@ class CausalModel:
         sees_LL = (whose_L == -1) | (whose_L == whose_L[:, None])
         sees_LL &= place_L <= place_L[:, None]
         real_NL = torch.cat([real_NQ, real_NQ.new_ones(prompts, group * length)], dim=1)
-        itself_LL = torch.eye(len(place_L), dtype=torch.bool, device=device)  # or padding would see nothing
+        itself_LL = torch.eye(len(place_L), dtype=torch.bool, device=device)  # padding must see something
         sees_NLL = (sees_LL & real_NL[:, None]) | itself_LL
         hidden_NLL = torch.zeros_like(sees_NLL, dtype=self.dtype)
         hidden_NLL.masked_fill_(~sees_NLL, torch.finfo(self.dtype).min)
@@ -313,7 +313,7 @@ class CausalModel:
     def _cache_works(self) -> bool:
         """True if a shared cache and a pass without cache agree on four tokens, read together or one by one.
 
-        Recurrent layers fail here, in ways that differ between versions of transformers: so try.
+        Recurrent layers fail here in ways that differ between versions of transformers, so this tries it.
         """
         weights = dict(self._module.named_parameters())
         token_BT = (torch.arange(4, device=self._module.device) % self.rows).expand(2, -1)
@@ -333,9 +333,9 @@ class CausalModel:
 
     @torch.no_grad()
     def _packing_works(self) -> bool:
-        """True if a packed row as wide as they come gives what each response gives on top of the cache.
+        """True if the widest packed row gives the same results as each response on top of the cache.
 
-        Not for positions by distance in the row, windows or masks that the model makes itself.
+        False for positions by distance in the row, and for windows or masks that the model makes itself.
         """
         if self.dtype.itemsize < 4 or not self._takes_positions:
             return False
@@ -355,9 +355,9 @@ class CausalModel:
 
     @torch.no_grad()
     def _find_head(self) -> tuple[str, str | None] | None:
-        """Return the names of the head's weight and bias if logits are just that map of the hidden states.
+        """Return the names of the head's weight and bias if logits are only that map of the hidden states.
 
-        Some models scale or cap their logits afterwards. A few tokens tell; those run with full logits.
+        Some models scale or cap their logits afterwards. A few tokens show that; those run with full logits.
         """
         head = self._module.get_output_embeddings()
         if not isinstance(head, nn.Linear) or self._module.base_model is self._module:
@@ -374,7 +374,7 @@ class CausalModel:
 
 
 def _cut(prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Tensor]:
-    """Return prompts without columns of padding; UserError for a prompt of nothing else."""
+    """Return prompts without padding-only columns; UserError for a prompt of padding only."""
     if not real_NQ[:, -1].all():
         raise UserError("A prompt consists of padding only; every prompt needs at least one token.")
     first = int(real_NQ.any(0).nonzero().min())

@@ -13,19 +13,19 @@ from testbed.errors import UserError
 from testbed.policies.hf.json_files import read_json
 
 SPARE = 4
-"""Tokens that a response may have beyond the longest answer's, unless the task says how many."""
+"""Default number of response tokens beyond the longest answer's."""
 
 
 class ChatTask(TokenTask):
     """A Jsonl task in the vocabulary of a tokenizer.
 
     Prompt: the chat template filled with system prompt and messages, and opened for the answer; without a
-    template the system prompt, an empty line and the prompt. Padded on the left with a token that no prompt
-    starts with. A response ends with any of the tokenizer's or the model's end tokens, or at a stop
-    string, which is not judged.
+    template, the system prompt, an empty line and the prompt. Padded on the left with a token that starts no
+    prompt. A response ends with any of the tokenizer's or the model's end tokens, or at a stop string, which
+    is not scored.
 
-    Raises UserError: a template was asked for and there is none, or it takes no system prompt; no end token
-    and no stop string; a tokenizer that puts its end token behind prompts; prompts that become equal.
+    Raises UserError: a requested template is missing or takes no system prompt; neither end token nor stop
+    string; a tokenizer that appends its end token to prompts; prompts that become equal.
     """
 
     def __init__(self, task: Jsonl, tokenizer: Any, ends: Sequence[int] = ()) -> None:
@@ -49,21 +49,21 @@ class ChatTask(TokenTask):
         self.prompt_length = max(map(len, self._tokens))
         self.response_length = task.tokens or self._longest_answer() + SPARE
         longest = max((len(stop.encode()) for stop in self.stops), default=0)
-        self._tail = longest + SPARE  # no token is shorter than a byte
+        self._tail = longest + SPARE  # every token has at least one byte
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
         return self._ends
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n problems drawn from those for training, [N, Q]."""
+        """Return n problems drawn from the training ones, [N, Q]."""
         return self._written(self.task.draw(rng, n))
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
         return self._written(self.task.draw(rng, n, held_out=True))
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """The verifier's reward of each response, [N]."""
+        """Return the verifier's reward of each response, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         rows = [token_T[mask_T] for token_T, mask_T in zip(response_NT, mask_NT, strict=True)]
         texts, ended = zip(*map(self._answer, rows), strict=True)
@@ -108,9 +108,9 @@ class ChatTask(TokenTask):
                 text = self.tokenizer.apply_chat_template(
                     [*system, *problem.messages], tokenize=False, add_generation_prompt=True
                 )
-            except Exception as error:  # templates raise what they like
+            except Exception as error:  # templates raise any error
                 raise UserError(f"The chat template refuses line {problem.line}: {error}") from error
-            # The template has written the special tokens already.
+            # The template has already written the special tokens.
             return list(self.tokenizer(text, add_special_tokens=False).input_ids)
         text = "\n\n".join([*([self.task.system] if self.task.system else []), problem.prompt])
         tokens = list(self.tokenizer(text).input_ids)
@@ -138,7 +138,7 @@ class ChatTask(TokenTask):
                 )
 
     def _free_token(self, starts: set[int]) -> int:
-        """A padding token that no prompt starts with, or the start of a prompt would count as padding."""
+        """Return a padding token that starts no prompt, so that no prompt's start counts as padding."""
         for token in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):
             if token is not None and token not in starts:
                 return int(token)
@@ -166,7 +166,7 @@ class ChatTask(TokenTask):
         return self._index[key]
 
     def _answer(self, token_T: Ints) -> tuple[str, bool]:
-        """The text before end token or stop string, and whether there was one."""
+        """Return the text before end token or stop string, and True if there was one."""
         ended = token_T.size > 0 and int(token_T[-1]) in self._ends
         text = self._decode(token_T[: token_T.size - int(ended)])
         cut = min((at for stop in self.stops if (at := text.find(stop)) >= 0), default=-1)

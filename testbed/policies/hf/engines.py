@@ -1,7 +1,7 @@
 """Engines outside this process that write responses: tokens, log-probabilities, a version per token.
 
-An engine is given weights, then prompts. What it returns is checked, not trusted: its log-probabilities are
-the behavior policy's, and a token written by other weights than those it was given is an error.
+An engine receives weights, then prompts. Its results are checked: its log-probabilities are the behavior
+policy's, and a token from other weights than those loaded is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from testbed.policies.base import Drawn
 
 @dataclass(frozen=True)
 class Sampling:
-    """temperature; most tokens of a response; tokens and strings that end one."""
+    """Sampling settings: temperature; most tokens of a response; tokens and strings that end one."""
 
     temperature: float
     length: int
@@ -40,7 +40,7 @@ class TokenEngine(Protocol):
     """Interface of an engine that writes responses."""
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Take over weights, by the names of the model folder; what follows is written by them."""
+        """Load weights, by the names of the model folder; they write all later responses."""
         ...
 
     def generate(
@@ -53,8 +53,8 @@ class TokenEngine(Protocol):
 class VllmEngine:
     """vLLM in this process, one GPU beside or under the trainer.
 
-    Its log-probabilities are those after temperature ("processed"): what it draws from.
-    Raises UserError when vllm is not installed.
+    Its log-probabilities are those after temperature ("processed"), from which it draws. Raises UserError if
+    vllm is not installed.
     """
 
     def __init__(self, model_path: str | Path, memory: float = 0.3, **options: Any) -> None:
@@ -76,7 +76,7 @@ class VllmEngine:
         self._version = 0
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Take over weights; cached prefixes of older ones are thrown away."""
+        """Load weights; discard cached prefixes of older ones."""
         given = list(weights.items())
         self._llm.apply_model(lambda model: model.load_weights(given))
         self._llm.reset_prefix_cache()
@@ -122,15 +122,15 @@ def open_engine(name: str, model_path: str | Path) -> TokenEngine:
 
 
 def seed_of(uniform_BT: Tensor) -> int:
-    """Return a seed that the batch's uniforms decide: equal runs ask an engine for equal responses."""
+    """Return a seed computed from the batch's uniforms: equal runs request equal responses."""
     return int(float(uniform_BT.flatten()[0]) * 2**31)
 
 
 def written(found: Sequence[Completion], rows: int, length: int, vocabulary: int, version: int) -> Drawn:
     """Return token_BT, mask_BT and logp_BT of an engine's responses.
 
-    Raises UserError for another number of responses or tokens, an unknown token, a log-probability that is
-    none, and a token of other weights than the version that was loaded.
+    Raises UserError for another number of responses or tokens, an unknown token, an invalid log-probability,
+    and a token of another version than the loaded one.
     """
     if len(found) != rows:
         raise UserError(f"The engine returned {len(found)} responses, expected {rows}.")

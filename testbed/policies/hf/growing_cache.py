@@ -1,4 +1,4 @@
-"""A key-value cache with spare room, so that a token costs no copy of all before it."""
+"""A key-value cache with spare capacity, so that a new token does not copy all earlier ones."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from transformers.cache_utils import DynamicLayer
 
 
 class RoomyLayer(DynamicLayer):
-    """Keys and values [B, heads, S, D] as views of buffers that hold more; they double when they are full.
+    """Keys and values [B, heads, S, D] as views of larger buffers, which double when they are full.
 
-    For sampling only: it writes in place, which a backward pass could not follow.
+    For sampling only: it writes in place, which a backward pass cannot follow.
     """
 
     def __init__(self, layer: DynamicLayer, room: int) -> None:
@@ -21,7 +21,7 @@ class RoomyLayer(DynamicLayer):
         self._show()
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Write behind what is there; return all keys and values."""
+        """Append keys and values; return all of them."""
         first, self._seen = self._seen, self._seen + key_states.shape[-2]
         if self._seen > self._buffers[0].shape[-2]:
             self._buffers = [_widened(buffer, 2 * self._seen) for buffer in self._buffers]
@@ -46,7 +46,7 @@ def _widened(value: Tensor, room: int) -> Tensor:
 
 
 def make_room(cache: Any, tokens: int) -> None:
-    """Give every layer that keeps all tokens room for so many more; layers with a window stay as they are."""
+    """Reserve space for more tokens in every full-length layer; windowed layers stay as they are."""
     for index, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:
             cache.layers[index] = RoomyLayer(layer, layer.keys.shape[-2] + tokens)

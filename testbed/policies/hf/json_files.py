@@ -8,7 +8,7 @@ from testbed.errors import UserError
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; UserError when it is missing, no regular file, or broken."""
+    """Return the object in a JSON file; UserError if it is missing, not a regular file, or broken."""
     if not path.is_file():
         raise UserError(f"'{path.parent}' has no {path.name}; give a folder written by save_pretrained.")
     try:

@@ -1,8 +1,8 @@
 """LoRA through peft: only small matrices are trained, stored and sent; the other weights stay frozen.
 
 W x becomes W x + (alpha / r) B A x with A [r, in] random and B [out, r] zero (Hu et al., 2021,
-arXiv:2106.09685, Section 4.1); theta holds the A and B alone. The adapted model starts as the frozen one: the
-weights at the start are the reference, and cost no second model.
+arXiv:2106.09685, Section 4.1); theta holds only A and B. The adapted model starts equal to the frozen one:
+the starting weights are the reference, without a second model.
 """
 
 import warnings
@@ -28,9 +28,9 @@ SETTINGS = ("r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern"
 
 @dataclass(frozen=True)
 class Lora:
-    """rank: r. alpha: scale times r; 0 for 2 r. targets: names of layers, comma between, or all linear ones.
+    """rank: r. alpha: scale times r; 0 for 2 r. targets: layer names, by commas, or all linear layers.
 
-    folder: a saved adapter to start from, which brings the other three.
+    folder: a saved adapter to start from; it sets the other three.
     """
 
     rank: int = 0
@@ -43,7 +43,7 @@ class Lora:
 
 
 def add_adapters(model: Any, lora: Lora) -> None:
-    """Freeze a model and put adapters beside its linear layers; the same arguments give the same weights.
+    """Freeze a model and add adapters to its linear layers; the same arguments give the same weights.
 
     Raises UserError: peft is missing, a rank below 1, no layer of that name, an adapter of another model.
     """
@@ -55,7 +55,7 @@ def add_adapters(model: Any, lora: Lora) -> None:
     model.requires_grad_(False)
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-            warnings.simplefilter("ignore")  # about Conv1D, whose layout peft then finds out by itself
+            warnings.simplefilter("ignore")  # about Conv1D, whose layout peft then detects
             torch.manual_seed(rng.key(0, "lora") % 2**63)
             inject_adapter_in_model(LoraConfig(lora_dropout=0.0, **settings), model, NAME)
     except ValueError as error:
@@ -67,7 +67,7 @@ def add_adapters(model: Any, lora: Lora) -> None:
 
 
 def _check_targets(model: Any, targets: list[str]) -> None:
-    """Raise UserError when a target names no layer: peft is content when one of several does."""
+    """Raise UserError if a target names no layer; peft accepts that if another target does."""
     names = [name.rpartition(".")[2] for name in _layers(model)]
     for target in targets:
         if target not in names:
@@ -78,7 +78,7 @@ def _check_targets(model: Any, targets: list[str]) -> None:
 
 
 def checked_settings(lora: Lora) -> dict[str, Any]:
-    """Return the settings of new adapters in peft's names; raise UserError for a wrong rank or scale."""
+    """Return the settings of new adapters in peft's names; raise UserError for an invalid rank or scale."""
     if isinstance(lora.rank, bool) or not isinstance(lora.rank, int) or lora.rank < 1 or lora.alpha < 0:
         raise UserError(
             f"lora is {lora.rank!r} and lora_alpha {lora.alpha!r}; expected a rank of at least 1, as 16, and "
@@ -110,7 +110,7 @@ def _load(model: Any, folder: Path) -> None:
 
     try:
         saved = load_file(folder / "adapter_model.safetensors")
-    except Exception as error:  # safetensors raises its own kinds
+    except Exception as error:  # safetensors has its own error types
         raise UserError(f"Cannot read the adapter in '{folder}': {error}") from error
     own = {_saved_name(name): p for name, p in model.named_parameters() if p.requires_grad}
     for name in sorted(own.keys() ^ saved.keys()):
@@ -132,7 +132,7 @@ def _saved_name(name: str) -> str:
 
 
 def save_adapter(model: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write these adapter weights as a folder that peft opens, and `adapter` of the policy."""
+    """Write these adapter weights as a folder for peft and for the policy's `adapter`."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def _layers(model: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def merged(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of the plain model that computes the same, by its own names."""
+    """Return the weights of the equivalent plain model, under its names."""
     own = dict(model.named_parameters())
     before = {name: own[name].data for name in weights}
     try:

@@ -1,10 +1,10 @@
 """Micro-batches: process a batch in parts, so that memory does not grow with the batch.
 
-A loss reads the weights through log-probabilities alone. So the log-probabilities of the whole batch are
-computed part by part without keeping what a backward pass needs, the loss is taken over all of them at once,
-and each part is computed again when its share of the gradient is due. Every denominator and batch statistic
-is therefore the whole batch's, whatever the objective; the price is a second forward pass. Gradients of
-parts add up in the precision of theta.
+A loss reads the weights only through log-probabilities. So the whole batch's log-probabilities are computed
+part by part without keeping anything for a backward pass, the loss is taken over all of them at once, and
+each part is recomputed for its share of the gradient. Every denominator and batch statistic is therefore the
+whole batch's, for any objective; the cost is a second forward pass. Gradients of parts add up in the
+precision of theta.
 """
 
 import os
@@ -27,7 +27,7 @@ Refused: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Part:
-    """Some prompts and the sequences that answer them, `group` to each."""
+    """A few prompts and the sequences that answer them, `group` to each."""
 
     prompts: slice
     rows: slice
@@ -35,16 +35,16 @@ class Part:
 
 
 def lengths(mask_BT: Tensor) -> Tensor:
-    """Return the place behind the last token that counts, [B]."""
+    """Return the position after the last counted token, [B]."""
     place_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
     return (mask_BT * place_T).amax(1)
 
 
 def parts(prompt_N: Sequence[int], response_B: Sequence[int], most: int) -> list[Part]:
-    """Return parts, in order, of at most `most` tokens each, padding counted; 0 makes one part of all.
+    """Return parts, in order, of at most `most` tokens each, padding included; 0 makes a single part.
 
-    A part holds whole groups, or equal pieces of one group that is too large; one sequence at least, however
-    long it is.
+    A part holds whole groups, or equal pieces of one group that is too large, and at least one sequence of
+    any length.
 
     prompt_N, response_B: lengths in tokens; b = n * group + g.
     """
@@ -100,15 +100,15 @@ class _Recomputed(torch.autograd.Function):
 def recomputed(theta_P: Tensor, values: Values, refused: Refused = nullcontext) -> Tensor:
     """Return values(theta_P), differentiable once, without keeping anything for the backward pass.
 
-    refused: a context for the backward pass, which may say more about its errors.
+    refused: a context for the backward pass that may explain its errors.
     """
     result: Tensor = _Recomputed.apply(theta_P, values, refused)
     return result
 
 
 MICRO = "TESTBED_MICRO_TOKENS"
-"""Environment variable: most tokens of a micro-batch on this machine, whatever the cell says. The cell stays
-the same one, so that a run which met the end of memory goes on from its checkpoint; last bits may differ."""
+"""Environment variable: most tokens of a micro-batch on this machine; overrides the cell's value. The cell
+keeps its name, so a run that ran out of memory resumes from its checkpoint; last bits may differ."""
 
 
 def checked_micro_tokens(micro_tokens: int) -> int:
@@ -126,7 +126,7 @@ def checked_micro_tokens(micro_tokens: int) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, on a GPU or in the machine."""
+    """Return True if an error says that memory ran out, on a GPU or in the machine."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
@@ -134,9 +134,9 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
-    """Inside, running out of memory becomes a UserError that names the largest micro-batch that fits.
+    """Context that turns running out of memory into a UserError with the largest micro-batch that fits.
 
-    tokens: what one pass holds. attempt: a forward and backward pass with so many tokens per micro-batch.
+    tokens: those of one pass. attempt: a forward and backward pass with so many tokens per micro-batch.
     """
     try:
         yield
@@ -154,7 +154,7 @@ def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
 
 
 def _largest_that_fits(attempt: Callable[[int], None], tokens: int) -> int:
-    """Return the largest of tokens / 2, tokens / 4, … at which memory suffices; 0 where none does."""
+    """Return the largest of tokens / 2, tokens / 4, … that fits into memory; 0 if none does."""
     while tokens > 1:
         tokens //= 2
         try:

@@ -14,7 +14,7 @@ from testbed.policies.hf.json_files import read_json
 from testbed.policies.hf.weight_files import first_line, refuse_other_size, weight_files
 
 NOT_ADAPTED = ("embed", "wte", "wpe", "lm_head")
-"""Parts of the names of matrices that are no linear layer, or the head, which LoRA leaves alone."""
+"""Name parts of matrices that are not linear layers, or are the head, which LoRA leaves alone."""
 DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -24,7 +24,7 @@ DTYPES = {
 
 
 def check_model_folder(path: str | Path) -> Path:
-    """Return the folder if its weights are safetensors and nothing in it asks to run code of its own.
+    """Return the folder if its weights are safetensors and nothing in it requests to run code.
 
     Raises UserError: no such folder, no config.json, no weights, weights only as pickles, an `auto_map`
     (the model would need trust_remote_code), an adapter or a quantized model.
@@ -67,7 +67,7 @@ def _refuse_kernels(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def shapes_of(folder: str | Path) -> dict[str, list[int]]:
-    """Return the shapes in a folder of safetensors by its headers; nothing where these say nothing."""
+    """Return the shapes in a folder of safetensors from the headers; empty if these are unreadable."""
     shapes: dict[str, list[int]] = {}
     for path in Path(folder).glob("*.safetensors"):
         if not path.is_file():
@@ -79,20 +79,20 @@ def shapes_of(folder: str | Path) -> dict[str, list[int]]:
                 name: [int(n) for n in e["shape"]] for name, e in header.items() if name != "__metadata__"
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError):
-            return {}  # whoever loads it says what is wrong
+            return {}  # loading reports the error
         shapes |= found
     return shapes
 
 
 def parameters_of(folder: str | Path) -> int:
-    """Return how many weights a folder of safetensors holds by its headers; 0 where these say nothing."""
+    """Return the number of weights in a folder of safetensors from the headers; 0 if unreadable."""
     return sum(prod(shape) for shape in shapes_of(folder).values())
 
 
 def adapter_parameters(folder: str | Path, given: Mapping[str, Any]) -> int:
-    """Return about how many weights LoRA trains: r (in + out) for every layer that is adapted.
+    """Return the approximate number of weights that LoRA trains: r (in + out) per adapted layer.
 
-    given: `lora` and `lora_targets` of the policy, or the `adapter` folder it starts from.
+    given: the policy's `lora` and `lora_targets`, or the `adapter` folder it starts from.
     """
     if given.get("adapter"):
         return parameters_of(str(given["adapter"]))
@@ -109,14 +109,14 @@ def adapter_parameters(folder: str | Path, given: Mapping[str, Any]) -> int:
 def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
     """Return the causal LM of a folder, in evaluation mode (no dropout), on the CPU.
 
-    The global random state of torch stays as it was. Raises UserError as `check_model_folder` does, and for
-    broken files and weights that do not belong to the configuration.
+    Torch's global random state is unchanged. Raises UserError as `check_model_folder` does, and for broken
+    files and weights that do not fit the configuration.
 
-    attention: "sdpa" or "eager"; "auto" takes sdpa where the architecture has it.
+    attention: "sdpa" or "eager"; "auto" uses sdpa if the architecture supports it.
     """
     folder = check_model_folder(path)
     refuse_unloadable(folder)
-    from transformers import AutoModelForCausalLM  # 0.5 s and 500 modules: only when a model is really opened
+    from transformers import AutoModelForCausalLM  # takes 0.5 s and 500 modules: only to open a model
 
     options: dict[str, Any] = {
         "local_files_only": True,
@@ -129,7 +129,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
     try:
         with torch.random.fork_rng(devices=[]), quiet_transformers():
             model, info = _first_attention(AutoModelForCausalLM, folder, options, attention)
-    except Exception as error:  # transformers, safetensors and torch each raise their own kinds
+    except Exception as error:  # transformers, safetensors and torch have separate error types
         raise UserError(f"Cannot load the model in '{folder}': {first_line(error)}") from error
     wrong = sorted(info["missing_keys"]) + sorted(str(entry[0]) for entry in info["mismatched_keys"])
     if wrong:
@@ -141,7 +141,7 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
 
 
 def refuse_unloadable(folder: Path) -> None:
-    """Raise UserError when headers, configuration and architecture do not go together; loads nothing."""
+    """Raise UserError if headers, configuration and architecture do not match; loads nothing."""
     with quiet_transformers():
         refuse_other_size(folder, read_json(folder / "config.json"))
 
@@ -160,7 +160,7 @@ def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attent
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence progress bars and notes of transformers, then restore what the user had set."""
+    """Silence progress bars and notes of transformers, then restore the user's settings."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

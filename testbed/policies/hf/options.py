@@ -1,4 +1,4 @@
-"""Options of a Hugging Face policy that are wrong whatever its weights are: refused before any are read."""
+"""Options of a Hugging Face policy that are wrong for any weights: refused before reading any."""
 
 import torch
 
@@ -17,7 +17,7 @@ def check_options(
     adapter: str = "",
     **_others: object,
 ) -> None:
-    """Raise UserError for arguments of HuggingFacePolicy that are wrong whatever the weights are."""
+    """Raise UserError for arguments of HuggingFacePolicy that are wrong for any weights."""
     if not temperature > 0:
         raise UserError(f"temperature must be positive, got {temperature}; 1 samples from the model itself.")
     if isinstance(dtype, str) and dtype not in DTYPES:

@@ -55,21 +55,21 @@ from testbed.policies.in_flight import checked_cache, checked_versions
 LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights.
 
-The sampler reads one token at a time, training all of them at once: the sums run in another order. float64 is
-no better than float32 where a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-12.
+The sampler reads one token at a time, training all at once: sums run in another order. float64 does not help
+if a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-12.
 """
 
 
 class HuggingFacePolicy(Policy):
     """softmax(logits / temperature) of a causal LM over its first V tokens, V = the task's vocabulary.
 
-    The weights are a flat tensor theta_RP over the distinct parameters (float32; float64 for dtype float64);
-    replicas run one after the other. A prompt runs once and its cache serves the whole group, in training as
+    The weights are a flat tensor theta_RP over the distinct parameters (float32; float64 for dtype float64).
+    Replicas run one after another. A prompt runs once and its cache serves the whole group, in training and
     in sampling. Dropout is off. The temperature belongs to the policy: sample, logp and entropy all use it.
 
-    lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters beside frozen weights, or a
-    saved adapter to start from; theta then holds the adapters alone: see lora. engine: "vllm" writes the
-    responses in place of the sampler here: see engines.
+    lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters on frozen weights, or a saved
+    adapter to start from; theta then holds only the adapters: see lora. engine: "vllm" writes the responses
+    instead of the sampler here: see engines.
 
     Raises UserError for folders that `load_model` refuses and for a vocabulary smaller than the task's.
     """
@@ -118,19 +118,19 @@ class HuggingFacePolicy(Policy):
         return self.task.response_length
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """Return the folder's weights once per replica, [R, P]; the seeds only count, nothing is random."""
-        start_P = self._model.initial()  # not copied for one replica: a large model is there once
+        """Return the folder's weights once per replica, [R, P]; the seeds set only the number."""
+        start_P = self._model.initial()  # one replica is not copied, so that a large model is in memory once
         return start_P.repeat(len(seeds), 1) if len(seeds) > 1 else start_P[None]
 
     def save(self, theta_P: Tensor, folder: str | Path) -> None:
         """Write one replica's weights [P] as a model folder for `from_pretrained`, without a tokenizer.
 
-        Adapters are merged into the weights they were trained beside.
+        Adapters are merged into their weights.
         """
         self._model.save(theta_P, Path(folder))
 
     def save_adapter(self, theta_P: Tensor, folder: str | Path) -> None:
-        """Write one replica's adapters [P] as a folder for peft, and for `adapter` of this class."""
+        """Write one replica's adapters [P] as a folder for peft, and for this class's `adapter`."""
         self._model.save_adapter(theta_P, Path(folder))
 
     @torch.no_grad()
@@ -145,10 +145,9 @@ class HuggingFacePolicy(Policy):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
-        greedy takes the likeliest token instead, whatever the uniforms. law: what an engine draws from
-        instead; logp_RBT is then the engine's.
-        No random generator is read. A token without mass is never drawn. After the end token: token 0, mask
-        False, logp 0.
+        greedy takes the likeliest token for any uniforms. law: the distribution that an engine draws from
+        instead; logp_RBT is then the engine's. No random generator is used. A token without mass is never
+        drawn. After the end token: token 0, mask False, logp 0.
         """
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         if self.engine is not None and not greedy:
@@ -176,11 +175,10 @@ class HuggingFacePolicy(Policy):
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        """Return what `sample` does of responses whose token t is drawn at version_RBT[r, b, t] of theta_RWP.
+        """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 
-        Rows whose versions change alike are written together, so that a batch costs as many passes per token
-        as it has different courses of versions. UserError for an outside engine, whose weights cannot be
-        changed at a token of our choice.
+        Rows with equal versions over time are written together; each distinct sequence of versions costs one
+        pass per token. UserError for an outside engine, which cannot change weights at a chosen token.
         """
         if self.engine is not None:
             self._lacks("a way to change an outside engine's weights at a given token")
@@ -199,7 +197,7 @@ class HuggingFacePolicy(Policy):
         mask_RBT: Tensor,
         cache: str = "kept",
     ) -> Tensor:
-        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these; no gradient."""
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` records; no gradient."""
         group = token_RBT.shape[1] // prompt_RNQ.shape[1]
         orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, token_RBT.shape, cache)
         choose = [reading(token_BT) for token_BT in token_RBT]
@@ -213,7 +211,7 @@ class HuggingFacePolicy(Policy):
     def logp_entropy(
         self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return `logp` and `entropy` of one pass; the entropy has no gradient."""
+        """Return `logp` and `entropy` from one pass; the entropy has no gradient."""
         logp_RBT, entropy_RBT = self._each(self._both_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT).unbind(
             -1
         )
@@ -235,7 +233,7 @@ class HuggingFacePolicy(Policy):
         return len(self._model.blocks)
 
     def with_hidden(self, change: Hidden) -> "HuggingFacePolicy":
-        """Return this policy with what its layers read changed; UserError where it takes micro-batches."""
+        """Return this policy with changed layer inputs; UserError if it uses micro-batches."""
         if self.micro_tokens:
             self._lacks("noise in its layers together with micro_tokens")
         changed = copy(self)
@@ -245,7 +243,7 @@ class HuggingFacePolicy(Policy):
     def _ask(
         self, engine: TokenEngine, theta_P: Tensor, prompt_NQ: Tensor, group: int, uniform_BT: Tensor
     ) -> Drawn:
-        """Return what an outside engine writes; its log-probabilities are the behavior policy's."""
+        """Return an outside engine's responses; its log-probabilities are the behavior policy's."""
         self.loaded += 1
         engine.load(self._model.plain(theta_P), self.loaded)
         ends = tuple(self.task.end_tokens), tuple(self.task.stops)
@@ -275,7 +273,7 @@ class HuggingFacePolicy(Policy):
     def _order(
         self, theta_WP: Sequence[Tensor], path_T: Sequence[int], prompt_NQ: Tensor, group: int
     ) -> DecodeRequest:
-        """Return all rows of a replica as one order."""
+        """Return all rows of a replica as one request."""
         row_B = torch.arange(len(prompt_NQ) * group, device=self.device)
         prompt_NQ = prompt_NQ.to(self.device)
         weights = lambda version: self._model.weights(theta_WP[version])  # noqa: E731
@@ -290,7 +288,7 @@ class HuggingFacePolicy(Policy):
         shape: torch.Size,
         cache: str,
     ) -> list[list[DecodeRequest]]:
-        """Return the rows of every replica, those together whose versions change alike."""
+        """Group the rows of every replica by equal sequences of versions."""
         recomputed = checked_cache(cache) == "recomputed"
         version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])
         replicas = []
@@ -314,7 +312,7 @@ class HuggingFacePolicy(Policy):
     def _one(
         self, rows: "Rows", theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor
     ) -> Tensor:
-        """Apply `rows` to the features of the tokens that count, micro-batch by micro-batch."""
+        """Apply `rows` to the features of the counted tokens, micro-batch by micro-batch."""
         long = (self._real(prompt_NQ).sum(1).tolist(), lengths(mask_BT).tolist())
 
         def run(theta_P: Tensor, most: int, refused: Refused = nullcontext) -> Tensor:
@@ -330,7 +328,7 @@ class HuggingFacePolicy(Policy):
             return torch.cat([recomputed(theta_P, values, refused) for values in each])
 
         def attempt(most: int) -> None:
-            with torch.set_grad_enabled(theta_P.requires_grad):  # a backward pass asks with it switched off
+            with torch.set_grad_enabled(theta_P.requires_grad):  # the backward pass calls with gradients off
                 leaf_P = theta_P.detach().requires_grad_(theta_P.requires_grad)
                 value_BT = run(leaf_P, most)
                 if value_BT.requires_grad:
@@ -344,10 +342,10 @@ class HuggingFacePolicy(Policy):
     def _part(
         self, rows: "Rows", theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor, group: int
     ) -> Tensor:
-        """Apply `rows` to the features of the tokens that count, and put the answers in their places."""
+        """Apply `rows` to the features of the counted tokens, and scatter the results."""
         weights = self._model.weights(theta_P)
         real_NQ = self._real(prompt_NQ)
-        # Nothing counts behind the longest response, and attention is causal: leave those columns out.
+        # Nothing counts after the longest response, and attention is causal: drop those columns.
         longest = max(int(lengths(mask_BT).max()), 1)
         feature_BTH = self._model.run_responses(
             weights, prompt_NQ.to(self.device), real_NQ, token_BT[:, : longest - 1], group

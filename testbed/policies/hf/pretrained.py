@@ -18,8 +18,8 @@ _BLOCK = 1 << 22
 class Shipped:
     """A model within an installed package.
 
-    package: its distribution. file: the end of the name of the GGUF file in it. sha256: of that file.
-    about: model, license, weights.
+    package: its distribution. file: end of the GGUF file's name in it. sha256: of that file. about: model,
+    license, weights.
     """
 
     package: str
@@ -41,10 +41,10 @@ MODELS = {
 def write_pretrained(name: str, out: Path) -> None:
     """Write a shipped model to a folder: float32 weights, tokenizer with chat template, pad and end token.
 
-    The package's file is read; none of its code is imported. The folder appears whole or not at all.
+    Reads the package's file and imports none of its code. The folder appears whole or not at all.
 
-    Raises UserError for an unknown name, a folder that is not empty, a package or reader that is missing, and
-    a file with another digest than the one that is known.
+    Raises UserError for an unknown name, a folder that is not empty, a missing package or reader, and a file
+    with an unknown digest.
     """
     if name not in MODELS:
         raise unknown("pretrained model", name, MODELS)
@@ -66,7 +66,7 @@ def write_pretrained(name: str, out: Path) -> None:
 
 
 def shipped_file(shipped: Shipped) -> Path:
-    """Return the path of a package's model file; raise UserError where it is missing or another one."""
+    """Return the path of a package's model file; raise UserError if it is missing or differs."""
     try:
         files = importlib.metadata.distribution(shipped.package).files or ()
     except importlib.metadata.PackageNotFoundError:

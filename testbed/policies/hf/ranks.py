@@ -1,13 +1,13 @@
 """Share every batch of one model among processes: each takes some prompts, and all gather the results.
 
-A loss reads the weights through log-probabilities alone. So every rank computes those of its own prompts,
-the log-probabilities of all ranks are put together, every rank takes the loss over the whole batch, and the
-gradients of the ranks' shares add up to the whole batch's. Whatever looks across sequences (M2PO's mask,
-BAPO's bounds, ESS, statistics of groups and batches) therefore sees what one process would see, and no
-objective knows of ranks. Weights, optimizer and versions stand in every rank; data parallel, no more.
+A loss reads the weights only through log-probabilities. So every rank computes those of its prompts, all
+ranks gather them, every rank takes the loss over the whole batch, and the gradients of the ranks' shares add
+up to the whole batch's. Computations across sequences (M2PO's mask, BAPO's bounds, ESS, statistics of groups
+and batches) therefore see the same data as with one process, and no objective depends on ranks. Every rank
+holds weights, optimizer and versions: data parallelism only.
 
-Sums run in another order than in one process: log-probabilities differ by LOGP_TOLERANCE of the policy at
-most, weights by WEIGHT_TOLERANCE after a step of Adam at the same batch.
+Sums run in another order than with one process: log-probabilities differ by at most the policy's
+LOGP_TOLERANCE, weights by at most WEIGHT_TOLERANCE after a step of Adam on the same batch.
 """
 
 import os
@@ -28,7 +28,7 @@ WEIGHT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
 def checked_ranks(ranks: object) -> int:
-    """Return how many processes share a batch; UserError unless it is a whole number of at least 1."""
+    """Return the number of processes that share a batch; UserError unless it is a whole number >= 1."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise UserError(f"ranks is {ranks!r}, expected how many processes share every batch, at least 1.")
     return ranks
@@ -37,10 +37,10 @@ def checked_ranks(ranks: object) -> int:
 class Ranks:
     """The processes that run the same pack, seen from one of them.
 
-    They meet at what a launcher wrote into RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as `accelerate
-    launch` and torchrun do.
+    A launcher such as `accelerate launch` or torchrun connects them through RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT.
 
-    Raises UserError where this process is alone, or there is another number of them.
+    Raises UserError if this process runs alone, or their number differs.
     """
 
     def __init__(self, ranks: int, device: torch.device) -> None:
@@ -61,22 +61,22 @@ class Ranks:
         own = torch.cuda.device_count() if device.type == "cuda" else 0
         if own:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % own)
-        # NCCL wants a device per rank; gloo carries the rest.
+        # NCCL needs a device per rank; gloo carries the rest.
         dist.init_process_group("nccl" if own >= ranks else "gloo")
 
     def share(self, items: int) -> slice:
-        """Return which of so many items are this rank's: contiguous, as equal as can be, maybe none."""
+        """Return this rank's share of the items: contiguous, nearly equal, maybe empty."""
         return slice(items * self.rank // self.ranks, items * (self.rank + 1) // self.ranks)
 
     def total(self, value: Tensor) -> Tensor:
-        """Return the sum over ranks, the same bits in each."""
+        """Return the sum over ranks, with equal bits in each."""
         whole = value.to(self.device, torch.int64 if value.dtype == torch.bool else value.dtype).contiguous()
         whole = whole.clone() if whole is value else whole
         dist.all_reduce(whole)
         return whole.to(value.dtype)
 
     def of_first(self, compute: Callable[[], np.ndarray], size: int) -> np.ndarray:
-        """Return what the first rank computes, float64 [size]; the others wait for it."""
+        """Return the first rank's result, float64 [size]; the others wait for it."""
         value = torch.zeros(size, dtype=torch.float64)
         if self.rank == 0:
             value = torch.from_numpy(np.asarray(compute(), dtype=np.float64))
@@ -98,16 +98,16 @@ class _Together(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_RBT: Tensor) -> tuple[Tensor, None, None]:
         grad_RP = torch.zeros_like(ctx.leaf_RP)
-        if ctx.own.requires_grad:  # a rank without a share has nothing to differentiate
+        if ctx.own.requires_grad:  # a rank without a share has no gradient
             (grad_RP,) = torch.autograd.grad(ctx.own, ctx.leaf_RP, grad_RBT)
         return ctx.ranks.total(grad_RP), None, None
 
 
 class InRanks(Reweighted):
-    """A policy whose batches are shared by ranks; every rank calls the same methods in the same order.
+    """A policy with batches shared by ranks; every rank calls the same methods in the same order.
 
-    Prompts go whole to one rank, with their group. A distribution is asked for the whole batch at once, so
-    that every rank writes all of it then.
+    A prompt and its group go to one rank. Given a distribution, every rank writes the whole batch, because a
+    distribution needs the whole batch at once.
     """
 
     def __init__(self, policy: Policy, ranks: Ranks) -> None:
@@ -118,7 +118,7 @@ class InRanks(Reweighted):
         return self._together(self.policy.logp, theta_RP, where, token_RBT, mask_RBT)
 
     def logp_entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> None:
-        """Return None: what ranks put together has one kind of number at a time."""
+        """Return None: ranks gather one kind of number at a time."""
 
     def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         return self._together(self.policy.entropy, theta_RP.detach(), where, token_RBT, mask_RBT)

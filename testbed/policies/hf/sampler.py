@@ -22,7 +22,7 @@ Choose: TypeAlias = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Reader:
-    """Parts of a policy for a sampler: model, task, and features to logits / temperature [M, V]."""
+    """Parts of a policy that a sampler needs: model, task, and features to logits / temperature [M, V]."""
 
     model: CausalModel
     task: TokenTask
@@ -31,11 +31,11 @@ class Reader:
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """Rows of one replica that are written alike.
+    """Rows of one replica that are written together.
 
-    weights: version -> named weights. path_T: the version that writes each token. row_B: places of the rows
-    in the replica's batch; b-th row answers prompt b // group. recomputed: whether a change of weights throws
-    the cache away.
+    weights: version -> named weights. path_T: the version that writes each token. row_B: positions of the
+    rows in the replica's batch; row b answers prompt b // group. recomputed: True if a change of weights
+    discards the cache.
     """
 
     weights: Callable[[int], dict[str, Tensor]]
@@ -48,7 +48,7 @@ class DecodeRequest:
 
 
 def split_by_version(whole: DecodeRequest, version_BT: Tensor) -> list[DecodeRequest]:
-    """Return the rows of a replica, those together whose versions change alike."""
+    """Group the rows of a replica by equal sequences of versions."""
     paths, course_B = version_BT.unique(dim=0, return_inverse=True)
     if len(paths) == 1:
         return [whole]
@@ -62,13 +62,13 @@ def split_by_version(whole: DecodeRequest, version_BT: Tensor) -> list[DecodeReq
 
 
 class Ended(Protocol):
-    """(tokens of the rows so far [M, t + 1], rows [M], t) -> which of them are done, bool [M]."""
+    """(tokens of the rows so far [M, t + 1], rows [M], t) -> True for finished rows, bool [M]."""
 
     def __call__(self, token_MT: Tensor, row_M: Tensor, t: int) -> Tensor: ...
 
 
 class Decoder:
-    """Writes the rows of an order into a replica's token_BT, mask_BT and logp_BT."""
+    """Write the rows of a request into a replica's token_BT, mask_BT and logp_BT."""
 
     def __init__(self, reader: Reader, order: DecodeRequest, out: Drawn, ended: Ended) -> None:
         self.reader, self.order, self.out, self.ended = reader, order, out, ended
@@ -88,7 +88,7 @@ class Decoder:
         return self.reader.logits(self.feature_MH, self.head).log_softmax(-1)
 
     def draw(self, t: int, choose: Choose, law_MV: Tensor | None = None) -> None:
-        """Write token t of the rows that are not done: of the distribution given, or of the model's own."""
+        """Write token t of unfinished rows, drawn from the given distribution, or else the model's."""
         rows = chunk_rows(self.reader.task.vocabulary, self.row_M.device)
         source_MX = self.feature_MH if law_MV is None else law_MV
         parts = [
@@ -154,10 +154,10 @@ def write(
     ended: Sequence[Ended],
     law: Law | None = None,
 ) -> None:
-    """Write the orders of every replica into out, [R, B, T].
+    """Write the requests of every replica into out, [R, B, T].
 
-    orders, choose, ended: one per replica. With a distribution all replicas are written in step, because it
-    is given them all at once, [R, V, B]; rows that are done stand in it as zeros.
+    orders, choose, ended: one per replica. With a distribution all replicas advance in step, because it needs
+    them at once, [R, V, B]; finished rows are zeros in it.
     """
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
     start = lambda r, order: (r, Decoder(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
@@ -210,7 +210,7 @@ def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first token whose cumulative probability exceeds the uniform, and its log-probability, [B].
 
     The sum is float64 and the threshold stays below the total, so a token of probability zero is never drawn.
-    A row of NaN gives token 0 and a NaN log-probability: a diverged policy is recorded, not a crash.
+    A row of NaN gives token 0 and a NaN log-probability, so a diverged policy is recorded and does not crash.
     """
     cumulative_BV = logits_BV.double().softmax(-1).cumsum(-1)
     total_B = cumulative_BV[:, -1]
@@ -220,12 +220,12 @@ def inverse_cdf(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def drawing(uniform_BT: Tensor) -> Choose:
-    """Return the choice by inverse CDF from given uniforms [B, T]."""
+    """Return a choice by inverse CDF from given uniforms [B, T]."""
     return lambda logits_MV, row_M, t: inverse_cdf(logits_MV, uniform_BT[row_M, t])
 
 
 def reading(token_BT: Tensor) -> Choose:
-    """Return the choice of tokens that are known already, [B, T]."""
+    """Return a choice of known tokens, [B, T]."""
 
     def choose(logits_MV: Tensor, row_M: Tensor, t: int) -> tuple[Tensor, Tensor]:
         token_M = token_BT[row_M, t]
@@ -235,7 +235,7 @@ def reading(token_BT: Tensor) -> Choose:
 
 
 def ended_by(task: TokenTask) -> Ended:
-    """Return how a task's responses end: an end token, or a stop string."""
+    """Return a function that says if rows have ended: by an end token or a stop string."""
 
     def ended(token_MT: Tensor, row_M: Tensor, t: int) -> Tensor:
         del row_M, t
@@ -250,6 +250,6 @@ def ended_by(task: TokenTask) -> Ended:
 
 
 def ended_with(mask_BT: Tensor) -> Ended:
-    """Return that rows end where a mask does."""
+    """Return a function that ends rows where a mask does."""
     longer_BT = torch.cat([mask_BT[:, 1:], torch.zeros_like(mask_BT[:, :1])], dim=1)
     return lambda _, row_M, t: ~longer_BT[row_M, t]

@@ -1,4 +1,4 @@
-"""Complete a model folder for other programs: end, padding and unknown token, a row each, and positions."""
+"""Complete a model folder for other programs: end, padding and unknown tokens, with rows, and positions."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from testbed.policies.hf.text_task import load_tokenizer
 
 ROLES = {"eos_token": "<end>", "pad_token": "<pad>", "unk_token": "<unk>"}
 POSITIONS = 1024
-"""Tokens of prompt and response that a finished folder reads at least; rotary positions have no weights."""
+"""Least context length of a finished folder in tokens; rotary positions have no weights."""
 
 
 def finish_folder(folder: Path) -> None:
-    """Let a trained model be read by any program: trainers stop at its end token and pad with its padding.
+    """Make a trained model usable by any program: trainers stop at its end token and pad with its padding.
 
-    Tokens that the tokenizer lacks are added behind the others, each with a row of zeros in the embedding, so
-    that the logits of the others stay as they were trained.
+    Missing tokens are appended, each with an embedding row of zeros, so the logits of the others are
+    unchanged.
     """
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -30,7 +30,7 @@ def finish_folder(folder: Path) -> None:
         if len(tokenizer) > rows:
             model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
             with torch.no_grad():
-                model.get_input_embeddings().weight[rows:] = 0  # tied: rows of the head as well
+                model.get_input_embeddings().weight[rows:] = 0  # if tied, also rows of the head
         model.config.max_position_embeddings = max(model.config.max_position_embeddings, POSITIONS)
         for config in (model.config, model.generation_config):
             config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id

@@ -1,4 +1,4 @@
-"""Any token task as text, so that a model can learn it through its tokenizer."""
+"""Render any token task as text, so that a model can learn it through its tokenizer."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ SURVEY = 64
 
 
 class TextTask(TokenTask):
-    """A task in the vocabulary of a tokenizer: prompts are encoded, responses decoded and scored by the task.
+    """A task in a tokenizer's vocabulary: prompts are encoded; the task scores decoded responses.
 
     Prompt: the template filled with the task's printed prompt, padded on the left. Response: up to
-    `response_length` tokens, ended by the tokenizer's end token. It scores what the task gives to the decoded
-    text without surrounding blanks, up to the first line break unless the task itself writes line breaks.
-    Text that is not made of the task's symbols, or too long for it, scores 0.
+    `response_length` tokens, ended by the tokenizer's end token. The task scores the decoded text without
+    surrounding blanks, up to the first line break unless the task itself writes line breaks. Text with other
+    symbols than the task's, or too long for it, scores 0.
 
-    Raises UserError when the tokenizer does not give prompts back unchanged, decode(encode(x)) = x.
+    Raises UserError if the tokenizer changes prompts, decode(encode(x)) != x.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class TextTask(TokenTask):
         names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         self.symbols = tuple(name or "" for name in names)
         self.end_token = tokenizer.eos_token_id
-        # No tokenizer makes more tokens than bytes; the policy cuts columns that are padding throughout.
+        # No tokenizer makes more tokens than bytes; the policy drops columns of padding only.
         widest = max(len(symbol.encode()) for symbol in task.symbols) + 1
         specials = len(tokenizer("").input_ids) + 1
         self.prompt_length = task.prompt_length * widest + len(template.encode()) + specials
@@ -54,7 +54,7 @@ class TextTask(TokenTask):
         self._check_round_trip(sample_NQ)
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts of the task as the tokenizer writes them, padded on the left, [N, Q]."""
+        """Return n prompts of the task, encoded and padded on the left, [N, Q]."""
         return self._written(self.task.prompts(rng, n))
 
     def _written(self, given_NQ: Ints) -> Ints:
@@ -72,7 +72,7 @@ class TextTask(TokenTask):
         return self._written(self.task.held_out_prompts(rng, n))
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """The task's score of each decoded response, 0 for text it cannot have written, [N]."""
+        """Return the task's score of each decoded response, 0 for text that the task cannot write, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         reward_N = np.zeros(len(prompt_NQ))
         read = [self._read(self._response_text(*row)) for row in zip(response_NT, mask_NT, strict=True)]
@@ -83,7 +83,7 @@ class TextTask(TokenTask):
         return reward_N
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The task's own teacher, its text behind one blank, then the end token."""
+        """Return the task's teacher's answers as text: one blank, the answer, then the end token."""
         solution_NT, inside_NT = self.task.teacher(self._originals(prompt_NQ), rng, noise)
         response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         mask_NT = np.zeros(response_NT.shape, dtype=bool)
@@ -118,14 +118,14 @@ class TextTask(TokenTask):
         return str(self.tokenizer.decode(token_T.tolist(), **options))
 
     def _free_token(self, first: int) -> int:
-        """A padding token that no prompt starts with, or the start of the prompt would count as padding."""
+        """Return a padding token that starts no prompt, so that no prompt's start counts as padding."""
         for token in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):
             if token is not None and token != first:
                 return int(token)
         return 0 if first else 1
 
     def _response_text(self, token_T: Ints, mask_T: Bools) -> tuple[str, bool]:
-        """The answer and whether it was finished, by an end token or a line break."""
+        """Return the answer and True if it was finished, by an end token or a line break."""
         kept_T = token_T[mask_T]
         ended = kept_T.size > 0 and kept_T[-1] == self.end_token
         text = self._decode(kept_T[: kept_T.size - int(ended)], skip_special=False)
@@ -135,7 +135,7 @@ class TextTask(TokenTask):
         return line.strip(), ended or bool(break_)
 
     def _read(self, answer: tuple[str, bool]) -> tuple[Ints, Bools] | None:
-        """The answer in the task's tokens and their mask, [T] each; None if the task has no such tokens."""
+        """Return the answer in the task's tokens and their mask, [T] each; None for other text."""
         text, ended = answer
         tokens = [self._codes.get(part, -1) for part in (text.split() if self._wide else text)]
         if ended and self.task.end_token is not None:
@@ -147,7 +147,7 @@ class TextTask(TokenTask):
         return token_T, np.arange(self.task.response_length) < len(tokens)
 
     def _originals(self, prompt_NQ: Ints) -> Ints:
-        """The task's own prompts behind the encoded ones, [N, Q of the task]."""
+        """Return the task's prompts of the encoded ones, [N, Q of the task]."""
         known: dict[bytes, Ints] = {}
         for row_Q in prompt_NQ:
             if row_Q.tobytes() not in known:
@@ -178,7 +178,7 @@ class TextTask(TokenTask):
 
 
 def load_tokenizer(model_path: str | Path) -> Any:
-    """Return the tokenizer of a model folder, None if it has none; UserError when broken or unsafe."""
+    """Return the tokenizer of a model folder, None if it has none; UserError if it is broken or unsafe."""
     folder = check_model_folder(model_path)
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         return None
@@ -194,8 +194,8 @@ def load_tokenizer(model_path: str | Path) -> Any:
 def task_for_model(task: TokenTask, model_path: str | Path, template: str = TEMPLATE) -> TokenTask:
     """Return the task as the model in the folder reads it.
 
-    The task itself when the folder has no tokenizer, or one whose first tokens are the task's symbols in
-    order (as `train_tiny_model` writes it); a ChatTask for problems of a file; else a TextTask.
+    The task itself if the folder has no tokenizer, or one that starts with the task's symbols in order (as
+    `train_tiny_model` writes it); a ChatTask for problems of a file; else a TextTask.
     """
     tokenizer = load_tokenizer(model_path)
     if tokenizer is None or speaks(tokenizer, task):

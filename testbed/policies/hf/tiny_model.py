@@ -24,10 +24,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt-neox": ("GPTNeoXConfig", {}),
     "gemma": ("GemmaConfig", {"head_dim": 16}),
 }
-"""Names of configurations in transformers, and what they need beside the common shape."""
+"""Names of configurations in transformers, and their fields beyond the common shape."""
 TOKENIZERS = ("char", "bpe")
 CORPUS = 512
-"""Problems from which a BPE tokenizer learns its pairs."""
+"""Number of problems from which a BPE tokenizer learns its pairs."""
 SMALLEST_BPE = 258
 """Every byte, the end and the padding token."""
 
@@ -48,10 +48,10 @@ def train_tiny_model(
     """Train a Qwen2 on solutions of the task, save it with its tokenizer, and return the folder.
 
     The tokenizer has one token per symbol of the task; see train_base for others, and other architectures.
-    Supervised steps of Adam on `sequences` fresh prompts each, cosine decay to a tenth of the learning rate.
-    The teacher corrupts each step with probability `noise`, so that reinforcement learning starts with room:
-    by default a one-digit reasoning-gym sum is then right about half the time.
-    The same arguments give the same files. `progress` is called with (steps done, steps in all).
+    Trains by supervised steps of Adam on `sequences` fresh prompts each, with cosine decay to a tenth of the
+    learning rate. The teacher corrupts each step with probability `noise`, so that reinforcement learning can
+    improve: by default about half the one-digit reasoning-gym sums are right. The same arguments give the
+    same files. `progress` is called with (steps done, total steps).
     Heads are 16 wide, so `width` must be a multiple of 16; the default has about 80,000 weights.
     """
     lesson = Lesson(steps, noise, sequences, learning_rate)
@@ -91,10 +91,10 @@ def train_base(
     """Train a model from scratch on solutions of the task; save it and its tokenizer as an ordinary folder.
 
     architecture: one of ARCHITECTURES. tokenizer: "char", one token per symbol of the task, or "bpe",
-    byte-level pairs of at most `vocabulary` tokens, learned from the task's own prompts and solutions. The
-    same arguments give the same files.
+    byte-level pairs of at most `vocabulary` tokens, learned from the task's prompts and solutions. The same
+    arguments give the same files.
 
-    Raises UserError for an unknown architecture or tokenizer, and a width that is no multiple of 16.
+    Raises UserError for an unknown architecture or tokenizer, and a width that is not a multiple of 16.
     """
     if width % 16 or width < 16 or layers < 1:
         raise UserError(
@@ -109,7 +109,7 @@ def train_base(
         save_tokenizer(folder, task)
     else:
         save_bpe_tokenizer(folder, task, seed, vocabulary)
-        (folder / "config.json").write_text("{}")  # what opens the tokenizer looks for a model beside it
+        (folder / "config.json").write_text("{}")  # AutoTokenizer requires a config file
         save_random_model(folder, task, seed, 16, 1, architecture)
         task = task_for_model(task, folder)
     save_random_model(folder, task, seed, width, layers, architecture)
@@ -118,7 +118,7 @@ def train_base(
 
 
 def teach(folder: Path, task: TokenTask, seed: int, lesson: Lesson, progress: Progress | None = None) -> None:
-    """Train the model in a folder on noisy solutions of a task in its own tokens, and save it there."""
+    """Train the model in a folder on noisy solutions of a task in its tokens, and save it there."""
     steps, noise = lesson.steps, lesson.noise
     sequences, learning_rate = lesson.sequences, lesson.learning_rate
     policy = HuggingFacePolicy(folder, task)
@@ -154,7 +154,7 @@ def teaching_loss(
 def save_random_model(
     folder: Path, task: TokenTask, seed: int, width: int, layers: int, architecture: str = "qwen2"
 ) -> None:
-    """Write an untrained model with the task's vocabulary; its weights depend on the seed alone."""
+    """Write an untrained model with the task's vocabulary; its weights depend only on the seed."""
     import transformers
 
     if architecture not in ARCHITECTURES:

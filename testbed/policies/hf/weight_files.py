@@ -17,10 +17,10 @@ LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
-    """Return the safetensors that a model is loaded from: model.safetensors, or those that its index names.
+    """Return a model's safetensors files: model.safetensors, or those that its index names.
 
-    Raises UserError: neither is there, weights only as pickles, an index that is none, or that names a file
-    of another kind, outside the folder, or one that is missing.
+    Raises UserError: neither is there, weights only as pickles, an invalid index, or one that names a missing
+    file, a file of another kind, or one outside the folder.
     """
     if (folder / ONE).exists():
         return (_regular(folder / ONE),)
@@ -50,13 +50,13 @@ def _indexed(folder: Path) -> tuple[Path, ...]:
 
 
 def _regular(path: Path) -> Path:
-    if not path.is_file():  # links of a download cache are followed; not a loop, pipe or folder
+    if not path.is_file():  # follows links of a download cache; refuses loops, pipes, folders
         raise UserError(f"{path} is missing or not a file; download or save the model again.")
     return path
 
 
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
-    """Return the shape of every weight by the headers; UserError for a file that is cut or none at all."""
+    """Return the shape of every weight from the headers; UserError for a truncated or invalid file."""
     from safetensors import safe_open
 
     shapes: dict[str, list[int]] = {}
@@ -64,7 +64,7 @@ def weight_shapes(folder: Path) -> dict[str, list[int]]:
         try:
             with safe_open(path, framework="np") as file:
                 shapes |= {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        except Exception as error:  # safetensors raises kinds of its own
+        except Exception as error:  # safetensors has its own error types
             raise UserError(
                 f"Cannot load the model in '{folder}': {path.name} is not a complete safetensors file "
                 f"({first_line(error)}). Download or save it again."
@@ -73,10 +73,10 @@ def weight_shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def refuse_other_size(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise UserError when config.json describes more weights than the files hold, before any is made.
+    """Raise UserError if config.json describes more weights than the files hold, before any is made.
 
-    The model is laid out without memory (torch's device "meta"), after the numbers of layers and of
-    embeddings have been held against the headers, so that a large number in a small folder costs nothing.
+    The model is built without memory (torch's device "meta"), after its numbers of layers and embeddings were
+    compared with the headers, so a large number in a small folder costs nothing.
     """
     shapes = weight_shapes(folder)
     held = sum(map(prod, shapes.values()))
@@ -102,7 +102,7 @@ def _too_few(folder: Path, described: str, held: str) -> str:
 
 
 def _described(folder: Path) -> dict[str, list[int]]:
-    """Return the shapes of a model's weights by name; UserError for a configuration that none can have."""
+    """Return the shapes of a model's weights by name; UserError for an invalid configuration."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -111,13 +111,13 @@ def _described(folder: Path) -> dict[str, list[int]]:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             model = AutoModelForCausalLM.from_config(copy.deepcopy(config), trust_remote_code=False)
         model.tie_weights()
-    except Exception as error:  # configurations raise what they like
+    except Exception as error:  # configurations raise any error
         raise UserError(f"Cannot load the model in '{folder}': {first_line(error)}") from error
     return {name: list(each.shape) for name, each in model.named_parameters()}
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error's text says first, without advice to open pickles."""
+    """Return the start of an error's text, without advice to open pickles."""
     lines = [line.strip()[:500] for line in str(error).splitlines() if line.strip()]
     lines = [line for line in lines if "weights_only" not in line]
     if not lines or isinstance(error, KeyError):

@@ -1,9 +1,9 @@
 """Attention over a tree: a prompt and its whole group in one pass, for training and for reading prompts.
 
-Columns. The M tokens of a replica are the columns of a matrix of features, in this order: the prompts'
-tokens slot by slot (token k of prompt 0, of prompt 1, ...), then for each prompt its responses slot by slot
-(token s of response 0, of response 1, ...). A prompt's token sees its prompt up to itself, a response's
-token sees its prompt and its own response up to itself.
+The M tokens of a replica are the columns of a matrix of features, in this order: the prompts' tokens slot by
+slot (token k of prompt 0, of prompt 1, ...), then for each prompt its responses slot by slot (token s of
+response 0, of response 1, ...). A prompt's token sees its prompt up to itself; a response's token sees its
+prompt and its response up to itself.
 """
 
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class Tree:
     first_RN: Tensor
 
     def visible(self) -> Tensor:
-        """Return who sees whom, bool [R, N, M, M], among the M = Q + S G tokens of a prompt's tree.
+        """Return the attention mask, bool [R, N, M, M], among the M = Q + S G tokens of a prompt's tree.
 
-        Padding sees itself, so that no row is empty, and no other token sees it.
+        Padding sees itself, so that no row is empty; no other token sees it.
         """
         Q, S, G, device = self.length, self.slots, self.group, self.first_RN.device
         prompt_Q, slot_S = torch.arange(Q, device=device), torch.arange(S, device=device)
@@ -48,7 +48,7 @@ class Tree:
 
 
 HIDDEN = -1e30
-"""Score of a token that must not be seen; finite, so that a row of nothing else is not NaN."""
+"""Score of a hidden token; finite, so that a row of hidden tokens is not NaN."""
 
 
 def tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
@@ -60,7 +60,7 @@ def tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
 
 
 def dense_tree_attention(qkv_RIM: Tensor, tree: Tree, heads: int) -> Tensor:
-    """Return the same with torch alone, for any device and type: a masked score for every pair of a tree."""
+    """The same with torch alone, for any device and type: a masked score for every pair of a tree."""
     N, Q = tree.prompts, tree.length
     parts_RIM = qkv_RIM.unflatten(1, (3, heads, -1))
     prompt = parts_RIM[..., : N * Q].unflatten(-1, (Q, N)).transpose(-1, -2)

@@ -1,14 +1,14 @@
-"""Compiled attention of the toy transformer; `attention.Tree` says which column is which token.
+"""Compiled attention of the toy transformer; `attention.Tree` defines the order of columns.
 
-Why by hand: rows of a tree are short (a response sees its prompt and itself), so a dense mask wastes four
+Handwritten because rows of a tree are short (a response sees its prompt and itself): a dense mask wastes four
 fifths of its scores, and products of twelve by twelve matrices are all overhead. Queries lie side by side,
-slot-major, and are taken eight at a time: the key that is e slots back of each is then e * group columns to
-the left, and a key of their prompt is one number for all. Each eight have a block of probabilities, in the
-order of their use: one row per distance e, then one per token of the prompt; what none of the eight sees has
-no row. Prompts are the same thing without keys from elsewhere, their "group" being all prompts.
+slot-major, and are processed eight at a time: each one's key e slots back is e * group columns to the left,
+and a key of their prompt is one number for all. Eight queries share a block of probabilities, in the order of
+use: one row per distance e, then one per token of the prompt; keys that none of the eight sees have no row.
+Prompts work alike, without keys from elsewhere; their "group" is all prompts.
 
-Every index is unsigned: a signed one may count from the end of an array, and the test for that is dear.
-Sums may be reordered and products fused; NaN and infinity keep their meaning, so a diverged model shows.
+Every index is unsigned, because a signed one is tested for counting from the end, which is slow. Sums may be
+reordered and products fused; NaN and infinity keep their meaning, so a diverged model is visible.
 """
 
 import math
@@ -34,7 +34,7 @@ from testbed.policies.toy.simd import (
 Floats = NDArray[np.float32]
 Counts = NDArray[np.uint64]
 Queries = tuple[int, int, int, int, int]
-"""A head's first feature, how many it has; the first column of prompt 0's queries, their slots and group."""
+"""A head's first feature and feature count; first column of prompt 0's queries, their slots and group."""
 Eight = tuple[int, int, int, int, int]
 """Up to eight queries: first row of their block, first column, number, distances to own keys, group."""
 Prompt = tuple[int, int, int, int]
@@ -44,7 +44,7 @@ U: Any = np.uint64
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (U(i) for i in (0, 1, 2, 3, 4, 8))
 NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
 HIDDEN = np.float32(-1e30)
-"""Score of a key that a query must not see; its probability is exactly 0."""
+"""Score of a key hidden from a query; its probability is exactly 0."""
 LOG2_E = 1.0 / math.log(2.0)
 
 
@@ -57,7 +57,7 @@ def tree_forward(
     response_p: Floats,
     counts: tuple[int, int, int],
 ) -> None:
-    """Fill attended_RDM and the probabilities [R, H, rows, 8]: of prompts Q, of responses S + Q rows a block.
+    """Fill attended_RDM and probabilities [R, H, rows, 8]; prompts' blocks have Q rows, others S + Q.
 
     counts: tokens of a prompt, Q, and of a response, S, and the responses G to a prompt.
     """
@@ -120,7 +120,7 @@ def _future(slots: int, group: int) -> Floats:
 
 @compiled
 def _hide_padding(bias: Floats, first_N: Counts) -> None:
-    """Hide a prompt's padding from its own tokens; padding still sees itself, so that no column is empty."""
+    """Hide a prompt's padding from its tokens; padding still sees itself, so that no column is empty."""
     length, prompts = U(bias.shape[0]), U(first_N.size)
     for e in range(ONE, length):
         for k in range(e, length):
@@ -130,7 +130,7 @@ def _hide_padding(bias: Floats, first_N: Counts) -> None:
 
 @compiled
 def _attend(o: Floats, p: Floats, qkv: Floats, bias: Floats, queries: Queries, prompt: Prompt) -> None:
-    """o = attention of one prompt's queries, whose columns start at `column` + prompt * queries."""
+    """o = attention of one prompt's queries, with columns from `column` + prompt * queries on."""
     (row, head, column, slots, group), (which, _, start, length) = queries, prompt
     x, third = slots * group, U(o.shape[0])
     scale, blocks = spread(np.float32(LOG2_E / math.sqrt(head))), (x + EIGHT - ONE) // EIGHT
@@ -166,7 +166,7 @@ def _attend(o: Floats, p: Floats, qkv: Floats, bias: Floats, queries: Queries, p
 def _query_gradient(
     grad: Floats, ds: Floats, p: Floats, g: Floats, o: Floats, qkv: Floats, queries: Queries, prompt: Prompt
 ) -> None:
-    """ds = p (g v - g o) / sqrt(d), the gradient of q k for every pair, and what the queries get of it."""
+    """ds = p (g v - g o) / sqrt(d), the gradient of q k for every pair, and the queries' part of it."""
     (row, head, column, slots, group), (which, _, start, length) = queries, prompt
     x, third = slots * group, U(o.shape[0])
     scale, base, rows = spread(np.float32(1.0 / math.sqrt(head))), ZERO, slots + length
@@ -239,7 +239,7 @@ def _put(y: Floats, d: int, c: int, a0: Vector, a1: Vector, a2: Vector, a3: Vect
 def _own_gradient(
     grad: Floats, ds: Floats, p: Floats, g: Floats, qkv: Floats, queries: Queries, prompt: Prompt
 ) -> None:
-    """Add what own keys and values get of each query; where a key lies outside of the group, that is 0."""
+    """Add each query's gradient to own keys and values; 0 for keys outside the group."""
     (row, head, column, slots, group), (which, _, _, length) = queries, prompt
     x, third, rows, base = slots * group, U(g.shape[0]), slots + length, ZERO
     before = which * ((x + EIGHT - ONE) // EIGHT) * rows

@@ -1,6 +1,6 @@
-"""The two halves of a transformer block as one operation each, with their gradients written out.
+"""The two halves of a transformer block as one operation each, with explicit gradients.
 
-`layers` says what they compute; here it is done in compiled passes (`block_kernels`), for float32 on the CPU.
+`layers` defines them; compiled passes (`block_kernels`) compute them here, for float32 on the CPU.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Compiled halves of the toy transformer's blocks and their gradients, one replica after the other.
 
-What lies between two products stays in the caches. Little is kept for the gradient: what is cheap to compute
-again is, as memory is dearer. A replica's numbers depend on its own row alone, whatever it is stacked with.
+Values between two products stay in the caches. Cheap values are recomputed for the gradient, because memory
+is slower. A replica's numbers depend only on its row, not on its neighbors in the stack.
 """
 
 from typing import Any
@@ -85,7 +85,7 @@ def feed_forward_gradient(
     down_RDH: Floats,
     epsilon: np.float32,
 ) -> None:
-    """Fill the gradients of x, attended, out, up and down, given that of z and the y of the way there."""
+    """Fill the gradients of x, attended, out, up and down, given that of z and the forward pass's y."""
     (R, D, M), H = y_RDM.shape, up_RHD.shape[1]
     grad_x, grad_attended, grad_out, grad_up, grad_down = grads
     y, normed, g, grad = _room(D, M), _room(D, M), _room(D, M), _room(D, M)

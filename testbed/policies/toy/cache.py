@@ -10,7 +10,7 @@ from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import HIDDEN
 
 LEAST_GROUP = 8
-"""Smaller groups get a copy of their prompt's keys and values per response: loops take eight side by side."""
+"""Smaller groups get a copy of their prompt's keys and values per response: loops process eight at a time."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PromptCache:
     length: int
 
     def by_response(self, group: int) -> "PromptCache":
-        """Return the same with a copy of everything for each response."""
+        """Return a cache with a separate copy for each response."""
 
         def spread(x: Tensor) -> Tensor:
             columns = x.shape[-1] // self.length if self.length else 0
@@ -37,7 +37,7 @@ class PromptCache:
 
 
 def prompt_cache(qkv_RIM: Tensor, first_RN: Tensor, heads: int, length: int, group: int) -> PromptCache:
-    """Keep what a pass over the prompts' columns [R, 3 D, Q N] has computed."""
+    """Store the results of a pass over the prompts' columns [R, 3 D, Q N]."""
     hidden_RQN = torch.arange(length, device=qkv_RIM.device)[:, None] < first_RN[:, None]
     bias_RQN = qkv_RIM.new_zeros(hidden_RQN.shape).masked_fill_(hidden_RQN, HIDDEN)
     kept = PromptCache(qkv_RIM.contiguous(), bias_RQN.flatten(1), heads, length)
@@ -56,17 +56,17 @@ def attend_step(own_TRIB: Tensor, cache: PromptCache) -> Tensor:
 
 
 def served(own_TRIB: Tensor, cache: PromptCache) -> bool:
-    """Return whether compiled loops can take a step: they take the features of a head four at a time."""
+    """Return True if compiled loops can run a step: they process a head's features four at a time."""
     return compiled.serves(own_TRIB) and own_TRIB.shape[2] // (3 * cache.heads) % 4 == 0
 
 
 def counts(own_TRIB: Tensor, cache: PromptCache) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Own tokens, prompts' tokens and heads, as compiled loops want them."""
+    """Own tokens, prompts' tokens and heads, in the form of the compiled loops."""
     return np.uint64(len(own_TRIB)), np.uint64(cache.length), np.uint64(cache.heads)
 
 
 def dense_step(own_TRIB: Tensor, cache: PromptCache) -> Tensor:
-    """Return the same with torch alone, for any device and type."""
+    """The same with torch alone, for any device and type."""
     B = own_TRIB.shape[3]
     columns = cache.bias.shape[1] // cache.length if cache.length else B
     kept = cache if columns == B else cache.by_response(B // columns)

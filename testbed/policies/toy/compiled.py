@@ -11,12 +11,12 @@ from torch import Tensor
 
 @cache
 def installed() -> bool:
-    """Return whether Numba is there; without it torch alone does the same, slower."""
+    """Return True if Numba is installed; without it torch computes the same, slower."""
     return importlib.util.find_spec("numba") is not None
 
 
 def serves(x: Tensor) -> bool:
-    """Return whether compiled loops can take these numbers: float32 on the CPU."""
+    """Return True if compiled loops support these numbers: float32 on the CPU."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and installed()
 
 

@@ -38,7 +38,7 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts with G responses each; first_RN is the index of each one's first token, behind its padding."""
+    """Prompts with G responses each; first_RN is the index of each prompt's first token after padding."""
 
     token_RNQ: Tensor
     first_RN: Tensor
@@ -54,7 +54,7 @@ class KeyValues:
 
 
 def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
-    """Return for each response the part [..., R, X, B] of its version."""
+    """Return each response's part [..., R, X, B], by its version."""
     chosen, *others = part.items()
     value = chosen[1]
     for version, other in others:
@@ -63,7 +63,7 @@ def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
 
 
 def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor) -> list[PromptCache]:
-    """Return for each layer the keys and values that each response's version has read of its prompt."""
+    """Return each layer's prompt keys and values as each response's version has read them."""
     some, B = next(iter(read.values())), version_RB.shape[1]
     if len(read) == 1:
         return some
@@ -79,7 +79,7 @@ def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor
 
 
 class VersionedDecoder:
-    """Each token's distribution under the weights of its own version; keys and values stay as they were made.
+    """Each token's distribution under its version's weights; keys and values stay as they were made.
 
     Args:
         weights: by version.
@@ -124,7 +124,7 @@ class VersionedDecoder:
         return of_version(laws, version_RB)
 
     def _present(self, t: int) -> list[int]:
-        """Return the versions that predict token t somewhere."""
+        """Return the versions that predict token t in any sequence."""
         if len(self.weights) == 1:
             return list(self.weights)
         return present(self.version_RBT[..., t])
@@ -133,7 +133,7 @@ class VersionedDecoder:
 def next_law(
     weights: Weights, temperature: float, token_RB: Tensor, length: int, t: int, kept: KeyValues
 ) -> Tensor:
-    """Return the distribution behind own token t of a prompt of so many tokens; keep its keys and values."""
+    """Return the distribution after own token t of a prompt of given length; keep its keys and values."""
     position_RD1 = weights.embedding[:, :, weights.head.shape[1] + length + t, None]
     (R, D, _), B = position_RD1.shape, token_RB.shape[1]
     x_RDB = weights.embedding.gather(2, token_RB[:, None].expand(R, D, B)) + position_RD1
@@ -148,7 +148,7 @@ def next_law(
 
 
 def step_block(x_RDB: Tensor, own_TRIB: Tensor, cache: PromptCache, layer: Layer) -> Tensor:
-    """Take the newest own token through a block in one compiled pass; note its queries, keys and values."""
+    """Pass the newest own token through a block, compiled; store its queries, keys and values."""
     y_RDB, own_XB = torch.empty_like(x_RDB), own_TRIB.view(-1, x_RDB.shape[2])
     x, y, own, prompt, bias = (t.numpy() for t in (x_RDB, y_RDB, own_XB, cache.qkv, cache.bias))
     weights = tuple(w.numpy() for w in (layer.qkv, layer.out, layer.up, layer.down))
@@ -169,14 +169,14 @@ def read_prompts(weights: Weights, heads: int, prompts: Prompts) -> tuple[Tensor
         caches.append(prompt_cache(qkv_RIM, prompts.first_RN, heads, Q, prompts.group))
         attended_RDM = tree_attention(qkv_RIM, tree, heads)
         if i == len(weights.layers) - 1:
-            # What earlier tokens predict is never asked.
+            # Predictions of earlier tokens are never used.
             x_RDM, attended_RDM = x_RDM[:, :, -N:], attended_RDM[:, :, -N:]
         x_RDM = finish_block(x_RDM, attended_RDM, layer)
     return x_RDM, caches
 
 
 def can_write(weights: Weights, heads: int) -> bool:
-    """Return whether `write` takes these weights: float32 on the CPU, nothing rounded."""
+    """Return True if `write` supports these weights: float32 on the CPU, not rounded."""
     layer = weights.layers[0]
     return layer.rounding is unrounded and compiled.serves(layer.qkv) and layer.qkv.shape[2] // heads % 4 == 0
 

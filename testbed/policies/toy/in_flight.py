@@ -1,4 +1,4 @@
-"""Generation with a recomputed cache: at a change of weights every prefix is read again."""
+"""Generation with a recomputed cache: every prefix is read again when the weights change."""
 
 from collections.abc import Callable
 
@@ -19,10 +19,10 @@ def generate_recomputed(
     law: Law | None = None,
     tool: Tool | None = None,
 ) -> Drawn:
-    """Return token_RBT, mask_RBT and logp_RBT; token t is drawn by decoder(version_RBT[..., t]) alone.
+    """Return token_RBT, mask_RBT and logp_RBT; decoder(version_RBT[..., t]) alone draws token t.
 
-    Each version writes all sequences from their start: older versions' tokens are given, its own are drawn.
-    What it writes where newer ones will follow is overwritten by them.
+    Each version writes all sequences from their start: tokens of older versions are given, its own are drawn.
+    Newer versions overwrite what follows.
     """
     token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
     mask_RBT, logp_RBT = torch.zeros_like(token_RBT, dtype=torch.bool), torch.empty(0)
@@ -40,7 +40,7 @@ def generate_recomputed(
 
 
 def _forcing(token_RBT: Tensor, given_RBT: Tensor, law: Law | None) -> Law:
-    """Return the engine's distribution, with all mass on the given token where one is given."""
+    """Return the engine's distribution, with all mass on the given token where there is one."""
     given = given_RBT.flatten(0, 1).any(0).tolist()
 
     def forced(law_RVB: Tensor, t: int) -> Tensor:

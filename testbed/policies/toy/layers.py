@@ -1,7 +1,7 @@
 """Weights of the toy transformer as views of one flat vector per replica, and the layers that use them.
 
-Features are rows and tokens are columns of every matrix [R, D, M]: products then read and write neighboring
-tokens side by side, and so do the loops of the attention.
+In every matrix [R, D, M] features are rows and tokens are columns: products and the attention loops then read
+and write neighboring tokens side by side.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from testbed.policies.toy import compiled
 from testbed.policies.toy.block import FeedForward, Read
 
 EPSILON = 1e-6
-"""Keeps the normalization finite for a zero vector."""
+"""Keeps the normalization of a zero vector finite."""
 
 
 def unrounded(x_RDM: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def unrounded(x_RDM: Tensor) -> Tensor:
 class Layer:
     """Weights of one block, each [R, outputs, inputs]; qkv stacks queries, keys and values of all heads.
 
-    rounding: what an engine makes of the inputs of these four.
+    rounding: an engine's change of the inputs of these four.
     """
 
     qkv: Tensor
@@ -57,7 +57,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the model, and where each matrix lies in a row of theta_RP."""
+    """Sizes of the model, and the position of each matrix in a row of theta_RP."""
 
     vocabulary: int
     positions: int
@@ -91,8 +91,8 @@ class Shape:
     def initial(self, stream: np.random.Generator) -> Tensor:
         """Return one random row [P] of weights.
 
-        Inputs are normalized, so a deviation of 1 / sqrt(inputs) keeps features of order 1; what is added to
-        the residual stream shrinks with depth, and a small head starts close to the uniform distribution.
+        Inputs are normalized, so a deviation of 1 / sqrt(inputs) keeps features of order 1. Contributions to
+        the residual stream shrink with depth, and a small head starts close to the uniform distribution.
         """
         parts = []
         for name, (outputs, inputs) in self.matrices().items():
@@ -109,11 +109,11 @@ class Shape:
 
 
 def waves(width: int, positions: int) -> Floats:
-    """Sines and cosines [D, positions] in which a shift in time is a rotation, whatever the time.
+    """Sines and cosines [D, positions] in which a shift in time is the same rotation at all times.
 
     Learned positions start here (Vaswani et al. 2017, section 3.5), so that "the token twelve back" is one
-    linear map: from random positions a third of all seeds had not found it after 600 steps. Frequencies
-    fall from 1 to 5 / positions, for a context of some ten to a hundred tokens.
+    linear map: from random positions a third of all seeds had not found it after 600 steps. Frequencies fall
+    from 1 to 5 / positions, for contexts of about ten to a hundred tokens.
     """
     half = -(-width // 2)
     frequency = np.geomspace(1.0, min(1.0, 5.0 / positions), half)
@@ -129,8 +129,8 @@ def normalize(x_RDM: Tensor) -> Tensor:
 def embed(embedding_RDE: Tensor, token_RM: Tensor, column_M: Tensor) -> Tensor:
     """The token's column plus the position's column `column_M`, [R, D, M].
 
-    A product with the two-hot matrix of both: its gradient is a product as well, where that of a look-up
-    is a scatter, slow on the CPU and in no fixed order on a GPU.
+    Multiplies by the two-hot matrix of both: the gradient is then a product too. A look-up's gradient is a
+    scatter, slow on the CPU and in random order on a GPU.
     """
     R, _, E = embedding_RDE.shape
     index_R2M = torch.stack([token_RM, column_M.expand_as(token_RM)], 1)

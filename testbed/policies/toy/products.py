@@ -1,8 +1,8 @@
-"""Compiled products of small matrices, and what stands between them in a transformer's block.
+"""Compiled products of small matrices, and the operations between them in a transformer's block.
 
-Why by hand: a replica's matrices fit the caches next to the processor, so that products one after the other
-for one replica run twice as fast as each over all replicas. Accumulators of four rows by 32 columns stay in
-registers. Columns of what is multiplied are a multiple of 32 (`padded`); those behind the last are 0.
+Handwritten because a replica's matrices fit the inner caches: all products of one replica in sequence run
+twice as fast as each product over all replicas. Accumulators of four rows by 32 columns stay in registers.
+Factors have a multiple of 32 columns (`padded`); extra columns are 0.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
 
 @compiled
 def padded(columns: int) -> int:
-    """Columns rounded up to a multiple of 32, not of 256: rows so far apart compete for the same cache."""
+    """Round columns up to a multiple of 32, not 256: rows that far apart compete for the same cache."""
     strips = (columns + STRIP - ONE) // STRIP
     return (strips + U(strips % EIGHT == ZERO)) * STRIP
 
@@ -50,7 +50,7 @@ def normalize(normed: Floats, x: Floats, epsilon: np.float32) -> None:
 
 @compiled
 def cut(x: Floats) -> None:
-    """Set what is negative to 0."""
+    """Set negative entries to 0."""
     for i in range(U(x.shape[0])):
         for j in range(ZERO, U(x.shape[1]), SIXTEEN):
             store(x, i, j, largest(load_wide(x, i, j), spread_wide(NOTHING)))

@@ -1,4 +1,4 @@
-"""Generation token by token, by inverse CDF from given uniforms, and reading what was generated."""
+"""Generation token by token, by inverse CDF from given uniforms, and reading generated tokens."""
 
 import torch
 from torch import Tensor
@@ -11,8 +11,8 @@ def inverse_cdf(log_law_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
     """Return the tokens [R, B] at which the cumulative distribution c passes each uniform u in [0, 1).
 
     Token v is drawn when c[v-1] <= u c[V-1] < c[v], in float64, so a token without mass is never drawn. The
-    threshold is held below the total: even u = 1 draws a token, the last with mass.
-    Where the distribution is NaN the token is 0 and its log-probability NaN: a diverged model is a result.
+    threshold is kept below the total: even u = 1 draws a token, the last with mass. A NaN distribution gives
+    token 0 and a NaN log-probability: a diverged model is a result.
     """
     cumulative_RVB = log_law_RVB.double().exp().cumsum(1)
     total_RB = cumulative_RVB[:, -1]
@@ -31,9 +31,9 @@ def generate(
 ) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT of the decoder's responses.
 
-    law: what an engine makes of the log-law at time t, before a token is drawn from it. tool: what writes
-    instead of the policy at some places, whose mask is False and logp 0.
-    Behind a response's end token: token 0, mask False, logp 0.
+    law: changes the log-distribution at time t before a token is drawn. tool: writes instead of the policy at
+    some places, where mask is False and logp 0.
+    After a response's end token: token 0, mask False, logp 0.
     """
     law_RVB = decoder.first()
     token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
@@ -59,7 +59,7 @@ def generate(
 
 
 def read(decoder: Decoder, token_RBT: Tensor, mask_RBT: Tensor, law: Law | None = None) -> Tensor:
-    """Return what `generate` notes when it draws these very tokens, logp_RBT; 0 where mask is False."""
+    """Return the logp_RBT that `generate` records for these tokens; 0 where mask is False."""
     law_RVB = decoder.first()
     logp_RBT = torch.zeros_like(token_RBT, dtype=law_RVB.dtype)
     for t in range(token_RBT.shape[2]):

@@ -1,12 +1,12 @@
 """Vectors of 8 or 16 float32 numbers in compiled loops.
 
 Loops over eight neighbors, or over sums that should stay in registers, are slow when the compiler must find
-the vectors itself: checks that arrays do not overlap cost more than the work. `load(a, i, j)` takes
-a[i, j:j+8], `load_wide` 16 numbers, `load_some(a, i, j, n)` the first n of 8, with 0 for the rest; `store`
-puts them back; `spread` repeats a number; +, -, *, / and `largest` work lane by lane. Every processor can run
-them; one with shorter registers takes more instructions.
+the vectors: checks that arrays do not overlap cost more than the work. `load(a, i, j)` reads a[i, j:j+8],
+`load_wide` 16 numbers, `load_some(a, i, j, n)` the first n of 8, with 0 for the rest; `store` writes them
+back; `spread` repeats a number; +, -, *, / and `largest` work lane by lane. All processors can run them;
+those with shorter registers need more instructions.
 
-Loops are made by `compiled`, which keeps them on disk.
+`compiled` makes loops and caches them on disk.
 """
 
 # ruff: noqa: ARG001  (the compiler says which arguments a function has that it calls)
@@ -25,14 +25,14 @@ from numba.extending import intrinsic, models, overload, register_model
 
 FUSED = ("contract", "reassoc", "nsz")
 SHARED = "simd.py", "products.py"
-"""Files whose code loops of other files are made of."""
+"""Files with code used in loops of other files."""
 CHECKSUM = zlib.crc32(b"".join(Path(__file__).with_name(name).read_bytes() for name in SHARED))
 
 
 def compiled(loop: Callable[..., Any]) -> Any:
-    """Compile a loop and keep it on disk until its own file, this one or `products` changes.
+    """Compile a loop and cache it on disk until its file, this one or `products` changes.
 
-    Numba compares what it keeps with the loop's own file alone, and finds it by the loop's name.
+    Numba compares its cache only with the loop's file, and finds it by the loop's name.
     """
     loop.__qualname__ += f"-{CHECKSUM:08x}"
     fast = {"contract", "reassoc", "nsz", "arcp"}
@@ -86,7 +86,7 @@ def _first(builder: Any, n: Any, lanes: Lanes) -> Any:
 
 
 def _llvm(builder: Any, name: str, result: Any, *values: Any) -> Any:
-    """Call LLVM's own operation on vectors."""
+    """Call LLVM's operation on vectors."""
     function_type = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}"), values)
 
@@ -151,7 +151,7 @@ spread, spread_wide = _spreader(NARROW), _spreader(WIDE)
 
 
 def _define(symbol: Callable[..., Any] | None, build: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    """Let the compiler know an operation on two vectors of one type."""
+    """Register an operation on two vectors of one type with the compiler."""
 
     @intrinsic
     def apply(typing_context: Any, x: Any, y: Any) -> Any:

@@ -1,8 +1,8 @@
-"""One compiled step of generation through a block, one replica after the other.
+"""One compiled step of generation through a block, one replica after another.
 
-Why by hand: a replica's weights and features (100 KB) then stay in the cache nearest to the processor from
-the first product to the last, where torch's products over all replicas read and write slower memory.
-Columns are padded to multiples of 32, so that products are all full vectors.
+Handwritten: a replica's weights and features (100 KB) then stay in the innermost cache from the first product
+to the last, while torch's products over all replicas use slower memory. Columns are padded to multiples of
+32, so that products use full vectors only.
 """
 
 import math
@@ -33,7 +33,7 @@ Block = tuple[Floats, Floats, Floats, Floats]
 """Weights [R, outputs, inputs]: qkv, out, up, down."""
 Rooms = tuple[Floats, Floats, Floats, Floats, Floats]
 Served = tuple[int, int, int, bool]
-"""The first of up to eight responses and their number, the prompts' column, whether it serves all of them."""
+"""First of up to eight responses and their number, the prompts' column, True if it serves all of them."""
 
 U: Any = np.uint64
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (U(i) for i in (0, 1, 2, 3, 4, 8))
@@ -58,7 +58,7 @@ def generate(
 ) -> None:
     """Draw whole responses by inverse CDF, from first-token probabilities and the cache of `prompts`.
 
-    counts: prompts' tokens, heads, end token (V if there is none). numbers: temperature, epsilon.
+    counts: prompts' tokens, heads, end token (V if none). numbers: temperature, epsilon.
     """
     length, heads, end = counts
     R, B, T = U(token_RBT.shape[0]), U(token_RBT.shape[1]), U(token_RBT.shape[2])
@@ -113,7 +113,7 @@ def step(
     counts: tuple[int, int, int],
     epsilon: np.float32,
 ) -> None:
-    """y = what a block makes of the newest tokens' features x; notes their queries, keys and values.
+    """y = the block's output for the newest tokens' features x; stores their queries, keys and values.
 
     own_XB: queries, keys and values of own tokens, rows (token, replica, 3 D), the newest last. prompt_RIC:
     those of prompts; column k C + c is token k of column c, which serves B / C responses side by side.
@@ -134,7 +134,7 @@ def step(
 
 @compiled
 def _rooms(D: int, H: int, width: int) -> Rooms:
-    """Room for features, normalized ones, attended ones, queries with keys and values, hidden units."""
+    """Allocate features, normalized ones, attended ones, queries with keys and values, hidden units."""
     x, normed, o = (
         np.zeros((D, width), np.float32),
         np.zeros((D, width), np.float32),
@@ -156,7 +156,7 @@ def _block(
     B: int,
     epsilon: np.float32,
 ) -> None:
-    """Take x through a block. place: first row of own token 0, rows from token to token, the newest's."""
+    """Pass x through a block. place: first row of own token 0, rows from token to token, the newest's."""
     (first, stride, newest), (x, normed, o, qkv, hidden) = place, rooms
     normalize(normed, x, epsilon)
     product(qkv, layer[0][r], normed, False)
@@ -198,7 +198,7 @@ def _log_law(
 
 @compiled
 def _draw(drawn: Counts, law: Floats, power: Floats, uniform_B: Doubles) -> None:
-    """The tokens at which the cumulative distribution passes each uniform, as `sampler.inverse_cdf`."""
+    """Draw the tokens at which the cumulative distribution passes each uniform, as `sampler.inverse_cdf`."""
     V, B = U(law.shape[0]), U(drawn.size)
     for v in range(V):
         for b in range(ZERO, U(law.shape[1]), EIGHT):
@@ -217,7 +217,7 @@ def _draw(drawn: Counts, law: Floats, power: Floats, uniform_B: Doubles) -> None
 def attend_step(
     o_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, counts: tuple[int, int, int]
 ) -> None:
-    """Attention of the newest own token alone, for a block that does more than `step`."""
+    """Attention of only the newest own token, for a block that does more than `step`."""
     R, rows = U(o_RDB.shape[0]), U(prompt_RIC.shape[1])
     scores = np.zeros((counts[0] + counts[1], EIGHT), np.float32)
     for r in range(R):

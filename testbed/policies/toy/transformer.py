@@ -1,7 +1,7 @@
 """A small decoder-only transformer with a leading replica axis on its weights.
 
-R models of one shape run as batched matrix products over R independent weight sets: one small model at a
-time is all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
+R models of one shape run as batched matrix products over R independent weight sets; small models run singly
+are all overhead. Pre-norm blocks with RMSNorm and ReLU, learned positions, no biases.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,28 +23,28 @@ from testbed.policies.toy.sampler import generate, read
 
 LOGP_TOLERANCE = 5e-7
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,
-in float32 and at initial weights: the sums run in another order. Trained weights make larger logits; there
-tokens of log-probability -10 were seen to differ by up to 2e-6.
+in float32 and at initial weights: sums run in another order. Trained weights make larger logits, where tokens
+of log-probability -10 differed by up to 2e-6.
 """
 
 
 Hidden: TypeAlias = Callable[[int, Tensor], Tensor]
-"""(layer, hidden states [R, D, M]) -> what the layer reads instead; behind the last layer, the logits."""
+"""(layer, hidden states [R, D, M]) -> the layer's input instead; after the last layer, the logits."""
 
 
 class ToyTransformer(Policy):
     """softmax(logits / temperature) over V tokens, as a function of flat weights theta_RP.
 
-    A prompt runs once and serves its whole group, in training as in sampling. Prompts end at the same
-    position whatever their padding on the left, and padding is seen by nobody. The temperature belongs to
-    the policy: sample, logp and entropy all use it.
+    A prompt runs once and serves its whole group, in training and in sampling. Prompts end at the same
+    position for any padding on the left, and no token sees padding. The temperature belongs to the policy:
+    sample, logp and entropy all use it.
 
     Args:
-        task: its sizes and special tokens are read, nothing else.
+        task: only its sizes and special tokens are read.
         expansion: hidden units of a feed-forward block per unit of width.
-        dtype: float64 is for tests of gradients; compiled loops serve float32 on the CPU.
+        dtype: float64 is for gradient tests; compiled loops support float32 on the CPU.
 
-    Raises UserError for sizes that make no model.
+    Raises UserError for invalid sizes.
     """
 
     open_layers = True
@@ -88,18 +88,18 @@ class ToyTransformer(Policy):
         return self.task.response_length
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
-        """Return random weights [R, P]; a row depends on its own seed alone."""
+        """Return random weights [R, P]; a row depends only on its seed."""
         rows = [self.shape.initial(rng.generator(seed, "toy/initial")) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.dtype)
 
     def with_hidden(self, hidden: Hidden) -> "ToyTransformer":
-        """Return this policy with `logp` and what else reads whole sequences changed; `sample` stays."""
+        """Return this policy with changed hidden states, except in `sample`."""
         changed = copy(self)
         changed.hidden = hidden
         return changed
 
     def with_rounding(self, rounding: Rounding) -> "ToyTransformer":
-        """Return this policy with the inputs of its linear layers rounded, embeddings and head left out."""
+        """Return this policy with rounded inputs of its linear layers, except embeddings and head."""
         changed = copy(self)
         changed.rounding = rounding
         return changed
@@ -116,7 +116,7 @@ class ToyTransformer(Policy):
         shape: torch.Size,
         name: str = "uniform_RBT",
     ) -> Prompts:
-        """Return prompts with the places of their first tokens.
+        """Return prompts with the positions of their first tokens.
 
         Raises UserError unless weights, prompts and the sequences of a shape [R, N * group, T] fit together.
         """
@@ -140,9 +140,9 @@ class ToyTransformer(Policy):
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
-        greedy takes the likeliest token instead, whatever the uniforms. law(log_pi_RVB, t) is what token t is
-        drawn from by an engine that is not the policy (testbed/mismatch).
-        Sequence b = n * group + g answers prompt n. Behind the end token: token 0, mask False, logp 0.
+        greedy takes the likeliest token for any uniforms. law(log_pi_RVB, t) is the distribution of token t
+        for an engine that differs from the policy (testbed/mismatch). Sequence b = n * group + g answers
+        prompt n. After the end token: token 0, mask False, logp 0.
         """
         prompts = self.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape)
         uniform = uniform_RBT.to(self.device, torch.float64)
@@ -164,18 +164,17 @@ class ToyTransformer(Policy):
         cache: str = "kept",
         law: Law | None = None,
     ) -> Drawn:
-        """Return token_RBT, mask_RBT and logp_RBT of responses during which the weights change, as `sample`.
+        """`sample` for responses during which the weights change: token_RBT, mask_RBT and logp_RBT.
 
         Token t of sequence b is predicted by theta_RWP[r, version_RBT[r, b, t]], W versions, oldest first.
         version_RBT never falls along t and broadcasts to [R, B, T]: [R, 1, T] changes all sequences at once.
-        cache says what becomes of keys and values at a change:
+        cache: treatment of keys and values at a change:
 
-        "recomputed": the prefix is read again, so the distribution of a token is the policy's at the token's
-        version. "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so that later
-        distributions are
-            those of no version. The version that predicts token t has read token t - 1.
+        "recomputed": the prefix is read again, so a token's distribution is that of the policy at its
+        version. "kept": they stay as older weights made them (PipelineRL, arXiv:2509.19128), so later
+        distributions belong to no version. The version that predicts token t has read token t - 1.
 
-        logp is that of the distribution that was drawn from. Raises UserError for versions that do not fit.
+        logp is that of the sampled distribution. Raises UserError for versions that do not fit.
         """
         prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, uniform_RBT.shape)
         uniform, end = uniform_RBT.to(self.device, torch.float64), self.task.end_token
@@ -206,9 +205,9 @@ class ToyTransformer(Policy):
         mask_RBT: Tensor,
         cache: str = "kept",
     ) -> Tensor:
-        """Return the log-probabilities [R, B, T] that `sample_in_flight` notes for these tokens.
+        """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens.
 
-        "recomputed" is differentiable in theta. "kept" is not: it lets the sampler read, token by token.
+        "recomputed" is differentiable in theta. "kept" is not: the sampler reads it token by token.
         """
         if checked_cache(cache) == "recomputed":
             return logp_by_version(
@@ -261,7 +260,7 @@ class ToyTransformer(Policy):
         return torch.where(mask_RBT, 1 - 2 * pi_RBT + square_RBT, torch.zeros_like(pi_RBT))
 
     def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        """Return what the head reads before each token, unit mean square, [R, B, T, M]; differentiable."""
+        """Return the head's inputs before each token, unit mean square, [R, B, T, M]; differentiable."""
         x, _ = self._states(theta_RP, prompt_RNQ, token_RBT)
         N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
         x = torch.nn.functional.rms_norm(x.transpose(1, 2), x.shape[1:2])
@@ -275,7 +274,7 @@ class ToyTransformer(Policy):
         return log_distribution(weights, x, self.temperature, self.hidden)
 
     def _states(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> tuple[Tensor, Weights]:
-        """Last hidden states [R, M, N + N S G], behind each prompt, then behind response tokens.
+        """Last hidden states [R, M, N + N S G], after each prompt, then after response tokens.
 
         The last response token predicts nothing: S = T - 1. Responses' columns are ordered as in Tree.
         """
@@ -299,7 +298,7 @@ class ToyTransformer(Policy):
         return x, weights
 
     def tool(self, prompts: Prompts) -> Tool | None:
-        """Return what writes at places of the task's tool; None where it has none."""
+        """Return the writer at the places of the task's tool; None without a tool."""
         task, tool_T = self.task, self.task.tool_T
         if not any(tool_T):
             return None
