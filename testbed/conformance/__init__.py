@@ -1,1 +1,1 @@
-"""Test whether a loss is what its name says: run it on adversarial batches and compare dLoss/dlogp."""
+"""Test whether a loss matches its name: run it on adversarial batches and compare dLoss/dlogp."""

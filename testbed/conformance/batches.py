@@ -1,4 +1,4 @@
-"""Adversarial batches: rows of tokens by their log-ratios, and a stack of them."""
+"""Adversarial batches: rows of tokens given by their log-ratios, and a stack of them."""
 
 import math
 import random
@@ -13,12 +13,12 @@ from testbed.data.batch import Batch
 
 ROWS, WIDTH = 6, 5
 SCALES = (0.0005, 0.001, 0.003, 0.01, 0.03, *(0.1, 0.2, 0.3, 0.4, 0.6, 1.0, 1.5) * 3)
-"""Standard deviations of log pi/anchor in the stack: from windows of gspo to those of caps at 10."""
+"""Standard deviations of log pi/anchor in the stack: from gspo's windows to caps at 10."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """log pi/anchor, log anchor/mu, log pi/ref, and whether the policy chose the token (else a tool did)."""
+    """log pi/anchor, log anchor/mu, log pi/ref, and True if the policy chose the token (else a tool did)."""
 
     log_ratio: float = 0.0
     log_mismatch: float = 0.0
@@ -28,7 +28,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Row:
-    """One response: its tokens, of which at least one is kept, its advantage, reward and group."""
+    """One response: its tokens, at least one of them kept, its advantage, reward and group."""
 
     tokens: tuple[Token, ...]
     adv: float = 1.0
@@ -42,10 +42,10 @@ Rows = tuple[Row, ...]
 def tensors(
     rows: Sequence[Row], width: int | None = None, dtype: torch.dtype = torch.float64, garbage: float = 0.0
 ) -> tuple[Tensor, Batch]:
-    """Return logp [B, T] and its Batch; every number is what `dtype` can hold, in float64.
+    """Return logp [B, T] and its Batch; every number is exact in `dtype`, stored in float64.
 
-    width: T, the longest row by default. garbage: log-probability that stands at padding and at tokens that
-    are not kept; the policy's is garbage, every other one is half of it, so that they differ.
+    width: T, the longest row by default. garbage: log-probability at padding and at tokens that are not kept;
+    the policy's is garbage and all others are half of it, so that they differ.
     """
     longest = max(width or 0, *(len(row.tokens) for row in rows))
     shape = (len(rows), longest)
@@ -56,7 +56,7 @@ def tensors(
         for t, token in enumerate(row.tokens):
             if not token.kept:
                 continue
-            # Multiples of 1/8, which bfloat16 holds exactly; no log-probability is positive.
+            # Multiples of 1/8, which bfloat16 represents exactly; no log-probability is positive.
             highest = max(0.0, token.log_ratio, -token.log_mismatch, token.log_ratio - token.log_ref)
             base = -0.125 - 0.5 * (t % 3) - 0.25 * (b % 2) - math.ceil(highest * 8) / 8
             anchor[b, t], mask[b, t] = base, True
@@ -109,7 +109,7 @@ def calm(seed: int = 0) -> tuple[Rows, ...]:
 
 
 def collapsed(rows: Sequence[Row]) -> Rows:
-    """Return the rows with mu = anchor: what a loss with one old log-probability can see."""
+    """Return the rows with mu = anchor: the data that a loss with one old log-probability can use."""
     return tuple(
         replace(row, tokens=tuple(replace(token, log_mismatch=0.0) for token in row.tokens)) for row in rows
     )

@@ -1,4 +1,4 @@
-"""The battery: every property of `conform`, in the order in which they are tried."""
+"""The battery: every property that `conform` tests, in order."""
 
 import torch
 from hypothesis import strategies as st
@@ -123,4 +123,4 @@ BATTERY = (
              lambda judged: ordinary(judged, holes=True), garbage, robust=True,
              when="NaN, inf and 1e4 under the mask", examples=12),
 )  # fmt: skip
-"""A failure of a robust one is a warning: common code has it, and whether it bites depends on the trainer."""
+"""Failures of robust properties are warnings: common code has them, and harm depends on the trainer."""

@@ -1,4 +1,4 @@
-"""One call of a user's loss: what was passed, what came back, and its weights -dLoss/dlogp."""
+"""One call of a user's loss: its arguments, its result, and its weights -dLoss/dlogp."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from testbed.data.batch import Batch
 from testbed.errors import UserError
 
 announce: list[Callable[[str], None]] = []
-"""Who is told what is about to be passed, and "" when the call is back: what hangs can then be told."""
+"""Receives each call's arguments, and "" on return, so that a hanging call can be reported."""
 
 
 class LossError(UserError):
@@ -28,8 +28,8 @@ class LossError(UserError):
 class Outcome:
     """Result of one call: the loss, its weights [B, T] in float64, its dtype, and the reduction.
 
-    form: "scalar"; "tokens" or "rows" where a number per token or per response came back, which are then
-    summed under the mask. changed: the inputs that the call changed.
+    form: "scalar"; "tokens" or "rows" for one number per token or response, which are then summed under the
+    mask. changed: the inputs that the call changed.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def passed(arguments: Mapping[str, Any]) -> str:
-    """Return what was passed, in words: "logp float64 [6, 5], advantages float64 [6], clip_eps 0.2"."""
+    """Describe the arguments: "logp float64 [6, 5], advantages float64 [6], clip_eps 0.2"."""
     return ", ".join(f"{name} {_shape(value)}" for name, value in arguments.items())
 
 
@@ -62,10 +62,10 @@ def call(
     dtype: torch.dtype = torch.float64,
     totals: tuple[int, int] | None = None,
 ) -> Outcome:
-    """Return what a call with this batch gives.
+    """Return the outcome of a call with this batch.
 
-    Raises LossError when the loss raises, returns numpy or another type, a shape that is none of a scalar,
-    a number per token or per response, or a number that does not depend on the log-probabilities.
+    Raises LossError if the loss raises, returns numpy or another type, a shape other than a scalar, one
+    number per token or one per response, or a number that does not depend on the log-probabilities.
     """
     leaf_BT = logp_BT.detach().clone().requires_grad_()
     with torch.enable_grad():
@@ -83,7 +83,7 @@ def call(
 
 
 def reaches_old(binding: Binding, logp_BT: Tensor, batch: Batch) -> bool:
-    """Return whether a gradient of the loss leads to the old log-probabilities; raise what `call` raises."""
+    """Return True if the loss has a gradient in the old log-probabilities; raise what `call` raises."""
     shift_BT = torch.zeros_like(logp_BT, requires_grad=True)
     old = {name: getattr(batch, name) + shift_BT for name in ("logp_mu_BT", "logp_anchor_BT")}
     leaf_BT = logp_BT.detach().clone().requires_grad_()
@@ -95,7 +95,7 @@ def reaches_old(binding: Binding, logp_BT: Tensor, batch: Batch) -> bool:
 def _run(
     binding: Binding, arguments: dict[str, Any], leaf_BT: Tensor, mask_BT: Tensor, words: str
 ) -> tuple[Tensor, str, torch.dtype, Tensor | None]:
-    """Return the loss, what it was made of, its dtype and its gradient."""
+    """Return the loss, its inputs, its dtype and its gradient."""
     try:
         returned = binding.function(**arguments)
     except (Exception, SystemExit) as error:

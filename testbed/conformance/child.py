@@ -17,7 +17,7 @@ IMPORT = "nothing yet: its file was being imported"
 def load(target: str) -> Callable[..., Any]:
     """Return the callable of "path/to/file.py:function" or "package.module:function".
 
-    Raises UserError where there is none.
+    Raises UserError if there is none.
     """
     from testbed.user_files import in_a_file, outside_callable
 
@@ -42,7 +42,7 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what identify or conform finds, as it is written to JSON."""
+    """Return the findings of identify or conform in their JSON form."""
     from testbed.conformance.calling import announce
     from testbed.conformance.conform import conform
     from testbed.conformance.identify import identify
@@ -64,7 +64,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON can hold; numbers that are not finite become words."""
+    """Return a value that JSON supports; numbers that are not finite become words."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

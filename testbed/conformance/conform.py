@@ -1,4 +1,4 @@
-"""Test a loss against the entry it is named after: a battery of properties, with shrunk counterexamples."""
+"""Test a loss against the entry that it is named after: many properties, with shrunk counterexamples."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Verdict = Literal["holds", "fails", "warning", "does not apply"]
 
 @dataclass(frozen=True)
 class Line:
-    """A property and what came of it; note: why it does not apply."""
+    """A property and its outcome; note: why it does not apply."""
 
     name: str
     says: str
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Conformance:
-    """Findings of the battery. reference: the entry with everything that was told, or found by search."""
+    """Findings of the battery. reference: the entry with all values, given or found by search."""
 
     binding: Binding
     reference: Reference
@@ -44,7 +44,7 @@ class Conformance:
 
     @property
     def holds(self) -> bool:
-        """True where every property holds; warnings do not count."""
+        """True if every property holds; warnings do not count."""
         return all(line.verdict != "fails" for line in self.lines)
 
     @property
@@ -53,7 +53,7 @@ class Conformance:
         return next((line for line in self.lines if line.verdict == "fails"), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the findings for JSON."""
         return {
             "loss": self.binding.name,
             "as": self.reference.as_dict(),
@@ -85,22 +85,22 @@ def conform(
 ) -> Conformance:
     """Test a loss against the objective or recipe `as_`, property by property.
 
-    Hyperparameters come from `hyper`, else the recipe, else the defaults of the signature. The others, and
-    an aggregation that is not given, are found by search and so not checked. Hyperparameters that are
-    words, such as the estimator of a KL, are never searched.
+    Hyperparameters come from `hyper`, else the recipe, else the defaults of the signature. The others, and an
+    aggregation that is not given, are found by search and so not checked. Text-valued hyperparameters, such
+    as the estimator of a KL, are never searched.
 
-    Only the counterexample of the first failure is shrunk.
+    Only the first failure's counterexample is shrunk.
 
     Args:
         binding: the loss and how it is called.
         as_: a name of an objective or a recipe.
-        aggregation: a name in testbed.losses.aggregate; found by search where it is "".
+        aggregation: a name in testbed.losses.aggregate; "" finds it by search.
         length: the constant of aggregation "constant".
         hyper: hyperparameters of the objective.
         strict: warnings count as failures.
         quick: stop at the first failure, and do not shrink it.
 
-    Raises UserError for an unknown name, LossError for a loss that cannot be judged at all.
+    Raises UserError for an unknown name, LossError for a loss that cannot be judged.
     """
     begun = time.monotonic()
     start, known = _start(as_, aggregation, length, dict(hyper or {}), binding)
@@ -118,7 +118,7 @@ def conform(
 def _start(
     as_: str, aggregation: str, length: float, hyper: dict[str, Any], binding: Binding
 ) -> tuple[Reference, dict[str, Any]]:
-    """Return the reference as far as it is told, and known hyperparameters; aggregation "" is not told."""
+    """Return the reference with its given values, and known hyperparameters; aggregation "" is not given."""
     if as_ in objective:
         objective[as_].bind(**hyper)
         known = {k: v for k, v in binding.told.items() if k in objective[as_].defaults} | hyper
@@ -140,7 +140,7 @@ def _start(
 def settled(
     evidence: Evidence, start: Reference, known: Mapping[str, Any], told_aggregation: bool
 ) -> tuple[Reference, tuple[str, ...]]:
-    """Return the reference with everything set, and the names of what was searched."""
+    """Return the reference with all values set, and the names of the searched ones."""
     defaults = objective[start.objective].defaults
     known = {name: value for name, value in defaults.items() if isinstance(value, str)} | dict(known)
     free = tuple(name for name in defaults if name not in known and name != "seed")
@@ -175,7 +175,7 @@ def _only_hyper(evidence: Evidence, start: Reference, known: Mapping[str, Any]) 
 
 
 def tried(judged: Judged, each: Property, strict: bool = False, quick: bool = False) -> Line:
-    """Return what comes of one property."""
+    """Return the outcome of one property."""
     why = each.absent(judged)
     if why:
         return Line(each.name, each.says, "does not apply", note=why)

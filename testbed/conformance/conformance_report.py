@@ -1,4 +1,4 @@
-"""Reports of identify and conform, in words and as one small page, both made of the JSON."""
+"""Reports of identify and conform, as text and as one small page, both made from the JSON."""
 
 from html import escape
 from typing import Any
@@ -8,7 +8,7 @@ OTHERS = 6
 
 
 def in_words(found: dict[str, Any]) -> list[str]:
-    """Return the report of either command, line by line."""
+    """Return the report of either command as lines of text."""
     return _conformance(found) if "properties" in found else _identity(found)
 
 
@@ -60,7 +60,7 @@ td{padding:.3rem .8rem;text-align:left;vertical-align:top;border-bottom:1px soli
 
 
 def page(found: dict[str, Any]) -> str:
-    """Return the report as a page that fetches nothing."""
+    """Return the report as a page that loads nothing from elsewhere."""
     if "properties" in found:
         rows = [
             f"<tr><td class='{escape(each['verdict'].split()[0])}'>{escape(each['verdict'])}</td>"

@@ -16,7 +16,7 @@ from testbed.conformance.strategies import batches, smallest
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A batch; weights -dLoss/dlogp of the loss and of the entry, one list per row; or what went wrong."""
+    """A batch with weights -dLoss/dlogp of the loss and of the entry, one list per row; or an error."""
 
     rows: Rows
     mine: tuple[tuple[float, ...], ...] = ()
@@ -24,7 +24,7 @@ class Counterexample:
     problem: str = ""
 
     def lines(self) -> list[str]:
-        """Return it in words, one line per row."""
+        """Return it as text, one line per row."""
         found = []
         for index, line in enumerate(in_words(self.rows)):
             if self.mine:
@@ -78,9 +78,9 @@ def _cut(weight_BT: Tensor, rows: Rows) -> tuple[tuple[float, ...], ...]:
 def where_they_part(
     binding: Binding, reference: Reference, tolerance: float, first: Rows | None = None, examples: int = 150
 ) -> Counterexample | None:
-    """Return the smallest batch found on which loss and reference have other weights, None without any.
+    """Return the smallest batch found on which loss and reference have different weights, or None.
 
-    first: a batch on which they part, which is told where the search finds none.
+    first: a batch with different weights, returned if the search finds none.
     """
     parted = failing(differs(binding, reference, tolerance))
     rows = smallest(batches(holes=True, mismatch=not binding.one_old), parted, examples) or first
@@ -88,7 +88,7 @@ def where_they_part(
 
 
 def failing(parted: Callable[[Rows], bool]) -> Callable[[Rows], bool]:
-    """Return the condition, true as well where the call raises."""
+    """Wrap the condition so that it is also True if the call raises."""
 
     def condition(rows: Rows) -> bool:
         try:

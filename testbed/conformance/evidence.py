@@ -1,4 +1,4 @@
-"""Run a loss on the stack of batches, and measure how alike two sets of weights are."""
+"""Run a loss on the stack of batches, and measure the similarity of two sets of weights."""
 
 import math
 import random
@@ -30,9 +30,9 @@ from testbed.conformance.signature import Binding
 from testbed.data.batch import Batch
 
 TOLERANCE = 1e-5
-"""Relative difference of two weights that counts as none, where the loss computes in float64."""
+"""Relative difference of two weights that counts as equal, for a loss in float64."""
 TOLERANCE_SINGLE = 2e-3
-"""The same where the loss comes back in less than float64."""
+"""The same for a loss in less than float64."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Evidence:
         return found
 
     def of(self, reference: Reference) -> Floats:
-        """Return the weights of a reference on the same tokens [N]; raise what the objective raises."""
+        """Return a reference's weights on the same tokens [N]; raise what the objective raises."""
         found: Floats = reference.weights(self.logp, self.batch)[self.batch.mask_BT].numpy()
         return found
 
@@ -84,7 +84,7 @@ class Evidence:
 
     @cached_property
     def scope(self) -> str:
-        """Range of log-probabilities that a token's weight depends on: token, sequence, group or batch."""
+        """Tokens that a token's weight depends on: token, sequence, group or batch."""
         reached = "token"
         order = ("token", "sequence", "group", "batch")
         for r, row in ((3, 0), (9, 1), (10, 2), (9, 3), (11, 0)):
@@ -116,9 +116,9 @@ class Evidence:
 
 
 def gather(binding: Binding, rows: Sequence[Rows] | None = None) -> Evidence:
-    """Return what a loss does on the stack, or on the given batches of one shape.
+    """Return the evidence of a loss on the stack, or on the given batches of one shape.
 
-    Raises LossError as `call` does, when a weight or the loss is not finite, and when the call changes its
+    Raises LossError as `call` does, if a weight or the loss is not finite, and if the call changes its
     inputs.
     """
     quiet = gather(binding, calm()) if rows is None else None
@@ -140,7 +140,7 @@ def gather(binding: Binding, rows: Sequence[Rows] | None = None) -> Evidence:
 
 
 def widened(evidence: Evidence, ratios: Sequence[float]) -> Evidence:
-    """Return the evidence with batches whose ratios lie about the given ones, where a weight may jump."""
+    """Add batches with ratios around the given ones, at which a weight may jump."""
     rows: list[Row] = []
     for log in sorted({math.log(x) for x in ratios if 1e-5 < abs(math.log(x)) < 3}, key=abs)[:10]:
         for share in (0.97, 1.03):
@@ -158,12 +158,12 @@ def widened(evidence: Evidence, ratios: Sequence[float]) -> Evidence:
 
 
 def visible(rows: Rows, binding: Binding) -> Rows:
-    """Return the rows as the loss can see them: with mu = anchor where it takes one old log-probability."""
+    """Return the rows as the loss can see them: with mu = anchor if it takes one old log-probability."""
     return collapsed(rows) if binding.one_old else rows
 
 
 def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
-    """Return the outcome of a call with ordinary numbers; raise LossError where it is not finite."""
+    """Return the outcome of a call with ordinary numbers; raise LossError if it is not finite."""
     found = call(binding, logp, batch)
     if not (np.isfinite(found.value) and bool(torch.isfinite(found.weight_BT).all())):
         from testbed.conformance.calling import passed
@@ -178,7 +178,7 @@ def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
 
 
 def close(first: Tensor, second: Tensor, tolerance: float) -> Tensor:
-    """Return where two sets of weights agree: to the relative tolerance, or to a trace of the others."""
+    """Return True where two sets of weights agree: within the relative tolerance, or both nearly 0."""
     size = torch.maximum(first.abs(), second.abs())
     finite = torch.where(torch.isfinite(size), size, torch.zeros_like(size))
     floor = trace(finite.numpy().ravel(), tolerance)
@@ -186,10 +186,10 @@ def close(first: Tensor, second: Tensor, tolerance: float) -> Tensor:
 
 
 def trace(size: Floats, tolerance: float) -> float:
-    """Return what counts as nothing beside weights of these sizes.
+    """Return the size that counts as 0 besides weights of these sizes.
 
-    1e-9 of the largest in float64. Below it a weight that cancels keeps fewer digits: 1e-5 of the ordinary
-    ones, their 9th decile, for a single large one says nothing of the others.
+    1e-9 of the largest in float64. With less precision a weight that cancels keeps fewer digits: 1e-5 of the
+    9th decile, because a single large weight says nothing about the others.
     """
     if not size.size:
         return 0.0
@@ -224,12 +224,12 @@ def more_batches(binding: Binding, count: int = 24, seed: int = 1) -> list[Rows]
 
 
 def parts(binding: Binding, reference: Reference, batches: Sequence[Rows], tolerance: float) -> Rows | None:
-    """Return the first of the batches on which loss and reference have other weights, None without any."""
+    """Return the first of the batches on which loss and reference have different weights, or None."""
     return next((rows for rows in batches if differs(binding, reference, tolerance)(rows)), None)
 
 
 def differs(binding: Binding, reference: Reference, tolerance: float) -> Callable[[Rows], bool]:
-    """Return a function that says whether loss and reference part on a batch."""
+    """Return a function that is True for batches on which loss and reference differ."""
 
     def parted(rows: Rows) -> bool:
         logp, batch = tensors(visible(rows, binding))

@@ -1,4 +1,4 @@
-"""Find the entries of the catalogue that a loss equals, or the nearest ones and where they differ."""
+"""Find the catalogue entries that a loss equals, or the nearest ones and their differences."""
 
 import math
 import time
@@ -23,17 +23,17 @@ from testbed.objectives import objective
 from testbed.recipes.composition import pairs
 
 SEARCHED = 36
-"""Entries whose hyperparameters are searched, the nearest first."""
+"""Number of entries with searched hyperparameters, the nearest first."""
 FURTHER = 6
-"""Entries that are searched once one equals the loss, for others that do. No clock: a loss has one answer."""
+"""Entries still searched after one equals the loss. Not a time limit, so a loss has one answer."""
 NEAREST = 5
 MOST = 10
-"""Exact entries that are tried on further batches, the simplest first."""
+"""Number of exact entries tried on further batches, the simplest first."""
 
 
 @dataclass(frozen=True)
 class Near:
-    """An entry that is not equal: how many tokens agree, the cosine of the weights, where they part."""
+    """An entry that differs: share of tokens that agree, cosine of the weights, a differing batch."""
 
     fit: Fit
     counterexample: Counterexample | None = None
@@ -51,7 +51,7 @@ class Identity:
     notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the identity for JSON."""
         first = next((near.counterexample for near in self.nearest if near.counterexample), None)
         return {
             "loss": self.binding.name,
@@ -113,7 +113,7 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
 
 
 def _values(evidence: Evidence, reference: Reference) -> str:
-    """Return whether the numbers that the loss returns are the entry's, on the stack."""
+    """Return True if the loss returns the entry's values on the stack."""
     batches = [evidence.batch.map(lambda value, r=r: value[r]) for r in range(len(evidence.rows))]  # type: ignore[misc]
     theirs = [reference.value(logp, batch) for logp, batch in zip(evidence.logp, batches, strict=True)]
     size = max(map(abs, (*theirs, *evidence.values)), default=0.0)
@@ -128,9 +128,9 @@ def _values(evidence: Evidence, reference: Reference) -> str:
 
 
 def observed(binding: Binding) -> Evidence:
-    """Return what the loss does on the stack, called in the way that makes it most like any entry.
+    """Return the evidence of the loss on the stack, called in the way that best matches any entry.
 
-    Raises the LossError of the first way when none works.
+    Raises the first way's LossError if none works.
     """
     found: list[Evidence] = []
     first: LossError | None = None
@@ -161,12 +161,12 @@ def observed(binding: Binding) -> Evidence:
 
 
 def _plainness(fit: Fit) -> tuple[float, bool, float]:
-    """Return the agreement, whether nothing is multiplied, and the cosine."""
+    """Return the agreement, True if the factor is 1, and the cosine."""
     return (fit.rank[0], _plain(fit.reference), fit.cosine)
 
 
 def refuse_changes(evidence: Evidence) -> None:
-    """Raise LossError where a call changes its inputs: what it was compared on is then another batch."""
+    """Raise LossError if a call changes its inputs, because the comparison then uses another batch."""
     logp, batch = tensors(evidence.rows[0])
     changed = call(evidence.binding, logp, batch).changed
     if changed:
@@ -219,7 +219,7 @@ def _scored(evidence: Evidence, starts: Iterable[Reference]) -> list[Fit]:
     for start in starts:
         try:
             fits.append(best_aggregation(evidence, start))
-        except Exception:  # an objective that this batch has nothing for
+        except Exception:  # the batch lacks an input of this objective
             continue
     return sorted(fits, key=_rank, reverse=True)
 
@@ -227,16 +227,16 @@ def _scored(evidence: Evidence, starts: Iterable[Reference]) -> list[Fit]:
 def ranked(
     evidence: Evidence, starts: Sequence[Reference], verify: bool = True, search: bool = True
 ) -> tuple[list[Fit], tuple[Reference, ...]]:
-    """Return fits of all references, the best first, and those that hold on further batches too.
+    """Return fits of all references, the best first, and those that also hold on further batches.
 
-    Hyperparameters are those that the signature tells and defaults first; where nothing fits so, they are
-    searched for the nearest entries, until one fits. verify: try the exact ones on further batches.
+    First uses hyperparameters of the signature and defaults. If nothing fits, searches them for the nearest
+    entries, until one fits. verify: try the exact ones on further batches.
     """
     told = evidence.binding.told
     possible = _possible(evidence, starts)
     fits = _scored(evidence, [with_hyper(each, told) for each in possible] if told else possible)
     equals = _equals(evidence, fits) if verify else ()
-    # A loss that is an entry times a number may be another entry at other hyperparameters, times 1.
+    # A multiple of an entry may be another entry at other hyperparameters, times 1.
     if any(_plain(each) for each in equals) or (not verify and any(fit.exact for fit in fits)):
         return fits, equals
     if not search:
@@ -261,13 +261,13 @@ def ranked(
 
 
 def _searched(evidence: Evidence, fit: Fit, numbers: Sequence[float]) -> Fit:
-    """Return the fit after a search, first with what the signature tells, then with all free."""
+    """Return the fit after a search, first with the signature's values, then with all free."""
     told = evidence.binding.told
     best = fit
     for known in (told, {}) if told else ({},):
         try:
             now = fitted(evidence, replace(fit.reference, hyper=()), numbers, known)
-        except Exception:  # an objective that this batch has nothing for
+        except Exception:  # the batch lacks an input of this objective
             continue
         best = max(best, now, key=lambda each: each.rank)
         if best.exact:
@@ -276,7 +276,7 @@ def _searched(evidence: Evidence, fit: Fit, numbers: Sequence[float]) -> Fit:
 
 
 def _possible(evidence: Evidence, starts: Sequence[Reference]) -> list[Reference]:
-    """Return the references that read everything that the weights depend on."""
+    """Return the references that read all inputs that the weights depend on."""
     one = evidence.binding.one_old
     needed = {"old" if one and r in ("mu", "anchor") else r for r in evidence.reads}
     found = []
@@ -292,7 +292,7 @@ def _possible(evidence: Evidence, starts: Sequence[Reference]) -> list[Reference
 
 
 def _effort(reference: Reference, evidence: Evidence) -> float:
-    """Return how roundabout a description is: hyperparameters changed, policies read that are not seen."""
+    """Return a description's complexity: changed hyperparameters, and inputs read without effect."""
     reads = set(objective[reference.objective].promises.get("reads", ()))
     both = {"mu", "anchor"} <= reads and evidence.binding.one_old
     told = evidence.binding.told

@@ -1,4 +1,4 @@
-"""Identify the losses of installed packages, a row each; docs/conformance.md is written from it."""
+"""Identify the losses of installed packages, a row each; writes docs/conformance.md."""
 
 import importlib
 import importlib.metadata
@@ -25,15 +25,15 @@ PACKAGES = {
     "OpenRLHF": "openrlhf",
     "trinity-rft": "trinity",
 }
-"""Package on the index: the module of testbed.conformance.peers that calls its losses."""
+"""Package name -> the module of testbed.conformance.peers that calls its losses."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One loss of one package version: what it equals, or differs from, or why it cannot be called.
+    """One loss of one package version: its equal entry, its difference, or why it cannot be called.
 
-    example: the smallest batch on which it differs. passed: the arguments of that call, as Python. also:
-    other entries that it equals.
+    example: the smallest batch on which it differs. passed: that call's arguments, as Python. also: other
+    entries that it equals.
     """
 
     package: str
@@ -46,7 +46,7 @@ class Outcome:
     also: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return it in words: the verdict, then the batch and the call that show a difference."""
+        """Return it as text: the verdict, then the batch and the call that show a difference."""
         head = f"{self.package} {self.version}  {self.loss}: {self.verdict} {self.entry}"
         return [head, *(f"    {line}" for line in (*self.example, *self.passed))]
 
@@ -60,7 +60,7 @@ def version(package: str) -> str:
 
 
 def outcomes(packages: Iterable[str] = PACKAGES, only: str = "") -> Iterator[Outcome]:
-    """Yield a row per loss of every package that is installed; only: text that "package loss" has."""
+    """Yield a row per loss of every installed package; only: text within "package loss"."""
     for package in packages:
         release = version(package)
         if release:
@@ -72,7 +72,7 @@ def _of(package: str, release: str, only: str) -> Iterator[Outcome]:
         warnings.simplefilter("ignore")
         try:
             losses = importlib.import_module(f"testbed.conformance.peers.{PACKAGES[package]}").losses()
-        except Exception as error:  # a package that this machine cannot import
+        except Exception as error:  # the package cannot be imported on this machine
             why = f"{type(error).__name__}: {error}"
             yield Outcome(package, release, "every loss", "cannot be called", why)
             return
@@ -111,7 +111,7 @@ def _differing(package: str, release: str, name: str, found: Identity) -> Outcom
 
 
 def _literal(value: Any) -> str:
-    """Return a tensor as Python's numbers, six digits of each."""
+    """Return a tensor as Python numbers, six digits of each."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, torch.Tensor):

@@ -9,11 +9,11 @@ from testbed.conformance.signature import Binding
 from testbed.data.batch import Batch
 
 SYMBOLS = 3
-"""Vocabulary of the logits that are made of log-probabilities."""
+"""Vocabulary of logits made from log-probabilities."""
 
 
 def present(mask_BT: Tensor) -> Tensor:
-    """Return what is not padding: every token up to the last one under the mask; bool [B, T]."""
+    """Return True for tokens up to the last one under the mask; bool [B, T]."""
     return mask_BT.flip(-1).cummax(-1).values.flip(-1)
 
 
@@ -26,14 +26,14 @@ def call_arguments(
 ) -> dict[str, Any]:
     """Return the keyword arguments of one call, in the binding's layout and dtype.
 
-    logp_BT may carry a gradient; nothing else does. totals: tokens and responses of the whole update, where
-    the batch is a part of it.
+    Only logp_BT may carry a gradient. totals: tokens and responses of the whole update, if the batch is a
+    part of it.
     """
     mask_BT = batch.mask_BT
     there_BT = present(mask_BT)
     tokens, sequences = totals or (int(mask_BT.sum()), mask_BT.shape[0])
     per_token: dict[str, Tensor] = {
-        "logp": logp_BT.to(dtype) * 1,  # not the leaf itself, which refuses to be changed in place
+        "logp": logp_BT.to(dtype) * 1,  # not the leaf itself, which forbids in-place changes
         "old": batch.logp_anchor_BT.to(dtype),
         "anchor": batch.logp_anchor_BT.to(dtype),
         "mu": batch.logp_mu_BT.to(dtype),
@@ -75,7 +75,7 @@ def laid_out(value_BT: Tensor, there_BT: Tensor, binding: Binding) -> Any:
 
 
 def in_rows(value: Any, there_BT: Tensor, binding: Binding) -> Tensor | None:
-    """Return a result per token as [B, T], 0 at padding; None where it is no result per token."""
+    """Return a per-token result as [B, T], 0 at padding; None for another result."""
     if isinstance(value, list | tuple):
         lengths = there_BT.sum(-1).tolist()
         if [tuple(each.shape) for each in value] != [(length,) for length in lengths]:
@@ -93,7 +93,7 @@ def in_rows(value: Any, there_BT: Tensor, binding: Binding) -> Tensor | None:
 
 def logits_of(logp_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Return logits [B, T, SYMBOLS] under which the labels have these log-probabilities."""
-    # At padding stands any number, 0 as well, which leaves nothing for the other symbols.
+    # Padding may hold any number, even 0, which leaves no mass for other symbols.
     usable_BT = torch.where(logp_BT.detach() < -1e-4, logp_BT, torch.full_like(logp_BT, -1.0))
     rest_BT = torch.log1p(-usable_BT.exp()) - torch.log(torch.tensor(float(SYMBOLS - 1), dtype=logp_BT.dtype))
     hit_BTV = torch.nn.functional.one_hot(labels_BT, SYMBOLS).bool()

@@ -1,4 +1,4 @@
-"""Names that stacks give to the inputs and hyperparameters of a loss; arguments are bound by them."""
+"""Names that stacks give to a loss's inputs and hyperparameters; arguments are bound by them."""
 
 STACKS: dict[str, dict[str, str]] = {
     "testbed": {
@@ -56,10 +56,10 @@ STACKS: dict[str, dict[str, str]] = {
         "total_sequences": "sequences", "global_sequences": "sequences",
     },
 }  # fmt: skip
-"""Argument by stack: what it holds. "old" is the anchor where mu is given too, else both."""
+"""Argument name in a stack -> its role. "old" is the anchor if mu is given too, else both."""
 
 PER_RESPONSE = ("advantages_per_response", "sequence_advantages")
-"""Advantages whose name says that there is one per response; of others both shapes are tried."""
+"""Names that imply one advantage per response; for others both shapes are tried."""
 
 ROLES = {
     "logp": "log-probabilities of the policy that is trained",
@@ -98,11 +98,11 @@ HYPER: dict[str, tuple[str, ...]] = {
     "estimator": ("estimator", "kl_estimator", "kl_type"),
     "beta": ("beta",),
 }  # fmt: skip
-"""Hyperparameter here: the names under which a signature may tell it. "both" sets eps_low and eps_high."""
+"""Hyperparameter here -> its names in signatures. "both" sets eps_low and eps_high."""
 
 
 def role_of(argument: str) -> str:
-    """Return what an argument of this name holds, "" where no stack knows it.
+    """Return the role of an argument by its name, "" for an unknown name.
 
     >>> role_of("old_per_token_logps"), role_of("advantages"), role_of("widget")
     ('old', 'adv', '')
@@ -112,7 +112,7 @@ def role_of(argument: str) -> str:
 
 
 def told(defaults: dict[str, object]) -> dict[str, object]:
-    """Return the hyperparameters that the defaults of a signature tell, under our names.
+    """Return the hyperparameters in a signature's defaults, under our names.
 
     >>> told({"clip_eps": 0.1, "epsilon_high": 0.28})
     {'eps_low': 0.1, 'eps_high': 0.28}

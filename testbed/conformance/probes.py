@@ -15,16 +15,16 @@ from testbed.conformance.signature import Binding
 from testbed.errors import UserError
 
 GRID = np.concatenate([-np.geomspace(3.2, 1e-4, 90), np.geomspace(1e-4, 3.2, 90)])
-"""Log-ratios at which the weight of a single token is looked at."""
+"""Log-ratios at which a single token's weight is probed."""
 STEP = 2e-6
-"""Distance over which a slope is taken."""
+"""Distance for a numerical slope."""
 HALVINGS = 26
 
 
 def bends(binding: Binding) -> list[float]:
     """Return the ratios at which the weight of a one-token response bends or jumps, for both signs of A.
 
-    Ratios are pi/anchor at anchor = mu and, where mu is given too, anchor/mu at pi = anchor.
+    Ratios are pi/anchor at anchor = mu and, if mu is given too, anchor/mu at pi = anchor.
     """
     found: set[float] = set()
     for adv in (1.0, -1.0):
@@ -46,7 +46,7 @@ def _bends_of(binding: Binding, make: Callable[[float], Row]) -> list[float]:
     shapes = signature(GRID)
     low = [float(GRID[i]) for i in range(len(GRID) - 1) if shapes[i] != shapes[i + 1]]
     high = [float(GRID[i + 1]) for i in range(len(GRID) - 1) if shapes[i] != shapes[i + 1]]
-    if not low or len(low) > 12:  # a smooth weight has another slope everywhere
+    if not low or len(low) > 12:  # a smooth weight has many slopes
         return []
     left, right = np.array(low), np.array(high)
     start = signature(left)
@@ -58,7 +58,7 @@ def _bends_of(binding: Binding, make: Callable[[float], Row]) -> list[float]:
 
 
 def _slopes(binding: Binding, make: Callable[[float], Row], points: Floats) -> list[tuple[bool, int]]:
-    """Return, of every point, whether the weight is 0 and the slope of its logarithm in thousandths."""
+    """Return, for every point, True if the weight is 0, and its log-slope in thousandths."""
     rows = [make(float(x)) for x in np.concatenate([points, points + STEP])]
     logp, batch = tensors(rows)
     weight = call(binding, logp, batch).weight_BT[:, 0].abs().numpy()
@@ -71,7 +71,7 @@ def _slopes(binding: Binding, make: Callable[[float], Row], points: Floats) -> l
 
 
 def constants(function: object) -> list[float]:
-    """Return the numbers that stand in a function's source, its defaults, closure and globals it names."""
+    """Return the numbers in a function's source, defaults, closure and named globals."""
     found: set[float] = set()
     while hasattr(function, "func"):  # functools.partial
         found |= set(_numbers(getattr(function, "keywords", {}).values()))

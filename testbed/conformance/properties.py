@@ -1,4 +1,4 @@
-"""Properties that a trainer relies on: a strategy of batches and a condition that must hold on all."""
+"""Properties that trainers rely on: a strategy for batches and a condition that must hold on all."""
 
 import math
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from testbed.losses.aggregate import micro_batch_weights
 from testbed.objectives import objective
 
 SINGLE, HALF = 2e-4, 6e-2
-"""Relative tolerance of weights in float32 and in bfloat16, where the inputs are rounded for both sides."""
+"""Relative tolerance of weights in float32 and in bfloat16, with inputs rounded for both sides."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A loss beside the entry that it should be; tolerance of weights in float64."""
+    """A loss and its intended entry; tolerance of weights in float64."""
 
     binding: Binding
     reference: Reference
@@ -42,7 +42,7 @@ class Judged:
         return call(self.binding, logp, batch, dtype, totals).weight_BT
 
     def expected(self, logp: Tensor, batch: Batch, beside: float) -> list[Tensor]:
-        """Return the weights of the entry there and a little to both sides: on a bound either is right."""
+        """Return the entry's weights there and slightly to both sides: on a bound either is right."""
         found = [self.reference.weights(logp, batch)]
         for step in (beside, -beside) if beside else ():
             found.append(self.reference.weights(logp + step, batch))
@@ -53,8 +53,8 @@ class Judged:
 class Property:
     """One line of the battery.
 
-    says: what holds, in words. robust: a failure is a warning, not a verdict. when: what was done to the
-    batch that a counterexample shows, where that is not to be seen in it.
+    says: the property in words. robust: a failure is a warning, not a verdict. when: an invisible change to
+    the counterexample's batch.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Property:
 def unlike(
     judged: Judged, mine: Tensor, logp: Tensor, batch: Batch, tolerance: float = 0.0, beside: float = 1e-8
 ) -> bool:
-    """Return whether some token under the mask has another weight than the entry gives it."""
+    """Return True if a token under the mask has a different weight than in the entry."""
     tolerance = max(tolerance, judged.tolerance)
     alike = torch.zeros_like(batch.mask_BT)
     for theirs in judged.expected(logp, batch, beside):
         usable = torch.isfinite(theirs) & (theirs.abs() < 1e30)
         alike = alike | close(mine, theirs, tolerance) | ~usable & ~torch.isnan(mine)
-    # A weight that cancels is as exact as what cancels: the weights at ratio 1.
+    # A weight that cancels is as exact as its terms: the weights at ratio 1.
     ordinary_ = judged.reference.weights(batch.logp_anchor_BT, batch).abs().max()
     share = tolerance if tolerance >= SINGLE else 1e-3 * tolerance
     alike = alike | ((mine - judged.expected(logp, batch, 0)[0]).abs() <= share * ordinary_)
@@ -90,14 +90,14 @@ def equal(judged: Judged, rows: Rows) -> bool:
 
 
 def padded(judged: Judged, rows: Rows) -> bool:
-    """The same with more columns and other numbers under the mask."""
+    """The same with more columns and other numbers outside the mask."""
     width = max(len(row.tokens) for row in rows) + 3
     logp, batch = tensors(visible(rows, judged.binding), width, garbage=-7.0)
     return unlike(judged, judged.weights(logp, batch), logp, batch)
 
 
 def garbage(judged: Judged, rows: Rows) -> bool:
-    """The same with NaN and infinities under the mask."""
+    """The same with NaN and infinities outside the mask."""
     rows = visible(rows, judged.binding)
     width = max(len(row.tokens) for row in rows) + 1
     for value in (math.nan, math.inf, 1e4):
@@ -112,7 +112,7 @@ def garbage(judged: Judged, rows: Rows) -> bool:
 
 
 def reordered(judged: Judged, rows: Rows) -> bool:
-    """The weights of a row change when the rows change places."""
+    """True if a row's weights change when rows are reordered."""
     rows = visible(rows, judged.binding)
     width = max(len(row.tokens) for row in rows)
     order = [*range(1, len(rows)), 0]
@@ -123,7 +123,7 @@ def reordered(judged: Judged, rows: Rows) -> bool:
 
 
 def rounded(dtype: torch.dtype, tolerance: float, beside: float) -> Callable[[Judged, Rows], bool]:
-    """Return whether weights in a number format differ from the entry's in float64 on the same numbers."""
+    """True if weights in a number format differ from the entry's in float64 on the same numbers."""
 
     def broken(judged: Judged, rows: Rows) -> bool:
         logp, batch = tensors(visible(rows, judged.binding), dtype=dtype)
@@ -133,7 +133,7 @@ def rounded(dtype: torch.dtype, tolerance: float, beside: float) -> Callable[[Ju
         for each in near[1:]:
             steady = steady & close(near[0], each, 4 * tolerance)
         if not bool(steady[batch.mask_BT].all()):
-            return False  # rounding alone moves a token over a bound
+            return False  # rounding alone can cross a bound
         return unlike(judged, mine, logp, batch, tolerance, beside=0.0)
 
     return broken
@@ -169,7 +169,7 @@ def split(judged: Judged, rows: Rows) -> bool:
 
 
 def _cut(value: Tensor, part: slice, met_B: Tensor) -> Tensor:
-    """Return some columns of what has columns, and some rows."""
+    """Select columns of arrays with columns, and rows."""
     return (value[:, part] if value.dim() == 2 else value)[met_B]
 
 
@@ -182,7 +182,7 @@ def chunked(judged: Judged, rows: Rows) -> bool:
     found = torch.zeros_like(whole)
     for part in (slice(0, cut), slice(cut, logp.shape[1])):
         kept_BT = batch.mask_BT[:, part]
-        met_B = kept_BT.any(1)  # a trainer passes no row without a token
+        met_B = kept_BT.any(1)  # trainers pass no row without a token
         if not met_B.any():
             continue
         one = batch.map(partial(_cut, part=part, met_B=met_B))
@@ -205,7 +205,7 @@ def changed(judged: Judged, rows: Rows) -> bool:
 
 
 def attached(judged: Judged, rows: Rows) -> bool:
-    """Whether a gradient leads to old log-probabilities, which a trainer may compute with a graph."""
+    """True if old log-probabilities receive a gradient; a trainer may compute them with a graph."""
     return reaches_old(judged.binding, *tensors(visible(rows, judged.binding)))
 
 
@@ -221,7 +221,7 @@ def apart(judged: Judged, rows: Rows) -> bool:
 
 
 def bounds(reference: Reference) -> list[float]:
-    """Return the log-ratios at which hyperparameters of the entry say that something may change."""
+    """Return the log-ratios at which the entry's hyperparameters imply a change."""
     hyper = dict(objective[reference.objective].defaults) | dict(reference.hyper)
     ratios = set()
     for value in hyper.values():
@@ -242,7 +242,7 @@ def ordinary(judged: Judged, **more: object) -> st.SearchStrategy[Rows]:
 
 
 def far(size: float) -> Callable[[Judged], st.SearchStrategy[Rows]]:
-    """Return rows of one token with log-ratios up to a size, of both signs, beside ordinary ones."""
+    """Return rows of one token with log-ratios up to a size, of both signs, besides ordinary ones."""
     logs = [sign * size * share for share in (1.0, 0.5, 0.25) for sign in (1, -1)]
     token = st.sampled_from(logs).map(lambda x: (Token(x),))
     calm = st.sampled_from([0.0, 0.1, -0.1]).map(lambda x: (Token(x), Token(-x)))
@@ -251,7 +251,7 @@ def far(size: float) -> Callable[[Judged], st.SearchStrategy[Rows]]:
 
 
 def exact_halves(judged: Judged) -> st.SearchStrategy[Rows]:
-    """Return batches whose log-ratios bfloat16 holds exactly."""
+    """Return batches with log-ratios that bfloat16 represents exactly."""
     token = st.sampled_from([0.0, 0.5, -0.5, 1.0, -1.0, 0.125, -0.25]).map(lambda x: Token(x))
     row = st.builds(Row, st.lists(token, min_size=1, max_size=4).map(tuple),
                     st.sampled_from((1.0, -1.0, 0.5)),

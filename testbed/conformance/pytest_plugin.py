@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def conforms() -> "Callable[..., Conformance]":
-    """Return a function that fails the test where a loss is not the entry it is called by.
+    """Return a function that fails the test if a loss differs from the entry it is called by.
 
     conforms(fn, as_="cispo", aggregation="token_mean", hyper={"eps_high": 4.0}, inputs={"a": "adv"},
     given={"beta": 0.0}, layout="packed", strict=False): names of testbed.conformance.conform.conform and
-    testbed.conformance.signature.bind. Returns what was found.
+    testbed.conformance.signature.bind. Returns the findings.
     """
 
     def check(

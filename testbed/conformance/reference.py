@@ -21,10 +21,10 @@ UNREAD = ("turn", "origin")
 
 @dataclass(frozen=True)
 class Reference:
-    """An objective with all that makes a number of it.
+    """An objective with the settings that turn it into a number.
 
-    aggregation: a name in testbed.losses.aggregate; length: its constant, 0 for the width. factor: what the
-    whole is multiplied with. advantage, advantage_args: made from rewards, where the loss takes rewards.
+    aggregation: a name in testbed.losses.aggregate; length: its constant, 0 for the width. factor: multiplies
+    the total. advantage, advantage_args: computed from rewards, if the loss takes rewards.
     """
 
     objective: str
@@ -37,7 +37,7 @@ class Reference:
     advantage_args: Arguments = ()
 
     def seen(self, batch: Batch) -> Batch:
-        """Return the batch with the advantages that this composition makes of its rewards."""
+        """Return the batch with the advantages that this composition computes from its rewards."""
         if not self.advantage:
             return batch
         signals = Signals(batch.reward_B, batch.group_B, batch.mask_BT)
@@ -115,7 +115,7 @@ def comparable() -> list[str]:
 
 
 def with_hyper(reference: Reference, hyper: Mapping[str, Any]) -> Reference:
-    """Return the reference with hyperparameters; those that are the objective's defaults are left out."""
+    """Return the reference with hyperparameters, leaving out those equal to the objective's defaults."""
     defaults = objective[reference.objective].defaults
     changed = {name: hyper[name] for name in defaults if name in hyper and hyper[name] != defaults[name]}
     return replace(reference, hyper=pairs(**changed))

@@ -1,4 +1,4 @@
-"""Run a user's loss in a separate process, so that a hang or a crash ends that process alone."""
+"""Run a user's loss in a separate process, so that a hang or a crash ends only that process."""
 
 import json
 import os
@@ -11,15 +11,15 @@ from typing import IO, Any
 from testbed.errors import UserError
 
 CALL_LIMIT = 20.0
-"""Seconds that one call, or the import, may take."""
+"""Time limit in seconds of one call, or of the import."""
 LIMIT = 300.0
-"""Seconds for everything."""
+"""Time limit in seconds of the whole job."""
 
 
 def run(job: dict[str, Any], call_limit: float = CALL_LIMIT, limit: float = LIMIT) -> dict[str, Any]:
-    """Return what `testbed.conformance.child` answers to a job.
+    """Return the answer of `testbed.conformance.child` to a job.
 
-    Raises UserError with the message of the child, or saying what was passed last where it hangs or dies.
+    Raises UserError with the child's message, or with the last call's arguments if it hangs or dies.
     """
     read, write = os.pipe()
     command = [sys.executable, "-m", "testbed.conformance.child", str(write)]

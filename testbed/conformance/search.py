@@ -1,4 +1,4 @@
-"""Hyperparameters and aggregation of a catalogue entry that come nearest to a loss, found by search."""
+"""Search the hyperparameters and aggregation with which a catalogue entry comes nearest to a loss."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +25,14 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "clip": ("sequence", "token", "separate", "joint"),
     "loss": ("dpo", "ipo"),
 }
-"""Values of hyperparameters that are words; those that an objective refuses are passed over."""
+"""Values of text-valued hyperparameters; those that an objective refuses are skipped."""
 EXACT = 1.0 - 1e-9
 ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A reference and how alike its weights are: share of tokens that agree, and cosine."""
+    """A reference and its similarity: share of tokens that agree, and cosine of the weights."""
 
     reference: Reference
     agree: float
@@ -66,7 +66,7 @@ def best_aggregation(evidence: Evidence, reference: Reference, modes: Iterable[s
 
 
 def counting(evidence: Evidence, reference: Reference) -> tuple[str, ...]:
-    """Return the aggregations that fit where every ratio is 1; all of them where none does."""
+    """Return the aggregations that fit if every ratio is 1; all of them if none does."""
     fits = []
     if evidence.calm is not None:
         for mode in AGGREGATIONS:
@@ -81,7 +81,7 @@ def fitted(
     fixed: Mapping[str, Any],
     modes: Iterable[str] = (),
 ) -> Fit:
-    """Return the best fit of an objective: words, then candidate numbers one by one, then least squares.
+    """Return an objective's best fit: text values, then candidate numbers one by one, then least squares.
 
     values: candidate numbers. fixed: hyperparameters that are known. modes: aggregations to try.
     Raises what the objective raises at its first hyperparameters.
@@ -124,20 +124,20 @@ def _try(evidence: Evidence, best: Fit, hyper: dict[str, Any], modes: Iterable[s
     reference = with_hyper(best.reference, hyper)
     try:
         return best_aggregation(evidence, reference, modes)
-    except Exception:  # a hyperparameter that the objective refuses, or that no number comes of
+    except Exception:  # the objective refuses the hyperparameter, or gives no number
         return None
 
 
 def _polished(
     evidence: Evidence, best: Fit, hyper: dict[str, Any], free: Sequence[str], modes: Iterable[str]
 ) -> Fit:
-    """Return the fit after a search along the smooth hyperparameters, where that makes it exact."""
+    """Return the fit after a search along the smooth hyperparameters, if that makes it exact."""
     from scipy.optimize import least_squares
 
     smooth = [n for n in free if isinstance(hyper[n], float) and 0 < hyper[n] < math.inf]
     if not smooth or best.cosine < 0.9:
         return best
-    # Ordinary tokens count alike, whatever the size of their weights.
+    # Ordinary tokens count equally, for any size of their weights.
     mine = evidence.kept
     size = np.maximum(np.abs(mine), 1e-6 * np.abs(mine).max())
 
@@ -160,7 +160,7 @@ def _polished(
 
 
 def lengths(fit: Fit, rows: int, width: int) -> list[Reference]:
-    """Return what a factor may mean: a divisor that every batch of the stack shares.
+    """Return possible meanings of a factor: divisors that all batches of the stack share.
 
     A token sum times f is divided by B, by B T, by T, or by B L with a constant L.
     """

@@ -13,12 +13,12 @@ LAYOUTS = ("padded", "packed", "lists")
 
 @dataclass(frozen=True)
 class Binding:
-    """A callable and how it is called.
+    """A callable and how to call it.
 
-    arguments: parameter to role (testbed.conformance.names.ROLES). given: values of other parameters.
-    layout: "padded" [B, T], "packed" one row of all tokens, "lists" a tensor per response. adv_per_token:
-    advantages have a number per token, else one per response. row_axis: a packed row is [1, N], else [N].
-    mask_as: "float" or "bool". told: hyperparameters that defaults of the signature tell, under our names.
+    arguments: parameter to role (testbed.conformance.names.ROLES). given: values of other parameters. layout:
+    "padded" [B, T], "packed" one row of all tokens, "lists" a tensor per response. adv_per_token: advantages
+    have a number per token, else one per response. row_axis: a packed row is [1, N], else [N]. mask_as:
+    "float" or "bool". told: hyperparameters in the signature's defaults, under our names.
     """
 
     function: Callable[..., Any]
@@ -38,16 +38,16 @@ class Binding:
 
     @property
     def one_old(self) -> bool:
-        """True where one old log-probability stands for both the anchor and mu."""
+        """True if one old log-probability serves as both the anchor and mu."""
         return "batch" not in self.roles and not ("mu" in self.roles and self.roles & {"old", "anchor"})
 
     @property
     def per_response(self) -> bool:
-        """True where a name says that there is one advantage per response."""
+        """True if a name implies one advantage per response."""
         return any(name.lower() in PER_RESPONSE for name in self.arguments)
 
     def variants(self) -> "list[Binding]":
-        """Return the ways of calling it that a signature leaves open, the usual one first."""
+        """Return the ways of calling it that a signature allows, the usual one first."""
         found = [replace(self, adv_per_token=self.adv_per_token and not self.per_response)]
         if "adv" in self.roles and not self.per_response:
             found += [replace(each, adv_per_token=False) for each in found]
@@ -65,18 +65,18 @@ def bind(
     given: Mapping[str, Any] | None = None,
     layout: str = "",
 ) -> Binding:
-    """Return how a callable is called.
+    """Work out how to call a callable.
 
     Args:
-        function: the loss; its attribute `told`, where it has one, holds hyperparameters under our names.
-        name: what messages call it.
-        inputs: parameter to role, or to a name of the table, where its own name does not tell.
-        given: values of parameters that are no inputs.
-        layout: one of LAYOUTS; by default told by the parameters: segment ids, position ids or cu_seqlens
-            mean "packed", a parameter that is annotated as a list means "lists".
+        function: the loss; its attribute `told`, if it has one, holds hyperparameters under our names.
+        name: its name in messages.
+        inputs: parameter to role, or to a name of the table, for parameters with unknown names.
+        given: values of parameters that are not inputs.
+        layout: one of LAYOUTS; by default inferred from the parameters: segment ids, position ids or
+            cu_seqlens mean "packed"; a parameter annotated as a list means "lists".
 
-    Raises UserError for a parameter that neither has a default nor is known, and for a callable without
-    log-probabilities among its parameters.
+    Raises UserError for an unknown parameter without a default, and for a callable without log-probabilities
+    among its parameters.
     """
     if layout and layout not in LAYOUTS:
         raise UserError(f"layout '{layout}' is unknown; expected {', '.join(LAYOUTS)}.")

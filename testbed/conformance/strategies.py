@@ -1,4 +1,4 @@
-"""Hypothesis strategies for batches, and the smallest batch on which something holds."""
+"""Hypothesis strategies for batches, and the smallest batch that satisfies a condition."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from hypothesis.errors import NoSuchExample
 from testbed.conformance.batches import Row, Rows, Token
 
 NICE = (1.0, 1.5, 0.5, 1.1, 0.9, 2.0, 0.75, 1.25, 3.0, 0.3, 1.01, 0.99, 4.0, 5.5, 0.1)
-"""Ratios that are easy to read; the first are what a counterexample shrinks to."""
+"""Ratios that are easy to read; counterexamples shrink to the first ones."""
 NARROW = (1.0001, 0.9999, 1.0005, 0.9995, 1.001, 0.999, 1.003, 0.997)
 ADVANTAGES = (1.0, -1.0, 0.5, -0.5, 2.0)
 
@@ -19,7 +19,7 @@ ADVANTAGES = (1.0, -1.0, 0.5, -0.5, 2.0)
 def tokens(
     log_ratios: Sequence[float] = (), mismatch: bool = True, holes: bool = False
 ) -> st.SearchStrategy[Token]:
-    """Return a strategy for tokens: nice ratios, those near bounds that are given, and any in [e^-2, e^2]."""
+    """Return a strategy for tokens: simple ratios, ratios near given bounds, and any in [e^-2, e^2]."""
     nice = st.sampled_from([math.log(x) for x in (*NICE, *NARROW)])
     any_of = st.integers(-128, 128).map(lambda k: k / 64)
     ratio = st.one_of(nice, *([st.sampled_from(list(log_ratios))] * 2 if log_ratios else []), any_of)
@@ -66,7 +66,7 @@ def smallest(
     seed: int = 0,
     shrink: bool = True,
 ) -> Rows | None:
-    """Return the simplest batch on which a condition holds, None where no example of so many has it."""
+    """Return the simplest batch that satisfies a condition, or None if no example does."""
     chosen = settings(
         max_examples=examples,
         database=None,

@@ -1,4 +1,4 @@
-"""A KL term inside a loss: what is left of its weights where every advantage is 0."""
+"""A KL term inside a loss: the remaining weights when every advantage is 0."""
 
 from dataclasses import replace
 
@@ -26,9 +26,9 @@ PENALTIES: tuple[tuple[str, Arguments], ...] = (
 
 
 def without_penalty(evidence: Evidence) -> tuple[Evidence, Evidence] | None:
-    """Return the evidence less what the loss does where all advantages are 0, and that alone.
+    """Return the evidence minus the loss's weights at zero advantages, and those weights alone.
 
-    None where it does nothing there.
+    None if these weights are 0.
     """
     silent = replace(
         evidence.batch,
@@ -44,14 +44,14 @@ def without_penalty(evidence: Evidence) -> tuple[Evidence, Evidence] | None:
 
 
 def with_term(alone: Evidence, fit: Fit) -> Fit | None:
-    """Return the fit plus the known penalty that the rest is; None where no known one is it.
+    """Return the fit plus the known penalty equal to the rest; None if no known penalty is.
 
     The coefficient is the factor of the penalty in units of the fit's, at the fit's aggregation.
     """
     for name, args in PENALTIES:
         try:
             found = best_aggregation(alone, Reference(name, args), (fit.reference.aggregation,))
-        except Exception:  # words that do not go together
+        except Exception:  # incompatible text values
             continue
         if found.exact:
             coefficient = float(f"{found.reference.factor / fit.reference.factor:.6g}")

@@ -1,4 +1,4 @@
-"""Learning from logged bandits: score tables, certificates, learned policies, and generations of delayed
+"""Learning from logged bandits: score tables, certificates, learned policies, generations of delayed
 feedback.
 
 Every estimator that is linear in the policy is a table g with Vhat(pi) = sum_x,a pi(a|x) g(x, a).
@@ -47,7 +47,7 @@ def mean_model(
 ) -> Floats:
     """qhat(x, a) = (sum of rewards + prior times the mean reward) / (n + prior), [R, S, A].
 
-    Own design: a mean that shrinks to that of all rounds.
+    Designed here: a mean shrunk towards that of all rounds.
     """
     cells = len(data.context_RN)
     given_RN = data.reward_RN if reward_RN is None else reward_RN
@@ -62,7 +62,7 @@ def mean_model(
 def best_policy(g_RSA: Floats, explore: float = 0.0) -> Floats:
     """(1 - explore) argmax g + explore uniform, [R, S, A]: the best of all tables, first among equals.
 
-    Own design: the optimum of a linear objective over the simplex, by context.
+    Designed here: the optimum of a linear objective over the simplex, by context.
     """
     actions = g_RSA.shape[-1]
     return (1 - explore) * np.eye(actions)[g_RSA.argmax(-1)] + explore / actions

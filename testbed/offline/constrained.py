@@ -1,8 +1,6 @@
-"""Constrained MDPs: the exact optimum, primal-dual learning with a replayed cost critic, and support
-guardians.
+"""Constrained MDPs: exact optimum, primal-dual learning with a replayed cost critic, support guardians.
 
-Costs are discounted like rewards; a policy is feasible when its expected discounted cost is within the
-budget.
+Costs are discounted like rewards. A policy is feasible if its expected discounted cost is within the budget.
 """
 
 from dataclasses import dataclass
@@ -32,8 +30,8 @@ def constrained_optimum(
     occupancies.
 
     max d.r subject to sum_a d(s', a) - discount sum d(s, a) P(s'|s, a) = start(s'), d.c <= budget, d >= 0
-    (Altman 1999, section 3). States without mass get the first allowed action. Raises UserError when no
-    policy is feasible.
+    (Altman 1999, section 3). States without mass get the first allowed action. Raises UserError if no policy
+    is feasible.
     """
     from scipy.optimize import linprog
 
@@ -56,9 +54,9 @@ def constrained_optimum(
 def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
     """Bayesian-bootstrap replicates of the counts, members along the leading axis: [K R, ...], member first.
 
-    Every (s, a) gets Dirichlet weights over its successors (Rubin 1981, one gamma draw a cell of the counts,
-    kept to the number of visits), so that members agree where there is much data. The ensemble of CAL in a
-    table (Wu et al. 2024).
+    Every (s, a) gets Dirichlet weights over its successors (Rubin 1981, one gamma draw per cell of the
+    counts, rescaled to the number of visits), so members agree where there is much data. This is CAL's
+    ensemble in a table (Wu et al. 2024).
     """
     given = [
         np.broadcast_to(x, (members, *x.shape)).reshape(-1, *x.shape[1:])
@@ -71,7 +69,7 @@ def resampled(counts: Counts, members: int, rng: np.random.Generator) -> Counts:
 
 
 def augmented_multiplier(multiplier_R: Floats, convexity_R: Floats, excess_R: Floats) -> Floats:
-    """max(0, lambda + c (cost - budget)), [R]: the multiplier of the augmented Lagrangian; c = 0 is plain.
+    """max(0, lambda + c (cost - budget)), [R]: multiplier of the augmented Lagrangian; plain for c = 0.
 
     The quadratic term makes the Lagrangian convex near the optimum and damps the oscillation of primal and
     dual. Source: CAL (Wu et al. 2024), local policy convexification; Bertsekas (1982), chapter 2.
@@ -81,8 +79,8 @@ def augmented_multiplier(multiplier_R: Floats, convexity_R: Floats, excess_R: Fl
 
 @dataclass(frozen=True)
 class PrimalDual:
-    """Per iteration and cell, [K, R]: exact return and cost of the policy, the critic's estimate of that
-    cost, and the multiplier.
+    """Per iteration and cell, [K, R]: the policy's exact return and cost, the critic's estimate of that cost,
+    and the multiplier.
     """
 
     value_KR: Floats
@@ -109,9 +107,9 @@ def primal_dual(
 ) -> PrimalDual:
     """Off-policy primal-dual: act, add to the replay, refit both critics on it, step policy and multiplier.
 
-    logits += step_size (Q_r - lambda~ Q_c^up), lambda += dual_rate (estimate - budget), both critics the
-    fixed points of the replayed counts (old data decay by `keep`), Q_c^up = mean + conservatism std of an
-    ensemble (CAL) that misses data optimistically: pairs without data cost nothing. lambda~ is
+    logits += step_size (Q_r - lambda~ Q_c^up), lambda += dual_rate (estimate - budget). Both critics are
+    fixed points of the replayed counts (old data decay by `keep`). Q_c^up = mean + conservatism std of an
+    ensemble (CAL) that treats missing data optimistically: pairs without data cost nothing. lambda~ is
     `augmented_multiplier`. A sampled step costs cost_SA, without noise.
     """
     moves_SAS, _ = exact_model(world)
@@ -148,7 +146,7 @@ def primal_dual(
 
 
 def action_support(visit_RSA: Floats, least: float = 1.0) -> Bools:
-    """Pairs seen at least `least` times, [R, S, A]: a guardian of actions alone.
+    """Pairs seen at least `least` times, [R, S, A]: a guardian of actions only.
 
     Source: BCQ's mask, Fujimoto, Meger & Precup (2019), with counts in place of a model.
     """
@@ -158,12 +156,12 @@ def action_support(visit_RSA: Floats, least: float = 1.0) -> Bools:
 def trajectory_support(
     allowed_RSA: Bools, moves_RSAS: Floats, unsafe_S: Bools | None = None, tolerance: float = 0.0
 ) -> Bools:
-    """The largest part of `allowed` from which the model cannot leave it, [R, S, A].
+    """The largest part of `allowed` that keeps the model inside it, [R, S, A].
 
-    An action is dropped when it leads with more than `tolerance` to a state that is unsafe or has no action
-    left, until none does: the kernel of a state-trajectory constraint (OGSRL's guardian), where
-    `action_support` lets a known action lead to unknown or unsafe states. What ends the episode is safe. The
-    fixed point is of own design.
+    Drop actions that lead, with probability above `tolerance`, to a state that is unsafe or has no action
+    left, until none do: the kernel of a state-trajectory constraint (OGSRL's guardian). In contrast,
+    `action_support` lets a known action lead to unknown or unsafe states. Ends of episodes are safe. The
+    fixed point is designed here.
     """
     bad_S = np.zeros(allowed_RSA.shape[1], bool) if unsafe_S is None else unsafe_S
     kept_RSA = allowed_RSA & ~bad_S[:, None]

@@ -1,6 +1,4 @@
-"""Offline learning with one continuous action: critics that extrapolate, constraints toward the data, flow
-ratios.
-"""
+"""Offline learning with one continuous action: extrapolating critics, constraints to the data, flows."""
 
 import numpy as np
 
@@ -18,8 +16,8 @@ def polynomial_critic(
 ) -> Floats:
     """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, S, A].
 
-    Far from the data it extrapolates as its powers do: errors that an unconstrained policy seeks. Own design:
-    a critic that errs as networks are said to.
+    Far from the data it extrapolates as its powers do, and an unconstrained policy seeks these errors.
+    Designed here: a critic with the errors attributed to networks.
     """
     powers = [(i, j) for i in range(degree + 1) for j in range(degree + 1 - i)]
     phi_RNF = np.stack([context_RN**i * action_RN**j for i, j in powers], axis=-1)
@@ -35,8 +33,8 @@ def nearest_distance(
     """Squared distance of (weight x, a) to the nearest logged (weight x_i, a_i), and that action, [R, S, A]
     each.
 
-    A larger weight looks for the same context first: inf-like values give the clone of the nearest context's
-    action, 0 a support constraint on actions alone. Source: PRDC (Ran et al. 2023), equation 4.
+    A larger weight favors equal contexts: inf-like values give the clone of the nearest context's action, 0 a
+    support constraint on actions only. Source: PRDC (Ran et al. 2023), equation 4.
     """
     space_RSN = weight**2 * (grid_S[:, None] - context_RN[:, None]) ** 2
     square_RSAN = space_RSN[:, :, None] + (grid_A[:, None] - action_RN[:, None, None]) ** 2
@@ -48,7 +46,7 @@ def nearest_distance(
 
 
 def local_mean(context_RN: Floats, action_RN: Floats, grid_S: Floats, bandwidth: float) -> Floats:
-    """E[a | x] by kernel regression, [R, S]: what a cloning penalty (a - E[a|x])^2 pulls toward (TD3+BC).
+    """E[a | x] by kernel regression, [R, S]: the target of a cloning penalty (a - E[a|x])^2 (TD3+BC).
 
     Source: Nadaraya (1964), Watson (1964); the penalty is that of Fujimoto & Gu (2021).
     """
@@ -57,9 +55,9 @@ def local_mean(context_RN: Floats, action_RN: Floats, grid_S: Floats, bandwidth:
 
 
 def penalized_actions(q_RSA: Floats, penalty_RSA: Floats, weight: float, grid_A: Floats) -> Floats:
-    """argmax_a Q - weight penalty on the grid, [R, S]: where a constraint's gradient steps end.
+    """argmax_a Q - weight penalty on the grid, [R, S]: the limit of gradient steps with the constraint.
 
-    Own design, in place of gradient steps.
+    Designed here, in place of gradient steps.
     """
     return np.asarray(grid_A[(q_RSA - weight * penalty_RSA).argmax(-1)])
 
@@ -70,8 +68,8 @@ def density_score(
     """log phat(x, a) and d/da log phat, [R, S] each, of a Gaussian kernel density with bandwidths (context,
     action).
 
-    d/da log phat = sum_i k_i (a_i - a) / h^2 / sum_i k_i, with the kernels shifted by the largest: no
-    underflow. Source: Hyvarinen (2005) for the score; Silverman (1986) for the estimate.
+    d/da log phat = sum_i k_i (a_i - a) / h^2 / sum_i k_i, with kernels relative to the largest, so nothing
+    underflows. Source: Hyvarinen (2005) for the score; Silverman (1986) for the estimate.
     """
     h_x, h_a = bandwidth
     away_RSN = action_RN[:, None] - query_RS[..., None]
@@ -89,11 +87,11 @@ def score_corrected(
     context_RN: Floats, action_RN: Floats, start_RS: Floats, grid_S: Floats, bandwidth: tuple[float, float],
     *, steps: int, rate: float,
 ) -> Floats:  # fmt: skip
-    """a <- a + rate d/da log phat(x, a), `steps` times, [R, S]: a trained policy's actions moved toward the
+    """a <- a + rate d/da log phat(x, a), `steps` times, [R, S]: move a trained policy's actions toward the
     data.
 
-    Source: CDSA (Liu et al. 2024), whose conservative denoising score this is for a kernel density; rate <=
-    h_a^2 is a mean-shift step or less, and never overshoots.
+    Source: CDSA (Liu et al. 2024); this is its conservative denoising score for a kernel density. With rate
+    <= h_a^2 it is a mean-shift step or less, and never overshoots.
     """
     for _ in range(steps):
         start_RS = start_RS + rate * density_score(context_RN, action_RN, start_RS, grid_S, bandwidth)[1]

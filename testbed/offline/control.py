@@ -1,9 +1,9 @@
-"""Actor-critics for linear-quadratic control: replay, twin quadratic critics, delayed linear actors, residual
+"""Actor-critics for linear-quadratic control: replay, twin quadratic critics, delayed actors, residual
 policies.
 
-Q(x, u) is a quadratic form in z = (x, u) and a constant, which holds the true Q of every linear policy: what
-is left to see is replay, batch size, update ratio and exploration. One class covers TD3 (temperature 0) and
-SAC (above).
+Q(x, u) is a quadratic form in z = (x, u) and a constant. It contains the true Q of every linear policy, which
+isolates the effects of replay, batch size, update ratio and exploration. One class covers TD3 (temperature 0)
+and SAC (above).
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,7 @@ def quadratic_features(x_xD: Floats, u_xU: Floats) -> Floats:
 
 
 def quadratic_form(weight_xF: Floats, size: int) -> tuple[Floats, Floats]:
-    """Symmetric H [x, Z, Z] and constant [x] with Q = z.H z + constant, from the weights of
-    `quadratic_features`.
-    """
+    """Symmetric H [x, Z, Z] and constant [x]: Q = z.H z + constant, from `quadratic_features` weights."""
     row, column = np.triu_indices(size)
     upper_xZZ = np.zeros((*weight_xF.shape[:-1], size, size))
     upper_xZZ[..., row, column] = weight_xF[..., :-1]
@@ -48,8 +46,8 @@ def lstdq(
     """Weights [R, F] of Q of u = -K x from off-policy steps: E[phi (phi - discount phi(x', -K x'))] w = E[phi
     r].
 
-    Exact with enough independent steps when the world is an LQR without noise; noise adds a constant that phi
-    holds. Source: Lagoudakis & Parr (2003), LSPI.
+    Exact with enough independent steps if the world is an LQR without noise; noise adds a constant within the
+    span of phi. Source: Lagoudakis & Parr (2003), LSPI.
     """
     phi_RNF = quadratic_features(x_RND, u_RNU)
     ahead_RNF = quadratic_features(next_RND, -np.einsum("rud,rnd->rnu", gain_RUD, next_RND))
@@ -60,7 +58,7 @@ def lstdq(
 
 @dataclass
 class Adam:
-    """Step of Adam (Kingma & Ba 2015) with decays 0.9 and 0.99, for arrays that are updated together."""
+    """Adam (Kingma & Ba 2015) with decays 0.9 and 0.99, for arrays that are updated together."""
 
     rate: Floats
     mean: list[Floats]
@@ -69,7 +67,7 @@ class Adam:
 
     @classmethod
     def of(cls, rate: ArrayLike, arrays: list[Floats]) -> "Adam":
-        """Nothing seen yet; rate: a number or [R], the first axis of every array."""
+        """Start the moments at 0; rate: a number or [R], the first axis of every array."""
         return cls(
             np.asarray(rate, np.float64),
             [np.zeros_like(x) for x in arrays],
@@ -77,7 +75,7 @@ class Adam:
         )
 
     def __call__(self, slopes: list[Floats]) -> list[Floats]:
-        """Gradient step to subtract from the arrays."""
+        """Return the gradient step to subtract from the arrays."""
         self.count += 1
         moves = []
         for i, slope in enumerate(slopes):
@@ -94,7 +92,7 @@ class Settings:
     """Settings of a run; `updates` per step may be a fraction.
 
     players: copies of the world that step together; batch: drawn steps per update; delay: critic updates per
-    actor update; polyak: share of the new weights that targets take; smoothing, smoothing_clip: noise on the
+    actor update; polyak: share of the new weights in the targets; smoothing, smoothing_clip: noise on the
     target's action (TD3); exploration: standard deviation of the behavior's noise at temperature 0; horizon:
     steps to a new start.
     """
@@ -126,15 +124,15 @@ def actor_critic(
     temperature: ArrayLike = 0.0,
     offline: tuple[Floats, Floats, Floats, Floats] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Gains [E, R, U, D] and standard deviations [E, R] of the learned policy after every `every` steps.
+    """Gains [E, R, U, D] and standard deviations [E, R] of the learned policy, recorded every `every` steps.
 
-    u = -(base + K) x + noise, K from 0: a residual policy when base_RUD is given (ResFiT), from scratch
-    otherwise. Twin critics regress on y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')); the
-    actor ascends Q_1 at its own actions. temperature 0, TD3: u' is the target actor's action with clipped
-    noise, the behavior adds `exploration`. Above, SAC: u' and the behavior are drawn from N(-(base + K) x,
-    s^2 I), s learned from E[dQ/du . eps] + temperature/s. temperature: a number or [R]. offline: (x, u, r,
-    x') [R, M, ...] that are in the replay from the start, and half of every batch comes from them (RLPD).
-    Source: Fujimoto, van Hoof & Meger (2018), algorithm 1 (TD3); Haarnoja et al. (2018), SAC.
+    u = -(base + K) x + noise, K from 0: a residual policy if base_RUD is given (ResFiT), otherwise from
+    scratch. Twin critics regress on y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')); the
+    actor ascends Q_1 at its actions. temperature 0, TD3: u' is the target actor's action with clipped noise;
+    the behavior adds `exploration`. Above, SAC: u' and the behavior are drawn from N(-(base + K) x, s^2 I), s
+    learned from E[dQ/du . eps] + temperature/s. temperature: a number or [R]. offline: (x, u, r, x') [R, M,
+    ...] in the replay from the start; half of every batch comes from them (RLPD). Source: Fujimoto, van Hoof
+    & Meger (2018), algorithm 1 (TD3); Haarnoja et al. (2018), SAC.
     """
     run = _Run(
         world, np.asarray(key_R, np.uint64), settings, base_RUD, np.asarray(temperature, np.float64), offline
@@ -202,7 +200,7 @@ class _Run:
         for stored, new in zip(self.memory, (self.x_RND, u_RNU, reward_RN[..., None], next_RND), strict=True):
             stored[:, place] = new
         self.filled += self.set.players
-        # The cost of an unstable policy grows without end: far away an episode starts anew.
+        # An unstable policy's cost is unbounded: restart the episode far from the origin.
         far_RN1 = (np.abs(next_RND) > self.set.limit).any(-1, keepdims=True) | (
             (step + 1) % self.set.horizon == 0
         )

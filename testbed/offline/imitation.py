@@ -11,11 +11,11 @@ from testbed.offline.tabular import greedy
 
 
 def replay_weights(rounds: int, boost: ArrayLike) -> Floats:
-    """Weights (1 - boost)^(t - k), normalized, of the policies k = 1 … t in the replay of round t, [*boost,
+    """Weights (1 - boost)^(t - k), normalized, of the policies k = 1 … t in round t's replay, [*boost,
     rounds].
 
-    boost 1 keeps the newest alone (on policy), 0 all alike (uniform replay); between is boosting with that
-    step. Source: AILBoost (Chang et al. 2024), the weights of its ensemble.
+    boost 1 keeps only the newest policy (on policy), 0 weighs all equally (uniform replay); values between
+    are boosting with that step. Source: AILBoost (Chang et al. 2024), the weights of its ensemble.
     """
     boost_x1 = np.asarray(boost, np.float64)[..., None]
     weight_xK = (1.0 - boost_x1) ** np.arange(rounds)[::-1]
@@ -32,7 +32,7 @@ def discriminator_reward(expert_RSA: Floats, replay_RSA: Floats, floor: float = 
 
 
 def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
-    """(1 - discount) sum_t discount^t P(s_t, a_t), [R, S, A]; sums to 1 in worlds that do not end.
+    """(1 - discount) sum_t discount^t P(s_t, a_t), [R, S, A]; sums to 1 in worlds that never end.
 
     Source: Puterman (1994), section 6.9.
     """
@@ -41,7 +41,7 @@ def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
 
 
 def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:
-    """(1 - error) expert + error 1{a = wrong}, [*error, S, A]: a learner with a known chance of error
+    """(1 - error) expert + error 1{a = wrong}, [*error, S, A]: a learner with the same error probability
     everywhere.
 
     Source: the error model of Ross & Bagnell (2010).
@@ -51,7 +51,7 @@ def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:
 
 
 def cloned(counts: Counts, fallback: int = 0) -> Floats:
-    """The commonest logged action, and `fallback` in states without data, [R, S, A]."""
+    """The most frequent logged action, and `fallback` in states without data, [R, S, A]."""
     unseen_RS1 = ~counts.seen_RSA.any(-1, keepdims=True)
     return np.where(unseen_RS1, np.eye(counts.visit_RSA.shape[-1])[fallback], greedy(counts.visit_RSA))
 
@@ -61,9 +61,8 @@ def corrected(
 ) -> tuple[Floats, Floats]:
     """Exact shortfall J(expert) - J of cloning and of on-policy correction at equal data, [I, R] each.
 
-    Round i of either adds `episodes` labeled episodes: cloning of the expert's own, correction (DAgger, Ross,
-    Gordon & Bagnell 2011) of the current learner's, labeled by the expert; the first round is the expert's
-    for both.
+    Each round adds `episodes` labeled episodes: cloning adds the expert's, correction (DAgger, Ross, Gordon &
+    Bagnell 2011) the current learner's with the expert's labels. In the first round both add the expert's.
     """
     best = float(world.value(expert_SA))
     expert_RSA = np.broadcast_to(expert_SA, (len(key_R), *expert_SA.shape))

@@ -1,7 +1,6 @@
-"""Proxy rewards beside gold ones: ensembles of reward models, label noise, lenient verifiers, filters,
-confidence.
+"""Proxy and gold rewards: ensembles of reward models, label noise, lenient verifiers, filters, confidence.
 
-Tables are [S, A]: a context's answers. What optimizes a proxy is exact: the distribution of the best of n
+Tables are [S, A]: a context's answers. Optimization of a proxy is exact: the distribution of the best of n
 (`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
 """
 
@@ -17,7 +16,7 @@ KEPT = ("all", "best", "best and worst", "best and random")
 
 
 def flipped(chance_SAA: Floats, share: float) -> Floats:
-    """P(a is labeled better than b) when a share of the labels is turned over, [S, A, A].
+    """P(a is labeled better than b) if a share of the labels is flipped, [S, A, A].
 
     Raises UserError for a share outside [0, 1/2].
     """
@@ -30,7 +29,7 @@ def flipped(chance_SAA: Floats, share: float) -> Floats:
 
 
 def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Floats, ridge: float) -> Floats:
-    """Bradley-Terry models, member k of its own pairs and features, centered by context, [K, S, A].
+    """Bradley-Terry models, one per member from its pairs and features, centered by context, [K, S, A].
 
     Raises UserError for a member without a pair.
     """
@@ -45,8 +44,8 @@ def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Float
 
 
 def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
-    """Chance that a verifier passes an answer: 1 for right ones, its false-positive rate for others,
-    [S, A].
+    """Probability that a verifier passes an answer: 1 for right ones, its false-positive rate for others, [S,
+    A].
     """
     if (false_positive_SA < 0).any() or (false_positive_SA > 1).any():
         raise UserError("A false-positive rate is a chance; expected numbers from 0 to 1.")
@@ -60,7 +59,7 @@ def accepted_law(pi_SA: Floats, pass_SA: Floats) -> Floats:
 
 
 def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
-    """Distribution of an answer that is kept of a group of `group` draws of pi by its score, [S, A].
+    """Distribution of the answer kept from a group of `group` draws of pi by its score, [S, A].
 
     "best", "best and worst" (half each), "best and random" (half each) or "all". Source: PF-PPO, Shen and
     Zhang (2024), arXiv:2409.06957: BoN, BW and BR.
@@ -75,24 +74,24 @@ def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floa
 
 
 def reliability(law_SA: Floats, proxy_SA: Floats, gold_SA: Floats) -> float:
-    """R^2 of proxy and gold reward under a distribution of answers, contexts even."""
+    """R^2 of proxy and gold reward under a distribution of answers, with equal weight per context."""
     law_X, proxy_X, gold_X = (x.ravel() for x in (law_SA / len(law_SA), proxy_SA, gold_SA))
     proxy_X, gold_X = proxy_X - law_X @ proxy_X, gold_X - law_X @ gold_X
     return float((law_X @ (proxy_X * gold_X)) ** 2 / ((law_X @ proxy_X**2) * (law_X @ gold_X**2)))
 
 
-# Answers that state a confidence
+# Answers with a stated confidence
 
 
 def calibration_error(pi_SAK: Floats, right_SA: Floats, confidence_K: Floats) -> float:
-    """sum_c P(c) |P(right | c) - c| for probabilities [S, A, K] of answer and confidence, contexts even."""
+    """sum_c P(c) |P(right | c) - c| for P(answer, confidence) [S, A, K], contexts uniform."""
     said_K = pi_SAK.sum((0, 1)) / len(pi_SAK)
     hit_K = (pi_SAK * right_SA[..., None]).sum((0, 1)) / len(pi_SAK)
     return float(np.abs(hit_K - said_K * confidence_K).sum())
 
 
 def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level: float) -> Floats:
-    """r + weight (r - level) (c - 1/2), [..., K]: PPO-C, level the moving average of rewards.
+    """r + weight (r - level) (c - 1/2), [..., K]: PPO-C; level is the moving average of rewards.
 
     Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
     """
@@ -104,7 +103,7 @@ def confident_policy(
 ) -> Floats:
     """Limit of RL with a KL penalty on PPO-C's reward, with the mean reward as level, [S, A, K].
 
-    outcome_SA: chance that an answer is right. paid_2K: the reward of a wrong and of a right answer said with
+    outcome_SA: probability that an answer is right. paid_2K: the reward of a wrong and of a right answer at
     each confidence. weight 0 is PPO. The level is a fixed point, found by bisection. Raises UserError for
     beta <= 0.
     """
@@ -130,10 +129,10 @@ def confident_policy(
 def own_sample_in_average(
     reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float
 ) -> float:
-    """E[r - Delta | r] per unit of r - level: 1 - (1 - decay) / batch, for Delta = decay level + (1 - decay)
-    mean of a batch with the own sample in it, when the others have mean `level`: PPO-C's own-sample bias.
+    """E[r - Delta | r] per unit of r - level, PPO-C's bias: 1 - (1 - decay) / batch, for Delta = decay level
+    + (1 - decay) mean of a batch that includes the sample, if the others have mean `level`.
 
-    Raises UserError for a level that is not the mean reward.
+    Raises UserError for a level that differs from the mean reward.
     """
     mean = float(chance_K @ reward_K)
     if abs(mean - level) > 1e-9:

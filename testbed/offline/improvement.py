@@ -57,13 +57,12 @@ def hybrid_critic(
     rounds: int = 50,
     ridge: float = 1e-8,
 ) -> Floats:
-    """Q = phi w, [R, S, A], w fitted to returns on policy and to Bellman targets off policy, alternately.
+    """Q = phi w, [R, S, A], w fitted to on-policy returns and off-policy Bellman targets, alternately.
 
     w <- argmin sum n_on (phi w - G)^2 / N_on + trust sum n_off (phi w - r - discount E_pi phi w_old)^2 /
     N_off. trust 0 is on-policy regression, a large one FQE on the offline data. trust: a number or [R];
-    features [S, A, F] are shared by all.
-    Source: HNPG (Zhou et al. 2023, "Offline data enhanced on-policy policy gradient with provable
-    guarantees"), its hybrid critic.
+    features [S, A, F] are shared by all. Source: HNPG (Zhou et al. 2023, "Offline data enhanced on-policy
+    policy gradient with provable guarantees"), its hybrid critic.
     """
     trust_R11 = np.broadcast_to(np.asarray(trust, np.float64).reshape(-1, 1, 1), (len(pi_RSA), 1, 1))
     on_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
@@ -98,11 +97,11 @@ def clipped_passes(
     step_size: ArrayLike,
     clip: float,
 ) -> Floats:
-    """`passes` gradient steps on sum n/N min(rho A, clip(rho, 1 - clip, 1 + clip) A) by the logits, [R, S,
+    """`passes` gradient steps in the logits on sum n/N min(rho A, clip(rho, 1 - clip, 1 + clip) A), [R, S,
     A].
 
-    rho = pi / pi at entry; a pair whose ratio left the interval on the side of its advantage has no gradient
-    (Schulman et al. 2017, equation 7), with n(s, a) of a data set in place of its steps.
+    rho = pi / pi at entry. A pair has no gradient once its ratio leaves the interval in the direction of its
+    advantage (Schulman et al. 2017, equation 7); n(s, a) of a data set replaces its steps.
     """
     rate_R11 = np.asarray(step_size, np.float64).reshape(-1, 1, 1)
     share_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
@@ -126,13 +125,13 @@ def outer_loop(
     passes: int = 0,
     clip: float = 0.2,
 ) -> Floats:
-    """Exact discounted value of the policy before every outer iteration, [K, R]: samples, advantages, an
-    outer step.
+    """Exact discounted value of the policy before every outer iteration, [K, R]: samples, advantages, outer
+    step.
 
     passes 0 is the KL-regularized step pi <- pi exp(step_size A) / Z in closed form, else `clipped_passes`. A
-    comes from `monte_carlo` returns of `episodes` fresh episodes a cell, centered by the state's mean over
-    its visits. Values are those of the world's horizon, like the returns. Source: mirror descent on policies
-    (Tomar et al. 2022) as the outer step that PPO's passes take apart; the split is of own design.
+    comes from `monte_carlo` returns of `episodes` fresh episodes a cell, minus the state's mean over its
+    visits. Values, like returns, are those of the world's horizon. Source: mirror descent on policies (Tomar
+    et al. 2022) as the outer step that PPO's passes split up; the split is designed here.
     """
     logits_RSA = np.zeros((len(key_R), world.states, world.actions))
     parts = -(-episodes // 4096)
@@ -154,12 +153,10 @@ def outer_loop(
 
 
 def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
-    """Counts in which pairs with the same post-decision state share their successors, like a post-decision
-    critic.
+    """Counts with successors shared by pairs of equal post-decision state, like a post-decision critic.
 
-    paid_SA: the deterministic part of the reward, known once (s, a) is; the rest of the mean reward is pooled
-    too. Pairs without data of their own borrow: their visits are those of their post-decision state. Source:
-    PDPPO (2025).
+    paid_SA: the part of the reward determined by (s, a); the rest of the mean reward is pooled too. Pairs
+    without data borrow the visits of their post-decision state. Source: PDPPO (2025).
     """
     posts = int(post_SA.max()) + 1
     member_ZX = np.eye(posts)[post_SA.ravel()].T

@@ -16,7 +16,7 @@ WEAKEST = 1e-12
 class InstrumentedModel:
     """E[r | s, do(a)] and P(s' | s, do(a)) among live states, with the first stage P(a|z=1, s) - P(a|z=0, s).
 
-    Estimated probabilities may be negative: clipping them would bias what is linear in them.
+    Estimated probabilities may be negative: clipping would bias quantities that are linear in them.
     """
 
     moves_RSAS: Floats
@@ -27,10 +27,10 @@ class InstrumentedModel:
 def instrumented_model(log: Log, z_RBT: Ints, states: int, actions: int) -> InstrumentedModel:
     """theta_Y(s, a) = (difference in z of E[Y 1{A=a} | z, s]) / (of P(A=a | z, s)), Y = r and Y = 1{s'}.
 
-    Identified when z is independent of the hidden cause, moves Y only through the action, and its effect on
-    the action does not depend on the cause. Source: Xu et al. (2023), An instrumental variable approach to
-    confounded off-policy evaluation; one step is `testbed.estimators.instrument`. Raises UserError for a
-    state without data under one value of z, and an action that z does not move.
+    Identified if z is independent of the hidden cause, affects Y only through the action, and has an effect
+    on the action that does not depend on the cause. Source: Xu et al. (2023), An instrumental variable
+    approach to confounded off-policy evaluation; one step is `testbed.estimators.instrument`. Raises
+    UserError for a state without data under one value of z, and an action that z does not affect.
     """
     taken, earned, going = [], [], []
     for value in (0, 1):
@@ -57,8 +57,8 @@ def instrumented_value(
     """V = start . (I - discount P_pi)^-1 r_pi of the instrumented model, and its standard error, [R] each.
 
     Delta method: with Y = r + discount V(s') and d = (I - discount P_pi)^-T start the error is sum_s d(s)
-    (mean over z = 1 minus mean over z = 0 of pi(a|s)/first (Y - theta_Y)), and steps are treated as
-    independent given (s, z).
+    (mean over z = 1 minus mean over z = 0 of pi(a|s)/first (Y - theta_Y)), treating steps as independent
+    given (s, z).
     """
     states, actions = pi_SA.shape
     model = instrumented_model(log, z_RBT, states, actions)

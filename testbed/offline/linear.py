@@ -1,8 +1,8 @@
-"""Linear TD: normalized and regularized features, sampled and parallel learning, realizable but incomplete
+"""Linear TD: normalized and regularized features, sampled and parallel learning, realizable incomplete
 classes.
 
-The expected update is `testbed.exact.value_learning.LinearTD`; here are the features it is given, the same
-learner on samples, and what the error of its fixed point depends on.
+The expected update is `testbed.exact.value_learning.LinearTD`. Here are its features, the same learner on
+samples, and the factors in the error of its fixed point.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ def layer_norm(feature_xK: Floats, epsilon: float = 1e-8) -> Floats:
 
 
 def ridge_threshold(td: LinearTD) -> float:
-    """The l2 coefficient beyond which expected TD with -ridge w is stable for small steps: max(0, abscissa).
+    """The l2 coefficient above which expected TD with -ridge w is stable for small steps: max(0, abscissa).
 
-    The ridge shifts every eigenvalue of A2 - A1 by -ridge. Source: PQN (Gallici et al. 2025), section 4,
-    whose l2 regularization this makes exact for a linear class.
+    The ridge shifts every eigenvalue of A2 - A1 by -ridge. Source: PQN (Gallici et al. 2025), section 4; this
+    is the exact form of its l2 regularization for a linear class.
     """
     return max(0.0, td.td_abscissa())
 
@@ -38,12 +38,12 @@ def ridge_threshold(td: LinearTD) -> float:
 def network_jacobian(
     first_RHD: Floats, last_RH: Floats, input_SD: Floats, *, normalized: bool, epsilon: float = 1e-5
 ) -> tuple[Floats, Floats]:
-    """V = last . N(tanh(first x)) and its derivatives by (first, last), [R, S] and [R, S, H D + H]; N =
+    """V = last . N(tanh(first x)) and its derivatives by (first, last), [R, S] and [R, S, H D + H]; N is
     LayerNorm or 1.
 
     dV/dh = (w - mean w - z (w.z)/H) / sd for z = N(h). With the Jacobian as features, `linear_td` and
-    `target_radius` describe TD of the network near these weights: its conditioning decides what a target
-    network can do. Source: Fellows, Smith & Whiteson (2023), theorem 1 and section 4.
+    `target_radius` describe TD of the network near these weights: its conditioning determines the effect of a
+    target network. Source: Fellows, Smith & Whiteson (2023), theorem 1 and section 4.
     """
     hidden_RSH = np.tanh(np.einsum("rhd,sd->rsh", first_RHD, input_SD))
     slope_RSH = np.broadcast_to(last_RH[:, None], hidden_RSH.shape)
@@ -79,10 +79,10 @@ def sampled_td(
     """Weights [K, R, F] of TD on sampled s ~ weight, s' ~ step(s), with a target copied every `inner`
     updates.
 
-    w += step_size ((r + discount phi' w_target - phi w) phi - ridge w), then w is scaled back to norm <=
-    bound. step_size, inner, ridge and bound: numbers or [R]. Its expectation is `LinearTD` with k = inner.
-    Source: Sutton & Barto (2018), section 9.4; Mnih et al. (2015) for the target's period; ridge and bound as
-    in PQN and FlashSAC.
+    w += step_size ((r + discount phi' w_target - phi w) phi - ridge w), then w is rescaled to norm <= bound.
+    step_size, inner, ridge and bound: numbers or [R]. Its expectation is `LinearTD` with k = inner. Source:
+    Sutton & Barto (2018), section 9.4; Mnih et al. (2015) for the target's period; ridge and bound as in PQN
+    and FlashSAC.
     """
     cells, width = len(key_R), feature_SF.shape[1]
     rate_R1, ridge_R1, bound_R = (
@@ -123,8 +123,8 @@ def parallel_q(
 ) -> Floats:
     """Weights [K, R, F] of online Q-learning by `players` parallel copies, without replay or target network.
 
-    Each step every copy acts epsilon-greedily and w += step_size (mean of (r + discount max Q(s') - Q) phi -
-    ridge w). Rewards are the means. Source: PQN (Gallici et al. 2025), algorithm 1 with one-step returns.
+    At each step every copy acts epsilon-greedily and w += step_size (mean of (r + discount max Q(s') - Q) phi
+    - ridge w). Rewards are the means. Source: PQN (Gallici et al. 2025), algorithm 1 with one-step returns.
     """
     cells, tables = len(key_R), world.tables
     rate_R1, ridge_R1 = (
@@ -146,7 +146,7 @@ def parallel_q(
         next_RN = tables.next_XK[row_RN, k_RN]
         ended_RN = tables.terminal_S[next_RN]
         ahead_RN = np.where(ended_RN, 0.0, np.take_along_axis(q_RSA.max(-1), next_RN, 1))
-        # The mean reward holds the mean bonus, so that the noise is that of the successor's value alone.
+        # The mean reward includes the mean bonus, so only the successor's value is noisy.
         error_RN = mean_X[row_RN] + world.discount * ahead_RN
         error_RN = error_RN - np.take_along_axis(q_RSA.reshape(cells, -1), row_RN, 1)
         slope_RF = np.einsum("rn,rnk->rk", error_RN, feature_XF[row_RN]) / players
@@ -160,10 +160,10 @@ def parallel_q(
 
 
 def realizable_features(q_RSA: Floats, width: int, rng: np.random.Generator) -> Floats:
-    """Random features of `width` directions whose span holds q, [R, S, A, F]: realizable, in general not
+    """Random features of `width` directions that span q, [R, S, A, F]: realizable, but in general not
     complete.
 
-    The directions are normal and mixed by a random rotation, so that no single feature is q. Own design.
+    The directions are normal and mixed by a random rotation, so that no single feature is q. Designed here.
     """
     if not 1 <= width <= q_RSA[0].size:
         raise UserError(f"width is {width}, expected 1 to the number of pairs, {q_RSA[0].size}.")
@@ -177,7 +177,7 @@ def realizable_features(q_RSA: Floats, width: int, rng: np.random.Generator) -> 
 def lstd_q(
     counts: Counts, feature_RSAF: Floats, pi_RSA: Floats, discount: float, ridge: float = 0.0
 ) -> Floats:
-    """Q = phi w with (Phi^T D (Phi - discount P_pi Phi) + ridge) w = Phi^T D r, [R, S, A], D the shares of
+    """Q = phi w with (Phi^T D (Phi - discount P_pi Phi) + ridge) w = Phi^T D r, [R, S, A]; D: shares of
     visits.
 
     The fixed point of TD from these data (Bradtke & Barto 1996), stable or not.
@@ -194,7 +194,7 @@ def lstd_q(
 
 
 def concentrability(target_RSA: Floats, data_RSA: Floats) -> Floats:
-    """sqrt E_data[(d_target / d_data)^2], [R]: 1 on policy, inf where the target goes and the data do not.
+    """sqrt E_data[(d_target / d_data)^2], [R]: 1 on policy, inf if the target visits pairs without data.
 
     Source: Zanette (2023), as the chi-square ratio of occupancies.
     """
@@ -209,11 +209,11 @@ def misalignment(
     """1 / min_u |Pi g_u| / |g_u|, g_u = (I - discount P_pi) Phi u, Pi the projection on Phi in L2(data), [R];
     at least 1.
 
-    The inverse cosine of the largest principal angle between the class and its Bellman residuals: where it is
-    large, a residual can be invisible to the class that tests it, and where it is inf the fixed point is not
-    unique. The error bound of realizable TD has this factor beside concentrability and no inherent Bellman
-    error; compare Zanette (2023), When is realizability sufficient for off-policy reinforcement learning?,
-    whose definition of the angle may differ.
+    The inverse cosine of the largest principal angle between the class and its Bellman residuals. If it is
+    large, the class may not detect a residual; if it is inf, the fixed point is not unique. The error bound
+    of realizable TD has this factor and concentrability, but no inherent Bellman error; compare Zanette
+    (2023), When is realizability sufficient for off-policy reinforcement learning?, which may define the
+    angle differently.
     """
     mean_RTF = np.einsum("rta,rtak->rtk", pi_RSA, feature_RSAF)
     residual_RSAF = feature_RSAF - discount * np.einsum("rsat,rtk->rsak", moves_RSAS, mean_RTF)

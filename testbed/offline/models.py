@@ -1,6 +1,4 @@
-"""Models fitted to logged counts before a policy: transition models, group-wise Q, discrete-choice
-rewards.
-"""
+"""Models fitted to logged counts before a policy: transition models, group-wise Q, choice rewards."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +12,9 @@ from testbed.offline.tabular import CLOSE, MOST_ROUNDS, ahead, fitted_q
 
 
 def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:
-    """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: a model class that is smaller than a
-    table.
+    """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: a model class smaller than a table.
 
-    Own design.
+    Designed here.
     """
     return np.asarray(special.softmax(np.einsum("rsak,rtk->rsat", left_RSAF, right_RSF), axis=-1))
 
@@ -30,7 +27,7 @@ def model_loss_gradient(
     discount: float,
     consistency: ArrayLike,
 ) -> tuple[Floats, Floats]:
-    """Loss [R] and its gradient by the logits of the model, [R, S, A, S].
+    """Loss [R] and its gradient in the model's logits, [R, S, A, S].
 
     L = -sum n(s, a, s') log P / n + c sum_s n(s)/n (V_model(s) - V_data(s))^2, where V_model = (I - discount
     P_pi)^-1 r_pi with the logged mean rewards. By the adjoint: dL/dP(s, a, s') = discount y(s) pi(a|s)
@@ -68,12 +65,12 @@ def value_consistent_model(
     steps: int = 500,
     learning_rate: float = 0.05,
 ) -> Floats:
-    """P, [R, S, A, S]: a low-rank model fitted by Adam on `model_loss_gradient`; consistency 0 is likelihood
-    alone.
+    """P, [R, S, A, S]: a low-rank model fitted by Adam on `model_loss_gradient`; with consistency 0 by
+    likelihood.
 
     value_RS: the value of pi learned from the data without the model (a fixed point of the counts, or mean
-    returns). With a full table it equals the likeliest model's value, and the term says nothing: rank < S is
-    what it is for. All cells start at the same draw. Raises UserError for data with terminal states. Source:
+    returns). With a full table it equals the likeliest model's value and the term has no effect; it is meant
+    for rank < S. All cells start at the same draw. Raises UserError for data with terminal states. Source:
     VIPO (Chen et al. 2025).
     """
     if (counts.going_RSAS.sum(-1) < counts.visit_RSA * (1 - 1e-9)).any():  # expected counts are rounded
@@ -96,13 +93,12 @@ def value_consistent_model(
 def nested_fitted_q(
     background: Counts, foreground: Counts, discount: float, ridge: ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Q_0 = f and Q_1 = f + h, [R, S, A] each: FQI whose regressions share f and pay ridge h^2 for a
-    difference.
+    """Q_0 = f and Q_1 = f + h, [R, S, A] each: FQI with regressions that share f and penalize h by a ridge.
 
     Each round minimizes n_0 (y_0 - f)^2 + n_1 (y_1 - f - h)^2 + ridge h^2 with y_g = r_g + discount P_g max
-    Q_g; h is profiled out, which leaves the foreground the weight n_1 ridge / (n_1 + ridge) on f. ridge: a
-    number or [R]; 0 is separate FQI, inf pooled FQI. Source: NFQI (Mandyam et al. 2021), with a ridge in
-    place of its network.
+    Q_g; profiling h out leaves the foreground weight n_1 ridge / (n_1 + ridge) on f. ridge: a number or [R];
+    0 is separate FQI, inf pooled FQI. Source: NFQI (Mandyam et al. 2021), with a ridge in place of its
+    network.
     """
     ridge_R11 = np.broadcast_to(
         np.asarray(ridge, np.float64).reshape(-1, 1, 1), (len(background.visit_RSA), 1, 1)
@@ -111,7 +107,7 @@ def nested_fitted_q(
     with np.errstate(invalid="ignore"):
         kept_RSA = np.where(np.isinf(ridge_R11), 0.0, ratio(n_1, n_1 + ridge_R11))
         weight_RSA = np.where(np.isinf(ridge_R11), n_1, ridge_R11 * kept_RSA)
-    # Both are averages of y_0 and y_1: plain FQI of a model that may change the group on the way.
+    # Both are averages of y_0 and y_1: plain FQI of a model that may change groups at every step.
     first_RSA = ratio(weight_RSA, weight_RSA + n_0)
     moves, rewards = [], []
     for other_RSA in (first_RSA, first_RSA + kept_RSA * (1 - first_RSA)):
@@ -127,8 +123,8 @@ def discrete_choice(moves_RSAS: Floats, reward_RSA: Floats, discount: float) -> 
     """pi = softmax Q and V = logsumexp Q, Q = r + discount P V, [R, S, A] and [R, S]: choice with logit
     shocks.
 
-    V leaves out the shocks' mean, Euler's constant, which discounts to the same number everywhere. Source:
-    Rust (1987).
+    V omits the shocks' mean, Euler's constant, which discounts to the same number everywhere. Source: Rust
+    (1987).
     """
     value_RS = np.zeros(reward_RSA.shape[:2])
     for _ in range(MOST_ROUNDS):
@@ -143,11 +139,11 @@ def discrete_choice(moves_RSAS: Floats, reward_RSA: Floats, discount: float) -> 
 def recovered_reward(
     pi_RSA: Floats, moves_RSAS: Floats, discount: float, *, anchor: int = 0, anchor_reward: float = 0.0
 ) -> Floats:
-    """The reward that makes pi = softmax Q, given the reward of one action, [R, S, A].
+    """Return the reward that makes pi = softmax Q, given the reward of one action, [R, S, A].
 
     V = (I - discount P_anchor)^-1 (anchor_reward - log pi(anchor|s)), r = log pi + V - discount P V. Source:
-    Hotz & Miller (1993), the inversion that DCPPO uses (Li, Yang & Wang 2023). Raises UserError where pi has
-    no mass: prior > 0 in `clone` keeps estimated policies inside.
+    Hotz & Miller (1993), the inversion that DCPPO uses (Li, Yang & Wang 2023). Raises UserError if pi has a
+    zero: estimate policies with prior > 0 in `clone`.
     """
     if not (pi_RSA > 0).all():
         raise UserError("pi has an action without mass, so no finite reward; clone with prior > 0.")
@@ -163,7 +159,7 @@ def pessimistic_q(
     """Q = r - scale / sqrt(n(s, a)) + discount P max over seen actions, [R, S, A]; -inf for unseen ones.
 
     scale 0 is the greedy policy within the data. scale: a number or [R]; reward_RSA None: the logged means.
-    Source: Jin, Yang & Wang (2021), algorithm 1, for a table without horizon.
+    Source: Jin, Yang & Wang (2021), algorithm 1, for a table with infinite horizon.
     """
     scale_R11 = np.asarray(scale, np.float64).reshape(-1, 1, 1)
     given_RSA = counts.reward_RSA if reward_RSA is None else reward_RSA

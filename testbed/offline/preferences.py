@@ -1,9 +1,9 @@
-"""Preference sets with known truth: votes and soft labels, log-linear policies, reward models, stale and
-fresh pairs.
+"""Preference sets with known truth: votes, soft labels, log-linear policies, reward models, stale and fresh
+pairs.
 
-A set is two tables: weight_RSAA, how often the ordered pair (a, b) was shown in context x, and label_RSAA,
-the share of it in which a was preferred. Sums over samples are exact for these tables, so a run has no
-minibatch noise.
+A set is two tables: weight_RSAA, the frequency of the ordered pair (a, b) in context x, and label_RSAA, the
+share of it in which a was preferred. Sums over samples are exact for these tables, so runs have no minibatch
+noise.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 Draw = Callable[[int, list[Floats]], "tuple[Floats, Floats] | None"]
-"""From the step and the log-policies [R, S, A] so far, the newest last: a new (weight, label), or None to
-keep on.
+"""From the step and all log-policies [R, S, A] so far, the newest last: a new (weight, label), or None for no
+change.
 """
 
 
@@ -29,8 +29,8 @@ def bradley_terry(reward_xA: Floats) -> Floats:
 def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats:
     """Distribution of (x, a, b), a and b drawn independently by two policies, [R, S, A, A]; a = b included.
 
-    A policy apart from the reference makes a support gap, the learner's own makes pairs on policy, a
-    checkpoint's makes lagged losers. Own design.
+    A policy that differs from the reference makes a support gap, the learner's policy makes pairs on policy,
+    a checkpoint's makes lagged losers. Designed here.
     """
     return np.asarray(context_S[:, None, None] * first_RSA[..., :, None] * second_RSA[..., None, :])
 
@@ -38,7 +38,7 @@ def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats
 def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats:
     """Counts of each (x, a, b) in `pairs` draws, [R, S, A, A].
 
-    Own design: a multinomial in place of single pairs.
+    Designed here: a multinomial in place of single pairs.
     """
     flat_RX = law_RSAA.reshape(len(law_RSAA), -1)
     drawn_RX = rng.multinomial(pairs, flat_RX / flat_RX.sum(-1, keepdims=True))
@@ -53,8 +53,8 @@ def vote_labels(
     rng: np.random.Generator,
     prior: float = 1.0,
 ) -> Floats:
-    """Mean label of the shown pairs, each judged by `votes` independent votes, [R, S, A, A]; 1/2 where none
-    is.
+    """Mean label of the shown pairs, each judged by `votes` independent votes, [R, S, A, A]; 1/2 without
+    pairs.
 
     rule "hard": the majority (a tie counts half); "share": v/votes; "mmse": (v + prior)/(votes + 2 prior),
     the posterior mean of the preference under Beta(prior, prior), which minimizes the mean squared error
@@ -76,7 +76,7 @@ def vote_labels(
 
 
 def log_policy(theta_RF: Floats, feature_SAF: Floats, ref_SA: Floats) -> Floats:
-    """log pi, pi = ref exp(theta . phi) / Z, [R, S, A]; an identity of features is a table.
+    """log pi, pi = ref exp(theta . phi) / Z, [R, S, A]; identity features give a table.
 
     Source: Rafailov et al. (2023), equation 4, with a linear reward.
     """
@@ -141,9 +141,9 @@ def train_on_pairs(
     """theta [R, F] after `steps` gradient steps from the reference, and the log-policy before each and at the
     end.
 
-    draw: one set for all steps; or draw(step, log-policies so far) that hands over a new set or None. Refresh
-    intervals, losers from a checkpoint `lag` steps back, pairs selected by margin and bootstrapped sets
-    differ in it alone. Own design.
+    draw: one set for all steps, or draw(step, log-policies so far) that returns a new set or None. Only
+    `draw` distinguishes refresh intervals, losers from a checkpoint `lag` steps back, pairs selected by
+    margin, and bootstrapped sets. Designed here.
     """
     theta_RF = np.zeros((cells, feature_SAF.shape[-1]))
     rate_R1 = np.broadcast_to(np.asarray(rate, np.float64).reshape(-1, 1), (cells, 1))
@@ -161,8 +161,8 @@ def train_on_pairs(
 
 
 def select_by_margin(weight_RSAA: Floats, margin_RSAA: Floats, share: float) -> Floats:
-    """The weights of the pairs with the largest margins that make up `share` of all, the last one in part,
-    [R, S, A, A].
+    """Weights of the pairs with the largest margins that make up `share` of all; the last in part, [R, S, A,
+    A].
 
     Source: SeRA (Ko et al. 2024), selection by the implicit reward margin.
     """
@@ -182,11 +182,10 @@ def logistic(
     feature_RNF: Floats, label_RN: Floats, weight_RN: Floats, ridge: float, rounds: int = 50
 ) -> Floats:
     """theta [R, F] that minimizes sum weight cross-entropy(label, sigmoid(theta . phi)) + ridge |theta|^2 /
-    2, by Newton.
+    2.
 
-    Steps are halved while they do not lower the loss. Raises UserError for ridge <= 0, without which
-    separable labels have no minimum. Source: Newton with halved steps, Boyd & Vandenberghe (2004), section
-    9.5.
+    Newton steps are halved until they lower the loss. Raises UserError for ridge <= 0, because separable
+    labels then have no minimum. Source: Newton with halved steps, Boyd & Vandenberghe (2004), section 9.5.
     """
     if ridge <= 0:
         raise UserError(f"ridge is {ridge:g}, expected more than 0.")
@@ -230,7 +229,7 @@ def fit_reward(weight_RSAA: Floats, label_RSAA: Floats, feature_SAF: Floats, rid
 
 
 def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:
-    """ref exp(r / beta) / Z, [x, A]: where RL with a KL penalty of beta ends, given the reward (model).
+    """ref exp(r / beta) / Z, [x, A]: the limit of RL with a KL penalty of beta, given the reward (model).
 
     Source: Rafailov et al. (2023), equation 4.
     """
@@ -240,5 +239,5 @@ def tilt(ref_xA: Floats, reward_xA: Floats, beta: float) -> Floats:
 
 
 def regret(context_S: Floats, reward_SA: Floats, pi_RSA: Floats) -> Floats:
-    """E_x [max_a r - E_pi r], [R]. Own design."""
+    """E_x [max_a r - E_pi r], [R]. Designed here."""
     return np.asarray(((reward_SA.max(-1) - (pi_RSA * reward_SA).sum(-1)) * context_S).sum(-1))

@@ -1,6 +1,6 @@
 """Replay control: Q-learning (hard or soft) and actor-critic from a replay buffer, one cell per seed.
 
-A cell plays the world, stores its steps and learns from what it draws; the loops are compiled.
+A cell plays the world, stores its steps and learns from draws of them; the loops are compiled.
 """
 
 import numpy as np
@@ -28,22 +28,20 @@ def replay_q(
 ) -> tuple[Floats, Floats]:
     """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
-    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'),
-    B = max Q or the soft value of the target weights. feature_SAF None is a table; initial: weights at
-    the start, a number or [R, F]; offline: steps in the buffer from the start; capacity None keeps
-    everything.
+    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'), B =
+    max Q or the soft value of the target weights. feature_SAF None is a table; initial: weights at the start,
+    a number or [R, F]; offline: steps in the buffer from the start; capacity None keeps everything.
 
     Settings, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
-    allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau
-    logsumexp(Q/tau) and softmax actions (SAC with a table); target_every: updates between copies to the
-    target, 0 for none; chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share
-    of drawn steps whose action is replaced by the current policy's and whose outcome comes from the
-    empirical model (MAD-TD); on_policy: power p of pi(a|s)^p with which a step is drawn (ARB, 0 uniform);
-    weight_bound: largest norm of the weights, error_bound: largest |TD error| used, 0 for none
-    (FlashSAC).
+    allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau logsumexp(Q/tau)
+    and softmax actions (SAC with a table); target_every: updates between copies to the target, 0 for none;
+    chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share of drawn steps with the
+    current policy's action and an outcome from the empirical model (MAD-TD); on_policy: power p in the
+    probability pi(a|s)^p of drawing a step (ARB, 0 uniform); weight_bound: largest norm of the weights,
+    error_bound: largest |TD error| used, 0 for none (FlashSAC).
 
-    Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source:
-    Lin (1992) for replay; Watkins & Dayan (1992) for the target; the settings' sources stand behind them.
+    Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source: Lin
+    (1992) for replay; Watkins & Dayan (1992) for the target; settings name their sources in parentheses.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     hyper_RK = _settings(Q_SETTINGS, settings, len(key))
@@ -77,11 +75,11 @@ def replay_actor_critic(
 ) -> tuple[Floats, Floats]:
     """A2C of one step with replay: logits [R, K, S, A] and values [R, K, S], K = steps // every.
 
-    delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a -
-    pi(s)), for the fresh step and for `replays` drawn ones (fractions allowed), without importance
-    weights. In their place stand ERC's two conditions: repel, the factor on negative advantages of
-    replayed steps (1 plain, 0 none), and reach: replayed steps whose action has less than this
-    probability now are dropped (0 keeps all). Settings: numbers or [R]. Source: ERC (Kobayashi 2024). Raises
+    delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a - pi(s)),
+    for the fresh step and for `replays` drawn ones (fractions allowed), without importance weights. ERC's two
+    conditions replace them: repel, the factor on negative advantages of replayed steps (1 plain, 0 none), and
+    reach: replayed steps are dropped if their action now has less than this probability (0 keeps all).
+    Settings: numbers or [R]. Source: ERC (Kobayashi 2024). Raises UserError as `replay_q` does.
     UserError as `replay_q` does.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
@@ -95,7 +93,7 @@ def replay_actor_critic(
 
 
 def _settings(defaults: dict[str, float], given: dict[str, ArrayLike], cells: int) -> Floats:
-    """One row per cell, in the order of the defaults."""
+    """Settings as one row per cell, in the order of the defaults."""
     if unknown := sorted(set(given) - set(defaults)):
         raise UserError(f"Unknown settings {', '.join(unknown)}; known: {', '.join(defaults)}.")
     hyper_RK = np.empty((cells, len(defaults)))
@@ -117,7 +115,7 @@ def _packed(feature_XF: Floats) -> tuple[Ints, Floats]:
 def _buffer(
     world: FiniteMDP, cells: int, steps: int, capacity: int | None, offline: Log | None
 ) -> tuple[NDArray[np.generic], ...]:
-    """Pair, reward, next state, goes on, last of its episode, [R, C] each, and how many there are, [R]."""
+    """Pair, reward, next state, goes on, last of its episode, [R, C] each, and their number, [R]."""
     before = 0 if offline is None else int(offline.mask_RBT.sum((-1, -2)).max())
     size = capacity or steps + before
     if before > size:

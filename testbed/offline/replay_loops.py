@@ -1,8 +1,8 @@
 """Compiled loops of replay control: one cell plays, stores and learns in one thread.
 
-Fields of tables are read once, before the loops: inside, every reading costs a counted reference.
-Random numbers are a function of the cell's key and of how many it has used, so a cell does not depend on its
-neighbors. Settings come as a row of numbers per cell, in the order of Q_SETTINGS and ACTOR_SETTINGS.
+Table fields are read once, before the loops: inside them every access counts a reference. Random numbers
+depend only on the cell's key and the number drawn so far, so a cell does not depend on its neighbors.
+Settings come as a row of numbers per cell, in the order of Q_SETTINGS and ACTOR_SETTINGS.
 """
 
 import math
@@ -20,12 +20,12 @@ Q_SETTINGS = {
     "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
     "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0,
 }  # fmt: skip
-"""Settings of `replay_q` with their defaults; it says what they do."""
+"""Settings of `replay_q`, explained there, with their defaults."""
 ACTOR_SETTINGS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
-"""Settings of `replay_actor_critic` with their defaults."""
+"""Settings of `replay_actor_critic`, explained there, with their defaults."""
 
 MOST_TRIES = 64
-"""Draws from the buffer after which an on-policy draw takes what it has."""
+"""Rejections after which an on-policy draw accepts the next step."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = range(8)
 _WEIGHT_BOUND, _ERROR_BOUND = 8, 9
@@ -51,7 +51,7 @@ def _step(
     next_XK: Ints, cumulative_XK: Floats, reward_X: Floats, bonus_S: Floats, noise: int, noise_std_X: Floats,
     state_2: Words, row: int,
 ) -> tuple[int, float, int]:  # fmt: skip
-    """(next state, reward with noise and bonus, place among the successors) of a pair."""
+    """Return (next state, reward with noise and bonus, index among the successors) of a pair."""
     uniform, k = _uniform(state_2), 0
     while uniform >= cumulative_XK[row, k]:
         k += 1
@@ -100,7 +100,7 @@ def _worth(q_A: Floats, temperature: float) -> float:
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
-    """Write the behavior's law of actions to law_A: epsilon-greedy, or softmax(Q / temperature)."""
+    """Write the behavior's action distribution to law_A: epsilon-greedy, or softmax(Q / temperature)."""
     best = 0
     for a in range(1, q_A.shape[0]):
         if q_A[a] > q_A[best]:
@@ -123,7 +123,7 @@ def _pick(
     pair_K: Ints, filled: int, state_2: Words, hyper_K: Floats, weight_F: Floats,
     index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
 ) -> int:  # fmt: skip
-    """Place of a drawn step, in order of storing: uniform, or as pi(a|s)^power by rejection."""
+    """Return the storage index of a drawn step: uniform, or as pi(a|s)^power by rejection."""
     size = min(filled, pair_K.shape[0])
     place = 0
     for _ in range(MOST_TRIES):
@@ -140,7 +140,7 @@ def _pick(
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _wrapped(place: int, size: int) -> int:
-    """Place % size, without the division where there is nothing to wrap."""
+    """Return place % size, without a division if none is needed."""
     return place if place < size else place % size
 
 
@@ -148,7 +148,7 @@ def _wrapped(place: int, size: int) -> int:
 def _chunk_return(
     reward_K: Floats, last_K: Bools, filled: int, place: int, chunk: int, discount: float
 ) -> tuple[float, float, int]:
-    """(sum of discounted rewards, discount of the bootstrap, place whose successor it reads)."""
+    """Return (sum of discounted rewards, discount of the bootstrap, index of the last step)."""
     total, factor, at = 0.0, 1.0, place
     for ahead in range(chunk):
         at = _wrapped(place + ahead, reward_K.shape[0])
@@ -161,7 +161,7 @@ def _chunk_return(
 
 @njit(cache=True, error_model="numpy")
 def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: Ints) -> tuple[int, bool]:
-    """A successor of the pair from its counts, the last column being the ends of episodes."""
+    """Draw a successor of the pair from its counts; the last column counts ends of episodes."""
     left, k = int(_uniform(state_2) * visits), 0
     while left >= model_XK[guess, k]:
         left -= model_XK[guess, k]
@@ -172,7 +172,7 @@ def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _bounded(error: float, bound: float) -> float:
-    """The TD error as the critic uses it; bound 0: as it is."""
+    """Return the TD error clipped to the bound; 0 for no bound."""
     return max(-bound, min(bound, error)) if bound > 0.0 else error
 
 
@@ -186,7 +186,7 @@ def _descend(
     rate: float,
     bound: float,
 ) -> None:
-    """w += rate mean_n error phi, then scaled back to norm <= bound (0: none)."""
+    """Do w += rate mean_n error phi, then rescale to norm <= bound (0: none)."""
     for n in range(row_N.shape[0]):
         for m in range(index_XM.shape[1]):
             move = rate * error_N[n] / row_N.shape[0] * feature_XM[row_N[n], m]
@@ -204,7 +204,7 @@ def _play_q(
     model_reward_X: Floats, key: np.uint64, steps: int, every: int, batch: int, found_KF: Floats,
     earned_K: Floats,
 ) -> None:  # fmt: skip
-    """One cell of `q_loop`; writes weights and rewards earned."""
+    """Run one cell of `q_loop`; writes weights and rewards earned."""
     next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
     terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
@@ -267,8 +267,8 @@ def _play_actor(
     logits_SA: Floats, value_S: Floats, key: np.uint64, steps: int, every: int,
     found_KSA: Floats, found_KS: Floats,
 ) -> None:  # fmt: skip
-    """One cell of `actor_loop`; writes logits and values."""
-    # Read once: a field that is read inside the loop costs a counted reference, every time.
+    """Run one cell of `actor_loop`; writes logits and values."""
+    # Read once: inside the loop every access of a field counts a reference.
     next_XK, cumulative_XK, start_S = tables.next_XK, tables.cumulative_XK, tables.start_S
     terminal_S, bonus_S, reward_X = tables.terminal_S, tables.bonus_S, tables.reward_X
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount

@@ -1,6 +1,6 @@
 """Offline RL with a table: cloning, fitted Q, one-step, expectile (IQL), and policies extracted from a Q.
 
-Values are discounted and without a horizon; `envs.infinite_horizon.value` is their judge.
+Values are discounted with an infinite horizon; `envs.infinite_horizon.value` gives the true ones.
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ from envs.offline import exact_model, ratio
 from testbed.errors import UserError
 
 MOST_ROUNDS = 10_000
-"""Rounds after which an iteration that should contract is given up."""
+"""Most rounds of an iteration that should contract."""
 CLOSE = 1e-11
-"""Change of the values at which an iteration has arrived."""
+"""Change of the values below which an iteration has converged."""
 
 
 def clone(visit_RSA: Floats, prior: float = 0.0) -> Floats:
     """pi(a|s) = (n(s, a) + prior) / (n(s) + A prior), [R, S, A]; uniform in states without data.
 
-    Source: Laplace smoothing of the likeliest table.
+    Source: Laplace smoothing of the maximum-likelihood table.
     """
     mass_RSA = visit_RSA + prior
     total_RS1 = mass_RSA.sum(axis=-1, keepdims=True)
@@ -55,9 +55,9 @@ def fitted_q(
 ) -> Floats:
     """Fixed point Q = r + discount P max_{a' allowed} Q, [R, S, A], by policy iteration.
 
-    allowed_RSA: actions the maximum may take: None is plain FQI, the seen ones are BCQ's. Pairs that are not
-    allowed have Q = unseen whatever the model says of them; a state without any is worth `unseen` too.
-    Source: Ernst, Geurts & Wehenkel (2005); Fujimoto, Meger & Precup (2019), equation 10 for the mask.
+    allowed_RSA: actions in the maximum: None is plain FQI, the seen ones are BCQ's. Pairs outside it have Q =
+    unseen, and so does a state without allowed actions. Source: Ernst, Geurts & Wehenkel (2005); Fujimoto,
+    Meger & Precup (2019), equation 10 for the mask.
     """
     _below_one(discount)
     allowed_RSA = np.ones(reward_RSA.shape, bool) if allowed_RSA is None else allowed_RSA
@@ -77,7 +77,7 @@ def fitted_q(
 
 
 def optimal_q(world: FiniteMDP) -> Floats:
-    """Q* of the world itself, without its horizon, [1, S, A]: `fitted_q` on the exact model.
+    """Q* of the world with an infinite horizon, [1, S, A]: `fitted_q` on the exact model.
 
     Source: Puterman (1994), section 6.2.
     """
@@ -86,7 +86,7 @@ def optimal_q(world: FiniteMDP) -> Floats:
 
 
 def greedy(q_RSA: Floats, allowed_RSA: Bools | None = None) -> Floats:
-    """One-hot argmax over the allowed actions, the first among equals, [R, S, A]; over all where none is."""
+    """One-hot argmax over the allowed actions, ties to the first, [R, S, A]; over all if none is allowed."""
     if allowed_RSA is not None:
         none_RS1 = ~allowed_RSA.any(axis=-1, keepdims=True)
         q_RSA = np.where(allowed_RSA | none_RS1, q_RSA, -np.inf)
@@ -94,8 +94,7 @@ def greedy(q_RSA: Floats, allowed_RSA: Bools | None = None) -> Floats:
 
 
 def expectiles(value_xK: Floats, mass_xK: Floats, tau: ArrayLike) -> Floats:
-    """m with tau E(X - m)+ = (1 - tau) E(m - X)+, [x], exactly; values without mass play no part, 0 without
-    any.
+    """m with tau E(X - m)+ = (1 - tau) E(m - X)+, [x], exact; values of mass 0 are ignored, 0 without mass.
 
     `testbed.exact.value_learning.expectile` for many distributions. tau broadcasts to [x]. Source: Newey &
     Powell (1987).
@@ -110,8 +109,8 @@ def expectiles(value_xK: Floats, mass_xK: Floats, tau: ArrayLike) -> Floats:
     scale_xK = tau_x1 * high_xK + (1 - tau_x1) * low_xK
     mean_xK = tau_x1 * high_sum_xK + (1 - tau_x1) * low_sum_xK
     mean_xK = np.where(scale_xK > 0, mean_xK / np.where(scale_xK > 0, scale_xK, 1.0), -np.inf)
-    # The falling, piecewise linear left side minus right side is convex for tau >= 1/2 and concave else: its
-    # root is the largest, or the smallest, of the roots of its pieces.
+    # Left minus right side falls, piecewise linear, convex for tau >= 1/2 and else concave: its root is the
+    # largest, or the smallest, root of its pieces.
     smallest_x = np.where(scale_xK > 0, mean_xK, np.inf).min(axis=-1)
     found_x = np.where(tau_x1[..., 0] >= 0.5, mean_xK.max(axis=-1), smallest_x)
     return np.where(p_xK.sum(axis=-1) > 0, found_x, 0.0)
@@ -122,8 +121,8 @@ def iql(
 ) -> tuple[Floats, Floats]:
     """Fixed point of V(s) = expectile_tau of Q(s, a), a ~ mu, and Q = r + discount P V: [R, S, A], [R, S].
 
-    tau: a number or [R]. tau = 1/2 gives Q^mu; tau -> 1 the best value within mu's support. Actions that mu
-    never takes are never read. Source: Kostrikov, Nair & Levine (2022), equations 5 and 6, theorem 3.
+    tau: a number or [R]. tau = 1/2 gives Q^mu; tau -> 1 the best value within mu's support. Actions with mu =
+    0 are never read. Source: Kostrikov, Nair & Levine (2022), equations 5 and 6, theorem 3.
     """
     _below_one(discount)
     tau_R1 = np.broadcast_to(np.asarray(tau, np.float64).reshape(-1, 1), (len(mu_RSA), 1))
@@ -145,8 +144,8 @@ def iql(
 def awr(mu_RSA: Floats, advantage_RSA: Floats, inverse_temperature: ArrayLike) -> Floats:
     """mu exp(beta A) / sum, [R, S, A]: advantage-weighted cloning in the limit of a table.
 
-    beta: a number, [R] or [R, S], so also a constraint of its own in every state. It maximizes
-    E_pi A - KL(pi || mu) / beta. Source: Peng et al. (2019), equation 4; Peters & Schaal (2007).
+    beta: a number, [R] or [R, S], so constraints may differ by state. It maximizes E_pi A - KL(pi || mu) /
+    beta. Source: Peng et al. (2019), equation 4; Peters & Schaal (2007).
     """
     beta_RS1 = _per_state(inverse_temperature, mu_RSA)
     with np.errstate(divide="ignore"):
@@ -159,8 +158,8 @@ def within_kl(mu_RSA: Floats, q_RSA: Floats, budget: ArrayLike) -> Floats:
     """argmax_pi E_pi Q subject to KL(pi || mu) <= budget in every state, [R, S, A], by bisection of beta.
 
     budget: a number, [R] or [R, S]: one constraint for all states, or FamO2O's balance per state (Wang et al.
-    2023). A budget beyond -log mu(best) gives the best action in mu's support. Source: Peters, Mulling &
-    Altun (2010), the dual of a KL constraint.
+    2023). A budget above -log mu(best) gives the best action in mu's support. Source: Peters, Mulling & Altun
+    (2010), the dual of a KL constraint.
     """
     budget_RS = _per_state(budget, mu_RSA)[..., 0]
     if not (budget_RS >= 0).all():
@@ -177,14 +176,14 @@ def within_kl(mu_RSA: Floats, q_RSA: Floats, budget: ArrayLike) -> Floats:
 
 
 def kl(pi_RSA: Floats, mu_RSA: Floats) -> Floats:
-    """KL(pi || mu) in nats, [R, S]; inf where pi takes what mu never does."""
+    """KL(pi || mu) in nats, [R, S]; inf if pi > 0 = mu for an action."""
     with np.errstate(divide="ignore", invalid="ignore"):
         term_RSA = np.where(pi_RSA > 0, pi_RSA * (np.log(pi_RSA) - np.log(mu_RSA)), 0.0)
     return np.asarray(term_RSA.sum(axis=-1))
 
 
 def advantage_filtered(mu_RSA: Floats, advantage_RSA: Floats) -> Floats:
-    """mu kept to actions with A >= 0, normalized, [R, S, A]: a constraint toward the better part of the data.
+    """mu restricted to actions with A >= 0, normalized, [R, S, A]: a constraint to the better data.
 
     Source: the mechanism of A2PR (Liu et al. 2024); also binary-filtered cloning, CRR's indicator.
     """
@@ -195,7 +194,7 @@ def advantage_filtered(mu_RSA: Floats, advantage_RSA: Floats) -> Floats:
 
 
 def best_of_n(mu_RSA: Floats, q_RSA: Floats, n: ArrayLike) -> Floats:
-    """Distribution of the argmax of Q among n draws from mu, [R, S, A], equal values in order of the action.
+    """Distribution of the argmax of Q among n draws from mu, [R, S, A]; ties in order of the action.
 
     P(a) = F(a)^n - F(a-)^n with F the cumulative mass by rising Q. n: a number or [R]. Source: Digi-Q's
     extraction (Bai et al. 2025); Beirami et al. (2024) for the distribution; KL <= log n - (n - 1)/n.
@@ -218,7 +217,7 @@ def advantage(q_RSA: Floats, mu_RSA: Floats) -> Floats:
 
 
 def _per_state(given: ArrayLike, table_RSA: Floats) -> Floats:
-    """A number, [R] or [R, S] as [R, S, 1]."""
+    """Broadcast a number, [R] or [R, S] to [R, S, 1]."""
     array = np.asarray(given, dtype=np.float64)
     if array.ndim == 1:
         array = array[:, None]

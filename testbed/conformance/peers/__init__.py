@@ -1,7 +1,7 @@
 """Losses of installed packages as plain functions: only forward passes are replaced, by log-probabilities.
 
-A module per package gives `losses()`, name to function; a function's parameters have names of
-testbed.conformance.names. testbed.conformance.installed runs them.
+A module per package gives `losses()`, name to function; parameters have names of testbed.conformance.names.
+testbed.conformance.installed runs them.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ PeerLosses: TypeAlias = dict[str, Callable[..., Any]]
 
 
 def telling(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function with the bounds among its options as `told`, so that they need not be searched."""
+    """Return the function with the bounds among its options as `told`, so that no search is needed."""
     names = {"epsilon_low": "eps_low", "epsilon_high": "eps_high", "clip_ratio_low": "eps_low",
              "clip_ratio_high": "eps_high", "clip_eps_low": "eps_low", "clip_eps_high": "eps_high",
              "clip_range_low": "eps_low", "clip_range_high": "eps_high", "delta": "delta"}  # fmt: skip

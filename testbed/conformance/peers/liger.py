@@ -1,4 +1,4 @@
-"""Liger: the chunked GRPO losses, from hidden states; the head is the identity, so that logits go in."""
+"""Liger: the chunked GRPO losses, from hidden states; with an identity head these are logits."""
 
 from collections.abc import Callable
 from typing import Any

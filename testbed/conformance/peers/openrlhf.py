@@ -1,7 +1,7 @@
 """OpenRLHF: PolicyLoss of openrlhf.models.loss.
 
-The package imports deepspeed and flash_attn, which need CUDA to be built; empty modules stand in for them
-where they are absent. The losses do not use them.
+The package imports deepspeed and flash_attn, which need CUDA to build. If they are absent, empty modules
+replace them; the losses do not use them.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ NEED_CUDA = (
 
 
 def _module() -> ModuleType:
-    """Return openrlhf/models/loss.py, with the file of its masked means, and nothing else of the package."""
+    """Load openrlhf/models/loss.py and its file of masked means, without the rest of the package."""
     name = "openrlhf_models"
     if f"{name}.loss" in sys.modules:
         return sys.modules[f"{name}.loss"]
@@ -41,7 +41,7 @@ def _module() -> ModuleType:
 
 
 class _Empty(ModuleType):
-    """A module that has whatever is imported from it, and does nothing."""
+    """A module that provides any imported name and does nothing."""
 
     __path__: list[str] = []  # noqa: RUF012
 
@@ -53,7 +53,7 @@ class _Empty(ModuleType):
 
 @contextmanager
 def _without_cuda() -> Iterator[None]:
-    """Let packages that need CUDA to be built be imported as empty modules, where they are absent."""
+    """Import packages that need CUDA to build as empty modules, if they are absent."""
     absent = [name for name in NEED_CUDA if importlib.util.find_spec(name.partition(".")[0]) is None]
     sys.modules.update({name: _Empty(name) for name in absent})
     try:

@@ -34,7 +34,7 @@ class OneProcess:
 
 
 def stub_trainer(logp_BT: Tensor, **options: Any) -> SimpleNamespace:
-    """Return what stands in for a trainer, with GRPOConfig's defaults except for the given options."""
+    """Return a substitute for a trainer, with GRPOConfig's defaults except for the given options."""
     from trl import GRPOTrainer
 
     chosen = {
@@ -133,7 +133,7 @@ def async_loss(
 
 
 def loss_types() -> list[str]:
-    """Return the values of loss_type that the help of this version's GRPOConfig names."""
+    """Return the values of loss_type in the help of this version's GRPOConfig."""
     import dataclasses
 
     from trl import GRPOConfig
