@@ -1,9 +1,9 @@
 """Estimate the cost of a sweep before it starts: cells, seconds and memory.
 
 Seconds of a pack = cells (steps a + rows b) + base models * warm-start steps * c, with a, b, c in seconds per
-cell: timed for a moment on this machine for the largest kinds of cells, scaled by size for the others. They
-are seconds of a core, so that what else runs on the machine is not in them: on a busy one a sweep takes
-longer than it says. One that is short by a rough guess is not timed at all. How far off: docs/howto/cost.md.
+cell, timed briefly on this machine for the largest kinds of cells and scaled by size for the others. They are
+CPU seconds and exclude other load: on a busy machine a sweep takes longer than estimated. A sweep that is
+short by a rough guess is not timed. Accuracy: docs/howto/cost.md.
 """
 
 import contextlib
@@ -22,32 +22,32 @@ from testbed.execution.memory import needed
 from testbed.execution.worker import TRAIN, imported
 
 SHORT = 60.0
-"""Seconds by the rough guess up to which nothing is timed."""
+"""Seconds, by the rough guess, up to which nothing is timed."""
 KINDS = 3
-"""Kinds of cells that are timed, those with the most work."""
+"""Number of kinds of cells to time, those with the most work."""
 MOMENT = 10.0
-"""Seconds by the rough guess in which cells are timed, as many of a pack as that allows, but LEAST at least:
-a step of few cells costs more for each."""
+"""Seconds, by the rough guess, in which to time cells: as many of a pack as fit, but at least LEAST, because
+with few cells each costs more per step."""
 LEAST = 8
 SMALL = 2 << 30
-"""Bytes of a pack up to which it is timed: an estimate should not need the memory of the run itself."""
+"""Largest pack in bytes to time, so that an estimate never needs the memory of the run itself."""
 TIMED = 9
-"""Steps that are timed, every other one logged: a cycle of four rows, one of them with pass@k."""
+"""Steps to time, every other one logged: a cycle of four rows, one of them with pass@k."""
 START = 4.0
-"""Seconds until a worker has loaded what it needs."""
+"""Seconds in which a worker starts and loads its imports."""
 PROCESS = 400 << 20
 """Bytes of a worker without its cells: Python, torch, Numba."""
 ROUGH = {"tabular": 1e-4, "toy": 4e-10, "hf": 4e-10}
 """Seconds per cell and step; of models per weight and token of the batch, forward, backward and sampling."""
 OTHERS = ("steps", "log_every", "warm_start_steps", "teacher_noise")
-"""Shared fields of a pack that the formula knows, so that they make no kind."""
+"""Shared fields of a pack that the formula covers, so that they do not define kinds."""
 
 Train = Callable[[tuple[Run, ...], Callable[[int, int], None]], object]
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds per cell: of a step, of a logged row on top, and of a warm-start step of one base model."""
+    """Seconds per cell: of a step, of an added logged row, and of a base model's warm-start step."""
 
     step: float
     row: float
@@ -60,7 +60,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Cost:
-    """Remaining work: cells, packs, seconds on so many workers (None: unknown), bytes at most."""
+    """Remaining work: cells, packs, seconds on the workers (None: unknown), most bytes."""
 
     cells: int
     packs: int
@@ -81,14 +81,14 @@ class Cost:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in the words of an estimate: "under a minute", "about 12 minutes", "about 3.4 hours"."""
+    """Format seconds as an estimate: "under a minute", "about 12 minutes", "about 3.4 hours"."""
     if seconds < SHORT:
         return "under a minute"
     return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
 
 
 def cost(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Rates] | None = None) -> Cost:
-    """Return what packs that have no result yet cost on so many workers of this machine.
+    """Return the cost of unfinished packs on some workers of this machine.
 
     time_kind: measures the rates of packs like this one; by default `timed`.
     """
@@ -128,14 +128,14 @@ def _scaled(
     first: dict[tuple[object, ...], Pack],
     rough: dict[tuple[object, ...], Rates],
 ) -> Rates:
-    """Return the rates of a kind that was not timed: those of a timed one of its policy, by rough size."""
+    """Return the rates of an untimed kind: those of a timed one with its policy, scaled by rough size."""
     policy = first[kind].cells[0].policy
     like = [other for other in known if first[other].cells[0].policy == policy]
     return known[like[0]].times(rough[kind].step / rough[like[0]].step) if like else rough[kind]
 
 
 def kind_of(pack: Pack) -> tuple[object, ...]:
-    """Return what decides the rates of a pack: the fields that its cells share, but those of the formula."""
+    """Return the fields that determine a pack's rates: those shared by its cells, except the formula's."""
     from testbed.execution.packs import STACKED
 
     names = (item.name for item in dataclasses.fields(Run) if item.name not in (*STACKED, *OTHERS))
@@ -143,7 +143,7 @@ def kind_of(pack: Pack) -> tuple[object, ...]:
 
 
 def seconds_of(pack: Pack, rates: Rates, base_models: int | None = None) -> float:
-    """Return the seconds of a pack; base_models: how many it has to train, by default one per seed."""
+    """Return the seconds of a pack; base_models: number to train, by default one per seed."""
     first = pack.cells[0]
     new = len({cell.seed for cell in pack.cells}) if base_models is None else base_models
     rows = -(-first.steps // first.log_every) + 1
@@ -152,7 +152,7 @@ def seconds_of(pack: Pack, rates: Rates, base_models: int | None = None) -> floa
 
 
 def on_workers(seconds: Iterable[float], workers: int) -> float:
-    """Return when the last worker is done, if each takes the next pack as soon as it is free."""
+    """Return when the last worker finishes if each takes the next pack as soon as it is free."""
     free = [0.0] * workers
     for each in seconds:
         free[free.index(min(free))] += each
@@ -160,7 +160,7 @@ def on_workers(seconds: Iterable[float], workers: int) -> float:
 
 
 def guessed(run: Run) -> Rates:
-    """Return rough rates, which say little more than whether timing is worth while."""
+    """Return rough rates, good only for deciding if timing is worthwhile."""
     from testbed.worlds.build import policy_size
     from testbed.worlds.tasks import longest_response
 
@@ -168,14 +168,14 @@ def guessed(run: Run) -> Rates:
         return Rates(ROUGH["tabular"], ROUGH["tabular"], 0.0)
     weights, _, _ = policy_size(run)
     tokens = longest_response(run) * ROUGH[run.policy] * weights
-    lesson = 16 * 4 * tokens  # as testbed.policies.warm_start has them
+    lesson = 16 * 4 * tokens  # the defaults of testbed.policies.warm_start
     return Rates(run.prompts * run.group * tokens, run.evaluation_prompts * 4 * tokens, lesson)
 
 
 def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] | None = None) -> Rates:
-    """Return the rates of a pack's cells from a few steps of them, or of some; nothing is kept.
+    """Time a few steps of a pack's cells, or of some of them, and return the rates; keeps nothing.
 
-    clock: by default this process's CPU time on one thread, as workers have; the wall's on a GPU.
+    clock: by default this process's CPU time on one thread, as in workers; wall time on a GPU.
     """
     first = pack.cells[0]
     most = max(LEAST, int(MOMENT / (TIMED * guessed(first).step)))
@@ -187,7 +187,7 @@ def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] | N
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch work on one thread for a while."""
+    """Limit torch to one thread for a while."""
     import torch
 
     before = torch.get_num_threads()
@@ -224,7 +224,7 @@ def _lesson(run: Run, clock: Callable[[], float]) -> float:
 
 
 def _base_models(packs: Sequence[Pack]) -> list[int]:
-    """Return how many base models each pack has to train, in this order: each once, where they are kept."""
+    """Return the number of base models that each pack trains, in this order: stored ones once."""
     from testbed.worlds.base_models import folder
 
     known: set[tuple[object, ...]] = set()
@@ -239,7 +239,7 @@ def _base_models(packs: Sequence[Pack]) -> list[int]:
 
 
 def _kept(run: Run, seeds: Iterable[int]) -> set[int]:
-    """Return those of the seeds whose base model of such a run lies in the folder."""
+    """Return the seeds with a stored base model for such a run."""
     from testbed.worlds.base_models import folder, made_of, name_of
     from testbed.worlds.tokens import build_token_policy
 
@@ -252,7 +252,7 @@ def _kept(run: Run, seeds: Iterable[int]) -> set[int]:
 
 
 def bytes_of(pack: Pack) -> int:
-    """Return what a pack takes beside the process; 0 where it cannot be made, which other checks tell."""
+    """Return the bytes of a pack besides the process; 0 if it is invalid, which other checks report."""
     try:
         need = needed(pack)
     except UserError:
@@ -261,7 +261,7 @@ def bytes_of(pack: Pack) -> int:
 
 
 def unfinished(packs: Iterable[Pack], folder: str | Path) -> tuple[Pack, ...]:
-    """Return the packs that the results folder does not hold; all of them where there is no such folder."""
+    """Return the packs missing from the results folder; all if there is no such folder."""
     from testbed.results.store import Store
 
     try:

@@ -21,7 +21,7 @@ from testbed.execution.threads import environment
 from testbed.execution.worker import TRAIN, Receipt, execute, order
 
 POLL = 0.2
-"""Seconds after which an executor looks up, to see an interrupt or a pack past its limit."""
+"""Seconds between checks for an interrupt or a pack past its limit."""
 
 ATTEMPTS = 2
 """Number of lost workers after which a pack is recorded as died."""
@@ -30,31 +30,31 @@ START = "import sys; sys.path[:] = {path!r}; from testbed.execution.worker impor
 
 
 class Feed(Protocol):
-    """Interface between runner and executor: it hands out packs and takes reports."""
+    """Interface between runner and executor: it hands out packs and receives reports."""
 
     def take(self) -> Pack | None:
-        """Return a pack to run now, or None when there is none at the moment."""
+        """Return a pack to run now, or None if there is none at the moment."""
 
     def exhausted(self) -> bool:
-        """Return True when take() will never return a pack again."""
+        """Return True if take() will never return a pack again."""
 
     def stopping(self) -> bool:
-        """Return True when no further pack is to be started."""
+        """Return True if no further pack should start."""
 
     def steps(self, pack: str, done: int, total: int) -> None:
-        """Hear how far a pack is."""
+        """Receive the number of steps done of a pack."""
 
     def line(self, text: str) -> None:
-        """Hear a line about a pack that runs."""
+        """Receive a line about a running pack."""
 
 
 class Executor(ABC):
-    """Runs packs by the name of an importable function; results depend on the pack alone.
+    """Run packs by the name of an importable function; results depend only on the pack.
 
-    here: packs run on this machine, so that its memory has to hold them.
+    here: packs run on this machine and must fit into its memory.
 
     Args:
-        workers: packs that run at the same time.
+        workers: number of packs that run at the same time.
         function: "module:name" of train(runs, report) -> columns.
     """
 
@@ -66,10 +66,10 @@ class Executor(ABC):
         self.function = function
 
     def open(self) -> None:  # noqa: B027 - most have nothing to reach
-        """Reach what runs packs; raise UserError where that cannot be. Nothing has been written then."""
+        """Connect to the machines; raise UserError if that fails. Nothing has been written then."""
 
     def run(self, feed: Feed) -> Generator[Receipt, None, None]:
-        """Yield a receipt per pack as packs end; closing the iterator stops those that still run."""
+        """Yield a receipt per pack as packs end; closing the iterator stops running ones."""
         again: deque[Pack] = deque()
         attempts: Counter[str] = Counter()
         running: dict[str, Pack] = {}
@@ -83,7 +83,7 @@ class Executor(ABC):
                     running[pack.id] = pack
                     attempts[pack.id] += 1
                     self.submit(pack)
-                yield from ended  # now that workers have new packs to compute while these are kept
+                yield from ended  # workers now compute new packs while these are stored
                 ended.clear()
                 if not running:
                     if feed.stopping() or feed.exhausted():
@@ -101,7 +101,7 @@ class Executor(ABC):
             self.close()
 
     def provenance(self, attempts: int) -> dict[str, Any]:
-        """Return what a result's provenance says about this executor."""
+        """Return this executor's entries for a result's provenance."""
         return {"engine": self.name, "workers": self.workers, "attempts": attempts}
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Executor(ABC):
 
     @abstractmethod
     def wait(self, feed: Feed) -> Iterator[Receipt]:
-        """Yield the receipts that come within POLL seconds; a lost worker gives kind "died"."""
+        """Yield receipts that arrive within POLL seconds; a lost worker gives kind "died"."""
 
     @abstractmethod
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Executor(ABC):
 
 
 class Inline(Executor):
-    """Runs packs in this process, one at a time, with the threads it happens to have. For debuggers."""
+    """Run packs in this process, one at a time, with its current threads. For debuggers."""
 
     name = "inline"
 
@@ -140,7 +140,7 @@ class Inline(Executor):
 
 @dataclass(frozen=True)
 class _Reporter:
-    """Tells a feed of a pack in this process."""
+    """Report a pack in this process to a feed."""
 
     feed: Feed
     pack: str
@@ -154,13 +154,13 @@ class _Reporter:
 
 
 class Local(Executor):
-    """Runs packs in worker processes of this machine, whose thread limits are set before they start.
+    """Run packs in worker processes of this machine, with thread limits set before they start.
 
-    A worker runs one pack at a time, so a worker that dies or hangs costs and blames that pack alone.
+    A worker runs one pack at a time, so a worker that dies or hangs costs only that pack.
 
     Args:
         workers: processes.
-        threads: threads of torch and BLAS in each; other counts may give other last bits.
+        threads: threads of torch and BLAS in each; other numbers may change last bits.
         timeout: seconds after which a pack is stopped and recorded as timeout; None waits forever.
     """
 
@@ -216,7 +216,7 @@ class Local(Executor):
                 yield Receipt(**fields | {"content": content})
 
     def _bury(self, worker: "_Worker") -> Iterator[Receipt]:
-        """Remove a dead worker; raise UserError when workers die before they can take a pack at all."""
+        """Remove a dead worker; raise UserError if workers die before they can take any pack."""
         cause, words = worker.cause(), worker.last_words()
         self._remove(worker)
         if not worker.ready:
@@ -232,7 +232,7 @@ class Local(Executor):
 
 
 class _Worker:
-    """One child process, in a process group of its own so that Ctrl-C reaches only the parent."""
+    """One child process, in a separate process group so that Ctrl-C reaches only the parent."""
 
     def __init__(self, function: str, environ: dict[str, str]) -> None:
         self.pack: Pack | None = None
@@ -258,7 +258,7 @@ class _Worker:
         return stream
 
     def give(self, pack: Pack, text: str, limit: float | None) -> None:
-        """Hand over a pack; it is sent when the process says that it is ready."""
+        """Hand over a pack; it is sent once the process reports ready."""
         self.pack, self._order, self._limit = pack, text, limit
         self._errors.seek(0, os.SEEK_END)
         if self.ready:
@@ -268,12 +268,12 @@ class _Worker:
         """Send the order and start its clock."""
         self.ready = True
         self.deadline = time.monotonic() + self._limit if self._limit else float("inf")
-        with contextlib.suppress(BrokenPipeError):  # it just died; the closed output tells
+        with contextlib.suppress(BrokenPipeError):  # it just died; the closed output shows that
             self._pipe(self._process.stdin).write(self._order.encode() + b"\n")
             self._pipe(self._process.stdin).flush()
 
     def messages(self, data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield the messages that are complete: a JSON line, and as many bytes after it as it says."""
+        """Yield complete messages: a JSON line, and the number of bytes that it announces."""
         self._buffer += data
         while (end := self._buffer.find(b"\n") + 1) > 0:
             fields = json.loads(self._buffer[:end])
@@ -284,12 +284,12 @@ class _Worker:
             del self._buffer[:stop]
 
     def last_words(self) -> str:
-        """Return the end of what the process wrote to its standard error."""
+        """Return the end of the process's standard error."""
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
         return self._errors.read().decode(errors="replace").strip()
 
     def cause(self) -> str:
-        """Return how the process ended; it closed its pipe, so it is about to."""
+        """Return how the process ended; its pipe is closed, so it soon will have."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2)
         code = self._process.poll()
@@ -301,7 +301,7 @@ class _Worker:
         return f"The worker process was killed by {signal.Signals(-code).name}.{hint}"
 
     def kill(self) -> None:
-        """End the process and whatever it started."""
+        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

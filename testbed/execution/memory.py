@@ -1,7 +1,7 @@
 """Estimate the memory of a pack before it starts: weights, versions, optimizer, activations.
 
-All numbers are bytes. They count what grows with the cells, so that a pack that is refused cannot run; what
-Python, torch and a compiler take for themselves comes on top.
+All numbers are bytes. They count only what grows with the cells, so a refused pack could not run; Python,
+torch and compilers need more.
 """
 
 import os
@@ -17,14 +17,14 @@ from testbed.errors import UserError
 from testbed.execution.ranks import ranks_of
 
 COPIES = 4
-"""Weights that a step holds at once: theta, its gradient, the moved weights and the reference."""
+"""Copies of the weights that a step holds: theta, its gradient, the new weights and the reference."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Memory that may be used, in all and for versions; disk: where versions go instead, None without.
+    """Usable memory, in total and for versions; disk: place for versions instead, None without one.
 
-    host: the machine's own memory beside a GPU's, which takes versions that the GPU has no room for.
+    host: the machine's memory next to a GPU's, for versions that the GPU has no room for.
     """
 
     memory: int
@@ -33,7 +33,7 @@ class Room:
 
     @classmethod
     def now(cls, device: str) -> "Room":
-        """Return what is free on this machine, half of which versions may take unless a folder has them."""
+        """Return this machine's free memory; versions may use half of it unless a folder stores them."""
         import torch
 
         from testbed.staleness.storage import SPILL, available
@@ -55,8 +55,8 @@ class Room:
 class Need:
     """Memory of a pack: parameters per replica, bytes per weight, replicas, and versions over all of them.
 
-    saved: bytes that versions need less because they are kept in the model's dtype. optimizer: weights per
-    parameter that it remembers. activations: an estimate, the largest batch's.
+    saved: bytes that versions save in the model's dtype. optimizer: stored weights per parameter.
+    activations: an estimate for the largest batch.
     """
 
     parameters: int
@@ -79,16 +79,16 @@ class Need:
 
     @property
     def fixed(self) -> int:
-        """Bytes beside the versions."""
+        """Bytes besides the versions."""
         return self.replicas * (COPIES + self.optimizer) * self.one + self.activations
 
     def fits(self, room: Room) -> bool:
-        """Return whether versions and the rest are both within the room."""
+        """Return True if versions and the rest both fit into the room."""
         inside = 0 if room.disk is not None or room.host is not None else self.kept
         return self.kept <= room.versions and self.fixed + inside <= room.memory
 
     def lines(self) -> str:
-        """Return the parts in words."""
+        """Return the parts as lines of text."""
         from testbed.staleness.storage import readable
 
         weights, optimizer = (self.replicas * n * self.one for n in (COPIES, self.optimizer))
@@ -102,10 +102,9 @@ class Need:
 def too_large(
     packs: Sequence[Pack], room_on: Callable[[str], Room], folder: str | Path | None = None
 ) -> Iterator[str]:
-    """Yield one line for every distinct need that this machine cannot meet, with the largest lag it can.
+    """Yield one line for every distinct need above this machine's memory, with the largest lag that fits.
 
-    Packs whose results the folder holds need nothing. Raises nothing: cells that cannot be made are told by
-    other checks.
+    Packs with results in the folder need nothing. Raises nothing: other checks report invalid cells.
     """
     rooms: dict[str, Room] = {}
     done: set[str] | None = None
@@ -128,7 +127,7 @@ def too_large(
 
 
 def needed(pack: Pack) -> Need:
-    """Return what a pack takes; raise UserError for cells that cannot be made."""
+    """Return the memory of a pack; raise UserError for invalid cells."""
     first = pack.cells[0]
     parameters, itemsize, activations = _size(
         replace(first, seed=0, learning_rate=0.0, lag=0, recipe="grpo", recipe_args=(), staleness="exact",
@@ -145,7 +144,7 @@ def needed(pack: Pack) -> Need:
         versions += sum(kept[key])
         saved += kept[key][0] * parameters * (itemsize - (narrow or itemsize))
     moments = 2 if first.optimizer == "adam" else 0
-    # Each of several processes holds weights and versions; on GPUs, each on one of its own.
+    # Each of several processes holds weights and versions; on GPUs, each on a separate one.
     copies = ranks_of(pack.cells) if first.device == "cpu" else 1
     replicas = len(pack.cells)
     return Need(
@@ -169,7 +168,7 @@ def _size(run: Run) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=4096)
 def _versions(run: Run) -> tuple[int, int]:
-    """Return how many versions a cell's schedule keeps, and its anchor."""
+    """Return the number of versions that a cell's schedule keeps, and its anchor."""
     from testbed.anchors import build_anchor
     from testbed.recipes import recipe
     from testbed.staleness import plan_for
@@ -181,7 +180,7 @@ def _versions(run: Run) -> tuple[int, int]:
 
 
 def _narrow(run: Run) -> int:
-    """Return the bytes per weight of a version, 0 for as many as the weights have."""
+    """Return the bytes per weight of a version, 0 for those of the weights."""
     if run.policy != "hf":
         return 0
     from testbed.worlds.generation import narrow_versions
@@ -209,7 +208,7 @@ def _refusal(pack: Pack, need: Need, room: Room) -> str:
 
 
 def largest_lag(pack: Pack, room: Room) -> int | None:
-    """Return the largest lag at which the pack would fit if all its cells had it; None where no lag would.
+    """Return the largest lag at which the pack would fit if all its cells had it; None if no lag fits.
 
     Cells of a smaller lag keep theirs.
     """
@@ -220,7 +219,7 @@ def largest_lag(pack: Pack, room: Room) -> int | None:
         cells = tuple(replace(cell, lag=min(cell.lag, lag)) for cell in pack.cells)
         try:
             fits = needed(replace(pack, cells=cells)).fits(room)
-        except UserError:  # a lag that this schedule cannot have
+        except UserError:  # an invalid lag for this schedule
             return None
         low, high = (lag, high) if fits else (low, lag)
     return low if low >= 0 else None

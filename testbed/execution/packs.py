@@ -1,4 +1,4 @@
-"""Packs: the cells that run stacked, the unit of work and of commit. The plan depends on the sweep alone."""
+"""Packs: cells that run stacked, the unit of work and of commit. The plan depends only on the sweep."""
 
 import dataclasses
 import itertools
@@ -20,11 +20,11 @@ STACKED = ("recipe", "recipe_args", "lag", "seed", "learning_rate")
 
 
 def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
-    """Return the packs of a sweep, in the order in which their first cells appear.
+    """Return the packs of a sweep, ordered by their first cells.
 
-    Cells equal in every field but STACKED, whose schedules cut a batch into equally many parts, share packs
-    of near-equal size, at most `largest` of them. Time and memory grow linearly with the cells.
-    Raises UserError when there is no cell, or the same cell twice.
+    Cells equal in every field but STACKED, with schedules that cut a batch into equally many parts, share
+    packs of near-equal size, at most `largest` each. Time and memory grow linearly with the cells. Raises
+    UserError if there is no cell, or the same cell twice.
     """
     cells = tuple(cells)
     names = list(cell_ids(cells))
@@ -37,10 +37,10 @@ def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
 
 
 def plan_into(cells: Sequence[Run], folder: str | Path | None, extend: bool = False) -> tuple[Pack, ...]:
-    """Return the packs of a sweep as a results folder has them, where it has them.
+    """Return the packs of a sweep, as the results folder has them if it does.
 
-    A folder that holds these very cells keeps its own packs, however it came to them. With `extend` it keeps
-    the packs of all cells that it holds, and those that it lacks come behind them in packs of their own.
+    A folder with exactly these cells keeps its packs, however they were made. With `extend` it keeps the
+    packs of all its cells, and new cells follow in separate packs.
     """
     packs = plan(cells)
     there = manifest.planned(Path(folder)) if folder and _differs(Path(folder), packs) else ()
@@ -54,7 +54,7 @@ def plan_into(cells: Sequence[Run], folder: str | Path | None, extend: bool = Fa
 
 
 def _differs(folder: Path, packs: Sequence[Pack]) -> bool:
-    """Return whether a folder has a plan, and another one than these packs."""
+    """Return True if a folder has a plan that differs from these packs."""
     return (folder / manifest.NAME).exists() and list(manifest.load(folder).packs) != [p.id for p in packs]
 
 
@@ -68,7 +68,7 @@ def _refuse_duplicates(names: Sequence[str]) -> None:
 
 
 def _groups(cells: Sequence[Run]) -> list[list[int]]:
-    """Return the places of the cells that may share packs, group by group."""
+    """Return the indices of cells that may share packs, group by group."""
     shape = itemgetter(*(f.name for f in dataclasses.fields(Run) if f.name not in STACKED))
     groups: dict[tuple[Any, ...], list[int]] = {}
     before: tuple[Any, ...] = ()
@@ -78,7 +78,7 @@ def _groups(cells: Sequence[Run]) -> list[list[int]]:
         kind = shape(vars(cell))
         key = (*kind, _slices(cell, kind, slices))
         if before and all(map(is_, key, before)):
-            group.append(index)  # a neighbor in a grid, told without comparing values
+            group.append(index)  # a neighbor in a grid: no values to compare
             continue
         before, group = key, groups.setdefault(key, [])
         group.append(index)
@@ -86,8 +86,8 @@ def _groups(cells: Sequence[Run]) -> list[list[int]]:
 
 
 def _slices(cell: Run, kind: tuple[Any, ...], known: dict[str, int]) -> int:
-    """Return into how many parts the schedule of a cell of this kind cuts a batch; the lag can matter."""
-    if cell.staleness == "exact":  # the others need torch, which a plan of packs can do without
+    """Return the number of parts into which such a cell's schedule cuts a batch; the lag can matter."""
+    if cell.staleness == "exact":  # the others need torch, which planning can avoid
         return 1
     from testbed.staleness import plan_for
 
@@ -98,7 +98,7 @@ def _slices(cell: Run, kind: tuple[Any, ...], known: dict[str, int]) -> int:
 
 
 def _split(places: Sequence[int], most: int) -> list[Sequence[int]]:
-    """Return the places cut into the fewest pieces of at most `most`, of near-equal size."""
+    """Split the indices into the fewest pieces of at most `most`, of near-equal size."""
     pieces = -(-len(places) // most)
     ends = [len(places) * piece // pieces for piece in range(pieces + 1)]
     return [places[start:end] for start, end in itertools.pairwise(ends)]
@@ -106,19 +106,19 @@ def _split(places: Sequence[int], most: int) -> list[Sequence[int]]:
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `number` of `count` of a plan; packs are dealt round like cards. Written i/n, i from 1 to n."""
+    """Part `number` of `count` of a plan; packs are dealt in turn. Written i/n, i from 1 to n."""
 
     number: int = 1
     count: int = 1
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Return the shard that "2/8" names; raise UserError when it names none."""
+        """Return the shard named by "2/8"; raise UserError for anything else."""
         match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise UserError(f"Shard '{text}' does not exist, expected i/n with i from 1 to n, as 1/4.")
         return cls(int(match[1]), int(match[2]))
 
     def of(self, packs: Sequence[Pack]) -> tuple[Pack, ...]:
-        """Return this shard's packs; the shards of one count are disjoint and together the whole."""
+        """Return this shard's packs; shards of one count are disjoint and cover the plan."""
         return tuple(packs[self.number - 1 :: self.count])

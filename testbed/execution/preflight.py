@@ -1,8 +1,8 @@
 """Check a sweep before it writes anything, and report all problems at once.
 
-`prepare` is the one door: `run_sweep` goes through it, and so does whoever only wants to know the packs. What
-depends on few fields is looked at once per distinct combination of their values, so that a sweep of 10^5
-cells costs little more than its longest axes.
+`run_sweep`, and anything that only needs the packs, must go through `prepare`. Checks that depend on few
+fields run once per distinct combination of their values, so a sweep of 10^5 cells costs little more than its
+longest axes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -36,19 +36,18 @@ def prepare(
     trains: bool = True,
     here: bool = True,
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
-    """Return the packs of a sweep, and those among them that the shard runs.
+    """Return the packs of a sweep, and those of the shard.
 
     Args:
-        cells: brought into normal form here.
+        cells: normalized here.
         shard: "i/n", the i-th of n parts.
-        folder: results folder; packs that it holds need no memory any more.
+        folder: results folder; packs with results in it need no memory.
         extend: add new cells to those of the folder; packs are then planned over both together.
-        trains: whether the training loop runs them; of another function only the fields are known.
-        here: whether packs run on this machine, so that they have to fit into its memory.
+        trains: True if the training loop runs them; for another function only the fields are checked.
+        here: True if packs run on this machine and must fit into its memory.
 
-    Raises UserError with one line for every distinct problem, 20 of them at most: fields, tasks, policies,
-    schedules, engines, recipes, anchors, cells that are there twice, packs that need more memory than there
-    is. Nothing has been written then.
+    Raises UserError with one line for every distinct problem, at most 20: fields, tasks, policies, schedules,
+    engines, recipes, anchors, repeated cells, packs that exceed the memory. Nothing has been written then.
     """
     found: list[str] = []
     sound, wrong = normal(cells)
@@ -69,7 +68,7 @@ def prepare(
 
 
 def hostile_objectives(cells: Collection[Run]) -> list[str]:
-    """Return what is wrong with objectives in users' files, each called once on a small batch."""
+    """Return the problems of objectives in users' files, each called once on a small batch."""
     found = []
     for name in sorted({cell.recipe for cell in cells if in_a_file(cell.recipe)}):
         from testbed.inspection.effective_weights import effective_weights
@@ -86,12 +85,12 @@ def hostile_objectives(cells: Collection[Run]) -> list[str]:
 
 
 def check_arguments(cells: Collection[Run]) -> None:
-    """Raise UserError with everything that is wrong with the cells' names and arguments."""
+    """Raise UserError with all problems of the cells' names and arguments."""
     refuse(problems(cells))
 
 
 def problems(cells: Collection[Run]) -> Iterator[str]:
-    """Yield what is wrong with names and arguments, without training: some of it more than once."""
+    """Yield problems of names and arguments, without training; some more than once."""
     for fields, check in CHECKS:
         for cell in _distinct(cells, fields):
             try:
@@ -101,7 +100,7 @@ def problems(cells: Collection[Run]) -> Iterator[str]:
 
 
 def _distinct(cells: Collection[Run], fields: Sequence[str]) -> Collection[Run]:
-    """Return one cell for every combination of values that the fields take."""
+    """Return one cell for every combination of values of the fields."""
     values = attrgetter(*fields)
     return {values(cell): cell for cell in cells}.values()
 
@@ -136,7 +135,7 @@ def _check_engine(cell: Run) -> None:
 
 
 def _check_recipe(cell: Run) -> None:
-    """Raise UserError where a recipe has no use for the anchor, or mixes groups into unfit batches."""
+    """Raise UserError if a recipe cannot use the anchor, or mixes groups into unfit batches."""
     from testbed.anchors import build_anchor
     from testbed.critics import parts
     from testbed.recipes import recipe
@@ -151,7 +150,7 @@ def _check_recipe(cell: Run) -> None:
 
 
 def _check_signals(cell: Run) -> None:
-    """Raise UserError where a recipe reads turns or values that its world or critic does not give."""
+    """Raise UserError if a recipe reads turns or values that its world or critic lacks."""
     from testbed.critics import check_critic, parts
     from testbed.recipes import recipe
     from testbed.worlds.tasks import task_for, tasks_with_turns, turns_of
@@ -178,7 +177,7 @@ def _check_prefixes(cell: Run) -> None:
 
 
 def _check_parents(cell: Run) -> None:
-    """Raise UserError for a recipe that reads what the cell's prefixes do not give, or belies."""
+    """Raise UserError for a recipe that the cell's prefixes do not support, or contradict."""
     from testbed.prefixes import source_for, with_parents
     from testbed.recipes import recipe
 
@@ -204,7 +203,7 @@ def _check_parents(cell: Run) -> None:
 
 
 def _check_teacher(cell: Run) -> None:
-    """Raise UserError where a recipe lacks a teacher, or a teacher or guide has nothing to do."""
+    """Raise UserError if a recipe lacks a teacher, or a teacher or guide is unused."""
     from testbed.recipes import recipe
     from testbed.teachers import OWN, check_teacher, everywhere, teacher
     from testbed.teachers.guides import guide_for
@@ -234,7 +233,7 @@ def _check_teacher(cell: Run) -> None:
 
 
 def _check_mended(cell: Run) -> None:
-    """Raise UserError where nobody can mend a response from its first error on."""
+    """Raise UserError if nothing can correct a response from its first error on."""
     from envs.tokens.base import TokenTask
     from testbed.worlds.base import CORRECTIONS
     from testbed.worlds.tasks import task_for
@@ -246,7 +245,7 @@ def _check_mended(cell: Run) -> None:
 
 
 def _check_verifier(cell: Run) -> None:
-    """Raise UserError where a run cannot have its verifier, or its recipe cannot ask it."""
+    """Raise UserError if a run cannot have its verifier, or its recipe cannot use it."""
     from testbed.recipes import recipe
     from testbed.worlds.verifiers import verifier_of
 

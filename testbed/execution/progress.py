@@ -18,24 +18,24 @@ WATCH_EVERY = 2.0
 """Seconds between two lines about a sweep that is still being planned."""
 
 START = 0.05
-"""Share of the work before which no time left is told: loading, compiling and warm starts come first."""
+"""Share of the work before which no time left is shown: loading, compiling and warm starts come first."""
 
 
 class Board(Protocol):
-    """Display above the progress bar: a rich renderable that takes in result files."""
+    """Display above the progress bar: a rich renderable that is fed result files."""
 
     def add(self, content: bytes) -> None:
-        """Take in the result file of a pack."""
+        """Add the result file of a pack."""
 
     def steps(self, cells: Sequence[str], share: float) -> None:
-        """Take in that a share (0 to 1) of the steps of these running cells is done."""
+        """Record that a share (0 to 1) of the steps of these running cells is done."""
 
     def __rich__(self) -> "RenderableType":
         """Return what rich draws."""
 
 
 class Progress:
-    """Hears of a sweep and shows nothing; counts are cells."""
+    """Follow a sweep and show nothing; counts are cells."""
 
     def __init__(self) -> None:
         self.planned = self.done = self.failed = 0
@@ -46,38 +46,38 @@ class Progress:
         self._pace_from: tuple[float, float] | None = None
 
     def start(self, planned: int, done: int) -> None:
-        """Hear what the sweep has before anything runs; it may follow another one."""
+        """Record the sweep's counts before anything runs; it may follow another sweep."""
         self.planned, self.done, self._at_start, self.failed = planned, done, done, 0
         self._began, self._pace_from = time.monotonic(), None
         self.show()
 
     def steps(self, pack: str, cells: Sequence[str], share: float) -> None:
-        """Hear that a share (0 to 1) of the steps of a running pack of these cells is done."""
+        """Record that a share (0 to 1) of the steps of a running pack of these cells is done."""
         self._running[pack] = (cells, share)
         self._since.setdefault(pack, (time.monotonic(), share))
         self._pace_from = self._pace_from or (time.monotonic(), self.settled)
         self.show()
 
     def finished(self, pack: str, cells: int, failed: bool = False) -> None:
-        """Hear that a pack has a result or a failure."""
+        """Record that a pack has a result or a failure."""
         self.drop(pack)
         self.done += 0 if failed else cells
         self.failed += cells if failed else 0
         self.show()
 
     def drop(self, pack: str) -> None:
-        """Hear that a pack no longer runs."""
+        """Record that a pack is no longer running."""
         self._running.pop(pack, None)
         self._since.pop(pack, None)
 
     def landed(self, content: bytes) -> None:
-        """Hear what a pack has found: its result file, finished now or before."""
+        """Receive a pack's result file, finished now or before."""
 
     def note(self, text: str) -> None:
-        """Hear a sentence for the user."""
+        """Receive a sentence for the user."""
 
     def line(self, text: str) -> None:
-        """Hear a line about a pack that runs."""
+        """Receive a line about a running pack."""
         self.note(text)
 
     def stopping(self) -> None:
@@ -92,7 +92,7 @@ class Progress:
         )
 
     def show(self) -> None:
-        """Draw the present state."""
+        """Draw the current state."""
 
     def close(self) -> None:
         """End the display."""
@@ -110,18 +110,18 @@ class Progress:
 
     @property
     def settled(self) -> float:
-        """Cells that are behind us, parts of running packs included."""
+        """Number of cells done, parts of running packs included."""
         return self.done + self.failed + sum(len(cells) * share for cells, share in self._running.values())
 
     @property
     def done_of_planned(self) -> str:
-        """The cells that are done, parts of running ones included: "52.6 of 54 cells"."""
+        """Cells done, parts of running ones included: "52.6 of 54 cells"."""
         done = f"{self.settled - self.failed:.{1 if self._running else 0}f}"
         return f"{done} of {counted(self.planned, 'cell')}"
 
     @property
     def left(self) -> float | None:
-        """Seconds left at the pace since the first step, None before there is one: a start says nothing."""
+        """Seconds left at the pace since the first step, which excludes the start; None before it."""
         since, first = self._pace_from or (self._began, self._at_start)
         gained = self.settled - first
         if self.settled - self._at_start < START * (self.planned - self._at_start) or gained <= 0:
@@ -146,7 +146,7 @@ class Plain(Progress):
             print(self._line(), file=self._stream, flush=True)
 
     def close(self) -> None:
-        if self.planned:  # what was refused has not begun
+        if self.planned:  # refused sweeps never began
             print(self._line(), file=self._stream, flush=True)
 
     def _line(self) -> str:
@@ -157,7 +157,7 @@ class Plain(Progress):
 
 
 class Bar(Progress):
-    """A bar with the time left, for terminals, and a board above it where one is given."""
+    """A bar with the time left, for terminals, and a board above it if given."""
 
     def __init__(self, stream: TextIO, board: Board | None = None) -> None:
         super().__init__()
@@ -211,16 +211,16 @@ class Bar(Progress):
             self.note(f"The table of arms cannot be shown any more: {type(error).__name__}: {error}")
 
     def close(self) -> None:
-        self._board = None  # the table that follows says it better
+        self._board = None  # replaced by the table that follows
         self._bars.stop()
 
 
 def choose(
     quiet: bool = False, stream: TextIO | None = None, board: Callable[[], Board] | None = None
 ) -> Progress:
-    """Return the display that fits: none when quiet, a bar on a terminal, plain lines elsewhere.
+    """Return the right display: none when quiet, a bar on a terminal, plain lines elsewhere.
 
-    board: makes what is shown above the bar; asked only on a terminal.
+    board: makes the display above the bar; called only on a terminal.
     """
     stream = stream or sys.stderr
     if quiet:
@@ -234,7 +234,7 @@ Item = TypeVar("Item")
 
 
 def watched(what: str, count: int, items: Iterable[Item], stream: TextIO | None = None) -> Iterator[Item]:
-    """Pass items on, with a line like "making cells: 200,000 of 1,000,000" for every 2 s that it takes."""
+    """Pass items on, printing "making cells: 200,000 of 1,000,000" every 2 s."""
     last = time.monotonic()
     for index, item in enumerate(items):
         if index % 1000 == 0 and time.monotonic() - last >= WATCH_EVERY:

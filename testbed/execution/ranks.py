@@ -1,7 +1,7 @@
-"""Start the other processes of a pack with shared batches beside it, and end them with it.
+"""Start the other processes of a pack with shared batches, and end them with it.
 
-`policy_args.ranks` says how many there are. Each gets the same order and trains the same pack; only what the
-first one logs is kept. They find each other as processes of `accelerate launch` do: see policies.hf.ranks.
+`policy_args.ranks` gives their number. Each gets the same order and trains the same pack; only the first
+one's log is kept. They find each other as processes of `accelerate launch` do: see policies.hf.ranks.
 """
 
 import json
@@ -21,13 +21,13 @@ from testbed.errors import UserError
 START = "import sys; sys.path[:] = {path!r}; from testbed.execution.worker import follow; follow()"
 MEET = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PATIENCE = 5.0
-"""Seconds in which a follower's last words are awaited."""
+"""Seconds to wait for a follower's last output."""
 
 
 def ranks_of(cells: Sequence[Run]) -> int:
-    """Return how many processes train a pack of these cells together."""
+    """Return the number of processes that train a pack of these cells together."""
     given = dict(cells[0].policy_args).get("ranks", 1) if cells[0].policy == "hf" else 1
-    return given if type(given) is int else 1  # the policy says what is wrong with others
+    return given if type(given) is int else 1  # the policy reports other values
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Follower:
     words: IO[bytes]
 
     def said(self) -> str:
-        """Return why it ended; "" for one that has nothing to complain of."""
+        """Return its last error; "" if it has none."""
         with suppress(subprocess.TimeoutExpired):
             if self.process.wait(timeout=PATIENCE) == 0:
                 return ""
@@ -48,9 +48,9 @@ class _Follower:
 
 @contextmanager
 def gathered(order: Mapping[str, Any], ranks: int) -> Iterator[None]:
-    """Inside, so many processes run an order, this one first; UserError with what another one died of.
+    """Context in which several processes run an order, this one first; UserError if another dies.
 
-    Where a launcher has started this process among others, they are there already.
+    If a launcher started this process among others, these already run.
     """
     if ranks < 2 or "WORLD_SIZE" in os.environ:
         yield
@@ -105,7 +105,7 @@ def _free_port() -> int:
 
 
 def leave() -> None:
-    """Leave the group that this process is in, if any."""
+    """Leave this process's group, if it is in one."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -19,10 +19,10 @@ from testbed.execution.threads import cores, environment
 from testbed.execution.worker import TRAIN, Receipt, execute, order, prepare
 
 STORE_BYTES = 256 * 2**20
-"""Shared memory of a local Ray; a finished pack is a few MB at most."""
+"""Bytes of a local Ray's shared memory; a finished pack is a few MB at most."""
 
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""At 0 a local Ray listens on 127.0.0.1 alone, on Linux too; `_node_ip_address` has no effect (2.60)."""
+"""At 0 a local Ray listens on 127.0.0.1 only, also on Linux; `_node_ip_address` has no effect (2.60)."""
 
 
 SWEEPER = """
@@ -44,17 +44,17 @@ for _ in range(50):
         break
     time.sleep(0.2)
 """
-"""Ends what a local Ray has left and removes its folder, also after SIGKILL: a process of its own."""
+"""A separate process that ends a local Ray's leftovers and removes its folder, also after SIGKILL."""
 
 
 class Ray(Executor):
-    """Runs packs as Ray tasks, one core each, and one GPU each for cells on "cuda".
+    """Run packs as Ray tasks, one core each, and one GPU each for cells on "cuda".
 
     Only the packs and their finished files travel, so the machines need testbed but no shared disk.
 
     Args:
-        address: a cluster, as "auto" or "10.0.0.1:6379"; None starts a Ray of its own that listens on
-            127.0.0.1 alone and stops with the sweep. Token authentication is on in both cases.
+        address: a cluster, as "auto" or "10.0.0.1:6379"; None starts a local Ray that listens only on
+            127.0.0.1 and stops with the sweep. Token authentication is on in both cases.
         workers: packs in flight; by default the cores here, or the cluster's.
         threads: threads of torch and BLAS per pack.
         timeout: seconds a pack may take once a worker has it; None waits forever.
@@ -82,7 +82,7 @@ class Ray(Executor):
         self._running: dict[Any, _Flight] = {}
 
     def open(self) -> None:
-        """Connect, if that is not done yet; raise UserError when the cluster does not answer."""
+        """Connect unless connected; raise UserError if the cluster does not answer."""
         if self._ray is None:
             folder = None if self._address else self._private_folder()
             self._ray = _connect(self._address, self.workers, folder)
@@ -95,9 +95,9 @@ class Ray(Executor):
             )
 
     def _private_folder(self) -> str:
-        """Return a new folder in one that only this user can enter; both go with this process.
+        """Return a new folder inside one that only this user can enter; both are removed with this process.
 
-        Ray opens its own folder to everybody, so the one around it has to be closed.
+        Ray opens its folder to everybody, so the outer one has to be closed.
         """
         folder = tempfile.mkdtemp(prefix="ray-")
         words = [sys.executable, "-c", SWEEPER, folder]
@@ -132,7 +132,7 @@ class Ray(Executor):
                 yield Receipt(flight.pack, "timeout", message=message)
 
     def _refuse_a_dead_ray(self) -> None:
-        """Raise UserError once a local Ray's own processes have ended: every pack would fail from here on."""
+        """Raise UserError once a local Ray's processes have ended, because every later pack would fail."""
         if self._address is None and (dead := _dead_parts(self._ray)):
             raise UserError(
                 f"The local Ray has lost its {dead[0]}: stopped. Finished packs are kept; run the same "
@@ -164,7 +164,7 @@ class Ray(Executor):
         return item
 
     def close(self) -> None:
-        """Cancel what runs and leave the cluster; a local one stops."""
+        """Cancel running packs and leave the cluster; a local one stops."""
         if self._ray is None:
             return
         alive = self._address is not None or not _dead_parts(self._ray)
@@ -178,14 +178,14 @@ class Ray(Executor):
 
 
 def _dead_parts(ray: Any) -> list[str]:
-    """Return which of the processes of a local Ray have ended, as "raylet"."""
+    """Return the processes of a local Ray that have ended, e.g. "raylet"."""
     node = ray._private.worker._global_node
     return [] if node is None else [str(kind) for kind, _ in node.dead_processes()]
 
 
 @dataclass
 class _Flight:
-    """A pack that Ray has, and when its time is up."""
+    """A pack at Ray, and its deadline."""
 
     pack: str
     deadline: float = float("inf")
@@ -199,7 +199,7 @@ def _stream(text: str) -> Iterator[Receipt | None]:
 
 
 def _connect(address: str | None, cpus: int, folder: str | None) -> Any:
-    """Return the ray module, connected; raise UserError when the cluster does not answer."""
+    """Return the ray module, connected; raise UserError if the cluster does not answer."""
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
     if address is None:
         os.environ[LOOPBACK] = "0"

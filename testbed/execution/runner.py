@@ -25,9 +25,9 @@ from testbed.results.checkpoint_files import CHECKPOINT, EVERY, forget
 from testbed.results.store import Failure, Kind, Status, Store
 
 PERIOD = "60s"
-"""Time between the checkpoints of a running pack: what a second Ctrl-C may cost."""
+"""Time between the checkpoints of a running pack: the most that a second Ctrl-C may lose."""
 NOTE_EVERY = 1.0
-"""Seconds between two notes of a pack's progress for `testbed status --watch`."""
+"""Seconds between two progress notes of a pack for `testbed status --watch`."""
 AT_ONCE = 64
 """Number of packs held by other runners that are polled before the executor runs."""
 
@@ -49,25 +49,24 @@ def run_sweep(
 
     Args:
         cells: the sweep; checked and normalized first.
-        folder: the results folder; finished cells are not run again, failed ones are.
+        folder: the results folder; finished cells are skipped, failed ones run again.
         executor: runs the packs; by default worker processes on this machine.
-        workers: processes of the default executor; by default one per core, or one in all for cells on
+        workers: processes of the default executor; by default one per core, or one in total for cells on
             "cuda". 0 runs in this process, for debuggers, without a time limit.
         threads: threads of torch and BLAS per worker.
         timeout: seconds a pack may take; None waits forever.
         shard: "i/n" runs the i-th of n parts of the sweep.
-        extend: let cells that the folder lacks join those that it holds; whatever is missing then is run.
+        extend: add cells that the folder lacks; then run all that is missing.
         progress: display of the progress; none by default.
         function: "module:name" of the function that runs a pack.
 
     Returns:
         Counts of planned, done, failed and pending cells.
 
-    Raises UserError for bad cells, a folder that is not this sweep's, a full or read-only disk;
-    KeyboardInterrupt after Ctrl-C, when the running packs have ended and others are left; a second Ctrl-C
-    does not wait.
-    Whatever ends a run, the results so far are kept and the same call goes on from there: packs that lasted
-    above a minute from their checkpoint in FOLDER/checkpoints, unless TESTBED_CHECKPOINT names a folder.
+    Raises UserError for bad cells, a folder of another sweep, a full or read-only disk; KeyboardInterrupt
+    after Ctrl-C, once running packs have ended and others are left; a second Ctrl-C does not wait. However a
+    run ends, its results are kept and the same call continues: packs that ran for over a minute resume from
+    their checkpoint in FOLDER/checkpoints, unless TESTBED_CHECKPOINT names a folder.
     """
     display = progress or Progress()
     with contextlib.closing(display), _checkpoints_in(Path(folder) / "checkpoints"):
@@ -92,7 +91,7 @@ def run_sweep(
             with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:
                     feed.settle(receipt)
-        manifest.load(store.folder)  # refuses to end well where the plan went missing meanwhile
+        manifest.load(store.folder)  # fails if the plan was lost meanwhile
         status = store.status()
     if interrupt.is_set() and feed.unsettled():
         raise KeyboardInterrupt(
@@ -104,7 +103,7 @@ def run_sweep(
 
 @contextlib.contextmanager
 def _checkpoints_in(folder: Path) -> Iterator[None]:
-    """Let packs that run on this machine leave checkpoints in a folder, where nobody has named another."""
+    """Let packs on this machine write checkpoints in a folder, unless the user named another."""
     if os.environ.get(CHECKPOINT):
         yield
         return
@@ -116,12 +115,12 @@ def _checkpoints_in(folder: Path) -> Iterator[None]:
         del os.environ[CHECKPOINT], os.environ[EVERY]
         if before is not None:
             os.environ[EVERY] = before
-        with contextlib.suppress(OSError):  # not there, or somebody's checkpoints are left in it
+        with contextlib.suppress(OSError):  # missing, or still with checkpoints
             folder.rmdir()
 
 
 def check_limits(workers: int | None, threads: int, timeout: float | None) -> None:
-    """Raise UserError for a number of workers or threads, or a timeout, that there cannot be."""
+    """Raise UserError for an invalid number of workers or threads, or timeout."""
     if workers is not None and workers < 0:
         raise UserError(f"workers is {workers}, expected at least 0; 0 runs in this process.")
     if threads < 1:
@@ -159,7 +158,7 @@ def _default_executor(
 
 
 class _Feed:
-    """Hands packs to an executor, each claimed first, so that runners on one folder share the work."""
+    """Hand packs to an executor, each claimed first, so that runners on one folder share the work."""
 
     def __init__(
         self, store: Store, packs: Sequence[Pack], interrupt: threading.Event, display: Progress
@@ -203,7 +202,7 @@ class _Feed:
         self._display.line(text)
 
     def settle(self, receipt: Receipt) -> None:
-        """Keep what became of a pack, and give back the claim on it."""
+        """Store a pack's outcome, and release its claim."""
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
             self._store.commit(
@@ -219,7 +218,7 @@ class _Feed:
         self._display.finished(pack.id, len(pack.cells), failed=receipt.kind != "done")
 
     def _settled_elsewhere(self, pack: Pack) -> bool:
-        """Return True when another runner finished the pack, or failed at it, while this one was waiting."""
+        """Return True if another runner finished or failed the pack while this one waited."""
         done = self._store.settled(pack.id)
         if done and (content := self._store.result(pack.id)):
             self._display.landed(content)
@@ -241,7 +240,7 @@ def _failure(pack: Pack, receipt: Receipt) -> Failure:
 def draining(tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into an event that is set, and the second into KeyboardInterrupt.
 
-    tell: called at once after the first, on a thread of its own, lest it meet a print that was interrupted.
+    tell: called right after the first, on a separate thread, so that it cannot reenter an interrupted print.
     """
     asked = threading.Event()
 
@@ -252,7 +251,7 @@ def draining(tell: Callable[[], None] = lambda: None) -> Iterator[threading.Even
         threading.Thread(target=tell, daemon=True).start()
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked  # signals are the main thread's alone
+        yield asked  # only the main thread gets signals
         return
     before = signal.signal(signal.SIGINT, hear)
     try:

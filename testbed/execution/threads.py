@@ -16,7 +16,7 @@ BLAS = (
 
 
 def cores() -> int:
-    """Return how many cores this process may use: its affinity, cut by the control group's quota."""
+    """Return the number of cores for this process: its affinity, limited by the control group's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -26,26 +26,26 @@ def cores() -> int:
 
 
 def environment(workers: int, threads: int = 1) -> dict[str, str]:
-    """Return the variables that limit a worker's threads and keep what torch compiles private.
+    """Return the variables that limit a worker's threads and keep torch's compiled files private.
 
     torch and BLAS get `threads`, because the last bits of their sums depend on the number of threads, and a
     result must not depend on the number of workers. The kernels of `envs` promise the same bits for any
-    number of threads, so Numba gets the cores that are left. Loading transformers makes torch create its
-    compiler's folder, by default a readable one below the temporary files; here it is private, unless
-    TORCHINDUCTOR_CACHE_DIR says where.
+    number of threads, so Numba gets the remaining cores. Loading transformers makes torch create its
+    compiler's folder, by default a readable one in the temporary folder; here it is private, unless
+    TORCHINDUCTOR_CACHE_DIR is set.
     """
     numba = max(threads, cores() // max(workers, 1))
     kept = None if COMPILED in os.environ else user_cache.private("compiled")
     limits = dict.fromkeys(BLAS, str(threads)) | {
         "NUMBA_NUM_THREADS": str(numba),
-        "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin while they wait take the core from those that work
+        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take cores from working ones
         "TOKENIZERS_PARALLELISM": "false",
     }
     return limits if kept is None else limits | {COMPILED: str(kept)}
 
 
 def advice(workers: int, threads: int) -> str:
-    """Return a warning when workers x threads exceed the cores, else ""."""
+    """Return a warning if workers x threads exceed the cores, else ""."""
     if workers * threads <= cores():
         return ""
     return (

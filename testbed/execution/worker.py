@@ -24,7 +24,7 @@ from testbed.results.fingerprint import difference, fingerprint
 from testbed.user_files import line_of_a_user, words_of
 
 TRAIN = "testbed.training.loop:train_pack"
-"""The function a pack is run by, unless an order names another one."""
+"""Default function that runs a pack."""
 
 REPORT_EVERY = 0.2
 """Seconds between two messages about the steps done."""
@@ -45,7 +45,7 @@ class Receipt:
 
 
 def order(pack: Pack, function: str = TRAIN) -> str:
-    """Return the canonical JSON that says everything a worker on any machine must know to run a pack."""
+    """Return the canonical JSON with all that a worker on any machine needs to run a pack."""
     cells = [vars(cell) for cell in pack.cells]
     data = {
         "pack": pack.id,
@@ -58,7 +58,7 @@ def order(pack: Pack, function: str = TRAIN) -> str:
 
 
 def execute(text: str, report: Report | None = None) -> Receipt:
-    """Run an order and return its receipt; whatever the pack raises becomes a receipt too."""
+    """Run an order and return its receipt; errors of the pack also become a receipt."""
     data = json.loads(text)
     began = time.time()
     try:
@@ -70,7 +70,7 @@ def execute(text: str, report: Report | None = None) -> Receipt:
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and not _place(error):
-            raise  # an exit that no user's file asked for
+            raise  # an exit that no user's file requested
         out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         message = f"{_place(error)}{words_of(error)}"
         return Receipt(
@@ -79,7 +79,7 @@ def execute(text: str, report: Report | None = None) -> Receipt:
 
 
 def _place(error: BaseException) -> str:
-    """Return where in a user's own file an error arose, "mine.py:17, in my_loss: ", or "" when in none."""
+    """Return the place of an error in a user's file, "mine.py:17, in my_loss: ", or "" if it is elsewhere."""
     place = line_of_a_user(error)
     return f"{place}: " if place else ""
 
@@ -101,7 +101,7 @@ def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     with gathered(data, ranks_of(pack.cells)):
         columns = train(pack.cells, report)
-    from testbed.results.parquet import encode  # pyarrow is not needed to write an order
+    from testbed.results.parquet import encode  # writing an order does not need pyarrow
 
     return encode(columns, pack)
 
@@ -113,7 +113,7 @@ def imported(function: str) -> Callable[..., Mapping[str, Any]]:
 
 
 def _provenance(began: float) -> dict[str, Any]:
-    """Return versions, CPU, threads and times: what a reader may ask and no number depends on."""
+    """Return versions, CPU, threads and times, which no number depends on."""
     seconds = round(time.time() - began, 3)
     loaded = tuple(sorted({"numba", "scipy", "torch", "transformers"} & set(sys.modules)))
     return {**_setting(loaded), "began": began, "seconds": seconds}
@@ -121,7 +121,7 @@ def _provenance(began: float) -> dict[str, Any]:
 
 @cache
 def _setting(loaded: tuple[str, ...]) -> dict[str, Any]:
-    """Return what stays the same from pack to pack while the same packages are loaded."""
+    """Return the parts that are equal for all packs while the same packages are loaded."""
     return {
         "versions": {
             **{name: str(sys.modules[name].__version__) for name in loaded},
@@ -150,7 +150,7 @@ def _threads() -> dict[str, int]:
         if name.endswith("_NUM_THREADS") and value.isdigit()
     }
     with contextlib.suppress(ImportError):
-        import threadpoolctl  # absent from bare machines
+        import threadpoolctl  # missing on minimal machines
 
         for pool in threadpoolctl.threadpool_info():
             found[str(pool["internal_api"])] = int(pool["num_threads"])
@@ -162,8 +162,8 @@ def _threads() -> dict[str, int]:
 def main(function: str) -> None:
     """Serve orders, one JSON line each, from standard input; receipts leave by the original standard output.
 
-    What the function needs is imported before the worker says that it is ready, so that no pack pays for it.
-    The process ends when its parent does: the kernel tells it on Linux, the closed pipe everywhere else.
+    The function's imports come before the worker reports ready, so that no pack pays for them. The process
+    ends with its parent: the kernel ensures it on Linux, the closed pipe elsewhere.
     """
     faulthandler.enable()
     _die_with_parent()
@@ -178,23 +178,23 @@ def main(function: str) -> None:
 
 
 def follow() -> None:
-    """Run the order on standard input as one of several; say on standard error what went wrong."""
+    """Run the order on standard input as one of several; report errors on standard error."""
     _die_with_parent()
     receipt = execute(sys.stdin.read())
     leave()
     if receipt.kind != "done":
         print(receipt.message.replace("\n", " "), file=sys.stderr, flush=True)
-        os._exit(1)  # whoever waits for this process hears of it at once
+        os._exit(1)  # the waiting process learns of it at once
 
 
 def _die_with_parent() -> None:
-    """Ask Linux for SIGKILL when the parent is gone."""
+    """Ask Linux for SIGKILL when the parent ends."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return the pipes to the parent, and point the standard ones elsewhere: a print cannot garble them."""
+    """Return the pipes to the parent, and redirect the standard ones so that a print cannot garble them."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -203,7 +203,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _inbox(source: BinaryIO) -> Iterator[str]:
-    """Yield orders as they come; a thread reads them, to see the parent's death while a pack runs."""
+    """Yield orders as they come; a thread reads them, to notice the parent's death while a pack runs."""
     from queue import SimpleQueue
 
     lines: SimpleQueue[str] = SimpleQueue()
@@ -219,7 +219,7 @@ def _inbox(source: BinaryIO) -> Iterator[str]:
 
 
 class _Reporter:
-    """Tells the parent how many steps are done, now and then, and every line about a row."""
+    """Report the steps done to the parent at intervals, and every line about a row."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self.sink, self.last = sink, 0.0

@@ -1,4 +1,4 @@
-"""A log as packed tensors, from which its metrics are computed."""
+"""A log as packed tensors, the input of its metrics."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,11 @@ from testbed.logs.record import Log, LoggedSequence
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences behind each other, N tokens in all; log-probabilities are float64, 0 outside the mask.
+    """Concatenated sequences, N tokens in all; log-probabilities are float64, 0 outside the mask.
 
-    Packed, not padded: one long sequence among many short ones takes no more than its tokens. mask_N: tokens
-    that the policy chose and of which both log-probabilities exist (they may be -inf, not NaN). log_anchor_N,
-    adv_N, age_N: None where a sequence lacks it. length_B: tokens per sequence, in order. group_B: ids from
-    0.
+    Packed, not padded, so a long sequence among short ones takes only its tokens. mask_N: tokens that the
+    policy chose and that have both log-probabilities (which may be -inf, but not NaN). log_anchor_N, adv_N,
+    age_N: None if a sequence lacks it. length_B: tokens per sequence, in order. group_B: ids from 0.
     """
 
     mask_N: Tensor
@@ -32,22 +31,22 @@ class Tokens:
 
     @property
     def log_rho_N(self) -> Tensor:
-        """log pi - log mu, 0 outside the mask; -inf where pi = 0, +inf where mu = 0, NaN where both are."""
+        """log pi - log mu, 0 outside the mask; -inf if pi = 0, +inf if mu = 0, NaN if both are."""
         return (self.log_pi_N - self.log_mu_N).masked_fill_(~self.mask_N, 0.0)
 
     def rows(self, value_N: Tensor) -> tuple[Tensor, ...]:
-        """Return values of all tokens as one tensor per sequence."""
+        """Split values of all tokens into one tensor per sequence."""
         return value_N.split(self.length_B.tolist())
 
     def total(self, value_N: Tensor) -> Tensor:
-        """Return sums of values over each sequence; [B], 0 for one without tokens."""
+        """Sum values over each sequence; [B], 0 for one without tokens."""
         index_N = torch.repeat_interleave(self.length_B)
         return torch.zeros(len(self.length_B), dtype=value_N.dtype).index_add_(0, index_N, value_N)
 
     def level(self, name: str) -> tuple[Tensor, Tensor]:
-        """Return log-ratios of tokens [N], of prefixes [N] or of sequences [B], and which of them count.
+        """Return log-ratios of tokens [N], prefixes [N] or sequences [B], and a mask of those that count.
 
-        Not finite tokens, prefixes and sequences with one of NaN or +inf do not; see
+        Excluded are tokens that are not finite, and prefixes and sequences with a NaN or +inf token; see
         `testbed.diagnostics.ratios.ess_family`.
         """
         raw_N = self.log_rho_N
@@ -62,7 +61,7 @@ class Tokens:
 
 
 def tensors(log: Log) -> Tokens:
-    """Return a log's sequences as tensors; raise UserError where one lacks mu's or pi's log-probabilities."""
+    """Return a log's sequences as tensors; raise UserError if one lacks mu's or pi's log-probabilities."""
     for name, which in (("logp_mu", "the sampler's (mu)"), ("logp_pi", "the trainer's (pi)")):
         if not log.has(name):
             raise UserError(
@@ -96,10 +95,10 @@ def tensors(log: Log) -> Tokens:
 
 
 def ages(log: Log) -> list[np.ndarray] | None:
-    """Return the age of every token: trainer's version less the token's; None where versions are missing.
+    """Return the age of every token, trainer's minus token's version; None if versions are missing.
 
-    Where no trainer's version is written, the newest version of the step's batch stands for it: a lower
-    bound.
+    If the log lacks the trainer's version, the newest version of the step's batch replaces it, so ages are a
+    lower bound.
     """
     if not log.has("version"):
         return None
@@ -124,5 +123,5 @@ def _of(one: LoggedSequence, name: str) -> np.ndarray:
 
 
 def _packed(rows: list[np.ndarray]) -> Tensor:
-    """Return a copy of rows [T_b] behind each other, [N]."""
+    """Concatenate rows [T_b] into a copy, [N]."""
     return torch.from_numpy(np.concatenate(rows))

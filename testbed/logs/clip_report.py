@@ -17,24 +17,24 @@ from testbed.logs.record import Log
 from testbed.objectives import objective
 
 BUDGET = 20_000
-"""Tokens that every objective is asked about; of longer logs the steps are thinned evenly."""
+"""Most tokens that objectives are applied to; longer logs drop steps evenly."""
 WASTE, FREE = 4, 100_000
-"""Entries of a padded batch per token, and the size of a batch, up to which it is not split by length."""
+"""Largest ratio of padded entries to tokens, and batch size below which no batch is split by length."""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of a log with pi's log-probabilities, one per step that is read, and what was left out."""
+    """Batches of a log with pi's log-probabilities, one per step read, and the omissions."""
 
     pairs: tuple[tuple[Tensor, Batch], ...]
     notes: tuple[str, ...]
 
 
 def batches(log: Log, budget: int = BUDGET) -> Batches:
-    """Return the log as batches; sequences with a token that is not finite are left out and counted.
+    """Return the log as batches; omits and counts sequences with a token that is not finite.
 
-    Missing advantages are rewards less their group's mean. A missing anchor is the behavior policy. Raises
-    UserError where there are neither advantages nor rewards, or nothing finite is left.
+    Missing advantages become rewards minus their group's mean. A missing anchor becomes the behavior policy.
+    Raises UserError if there are neither advantages nor rewards, or nothing finite is left.
     """
     notes, pairs, lost, total, split = [], [], 0, 0, 0
     if not log.has("advantage"):
@@ -87,10 +87,10 @@ def _finite(tokens: Tokens) -> Tensor:
 
 
 def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]:
-    """Return the places of the kept sequences in batches that are padded to at most WASTE times their tokens.
+    """Return the positions of kept sequences in batches padded to at most WASTE times their tokens.
 
-    One batch, in order, where that suffices or FREE entries do. Else groups stay whole and go by the length
-    of their longest sequence, so that a batch with a group of WASTE + 1 or more may take more.
+    One batch, in order, if that suffices or its size is at most FREE. Otherwise groups stay whole, sorted by
+    their longest sequence, so a batch with a group of WASTE + 1 or more may exceed the limit.
     """
     every = torch.nonzero(kept_B)[:, 0].tolist()
     length, group = length_B.tolist(), group_B.tolist()
@@ -113,7 +113,7 @@ def _ragged(lengths: Sequence[int]) -> bool:
 
 
 def _pair(tokens: Tokens, places: Sequence[int]) -> tuple[Tensor, Batch]:
-    """Return the sequences at some places as a batch, padded on the right with 0, and pi of it."""
+    """Return the sequences at given positions as a batch, padded on the right with 0, and pi of it."""
     assert tokens.group_B is not None
     mask_BT = _padded(tokens, tokens.mask_N, places)
     group_B = torch.unique(tokens.group_B[places], return_inverse=True)[1]
@@ -145,13 +145,13 @@ def _padded(tokens: Tokens, value_N: Tensor, places: Sequence[int]) -> Tensor:
 def weigh(
     log: Log, names: list[str] | None = None, budget: int = BUDGET
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what each objective does with the log's tokens, and what was assumed or left out.
+    """Return every objective's effect on the log's tokens, and all assumptions and omissions.
 
-    Every token's |effective weight| is compared with what the same objective gives it at pi = anchor = mu,
-    among the tokens where that is not 0: cut: share with weight 0; down, up: with less than half and more
-    than twice as much; largest: the greatest factor. cut_positive, cut_negative: cut among A > 0 and A < 0.
-    positive_share: share of sum |weight| that has A > 0. Objectives that read what logs do not hold (ref,
-    turn, origin; reward or group where missing) are left out.
+    Every token's |effective weight| is compared with the same objective's at pi = anchor = mu, among tokens
+    where that is not 0: cut: share with weight 0; down, up: shares below half and above twice the on-policy
+    weight; largest: the greatest factor. cut_positive, cut_negative: cut among A > 0 and A < 0.
+    positive_share: share of sum |weight| with A > 0. Omits objectives that read fields missing from logs
+    (ref, turn, origin; reward or group if missing).
     """
     held = batches(log, budget)
     lacking = {"ref", "turn", "origin"} | ({"reward", "group"} if not log.has("reward") else set())
@@ -189,7 +189,7 @@ def _share(chosen_N: Tensor) -> float:
 
 
 def _factors(name: str, logp_BT: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return |weight| over its on-policy value, advantage and |weight|, where there is a weight on-policy."""
+    """Return |weight| over its on-policy value, advantage, |weight|, where the on-policy one is not 0."""
     weight_BT = effective_weights(name, logp_BT, batch).abs()
     there = replace(batch, logp_anchor_BT=batch.logp_mu_BT)
     on_BT = effective_weights(name, batch.logp_mu_BT, there).abs()

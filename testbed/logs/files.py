@@ -17,9 +17,9 @@ DAMAGED = (
 
 
 def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Return (place, object) of every line; a last line that was cut while it was written is told in notes.
+    """Return (place, object) of every line; an incomplete last line is reported in notes.
 
-    Raises UserError for a line before the last that is no object, and for a file without any whole line.
+    Raises UserError for an earlier line that is not an object, and for a file without a complete line.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -27,7 +27,7 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
         raise UserError(
             f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines."
         ) from error
-    # Not splitlines: JSON strings may hold U+2028 and U+0085, which end no line of a file.
+    # Not splitlines: JSON strings may contain U+2028 and U+0085, which do not end a line.
     filled = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     found: list[tuple[str, dict[str, Any]]] = []
     for number, line in filled:
@@ -49,7 +49,7 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
 
 
 def _one_document(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the objects of a file that is one JSON value over many lines, [] where it is not."""
+    """Return the objects of a file that is one JSON value over many lines, [] for other files."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def _objects(row: Any, place: str, where: str, numbered: bool = False) -> list[t
 
 
 def parquet_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a Parquet file; raise UserError for one that is damaged or cut short."""
+    """Return the rows of a Parquet file; raise UserError if it is damaged or cut short."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,9 +82,9 @@ def parquet_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def tensors(path: Path) -> Any:
-    """Return what torch.save wrote, tensors and plain values only; refuse everything that would run code.
+    """Load what torch.save wrote, tensors and plain values only; refuse anything that would run code.
 
-    Raises UserError for other pickles, for objects of a stack's own classes, and for a damaged file.
+    Raises UserError for other pickles, for objects of a stack's classes, and for a damaged file.
     """
     if path.suffix in PICKLES:
         raise UserError(
@@ -113,14 +113,14 @@ def tensors(path: Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of torch's long message that says what was in the way."""
+    """Return the line of torch's long message that states the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     named = [line for line in lines if "Unsupported" in line or "GLOBAL" in line]
     return (named or lines)[0][:160].rstrip(".")
 
 
 def inside(path: Path, *patterns: str) -> list[Path]:
-    """Return the file itself, or the files below a folder that match, in the order of the numbers in them."""
+    """Return the file itself, or the matching files below a folder, ordered by the numbers in their names."""
     if not path.is_dir():
         return [path]
     found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
@@ -128,7 +128,7 @@ def inside(path: Path, *patterns: str) -> list[Path]:
 
 
 def _numbers(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield the parts of a name such that step_10 comes behind step_9."""
+    """Split a name so that step_10 sorts after step_9."""
     import re
 
     for part in re.split(r"(\d+)", text):

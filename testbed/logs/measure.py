@@ -16,18 +16,18 @@ Numbers = dict[str, float]
 LEVELS = ("token", "prefix", "sequence")
 CLAMP = 2.0
 CHUNK = 2**17
-"""Tokens of which terms are held at a time."""
+"""Number of tokens per chunk of terms."""
 
 
 def ratio_numbers(tokens: Tokens) -> Numbers:
-    """Return the metrics of testbed.diagnostics for one batch of log-ratios, and three that only peers have.
+    """Return the metrics of testbed.diagnostics for one batch of log-ratios, and some of other stacks.
 
-    Beside those of `ratio_metrics`: rollout_is_mean, the mean of token ratios bounded above by 2 (verl), and
-    token_mult_prob_error, the mean of exp |log rho| (NeMo-RL). Tokens that are not finite are left out of
-    token metrics and counted.
+    Besides those of `ratio_metrics`: rollout_is_mean, the mean of token ratios capped at 2 (verl), and
+    token_mult_prob_error, the mean of exp |log rho| (NeMo-RL). Token metrics omit and count tokens that are
+    not finite.
     """
     values: dict[str, Tensor] = {}
-    for level in LEVELS:  # one at a time: of a long log two of them may not fit into memory
+    for level in LEVELS:  # one at a time: two terms of a long log may not fit into memory
         log_w_N, counts_N = tokens.level(level)
         values |= ess_at(level, log_w_N, counts_N)
         if level == "token":
@@ -44,7 +44,7 @@ def ratio_numbers(tokens: Tokens) -> Numbers:
 
 
 def _token_means(log_rho_N: Tensor) -> dict[str, Tensor]:
-    """Return means over finite log-ratios, made of parts of CHUNK tokens so that terms take little memory."""
+    """Return means over finite log-ratios, in chunks of CHUNK tokens to save memory."""
     found: dict[str, Tensor] = {}
     for part in log_rho_N.split(CHUNK):
         means = {
@@ -59,7 +59,7 @@ def _token_means(log_rho_N: Tensor) -> dict[str, Tensor]:
 
 
 def tails(tokens: Tokens) -> dict[str, dict[str, Any]]:
-    """Return what Pareto-k says of token, prefix and sequence ratios, or why it says nothing."""
+    """Return Pareto-k of token, prefix and sequence ratios, or the reason why it is undefined."""
     found = {}
     for level in LEVELS:
         log_w_N, counts_N = tokens.level(level)
@@ -101,7 +101,7 @@ def _tail(log_w_N: Tensor) -> dict[str, Any]:
 
 
 def by_step(log: Log) -> list[Numbers]:
-    """Return the numbers of every step's batch, ascending; reward and length beside them."""
+    """Return the numbers of every step's batch, ascending, with reward and length."""
     rows = []
     for step in log.steps:
         batch = log.at(step)
@@ -114,7 +114,7 @@ def by_step(log: Log) -> list[Numbers]:
 
 
 def age_rows(tokens: Tokens) -> list[Numbers]:
-    """Return per age in versions how many tokens have it, and KL and token ESS of those alone."""
+    """Return, per age in versions, the number of tokens, and their KL and token ESS."""
     if tokens.age_N is None:
         return []
     raw_N, rows = tokens.log_rho_N, []
@@ -136,12 +136,11 @@ def age_rows(tokens: Tokens) -> list[Numbers]:
 
 
 def split(tokens: Tokens) -> Numbers:
-    """Return log rho = log anchor/mu + log pi/anchor in two parts: means, halves of mean squares, cross.
+    """Return the parts of log rho = log anchor/mu + log pi/anchor: means, half mean squares, cross term.
 
-    k1: -mean log rho = mismatch + staleness, to the digit. k2: mean (log rho)^2 / 2 = mismatch + staleness +
-    cross. Where the anchor has the sampler's weights, the first part is the engines' mismatch alone and the
-    second staleness alone; an anchor of the trainer's newest weights leaves staleness in the first. Own
-    derivation.
+    k1: -mean log rho = mismatch + staleness, exactly. k2: mean (log rho)^2 / 2 = mismatch + staleness +
+    cross. If the anchor has the sampler's weights, the first part is engine mismatch alone and the second
+    staleness alone; an anchor at the trainer's newest weights leaves staleness in the first. Derived here.
     """
     if tokens.log_anchor_N is None:
         return {}

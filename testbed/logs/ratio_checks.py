@@ -1,13 +1,13 @@
 """Test a log's ratios against identities that hold for any two policies, and name the likeliest cause.
 
 For tokens that mu sampled under full support, E[pi/mu | state] = 1 and E[log pi/mu | state] <= 0. Sums of
-pi/mu - 1 over a sequence then have mean 0 whatever the staleness; sequences are the independent units of
-the standard error. FALSE_ALARM is shared by the LOOKS that are taken (Bonferroni). Ratios are skewed to the
-right, so that means of few sequences tend to fall below 1: the t statistic carries Hall's transformation
-(1992, J. R. Stat. Soc. B 54, 221-228), which is monotone: a mean far from 1 is told however skewed its
-ratios are. Its degrees of freedom count sequences by their share of the variance. Where fewer than FEW
-carry it, or log-ratios spread so far that the mean hangs on weights which no sample holds (variance above
-SPREAD), nothing is said: then no test of a mean is valid.
+pi/mu - 1 over a sequence then have mean 0 at any staleness; sequences are the independent units of the
+standard error. The LOOKS tests share FALSE_ALARM (Bonferroni). Ratios are skewed to the right, so means of
+few sequences tend to fall below 1; the t statistic therefore uses Hall's transformation (1992, J. R. Stat.
+Soc. B 54, 221-228). It is monotone, so a mean far from 1 is reported for any skewness. Degrees of freedom
+count sequences by their share of the variance. No test is valid, and none is made, if fewer than FEW
+sequences carry the variance, or if log-ratios spread so far (variance above SPREAD) that the mean depends on
+weights that no sample contains.
 """
 
 import math
@@ -19,15 +19,15 @@ from envs.arrays import Floats
 from testbed.logs.record import Log
 
 FALSE_ALARM = 1e-4
-"""Rate at which a healthy log is flagged, over all checks together (nominal; tests state what is seen)."""
+"""Rate at which a healthy log is flagged, over all checks (nominal; tests state the observed rate)."""
 LOOKS = 4
 """Tests per log: the token ratio, the sequence ratio, the k1 estimate of KL, the inverse ratio."""
 FEW = 20
-"""Fewest sequences that may carry the variance of a mean."""
+"""Least number of sequences that carry the variance of a mean."""
 SPREAD = 1.0
-"""Largest variance of log-ratios, nats squared, at which their exponentials have a mean that is tested."""
+"""Largest variance of log-ratios, nats squared, at which the mean of their exponentials is tested."""
 MATERIAL = 0.002
-"""Least distance of a mean token ratio from 1 that is told: rounding of log-probabilities stays below."""
+"""Least distance of a mean token ratio from 1 that is reported; rounding of log-probabilities is smaller."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class RatioTests:
-    """Means of pi/mu and mu/pi over tokens, of the sequence ratio and of log pi/mu; None where too few."""
+    """Means of pi/mu and mu/pi over tokens, of the sequence ratio and of log pi/mu; None for too few."""
 
     token: Mean | None
     sequence: Mean | None
@@ -55,9 +55,9 @@ class RatioTests:
 
 
 def tested(log: Log) -> RatioTests:
-    """Return the tests of a log's ratios; a token with pi = 0 has ratio 0, and one with mu = 0 is left out.
+    """Return the tests of a log's ratios; tokens with pi = 0 have ratio 0, those with mu = 0 are omitted.
 
-    The k1 estimate of KL is infinite where a token has pi = 0: then log_ratio and inverse are None.
+    The k1 estimate of KL is infinite if a token has pi = 0: then log_ratio and inverse are None.
     """
     rows = _log_ratios(log)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -76,21 +76,21 @@ def _log_ratios(log: Log) -> list[Floats]:
             continue
         with np.errstate(invalid="ignore"):
             row = (one.logp_pi - one.logp_mu)[one.mask]
-        if len(row := row[row < np.inf]):  # NaN is dropped as well
+        if len(row := row[row < np.inf]):  # drops NaN too
             rows.append(row)
     return rows
 
 
 def _ratio(log_rows: list[Floats]) -> Mean | None:
-    """Return the mean of exp and the test of its being 1; -inf counts as 0.
+    """Return the mean of exp, tested against 1; -inf counts as 0.
 
-    None where the finite logarithms spread too far, where there is none, or where one is inf.
+    None if the finite logarithms spread too far, or there is none, or one is inf.
     """
     together = np.concatenate(log_rows) if log_rows else np.zeros(0)
     finite = together[np.isfinite(together)]
     if not len(finite) or (together == np.inf).any():
         return None
-    # Ratios that hardly exceed 1 have no upper tail: a truncated sampler is told however much it cuts.
+    # Ratios barely above 1 have no upper tail, so a truncated sampler is reported at any truncation.
     if finite.var() > (SPREAD if np.quantile(finite, 0.99) > 0.1 else 4 * SPREAD):
         return None
     return _mean([np.expm1(row) for row in log_rows], 1.0)
@@ -118,13 +118,13 @@ def _mean(rows: list[Floats], null: float) -> Mean | None:
 
 
 def _unskewed(effect: float, skewness: float, many: int) -> float:
-    """Return |mean| / spread with Hall's transformation for skewness, where that weakens it."""
+    """Return |mean| / spread, reduced by Hall's transformation for skewness where that lowers it."""
     moved = effect + skewness * effect**2 / 3 + skewness**2 * effect**3 / 27 + skewness / (6 * many)
     return 0.0 if moved * effect < 0 else min(abs(moved), abs(effect))
 
 
 def findings(log: Log) -> list[str]:
-    """Return what is wrong with a log's ratios, the likeliest cause first; [] where nothing is."""
+    """Return the problems of a log's ratios, the likeliest cause first; [] if there are none."""
     pairs = [(one.logp_mu[one.mask], one.logp_pi[one.mask]) for one in log.sequences
              if one.logp_mu is not None and one.logp_pi is not None]  # fmt: skip
     if placed := _edges(pairs) + _shifted(pairs):
@@ -158,7 +158,7 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
             "kept, log pi not)"
         )
     if token is None or token.value > 1:
-        # Noise in one of them tilts the quarters by that one, not by the other.
+        # Noise in one of them tilts only the quarters by that one.
         ends = [part[end] for part in (_middles(pi - mu, mu), _middles(pi - mu, pi)) for end in (0, -1)]
         if min(map(abs, ends)) > TILT and ends[0] * ends[1] < 0 and ends[0] * ends[2] > 0 > ends[2] * ends[3]:
             return (
@@ -180,11 +180,11 @@ def _middles(values: Floats, by: Floats) -> list[float]:
 ROUNDED = 0.02
 """Largest distance of a mean token ratio from 1 that rounding to bfloat16 explains."""
 TILT = 0.02
-"""|median of log pi/mu|, in the quarter of least or most likely tokens, that counts as a shift: nats."""
+"""|median of log pi/mu| in nats, of the least or most likely quarter of tokens, that counts as a shift."""
 
 
 def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:
-    """Tell masks that begin or end one token off: both log-probabilities are exactly 0 there."""
+    """Report masks that begin or end one token off: both log-probabilities are exactly 0 there."""
     pairs = [pair for pair in pairs if len(pair[0]) > 1]
     if len(pairs) < FEW:
         return []
@@ -202,7 +202,7 @@ def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:
 
 
 def _shifted(pairs: list[tuple[Floats, Floats]]) -> list[str]:
-    """Tell log-probabilities that go together only when one is moved by a token."""
+    """Report log-probabilities that correlate only after a shift by one token."""
     scores = {shift: _together(pairs, shift) for shift in (-1, 0, 1)}
     best = max(scores, key=lambda shift: scores[shift])
     if best == 0 or scores[best] < 0.8 or scores[0] > scores[best] - 0.3:

@@ -1,4 +1,4 @@
-"""Log-probabilities that a log lacks, recomputed with a local model: one forward pass per sequence."""
+"""Recompute missing log-probabilities of a log with a local model: one forward pass per sequence."""
 
 import json
 from dataclasses import replace
@@ -15,18 +15,18 @@ MISSING = {"logp_pi": "the trainer's", "logp_mu": "the sampler's"}
 
 
 def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: float = 1.0) -> Log:
-    """Return the log with one kind of log-probabilities filled in where it is missing.
+    """Return the log with one kind of log-probabilities filled in where missing.
 
-    log softmax(logits / temperature) of the response's tokens after the prompt's, in float32. Sequences of
-    text are tokenized first, prompt and response apart, which need not give the tokens that were sampled.
+    log softmax(logits / temperature) of the response's tokens after the prompt's, in float32. Text sequences
+    are tokenized first, prompt and response separately, which may differ from the sampled tokens.
 
     Args:
         log: sequences with prompt and token, or with text.
-        folder: a local model, with a tokenizer where the log has text.
+        folder: a local model, with a tokenizer if the log has text.
         field: logp_pi or logp_mu.
         temperature: sampling temperature of the recorded log-probabilities.
 
-    Raises UserError for a folder without a sound model, a temperature that is not positive, tokens beyond its
+    Raises UserError for a folder without a valid model, a temperature that is not positive, tokens beyond its
     vocabulary, sequences longer than its positions, and sequences without prompt.
     """
     from testbed.policies.hf.model_folder import check_model_folder
@@ -124,7 +124,7 @@ def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> 
 
 
 def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float) -> Floats:
-    """Return log-probabilities [T] of response tokens; UserError for tokens that the model has not."""
+    """Return log-probabilities [T] of response tokens; UserError for tokens that the model lacks."""
     import torch
 
     every = np.concatenate([prompt_Q, token_T])

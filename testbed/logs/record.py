@@ -1,12 +1,12 @@
 """The record of training tokens, version 1: one object per sequence, as JSON lines or as Parquet.
 
-record: 1, the version of this format. source: who wrote it. step: optimizer step that trained on it. sample,
+record: 1, the version of this format. source: the writer. step: optimizer step that trained on it. sample,
 group: names; sequences of one group answer the same prompt at the same step. reward, temperature: numbers or
-null. trainer_version: version of the weights that logp_pi is of. prompt: token ids, or null. The others are
-lists with an entry per token of the response, tool output included and padding left out, or null where
-nobody wrote them: token: ids. mask: whether the policy chose the token. logp_mu, logp_pi, logp_anchor:
-log-probabilities (nats) under the engine that sampled, the trainer, and the trainer at the anchor; null
-where one is missing, "-inf" for log 0. version: of the weights that sampled the token. advantage.
+null. trainer_version: weights version of logp_pi. prompt: token ids, or null. The others are null if not
+written, or lists with an entry per token of the response, tool output included and padding excluded: token:
+ids. mask: True if the policy chose the token. logp_mu, logp_pi, logp_anchor: log-probabilities (nats) under
+the sampling engine, the trainer, and the trainer at the anchor; null if one is missing, "-inf" for log 0.
+version: weights version that sampled the token. advantage.
 """
 
 import json
@@ -34,12 +34,12 @@ FIELDS = (
 )  # fmt: skip
 _WHOLE = ("token", "version")
 EXACT = 2**53
-"""Largest whole number that float64 tells from its neighbors."""
+"""Largest integer that float64 distinguishes from its neighbors."""
 
 
 @dataclass(frozen=True)
 class LoggedSequence:
-    """One sequence of the record, see the head of this file; arrays [T], None where nothing was written."""
+    """One sequence of the record, see the head of this file; arrays [T], None if not written."""
 
     step: int
     sample: str
@@ -57,12 +57,12 @@ class LoggedSequence:
     version: Ints | None = None
     advantage: Floats | None = None
     text: tuple[str, str] | None = None
-    """Prompt and response as text, where a stack writes no tokens; not part of the record."""
+    """Prompt and response as text, for stacks that write no tokens; not part of the record."""
     scalar_advantage: float | None = None
-    """The advantage of a response whose tokens are not known; not part of the record."""
+    """Advantage of a response with unknown tokens; not part of the record."""
 
     def __post_init__(self) -> None:
-        """Raise UserError where a list is not as long as the mask, or ids are not int64."""
+        """Raise UserError if a list is not as long as the mask, or ids are not int64."""
         for name in PER_TOKEN:
             value = getattr(self, name)
             if value is not None and len(value) != len(self.mask):
@@ -92,14 +92,14 @@ class LoggedSequence:
 
 @dataclass(frozen=True)
 class Log:
-    """Sequences in the order of their steps, who wrote them, and what was dropped or assumed when reading."""
+    """Sequences ordered by step, their writer, and notes on what reading dropped or assumed."""
 
     source: str
     sequences: tuple[LoggedSequence, ...]
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        """Make what is shown printable; raise UserError for a log without sequences."""
+        """Make displayed texts printable; raise UserError for a log without sequences."""
         object.__setattr__(self, "source", printable(self.source))
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
         if not self.sequences:
@@ -111,11 +111,11 @@ class Log:
         return sorted({one.step for one in self.sequences})
 
     def has(self, name: str) -> bool:
-        """Return whether every sequence has a field."""
+        """Return True if every sequence has a field."""
         return all(getattr(one, name) is not None for one in self.sequences)
 
     def some(self, name: str) -> int:
-        """Return how many sequences have a field."""
+        """Return the number of sequences with a field."""
         return sum(getattr(one, name) is not None for one in self.sequences)
 
     def at(self, step: int) -> "Log":
@@ -124,7 +124,7 @@ class Log:
 
 
 def made(source: str, sequences: Iterable[LoggedSequence], notes: Iterable[str] = ()) -> Log:
-    """Return a log; sequences without a token of the policy's are left out, and the notes say how many."""
+    """Return a log; drops sequences without a policy token, and notes their number."""
     every = list(sequences)
     kept = [one for one in every if one.mask.any() or one.text is not None]
     told = list(dict.fromkeys(notes))
@@ -211,7 +211,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number as JSON has it: NaN is null, infinities are words."""
+    """Return a number in JSON form: NaN is null, infinities are words."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
@@ -248,7 +248,7 @@ def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
 
 
 def write(log: Log, path: Path) -> None:
-    """Write a log as Parquet, or as JSON lines for another ending; UserError where it cannot be written."""
+    """Write a log as Parquet, or as JSON lines for another extension; UserError if it cannot be written."""
     rows = [one.plain() for one in log.sequences]
     if path.suffix == ".parquet":
         content = parquet_bytes(rows)
@@ -276,7 +276,7 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `plain` with words for infinities as numbers, and names that UTF-8 can hold."""
+    """Convert a row of `plain`: words for infinities to numbers, names to valid UTF-8."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, list):

@@ -10,18 +10,18 @@ from testbed.logs.ratio_checks import findings, tested
 from testbed.logs.record import Log
 
 SLOPE = 1.1
-"""Spread of log pi over that of log mu beyond which (or below its inverse) a temperature is suspected."""
+"""Spread of log pi over that of log mu above which (or below its inverse) temperature is suspected."""
 TOGETHER = 0.9
-"""Least correlation of the two for that: spreads of unrelated numbers say little."""
+"""Least correlation of the two for that suspicion: spreads of unrelated numbers mean little."""
 FEW = 50
-"""Tokens below which nothing is suspected."""
+"""Number of tokens below which nothing is suspected."""
 SURE = 0.1
-"""|log pi| above which log mu = 0 cannot be the same model's certainty."""
+"""|log pi| above which log mu = 0 cannot come from a certain token of the same model."""
 SMALL = 1e-3
 
 
 def suspicions(log: Log) -> list[str]:
-    """Return what looks wrong in a log, one sentence each; none of them changes a number."""
+    """Return the suspicions about a log, one sentence each; none changes a number."""
     found = [*serious(log), *_missing(log), *_mixed(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
         found += _rounding(_under_mask(log, name), label)
@@ -29,24 +29,24 @@ def suspicions(log: Log) -> list[str]:
 
 
 def serious(log: Log) -> list[str]:
-    """Return what makes every number about the ratios wrong, the likeliest cause first."""
+    """Return the problems that invalidate all numbers about the ratios, the likeliest cause first."""
     found = findings(log)
     pairs = [one for one in log.sequences if one.logp_mu is not None and one.logp_pi is not None]
     if pairs:
         mu, pi = (
             np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi")
         )
-        explained = bool(found)  # a shift or a mask that is off makes zeros and spreads of its kind
+        explained = bool(found)  # a shift or a wrong mask causes such zeros and spreads
         found += [] if explained else [*_zeros(mu, pi), *_temperature(mu, pi)]
     return found + _above_zero(log)
 
 
 def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
-    """Return one line: healthy, undecided, or what to look at and why.
+    """Return one line: healthy, undecided, or what to check and why.
 
     Args:
         log: a training log.
-        alerts: metrics that crossed a limit, first those that matter most.
+        alerts: metrics that crossed a limit, the most important first.
     """
     if not (log.has("logp_mu") and log.has("logp_pi")):
         return "Undecided: the log lacks log-probabilities of the sampler (mu) or of the trainer (pi)."
@@ -99,7 +99,7 @@ def _missing(log: Log) -> list[str]:
 
 
 def _rounding(values: Floats, label: str) -> list[str]:
-    """Tell log-probabilities that all are 16-bit numbers, and what that adds to mean (log rho)^2 / 2."""
+    """Report log-probabilities that are all 16-bit numbers, and what that adds to mean (log rho)^2 / 2."""
     kept = values[np.isfinite(values) & (values != 0)]
     if kept.size < FEW:
         return []
@@ -121,7 +121,7 @@ def _rounding(values: Floats, label: str) -> list[str]:
 
 
 def _zeros(mu: Floats, pi: Floats) -> list[str]:
-    """Tell tokens that only look certain: a placeholder of prompt or tool output under the mask."""
+    """Report tokens that only look certain: a placeholder of prompt or tool output under the mask."""
     found = []
     for name, one, other in (("log mu", mu, pi), ("log pi", pi, mu)):
         count = int(((one == 0) & (other < -SURE)).sum())

@@ -1,4 +1,4 @@
-"""Map the metrics by step that a stack logged to our names, and compare them with documented limits."""
+"""Map a stack's logged metrics by step to our names, and compare them with documented limits."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ CALLBACK = {
     "ratio_max": "ratio/max",
     "pareto_k": "rollout_corr/pareto_k_sequence",
 }
-"""Short names that adapters.trl_callback logs behind PREFIX, and the metrics of docs/metrics.md they are."""
+"""Short names that adapters.trl_callback logs after PREFIX -> metrics of docs/metrics.md."""
 PREFIX = "testbed/"
 LIMITS = (
     *PEERS,
@@ -30,7 +30,7 @@ LIMITS = (
     ),
 )  # fmt: skip
 FINITE = ("loss", "grad_norm", "pg_loss", "policy_loss")
-"""Last parts of keys that are finite in every sound run."""
+"""Last parts of keys that are finite in every valid run."""
 LOWER = "exp of mean |log rho|: at most ours, by Jensen"
 BLIND = (
     "A log of scalars holds no tokens and so no ratios: it cannot show tails, ages, tokens that an "
@@ -46,7 +46,7 @@ HOW = {
 
 @dataclass(frozen=True)
 class Name:
-    """A stack's key read as our metric. differs: in what, "" for the same number. value: from its to ours."""
+    """A stack's key as our metric. differs: the difference, "" for none. value: converts it to ours."""
 
     metric: str
     differs: str = ""
@@ -54,7 +54,7 @@ class Name:
 
 
 def names(stack: str) -> dict[str, Name]:
-    """Return what the keys of a stack are here, by key; of two metrics with one key the first one listed."""
+    """Return our names for a stack's keys; of two metrics with one key, the first one listed."""
     found: dict[str, Name] = {}
     for metric, known in ALIASES.items():
         for alias in known:
@@ -79,7 +79,7 @@ STACKS = tuple(
 def read_as(key: str, known: Mapping[str, Name]) -> tuple[int, Name] | None:
     """Return (rank, name) of a key, best rank 0: written by this project, the same number, one that differs.
 
-    A key with dots and no slash is read with slashes. None for a key that is not known.
+    A key with dots and no slash is read with slashes. None for an unknown key.
     """
     key = key if "/" in key else key.replace(".", "/")
     short = key.removeprefix(PREFIX)
@@ -104,8 +104,8 @@ class ScalarLog:
     """Numbers by step.
 
     source: the stack. rows: step and our metrics, ascending. keys: per metric the stack's key and how its
-    number differs. broken: per key of FINITE that is not finite somewhere: first such step, how many, of how
-    many. unread: keys that are no metric here.
+    number differs. broken: per key of FINITE that is sometimes not finite: first such step, count, total.
+    unread: keys that match no metric here.
     """
 
     source: str
@@ -127,7 +127,7 @@ class ScalarLog:
         return found
 
     def alerts(self) -> list[Alert]:
-        """Return what became of every limit that peers document for a metric here; fired ones first."""
+        """Return alerts for every documented limit on a metric here; those that fired come first."""
         found = []
         for alert in alerts(self.rows, LIMITS):
             key, differs = self.keys[alert.threshold.metric]
@@ -137,7 +137,7 @@ class ScalarLog:
 
 
 def stack_of(keys: Iterable[str]) -> str:
-    """Return the stack that most keys belong to, "" where none is known to any."""
+    """Return the stack with the most matching keys, "" if no key matches any."""
     held = set(keys)
     tables = {stack: names(stack) for stack in STACKS}
     count = {stack: sum(read_as(key, known) is not None for key in held) for stack, known in tables.items()}
@@ -148,9 +148,9 @@ def stack_of(keys: Iterable[str]) -> str:
 def scalar_log(
     stack: str, entries: Iterable[tuple[str, Any, Mapping[str, Any]]], notes: Sequence[str] = ()
 ) -> ScalarLog:
-    """Return entries (place, step, {key: value}) as a log; those of one step are joined, the last one wins.
+    """Return entries (place, step, {key: value}) as a log; merges entries of a step, the last one wins.
 
-    Raises UserError for a step that is no whole number, and where no key is a metric here.
+    Raises UserError for a step that is not a whole number, and if no key is a metric here.
     """
     by_step: dict[int, dict[str, float]] = {}
     for where, step, entry in entries:
@@ -182,7 +182,7 @@ def scalar_log(
 
 
 def nothing_known(keys: Sequence[str], stack: str) -> UserError:
-    """Return the refusal of numbers that no stack is known to log."""
+    """Return the error for numbers that no stack is known to log."""
     wanted = list(names(stack or "verl"))
     near = next((said for key in keys[:50] if (said := suggest(key, wanted))), "")
     return UserError(
@@ -193,7 +193,7 @@ def nothing_known(keys: Sequence[str], stack: str) -> UserError:
 
 
 def _chosen(keys: Sequence[str], known: Mapping[str, Name]) -> dict[str, tuple[str, Name]]:
-    """Return the key that each metric is read from: of several the one with the best rank."""
+    """Return the key from which each metric is read: the one of best rank."""
     ranked = [(found[0], key, found[1]) for key in keys if (found := read_as(key, known)) is not None]
     chosen: dict[str, tuple[str, Name]] = {}
     for _, key, name in sorted(ranked, key=lambda each: each[0]):
@@ -202,7 +202,7 @@ def _chosen(keys: Sequence[str], known: Mapping[str, Name]) -> dict[str, tuple[s
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, NaN for null (orjson writes it for NaN), None for what is no number."""
+    """Return a number, NaN for null (orjson's form of NaN), None for anything else."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -227,7 +227,7 @@ def _broken(
 
 
 def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
-    """Return one line: healthy as far as scalars tell, undecided, or what to look at, why and since when.
+    """Return one line: healthy as far as scalars show, undecided, or what to check, why and since when.
 
     Args:
         log: a log of scalars.

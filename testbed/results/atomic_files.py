@@ -17,14 +17,14 @@ ASIDE = ".tmp-"
 """Prefix of an unfinished file's name; readers skip such files."""
 
 STALE = 3600.0
-"""Seconds after which an unfinished file belongs to nobody; writing one takes milliseconds."""
+"""Age in seconds at which an unfinished file is abandoned; writing one takes milliseconds."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Write a new file; return False, and leave it alone, when the name is already there.
+    """Write a new file; return False and change nothing if the name exists.
 
     When this returns True, the file survives a crash of the machine.
     """
@@ -46,9 +46,9 @@ def create(path: Path, content: bytes) -> bool:
 
 
 def replace(path: Path, content: bytes, flush: bool = True) -> None:
-    """Write a file in place of what had the name before; a reader sees one or the other, whole.
+    """Replace a file; a reader sees the old or the new one, whole.
 
-    Without flush the file survives a kill of the process, but perhaps not a crash of the machine.
+    Without flush the file survives a kill of the process, but maybe not a crash of the machine.
     """
     with mended(path):
         for last in (False, True):
@@ -66,7 +66,7 @@ def replace(path: Path, content: bytes, flush: bool = True) -> None:
 
 
 def read(path: Path) -> bytes:
-    """Return a file's content; OSError for a symbolic link, never followed, and a pipe, never waited for."""
+    """Return a file's content; OSError for a symbolic link or a pipe, which are never opened."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -75,7 +75,7 @@ def read(path: Path) -> bytes:
 
 
 def record(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file that is for readers, as provenance; {} where there is none to read."""
+    """Return the JSON object of a file for readers, such as provenance; {} if it is unreadable."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         found = json.loads(read(path))
         return found if isinstance(found, dict) else {}
@@ -104,7 +104,7 @@ def mended(path: Path) -> Iterator[None]:
 
 
 def _kept(path: Path) -> str:
-    """Return a sentence about the results that lie in the folder of this file, "" without any."""
+    """Return a sentence about the results in this file's folder, "" without any."""
     for folder in (path.parent, path.parent.parent):
         with contextlib.suppress(OSError):
             if any(name.endswith(".parquet") for name in os.listdir(folder / "packs")):
@@ -129,7 +129,7 @@ def _aside(path: Path, content: bytes, flush: bool = True) -> Path:
 
 
 def _link(aside: Path, path: Path) -> None:
-    """Name the file, failing when the name is taken; on mounts without hard links the check is not atomic."""
+    """Link the file to its name, failing if taken; mounts without hard links check non-atomically."""
     try:
         os.link(aside, path)
     except OSError as error:

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKPOINT = "TESTBED_CHECKPOINT"
-"""Environment variable: folder for the checkpoints of packs that are under way."""
+"""Environment variable: folder for the checkpoints of unfinished packs."""
 EVERY = "TESTBED_CHECKPOINT_EVERY"
-"""Environment variable: steps between two of them, or the time as "60s"."""
+"""Environment variable: steps between two checkpoints, or the time as "60s"."""
 
 
 class Damaged(ValueError):
-    """A checkpoint that is not what was written; the pack starts again without it."""
+    """A damaged checkpoint; the pack restarts without it."""
 
 
 def checkpoint_path(pack: str) -> Path | None:
-    """Return the file for a pack's checkpoint, None where no folder is set; UserError for no folder."""
+    """Return a pack's checkpoint file, None if no folder is set; UserError for an invalid folder."""
     folder = os.environ.get(CHECKPOINT, "")
     if not folder:
         return None
@@ -36,7 +36,7 @@ def checkpoint_path(pack: str) -> Path | None:
 
 
 def forget(pack: str) -> None:
-    """Remove the checkpoint of a pack whose results are kept, and unfinished ones."""
+    """Remove the checkpoint of a pack with stored results, and unfinished files."""
     path = checkpoint_path(pack)
     if path is not None:
         path.unlink(missing_ok=True)
@@ -44,7 +44,7 @@ def forget(pack: str) -> None:
 
 
 def sweep_unfinished(path: Path) -> None:
-    """Remove what killed processes left half written of it: one process at a time runs a pack."""
+    """Remove its half-written files from killed processes; only one process at a time runs a pack."""
     for left in path.parent.glob(f"{ASIDE}{path.stem}-*"):
         with contextlib.suppress(OSError):
             left.unlink()
@@ -62,13 +62,13 @@ def _digest(tree: str, tensors: "dict[str, Tensor]") -> str:
 
 
 def write_checkpoint(path: Path, tree: dict[str, Any], tensors: "dict[str, Tensor]") -> None:
-    """Put a checkpoint in place of the one before, or leave that one."""
+    """Replace the checkpoint, or keep the old one."""
     from safetensors.torch import save_file
 
     text = json.dumps({**tree, "fingerprint": dict(fingerprint())})
     aside = path.parent / f"{ASIDE}{path.stem}-{secrets.token_hex(8)}"
     with mended(path):
-        path.parent.mkdir(parents=True, exist_ok=True)  # another run on the folder may have tidied up
+        path.parent.mkdir(parents=True, exist_ok=True)  # another run may have removed the empty folder
         try:
             save_file(tensors, aside, metadata={"tree": text, "digest": _digest(text, tensors)})
             with open(aside, "rb+") as file:
@@ -81,7 +81,7 @@ def write_checkpoint(path: Path, tree: dict[str, Any], tensors: "dict[str, Tenso
 
 
 def read_checkpoint(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
-    """Return JSON and tensors; Damaged for a file that is damaged, UserError for one of other code."""
+    """Return JSON and tensors; Damaged for a damaged file, UserError for one of other code."""
     from safetensors import safe_open
 
     try:
@@ -94,7 +94,7 @@ def read_checkpoint(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
         text = metadata["tree"]
         whole = _digest(text, tensors) == metadata["digest"]
         tree: dict[str, Any] = json.loads(text)
-    except Exception as error:  # safetensors raises its own kinds
+    except Exception as error:  # safetensors has its own error types
         raise Damaged(str(error)) from error
     if not whole:
         raise Damaged("its digest differs")

@@ -8,20 +8,20 @@ from typing import TypeAlias
 from testbed.config.run import RUN_VERSION
 
 FORMAT = 1
-"""Layout of a results folder; rises when older code could not read it."""
+"""Layout version of a results folder; increased if older code could not read it."""
 
 Fingerprint: TypeAlias = Mapping[str, int | str]
 
 
 @cache
 def fingerprint() -> Fingerprint:
-    """Return {"format": …, "run_version": …, "numpy": …, "torch": …, "numba": …}, importing none of them."""
+    """Return {"format": …, "run_version": …, "numpy": …, "torch": …, "numba": …} without importing them."""
     packages = {name: _version(name) for name in ("numpy", "torch", "numba")}
     return {"format": FORMAT, "run_version": RUN_VERSION, **packages}
 
 
 def difference(theirs: Fingerprint, ours: Fingerprint) -> str:
-    """Return "numpy 2.3 instead of 2.4, …": where theirs differs from ours, or "" when nowhere."""
+    """Return "numpy 2.3 instead of 2.4, …" for the differences between theirs and ours, or ""."""
     names = dict.fromkeys([*ours, *theirs])
     return ", ".join(
         f"{name} {theirs.get(name, 'absent')} instead of {ours.get(name, 'absent')}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.results.atomic_files import mended
 
 UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""Mounts without locks: work may then be done twice, but commits still keep the first result."""
+"""For mounts without locks: work may be done twice, but commits still keep the first result."""
 
 
 class Locks:
@@ -21,7 +21,7 @@ class Locks:
         self._held: dict[str, int] = {}
 
     def take(self, name: str) -> bool:
-        """Return True when the lock is now held here, False when another process holds it."""
+        """Return True if the lock is now held here, False if another process holds it."""
         if name in self._held:
             return True
         path = self._folder / name
@@ -34,18 +34,18 @@ class Locks:
         if not _lock(descriptor) or not _same_file(descriptor, path):
             os.close(descriptor)
             return False
-        os.ftruncate(descriptor, 0)  # what a killed holder noted is not ours
+        os.ftruncate(descriptor, 0)  # a killed holder's note
         self._held[name] = descriptor
         return True
 
     def note(self, name: str, text: str) -> None:
-        """Let readers of `noted` see a text of constant length while the lock is held here."""
+        """Publish a text of constant length to readers of `noted` while the lock is held here."""
         if (descriptor := self._held.get(name)) is not None:
             with contextlib.suppress(OSError):  # a full disk: results matter, this does not
                 os.pwrite(descriptor, text.encode(), 0)
 
     def noted(self, name: str) -> str:
-        """Return what the process that holds the lock has noted; "" where none holds it."""
+        """Return the note of the process that holds the lock; "" if none holds it."""
         try:
             descriptor = os.open(
                 self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -61,7 +61,7 @@ class Locks:
         return ""
 
     def release(self, name: str) -> None:
-        """Give the lock back and remove its file; nothing happens when it is not held."""
+        """Release the lock and remove its file; do nothing if it is not held."""
         descriptor = self._held.pop(name, None)
         if descriptor is not None:
             (self._folder / name).unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class Locks:
         return name in self._held
 
     def close(self) -> None:
-        """Give every lock back."""
+        """Release every lock."""
         for name in list(self._held):
             self.release(name)
 
@@ -85,7 +85,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _same_file(descriptor: int, path: Path) -> bool:
-    """Return False when the holder before us removed the file between our opening and our locking it."""
+    """Return False if the previous holder removed the file between our opening and locking it."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""sweep.json: the plan of a results folder, which keeps other sweeps from being mixed into it."""
+"""sweep.json: the plan of a results folder, which keeps other sweeps out of it."""
 
 import contextlib
 import hashlib
@@ -20,9 +20,9 @@ from testbed.results.locks import Locks
 
 NAME = "sweep.json"
 SECOND = ".sweep.json"
-"""The same plan once more, for `testbed status --repair`."""
+"""A second copy of the plan, for `testbed status --repair`."""
 PARTS = ("packs", "failures", "provenance", "quarantine")
-"""Folders beside sweep.json."""
+"""Folders next to sweep.json."""
 
 SIGNED = re.compile(rb',\n"sha256": "([0-9a-f]{64})"}\n\Z')
 UNSIGNED = b'{\n "fingerprint": {'
@@ -31,9 +31,9 @@ UNSIGNED = b'{\n "fingerprint": {'
 
 @dataclass(frozen=True)
 class Sweep:
-    """The packs planned, id to cell ids in plan order, and the fingerprint of the code that computes them.
+    """The planned packs, id to cell ids in plan order, and the fingerprint of the code that computes them.
 
-    rebuilt: whether a repair wrote it from finished packs, so that packs of the sweep may be missing.
+    rebuilt: True if a repair wrote it from finished packs, so packs of the sweep may be missing.
     """
 
     packs: Mapping[str, tuple[str, ...]]
@@ -42,10 +42,10 @@ class Sweep:
 
 
 def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
-    """Make the folder and its sweep.json, or check that the one there is of this sweep and this code.
+    """Make the folder and its sweep.json, or check that the existing one has this sweep and code.
 
-    extend: where sweep.json has the first of these packs, let the others join it.
-    Raises UserError when the folder holds something else, another sweep, or numbers of other code.
+    extend: if sweep.json has the first of these packs, add the others to it. Raises UserError if the folder
+    holds something else, another sweep, or numbers of other code.
     """
     _refuse_strangers(folder)
     with atomic_files.mended(folder):
@@ -77,7 +77,7 @@ def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
 
 
 def keep_copy(folder: Path) -> None:
-    """Bring the second copy of the plan up to the first, which has just been read."""
+    """Update the second copy of the plan to the first, which has just been read."""
     content, copy = (_bytes(folder / name) for name in (NAME, SECOND))
     if content is not None and content != copy:
         atomic_files.replace(folder / SECOND, content)
@@ -91,9 +91,9 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _extend(folder: Path, packs: Sequence[Pack]) -> Sweep:
-    """Write the longer plan where the one there is its beginning, or rebuilt; return what is there then."""
+    """Write the longer plan if the existing one is its beginning, or rebuilt; return the plan now there."""
     with alone(folder):
-        there = load(folder)  # once more, under the lock
+        there = load(folder)  # read again, under the lock
         held = list(there.packs)
         if there.rebuilt or held == [pack.id for pack in packs[: len(held)]]:
             atomic_files.replace(folder / NAME, _content(packs))
@@ -102,7 +102,7 @@ def _extend(folder: Path, packs: Sequence[Pack]) -> Sweep:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock on the plan; raise UserError while another process does."""
+    """Hold the lock on the plan; raise UserError while another process holds it."""
     locks = Locks(folder / ".locks")
     if not locks.take(NAME):
         raise UserError(f"Another run is extending {folder} just now. Run the same command again.")
@@ -113,9 +113,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def planned(folder: Path) -> tuple[Pack, ...]:
-    """Return the packs that a results folder was planned with, and their cells; () where there is no plan.
+    """Return a results folder's planned packs and their cells; () without a plan.
 
-    Raises UserError when the plan is damaged, or of a newer format.
+    Raises UserError if the plan is damaged, or of a newer format.
     """
     if not (folder / NAME).exists():
         return ()
@@ -137,7 +137,7 @@ def planned(folder: Path) -> tuple[Pack, ...]:
 
 
 def load(folder: Path) -> Sweep:
-    """Return what sweep.json says; raise UserError when it is missing, damaged, or of a newer format."""
+    """Return the content of sweep.json; raise UserError if it is missing, damaged, or of a newer format."""
     sweep = read_plan(folder / NAME)
     for part in (folder / part for part in PARTS):
         if part.is_symlink() or (part.exists() and not part.is_dir()):
@@ -146,7 +146,7 @@ def load(folder: Path) -> Sweep:
 
 
 def read_plan(path: Path) -> Sweep:
-    """Return what this file says; raise UserError as `load` does."""
+    """Return this file's plan; raise UserError as `load` does."""
     folder = path.parent
     try:
         content = atomic_files.read(path)
@@ -173,7 +173,7 @@ def read_plan(path: Path) -> Sweep:
 
 
 def has_results(folder: Path) -> bool:
-    """Return whether a plan can be rebuilt here: a second copy of it, or files of finished packs."""
+    """Return True if a plan can be rebuilt here: from a second copy, or files of finished packs."""
     if (folder / SECOND).exists():
         return True
     with contextlib.suppress(OSError):
@@ -187,15 +187,15 @@ def _todo(folder: Path) -> str:
 
 
 def _without_runs(found: dict[str, Any]) -> Any:
-    """Return a cell's id in place of the cell: its fields, most of the file, are for people."""
+    """Return a cell's id in place of the cell; its fields, most of the file, are for readers."""
     return found["id"] if found.keys() == {"id", "run"} else found
 
 
 def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int) -> None:
-    """Raise ValueError when the bytes are not those that were written.
+    """Raise ValueError if the bytes are not those that were written.
 
-    Until the plan had a digest of its own it was written with an indent, and only the ids in it can be
-    verified: a pack's id is a hash of those of its cells.
+    Plans from before the digest were indented; only their ids can be verified, because a pack's id is a hash
+    of its cells' ids.
     """
     signed = SIGNED.search(content)
     if signed and hashlib.sha256(content[: signed.start()]).hexdigest().encode() != signed[1]:
@@ -225,7 +225,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _content(packs: Sequence[Pack]) -> bytes:
-    """Return the plan, one line per pack: what its cells share once, and of each cell what is its own."""
+    """Return the plan, one line per pack: fields that its cells share once, the others per cell."""
     return signed(map(_line, packs), fingerprint())
 
 
@@ -238,7 +238,7 @@ def signed(lines: Iterable[str], made_by: Fingerprint, rebuilt: bool = False) ->
 
 
 def entry(pack: Pack) -> dict[str, Any]:
-    """Return what the plan says of a pack, and its place in it, for the provenance of its results."""
+    """Return the plan's entry of a pack, and its position, for the provenance of its results."""
     return {"index": pack.index, **json.loads(_line(pack))}
 
 

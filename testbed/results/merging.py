@@ -15,7 +15,7 @@ from testbed.results.store import Status, Store
 
 @dataclass(frozen=True)
 class Part:
-    """A pack, or those of its cells that no part before has, and the store that it comes from."""
+    """A pack, or its cells missing from all earlier parts, and its source store."""
 
     whole: Pack
     pack: Pack
@@ -24,7 +24,7 @@ class Part:
 
     @property
     def content(self) -> bytes:
-        """The result file of these cells alone."""
+        """Return the result file of these cells alone."""
         content = self.store.result(self.whole.id)
         if content is None:
             raise UserError(f"{self.store.folder}: the result of {self.whole} has gone. Merge again.")
@@ -37,10 +37,10 @@ class Part:
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> Status:
-    """Bring the cells of results folders together in a new one, and return its counts; the folders stay.
+    """Merge the cells of results folders into a new one, and return its counts; the folders stay unchanged.
 
-    A finished cell is taken from the first folder that has it, whole packs as the same bytes; a cell that is
-    finished nowhere stays to be run. The same merge again changes nothing.
+    A finished cell comes from the first folder that has it, whole packs as the same bytes; a cell finished
+    nowhere remains to be run. Repeating the merge changes nothing.
 
     Raises UserError for folders of other code, two results of one pack that differ, or an `out` that holds
     something else.
@@ -60,7 +60,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> Status:
 
 
 def _parts(stores: Sequence[Store]) -> Iterator[Part]:
-    """Yield what every folder adds, finished packs of all folders first."""
+    """Yield every folder's additions, finished packs of all folders first."""
     held: set[str] = set()
     known: dict[str, Store] = {}
     done = {id(store): store.done() for store in stores}
@@ -87,6 +87,6 @@ def _some(pack: Pack, places: Sequence[int]) -> Pack:
 
 
 def _provenance(part: Part) -> dict[str, Any]:
-    """Return what is known of how a result came about."""
+    """Return the known provenance of a result."""
     planned = {"planned": manifest.entry(part.pack)}
     return atomic_files.record(part.store.folder / "provenance" / f"{part.whole.id}.json") | planned

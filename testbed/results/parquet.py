@@ -20,7 +20,7 @@ def encode(columns: Mapping[str, Any], pack: Pack) -> bytes:
 
     columns: "cell" (ids), "step", then Run fields and metrics, of equal length. Integers become int64, other
     numbers float64, sequences of counts list<int64>. Rows are ordered by the pack's cells, then by step.
-    Raises ValueError when a cell has no row, a row no cell of the pack, or the lengths differ.
+    Raises ValueError if a cell has no row, a row no cell of the pack, or the lengths differ.
     """
     place = {name: index for index, name in enumerate(pack.names)}
     _check(columns, place)
@@ -47,7 +47,7 @@ def decode(content: bytes) -> pa.Table:
 
 
 def header(content: bytes) -> dict[str, Any]:
-    """Return {"pack": id, "fingerprint": …} of a pack's file; raise ValueError when it holds none."""
+    """Return {"pack": id, "fingerprint": …} of a pack's file; raise ValueError if it has none."""
     metadata = pq.read_schema(pa.BufferReader(content)).metadata or {}
     found = json.loads(metadata.get(HEADER, b"{}"))
     if not isinstance(found, dict):
@@ -84,6 +84,6 @@ def _column(values: Any, order: np.ndarray) -> pa.Array:
 
 
 def _numbers(array: np.ndarray) -> pa.Array:
-    """Return `pa.array(array)`, which would import pandas: half a second in every worker."""
+    """Return `pa.array(array)` without importing pandas, which takes each worker half a second."""
     kind = pa.from_numpy_dtype(array.dtype)
     return pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(np.ascontiguousarray(array))])

@@ -17,15 +17,15 @@ from testbed.results.fingerprint import Fingerprint
 from testbed.results.parquet import decode, header
 
 LAST = 1 << 60
-"""Place of a pack whose place in the plan is not known."""
+"""Position of a pack with an unknown place in the plan."""
 
 
 def repair(folder: Path) -> str:
-    """Make sweep.json again where it is missing or damaged, and return a sentence about what was done.
+    """Rebuild sweep.json if it is missing or damaged, and return a sentence about the repair.
 
-    The packs are those of the second copy, and those that have results, provenance or a failure. Where the
-    second copy is gone too, packs that left no trace are missing; the sweep's command adds them again.
-    Raises UserError where there is nothing to rebuild from, or results of several versions of the code.
+    Uses the packs of the second copy, and those with results, provenance or a failure. Without the second
+    copy, packs without a trace are missing; the sweep's command adds them again. Raises UserError if there is
+    nothing to rebuild from, or results of several versions of the code.
     """
     if not folder.is_dir() or not ((folder / manifest.NAME).exists() or manifest.has_results(folder)):
         raise UserError(f"{folder} is not a results folder: it has no {manifest.NAME} and no results.")
@@ -64,7 +64,7 @@ def _rebuilt(folder: Path) -> str:
 
 
 def _copy(folder: Path) -> tuple[dict[str, dict[str, Any]], Fingerprint, bool] | None:
-    """Return entries by pack, fingerprint and whether it was rebuilt, of a sound second copy."""
+    """Return entries by pack, fingerprint, and True if it was rebuilt, of a valid second copy."""
     try:
         sweep = manifest.read_plan(folder / manifest.SECOND)
         data = json.loads(atomic_files.read(folder / manifest.SECOND))
@@ -74,7 +74,7 @@ def _copy(folder: Path) -> tuple[dict[str, dict[str, Any]], Fingerprint, bool] |
 
 
 def _results(folder: Path) -> Iterator[tuple[str, tuple[Fingerprint, bytes]]]:
-    """Yield pack, fingerprint and content of every result that is what its name says."""
+    """Yield pack, fingerprint and content of every result that matches its name."""
     for path in sorted((folder / "packs").glob("*.parquet")):
         pack, _, digest = path.stem.partition("-")
         with contextlib.suppress(OSError, ValueError, KeyError, pa.ArrowException):
@@ -98,7 +98,7 @@ def _one_fingerprint(folder: Path, results: Mapping[str, tuple[Fingerprint, byte
 def _traces(
     folder: Path, results: Mapping[str, tuple[Fingerprint, bytes]], made_by: Fingerprint
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is known of packs, the least first: ids of cells, then what provenance says of the plan."""
+    """Yield known facts about packs, the least first: ids of cells, then the plan in provenance."""
     for path in sorted((folder / "failures").glob("*.json")):
         cells = atomic_files.record(path).get("cells")
         if isinstance(cells, list):
@@ -117,7 +117,7 @@ def _bare(pack: str, cells: Any) -> dict[str, Any]:
 
 
 def _is_sound(entry: Mapping[str, Any], version: int) -> bool:
-    """Return whether a pack's cells are those that its id says."""
+    """Return True if a pack's cells match its id."""
     try:
         named = [str(cell["id"]) for cell in entry["cells"] if cell.keys() == {"id", "run"}]
         return len(named) == len(entry["cells"]) and entry["id"] == pack_id_of(named, version)

@@ -4,7 +4,7 @@ sweep.json            the planned packs and cells, the format, the fingerprint
 packs/                <pack id>-<sha256 of the content>.parquet
 failures/             <pack id>.json: failed, died, timeout or oom; never mixed with results
 provenance/           <pack id>.json: versions, CPU, threads, times
-quarantine/           result files whose content is not what their name promises
+quarantine/           result files with a content that does not match their name
 """
 
 import contextlib
@@ -30,16 +30,16 @@ from testbed.results.parquet import decode, header
 RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")
 
 WORD = 200
-"""Characters of a word about a machine."""
+"""Most characters of a word about a machine."""
 TRACE = 20_000
-"""Characters of a trace that are kept."""
+"""Most characters kept of a trace."""
 
 Kind = Literal["failed", "died", "timeout", "oom"]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a pack has no result: it raised, its process died, it ran past its limit, or memory ran out."""
+    """Reason why a pack has no result: it raised, its process died, it timed out, or memory ran out."""
 
     pack: str
     kind: Kind
@@ -51,9 +51,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells; planned = done + failed + pending at any time. A rerun tries failed packs again.
+    """Counts of cells; always planned = done + failed + pending. A rerun retries failed packs.
 
-    quarantined: damaged files that were ever set aside. damaged: pending cells that lost their result so.
+    quarantined: damaged files ever set aside. damaged: pending cells that lost their result in this way.
     """
 
     planned: int
@@ -69,7 +69,7 @@ class Store:
     """A results folder. `packs` maps the id of every planned pack to its cell ids, in plan order."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Open an existing folder for reading; raise UserError when it is none, or of a newer format."""
+        """Open an existing folder for reading; raise UserError if it is invalid, or of a newer format."""
         self.folder = Path(folder)
         sweep = manifest.load(self.folder)
         self.packs, self.made_by = sweep.packs, sweep.made_by
@@ -78,15 +78,15 @@ class Store:
 
     @classmethod
     def start(cls, folder: str | Path, packs: Sequence[Pack], extend: bool = False) -> "Store":
-        """Return the store of a sweep, making the folder or going on with it; `extend` lets new packs join.
+        """Return the store of a sweep, making or continuing the folder; `extend` allows new packs.
 
-        Raises UserError when the folder holds something else, another sweep, or numbers of other code.
+        Raises UserError if the folder holds something else, another sweep, or numbers of other code.
         """
         manifest.write(Path(folder), packs, extend)
         return cls(folder)
 
     def claim(self, pack: str) -> bool:
-        """Return True when this process alone may now run the pack, False while another one does."""
+        """Return True if only this process may now run the pack, False while another one does."""
         return self._locks.take(pack)
 
     def release(self, pack: str) -> None:
@@ -94,11 +94,11 @@ class Store:
         self._locks.release(pack)
 
     def note_share(self, pack: str, share: float) -> None:
-        """Let watchers know which share (0 to 1) of a claimed pack's steps is done."""
+        """Publish the finished share (0 to 1) of a claimed pack's steps."""
         self._locks.note(pack, f"{share:.6f}")
 
     def running(self) -> dict[str, float]:
-        """Return the share of the steps that is done, by pack, of packs that some process runs now."""
+        """Return the finished share of steps, by pack, of packs that some process is running."""
         folder = self.folder / ".locks"
         names = set(os.listdir(folder)) & self.packs.keys() if folder.is_dir() else set()
         found = {}
@@ -112,9 +112,9 @@ class Store:
         self._locks.close()
 
     def commit(self, pack: str, content: bytes, provenance: Mapping[str, Any]) -> bool:
-        """Keep a pack's result for good; return False when it has one already.
+        """Store a pack's result permanently; return False if it already has one.
 
-        Raises UserError naming the path when the disk is full or not writable.
+        Raises UserError naming the path if the disk is full or not writable.
         """
         if self.settled(pack):
             return False
@@ -123,12 +123,12 @@ class Store:
         return atomic_files.create(self.folder / "packs" / f"{pack}-{digest}.parquet", content)
 
     def fail(self, failure: Failure) -> None:
-        """Record why a pack has no result, in place of an earlier failure."""
+        """Record why a pack has no result, replacing an earlier failure."""
         record = _signed(vars(_readable(failure)))
         atomic_files.replace(self.folder / "failures" / f"{failure.pack}.json", record)
 
     def failure(self, pack: str) -> Failure | None:
-        """Return the record of a pack's last failure, or None when there is none or it is damaged."""
+        """Return the record of a pack's last failure, or None if there is none or it is damaged."""
         try:
             record = _unsigned(atomic_files.read(self.folder / "failures" / f"{pack}.json"))
             said = Failure(**record | {"cells": tuple(map(str, record["cells"]))})
@@ -138,17 +138,17 @@ class Store:
         return _readable(said) if known else None
 
     def result(self, pack: str) -> bytes | None:
-        """Return the verified content of a pack's result file, or None when there is none.
+        """Return the verified content of a pack's result file, or None if there is none.
 
-        A file whose content is not what its name says, or that other code wrote, goes to quarantine.
+        Moves a file to quarantine if its content does not match its name, or other code wrote it.
         """
         return self._verified(pack, [path for _, path in self._files(f"{pack}-")])
 
     def settled(self, pack: str) -> bool:
-        """Return whether a pack has a verified result, without a look at the whole folder for every pack.
+        """Return True if a pack has a verified result, without listing the whole folder for every pack.
 
-        A result is new only if its provenance, which is written before it, is there, or if it was there
-        when this store first looked.
+        A result is recognized if it was there when this store first looked, or if its provenance, which is
+        written first, is there.
         """
         if self._found is None:
             self._found = {name for name, _ in self._files()}
@@ -170,14 +170,14 @@ class Store:
         return {name for name, _ in self.results()}
 
     def failures(self) -> dict[str, Failure]:
-        """Return the last failure of every pack that has one, done since then or not, in plan order."""
+        """Return the last failure of every pack that has one, done since or not, in plan order."""
         folder = self.folder / "failures"
         there = set(os.listdir(folder)) if folder.is_dir() else set()
         named = (name for name in self.packs if f"{name}.json" in there)
         return {name: found for name in named if (found := self.failure(name))}
 
     def status(self) -> Status:
-        """Return what is planned, done, failed and pending."""
+        """Return the counts of planned, done, failed and pending cells."""
         done = self.done()
         failures = tuple(failure for name, failure in self.failures().items() if name not in done)
         failed = {failure.pack for failure in failures}
@@ -190,12 +190,12 @@ class Store:
         return Status(planned, good, bad, planned - good - bad, failures, len(held), damaged)
 
     def quarantined(self) -> list[str]:
-        """Return the names of the damaged files that were set aside; each starts with its pack's id."""
+        """Return the names of the damaged files set aside; each starts with its pack's id."""
         folder = self.folder / "quarantine"
         return sorted(os.listdir(folder)) if folder.is_dir() else []
 
     def _files(self, start: str = "") -> Iterator[tuple[str, Path]]:
-        """Yield (pack, path) of the result files whose names start so."""
+        """Yield (pack, path) of result files with this name prefix."""
         folder = self.folder / "packs"
         for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
             if name.startswith(start) and (match := RESULT.fullmatch(name)):
@@ -214,7 +214,7 @@ class Store:
         return good
 
     def _content(self, path: Path) -> bytes | None:
-        """Return the content of a result file, or None when it is not what its name and sweep.json say."""
+        """Return a result file's content, or None if it does not match its name and sweep.json."""
         match = RESULT.fullmatch(path.name)
         try:
             content = atomic_files.read(path)
@@ -227,9 +227,9 @@ class Store:
         return content if ours else None
 
     def _quarantine(self, pack: str, path: Path) -> None:
-        """Move a bad file away, under the pack's lock lest a good file that just replaced it goes instead."""
+        """Move a bad file away, under the pack's lock, so that a good replacement is never moved instead."""
         held = pack in self._locks
-        with contextlib.suppress(OSError, UserError):  # a reader without the right to write passes it over
+        with contextlib.suppress(OSError, UserError):  # a reader without write access skips it
             if self._locks.take(pack):
                 if self._content(path) is None:
                     path.rename(self.folder / "quarantine" / f"{path.name}.{secrets.token_hex(4)}")
@@ -247,7 +247,7 @@ def read(*folders: str | Path) -> pa.Table:
     Returns:
         A pyarrow table with a row per run and logged step, in plan order; `.to_pandas()` makes a frame.
 
-    Raises UserError when no run is finished, or when the folders differ in sweep, code or a result.
+    Raises UserError if no run is finished, or if the folders differ in sweep, code or a result.
     """
     stores = [Store(folder) for folder in folders]
     first = stores[0]
@@ -273,14 +273,14 @@ def read(*folders: str | Path) -> pa.Table:
 
 
 def status(folder: str | Path) -> Status:
-    """Return what is planned, done, failed and pending in a results folder."""
+    """Return the counts of planned, done, failed and pending cells in a results folder."""
     return Store(folder).status()
 
 
 def made_on(folder: Path) -> list[dict[str, str]]:
-    """Return the machines that a folder's results come from: CPU, threads, versions; each once.
+    """Return the machines that made a folder's results: CPU, threads, versions; each once.
 
-    Files of provenance are for readers: one that cannot be read is left out.
+    Provenance files are for readers: unreadable ones are skipped.
     """
     found = []
     for path in sorted((folder / "provenance").glob("*.json")):
@@ -301,7 +301,7 @@ def made_on(folder: Path) -> list[dict[str, str]]:
 
 
 def folder_for(root: str | Path, name: str) -> Path:
-    """Return root/name; raise UserError for a name that is not one plain folder inside root."""
+    """Return root/name; raise UserError unless name is one plain folder inside root."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise UserError(
             f"'{name}' cannot name a results folder; use letters, digits, '.', '_' and '-', at most 100."
@@ -313,7 +313,7 @@ def folder_for(root: str | Path, name: str) -> Path:
 
 
 def _readable(failure: Failure) -> Failure:
-    """Return the failure with texts that a terminal can show: whoever raised it may have said anything."""
+    """Return the failure with texts made safe for a terminal, because raised errors may contain anything."""
     return replace(failure, message=printable(failure.message), trace=printable(failure.trace, TRACE))
 
 
@@ -327,7 +327,7 @@ def _signed(data: Mapping[str, Any]) -> bytes:
 
 
 def _unsigned(content: bytes) -> dict[str, Any]:
-    """Return a record without its digest; raise ValueError when it is damaged. Old records have none."""
+    """Return a record without its digest; raise ValueError if it is damaged. Old records have none."""
     record: dict[str, Any] = json.loads(content)
     digest = record.pop("sha256", None)
     if digest is not None and digest != hashlib.sha256(_json(record)).hexdigest():

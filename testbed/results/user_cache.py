@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def place(name: str) -> Path | None:
-    """Return the folder of that name in the user's cache; None where there is no absolute path to one."""
+    """Return the folder of that name in the user's cache; None without an absolute path to one."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
         caches = caches.expanduser()
@@ -15,7 +15,7 @@ def place(name: str) -> Path | None:
 
 
 def private(name: str) -> Path | None:
-    """Return `place(name)`, made with access for its owner alone; None where it cannot be made."""
+    """Return `place(name)`, made with access for its owner only; None if it cannot be made."""
     folder = place(name)
     if folder is None:
         return None

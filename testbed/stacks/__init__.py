@@ -1,7 +1,7 @@
 """Tables of public stacks: each setting, and the objective or recipe that it selects here.
 
-One file per stack holds a `Stack`: its settings with their defaults, rules from settings to an objective, an
-aggregation, an advantage, terms and an anchor, what cannot be expressed, and traps. The command `testbed
+One file per stack defines a `Stack`: its settings with defaults, rules from settings to an objective, an
+aggregation, an advantage, terms and an anchor, unsupported settings, and traps. The command `testbed
 objectives from` (compose) and the pages docs/stacks/*.md (page) read the same tables.
 """
 
@@ -19,12 +19,12 @@ from testbed.errors import unknown
 class Key:
     """A setting of a stack.
 
-    name: as in its configuration; `path` is where it stands there, so that a longer spelling is understood.
-    default: its value with nothing set. otherwise: the setting whose value it takes where it is null.
+    name: its configuration name; `path` is its place there, so that longer spellings work too.
+    default: its value if unset. otherwise: the setting that supplies its value if it is null.
     by: defaults that depend on another setting: (its name, {its value: default}).
-    choices: what its text may be, beside what the rules compare it with.
+    choices: allowed texts, besides those in the rules.
     text: True for a value that is text of any kind ("0.5_5.0").
-    note: what the page says about it.
+    note: the page's remark on it.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Their:
-    """The value of one of their settings, changed on its way to us; `words` says how, for the page.
+    """The value of one of their settings, converted to ours; `words` describes the conversion on the page.
 
-    absent: our value where theirs is null; None: it must be given.
+    absent: our value if theirs is null; None: it must be given.
     """
 
     key: str
@@ -52,14 +52,14 @@ class Their:
 
 @dataclass(frozen=True)
 class Is:
-    """A condition on a setting other than equality, and its words for the page."""
+    """A condition on a setting other than equality, and its text on the page."""
 
     words: str
     holds: Callable[[Any], bool]
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number, and no truth value."""
+    """Return True for a number that is not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -76,9 +76,8 @@ When = Mapping[str, Any]
 class Rule:
     """A rule: if `when` holds, use our `name` with `args` (numbers, names, or their settings).
 
-    aggregation, length: what an objective needs in place of the aggregation the settings name.
-    denominator: "kept" where dropped tokens leave it.
-    coefficient: of a term. note: said with the result.
+    aggregation, length: replace the aggregation of the settings for an objective that needs it. denominator:
+    "kept" if dropped tokens leave it. coefficient: of a term. note: shown with the result.
     """
 
     when: When
@@ -93,7 +92,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Settings that nothing here expresses, and why."""
+    """Settings without an equivalent here, and the reason."""
 
     when: When
     why: str
@@ -101,10 +100,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Stack:
-    """A public stack; of objectives, aggregations, advantages and anchors the first rule that holds counts.
+    """A public stack; the first rule that holds selects objective, aggregation, advantage and anchor.
 
-    terms: all that hold are added. passes: the setting that counts updates per batch. traps: sentences.
-    An anchor's name is that of `Run.anchor`.
+    terms: all that hold are added. passes: the setting of updates per batch. traps: sentences. An anchor's
+    name is that of `Run.anchor`.
     """
 
     name: str
@@ -122,17 +121,17 @@ class Stack:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The settings that are known."""
+        """Names of all settings."""
         return tuple(key.name for key in self.keys)
 
 
 def lower(span: str) -> float:
-    """Return 0.5 of "0.5_5.0"; raise ValueError for text that is no number."""
+    """Return 0.5 of "0.5_5.0"; raise ValueError for text that is not a number."""
     return float(span.partition("_")[0])
 
 
 def upper(span: str) -> float:
-    """Return 5.0 of "0.5_5.0"; raise ValueError for text that is no number."""
+    """Return 5.0 of "0.5_5.0"; raise ValueError for text that is not a number."""
     return float(span.partition("_")[2])
 
 

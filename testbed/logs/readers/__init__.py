@@ -1,7 +1,7 @@
 """One reader per format: it recognizes its files and turns them into records, or into metrics by step.
 
-A module here holds a READER. Its docstring names the file of the stack that writes the format. Formats
-change: a reader takes fields by name, refuses what it does not know, and says what it left out or assumed.
+A module here defines a READER. Its docstring names the stack's file that writes the format. Formats change,
+so a reader reads fields by name, refuses unknown ones, and reports its omissions and assumptions.
 """
 
 import importlib
@@ -27,9 +27,9 @@ MALFORMED = (
 class Reader:
     """Reader of one stack's files.
 
-    name: of the stack. writes: what it calls them. patterns: file names below a folder. keys: fields that
-    together only its rows have. read: from all files of one format to a Log, or to a ScalarLog where the
-    format has no tokens. accepts: tells rows that `keys` do not, asked when nobody's keys fit.
+    name: of the stack. writes: its name for the files. patterns: file names below a folder. keys: fields that
+    only its rows have together. read: from all files of one format to a Log, or to a ScalarLog if the format
+    has no tokens. accepts: recognizes rows that `keys` do not, asked if no keys match.
     """
 
     name: str
@@ -69,14 +69,14 @@ def read(paths: Sequence[Path], name: str = "") -> Log:
 
 
 def read_any(paths: Sequence[Path], name: str = "") -> Log | ScalarLog:
-    """Return files or folders as one log; scalars only where there are no tokens or texts.
+    """Return files or folders as one log; scalars only if there are no tokens or texts.
 
     Args:
         paths: files, or folders that hold some.
-        name: whose format; told from the files by default.
+        name: the format; by default recognized from the files.
 
     Raises UserError for a missing or empty path, an unknown name, files of no known format, scalars of two
-    formats, and whatever a reader refuses.
+    formats, and anything that a reader refuses.
     """
     if name and name not in readers():
         raise unknown("log format", name, readers())
@@ -102,7 +102,7 @@ def read_any(paths: Sequence[Path], name: str = "") -> Log | ScalarLog:
 
 
 def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
-    """Return logs of tokens as one, with a note on scalars beside them; scalars alone as they are."""
+    """Return logs of tokens as one, with a note on any scalars; return scalars alone unchanged."""
     tokens = [log for log in logs if isinstance(log, Log)]
     scalars = [log for log in logs if isinstance(log, ScalarLog)]
     if not tokens:
@@ -119,7 +119,7 @@ def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
 
 
 def _told(reader: Reader, paths: Sequence[Path]) -> Log | ScalarLog:
-    """Read files; a field that is missing or of another shape becomes one message."""
+    """Read files; turn a missing field, or one of another shape, into one message."""
     try:
         return reader.read(paths)
     except UserError:
@@ -144,9 +144,9 @@ def _files(path: Path, name: str) -> list[Path]:
 
 
 def recognized(path: Path) -> str:
-    """Return whose format a file has, by the fields of its first row; raise UserError when nobody's."""
+    """Return a file's format by the fields of its first row; raise UserError if none matches."""
     if path.suffix in files.PICKLES:
-        files.tensors(path)  # which says why it is refused
+        files.tensors(path)  # raises with the reason
     first = _first(path)
     for reader in readers().values():
         if all(key in first for key in reader.keys):
@@ -162,7 +162,7 @@ def recognized(path: Path) -> str:
 
 
 def _nearest(first: Mapping[str, Any]) -> str:
-    """Return which format shares most fields with a row, and the fields that are missing; "" where none."""
+    """Return the format that shares most fields with a row, and the missing fields; "" if none does."""
     shared = {
         name: sum(key in first for key in reader.keys) / len(reader.keys)
         for name, reader in readers().items()

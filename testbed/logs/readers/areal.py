@@ -2,10 +2,9 @@
 
 Format: _dump_trajectory of areal/infra/workflow_executor.py (inclusionAI/AReaL 4aef98d8d): task_id,
 sample_idx, seqlen, prompt_len, head_version, tail_version, reward, prompt, completion. Texts, special tokens
-included, and versions of the weights, of a task's oldest and newest token. Neither tokens nor
-log-probabilities, which AReaL writes to no file: with --model and --behavior-model they are made of the text.
-The optimizer step is not written either: the newest version stands for it. Evaluation lies in eval-rollout
-and is left out.
+included, and versions of the weights, of a task's oldest and newest token. AReaL writes neither tokens nor
+log-probabilities to files: --model and --behavior-model compute them from the text. It does not write the
+optimizer step either: the newest version replaces it. Evaluation, in eval-rollout, is omitted.
 """
 
 from collections.abc import Sequence

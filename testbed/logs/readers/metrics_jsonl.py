@@ -1,10 +1,10 @@
-"""verl, tinker-cookbook and others: the numbers of a step on a line of JSON.
+"""verl, tinker-cookbook and others: a step's numbers on a line of JSON.
 
 Format: {"step": …, "data": {key: number}} of FileLogger in verl/utils/tracking.py (volcengine/verl
-b178a3cd5), written with "file" in trainer.logger to PROJECT/EXPERIMENT.jsonl; orjson writes NaN as null.
-Flat lines {"step": …, key: number} are write_metrics of tinker_cookbook/stores/training_store.py
-(tinker-cookbook 9dfcc3a2), written to metrics.jsonl. Keys may have dots in place of slashes. The stack is the
-one that most keys belong to.
+b178a3cd5), written with "file" in trainer.logger to PROJECT/EXPERIMENT.jsonl; orjson writes NaN as null. Flat
+lines {"step": …, key: number} are write_metrics of tinker_cookbook/stores/training_store.py (tinker-cookbook
+9dfcc3a2), written to metrics.jsonl. Keys may use dots instead of slashes. The stack is the one with the most
+matching keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from testbed.logs.readers import Reader
 from testbed.logs.scalars import ScalarLog, nothing_known, scalar_log, stack_of
 
 STEPS = ("step", "global_step", "training/global_step")
-"""Keys that hold the step, the first that a line has."""
+"""Keys that hold the step; the first one present counts."""
 
 
 def read(paths: Sequence[Path]) -> ScalarLog:
-    """Return lines by step; those without a step are left out and counted."""
+    """Return lines by step; omits and counts lines without one."""
     notes: list[str] = []
     rows = [row for path in paths for row in files.json_lines(path, notes)]
     entries = [(where, _step(row), _data(row, where)) for where, row in rows]
@@ -42,7 +42,7 @@ def _step(row: Mapping[str, Any]) -> Any:
 
 
 def _data(row: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the numbers of a line, whether they lie below data or beside the step."""
+    """Return the numbers of a line, which are below data or next to the step."""
     data = row.get("data", row)
     if not isinstance(data, dict):
         raise UserError(f"{where}: data is a {type(data).__name__}, expected an object of numbers by key.")
@@ -50,7 +50,7 @@ def _data(row: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def accepts(row: Mapping[str, Any]) -> bool:
-    """Return whether a flat line has a step, numbers for the most part, and a key that some stack logs."""
+    """Return True if a flat line has a step, mostly numbers, and a key that some stack logs."""
     numbers = sum(isinstance(value, int | float | None) for value in row.values())
     return _step(row) is not None and 2 * numbers > len(row) and bool(stack_of(map(str, row)))
 

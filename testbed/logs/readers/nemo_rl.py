@@ -21,7 +21,7 @@ from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, 
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return the sequences of all steps; those with sample_loss_mask 0 are dropped and counted."""
+    """Return the sequences of all steps; drops and counts those with sample_loss_mask 0."""
     notes = ["Groups are not logged: sequences of one prompt at one step are one group."]
     found, left = [], 0
     for path in paths:
@@ -37,12 +37,12 @@ def read(paths: Sequence[Path]) -> Log:
 
 
 def alone(value: Any) -> Any:
-    """Return the one element of a list of one, anything else as it is."""
+    """Return the element of a list of one; return anything else unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def tokens(value: Any) -> Any:
-    """Return a list per token out of a list of one list; a plain list, of one token even, as it is."""
+    """Return a list per token from a list of one list; a plain list, even of one token, is unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else value
 
 
@@ -83,7 +83,7 @@ def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
 
 
 def _spread(value: Any, length: int, where: str) -> Any:
-    """Return an advantage per token, of a list per token or of one number for all."""
+    """Return an advantage per token, from a list per token or one number for all."""
     found = floats(value if isinstance(value, list) else [value], f"{where}: advantages")
     assert found is not None
     return np.full(length, found[0]) if len(found) == 1 else found

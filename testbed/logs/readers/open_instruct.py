@@ -2,8 +2,8 @@
 
 Format: open_instruct/rl_utils.py of allenai/open-instruct (RolloutRecord, _save_rollouts): step, sample_idx,
 prompt_idx, prompt_tokens, response_tokens, reward, advantage, logprobs of vLLM or null. prompt_idx counts
-within a step; a shard holds many steps. There are no trainer's log-probabilities and no tool mask: every
-response token is taken as the policy's.
+within a step; a shard holds many steps. There are no trainer log-probabilities and no tool mask: every
+response token counts as the policy's.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from testbed.logs.record import Log, from_plain, made
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return the sequences as they were written; of a cut file the whole lines."""
+    """Return the sequences as written; of a truncated file, the complete lines."""
     notes: list[str] = []
     found = []
     for path in paths:

@@ -1,11 +1,10 @@
 """PipelineRL: the streams of training texts, SHARD.jsonl below streams/actor.
 
-Format: pipelinerl/rollouts.py of ServiceNow/PipelineRL (TrainingText): input_ids, labels with -100 where
-nothing is learned, logprobs of the sampler for the labeled tokens alone, group_id, reward,
-metadata.model_version; a line is one text or a list of them. Where a weight update came in the middle of a
-response, one version is written all the same. No trainer's step is written: texts are ordered by their
-weights version, which stands for it. Advantages are made later; here they are reward less the mean of the
-group, which is said.
+Format: pipelinerl/rollouts.py of ServiceNow/PipelineRL (TrainingText): input_ids, labels with -100 for
+unlearned tokens, logprobs of the sampler for labeled tokens only, group_id, reward, metadata.model_version; a
+line is one text or a list of them. A response has one version, even if a weight update came in the middle of
+it. The trainer's step is not written: texts are ordered by their weights version, which replaces it.
+Advantages are made later; here they are reward minus the group's mean, as a note says.
 """
 
 from collections.abc import Mapping, Sequence

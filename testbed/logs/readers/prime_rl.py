@@ -3,9 +3,9 @@
 Format: src/prime_rl/trainer/rl/token_export.py of PrimeIntellect-ai/prime-rl (schema_version 1;
 TokenExporter). A line is one packed sequence with prompt; its lists have an entry per token;
 log-probabilities of the prompt are 0 under a loss_mask of false. Version 2, with sample_id, rewards and
-temperatures per token, was read in a fork's exporter of the same design; whether upstream's version 2 is the
-same could not be confirmed. No export holds a group, so that sequences of one prompt at one step are taken
-as a group; nor the weights version. A step folder without STABLE was not finished.
+temperatures per token, was read in a fork's exporter of the same design; upstream's version 2 could not be
+confirmed. Exports have no groups, so sequences of one prompt at one step form a group; nor do they have the
+weights version. A step folder without STABLE was not finished.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ VERSIONS = (1, 2)
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return the sequences of all ranks; missing ranks, missing STABLE markers and cut files are told."""
+    """Return the sequences of all ranks; reports missing ranks or STABLE markers, and truncated files."""
     notes = [*_shards(paths), "Groups are not exported: sequences of one prompt at one step are one group."]
     rows = [item for path in paths for item in files.json_lines(path, notes)]
     return made("prime-rl", [_sequence(row, where) for where, row in rows], notes)
@@ -65,7 +65,7 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
 
 
 def _shards(paths: Sequence[Path]) -> list[str]:
-    """Return what is missing beside the files: ranks of a step, or the marker that it was finished."""
+    """Report missing files: ranks of a step, or the marker that the step was finished."""
     notes = []
     for folder in dict.fromkeys(path.parent for path in paths):
         given = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in paths if path.parent == folder} - {

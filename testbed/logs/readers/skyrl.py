@@ -1,11 +1,11 @@
 """SkyRL: dumped_data/global_step_N_training_input, as a .pt of plain tensors.
 
-SkyRL itself writes a pickle of its TrainingInputBatch (trainer.dump_data_batch; dump_data in
-skyrl/train/trainer.py of NovaSky-AI/SkyRL), which runs code when it is opened and is refused with the line
-that turns it into tensors. Fields: sequences and attention_mask [B, S] with padding on the left,
-response_mask, loss_mask, action_log_probs (trainer), rollout_logprobs (sampler), advantages [B, T], rewards
-[B, T] or [B]; the T columns are the last of the S. Format: tried on a file of skyrl 0.3.0. uids and
-rewards are taken out before SkyRL dumps, so that sequences of one prompt are one group.
+SkyRL writes a pickle of its TrainingInputBatch (trainer.dump_data_batch; dump_data in skyrl/train/trainer.py
+of NovaSky-AI/SkyRL). Opening it would run code, so it is refused with the line that turns it into tensors.
+Fields: sequences and attention_mask [B, S] with padding on the left, response_mask, loss_mask,
+action_log_probs (trainer), rollout_logprobs (sampler), advantages [B, T], rewards [B, T] or [B]; the T
+columns are the last of the S. Format: tried on a file of skyrl 0.3.0. SkyRL drops uids before dumping, so
+sequences of one prompt form one group.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ NAMES = {"logp_mu": "rollout_logprobs", "logp_pi": "action_log_probs", "advantag
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return the sequences without their padding, wherever it lies."""
+    """Return the sequences without their padding, on either side."""
     notes = ["Groups are not dumped: sequences of one prompt at one step are one group."]
     found = [one for path in paths for one in _batch(path)]
     return made("SkyRL", found, notes)
@@ -57,7 +57,7 @@ def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> Logge
     token, real = arrays["sequences"][n].astype(np.int64), arrays["attention_mask"][n].astype(bool)
     kept = arrays.get("response_mask", arrays["attention_mask"][:, -width:])[n].astype(bool)
     response = np.concatenate([np.zeros(len(token) - width, dtype=bool), kept])
-    prompt = token[real & ~response]  # which may reach into the last columns where all padding is on the left
+    prompt = token[real & ~response]  # reaches the last columns if all padding is on the left
     lists = {ours: arrays[theirs][n][kept] for ours, theirs in NAMES.items() if theirs in arrays}
     reward = arrays.get("rewards")
     return LoggedSequence(

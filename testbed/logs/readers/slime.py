@@ -4,8 +4,8 @@ Format: slime/utils/types.py (Sample.to_dict: a rollout file is {rollout_id, sam
 slime/utils/train_dump_utils.py (a train file per rank, {rollout_id, rank, rollout_data}) of THUDM/slime.
 Train files with `samples` and `dp_shards` are a later format, read by its field names (sample_index,
 log_probs, advantages); it could not be confirmed against the writer. The two kinds are joined by sample
-index. weight_versions names the weights of the parts of a response, not of its tokens. Everything is loaded
-with weights_only, so that dumps with other objects are refused.
+index. weight_versions names the weights of a response's parts, not of its tokens. Everything is loaded with
+weights_only, so dumps with other objects are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ COLUMNS = {
     "tokens": "tokens", "response_lengths": "response_length", "loss_masks": "loss_mask", "rewards": "reward",
     "rollout_log_probs": "rollout_log_probs", "log_probs": "log_probs", "advantages": "advantages",
 }  # fmt: skip
-"""Columns of a rank's rollout_data, and what one sample calls them."""
+"""Columns of a rank's rollout_data, and their names in one sample."""
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return rollout and train data joined by sample index; how many could not be joined is told."""
+    """Return rollout and train data joined by sample index; reports how many could not be joined."""
     rollout: dict[tuple[int, int], Row] = {}
     train: dict[tuple[int, int], Row] = {}
     for path in paths:

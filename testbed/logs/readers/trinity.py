@@ -2,10 +2,10 @@
 
 Format: trinity/common/experience.py of modelscope/Trinity-RFT (Experience): tokens of prompt and response,
 prompt_length, logprobs, advantages and action_mask over the response, reward, eid {batch, task, run, step},
-info with model_version. Its database keeps an experience as pickled bytes, which are not read; its file
-writer leaves out tokens and log-probabilities (Experience.to_dict). Whoever has them writes these fields
-with .tolist(), one object per line. The sampler's version is known, the trainer's is not; eid.batch, the
-explorer's step, stands for the step.
+info with model_version. Its database stores experiences as pickled bytes, which are not read; its file writer
+omits tokens and log-probabilities (Experience.to_dict). To use them, write these fields with .tolist(), one
+object per line. The sampler's version is known, the trainer's is not; eid.batch, the explorer's step,
+replaces the step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from testbed.logs.record import Log, LoggedSequence, bools, floats, ints, made, 
 
 
 def read(paths: Sequence[Path]) -> Log:
-    """Return the experiences; without tokens only their rewards and groups."""
+    """Return the experiences; without tokens, only their rewards and groups."""
     notes = ["The step is the explorer's (eid.batch): the trainer's is not written."]
     found = [_sequence(row, where) for path in paths for where, row in files.json_lines(path, notes)]
     return made("Trinity-RFT", found, notes)

@@ -2,8 +2,8 @@
 
 Format: GRPOTrainer.log of trl/trainer/grpo_trainer.py (TRL 1.16, read in the installed package): step,
 prompt, completion (text, or messages), a column per reward function, extras, advantage. There are neither
-tokens nor log-probabilities: with --model both are made of the text. Reward weights are not written; the
-reward here is the sum of the numeric columns, which is said. A file holds the batches since the last log.
+tokens nor log-probabilities: --model computes both from the text. Reward weights are not written; the reward
+here is the sum of the numeric columns, as a note says. A file holds the batches since the last log.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""TRL: trainer_state.json, the numbers by step that every checkpoint of a trainer holds.
+"""TRL: trainer_state.json, the numbers by step in every checkpoint of a trainer.
 
 Format: TrainerState.save_to_json of transformers/trainer_callback.py (5.23) with the keys that
 GRPOTrainer.log of trl/trainer/grpo_trainer.py adds (TRL 1.16), both read in the installed packages:
-log_history is a list of objects with step; evaluation has keys of its own, eval_…. A trainer of
-trl/experimental/async_grpo is told by its keys ratio and kl, and its kl is another number than
-GRPOTrainer's.
+log_history is a list of objects with step; evaluation has separate keys, eval_…. Keys ratio and kl identify a
+trainer of trl/experimental/async_grpo; its kl is another number than GRPOTrainer's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from testbed.logs.scalars import ScalarLog, scalar_log
 
 
 def read(paths: Sequence[Path]) -> ScalarLog:
-    """Return log_history; of several checkpoints of a run the last has the steps of those before."""
+    """Return log_history; a run's last checkpoint includes the steps of earlier ones."""
     notes: list[str] = []
     entries = [entry for path in paths for entry in _entries(path)]
     if len(paths) > 1:

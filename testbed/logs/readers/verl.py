@@ -1,9 +1,8 @@
 """verl: ROLLOUT_DATA_DIR/STEP.jsonl, written with trainer.rollout_data_dir.
 
 Format: _dump_generations of verl/trainer/ppo/ray_trainer.py (volcengine/verl): input, output, gts, score,
-step, and whatever the reward function adds; newer versions add uid or request_id. Text alone, so that tokens
-and log-probabilities are made with --model. Special tokens are left out of the text, and with them the end
-token.
+step, and fields added by the reward function; newer versions add uid or request_id. Text only, so --model
+computes tokens and log-probabilities. The text has no special tokens, so the end token is missing too.
 """
 
 from collections.abc import Sequence
