@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,10 @@ class Diagnosis:
 
 
 def diagnose(
-    log: Log | ScalarLog, objectives: list[str] | None = None, folder: Path = COMMITTED
+    log: Log | ScalarLog,
+    objectives: list[str] | None = None,
+    folder: Path = COMMITTED,
+    weighing: contextlib.AbstractContextManager[Any] | None = None,
 ) -> Diagnosis:
     """Return what a log says.
 
@@ -100,6 +104,7 @@ def diagnose(
         log: a training log, of tokens or of scalars.
         objectives: names; all by default, [] for none.
         folder: of the committed tables, for the limits found in the laboratory.
+        weighing: is entered while the weights of the objectives are computed, the slow part.
 
     Raises UserError for an unknown objective, and where objectives are named and none can be asked.
     """
@@ -128,7 +133,8 @@ def diagnose(
     rows: list[Row] = []
     try:
         if objectives != []:
-            rows, more = weigh(log, objectives)
+            with weighing or contextlib.nullcontext():
+                rows, more = weigh(log, objectives)
             notes += more
     except UserError as error:
         if objectives:

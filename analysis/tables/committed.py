@@ -115,7 +115,9 @@ def load_results(folder: Path) -> pd.DataFrame:
 
 def results_folders(folder: Path) -> list[Path]:
     """Return the folder itself when a sweep wrote to it, else the results folders inside it, by name."""
-    if (folder / SWEEP).is_file():
+    from testbed.results.manifest import has_results
+
+    if (folder / SWEEP).is_file() or has_results(folder):  # a lost plan is told by who reads it
         return [folder]
     found = sorted(path.parent for path in folder.glob(f"*/{SWEEP}")) if folder.is_dir() else []
     if not found:

@@ -79,8 +79,8 @@ def diagnose(
     log = _read(logs, format_, model, behavior_model, temperature)
     if isinstance(log, ScalarLog) and (write or model or behavior_model):
         raise UserError(f"{BLIND} Leave --write, --model and --behavior-model out.")
-    with slow_notice(f"Computing the weights of {asked}; a minute for large logs."):
-        found = diagnosed(log, objective or None)
+    notice = slow_notice(f"Computing the weights of {asked}; a minute for large logs.")
+    found = diagnosed(log, objective or None, weighing=notice)
     if write is not None and not isinstance(log, ScalarLog):
         write_record(log, write)
     if html is not None:

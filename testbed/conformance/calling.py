@@ -11,6 +11,7 @@ from testbed.conformance.layouts import call_arguments, in_rows, present
 from testbed.conformance.signature import Binding
 from testbed.data.batch import Batch
 from testbed.errors import UserError
+from testbed.user_files import words_of
 
 announce: list[Callable[[str], None]] = []
 """Receives each call's arguments, and "" on return, so that a hanging call can be reported."""
@@ -98,10 +99,12 @@ def _run(
     """Return the loss, its inputs, its dtype and its gradient."""
     try:
         returned = binding.function(**arguments)
-    except (Exception, SystemExit) as error:
-        place = f" raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's file may raise anything
         more = "Expected a loss that takes these; --input and --set change what is passed."
-        raise LossError("raises", f"{binding.name}{place}. It was passed {words}. {more}") from error
+        text = f"{binding.name} raised {words_of(error)}. It was passed {words}. {more}"
+        raise LossError("raises", text) from error
     total, form, kind = _total(_loss_in(returned), mask_BT, binding, words)
     if not total.requires_grad:
         raise LossError(
@@ -144,7 +147,14 @@ def _total(value: Any, mask_BT: Tensor, binding: Binding, words: str) -> tuple[T
             f"{binding.name} returned {what}; expected a torch tensor with a gradient: a scalar, or a number "
             f"per token or per response. It was passed {words}.",
         )
-    kind = value[0].dtype if rows else value.dtype
+    first = value[0] if rows else value
+    kind = first.dtype
+    if first.is_sparse or first.device != mask_BT.device or not first.is_floating_point():
+        raise LossError(
+            "type",
+            f"{binding.name} returned a tensor of {kind}, {first.layout}, on {first.device}; expected dense "
+            f"floating numbers on {mask_BT.device}. It was passed {words}.",
+        )
     if not rows and (value.dim() == 0 or (value.numel() == 1 and mask_BT.numel() > 1)):
         return value.reshape(()), "scalar", kind
     per_token = in_rows(value, present(mask_BT), binding)

@@ -85,8 +85,8 @@ def run_sweep(
         _tell_damage(store, todo, display)
         if executor is None:
             executor = _default_executor(todo, workers, threads, timeout, function, display)
-        display.start(_count(ours), _count(ours) - _count(todo))
         with contextlib.closing(store), draining(display.stopping) as interrupt:
+            display.start(_count(ours), _count(ours) - _count(todo))
             feed = _Feed(store, todo, interrupt, display)
             with contextlib.closing(executor.run(feed)) as receipts:
                 for receipt in receipts:

@@ -87,9 +87,11 @@ def _tokenized(one: LoggedSequence, tokenizer: Any) -> LoggedSequence:
     """Return a sequence of text with tokens; messages are rendered with the tokenizer's chat template."""
     if one.text is None or one.token is not None:
         return one
+    from testbed.policies.hf.chat_task import encoded
+
     prompt, response = (_rendered(text, tokenizer) for text in one.text)
-    prompt_ids = np.asarray(tokenizer(prompt, add_special_tokens=False)["input_ids"], dtype=np.int64)
-    token = np.asarray(tokenizer(response, add_special_tokens=False)["input_ids"], dtype=np.int64)
+    prompt_ids = np.asarray(encoded(tokenizer, prompt, special=False), dtype=np.int64)
+    token = np.asarray(encoded(tokenizer, response, special=False), dtype=np.int64)
     advantage = None if one.scalar_advantage is None else np.full(len(token), one.scalar_advantage)
     return replace(
         one, prompt=prompt_ids, token=token, mask=np.ones(len(token), dtype=bool), advantage=advantage

@@ -1,8 +1,10 @@
 """testbed diagnose: alerts at known values, the page, and the command from files to exit codes."""
 
+import contextlib
 import json
 import math
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -171,6 +173,12 @@ def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, c
     assert {alert["metric"] for alert in held["peers"]} == {threshold.metric for threshold in PEERS}
 
 
+@contextlib.contextmanager
+def at_once(text):
+    print(text, file=sys.stderr)
+    yield
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -185,11 +193,13 @@ def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, c
 )
 def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("testbed.cli.slow_notice.slow_notice", at_once)
     made_logs.own(tmp_path / "log")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     assert call(*words) == 2
     said = capsys.readouterr()
     assert message in said.err
+    assert ("Computing the weights" in said.err) == ("dpo" in words)  # where there is something to wait for
     assert "Traceback" not in said.err
     assert said.out == ""
 

@@ -111,9 +111,9 @@ class ChatTask(TokenTask):
             except Exception as error:  # templates raise any error
                 raise UserError(f"The chat template refuses line {problem.line}: {error}") from error
             # The template has already written the special tokens.
-            return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+            return self._plain(text)
         text = "\n\n".join([*([self.task.system] if self.task.system else []), problem.prompt])
-        tokens = list(self.tokenizer(text).input_ids)
+        tokens = encoded(self.tokenizer, text)
         if tokens and tokens[-1] in self._ends and tokens[-1:] != self._plain(text)[-1:]:
             raise UserError(
                 "The tokenizer puts its end token behind every prompt, so that a response would begin after "
@@ -122,7 +122,7 @@ class ChatTask(TokenTask):
         return tokens
 
     def _plain(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+        return encoded(self.tokenizer, text, special=False)
 
     def _refuse_ambiguous(self) -> None:
         problems = zip(self.task.problems, self._tokens, strict=True)
@@ -175,6 +175,18 @@ class ChatTask(TokenTask):
     def _decode(self, token_T: Ints) -> str:
         options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
         return str(self.tokenizer.decode(token_T.tolist(), **options))
+
+
+def encoded(tokenizer: Any, text: str, special: bool = True) -> list[int]:
+    """Return the tokens of a text; UserError where the tokenizer has none for a character."""
+    try:
+        return list(tokenizer(text, add_special_tokens=special).input_ids)
+    except Exception as error:  # the tokenizers library raises bare exceptions
+        shown = text if len(text) <= 80 else f"{text[:77]}…"
+        raise UserError(
+            f"The model's tokenizer cannot write {shown!r}: {error}. Use one that has all its characters, as "
+            "`testbed pretrained scratch --tokenizer bpe` writes it."
+        ) from error
 
 
 def _takes_template(task: Jsonl, tokenizer: Any) -> bool:

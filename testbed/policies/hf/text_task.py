@@ -9,7 +9,7 @@ from envs.arrays import Bools, Floats, Ints
 from envs.tokens.base import TokenTask
 from envs.tokens.jsonl import Jsonl
 from testbed.errors import UserError
-from testbed.policies.hf.chat_task import ChatTask, end_tokens
+from testbed.policies.hf.chat_task import ChatTask, encoded, end_tokens
 from testbed.policies.hf.model_folder import check_model_folder, quiet_transformers
 
 TEMPLATE = "{prompt}\nAnswer:"
@@ -108,10 +108,7 @@ class TextTask(TokenTask):
         return self._before + self.task.text(given_Q) + self._after
 
     def _encode(self, text: str, special: bool = True) -> list[int]:
-        try:
-            return list(self.tokenizer(text, add_special_tokens=special).input_ids)
-        except Exception as error:  # the tokenizers library raises bare exceptions
-            raise UserError(f"The model's tokenizer cannot write {text!r}: {error}") from error
+        return encoded(self.tokenizer, text, special)
 
     def _decode(self, token_T: Ints, skip_special: bool) -> str:
         options = {"skip_special_tokens": skip_special, "clean_up_tokenization_spaces": False}

@@ -17,6 +17,8 @@ FILE = Path(bad_losses.__file__)
 PASSED = "It was passed logp float64 [6, 5], old_logp float64 [6, 5], advantages float64 [6, 5]"
 MESSAGES = {
     "raises": ("raises", "raised KeyError: 'beta'", PASSED),
+    "mute": ("raises", "raised Gone, with a message that cannot be printed", PASSED),
+    "elsewhere": ("type", "torch.strided, on meta; expected dense floating numbers on cpu", PASSED),
     "not_a_number": ("nan", "returned a loss of nan", "logp float64 [6, 5]"),
     "wrong_shape": ("shape", "returned shape [5] for a batch of 6 responses, 5 tokens wide", PASSED),
     "numpy_number": ("type", "returned numpy.float64; expected a torch tensor", PASSED),

@@ -51,6 +51,11 @@ def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path: Path) -> None:
+    class Early(Progress):
+        def start(self, cells: int, done: int) -> None:
+            super().start(cells, done)
+            signal.raise_signal(signal.SIGINT)
+
     class Pressed(Progress):
         def finished(self, pack: str, cells: int, failed: bool = False) -> None:
             super().finished(pack, cells, failed)
@@ -61,6 +66,7 @@ def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path: Path) -
     assert (found.done, found.pending) == (3, 0)
     with pytest.raises(KeyboardInterrupt, match="Stopped with 4 of 5 cells done"):
         run_sweep(cells(5), tmp_path / "t", workers=0, progress=Pressed(), function=TRAIN)
+    assert run_sweep(cells(3), tmp_path / "s", workers=0, progress=Early(), function=TRAIN).done == 3
 
 
 @pytest.mark.slow

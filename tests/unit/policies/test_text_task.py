@@ -214,9 +214,9 @@ PROBLEMS = [
 ]
 
 
-def chat_tokenizer(begin=False, behind=False, template=None, **roles):
+def chat_tokenizer(begin=False, behind=False, template=None, words=None, **roles):
     """A tokenizer of printable characters; begin and behind put special tokens around every text."""
-    made = Tokenizer(models.BPE({s: v for v, s in enumerate([*SPECIALS, *CHARACTERS])}, []))
+    made = Tokenizer(words or models.BPE({s: v for v, s in enumerate([*SPECIALS, *CHARACTERS])}, []))
     made.add_special_tokens(list(SPECIALS))
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made.decoder = decoders.Fuse()
@@ -348,6 +348,7 @@ def test_the_teacher_scores_one(jsonl):
         ({"chat": "yes"}, {}, "has no chat template"),
         ({"system": "x"}, {"template": "{{ raise_exception('no system role') }}"}, "line 1: no system role"),
         ({"chat": "auto"}, {"template": "constant"}, "prompts of lines 1 and [23] alike"),
+        ({}, {"words": models.WordLevel({"a": 0}, unk_token="<unk>")}, "cannot write .Say hi"),
     ],
 )
 def test_tokenizers_that_cannot_serve_are_refused(jsonl, arguments, roles, says):

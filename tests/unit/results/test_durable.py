@@ -15,6 +15,7 @@ from support.fake_training import train
 from support.made_sweep import TOY
 from support.small_store import PACKS, content, files, filled
 
+from analysis.tables.committed import load_results
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
@@ -181,6 +182,8 @@ def test_a_run_does_not_end_well_when_its_plan_went_missing(tmp_path: Path) -> N
     LOST["folder"] = tmp_path / "s"
     with pytest.raises(UserError, match="has lost its sweep.json"):
         run_sweep(CELLS, tmp_path / "s", workers=0, function=f"{__name__}:lose_the_plan")
+    with pytest.raises(UserError, match="--repair"):
+        load_results(tmp_path / "s")
     repair(tmp_path / "s")
     assert status(tmp_path / "s").done == len(CELLS)
 
