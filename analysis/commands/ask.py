@@ -33,7 +33,8 @@ def ask_words(
     if found.total > len(found.claims):
         print(f"  and {found.total - len(found.claims)} more; testbed list claims has all.")
     if found.arena:
-        print("The arena, means of 32 seeds or more, and gains over tuned GRPO:")
+        print("The arena, means of 32 seeds or more, gains over tuned GRPO with 95 % intervals:")
+        show.say([f"  {line}" for line in search.gains(found.arena) if any(w in line for w in found.words)])
         show.table(found.arena)
     for row in found.systems:
         central = "; ".join(f"{name} {verdict}" for name, verdict in row["central"].items())

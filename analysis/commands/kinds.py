@@ -1,5 +1,6 @@
 """Names that the evidence adds to `testbed list` and `testbed show`: sweeps, experiments, claims, systems."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -157,15 +158,20 @@ def _system_names() -> list[str]:
 
 
 def _system_aliases(name: str) -> tuple[str, ...]:
-    """Return the number of a system, and its name in small letters with and without parentheses."""
+    """Return the number of a system and its short names: before, within and between its punctuation."""
     from analysis.judging.systems import systems
 
-    return str(systems()[name].n), name.lower(), name.split(" (")[0].lower()
+    before, _, inside = name.removesuffix(")").partition(" (")
+    names = [before, *re.split(r" [/→] ", before), *([inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else [])]
+    return str(systems()[name].n), *dict.fromkeys(names)
 
 
 def system(name: str) -> dict[str, Any]:
     """Return what a source claims, the verdict on that, and all experiments about it."""
-    row = next(row for row in _systems() if row["name"] == name)
+    from analysis.judging.verdicts import by_claim
+    from analysis.pages.systems_page import facts
+
+    (row,) = facts(by_claim(), only=name)
     experiments = [
         {**each, "claims": [_said(each_claim) for each_claim in each["claims"]]}
         for each in row["experiments"]

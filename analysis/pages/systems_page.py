@@ -33,14 +33,15 @@ domain. How a verdict is reached: [theory/verdicts.md](theory/verdicts.md).
 
 
 def facts(
-    judged: Mapping[str, Row], experiments: Mapping[str, Experiment] = EXPERIMENTS
+    judged: Mapping[str, Row], experiments: Mapping[str, Experiment] = EXPERIMENTS, only: str = ""
 ) -> list[dict[str, Any]]:
     """Return what is known of every system, in the order of the list, as JSON can hold it.
 
-    judged: rows of the table of verdicts by claim.
+    judged: rows of the table of verdicts by claim. only: the name of one system; "" takes all, in seconds.
     """
     tried = trials(experiments)
-    return [_facts(each, tried[name], judged, experiments) for name, each in systems().items()]
+    asked = {only: systems()[only]} if only else systems()
+    return [_facts(each, tried[name], judged, experiments) for name, each in asked.items()]
 
 
 def _facts(

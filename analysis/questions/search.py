@@ -1,7 +1,8 @@
 """Finds the claims, systems, questions and rows of the arena that a question in words names."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from testbed.errors import UserError, suggest
 
 SHOWN = 8
 """Claims that one screen has room for."""
+BEST = 3
+"""Arms of a task that a question without a method gets."""
 WORDLESS = frozenset(
     """a about above after all an and any are as at be beat beats best better between by can compare compared
     do does for from good has have help helps hold holds how i if in is it its known me method my of off on
@@ -26,14 +29,15 @@ WORDLESS = frozenset(
 class Answer:
     """What a question finds.
 
-    words: those that were searched for. complete: whether some claim has all of them. claims: the first
-    SHOWN of `total`, with verdict, effect, interval and scope. systems: with status and the verdicts on their
+    words: those that were searched for. complete: whether some claim has all of them. verdicts: their number
+    among the `total` claims, the most frequent first. claims: the first SHOWN, with verdict, effect, interval and scope. systems: with status and the verdicts on their
     central claims. questions: number and title. arena: means of an arm by task and lag, gains over GRPO.
     """
 
     words: tuple[str, ...]
     complete: bool
     total: int
+    verdicts: dict[str, int]
     claims: list[dict[str, Any]]
     systems: list[dict[str, Any]]
     questions: list[dict[str, Any]]
@@ -66,8 +70,9 @@ def ask(question: Iterable[str]) -> Answer:
         words,
         bool(every),
         len(order),
+        dict(Counter(str(judged[name]["verdict"]).partition(":")[0] for name in order).most_common()),
         [_claim(judged[name]) for name in order[:SHOWN]],
-        [_system(each, judged) for each in listed.values() if any(_has(each.name.lower(), w) for w in words)],
+        [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
         [{"n": q.n, "name": q.title} for q in asked if all(_has(q.title.lower(), word) for word in words)],
         _arena(words),
     )
@@ -94,6 +99,11 @@ def _has(text: str, word: str) -> bool:
     )
 
 
+def _named(system: str, word: str) -> bool:
+    """Return whether a system's name has the word, not as a part of a longer one: RGR-GRPO is not GRPO."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", system.lower()) is not None
+
+
 def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
     """Order: central claims, then what has a word, then the evidence."""
     open_ = row["verdict"] == "undecided" or str(row["verdict"]).startswith("invalid")
@@ -111,13 +121,36 @@ def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:
 
 
 def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the arena's rows of the arms that are named, at the lags that are named, by task and lag."""
+    """Return the arena's rows of the arms and lags that are named, by task and lag, best final first.
+
+    Beside other arms GRPO is left out, since their gains are over GRPO. Without an arm: the BEST of every
+    task at the lags.
+    """
     found = table.summary(table.load())
     lags = {int(word.removeprefix("lag-")) for word in words if re.fullmatch(r"lag-\d+", word)}
-    arms: Callable[[str], bool] = lambda name: name.replace("_", "-") in words  # noqa: E731
-    rows = found[found["arm"].map(arms) & (found["lag"].isin(lags) if lags else found["lag"] > 0)]
+    arms = {name for name in found["arm"].unique() if name.replace("_", "-") in words}
+    if not arms and not lags:
+        return []
+    rows = found[found["lag"].isin(lags) if lags else found["lag"] > 0]
+    if arms:
+        rows = rows[rows["arm"].isin(arms - {"grpo"} or arms)]
+    else:
+        rows = rows.groupby(["task", "lag"], sort=False).head(BEST)
     kept = ["task", "lag", "arm", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
     return table.records(rows[kept])
+
+
+def gains(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return per arm on how many tasks and lags its interval lies above or below tuned GRPO."""
+    found = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        here = [row for row in rows if row["arm"] == arm and row["gain"] == row["gain"]]
+        above, below = sum(row["gain_low"] > 0 for row in here), sum(row["gain_high"] < 0 for row in here)
+        open_ = len(here) - above - below
+        if here:
+            where = f"{len(here)} task{'s and lags' if len(here) > 1 else ' and lag'}"
+            found.append(f"{arm} against tuned GRPO, {where}: {above} above, {below} below, {open_} open.")
+    return found
 
 
 def summary(found: Answer) -> str:
@@ -126,7 +159,8 @@ def summary(found: Answer) -> str:
     if not found.total:
         return f"No claim is about: {words}."
     how = "have" if found.complete else "are nearest; none has all words of"
-    return f"{found.total} claim{'s' * (found.total > 1)} {how}: {words}."
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in found.verdicts.items())
+    return f"{found.total} claim{'s' * (found.total > 1)} {how}: {words} ({verdicts})."
 
 
 def in_words(row: Mapping[str, Any]) -> str:

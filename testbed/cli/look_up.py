@@ -1,7 +1,7 @@
 """testbed show: print what a name of any kind stands for."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -104,9 +104,18 @@ def _row(kind: Kind, name: str) -> dict[str, Any]:
 def _name_in(kind: Kind, name: str) -> str:
     """Return the name of the kind that is meant, "" where none is; an alias stands for its name."""
     known = _names(kind)
-    if name in known:
-        return name
-    return next((each for each in known if name in _words_for(kind, each)), "")
+    meant = _meant(name, known)
+    return meant or next((each for each in known if _meant(name, _words_for(kind, each))), "")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """Return the known name that equals `name` but for case and "-" written for "_"; "" where none does."""
+    names = list(known)
+    return name if name in names else next((each for each in names if _folded(each) == _folded(name)), "")
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "-")
 
 
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
@@ -143,15 +152,16 @@ def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from testbed.stacks import stacks
     from testbed.user_files import in_a_file
 
-    if in_a_file(name) or name in objective:
-        entry = objective[name]
-        variants = [objective[each] for each in objective.variants(name)]
+    meant = name if in_a_file(name) else _meant(name, [*recipe.names(), *objective])
+    if in_a_file(name) or meant in objective:
+        entry = objective[meant]
+        variants = [objective[each] for each in objective.variants(meant)]
         others = [{**facts(each), "difference": difference(each)} for each in variants]
         yield "objective", {**facts(entry), "words": in_words(entry), "variants": others}
     if in_a_file(name):
         return
-    if name in recipe:
-        yield "recipe", composition(recipe[name])
+    if meant in recipe:
+        yield "recipe", composition(recipe[meant])
     if name.lower() in stacks():
         found = stacks()[name.lower()]
         yield "stack", {"name": found.name, "what": found.title, "settings": list(found.names)}
@@ -212,7 +222,7 @@ def report(name: str, kind: str, facts: dict[str, Any]) -> None:
     """Print what is known of a name of one kind."""
     print(f"{name}, {'an' if kind[0] in 'aeiou' else 'a'} {kind}")
     if kind == "objective":
-        _report_objective(name)
+        _report_objective(str(facts["name"]))
         return
     _print_facts({label: value for label, value in facts.items() if label != "name"})
     plural = {singular(each): other.use for each, other in _others().items()}

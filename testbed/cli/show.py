@@ -113,4 +113,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "–" if value != value else f"{value:.3g}"
+    return str(value)
