@@ -162,7 +162,11 @@ def _system_aliases(name: str) -> tuple[str, ...]:
     from analysis.judging.systems import systems
 
     before, _, inside = name.removesuffix(")").partition(" (")
-    names = [before, *re.split(r" [/→] ", before), *([inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else [])]
+    names = [
+        before,
+        *re.split(r" [/→] ", before),
+        *([inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []),
+    ]
     return str(systems()[name].n), *dict.fromkeys(names)
 
 

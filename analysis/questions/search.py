@@ -30,8 +30,9 @@ class Answer:
     """What a question finds.
 
     words: those that were searched for. complete: whether some claim has all of them. verdicts: their number
-    among the `total` claims, the most frequent first. claims: the first SHOWN, with verdict, effect, interval and scope. systems: with status and the verdicts on their
-    central claims. questions: number and title. arena: means of an arm by task and lag, gains over GRPO.
+    among the `total` claims, the most frequent first. claims: the first SHOWN, with
+    verdict, effect, interval and scope. systems: with status and the verdicts on their central claims.
+    questions: number and title. arena: means of an arm by task and lag, gains over GRPO.
     """
 
     words: tuple[str, ...]
