@@ -6,7 +6,6 @@ ANCHORS, LEARNER = "testbed/anchors/", "testbed/training/learner.py"
 BANDIT, WEIGHTS, ROBUST = (
     f"testbed/estimators/{name}.py" for name in ("bandit", "bandit_weights", "doubly_robust")
 )
-INTERVALS = "testbed/estimators/intervals.py"
 EPISODES, DICE, FQE = (f"testbed/estimators/{name}.py" for name in ("trajectory_weights", "dice", "fqe"))
 PLAIN, DR, MAGIC, CHAIN, MARGINAL = (
     f"testbed/estimators/{name}.py"
@@ -55,12 +54,6 @@ PLANTED = (
     Bug("group-reinforce-is-pairwise-consistency", PAIRS, "spread((size_B * _centered_consistency", "spread((1.0 * _centered_consistency"),
     Bug("topr-taper-by-sequence-token-and-geometric-ratio", TOPR, "log_sequence(logp_BT, batch).exp().clamp(low, high)", "log_geometric(logp_BT, batch).exp().clamp(low, high)"),
     # Assertions with declared rates.
-    Bug("declared-rates-hold-on-coins", "testbed/testing/assertions.py", "if not abs(mean - expected) <= draws.spread", "if False and draws.spread"),
-    Bug("declared-rates-hold-on-coins", "testbed/testing/sample_size.py", "hoeffding = width * math.sqrt", "hoeffding = 0.8 * width * math.sqrt"),
-    Bug("declared-rates-hold-on-coins", "testbed/testing/sample_size.py", "self.std * math.sqrt(2 * log_rate / n)", "0.8 * self.std * math.sqrt(2 * log_rate / n)"),
-    Bug("no-rejection-is-no-equivalence", "testbed/testing/assertions.py", "if not abs(mean - expected) + draws.spread.radius(n, missed) < margin:", "if not abs(mean - expected) < margin:"),
-    Bug("bets-reach-a-level-no-more-often-than-its-inverse", "testbed/testing/e_process.py", "-math.log(self._bet_K.size)", "0.0"),
-    Bug("draws-come-from-the-seed-alone", "testbed/testing/draws.py", "return np.random.default_rng(sequence)", "return np.random.default_rng(np.random.randint(9**9))"),
     # Diagnostics.
     Bug("ess-of-a-proportional-sample-raw-and-clamped", RATIOS, "bound = float(torch.tensor(CLAMP).log())", "bound = CLAMP"),
     Bug("clamping-never-lowers-ess", SUMS, "np.minimum(log_w, math.log(upper))", "np.where(log_w > math.log(upper), log_w.min(), log_w)"),
@@ -80,9 +73,6 @@ PLANTED = (
     Bug("ess-limits-two-arm-bandit", DIVERGENCE, "1.0 / self.second_moment", "1.0 / self.chi2"),
     Bug("ess-order-max-kish-perplexity", DIVERGENCE, "1.0 / self.second_moment", "1.0 / self.second_moment**2"),
     Bug("prefix-second-moment-never-falls", DIVERGENCE, "second_moment_prefix_T=prefix_RT", "second_moment_prefix_T=prefix_RT[:, ::-1]"),
-    Bug("no-sample-certifies-an-ess", SUMS, "return self.first**2 / (self.count * self.second)", "return self.first**2 / (self.count**2 * self.second)"),
-    Bug("a-sample-refutes-an-ess", SUMS, "np.minimum(limit / error, 1.0)", "np.minimum(0.9 * limit / error, 1.0)"),
-    Bug("a-sample-refutes-an-ess", SUMS, "np.minimum(limit / error, 1.0)", "np.minimum(1.1 * limit / error, 1.0)"),
     # Values and operators in finite worlds.
     Bug("doubly-robust-variance-is-a-recursion", MDP, "v_hat_TS = (pi_SA * q_hat_TSA)", "v_hat_TS = (mu_SA * q_hat_TSA)"),
     Bug("doubly-robust-variance-is-a-recursion", MDP, "- (world.start_S @ first_S) ** 2)", "- world.start_S @ first_S**2)"),
@@ -96,21 +86,6 @@ PLANTED = (
     Bug("tabular-fqe-is-the-certainty-equivalent-value", FIXED, "(joint_SAS / seen_SA1 * live_S).reshape", "(joint_SAS / seen_SA1).reshape"),
     Bug("tabular-fqe-is-the-certainty-equivalent-value", FIXED, "jacobian_XX = discount * (next_XS[..., None] * pi_SA)", "jacobian_XX = discount * (np.repeat(np.eye(states), actions, axis=0)[..., None] * pi_SA)"),
     # Intervals.
-    Bug("known-range-intervals-cover", INTERVALS, "radius = (high - low) * math.sqrt", "radius = 0.8 * (high - low) * math.sqrt"),
-    Bug("known-range-intervals-cover", INTERVALS, "radius = (high - low) *", "radius = np.ptp(x_N, axis=-1) *"),
-    Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7", "radius = 7"),
-    Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1))", "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n)"),
-    Bug("known-range-intervals-cover", INTERVALS, "radius = np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1))", "radius = 0.8 * (np.sqrt(2 * x_N.var(-1, ddof=1) * log / n) + 7 * (high - low) * log / (3 * (n - 1)))"),
-    Bug("hoeffding-radius-halves-with-four-times-the-data", INTERVALS, "/ (2 * x_N.shape[-1])", "/ 2 * x_N.shape[-1]"),
-    Bug("student-two-sided-coverage", INTERVALS, '(1 - level) / 2 if side == "two" else 1 - level', "1 - level"),
-    Bug("bootstrap-resamples-the-denominator", INTERVALS, "/ w.sum(axis)", "/ w_N.sum()"),
-    Bug("bootstrap-resamples-the-denominator", INTERVALS, "rng=np.random.default_rng(seed)", "rng=np.random.default_rng(np.random.randint(9**9))"),
-    Bug("betting-sequence-is-anytime-valid", INTERVALS, "np.full_like(variance_N[..., :1], 0.25), variance_N[..., :-1]", "variance_N[..., :1], variance_N[..., 1:]"),
-    Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = math.log(0.5 / _delta(level, "lower"))'),
-    Bug("betting-sequence-is-anytime-valid", INTERVALS, 'bar = math.log(2 / _delta(level, "lower"))', 'bar = 0.7 * math.log(2 / _delta(level, "lower"))'),
-    Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value"),
-    Bug("log-smoothing-bound-covers", INTERVALS, "lambda_ * value - log / n", "lambda_ * value - 0.5 * log / n"),
-    Bug("bootstrap-cannot-see-what-was-not-drawn", INTERVALS, 'method="BCa"', 'method="percentile"'),
     # Gradients.
     Bug("gradient-of-ratios-two-token-tree", LOSS_RATIOS, "return log_token(logp_BT, batch, base).cumsum(-1)", "return log_token(logp_BT, batch, base)"),
     Bug("gradient-only-three-ratio-signal-pairs-unbiased", LOSS_RATIOS, "return log_token(logp_BT, batch, base).cumsum(-1)", "return log_token(logp_BT, batch, base)"),

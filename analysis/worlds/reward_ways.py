@@ -8,7 +8,7 @@ chooses the settings, arm by arm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
 from analysis.worlds.tuned_training import with_recipe as _recipe
 from testbed.config.run import Arguments, Run
-from testbed.exact.kl_control import Control
+from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,10 +58,34 @@ def clipped(reward: Tensor) -> Tensor:
     return reward.clamp(-3, 3)
 
 
+@dataclass(frozen=True)
+class Control:
+    """The control rule of a penalty's coefficient beta, from the current KL and its target.
+
+    beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
+    coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).
+    gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0
+    never.
+    """
+
+    beta: float = 0.1
+    proportional: float = 0.0
+    integral: float = 0.0
+    derivative: float = 0.0
+    gate: float = 0.0
+    gated: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Raise UserError for a negative number."""
+        for name, value in vars(self).items():
+            if not value >= 0:
+                raise UserError(f"{name} of a KL control is {value}, expected 0 or more.")
+
+
 def controlled(control: Control) -> Maker:
     """Return what takes beta log(pi/start), to the end of the response, off advantages; beta by a controller.
 
-    The controller is that of testbed.exact.kl_control, on the KL per token of the batch, one per replica.
+    The controller acts on the KL per token of the batch, one per replica.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:

@@ -169,8 +169,7 @@ class WeightSums:
 
         For independent weights with E_mu w = 1 and any distribution: the limit is 1 / E_mu w^2, and mean w^2
         exceeds its expectation by a factor 1/error with probability at most error (Markov). There is no lower
-        bound: for any N observed weights, rare unseen ones may send the limit to 0, see claim
-        no-sample-certifies-an-ess. Derived here.
+        bound: for any N observed weights, rare unseen ones may send the limit to 0. Derived here.
 
         Raises UserError unless 0 < error < 1.
         """

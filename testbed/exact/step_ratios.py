@@ -8,7 +8,6 @@ mean and the step's scale.
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
 from envs.arrays import Floats
@@ -33,15 +32,6 @@ def normalized(law: tuple[Floats, Floats], scale: float) -> tuple[Floats, Floats
     """Distribution of a log-ratio with mean 0 and standard deviation `scale` at every step."""
     mean_T, std_T = law
     return np.zeros_like(mean_T), np.full_like(std_T, scale)
-
-
-def clip_hits(law: tuple[Floats, Floats], eps: float) -> tuple[Floats, Floats]:
-    """P(ratio > 1 + eps) and P(ratio < 1 / (1 + eps)) of every step, [T] each."""
-    mean_T, std_T = law
-    bound = np.log1p(eps)
-    return np.asarray(special.ndtr((mean_T - bound) / std_T)), np.asarray(
-        special.ndtr((-bound - mean_T) / std_T)
-    )
 
 
 def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:

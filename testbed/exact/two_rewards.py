@@ -6,7 +6,7 @@ import torch
 from envs.arrays import Floats, Ints
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
-from testbed.errors import UserError, unknown
+from testbed.errors import unknown
 from testbed.exact.group import multisets
 
 HOW = ("joint", "decoupled")
@@ -35,17 +35,3 @@ def pulls(reward_NA: Floats, group: int, how: str) -> tuple[Ints, Floats, Floats
     adv_RG = group_advantages(reward_NA[:, index_RG], how)
     pulled_RA = (adv_RG[..., None] * np.eye(answers)[index_RG]).mean(1)
     return index_RG, orders_R, np.asarray(pulled_RA)
-
-
-def expected_step(pi_A: Floats, reward_NA: Floats, group: int, how: str) -> Floats:
-    """E over groups of G draws from pi of the mean of A (onehot - pi), [A], by enumeration of the groups.
-
-    Raises UserError if the rewards do not have one value per answer.
-    """
-    if reward_NA.ndim != 2 or reward_NA.shape[-1] != len(pi_A):
-        raise UserError(
-            f"Rewards have shape {reward_NA.shape}, expected [N, A] with A = {len(pi_A)} answers."
-        )
-    index_RG, orders_R, pulled_RA = pulls(reward_NA, group, how)
-    pulled_A = (orders_R * pi_A[index_RG].prod(-1)) @ pulled_RA
-    return np.asarray(pulled_A - pulled_A.sum() * pi_A)

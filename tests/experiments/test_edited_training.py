@@ -13,7 +13,6 @@ from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
 from testbed.data.rollout import Rollout
-from testbed.exact.kl_control import Control
 from testbed.training.loop import train_pack
 
 TINY = Run(
@@ -94,7 +93,9 @@ def test_a_controller_raises_its_charge_while_the_kl_is_too_large_and_charges_no
         def logp(self, theta, rollout):
             return torch.full((1, 2, 3), -1.0, dtype=torch.float64)
 
-    change = reward_ways.controlled(Control(beta=0.1, integral=0.5))(World(), torch.zeros(1, 4).double())
+    change = reward_ways.controlled(reward_ways.Control(beta=0.1, integral=0.5))(
+        World(), torch.zeros(1, 4).double()
+    )
     batch, rollout = a_batch([[0.0] * 3] * 2, [0, 1], [[0] * 3] * 2)
     still = change(batch, rollout, torch.full((1, 2, 3), -1.0).double(), 0)
     assert (still.adv_BT == 0).all()

@@ -122,7 +122,7 @@ def interval_coverage() -> Table:
 EXPERIMENT = Experiment(
     NAME,
     question="How often does each 95% interval hold the mean where weights are rare or heavy?",
-    source="papers of the intervals, with the claims of estimate-intervals",
+    source="papers of the intervals; docstrings of testbed.estimators.intervals",
     differs="two-point and log-normal weights, the first counted, not sampled",
     compute=interval_coverage,
     keys=("interval", "law", "parameter", "n"),
@@ -135,5 +135,4 @@ EXPERIMENT = Experiment(
         where={"law": "lognormal"},
         names={"student": "Student's t", "log_smoothing_bound": "log smoothing"},
     ),
-    see=("bootstrap-cannot-see-what-was-not-drawn", "known-range-intervals-cover"),
 )

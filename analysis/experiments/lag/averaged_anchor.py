@@ -62,7 +62,7 @@ EXPERIMENT = Experiment(
             claims=("ppo-ewma-ends-above-ppo-on-old-data", "ppo-ewma-is-above-ppo-along-the-run"),
         ),
         "Missing Old Logits": Part(
-            "the score that an EWMA recovers under partial rollouts; its speed: see old-logits-cost",
+            "the score that an EWMA recovers under partial rollouts; not its speed",
             claims=(
                 "an-ewma-anchor-is-as-good-as-the-snapshot",
                 "an-ewma-anchor-ends-above-missing-log-probabilities",

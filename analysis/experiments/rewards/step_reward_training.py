@@ -7,13 +7,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.experiments.weights.step_rewards import LENGTH, LEVELS, SOURCE
 from analysis.lab import Experiment, Plot, Seeds, all_exceed, difference, of_seeds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs.arrays import Floats
 from testbed.rng import generator
 
 NAME = "step-reward-training"
+SOURCE = "TP-GRPO (2025), thought-level process rewards; abstract"
+LENGTH = 6
+LEVELS = {"answer": LENGTH, "thought": 3, "token": 1}
 SEEDS, PILOTS, GROUP, MOST, WANTED = 64, 32, 8, 2000, 0.8
 RATES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 FEWER = 1.25

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.experiments.weights.two_rewards import ACCURACY, ANSWERS, GROUP, RATE, world
 from analysis.lab import (
     Evidence,
     Experiment,
@@ -21,14 +20,27 @@ from analysis.lab import (
     short_of,
 )
 from envs.arrays import Floats
+from testbed.rng import generator
 
 NAME = "reward-fronts"
 SEEDS, PROMPTS, STEPS = 8, 4, (20, 80)
+ANSWERS, GROUP, RATE = 6, 4, 0.5
+ACCURACY = ("graded", "right or wrong")
 WEIGHTS = tuple(float(10.0 ** (k / 3)) for k in range(-6, 7))
 """Of the speed: on its scale where rewards are joint, on its advantages where they are decoupled."""
 HOW = ("joint", "decoupled")
 MARGIN = 0.02
 """Mean speed at equal accuracy. Set before the table was made, on a pilot of other seeds."""
+
+
+def world(seed: int, accuracy: str) -> Floats:
+    """Return accuracy and speed of 6 answers, [2, A], speeds in any order from 0 to 1.
+
+    accuracy: "graded", all different from 0 to 1, or "right or wrong", a half of the answers each.
+    """
+    speed_A = generator(seed, "two-rewards").permutation(ANSWERS) / (ANSWERS - 1)
+    graded_A = np.arange(ANSWERS) / (ANSWERS - 1)
+    return np.stack([graded_A if accuracy == "graded" else np.arange(ANSWERS) % 2.0, speed_A])
 
 
 def path(reward_NA: Floats, how: str, steps: int) -> Iterator[Floats]:

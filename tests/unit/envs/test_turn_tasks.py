@@ -8,7 +8,6 @@ from envs import registration
 from envs.catalog import token_task
 from envs.tokens.tree import TurnTree, tree
 from testbed.exact.tree import random_policies
-from testbed.exact.turns import estimate, responses
 
 SMALL = {"base": 2, "digits": 2, "turns": 3}
 
@@ -91,19 +90,6 @@ def test_a_policy_does_not_decide_what_the_tool_writes():
     assert world.value(mixed_SA) == world.value(pi_SA)
     assert not world.gradient(pi_SA)[world.tool_S].any()
     assert world.divergence(pi_SA, mixed_SA).second_moment == pytest.approx(1, abs=1e-12)
-
-
-def test_enumerated_responses_have_the_value_and_the_gradient_of_the_tree():
-    world = tree(task="guess", prompts=2)
-    every = responses(world)
-    for seed in range(2):
-        pi_SA, _ = random_policies(world, 0.0, seed)
-        law_L = every.law(pi_SA)
-        assert law_L.sum() == pytest.approx(1, abs=1e-12)
-        assert law_L @ every.leaves.reward_L == pytest.approx(float(world.value(pi_SA)), abs=1e-12)
-        reward_LT = np.broadcast_to(every.leaves.reward_L[:, None], every.leaves.mask_LT.shape)
-        found = estimate(every, "reinforce", pi_SA, pi_SA, reward_LT)
-        np.testing.assert_allclose(found.mean_SA, world.gradient(pi_SA), atol=1e-13)
 
 
 def test_simulated_responses_mask_the_tool_and_succeed_as_often_as_expected():

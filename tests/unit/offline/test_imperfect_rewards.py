@@ -30,8 +30,7 @@ REFUSED = {
         WORLD, BASE, np.eye(2)[[0, 0, 0, 0]], "action KL", (1.0,)
     ),
     "sigma is the noise of a step": lambda: step_ratios.log_ratio_law(np.ones(2), np.zeros(2), 3),
-    "Rewards have shape": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 3)), 2, "joint"),
-    "Unknown normalization": lambda: two_rewards.expected_step(EVEN[0], np.ones((2, 4)), 2, "both"),
+    "Unknown normalization": lambda: two_rewards.group_advantages(np.ones((2, 1, 4)), "both"),
     "expected one shape": lambda: bandit_update.answer_weights("reinforce", EVEN[0], EVEN[0], EVEN),
     "mu gives some answer probability 0": lambda: bandit_update.answer_weights(
         "reinforce", EVEN[0], np.eye(4)[0], EVEN[0]
