@@ -1,7 +1,7 @@
 """Measure off-policy RL of language models: objectives, recipes, exact lag, policies, one training loop.
 
-`import testbed as tb` has the names of docs/python.md; each is loaded when it is first used, so the import
-takes milliseconds. Everything else in the package is internal and may change in any release.
+`import testbed as tb` provides the names of docs/python.md. Each is loaded on first use, so the import takes
+milliseconds. Everything else in the package is internal and may change in any release.
 """
 
 import pkgutil
@@ -99,7 +99,7 @@ __all__ = ["__version__", "diagnose", *_PLACES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "diagnose":  # added by another package, as what it says rests on committed tables
+    if name == "diagnose":  # from another package, because it rests on committed tables
         found = pkgutil.resolve_name("testbed.cli.extensions:part")("diagnose")
     elif name in _PLACES:
         found = pkgutil.resolve_name(_PLACES[name])

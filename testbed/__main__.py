@@ -4,9 +4,9 @@ import sys
 
 
 def main() -> None:
-    """Load the command line and run it; Ctrl-C while it loads ends it with one word and exit code 130."""
+    """Load the command line and run it; Ctrl-C during loading prints one word and exits with code 130."""
     try:
-        from testbed.cli import main as run  # imported here: an interrupt is to be caught
+        from testbed.cli import main as run  # imported here, to catch an interrupt
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
         sys.exit(130)

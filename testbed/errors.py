@@ -1,4 +1,4 @@
-"""Errors that a user can correct: one message each, with what was given, what was expected, what to do."""
+"""Errors that a user can correct: one message each, with given input, expected input, and what to do."""
 
 import difflib
 import unicodedata
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Bad input. The command line prints the message alone and exits with code 2."""
+    """Bad input. The command line prints only the message and exits with code 2."""
 
 
 class UnknownName(UserError):
-    """A name that is not in a list; kind: what the list holds."""
+    """A name that is not in a list; kind: what the list contains."""
 
     def __init__(self, message: str, kind: str, name: str) -> None:
         super().__init__(message)
@@ -18,13 +18,13 @@ class UnknownName(UserError):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the nearest known name, or "" when none is near."""
+    """Return " Did you mean 'x'?" for the nearest known name, or "" if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
 MOST = 10
-"""Candidates that a message lists."""
+"""Most candidates in a message."""
 
 
 def candidates(name: str, known: Iterable[str]) -> str:
@@ -45,18 +45,18 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
 
 
 SHOWN = 2000
-"""Characters of somebody else's text that a message repeats."""
+"""Most characters of foreign text that a message repeats."""
 
 
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode's categories of characters that are not to be seen."""
+"""Unicode categories of invisible characters."""
 
 
 def printable(text: object, most: int = SHOWN) -> str:
-    r"""Return text without what a terminal would obey, its start and its end within `most` characters.
+    r"""Escape text for a terminal and shorten its middle to `most` characters.
 
-    Line breaks and tabs stay; other control characters, marks of direction and halves of characters are
-    written as \x1b, \u202e or \ud800. Applied twice it is as applied once. most: at least 60.
+    Line breaks and tabs stay; other control characters, direction marks and surrogates become \x1b, \u202e or
+    \ud800. Applying it twice changes nothing more. most: at least 60.
     """
     whole = str(text)
     shown = _escaped(whole[:most])
@@ -81,11 +81,11 @@ def counted(number: int, what: str) -> str:
 
 
 PROBLEMS = 20
-"""Problems that are told one by one."""
+"""Most problems listed singly."""
 
 
 def refuse(found: Iterable[str]) -> None:
-    """Raise UserError with every distinct problem, at most PROBLEMS and how many more; return without any."""
+    """Raise UserError with every distinct problem, at most PROBLEMS, and the number of others, if any."""
     told = list(dict.fromkeys(found))
     if len(told) > PROBLEMS:
         told = [*told[:PROBLEMS], f"… and {len(told) - PROBLEMS} more problems."]

@@ -1,4 +1,4 @@
-"""One registry class for everything with a name: objectives, advantages, recipes, tasks, claims, figures."""
+"""Registry class for everything with a name: objectives, advantages, recipes, tasks, claims, figures."""
 
 import importlib
 import inspect
@@ -29,7 +29,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The folder of its package that it lives in, or "" for an entry outside any."""
+        """The folder of its package that contains it, or "" for an entry outside any."""
         parts = self.function.__module__.split(".")
         return parts[2] if len(parts) > 3 else ""
 
@@ -58,8 +58,8 @@ class Registry(Mapping[str, Entry]):
     """A read-only mapping from name to Entry, filled by a decorator.
 
     Args:
-        kind: what is registered, in the singular; used in messages.
-        package: where entries live; its modules and folders are imported at the first look-up.
+        kind: singular noun for entries; used in messages.
+        package: location of entries; its modules and folders are imported at the first look-up.
     """
 
     def __init__(self, kind: str, package: str | None = None) -> None:
@@ -68,7 +68,7 @@ class Registry(Mapping[str, Entry]):
         self._entries: dict[str, Entry] = {}
 
     def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
-        """Decorate a function to register it under a name; a name taken twice raises UserError."""
+        """Decorate a function to register it under a name; a repeated name raises UserError."""
 
         def register(function: Function) -> Function:
             self.add(Entry(name, function, source, promises))
@@ -77,12 +77,12 @@ class Registry(Mapping[str, Entry]):
         return register
 
     def variant(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
-        """Register `name@source`; it promises what `name` does, except for what is given."""
+        """Register `name@source`; it inherits the promises of `name`, except for given ones."""
         base = self._entries[name.partition("@")[0]]
         return self(name, source=source, **{**base.promises, **promises})
 
     def add(self, entry: Entry) -> None:
-        """Register an entry; raise UserError naming the other module when the name is taken."""
+        """Register an entry; raise UserError naming the other module if the name is taken."""
         if entry.name in self._entries:
             other = self._entries[entry.name].function.__module__
             raise UserError(

@@ -14,21 +14,21 @@ from testbed.errors import UserError, printable, suggest
 from testbed.registry import Entry
 
 DIGEST = 12
-"""Hexadecimal digits of the sha256 that name a version of the file."""
+"""Number of sha256 hexadecimal digits that identify a version of the file."""
 
 _loaded: dict[str, Entry] = {}
 _modules: set[str] = set()
 
 
 def in_a_file(name: str) -> bool:
-    """Return whether a name is that of a function in a user's file."""
+    """Return True if a name is that of a function in a user's file."""
     return ".py:" in name or name.endswith(".py")
 
 
 def pin(name: str) -> str:
-    """Return `file.py:function#digest`: the name by which a result knows this version of the file.
+    """Return `file.py:function#digest`, the name that identifies this version of the file in results.
 
-    A name of ours stays as it is. Raises UserError when the file cannot be read or run, or has no such
+    Built-in names are returned unchanged. Raises UserError if the file cannot be read or run, or lacks the
     function or class.
     """
     if not in_a_file(name):
@@ -39,7 +39,7 @@ def pin(name: str) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what to call each recipe: one from a file by its function, with more where two clash."""
+    """Return a short name for each recipe: one from a file by its function, with more if two clash."""
     names = sorted(set(names))
     forms = {name: _forms(name) for name in names}
     taken = Counter(form for found in forms.values() for form in found)
@@ -55,7 +55,7 @@ def _forms(name: str) -> tuple[str, ...]:
 
 
 def outside_function(name: str, positional: int, expected: str) -> Entry:
-    """Return a function of so many positional parameters as an Entry; raise UserError as `pin` does."""
+    """Return a function with that many positional parameters as an Entry; raise UserError as `pin` does."""
     entry = _found(name)
     path, function, _ = _split(name)
     parameters = inspect.signature(entry.function).parameters.values()
@@ -69,14 +69,14 @@ def outside_function(name: str, positional: int, expected: str) -> Entry:
 
 
 def outside_callable(name: str) -> Entry:
-    """Return a function or class of a file as an Entry, whatever its parameters; raise as `pin` does."""
+    """Return a function or class of a file as an Entry, with any parameters; raise as `pin` does."""
     return _found(name)
 
 
 def outside_constructor(name: str) -> Entry:
-    """Return a class or function that a name alone has to make something of; raise UserError as `pin` does.
+    """Return a class or function that must be callable without arguments; raise UserError as `pin` does.
 
-    Its parameters have to be keyword-only, each with a default.
+    Its parameters must be keyword-only, each with a default.
     """
     entry = _found(name)
     path, function, _ = _split(name)
@@ -90,7 +90,7 @@ def outside_constructor(name: str) -> Entry:
 
 
 def _found(name: str) -> Entry:
-    """Return what has the name in the file, loaded once per version of the file."""
+    """Return the named object of the file, loaded once per version of the file."""
     path, function, digest = _split(name)
     if not function:
         raise UserError(f"'{name}' names no function of the file; expected {path}:function.{_has(path)}")
@@ -102,7 +102,7 @@ def _found(name: str) -> Entry:
 
 
 def _has(path: Path) -> str:
-    """Return " It has: …." with the functions and classes of a file that can be read as Python."""
+    """Return " It has: …." with the functions and classes of a file that parses as Python."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
@@ -120,8 +120,8 @@ def _split(name: str) -> tuple[Path, str, str]:
 def unchanged(path: Path, digest: str = "", expected: str = "path/to/file.py:function") -> str:
     """Return the digest of a file that a run depends on.
 
-    Raises UserError when the file cannot be read (`expected` says what it should be), or has another digest
-    than the one that is given.
+    Raises UserError if the file cannot be read (`expected` describes it), or its digest differs from the
+    given one.
     """
     try:
         now = hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
@@ -146,7 +146,7 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a script may call exit() when it is imported
+    except BaseException as error:  # a script may call exit() on import
         lines = [line for file, line, _ in _passed(error) if Path(file).name == path.name]
         place = f" (line {lines[0]})" if lines else ""
         raise UserError(f"{path} cannot be run: {words_of(error)}{place}") from error
@@ -159,9 +159,9 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
 
 
 def source_of(name: str) -> str:
-    """Return the source of the function or class that `file.py:function#digest` names.
+    """Return the source of the function or class named by `file.py:function#digest`.
 
-    Raises UserError when the file cannot be read, has changed, or does not define it at its top level.
+    Raises UserError if the file cannot be read, has changed, or does not define it at its top level.
     """
     path, function, digest = _split(name)
     unchanged(path, digest)
@@ -174,13 +174,13 @@ def source_of(name: str) -> str:
 
 
 def line_of_a_user(error: BaseException) -> str:
-    """Return "mine.py:17, in my_loss", the deepest line of a user's file that an error passed, or ""."""
+    """Return "mine.py:17, in my_loss", the deepest line of a user's file in an error's traceback, or ""."""
     files = {str(getattr(sys.modules.get(module), "__file__", "")) for module in _modules}
     return next((f"{file}:{line}, in {name}" for file, line, name in _passed(error) if file in files), "")
 
 
 def words_of(error: BaseException) -> str:
-    """Return "ValueError: its message", printable and bounded, of any error, also where `__str__` raises."""
+    """Return any error as "ValueError: its message", printable and bounded, even if `__str__` raises."""
     name = type(error).__name__
     try:
         return printable(f"{name}: {error}")
@@ -191,6 +191,6 @@ def words_of(error: BaseException) -> str:
 
 
 def _passed(error: BaseException) -> list[tuple[str, int, str]]:
-    """Return (file, line, function) of every frame that the error passed through, the deepest first."""
+    """Return (file, line, function) of every frame in the error's traceback, the deepest first."""
     frames = traceback.extract_tb(error.__traceback__)
     return [(frame.filename, frame.lineno or 0, frame.name) for frame in reversed(frames)]

@@ -17,7 +17,7 @@ def split(word: str, example: str) -> tuple[str, str]:
 
 
 def value_of(text: str) -> Any:
-    """Return what a text spells in JSON or Python, as 3, .5, true, None, [1, 2] or inf; else the text."""
+    """Return the JSON or Python value of a text, as 3, .5, true, None, [1, 2] or inf; else the text."""
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
@@ -27,7 +27,7 @@ def value_of(text: str) -> Any:
 
 
 def named_values(words: Iterable[str], example: str = "NAME=VALUE") -> dict[str, Any]:
-    """Return "name=value" words as a dictionary; raise UserError for another form and for a name twice."""
+    """Return "name=value" words as a dictionary; raise UserError for another form and for repeated names."""
     found: dict[str, Any] = {}
     for word in words:
         name, text = split(word, example)

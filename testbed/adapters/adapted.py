@@ -16,17 +16,17 @@ from testbed.objectives import objective
 from testbed.recipes.composition import Term
 
 PER_TOKEN = ("token_mean", "length_weighted")
-"""Aggregations whose divisor counts tokens; those of the batch, not of the micro-batch."""
+"""Aggregations with a divisor that counts tokens; those of the batch, not of the micro-batch."""
 PER_SEQUENCE = ("sequence_mean", "constant")
-"""Aggregations whose divisor counts sequences."""
+"""Aggregations with a divisor that counts sequences."""
 
 
 @dataclass(frozen=True)
 class Adapted:
     """An objective (registered, or file.py:function) with hyperparameters and terms.
 
-    Raises UserError for an unknown name or hyperparameter, and for a coefficient that is a schedule:
-    a foreign trainer does not say which of how many steps it is at.
+    Raises UserError for an unknown name or hyperparameter, and for a scheduled coefficient: a foreign trainer
+    does not report its step.
     """
 
     objective: str
@@ -48,21 +48,21 @@ class Adapted:
         return (self.objective, *(term.objective for term in self.terms))
 
     def readers(self, field_name: str) -> list[str]:
-        """Return who promises to read a field."""
+        """Return the parts that promise to read a field."""
         return [name for name in self.names if field_name in objective[name].promises.get("reads", ())]
 
     def may_read(self, field_name: str) -> list[str]:
-        """Return who promises to read a field, or promises nothing: a function in a user's own file."""
+        """Return the parts that may read a field: by promise, or without promises, in a user's file."""
         silent = [name for name in self.names if not objective[name].promises]
         return self.readers(field_name) + silent
 
     @property
     def corrects(self) -> bool:
-        """True if the objective itself, without its terms, may read mu and so needs no other correction."""
+        """True if the objective, without its terms, may read mu and so needs no other correction."""
         return bool(Adapted(self.objective, self.hyper).may_read("mu"))
 
     def scopes(self) -> dict[str, str]:
-        """Return whose log-probabilities each part depends on, where it promises that."""
+        """Return the promised scopes of the parts."""
         return {name: s for name in self.names if (s := objective[name].promises.get("scope"))}
 
     def losses(self, logp_BT: Tensor, batch: Batch, weight_BT: Tensor | None = None) -> Tensor:
@@ -76,7 +76,7 @@ class Adapted:
         return loss_BT
 
     def silent_share(self, logp_BT: Tensor, batch: Batch) -> float:
-        """Return the share of tokens with an advantage to which the objective gives no weight."""
+        """Return the share of tokens with an advantage but weight 0."""
         weight_BT = effective_weights(self.objective, logp_BT, batch, **self.hyper)
         return float(clip_share(weight_BT, batch))
 
@@ -88,9 +88,9 @@ def check_aggregation(mode: str) -> None:
 
 
 def rescaled(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float, counted: float) -> Tensor:
-    """Return the aggregate with another divisor: `counted` tokens or sequences instead of the batch's own.
+    """Return the aggregate with another divisor: `counted` tokens or sequences instead of the batch's.
 
-    Sums have no divisor, and `counted` then divides nothing.
+    Sums have no divisor; they ignore `counted`.
     """
     check_aggregation(mode)
     value: Tensor = aggregate(loss_BT, mask_BT, mode, length)
@@ -102,5 +102,5 @@ def rescaled(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float, counted
 
 
 def dense(label_B: Tensor) -> Tensor:
-    """Return labels as the group ids a Batch wants: counted from 0, without gaps."""
+    """Return labels as a Batch's group ids: counted from 0, without gaps."""
     return torch.unique(label_B, return_inverse=True)[1]

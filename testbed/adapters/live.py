@@ -1,4 +1,4 @@
-"""Compute the metrics of `testbed diagnose` during training in another stack, under that stack's names.
+"""Compute the metrics of `testbed diagnose` during training in another stack, under its metric names.
 
 For verl-style trainers: `metrics.update(verl_metrics(batch))` once the batch has old_log_probs and
 rollout_log_probs. For TRL: trl_callback.DiagnosticsCallback.
@@ -19,10 +19,10 @@ COUNTS = ("sequences", "tokens")
 
 
 def names_of(stack: str) -> dict[str, str]:
-    """Return {our metric: the stack's key} where a stack logs the same number by another name.
+    """Return {our metric: the stack's key} if a stack logs the same number under another name.
 
-    Aliases that differ in anything are not among them: `testbed list metrics` says in what. Raises UserError
-    for a stack that has no names for ratios.
+    Aliases with any difference are excluded: `testbed list metrics` shows it. Raises UserError for a stack
+    that has no names for ratios.
     """
     if stack not in STACKS:
         raise unknown("stack", stack, STACKS)
@@ -43,11 +43,11 @@ def live_metrics(
         log_pi_BT: the trainer's log-probabilities [B, T].
         log_mu_BT: the sampler's.
         mask_BT: tokens that the policy chose; rows without any are left out.
-        stack: whose names are used where it logs the same number; the others, and with "" all of them, keep
-            ours, `rollout_corr/…`.
+        stack: its names are used for equal numbers; others, and all with "", keep our names,
+            `rollout_corr/…`.
 
-    Everything is of the sequences given: of a part, on one process, the floor is the part's 1/N. {} without
-    a token. Raises UserError for shapes that differ and for an unknown stack.
+    All numbers cover only the given sequences: for a part of a batch, the floor is 1/N of the part. {}
+    without a token. Raises UserError for shapes that differ and for an unknown stack.
     """
     renamed = names_of(stack) if stack else {}
     if not log_pi_BT.shape == log_mu_BT.shape == mask_BT.shape or mask_BT.dim() != 2:
@@ -81,7 +81,7 @@ def verl_metrics(data: Any, stack: str = "verl") -> dict[str, float]:
             response_mask, each [B, T].
         stack: verl, or one that keeps verl's tensors under other metric names.
 
-    Raises UserError where one of the three is missing: rollout_log_probs need
+    Raises UserError if one of the three is missing: rollout_log_probs need
     actor_rollout_ref.rollout.calculate_log_probs=True.
     """
     held = getattr(data, "batch", data)

@@ -17,7 +17,7 @@ REPLACED = (
     "sapo_temperature_pos", "sapo_temperature_neg", "vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg",
     "vespo_lambda_neg",
 )  # fmt: skip
-"""Options of TRL's own loss; set to anything but their default they would be ignored, so they raise."""
+"""Options of TRL's loss; they would be ignored, so any non-default value raises."""
 
 FORWARD = (
     "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles",
@@ -48,17 +48,17 @@ def grpo_trainer(
             micro-batch: token_mean and length_weighted divide by all its tokens, sequence_mean and
             constant by all its sequences.
         length: the constant of aggregation "constant"; 0 means TRL's max_completion_length.
-        terms: losses added with a coefficient, say Term("kl_penalty", 0.04). What reads the reference
-            needs a positive `beta` in the GRPOConfig, which makes TRL score it; its value is not used.
+        terms: losses added with a coefficient, e.g. Term("kl_penalty", 0.04). Terms that read the reference
+            need a positive `beta` in the GRPOConfig, so that TRL scores it; its value is not used.
         hyper: hyperparameters of the objective.
 
-    The sampler's log-probabilities are TRL's sampling_per_token_logps where it has them (vLLM), else
-    the anchor's; the anchor's are old_per_token_logps, or the current ones where TRL keeps none because
-    no update lies between. TRL's importance_sampling_ratio multiplies the objective (not the terms)
-    unless it reads the sampler's log-probabilities, and so corrects for them itself.
+    mu is TRL's sampling_per_token_logps if it has them (vLLM), else the anchor. The anchor is
+    old_per_token_logps, or the current ones if TRL keeps none because no update lies between. TRL's
+    importance_sampling_ratio multiplies the objective (not the terms) unless the objective reads mu and so
+    corrects for it.
 
-    Raises UserError here for an unknown name or a field that TRL's batches do not have, and when the
-    trainer is made for an option that contradicts the objective.
+    Raises UserError here for an unknown name or a field that TRL's batches lack, and at the trainer's
+    creation for an option that contradicts the objective.
     """
     from trl import GRPOTrainer
 
@@ -75,7 +75,7 @@ def grpo_trainer(
             self, model: Any, reward_funcs: Any = None, args: Any = None, *rest: Any, **kwargs: Any
         ) -> None:
             if args is not None:
-                check_options(args, adapted)  # before a model is loaded
+                check_options(args, adapted)  # before loading a model
             super().__init__(model, reward_funcs, args, *rest, **kwargs)
             check_options(self.args, adapted)
 
@@ -87,7 +87,7 @@ def grpo_trainer(
             return rewards
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
-            # TRL shuffles sequences before it splits them; what is added here is shuffled along.
+            # TRL shuffles sequences before it splits them; data added here are shuffled along.
             output: dict[str, Any] = super()._generate_and_score_completions(inputs)
             size = self.num_generations if self.model.training else self.num_generations_eval
             rows = len(output["advantages"])
@@ -103,7 +103,7 @@ def grpo_trainer(
 
 
 def check_options(args: Any, adapted: Adapted) -> None:
-    """Raise UserError for options of a GRPOConfig that the objective would ignore or cannot work with."""
+    """Raise UserError for options of a GRPOConfig that the objective would ignore or does not support."""
     fields = type(args).__dataclass_fields__
     for name in REPLACED:
         if name in fields and getattr(args, name) != fields[name].default:
@@ -132,11 +132,11 @@ def check_options(args: Any, adapted: Adapted) -> None:
 def objective_loss(
     trainer: Any, model: Any, inputs: dict[str, Any], adapted: Adapted, aggregation: str, length: float
 ) -> Tensor:
-    """Return the micro-batch's share of the update's loss; gradients of micro-batches add up to it."""
+    """Return the micro-batch's share of the update's loss; gradients of micro-batches sum to it."""
     logp_BT, entropy_BT, router_loss = _forward(trainer, model, inputs)
     some_B = _mask(inputs).any(-1)
     if not bool(some_B.any()):
-        return logp_BT.sum() * 0 + router_loss  # every completion was truncated and masked away
+        return logp_BT.sum() * 0 + router_loss  # every completion was truncated and masked
     kept_BT, entropy_BT = logp_BT[some_B], entropy_BT[some_B]
     kept = {name: inputs[name][some_B] for name in READ if inputs.get(name) is not None}
     batch = batch_of(kept, kept_BT, adapted)
@@ -172,15 +172,15 @@ def _forward(trainer: Any, model: Any, inputs: dict[str, Any]) -> tuple[Tensor, 
 
 
 def _parts(trainer: Any) -> int:
-    """Return how many micro-batches make an update."""
+    """Return the number of micro-batches of an update."""
     return int(trainer.current_gradient_accumulation_steps) if trainer.model.training else 1
 
 
 def batch_of(inputs: dict[str, Any], logp_BT: Tensor, adapted: Adapted) -> Batch:
-    """Return TRL's inputs as a Batch that holds what the objective may read.
+    """Return TRL's inputs as a Batch with the fields that the objective may read.
 
-    Raises UserError when a log-probability that is read is not finite; vLLM leaves NaN where it could
-    not score a token.
+    Raises UserError if a log-probability that is read is not finite; vLLM writes NaN for tokens that it could
+    not score.
     """
     anchor_BT = inputs.get("old_per_token_logps", logp_BT.detach())
     mu_BT = inputs.get("sampling_per_token_logps", anchor_BT) if adapted.may_read("mu") else anchor_BT
@@ -199,7 +199,7 @@ def batch_of(inputs: dict[str, Any], logp_BT: Tensor, adapted: Adapted) -> Batch
 
 
 def _divisor(trainer: Any, aggregation: str, inputs: dict[str, Any], rows: int) -> float:
-    """Return what the update has of what the aggregation counts, per process: tokens or sequences."""
+    """Return the update's divisor, tokens or sequences per process."""
     if aggregation in PER_TOKEN:
         # num_items_in_batch spans the generation batch and all processes.
         tokens = float(inputs["num_items_in_batch"].clamp(min=1)) / trainer.accelerator.num_processes

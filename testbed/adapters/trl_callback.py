@@ -18,15 +18,15 @@ SCORES = "_get_per_token_logps_and_entropies"
 class DiagnosticsCallback(TrainerCallback):
     """Log ESS, KL, the tail and token ratios of every optimizer step of a GRPOTrainer.
 
-    It listens to the trainer's own forward pass: log pi is what the loss reads, mu is TRL's
-    sampling_per_token_logps (vLLM), else old_per_token_logps, else log pi itself, since TRL keeps neither
-    where no update lies between. The micro-batches of a step are joined, on this process alone. Ratios are
-    those before TRL truncates them. Every name starts with "testbed/", so none of TRL's is written over.
+    It reads the trainer's forward pass: log pi is the loss's input; mu is TRL's sampling_per_token_logps
+    (vLLM), else old_per_token_logps, else log pi, because TRL keeps neither if no update lies between. A
+    step's micro-batches are joined, on this process only. Ratios are those before TRL truncates them. Every
+    name starts with "testbed/", so none overwrites TRL's.
 
     Args:
         trainer: a GRPOTrainer, or a subclass.
-        everything: log every number of `live_metrics`, as testbed/ and its name in docs/metrics.md, in place
-            of the short set SHORT.
+        everything: log every number of `live_metrics`, as testbed/ and its name in docs/metrics.md, instead
+            of only those in SHORT.
 
     Raises:
         UserError: another trainer, or one whose loss keeps no log-probabilities (use_liger_kernel).

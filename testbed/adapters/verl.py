@@ -30,7 +30,7 @@ ABSENT = {
     "turn": "turns are not marked",
     "origin": "demonstrations and replays are not marked",
 }
-"""Fields that verl does not hand to a policy loss, and why."""
+"""Fields that verl does not pass to a policy loss, and why."""
 
 
 def policy_loss(
@@ -40,19 +40,18 @@ def policy_loss(
 
     Args:
         objective: a registered name or path/to/file.py:function.
-        old_is: whose log-probabilities verl's old_log_prob are: those of the trainer before the update
-            ("anchor"), or the sampler's ("mu"), which is so with rollout_correction.bypass_mode. "mu"
-            makes them the anchor's too.
+        old_is: the policy of verl's old_log_prob: the trainer before the update ("anchor"), or the sampler
+            ("mu"), as with rollout_correction.bypass_mode. "mu" uses them for the anchor too.
         terms: losses added with a coefficient.
         hyper: hyperparameters of the objective.
 
     The function takes (old_log_prob, log_prob, advantages, response_mask, loss_agg_mode, config,
-    rollout_is_weights) as verl passes them, and rollout_log_prob from those who do. rollout_is_weights
-    multiply the objective, not the terms. Micro-batches and processes are counted as verl does it, by
-    config.global_batch_info; sequences without a token are left out of every mean.
+    rollout_is_weights) as verl passes them, and optionally rollout_log_prob. rollout_is_weights multiply the
+    objective, not the terms. Micro-batches and processes are counted as in verl, by config.global_batch_info;
+    every mean omits sequences without a token.
 
-    Raises UserError for an unknown name, for a field verl does not have, and, when called, for an
-    objective that reads mu without the sampler's log-probabilities, or that would be corrected twice.
+    Raises UserError for an unknown name, for a field that verl lacks, and, when called, for an objective that
+    reads mu without the sampler's log-probabilities, or that would be corrected twice.
     """
     adapted = Adapted(objective, hyper, terms)
     for field, reason in ABSENT.items():
@@ -119,8 +118,8 @@ def aggregated(loss_BT: Tensor, mask_BT: Tensor, mode: str, config: Any) -> Tens
     """Return verl's scalar of per-token losses: its mode's mean, counted over the global batch.
 
     config.global_batch_info may hold dp_size, batch_num_tokens, global_batch_size and loss_scale_factor.
-    Without counts the micro-batch's own are used, as verl does; without loss_scale_factor the width.
-    Raises UserError for an unknown mode.
+    Without counts it uses the micro-batch's, as verl does; without loss_scale_factor the width. Raises
+    UserError for an unknown mode.
     """
     if mode not in MODES:
         raise unknown("loss_agg_mode", mode, MODES)
@@ -146,6 +145,6 @@ def register(name: str, loss: PolicyLoss) -> None:
     """Register a policy loss with verl, for actor_rollout_ref.actor.policy_loss.loss_mode=name.
 
     Call it where verl's workers import it (actor_rollout_ref.model.external_lib names such a module). With
-    bypass_mode verl sets loss_mode to "bypass_mode" by itself: register under that name, in place of its own.
+    bypass_mode verl sets loss_mode to "bypass_mode": register under that name, replacing verl's loss.
     """
     importlib.import_module("verl.trainer.ppo.core_algos").register_policy_loss(name)(loss)

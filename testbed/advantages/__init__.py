@@ -2,13 +2,13 @@
 
 Promises, which contract tests check:
 
-needs:      the optional fields of Signals it cannot do without.
-uses:       the optional fields it reads when they are there.
+needs:      the optional fields of Signals that the advantage requires.
+uses:       the optional fields that it reads if present.
 per_token:  True when it returns [..., B, T], 0 outside the mask.
-scope:      whose rewards an advantage depends on: its own ("sequence"), those of its "group", or of the
-            whole "batch", which then must not be split.
+scope:      the rewards that an advantage depends on: its "sequence" alone, its "group", or the whole "batch",
+            which then must not be split.
 
-`name@source` is a variant: what a public stack computes under the same name.
+`name@source` is a variant: a public stack's computation under the same name.
 """
 
 from testbed.registry import Registry

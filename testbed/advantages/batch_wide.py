@@ -25,10 +25,10 @@ def batch_std(signals: Signals, *, center: bool = False, eps: float = 1e-8) -> T
 def batch_std_areal(signals: Signals, *, reward_norm: bool = True, eps: float = 1e-5) -> Tensor:
     """A = (X - mean of X) / (std of X + eps) over the batch's tokens, X = group_std with the same eps.
 
-    Unlike the base every token counts once, so long responses pull mean and std, and rewards are
-    standardized by group before (reward_norm). Its recipe called GRPO therefore is not group-relative:
-    a batch of mostly short successes shifts the others. Both stds divide by the count minus one, the
-    default of its Normalization class.
+    Unlike the base every token counts once, so long responses pull mean and std, and rewards are first
+    standardized by group (reward_norm). Its recipe called GRPO is therefore not group-relative: a batch of
+    mostly short successes shifts the others. Both stds divide by the count minus one, the default of its
+    Normalization class.
     """
     value_B = group_std(signals, eps=eps) if reward_norm else signals.reward_B
     return _standardized(
@@ -37,7 +37,7 @@ def batch_std_areal(signals: Signals, *, reward_norm: bool = True, eps: float = 
 
 
 def _standardized(value_B: Tensor, count_B: Tensor, eps: float) -> Tensor:
-    """Standardize with every value counted count_B times."""
+    """Standardize with every value weighted by count_B."""
     total_1 = count_B.sum(-1, keepdim=True)
     centered_B = value_B - (count_B * value_B).sum(-1, keepdim=True) / total_1.clamp(min=1)
     variance_1 = (count_B * centered_B**2).sum(-1, keepdim=True) / (total_1 - 1).clamp(min=1)

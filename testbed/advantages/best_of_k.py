@@ -23,11 +23,11 @@ def max_at_k(
 ) -> Tensor:
     """A = n / C(n, k) (C(i-1, k-1) R_i + sum over j > i of C(j-2, k-2) R_j), R sorted upwards, i the rank.
 
-    Then mean over sequences of A grad log pi is unbiased for the gradient of E max of k responses,
-    on-policy; k = 1 gives R. center: "mean" subtracts the group's mean of A, "standard" also divides by
-    its unbiased std + eps; the baseline contains the response itself. A group with fewer than k responses
-    is read with k = n. Weights are computed in float64. k = 2 is the smallest that differs from the
-    mean, not a default of the papers.
+    Then the mean over sequences of A grad log pi is unbiased for the gradient of E max of k responses,
+    on-policy; k = 1 gives R. center: "mean" subtracts the group's mean of A, "standard" also divides by its
+    unbiased std + eps; this baseline includes the response. A group with fewer than k responses uses k = n.
+    Weights are computed in float64. k = 2 is the smallest that differs from the mean, not a default of the
+    papers.
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
     reward_NG = packed.put(signals.reward_B.double(), 0.0)
@@ -57,9 +57,9 @@ def _centered(adv_B: Tensor, group_B: Tensor, center: str, eps: float) -> Tensor
 def max_at_k_verl(signals: Signals, *, std: bool = True, eps: float = 1e-6) -> Tensor:
     """A = (R - second largest R) / (std + eps) for the best of the group, 0 for the others.
 
-    Unlike max@k only the best response learns, by how much it is better than the next, and k does not
-    appear; two that tie at the top learn nothing. std: False leaves out the division by the group's
-    unbiased std. A group of one gets 0 (verl refuses it).
+    Unlike max@k only the best response learns, by its margin over the next, and k does not appear; two that
+    tie at the top learn nothing. std: False omits the division by the group's unbiased std. A group of one
+    gets 0 (verl refuses it).
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
     reward_NG = packed.put(signals.reward_B, 0.0)

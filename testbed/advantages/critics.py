@@ -1,7 +1,7 @@
 """Advantages from a critic's values, by recursion from the last token to the first.
 
-Rewards are token_reward_BT where known, else reward_B at the last token. Tokens outside the mask are
-skipped: the value after a tool's output follows the value before it.
+Rewards are token_reward_BT if known, else reward_B at the last token. Tokens outside the mask are skipped:
+the value after a tool's output follows the value before it.
 """
 
 import math
@@ -42,12 +42,12 @@ def gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     scope="sequence",
 )
 def egae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
-    """A = GAE in which a truncated response goes on with the value of its last state.
+    """A = GAE in which a truncated response continues with the value of its last state.
 
-    There is no reward yet, so reward_B of a truncated response is not read (token_reward_BT is), and
-    V after the last token is V before it. With gamma 1 the last advantage is then 0 and the others sum
-    delta up to the token before; with an exact critic these others are unbiased. lam of the paper could
-    not be verified; the default is gae's.
+    A truncated response has no reward yet: its reward_B is ignored (token_reward_BT is read), and V after the
+    last token is V before it. With gamma 1 the last advantage is then 0 and the others sum delta up to the
+    token before; with an exact critic these others are unbiased. The paper's lam could not be verified; the
+    default is gae's.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "egae")
     cut_B1 = signals.require("truncated_B", "egae")[..., None]
@@ -74,9 +74,9 @@ def v_trace(
 ) -> Tensor:
     """A = r_t + gamma v_{t+1} - V_t, v_t = V_t + delta_t + gamma c_t (v_{t+1} - V_{t+1}).
 
-    delta_t = min(rho_bar, rho_t) (r_t + gamma V_{t+1} - V_t), c_t = lam min(c_bar, rho_t), rho = pi/mu of
-    a token. The paper's gradient also multiplies A with min(rho_bar, rho_t): that is the objective's
-    part, importance_reinforce with level "token" and cap rho_bar. On-policy with lam 1: return - V.
+    delta_t = min(rho_bar, rho_t) (r_t + gamma V_{t+1} - V_t), c_t = lam min(c_bar, rho_t), rho = pi/mu of a
+    token. The paper's gradient also multiplies A by min(rho_bar, rho_t); the objective must do that:
+    importance_reinforce with level "token" and cap rho_bar. On-policy with lam 1: return - V.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "v_trace")
     log_rho_BT = compact.put(signals.tokens("log_rho_BT", "v_trace"))
@@ -88,21 +88,21 @@ def v_trace(
 
 
 def in_a_row(signals: Signals, method: str) -> tuple[Compact, Tensor, Tensor]:
-    """Return compact values and rewards, 0 behind the last token."""
+    """Return compact values and rewards, 0 after the last token."""
     compact = Compact(signals.require("mask_BT", method))
     value_BT = compact.put(signals.tokens("value_BT", method))
     return compact, value_BT, compact.put(token_rewards(signals, method))
 
 
 def next_value(value_BT: Tensor) -> Tensor:
-    """Return the value of the token after, 0 after the last."""
+    """Return the next token's value, 0 after the last."""
     return torch.cat([value_BT[..., 1:], torch.zeros_like(value_BT[..., :1])], dim=-1)
 
 
 def backward_sum(delta_BT: Tensor, decay_BT: Tensor) -> Tensor:
     """Return x_t = delta_t + decay_t x_{t+1}.
 
-    A recursion: its closed form divides by products of decays, which underflow.
+    A recursion, because the closed form divides by products of decays, which underflow.
     """
     delta_TB, decay_TB = (x.movedim(-1, 0).contiguous() for x in (delta_BT, decay_BT))
     later_B = torch.zeros_like(delta_TB[0])

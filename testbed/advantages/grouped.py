@@ -29,8 +29,8 @@ def group_std(
     """A = (R - mean) / (std + eps) within the group.
 
     std: "unbiased" divides by G - 1 (verl, Trinity-RFT), "population" by G (VCPO's code). A is exactly 0 in a
-    group of equal rewards. Public stacks do not guard that: in float32 they give seven rewards of 10.1 an |A|
-    of up to .8, since mean and std are then rounding.
+    group of equal rewards. Public stacks do not ensure that: in float32 they give seven rewards of 10.1 an
+    |A| of up to .8, because mean and std are then rounding error.
     """
     size_B = group_size(signals.reward_B, signals.group_B)
     centered_B = group_mean(signals)
@@ -42,16 +42,16 @@ def group_std(
 def group_std_nemo_rl(signals: Signals, *, eps: float = 1e-6) -> Tensor:
     """A = (R - mean of the others) / (unbiased std of the others + eps); not divided where that std is 0.
 
-    Unlike the paper both moments leave the response itself out, so that the advantages of a group no
-    longer sum to zero: the only success among failures is not scaled, while each failure is.
-    With fewer than two others there is no std and nothing is divided; a group of one gets 0 (both are
-    our reading). A std of at most eps counts as 0; the code compares with 0, which leaves it to rounding.
+    Unlike in the paper both moments exclude the response, so a group's advantages no longer sum to zero: the
+    only success among failures is not scaled, while each failure is. With fewer than two others there is no
+    std and no division; a group of one gets 0 (both are our reading). A std of at most eps counts as 0; the
+    code compares with 0, where rounding decides.
     """
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
     reward_NG = packed.put(signals.reward_B.double(), 0.0)
     size_N1 = packed.size_N[..., None]
     mean_NG = (reward_NG.sum(-1, keepdim=True) - reward_NG) / (size_N1 - 1).clamp(min=1)
-    # One difference per pair: sums of squares would cancel, and leave a std where rewards are equal.
+    # One difference per pair: sums of squares would cancel and leave a std for equal rewards.
     itself = torch.eye(reward_NG.shape[-1], dtype=torch.bool, device=reward_NG.device)
     gap_NGG = reward_NG[..., None, :] - mean_NG[..., None]
     gap_NGG = torch.where(packed.filled_NG[..., None, :] & ~itself, gap_NGG, 0.0)
@@ -73,7 +73,7 @@ def leave_one_out(signals: Signals) -> Tensor:
 def median(signals: Signals) -> Tensor:
     """A = R - median of the group.
 
-    What GBPO compares a score with to place its target ratio; |A| in its loss stays mean-based.
+    GBPO compares scores with it to place its target ratio; |A| in its loss stays mean-based.
     """
     return signals.reward_B - group_median(signals.reward_B, signals.group_B)
 
@@ -92,7 +92,7 @@ def asymre(signals: Signals, *, shift: float = -0.1) -> Tensor:
 def asymre_trinity(signals: Signals, *, shift: float = -0.1) -> Tensor:
     """A = R - (mean of the group + shift), R alone in a group of one.
 
-    Unlike the paper a group of one has baseline 0, so that its response is pushed by its whole reward.
+    Unlike in the paper a group of one has baseline 0, so its response is pushed by its whole reward.
     """
     alone_B = group_size(signals.reward_B, signals.group_B) == 1
     return torch.where(alone_B, signals.reward_B, asymre(signals, shift=shift))
@@ -102,19 +102,19 @@ def asymre_trinity(signals: Signals, *, shift: float = -0.1) -> Tensor:
     "positive_amplified", source="R3L (2026), shiweijiezero/R3L, docs/index.md, d503f6c", scope="group"
 )
 def positive_amplified(signals: Signals, *, alpha: float = 3.0, best: float = 1.0) -> Tensor:
-    """A = alpha where R >= best; else alpha (R - mean) where that is positive; else R - mean.
+    """A = alpha if R >= best; else alpha (R - mean) if that is positive; else R - mean.
 
-    best: the largest reward there is. From the authors' documentation; no paper could be verified.
+    best: the largest possible reward. From the authors' documentation; no paper could be verified.
     """
     return _amplified(signals, alpha, best, top=alpha)
 
 
 @advantage.variant("positive_amplified@author", source="shiweijiezero/R3L d503f6c, opmd_advantage.py")
 def positive_amplified_author(signals: Signals, *, alpha: float = 3.0, best: float = 1.0) -> Tensor:
-    """A = 1 where R >= best; else alpha (R - mean) where that is positive; else R - mean.
+    """A = 1 if R >= best; else alpha (R - mean) if that is positive; else R - mean.
 
-    Unlike the documentation the best responses are not amplified, so that a response just short of the
-    best can weigh more than the best.
+    Unlike in the documentation the best responses are not amplified, so a response just below the best can
+    weigh more.
     """
     return _amplified(signals, alpha, best, top=1.0)
 

@@ -24,8 +24,8 @@ def median_of_history(signals: Signals) -> Tensor:
 def recalibrated(signals: Signals) -> Tensor:
     """A = max(0, R - P50 of the history of group baselines).
 
-    For replayed successes: what was good when it was stored may be ordinary by now. Responses below
-    the baseline drop out. The authors' code can also divide by a std, which is off here.
+    For replayed successes: a response that was good when stored may be ordinary by now. Responses below the
+    baseline drop out. The authors' code can also divide by a std, which is off here.
     """
     return _above_median(signals, "recalibrated").clamp(min=0)
 

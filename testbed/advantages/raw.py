@@ -15,8 +15,8 @@ def raw(signals: Signals, *, baseline: float = 0.0, scale: float = 1.0) -> Tenso
 
 @advantage("nsr", source="Zhu et al. (2025), NSR, arXiv:2506.01347, Section 2.2", scope="sequence")
 def nsr(signals: Signals, *, best: float = 1.0) -> Tensor:
-    """A = -1 where R < best, else 0: successes are not learned from.
+    """A = -1 if R < best, else 0: nothing is learned from successes.
 
-    best: the largest reward there is. The paper's reward is +1 or -1, of which it keeps the latter.
+    best: the largest possible reward. The paper's reward is +1 or -1; it keeps only the latter.
     """
     return torch.where(signals.reward_B < best, -1.0, 0.0).to(signals.reward_B.dtype)

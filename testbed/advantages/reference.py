@@ -14,8 +14,8 @@ from testbed.data.signals import Signals
 def remax(signals: Signals) -> Tensor:
     """A = R - R of the greedy response to the same prompt.
 
-    Unbiased, because the greedy response does not depend on the sampled one. The greedy response must
-    be of the same weights as the sampled ones.
+    Unbiased, because the greedy response does not depend on the sampled one. Both must come from the same
+    weights.
     """
     return signals.reward_B - signals.require("greedy_reward_B", "remax")
 
@@ -49,9 +49,9 @@ def _above_value(signals: Signals, beta1: float, method: str) -> Tensor:
     "optimal_value@author", source="ZhaolinGao/A-PO, verl/trainer/apo/core_algos.py; read 2026"
 )
 def optimal_value_author(signals: Signals, *, beta1: float = 0.0) -> Tensor:
-    """A = R - V*, V* = beta1 log of the mean of exp(R' / beta1), the plain mean of R' where beta1 = 0.
+    """A = R - V*, V* = beta1 log of the mean of exp(R' / beta1); the plain mean of R' for beta1 = 0.
 
-    Unlike the formula's limit beta1 = 0 is read as the mean, a lower baseline. At other beta1 it is the
-    same, except that the authors' code overflows for small ones, which is not reproduced.
+    Unlike the formula's limit, beta1 = 0 means the plain mean, a lower baseline. Otherwise equal, except that
+    the authors' code overflows for small beta1, which is not reproduced.
     """
     return _above_value(signals, beta1 or math.inf, "optimal_value@author")

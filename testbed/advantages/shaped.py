@@ -1,4 +1,4 @@
-"""Rewards reshaped before they are compared, so that a perfect expert does not dwarf the attempts."""
+"""Rewards reshaped before comparison, so that a perfect expert does not dwarf the attempts."""
 
 from dataclasses import replace
 
@@ -21,8 +21,8 @@ def shaped_std(
 ) -> Tensor:
     """A = group_std of f(R) = k + above log(1 + R - k) over the knee k, else k + 1 - e^(below (k - R)).
 
-    Rewards near the best possible are pressed together, lower ones pulled apart. f rises strictly, so that
-    in a group with two different rewards A is group_std's. Raises UserError for an f that does not rise.
+    Rewards near the best possible are compressed, lower ones spread. f is strictly increasing, so with two
+    different rewards in a group A is group_std's. Raises UserError if f does not rise.
     """
     if not (above > 0 and below > 0):
         raise UserError(f"above is {above:g} and below {below:g}; expected positive numbers.")

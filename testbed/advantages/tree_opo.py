@@ -23,9 +23,9 @@ def tree_opo(signals: Signals, *, delta: float = 0.01, success: float = 0.5) -> 
     """A = the point nearest to R with sum A = 0, |A|^2 <= G and A_i + delta <= A_j for the pairs (i, j).
 
     (i, j): response j continues a prefix of response i (parent_B, over any number of steps, within the
-    group), i failed (R < success) and j succeeded. The paper also orders siblings; how could not be
-    verified, so it is left out. With rewards 0 and 1 no constraint binds and this is group_mean: such
-    pairs differ by 1 already. Groups in which one binds are solved one by one, in float64 on the CPU.
+    group), i failed (R < success) and j succeeded. The paper also orders siblings; its rule could not be
+    verified and is omitted. With rewards 0 and 1 no constraint binds and this is group_mean, because such
+    pairs already differ by 1. Groups with a binding constraint are solved singly, in float64 on the CPU.
     """
     adv_B = group_mean(signals)
     pair_BB = staged_pairs(signals, success)
@@ -46,7 +46,7 @@ def tree_opo(signals: Signals, *, delta: float = 0.01, success: float = 0.5) -> 
 
 
 def staged_pairs(signals: Signals, success: float) -> Tensor:
-    """Return which (i, j) are a failed ancestor and a successful descendant of a group; bool [..., B, B]."""
+    """Mark (i, j) with a failed ancestor and a successful descendant of a group; bool [..., B, B]."""
     parent_B = signals.require("parent_B", "tree_opo")
     count = parent_B.shape[-1]
     below_BB = parent_B[..., None, :] == torch.arange(count, device=parent_B.device)[:, None]
@@ -68,10 +68,10 @@ def staged_pairs(signals: Signals, success: float) -> Tensor:
 
 
 def project(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
-    """Return the point nearest to a centered vector that keeps every pair delta apart, within |a|^2 <= n.
+    """Return the point nearest to a centered vector with every pair delta apart, within |a|^2 <= n.
 
-    Without the ball: least-distance programming (Lawson & Hanson, 1974, Chapter 23). A ball that binds
-    with multiplier m moves the target to center / (1 + m).
+    Without the ball: least-distance programming (Lawson & Hanson, 1974, Chapter 23). A binding ball with
+    multiplier m moves the target to center / (1 + m).
     """
     from scipy.optimize import brentq
 

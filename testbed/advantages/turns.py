@@ -1,7 +1,7 @@
 """Advantages over turns, for responses that consist of several turns of several tokens.
 
-An action is a turn's tokens under the mask; `turn_BT` says which. gamma discounts from action to action, and
-nothing inside one.
+An action is a turn's tokens under the mask; `turn_BT` gives the turn. gamma discounts between actions, not
+inside one.
 """
 
 import torch
@@ -33,7 +33,7 @@ def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tens
     compact, value_BT, reward_BT = in_a_row(signals, "turn_gae")
     ends_BT, first_BT = _edges(signals, compact, "turn_gae")
     start_BT = value_BT.gather(-1, first_BT)
-    # Inside a turn the value before it stands still, so that only its last token has a difference.
+    # Inside a turn the value stays that before it, so only its last token has a difference.
     after_BT = torch.where(ends_BT, gamma * next_value(start_BT), start_BT)
     decay_BT = torch.ones_like(value_BT).masked_fill(ends_BT, gamma * lam)
     total_BT = backward_sum(reward_BT + after_BT - start_BT, decay_BT)
@@ -51,8 +51,8 @@ def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tens
 def bad(signals: Signals, *, gamma: float = 0.99, lam: float = 0.95) -> Tensor:
     """A = delta_t + g_t lam A_{t+1}, delta_t = r_t + g_t V_{t+1} - V_t; g = gamma after a turn's last token.
 
-    Inside a turn g = 1, so that an action of many tokens is discounted as one of a single token is. gae with
-    the same gamma discounts every token. Equal at gamma 1.
+    Inside a turn g = 1, so an action of many tokens is discounted like one of a single token. gae with the
+    same gamma discounts every token. Equal at gamma 1.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "bad")
     ends_BT, _ = _edges(signals, compact, "bad")
@@ -74,7 +74,7 @@ def standardized(
 ) -> Tensor:
     """A = (X - mean of X) / (std of X + eps) over the batch's tokens, X the advantage `of`, by default gae.
 
-    The std divides by the count. What X needs beside values must be there too.
+    The std divides by the count. The inputs that X needs besides values are required too.
     """
     mask_BT = signals.require("mask_BT", "standardized")
     signals.require("value_BT", "standardized")
@@ -88,9 +88,9 @@ def standardized(
 
 
 def _edges(signals: Signals, compact: Compact, method: str) -> tuple[Tensor, Tensor]:
-    """Return, of compact tokens, whether each is the last of its turn, and the place of its turn's first."""
+    """Return True for compact tokens that end their turn, and the index of their turn's first token."""
     turn_BT = signals.require("turn_BT", method)
-    # 1 is added because what stands behind the last token is 0, which must be no turn.
+    # Add 1, because positions after the last token are 0, which must not be a turn.
     turn_BT = compact.put((turn_BT + 1) * compact.mask_BT)
     ends_BT = turn_BT != next_value(turn_BT)
     starts_BT = torch.cat([torch.ones_like(ends_BT[..., :1]), ends_BT[..., :-1]], -1)

@@ -1,8 +1,8 @@
-"""Baselines that make the gradient estimate less noisy: weighted means of rewards.
+"""Baselines that reduce the variance of the gradient estimate: weighted means of rewards.
 
 Var of w (R - b) grad log pi is least at b* = E[w^2 |grad log pi|^2 R] / E[w^2 |grad log pi|^2] (Greensmith,
-Bartlett and Baxter, 2004, JMLR 5, 1471-1530); the entries differ in what they know of the two factors.
-A baseline that contains the response's own reward biases the gradient by O(1/G).
+Bartlett and Baxter, 2004, JMLR 5, 1471-1530); the entries approximate the two factors differently. A baseline
+that includes the response's reward biases the gradient by O(1/G).
 """
 
 import math
@@ -47,12 +47,12 @@ def optimal_baseline(
 ) -> Tensor:
     """A = R - b, b = sum w^2 n R / sum w^2 n over the group, w = min(W, cap), n = |grad log pi|^2.
 
-    W = pi/mu of the whole sequence. norm: "score" reads n from score_norm_B, gradients of the whole
-    network; "proxy" sums score_norm_BT over the tokens, which needs no backward pass but ignores that
-    gradients of different tokens are not orthogonal. scope: "batch" takes one b for all prompts.
-    With cap equal to the truncation of the gradient's own weights, b is the minimizer for that
-    estimator. A group of one gets 0. average: "median" is the weighted median and "winsorized" the weighted
-    mean of rewards cut to their weighted 5 % and 95 % quantiles, both with the weights w^2 n.
+    W = pi/mu of the whole sequence. norm: "score" reads n from score_norm_B, gradients of the whole network;
+    "proxy" sums score_norm_BT over the tokens, which needs no backward pass but ignores that gradients of
+    different tokens are not orthogonal. scope: "batch" uses one b for all prompts. With cap equal to the
+    truncation of the gradient's weights, b is the minimizer for that estimator. A group of one gets 0.
+    average: "median" is the weighted median and "winsorized" the weighted mean of rewards clipped to their
+    weighted 5 % and 95 % quantiles, both with the weights w^2 n.
     """
     method = "optimal_baseline"
     if norm not in ("score", "proxy"):
@@ -72,8 +72,8 @@ def optimal_baseline(
 def optimal_baseline_author(signals: Signals, *, cap: float = 8.0, average: Average = "mean") -> Tensor:
     """A = R - b, b = sum v R / sum v over the group, v = min(W, cap)^2 W^2 |grad log pi|^2.
 
-    Unlike the paper the measured gradient norm already contains the truncated weight and W^2 comes on
-    top, about W^4: the response with the largest ratio nearly decides the baseline alone. average: its three
+    Unlike in the paper the measured gradient norm already contains the truncated weight and is multiplied by
+    W^2, about W^4: the response with the largest ratio nearly decides the baseline alone. average: its three
     aggregators mean, median and winsorized, as in optimal_baseline.
     """
     method = "optimal_baseline@author"
@@ -87,8 +87,8 @@ def optimal_baseline_author(signals: Signals, *, cap: float = 8.0, average: Aver
 def weighted_center(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, average: str) -> Tensor:
     """Return the weighted mean, median or winsorized mean of every sequence's group; [..., B].
 
-    A weighted quantile q is the smallest value at which the weights so far reach q of their sum: of two
-    values with equal weights the median is the smaller one.
+    A weighted quantile q is the smallest value at which the cumulative weight reaches q of the total: for two
+    values of equal weight the median is the smaller one.
     """
     if average == "mean":
         return group_weighted_average(value_B, log_weight_B, group_B)
@@ -115,9 +115,9 @@ def optimal_token_baseline(
 
     G_t: reward from token t on. E_t = sum over s <= t of w_s^2 n_s, the energy so far, n_s = score_norm_BT
     (in the paper the logit proxy 1 - 2 pi(y) + sum_v pi(v)^2) and w_s the ratio of a level ("none": 1).
-    zero_tail: baseline 0 instead of the response's own return where it is the only one that long
-    (verl's multi-turn form). A group of one has baseline 0, as in verl. Tokens are counted under the
-    mask. That the paper's equations agree with verl could not be verified.
+    zero_tail: baseline 0 instead of the response's return if no other response is that long (verl's
+    multi-turn form). A group of one has baseline 0, as in verl. Tokens are counted under the mask. Agreement
+    of the paper's equations with verl could not be verified.
     """
     method = "optimal_token_baseline"
     energy_BT = signals.tokens("score_norm_BT", method)
@@ -130,7 +130,7 @@ def optimal_token_baseline(
     compact = Compact(signals.require("mask_BT", method))
     return_BT = compact.put(returns(signals, method))
     energy_BT = torch.where(compact.filled_BT, compact.put(energy_BT).cumsum(-1), 0.0)
-    # Group sums at every t: the token axis goes in front, the group axis last.
+    # Group sums at every t: the token axis comes first, the group axis last.
     group_TB = signals.group_B.unsqueeze(-2).expand(energy_BT.mT.shape)
     total_TB = group_sum(energy_BT.mT, group_TB)
     weighted_TB = group_sum((energy_BT * return_BT).mT, group_TB)
@@ -148,7 +148,7 @@ def returns(signals: Signals, method: str) -> Tensor:
 
 
 def token_rewards(signals: Signals, method: str) -> Tensor:
-    """Return token_reward_BT where it is known, else reward_B at the last token under the mask."""
+    """Return token_reward_BT if known, else reward_B at the last token under the mask."""
     if signals.token_reward_BT is not None:
         return signals.tokens("token_reward_BT", method)
     mask_BT = signals.require("mask_BT", method)
@@ -165,10 +165,9 @@ def token_rewards(signals: Signals, method: str) -> Tensor:
 def importance_mean(signals: Signals, *, eta: float = 2.0, normalize: bool = True) -> Tensor:
     """A = R - b, b = sum w R / sum w over the group, w = min(W, eta), W = pi/mu of the sequence.
 
-    The group mean that the current policy would have had. normalize: False divides by G instead of by
-    the sum of weights. Whether the paper normalizes, and whether it leaves the response itself out,
-    could not be verified; the defaults are ours, eta is the paper's. Pair it with the same weights in the
-    loss.
+    The group mean under the current policy. normalize: False divides by G instead of by the sum of weights.
+    The paper's normalization, and its treatment of the response itself, could not be verified; the defaults
+    are ours, eta is the paper's. Use the same weights in the loss.
     """
     log_w_B = signals.log_weight("importance_mean").clamp(max=math.log(eta))
     if normalize:

@@ -1,8 +1,8 @@
-"""Anchors: the weights that stand for the proximal policy, around which objectives clip.
+"""Anchors: the weights of the proximal policy, around which objectives clip.
 
-`anchor` registers makers: maker(recipe, *, …) -> Anchor. `Run.anchor` names one; it takes the place of the
-anchor of any recipe whose loss reads one. With u = pi/anchor and d = anchor/mu the ratio pi/mu is d u, so an
-anchor decides how staleness and engine mismatch are shared between the weight and the clip: docs/anchors.md.
+`anchor` registers makers: maker(recipe, *, …) -> Anchor. `Run.anchor` names one; it replaces the anchor of
+any recipe with a loss that reads one. With u = pi/anchor and d = anchor/mu the ratio pi/mu is d u, so an
+anchor splits staleness and engine mismatch between the weight and the clip: docs/anchors.md.
 """
 
 from abc import ABC, abstractmethod
@@ -24,9 +24,9 @@ anchor = Registry("anchor", package="testbed.anchors")
 class AnchorInputs:
     """Inputs of an anchor at one pass over a batch, for the C replicas of an arm.
 
-    theta_CP: weights at the start of the step, whose version is `step`.
+    theta_CP: weights at the start of step `step`, with that version.
     logp_CBT: log-probabilities of the weights of this pass, without gradient.
-    rollout: the arm's batch, with versions and behavior log-probabilities as the objective will read them.
+    rollout: the arm's batch, with versions and the behavior log-probabilities that the objective reads.
     logp_of: weights [C, P] -> their log-probabilities of the batch, without gradient.
     """
 
@@ -38,10 +38,10 @@ class AnchorInputs:
 
 
 class Anchor(ABC):
-    """The proximal policy of an arm, and what it remembers from step to step.
+    """The proximal policy of an arm, with its state between steps.
 
-    every_pass: it reads the weights of each pass, so that it is asked again at every pass over a batch.
-    versions: weights of other steps that it keeps per replica.
+    every_pass: it reads the weights of each pass, so it is called at every pass over a batch.
+    versions: number of other steps' weights that it keeps per replica.
     """
 
     every_pass: ClassVar[bool] = False
@@ -52,17 +52,17 @@ class Anchor(ABC):
         """Return log-probabilities of the batch's tokens [C, B, T], without gradient."""
 
     def start(self, theta_CP: Tensor) -> None:  # noqa: B027 - most anchors remember nothing
-        """Take note of the weights before the first step."""
+        """Record the weights before the first step."""
 
     def observe_weights(self, theta_CP: Tensor) -> None:  # noqa: B027
-        """Take note of the weights after a step."""
+        """Record the weights after a step."""
 
 
 def build_anchor(recipe: Recipe, name: str = "recipe", arguments: Arguments = ()) -> Anchor:
     """Return the anchor of an arm before its first step.
 
-    Raises UserError for an unknown name, argument or impossible value, and for an anchor other than the
-    recipe's own where no loss of the recipe reads one.
+    Raises UserError for an unknown name, argument or impossible value, and for another anchor than the
+    recipe's if no loss of the recipe reads one.
     """
     made: Anchor = anchor[name].bind(**dict(arguments))(recipe)
     if name != "recipe" and not reads_anchor(recipe):
@@ -75,6 +75,6 @@ def build_anchor(recipe: Recipe, name: str = "recipe", arguments: Arguments = ()
 
 
 def reads_anchor(recipe: Recipe) -> bool:
-    """Return whether a loss of the recipe, or of those that take over from it, reads the anchor."""
+    """Return True if a loss of the recipe, or of those that take over from it, reads the anchor."""
     later = recipe.hand_over
     return "anchor" in recipe.reads or (later is not None and reads_anchor(later.recipe))

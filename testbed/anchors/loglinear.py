@@ -41,14 +41,14 @@ class Linear(LogLinear):
         """Return the log of the mixture at the weights of this pass."""
         alpha_CBT = self.alpha(inputs)
         log_mu_CBT = inputs.rollout.logp_mu_RBT
-        # log 0 = -inf is the mixture's own end: logaddexp leaves the other one.
+        # log 0 = -inf is that end of the mixture: logaddexp returns the other one.
         return torch.logaddexp((1 - alpha_CBT).log() + log_mu_CBT, alpha_CBT.log() + inputs.logp_CBT)
 
 
 def share(version_BT: Tensor, step: int, age: int, fresh: float) -> Tensor:
     """alpha = (v_prox - v_mu) / (v_theta - v_mu), v_theta = step, v_prox = max(step - age, v_mu); float64.
 
-    `fresh` where v_mu = v_theta, which leaves 0 / 0.
+    `fresh` if v_mu = v_theta, where the formula is 0 / 0.
     """
     passed_BT = step - version_BT
     within_BT = (passed_BT - age).clamp(min=0).double() / passed_BT.clamp(min=1)
@@ -62,8 +62,8 @@ def share(version_BT: Tensor, step: int, age: int, fresh: float) -> Tensor:
 def loglinear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
     """log anchor = log mu + alpha (sg[log pi] - log mu), alpha = (v_prox - v_mu) / (v_theta - v_mu).
 
-    v_prox is `age` steps behind the weights, and never older than the token. fresh: alpha of tokens as young
-    as the weights, where the formula says 0 / 0: AReaL's code takes 0 (the anchor is mu), its comment says 1
+    v_prox is `age` steps behind the weights, but never older than the token. fresh: alpha of tokens as young
+    as the weights, where the formula gives 0 / 0: AReaL's code uses 0 (the anchor is mu), its comment says 1
     (the anchor is pi, at every pass).
     """
     del recipe
@@ -86,8 +86,8 @@ def checked(age: int, fresh: float) -> tuple[int, float]:
 def linear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
     """log anchor = log((1 - alpha) mu + alpha sg[pi]), alpha as in loglinear.
 
-    A mixture sums to one over the tokens, so nothing is lost to a normalizer as in loglinear; and log being
-    concave it is never below loglinear: u = pi/anchor is smaller, and clips positives later.
+    A mixture sums to one over the tokens, so unlike loglinear it needs no normalizer. As log is concave, it
+    is never below loglinear: u = pi/anchor is smaller, and clips positives later.
     """
     del recipe
     return Linear(*checked(age, fresh))

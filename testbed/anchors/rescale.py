@@ -1,4 +1,4 @@
-"""Batch-size invariance: the settings to rescale when a batch is divided, so that learning stays the same."""
+"""Batch-size invariance: rescale settings when a batch is divided, so that learning stays the same."""
 
 import math
 from dataclasses import replace
@@ -24,10 +24,10 @@ def rescaled_rate(rate: float, parts: int, optimizer: str) -> float:
 
 
 def smaller_batches(run: Run, parts: int) -> Run:
-    """Return the run on batches of 1 / parts the prompts: as many samples, of the same age in samples.
+    """Return the run with 1 / parts of the prompts per batch: as many samples, with the same age in samples.
 
     Steps, lag and the distance of logged rows grow by `parts`; learning rate and the decay of an averaged
-    anchor follow. Raises UserError when the prompts cannot be divided.
+    anchor are rescaled. Raises UserError if the prompts cannot be divided.
     """
     if parts < 1 or run.prompts % parts:
         raise UserError(

@@ -33,10 +33,10 @@ class Missing(Recomputed):
 
 
 class Snapshot(Anchor):
-    """The trainer's engine at each token's own version."""
+    """The trainer's engine at each token's version."""
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
-        """Return what was noted at generation; a demonstration has no version, so that d = 1 there."""
+        """Return the log-probabilities recorded at generation; demonstrations, without one, have d = 1."""
         rollout = inputs.rollout
         if rollout.logp_trainer_RBT is None:
             raise UserError(
@@ -61,7 +61,7 @@ def own(recipe: Recipe) -> Anchor:
 
 @anchor("behavior", source="Schulman et al. (2017), arXiv:1707.06347; verl's bypass mode")
 def behavior(recipe: Recipe) -> Anchor:
-    """log anchor = log mu: d = 1, and one clip holds staleness and engine mismatch together."""
+    """log anchor = log mu: d = 1, and one clip limits staleness and engine mismatch together."""
     del recipe
     return Behavior()
 
@@ -82,6 +82,6 @@ def missing(recipe: Recipe) -> Anchor:
 
 @anchor("snapshot", source="Missing Old Logits (2026), arXiv:2605.12070: snapshot tracking, its exact repair")
 def snapshot(recipe: Recipe) -> Anchor:
-    """log anchor = log pi at each token's own version: d is engine mismatch alone, u staleness alone."""
+    """log anchor = log pi at each token's version: d is engine mismatch alone, u staleness alone."""
     del recipe
     return Snapshot()

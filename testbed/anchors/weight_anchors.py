@@ -10,7 +10,7 @@ from testbed.staleness.versions import VersionBuffer
 
 
 class Average(Anchor):
-    """The moving average of the weights with a decay, divided by the sum of its weights."""
+    """The moving average of the weights with a decay, divided by its total weight."""
 
     versions = 1
 
@@ -18,16 +18,16 @@ class Average(Anchor):
         self.decay = decay
 
     def start(self, theta_CP: Tensor) -> None:
-        """Begin with the weights at the start, counted once."""
+        """Begin with the starting weights, counted once."""
         self.total_CP, self.weight = theta_CP.detach(), 1.0
 
     def observe_weights(self, theta_CP: Tensor) -> None:
-        """total <- decay total + theta, and its weight likewise."""
+        """total <- decay total + theta; its weight is updated likewise."""
         self.total_CP = self.decay * self.total_CP + theta_CP.detach()
         self.weight = self.decay * self.weight + 1.0
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
-        """Return the log-probabilities of the average, which holds the weights at the start of the step."""
+        """Return the average's log-probabilities; it includes the weights at the start of the step."""
         return inputs.logp_of(self.total_CP / self.weight)
 
 
@@ -38,12 +38,12 @@ class Version(Anchor):
         self.age, self.versions = age, age + 1
 
     def start(self, theta_CP: Tensor) -> None:
-        """Make room for the newest age + 1 versions of every replica."""
+        """Allocate the newest age + 1 versions of every replica."""
         self.buffer = VersionBuffer(theta_CP, [self.versions] * len(theta_CP))
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
-        """Take note of the weights at the start of the step; return the log-probabilities of older ones."""
-        # A step with an empty batch leaves the weights alone and does not ask: its version is the next one's.
+        """Store the weights at the start of the step; return the log-probabilities of older ones."""
+        # A step with an empty batch changes no weights and never calls this: the next step has its version.
         for version in range(self.buffer.newest + 1, inputs.step + 1):
             self.buffer.write(inputs.theta_CP, version)
         version_C1 = torch.full((len(inputs.theta_CP), 1), max(inputs.step - self.age, 0))
@@ -54,8 +54,8 @@ class Version(Anchor):
 def ewma(recipe: Recipe, *, decay: float = 0.889) -> Anchor:
     """Weights sum_i decay^(t-i) theta_i / sum_i decay^(t-i): decay / (1 - decay) steps old on average.
 
-    One term per optimizer step, whatever the number of passes. testbed.anchors.rescale keeps its age in
-    samples when the batch shrinks.
+    One term per optimizer step, for any number of passes. testbed.anchors.rescale keeps its age in samples
+    when the batch shrinks.
     """
     del recipe
     if not 0 <= decay < 1:
@@ -67,9 +67,9 @@ def ewma(recipe: Recipe, *, decay: float = 0.889) -> Anchor:
     "version", source="Missing Old Logits (2026), arXiv:2605.12070: a model kept for old log-probabilities"
 )
 def version(recipe: Recipe, *, age: int = 1, kept: int = 0) -> Anchor:
-    """Weights of exactly `age` steps ago, in the trainer's engine, for all tokens alike.
+    """Weights of exactly `age` steps ago, in the trainer's engine, for all tokens.
 
-    kept: snapshots that may be held, the present one included; 0 holds as many as the age needs.
+    kept: limit on the stored snapshots, the current one included; 0 stores as many as the age needs.
     """
     del recipe
     if age < 0 or kept < 0:

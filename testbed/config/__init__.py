@@ -1,4 +1,4 @@
-"""The schema of a run, the values it can take, its two forms (TOML and field=value), and packs of runs."""
+"""The schema of a run, its allowed values, its two forms (TOML and field=value), and packs of runs."""
 
 from testbed.config.run import RUN_VERSION, Run, canonical, cell_id, grid
 

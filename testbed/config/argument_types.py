@@ -9,7 +9,7 @@ from typing import Any, Literal
 from testbed.errors import suggest
 
 PLAIN = (bool, int, float, str, NoneType)
-"""Types that a word of the command line or a TOML value can have; nothing else is checked."""
+"""Types that a command-line word or a TOML value can have; nothing else is checked."""
 
 
 def wrong_arguments(
@@ -17,9 +17,9 @@ def wrong_arguments(
 ) -> Iterator[str]:
     """Yield a sentence for every argument that the function lacks or that has a value of another type.
 
-    what: the subject of the sentence, as "policy 'toy'". hidden: parameters that are not the user's to give.
-    A type is the parameter's annotation, else that of its default; what is neither a number, text, a truth
-    value nor a choice of such is not checked.
+    what: the subject of the sentence, as "policy 'toy'". hidden: parameters that users may not set. A type is
+    the parameter's annotation, else that of its default; only numbers, text, booleans and choices of these
+    are checked.
     """
     declared = {name: kind for name, kind in types_of(function).items() if name not in hidden}
     for name in given:
@@ -29,7 +29,7 @@ def wrong_arguments(
 
 
 def wrong_types(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for every argument of the function with a value of another type; others pass."""
+    """Yield a sentence for every argument with a value of another type than the function's parameter."""
     declared = types_of(function) if given else {}
     for name, value in given.items():
         if name in declared and (reason := mistyped(value, declared[name])):
@@ -43,7 +43,7 @@ def signature(declared: Mapping[str, Any]) -> str:
 
 
 def types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the declared type of every parameter that can be given by name; Any where none is declared."""
+    """Return the declared type of every named parameter; Any for undeclared ones."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -57,14 +57,14 @@ def types_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def mistyped(value: Any, kind: Any) -> str:
-    """Return what was expected where the value is not of this type, as "a number", and "" where it is."""
+    """Return the expected type, as "a number", if the value does not have it; else ""."""
     if not _checkable(kind) or _fits(value, kind):
         return ""
     return _expected(kind)
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value has the type; a whole number is a number, a truth value is not."""
+    """Return True if a value has the type; integers are numbers, booleans are not."""
     if typing.get_origin(kind) is Literal:
         return value in typing.get_args(kind)
     parts = typing.get_args(kind) or (kind,)
@@ -75,13 +75,13 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     inner = function.__init__ if inspect.isclass(function) else function
     try:
         return typing.get_type_hints(inner)
-    except Exception:  # a name that only a type checker sees: the defaults have to tell
+    except Exception:  # a name for type checkers only: use the defaults
         return {}
 
 
 def _of_default(default: Any) -> Any:
     if type(default) is int or type(default) is float:
-        return float  # eps=1 in a file of the user's says nothing against eps=0.5
+        return float  # eps=1 in a user's file must allow eps=0.5
     return type(default) if type(default) in (bool, str) else Any
 
 

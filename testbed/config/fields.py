@@ -45,11 +45,11 @@ def adapters() -> Mapping[str, TypeAdapter[Any]]:
 
 
 def coerced(name: str, value: Any) -> Any:
-    """Return a field's value in its one normal form, so that equal cells have equal ids.
+    """Return a field's value in its normal form, so that equal cells have equal ids.
 
     An int for a float field becomes a float, -0.0 becomes 0.0, arguments are sorted by name, a whole float
     among arguments becomes an int, a numpy scalar a Python one. Text is never turned into a number.
-    Raises ValueError saying what was given and what was expected.
+    Raises ValueError with the given value and the expected one.
     """
     if name in ARGUMENTS:
         return _pairs(value)
@@ -95,7 +95,7 @@ def _scalar(key: str, item: Any) -> Scalar:
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) for every field with a value that no Run can have."""
+    """Yield (field, problem) for every field with an invalid value."""
     for name, value in values.items():
         try:
             value = coerced(name, value)
@@ -111,7 +111,7 @@ def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def contradictions(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) for fields that are fine alone but not together."""
+    """Yield (field, problem) for fields that are valid alone but not together."""
     if run.policy == "hf" and not run.model:
         yield "model", "is empty, expected the folder of a Hugging Face model, because policy is 'hf'."
     if run.policy != "hf" and run.model:
@@ -126,7 +126,7 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def check(run: Run) -> Run:
-    """Return the run in its normal form; raise UserError with everything that is wrong with it."""
+    """Return the run in normal form; raise UserError with all its problems."""
     sound, wrong = normal([run])
     if wrong:
         raise UserError(wrong[0])
@@ -134,9 +134,9 @@ def check(run: Run) -> Run:
 
 
 def normal(runs: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """Return the runs that have a normal form, in it, and what is wrong with the others, as `check` says it.
+    """Return the valid runs in normal form, and the problems of the others, as `check` words them.
 
-    Only values that are other objects than those of the run before are looked at, so a large grid is quick.
+    Only checks values that are different objects from the previous run's, so a large grid is quick.
     """
     good: dict[str, Any] = {}
     nothing = object()
@@ -152,6 +152,6 @@ def normal(runs: Iterable[Run]) -> tuple[tuple[Run, ...], list[str]]:
         good |= fresh
         changed = {n: value for n, value in coerced_values.items() if repr(value) != repr(values[n])}
         for name in changed:
-            del good[name]  # what had to be changed here has to be changed in the next run too
+            del good[name]  # the next run needs the same change
         sound.append(dataclasses.replace(run, **changed) if changed else run)
     return tuple(sound), wrong

@@ -9,15 +9,15 @@ from typing import Any
 from testbed.config.run import RUN_VERSION, Run, cell_ids
 
 LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
-"""Most cells per pack, by policy, where batches are of equal size."""
+"""Most cells per pack, by policy, for batches of equal size."""
 
 RAGGED = ("drop", "truncate")
-"""Answers to samples that are too old which leave batches of unequal size: such cells run one by one."""
+"""Age rules that leave batches of unequal size: such cells run one by one."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Cells that run stacked; `index` is the place in the plan, `id` the name of its results."""
+    """Cells that run stacked; `index` is the position in the plan, `id` the name of its results."""
 
     id: str
     index: int
@@ -49,14 +49,14 @@ def pack_id_of(names: Iterable[str], version: int = RUN_VERSION) -> str:
 
 
 def packed(index: int, cells: Sequence[Run], names: Sequence[str]) -> Pack:
-    """Return a pack with cell ids that are known already."""
+    """Return a pack with known cell ids."""
     pack = Pack(pack_id_of(names), index, tuple(cells))
-    vars(pack)["names"] = tuple(names)  # where the cached property keeps them
+    vars(pack)["names"] = tuple(names)  # storage of the cached property
     return pack
 
 
 def restore(fields: Mapping[str, Any]) -> Run:
-    """Return the Run that `dataclasses.asdict` and JSON took apart."""
+    """Rebuild a Run from the JSON of `dataclasses.asdict`."""
     values: dict[str, Any] = {
         name: tuple((key, item) for key, item in value) if isinstance(value, list | tuple) else value
         for name, value in fields.items()

@@ -14,7 +14,7 @@ Scalar: TypeAlias = bool | int | float | str
 Arguments: TypeAlias = tuple[tuple[str, Scalar], ...]
 
 RUN_VERSION = 1
-"""Rises when the same Run gives other numbers; part of every cell id."""
+"""Increased when the same Run gives other numbers; part of every cell id."""
 
 YOUNGER = (
     "staleness",
@@ -36,8 +36,8 @@ YOUNGER = (
     "verifier",
     "verifier_args",
 )
-"""Fields that came after RUN_VERSION 1: the id does not see them while they hold their default, so that a new
-setting renames no older result."""
+"""Fields added after RUN_VERSION 1: the id ignores them at their default, so a new setting renames no older
+result."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Run:
     recipe_args: Arguments = ()
     """Hyperparameters of the recipe's objective, as (name, value) pairs."""
     lag: int = 0
-    """Optimizer steps between the weights that generate and the weights that are updated; of a schedule that
-    mixes ages, their mean, rounded up."""
+    """Optimizer steps between the weights that generate and the weights that are updated; the mean, rounded
+    up, for a schedule that mixes ages."""
     staleness: str = "exact"
-    """Lag schedule: which age every sample has: `testbed list schedules`."""
+    """Lag schedule: the age of every sample: `testbed list schedules`."""
     staleness_args: Arguments = ()
     """Arguments of the schedule, as (name, value) pairs."""
     age_limit: int = -1
@@ -70,7 +70,7 @@ class Run:
     too_old: Literal["drop", "wait", "discard", "truncate"] = "drop"
     """Treatment of samples and tokens that are too old: `testbed list schedules`."""
     mismatch: str = "off"
-    """Engine that generates, if not the trainer's own: `testbed list mismatches`."""
+    """Engine that generates, if it differs from the trainer's: `testbed list mismatches`."""
     mismatch_args: Arguments = ()
     """Arguments of that engine, as (name, value) pairs."""
     anchor: str = "recipe"
@@ -94,11 +94,11 @@ class Run:
     guide_args: Arguments = ()
     """Arguments of the guide, as (name, value) pairs."""
     verifier: str = "task"
-    """Who rewards responses in training; `accuracy` stays the task's own: `testbed list verifiers`."""
+    """Source of training rewards; `accuracy` always uses the task's score: `testbed list verifiers`."""
     verifier_args: Arguments = ()
     """Arguments of the verifier, as (name, value) pairs."""
     seed: int = 0
-    """Names every random stream of the run."""
+    """Seed of every random stream of the run."""
     steps: int = 200
     """Optimizer steps."""
     prompts: int = 32
@@ -114,9 +114,9 @@ class Run:
     warm_start_steps: int = 0
     """Supervised steps on the noisy teacher before RL starts; only with policy "toy"."""
     teacher_noise: float = 0.2
-    """Chance that the teacher corrupts a step."""
+    """Probability that the teacher corrupts a step."""
     evaluation_prompts: int = 64
-    """Held-out prompts behind `accuracy`; token tasks only."""
+    """Number of held-out prompts for `accuracy`; token tasks only."""
     log_every: int = 10
     """Steps between logged rows; the last step is always logged."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -125,12 +125,12 @@ class Run:
     def __post_init__(self) -> None:
         """Bring numbers and arguments into one form, so that equal runs have equal ids.
 
-        A value that has its form already stays the same object: cells of a grid share what they do not vary.
+        Values already in that form stay the same objects: cells of a grid share unvaried values.
         """
         for name in _FLOATS:
             value = getattr(self, name)
             if type(value) is int or (type(value) is float and value == 0):
-                object.__setattr__(self, name, float(value) if value else 0.0)  # -0.0 and 0.0 are one number
+                object.__setattr__(self, name, float(value) if value else 0.0)  # -0.0 and 0.0 are equal
         for name in _ARGUMENTS:
             value = getattr(self, name)
             if value and isinstance(value, tuple):
@@ -140,7 +140,7 @@ class Run:
 
 
 def _whole(value: Scalar) -> Scalar:
-    """Return 2 for 2.0: an argument has no declared type that could tell them apart."""
+    """Return 2 for 2.0: arguments have no declared type that could distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -188,8 +188,8 @@ def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
 def canonicals(runs: Iterable[Run]) -> Iterator[str]:
     """Yield every run as JSON with sorted keys; equal runs give equal text.
 
-    A value is encoded again only where it is another object than that of the run before, which makes a grid
-    of many cells several times faster than its cells one by one.
+    Encodes a value again only if it is a different object from the previous run's, which makes large grids
+    several times faster.
     """
     place = {name: index for index, name in enumerate(_SORTED)}
     held: list[Any] = [_NOTHING] * len(_SORTED)
@@ -219,7 +219,7 @@ def cell_ids(runs: Iterable[Run]) -> Iterator[str]:
     for_text, for_name = itertools.tee(runs)
     for text, run in zip(canonicals(for_text), for_name, strict=True):
         digest = hashlib.sha256(f"{RUN_VERSION}:{text}".encode()).hexdigest()[:12]
-        recipe = run.recipe.rpartition("/")[2]  # of an objective in a file, the file's name is enough
+        recipe = run.recipe.rpartition("/")[2]  # for an objective in a file, the file's name is enough
         yield f"{run.task}/{recipe}/lag{run.lag}/seed{run.seed}-{digest}"
 
 

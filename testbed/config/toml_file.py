@@ -28,24 +28,24 @@ from testbed.words import split
 
 LARGEST_GRID = 1_000_000
 RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
-"""The numbers from one to another, both of them in it."""
+"""The numbers from one to another, both included."""
 
 Known = Mapping[str, Iterable[str]]
-"""Names a text field may have, by field: {"task": [...], "recipe": [...]}."""
+"""Allowed names of text fields, by field: {"task": [...], "recipe": [...]}."""
 
 Watch = Callable[[str, int, Iterable[Run]], Iterable[Run]]
-"""watch(what, count, cells) passes the cells on and may tell how many have passed."""
+"""watch(what, count, cells) passes the cells on and may report progress."""
 
 
 def unwatched(_what: str, _count: int, cells: Iterable[Run]) -> Iterable[Run]:
-    """Return the cells; the Watch of those who do not look on."""
+    """Return the cells; the default Watch, without progress."""
     return cells
 
 
 def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwatched) -> tuple[Run, ...]:
     """Return the cells of a sweep file: the [run] table, once per combination of the [grid] axes.
 
-    Raises UserError with one line `file:line: what is wrong` for every error of the file.
+    Raises UserError with one line `file:line: problem` for every error of the file.
     """
     text = _text(Path(path))
     try:
@@ -71,7 +71,7 @@ def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwat
 def override(run: Run, items: Sequence[str]) -> Run:
     """Return the run with `field=value` words applied, as ["lag=16", "recipe_args.eps=0.1"].
 
-    Raises UserError naming every word that has no such field, no such type, or more than one value.
+    Raises UserError naming every word with an unknown field, a wrong type, or more than one value.
     """
     cells = expand([run], items)
     if len(cells) > 1:
@@ -103,7 +103,7 @@ def expand(
     if not wrong:
         first = {
             field: values[:1] for field, values in axes.items()
-        }  # runs that differ in these alone are one
+        }  # runs that differ only in these are equal
         runs = unique(cell for run in runs for cell in _cells(run, {}, first)) if axes else tuple(runs)
         made = (cell for run in runs for cell in _cells(run, {}, axes)) if axes else runs
         cells = tuple(watch("checking cells", len(runs) * _size(axes), made))
@@ -151,7 +151,7 @@ def _text(path: Path) -> str:
 
 def _syntax(path: str | Path, error: tomllib.TOMLDecodeError, text: str) -> str:
     place = re.search(r" \(at (?:line (\d+).*|end of document)\)$", str(error))
-    end = max(1, len(text.rstrip().splitlines()))  # where a bracket or quote is missing, nobody knows before
+    end = max(1, len(text.rstrip().splitlines()))  # the end of an open bracket or quote is unknown
     line = f":{place[1] or end}" if place else ""
     reason = str(error)[: place.start()] if place else str(error)
     twice = "Cannot overwrite a value", "Cannot declare", "Duplicate inline table key"
@@ -169,7 +169,7 @@ def _misplaced(data: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _axes(grid: Any) -> dict[str, Any]:
-    """Return the axes of a [grid] table, `recipe_args.eps` being an axis of its own."""
+    """Return the axes of a [grid] table; `recipe_args.eps` is a separate axis."""
     axes: dict[str, Any] = {}
     for name, values in grid.items() if isinstance(grid, dict) else ():
         if name in ARGUMENTS and isinstance(values, dict):
@@ -180,7 +180,7 @@ def _axes(grid: Any) -> dict[str, Any]:
 
 
 def ranged(field: str, values: Any) -> Any:
-    """Return "0..7", alone or in a list, as 0, 1, …, 7; the values of a text field stay as they are."""
+    """Expand "0..7", alone or in a list, to 0, 1, …, 7; leave values of text fields unchanged."""
     stem, _, key = field.partition(".")
     if not key and isinstance(getattr(Run(), stem, ""), str):
         return values
@@ -209,7 +209,7 @@ def _wrong_value(name: str, value: Any, known: Known) -> Iterable[str]:
             reason = f"is {value}, expected as in 0..7: the smaller first, at most {LARGEST_GRID:,} numbers."
         yield f"{stem} {reason}"
     names = known.get(name)
-    if names is None or not isinstance(value, str) or ".py" in value:  # in a file of the user's: read later
+    if names is None or not isinstance(value, str) or ".py" in value:  # in a user's file: read later
         return
     if value not in (listed := sorted(names)):
         yield f"Unknown {name} '{value}'.{suggest(value, listed)} {candidates(value, listed)}"
@@ -243,7 +243,7 @@ def _size(axes: Mapping[str, Sequence[Any]]) -> int:
 
 
 def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterator[Run]:
-    """Yield the cells of a grid; cells that share a value share the object, so checking them is quick."""
+    """Yield the cells of a grid; cells with a common value share the object, so checking them is quick."""
     start = dataclasses.replace(run, **{name: coerced(name, value) for name, value in fields.items()})
     typed = [
         values if "." in name else [coerced(name, value) for value in values] for name, values in axes.items()
@@ -262,7 +262,7 @@ def _together(cells: Iterable[Run]) -> dict[tuple[str, str], None]:
 
 
 def _typed(field: str, text: str) -> Any:
-    """Return a word's value: for other than text fields, the number or truth value it spells, if any."""
+    """Return a word's value: except for text fields, the number or boolean it spells, if any."""
     stem, _, key = field.partition(".")
     if not key and isinstance(getattr(Run(), stem, ""), str):
         return text

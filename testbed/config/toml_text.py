@@ -1,4 +1,4 @@
-"""Write cells back as the text of a sweep file, if they form a grid."""
+"""Write cells as the text of a sweep file, if they form a grid."""
 
 import itertools
 import json
@@ -11,9 +11,9 @@ from testbed.config.run import Run, grid
 
 
 def as_toml(cells: Sequence[Run]) -> str | None:
-    """Return a sweep file of these cells, in any order; None where they do not form a full grid.
+    """Return a sweep file of these cells, in any order; None if they do not form a full grid.
 
-    Fields that have their default in all cells are left out.
+    Leaves out fields at their default in all cells.
     """
     values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in FIELDS}
     axes = {name: found for name, found in values.items() if len(found) > 1}
@@ -31,7 +31,7 @@ def as_toml(cells: Sequence[Run]) -> str | None:
 
 
 def groups(cells: Sequence[Run]) -> list[tuple[Run, ...]]:
-    """Return the cells in one group where they are a grid, else one per recipe."""
+    """Return the cells in one group if they are a grid, else one group per recipe."""
     if as_toml(cells) is not None:
         return [tuple(cells)]
     ordered = sorted(cells, key=lambda cell: cell.recipe)
@@ -39,13 +39,13 @@ def groups(cells: Sequence[Run]) -> list[tuple[Run, ...]]:
 
 
 def _axis(name: str, values: Sequence[Any]) -> Iterable[str | None]:
-    """Yield the lines of an axis; single arguments are axes where the tables are a grid of them."""
+    """Yield the lines of an axis; arguments are separate axes if the tables are a grid of them."""
     if name not in ARGUMENTS:
         yield f"{name} = {_span(values) or '[' + ', '.join(_text(name, value) for value in values) + ']'}"
         return
     names = [tuple(key for key, _ in pairs) for pairs in values]
     if len(set(names)) > 1:
-        yield None  # a cell without an argument has no place on its axis
+        yield None  # a cell without the argument is not on its axis
         return
     single = {key: list(dict.fromkeys(dict(pairs)[key] for pairs in values)) for key in names[0]}
     made = {tuple(zip(single, found, strict=True)) for found in itertools.product(*single.values())}
@@ -57,7 +57,7 @@ def _axis(name: str, values: Sequence[Any]) -> Iterable[str | None]:
 
 
 def _span(values: Sequence[Any]) -> str:
-    """Return "0..7" in quotes for four or more numbers that follow each other, else nothing."""
+    """Return "0..7" in quotes for four or more consecutive numbers, else nothing."""
     if len(values) < 4 or not all(type(value) is int for value in values):
         return ""
     first, last = min(values), max(values)

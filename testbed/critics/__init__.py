@@ -1,8 +1,7 @@
 """Critics: the value before each token, which advantages such as gae, egae, v_trace and bad read.
 
 `critic` registers makers: maker(world, theta_CP, seeds, *, ...) -> Critic, one per arm of a pack.
-`Run.critic`
-names one; "none" is no critic. Adding one is one file here.
+`Run.critic` names one; "none" means no critic. A new critic is one file here.
 """
 
 from abc import ABC, abstractmethod
@@ -20,13 +19,13 @@ from testbed.registry import Registry
 from testbed.worlds.base import World
 
 critic = Registry("critic", package="testbed.critics")
-"""Makers promise `policies`, those they serve."""
+"""Makers promise `policies`, those they support."""
 
 
 class Critic(ABC):
     """The critic of an arm: it gives values of a batch's states and learns from the batch.
 
-    noted: what it logs of its last lesson, by metric name, each [A].
+    noted: metrics of its last lesson, by name, each [C].
     """
 
     noted: Mapping[str, Tensor]
@@ -36,11 +35,11 @@ class Critic(ABC):
         """Return the value before each token [C, B, T], without gradient."""
 
     def learn(self, theta_CP: Tensor, rollout: Rollout, signals: Signals) -> None:  # noqa: B027
-        """Learn from a batch of which the advantages have been read; signals hold the values of before."""
+        """Learn from a batch after its advantages were read; signals hold the earlier values."""
 
 
 def build_critic(run: Run, world: World, theta_CP: Tensor, seeds: Sequence[int]) -> Critic | None:
-    """Return the critic of an arm before its first step; None where the run has none."""
+    """Return the critic of an arm before its first step; None if the run has none."""
     if run.critic == "none":
         return None
     made: Critic = critic[run.critic].bind(**dict(run.critic_args))(world, theta_CP, seeds)
@@ -48,7 +47,7 @@ def build_critic(run: Run, world: World, theta_CP: Tensor, seeds: Sequence[int])
 
 
 def check_critic(run: Run, made: Recipe) -> None:
-    """Raise UserError where a recipe needs values that no critic gives, or a critic is of no use."""
+    """Raise UserError if a recipe needs values without a critic, or a critic is unused."""
     wanted = [part for part in parts(made) if "value_BT" in part.needs]
     if run.critic == "none":
         if wanted:

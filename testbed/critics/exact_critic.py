@@ -25,7 +25,7 @@ class Known(Critic):
 
 @critic("exact", source="Sutton & Barto (2018), Equation 4.3", policies=("tabular",))
 def exact(world: World, theta_CP: Tensor, seeds: Sequence[int], *, offset: float = 0.0) -> Known:
-    """V(s) = E[reward | s] under the present policy, plus `offset`; trees of token tasks know it."""
-    world.state_values(theta_CP)  # a world that does not know says so before any training
+    """V(s) = E[reward | s] under the current policy, plus `offset`; known for trees of token tasks."""
+    world.state_values(theta_CP)  # raises before any training if the world does not know them
     del seeds
     return Known(world, offset)

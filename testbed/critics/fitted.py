@@ -23,11 +23,11 @@ from testbed.worlds.base import World
 class Fit:
     """Training of a critic: Adam at `rate` on the squared distance from V + A.
 
-    lam, gamma: of A, by egae, so that a truncated response goes on with its last value; lam = 1 is the
+    lam, gamma: of A, by egae, so that a truncated response continues with its last value; lam = 1 is the
     return.
-    off_policy: A by v_trace instead. passes: steps on each batch, `first` of them on the first one (0: as
-    many). clip: values move at most so far from those before the first pass (0: freely). replay: earlier
-    batches that are stepped on too, under values and ratios of now.
+    off_policy: A by v_trace instead. passes: steps on each batch; `first`: those on the first batch (0: as
+    many). clip: largest change of values from before the first pass (0: no limit). replay: earlier batches to
+    step on too, with current values and ratios.
     """
 
     rate: float
@@ -40,7 +40,7 @@ class Fit:
     replay: int = 0
 
     def __post_init__(self) -> None:
-        """Raise UserError for numbers that make no fit."""
+        """Raise UserError for invalid numbers."""
         for name, least in (("passes", 1), ("first", 0), ("clip", 0), ("replay", 0)):
             if getattr(self, name) < least:
                 raise UserError(f"critic_args.{name} is {getattr(self, name)}, expected at least {least}.")
@@ -59,7 +59,7 @@ class Fit:
 
 
 class Fitted(Critic):
-    """A critic with weights w_CK; subclasses say what they predict."""
+    """A critic with weights w_CK; subclasses define the prediction."""
 
     def __init__(self, world: World, w_CK: Tensor, fit: Fit) -> None:
         self.world, self.w_CK, self.fit = world, w_CK, fit
@@ -70,10 +70,10 @@ class Fitted(Critic):
 
     @abstractmethod
     def predict(self, w_CK: Tensor, theta_CP: Tensor, rollout: Rollout) -> Tensor:
-        """Return predictions [H, C, B, T], differentiable in w; H of them learn from one target."""
+        """Return predictions [H, C, B, T], differentiable in w; all H learn from one target."""
 
     def joined(self, value_HCBT: Tensor) -> Tensor:
-        """Return the one value that H predictions stand for, [C, B, T]: their mean."""
+        """Combine H predictions into one value, [C, B, T]: their mean."""
         return value_HCBT.mean(0)
 
     @torch.no_grad()
@@ -81,7 +81,7 @@ class Fitted(Critic):
         return self._masked(self.joined(self.predict(self.w_CK, theta_CP, rollout)), rollout)
 
     def learn(self, theta_CP: Tensor, rollout: Rollout, signals: Signals) -> None:
-        """Step on this batch, then on stored ones; note the error and explained variance of before."""
+        """Step on this batch, then on stored ones; record the error and explained variance before."""
         target_CBT, value_CBT = self.fit.target(signals), signals.tokens("value_BT", "a critic")
         self.noted = explained(value_CBT, target_CBT, rollout.mask_RBT)
         passes = (self.fit.first or self.fit.passes) if not self.lessons else self.fit.passes
@@ -95,7 +95,7 @@ class Fitted(Critic):
         self.lessons += 1
 
     def _signals(self, theta_CP: Tensor, rollout: Rollout) -> Signals:
-        """Return what a target reads of a stored batch, under the values and the policy of now."""
+        """Return the signals for a stored batch's target, under the current values and policy."""
         with torch.no_grad():
             log_rho_CBT = self.world.logp(theta_CP, rollout) - rollout.logp_mu_RBT
         return Signals(
@@ -117,7 +117,7 @@ class Fitted(Critic):
         mask_CBT = rollout.mask_RBT
         loss_C = (square_HCBT.sum(0) * mask_CBT).sum((1, 2)) / (2 * mask_CBT.sum((1, 2)))
         (grad_CK,) = torch.autograd.grad(loss_C.sum(), leaf_CK)
-        # A replica whose policy is lost has no features left; its critic stays as it is.
+        # A replica with a diverged policy has no features; its critic stays as it is.
         grad_CK = torch.where(torch.isfinite(grad_CK).all(-1, keepdim=True), grad_CK, 0.0)
         rate_C = grad_CK.new_full((len(grad_CK),), self.fit.rate)
         self.w_CK = self.optimizer.step(self.w_CK, grad_CK, rate_C)
@@ -136,7 +136,7 @@ class Table(Fitted):
 
 
 class Head(Fitted):
-    """Linear maps of the policy's own last hidden states, through which no gradient reaches the policy.
+    """Linear maps of the policy's last hidden states; no gradient reaches the policy.
 
     softness: of the minimum over heads, -softness log mean exp(-V / softness); 0 takes their mean.
     """
@@ -157,7 +157,7 @@ class Head(Fitted):
 
 
 class Model(Fitted):
-    """A transformer of its own with a linear head; it starts as the policy does."""
+    """A separate transformer with a linear head; it starts as the policy does."""
 
     def predict(self, w_CK: Tensor, theta_CP: Tensor, rollout: Rollout) -> Tensor:
         own_CP, head_CK = w_CK[:, : theta_CP.shape[-1]], w_CK[:, theta_CP.shape[-1] :]
@@ -173,7 +173,7 @@ def soft_minimum(value_HCBT: Tensor, softness: float) -> Tensor:
 
 
 def explained(value_CBT: Tensor, target_CBT: Tensor, mask_CBT: Tensor) -> dict[str, Tensor]:
-    """Return the mean squared error of values, and the share of the targets' variance they explain; [A]."""
+    """Return the mean squared error of values, and the explained share of the targets' variance; [C]."""
     count_C = mask_CBT.sum((1, 2))
     mean_C = (target_CBT * mask_CBT).sum((1, 2)) / count_C
     spread_C = ((target_CBT - mean_C[:, None, None]).square() * mask_CBT).sum((1, 2)) / count_C
@@ -183,7 +183,7 @@ def explained(value_CBT: Tensor, target_CBT: Tensor, mask_CBT: Tensor) -> dict[s
 
 
 def truncated(rollout: Rollout) -> Tensor:
-    """Return whether each response is known only in part, bool [C, B]."""
+    """Return True for responses known only in part, bool [C, B]."""
     found = rollout.truncated_RB
     return torch.zeros_like(rollout.reward_RB, dtype=torch.bool) if found is None else found
 
@@ -194,7 +194,7 @@ def table(
     gamma: float = 1.0, off_policy: bool = False, passes: int = 1, first: int = 0, clip: float = 0.0,
     replay: int = 0,
 ) -> Table:  # fmt: skip
-    """One value per state of a table, 0 at first; arguments as in Fit."""
+    """One value per state of a table, starting at 0; arguments as in Fit."""
     fit = Fit(rate, lam, gamma, off_policy, passes, first, clip, replay)
     del seeds
     return Table(world, theta_CP.new_zeros(len(theta_CP), world.states), fit)
@@ -206,7 +206,7 @@ def head(
     gamma: float = 1.0, off_policy: bool = False, passes: int = 1, first: int = 0, clip: float = 0.0,
     replay: int = 0, heads: int = 1, softness: float = 0.0,
 ) -> Head:  # fmt: skip
-    """Linear maps of the policy's last hidden states, which they do not change; arguments as in Fit.
+    """Linear maps of the policy's last hidden states, without changing them; arguments as in Fit.
 
     heads start at different random weights (standard deviation 0.1), one alone at 0. softness: see Head.
     """
@@ -227,7 +227,7 @@ def model(
     gamma: float = 1.0, off_policy: bool = False, passes: int = 1, first: int = 0, clip: float = 0.0,
     replay: int = 0,
 ) -> Model:  # fmt: skip
-    """A transformer of its own that starts as the policy does, with a head that starts at 0; see Fit."""
+    """A separate transformer that starts as the policy does, with a head that starts at 0; see Fit."""
     fit = Fit(rate, lam, gamma, off_policy, passes, first, clip, replay)
     del seeds
     w_CK = torch.cat([theta_CP.detach(), theta_CP.new_zeros(len(theta_CP), world.width + 1)], -1)

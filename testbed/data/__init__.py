@@ -1,1 +1,1 @@
-"""Data that pass between the parts of a step: rollouts, advantage inputs, batches, chosen groups."""
+"""Data passed between the parts of a step: rollouts, advantage inputs, batches, chosen groups."""

@@ -1,4 +1,4 @@
-"""Batch: the one container that objectives read. Shapes and numbers are checked when it is made."""
+"""Batch: the container that objectives read. Shapes and numbers are checked when it is made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +15,7 @@ ROLLOUT, EXPERT, REPLAY = 0, 1, 2
 
 @dataclass(frozen=True)
 class Batch(OptionalFields):
-    """Sequences with the log-probabilities, rewards and advantages an objective may read.
+    """Sequences with the log-probabilities, rewards and advantages that an objective may read.
 
     Axes: B sequences, T tokens; any leading axes (replicas) are allowed on every field.
 
@@ -24,16 +24,16 @@ class Batch(OptionalFields):
     mask_BT: bool; True for tokens the policy chose, False for padding and tool output.
     reward_B: rewards.
     group_B: int64 ids in [0, B); sequences with equal ids answer the same prompt.
-    logp_anchor_BT: the trainer's own log-probabilities at the start of the update (default: behavior).
+    logp_anchor_BT: the trainer's log-probabilities at the start of the update (default: behavior).
     logp_ref_BT: log-probabilities under the fixed policy of a KL penalty.
     turn_BT: int64 turn of each token, counted from 0, never falling along a sequence.
     version_BT: int64 weights version that produced each token.
-    origin_B: int64 where a sequence comes from: ROLLOUT, EXPERT (logp_mu is then not read) or REPLAY.
-    statistic: what an objective with a batch statistic computed from the whole batch, where this batch
-        is only a part of it; see testbed.losses.batch_statistic.
+    origin_B: int64 origin of a sequence: ROLLOUT, EXPERT (logp_mu is then not read) or REPLAY.
+    statistic: an objective's batch statistic of the whole batch, if this batch is only a part of it; see
+        testbed.losses.batch_statistic.
 
-    Raises UserError when a shape disagrees, a log-probability, advantage or reward is not finite, a
-    group id is out of range, a turn falls, or a sequence has no token under the mask.
+    Raises UserError if a shape disagrees, a log-probability, advantage or reward is not finite, a group id is
+    out of range, a turn falls, or a sequence has no token under the mask.
     """
 
     logp_mu_BT: Tensor
@@ -66,7 +66,7 @@ class Batch(OptionalFields):
             )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        """Return the batch with a function applied to its tensors (not to `statistic`), say a slice."""
+        """Return the batch with a function, e.g. a slice, applied to its tensors (not to `statistic`)."""
         changed = {
             item.name: function(value)
             for item in fields(self)
@@ -76,7 +76,7 @@ class Batch(OptionalFields):
 
 
 def check_finite(name: str, value: Tensor | None, mask_BT: Tensor) -> None:
-    """Raise UserError with count and first position when a value under the mask is not finite."""
+    """Raise UserError with count and first position if a value under the mask is not finite."""
     if value is None:
         return
     bad = mask_BT & ~torch.isfinite(value)
@@ -89,7 +89,7 @@ def check_finite(name: str, value: Tensor | None, mask_BT: Tensor) -> None:
 
 
 def _without_garbage(value: Tensor | None, mask_BT: Tensor) -> Tensor | None:
-    """Return the value with 0 outside the mask if it is not finite there: 0 times NaN is a NaN gradient."""
+    """Return the value with 0 for non-finite entries outside the mask: 0 times NaN is a NaN gradient."""
     if value is None or bool(torch.isfinite(value).all()):
         return value
     return torch.where(mask_BT, value, torch.zeros_like(value))

@@ -8,9 +8,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Compact:
-    """The tokens of every sequence from the left, without the gaps that tool output leaves.
+    """The tokens of every sequence from the left, without the gaps of tool output.
 
-    mask_BT: bool. All compact tensors are [..., B, T]: token number t under the mask stands at t.
+    mask_BT: bool. All compact tensors are [..., B, T]: token number t under the mask is at t.
     """
 
     mask_BT: Tensor
@@ -22,18 +22,18 @@ class Compact:
 
     @property
     def filled_BT(self) -> Tensor:
-        """Places that hold a token; bool [..., B, T]."""
+        """Positions that hold a token; bool [..., B, T]."""
         return torch.arange(self.mask_BT.shape[-1], device=self.mask_BT.device) < self.length_B1
 
     def put(self, value_BT: Tensor) -> Tensor:
-        """Return values in their places, 0 in the empty ones."""
+        """Return compact values, 0 in empty positions."""
         width = value_BT.shape[-1]
-        # Tokens outside the mask all go to one place more, which is then cut off.
+        # Tokens outside the mask all go to one extra position, which is then cut off.
         place_BT = torch.where(self.mask_BT, self.mask_BT.cumsum(-1) - 1, width)
         room = torch.zeros(*value_BT.shape[:-1], width + 1, dtype=value_BT.dtype, device=value_BT.device)
         return room.scatter(-1, place_BT, value_BT)[..., :width]
 
     def take(self, compact_BT: Tensor) -> Tensor:
-        """Return every token's value where the token stood, 0 outside the mask."""
+        """Return every token's value at its original position, 0 outside the mask."""
         value_BT = compact_BT.gather(-1, (self.mask_BT.cumsum(-1) - 1).clamp(min=0))
         return torch.where(self.mask_BT, value_BT, torch.zeros_like(value_BT))

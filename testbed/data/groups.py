@@ -13,7 +13,7 @@ def group_sum(value_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 def group_size(value_B: Tensor, group_B: Tensor) -> Tensor:
-    """Return for every sequence how many its group has, in the dtype of value_B."""
+    """Return each sequence's group size, in the dtype of value_B."""
     return group_sum(torch.ones_like(value_B), group_B)
 
 
@@ -29,14 +29,14 @@ def group_max(value_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 ROUNDING = 16
-"""Values that differ by fewer units in the last place of the largest are equal but for rounding."""
+"""Units in the last place of the largest value below which values count as equal up to rounding."""
 
 
 def group_centered(value_B: Tensor, group_B: Tensor) -> Tensor:
-    """Return for every sequence its value less the mean of its group.
+    """Return for every sequence its value minus the mean of its group.
 
-    Exactly 0 in a group of equal values, also where they are sums that rounding has set apart (.2 + .4 and
-    .6 + 0): a standardization would otherwise divide rounding by rounding, and give |A| near 1.
+    Exactly 0 in a group of equal values, also if they are sums separated by rounding (.2 + .4 and .6 + 0): a
+    standardization would otherwise divide rounding by rounding, and give |A| near 1.
     """
     centered_B = value_B - group_average(value_B, group_B)
     return torch.where(
@@ -45,15 +45,15 @@ def group_centered(value_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 def are_equal(high: Tensor, low: Tensor) -> Tensor:
-    """Return whether the largest and the smallest of some values differ by rounding alone."""
+    """Return True if the largest and the smallest of some values differ only by rounding."""
     scale = torch.maximum(high.abs(), low.abs())
     return high - low <= ROUNDING * torch.finfo(high.dtype).eps * scale
 
 
 def group_weighted_average(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor) -> Tensor:
-    """Return sum w value / sum w over the group, from log-weights, which may be of any size.
+    """Return sum w value / sum w over the group, from log-weights of any size.
 
-    A group whose weights are all 0 is averaged with equal weights.
+    A group with all weights 0 is averaged with equal weights.
     """
     top_B = group_max(log_weight_B, group_B)
     nothing_B = top_B == -torch.inf
@@ -77,7 +77,7 @@ def group_logmeanexp(value_B: Tensor, group_B: Tensor, temperature: float) -> Te
 
 
 def group_median(value_B: Tensor, group_B: Tensor) -> Tensor:
-    """Return for every sequence the median of its group; the mean of two middle ones where there are two."""
+    """Return the median of each sequence's group; the mean of the two middle values for even sizes."""
     packed = Packed.sorted_by(value_B, group_B)
     value_NG = packed.put(value_B, 0.0)
     last_N1 = packed.size_N[..., None].clamp(min=1) - 1
@@ -86,9 +86,9 @@ def group_median(value_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, q: float) -> Tensor:
-    """Return the smallest value of the group at which the weights of values up to it reach q of their sum.
+    """Return the group's smallest value at which the cumulative weight reaches q of the total.
 
-    A group whose weights are all 0 counts every value alike.
+    In a group with all weights 0 every value counts equally.
     """
     packed = Packed.sorted_by(value_B, group_B)
     value_NG = packed.put(value_B, torch.inf)
@@ -96,7 +96,7 @@ def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tens
     weightless_N1 = log_weight_NG.amax(-1, keepdim=True) == -torch.inf
     equal_NG = torch.zeros_like(log_weight_NG).masked_fill(~packed.filled_NG, -torch.inf)
     share_NG = torch.where(weightless_N1, equal_NG, log_weight_NG).softmax(-1)
-    # A sum that should be exactly q may fall short of it by rounding.
+    # A sum that should be exactly q may be smaller by rounding.
     reached_NG = share_NG.cumsum(-1) >= q - 1e-9
     chosen_N1 = torch.where(reached_NG, value_NG, torch.inf).amin(-1, keepdim=True)
     return packed.take(chosen_N1.expand(value_NG.shape))
@@ -106,7 +106,7 @@ def group_weighted_quantile(value_B: Tensor, log_weight_B: Tensor, group_B: Tens
 class Packed:
     """The groups side by side, [..., N, G]: N groups, G members of the largest, empty places last.
 
-    slot_B: where in [..., N * G] every sequence stands. filled_NG: bool, places that hold a sequence.
+    slot_B: position of every sequence in [..., N * G]. filled_NG: bool, positions that hold a sequence.
     """
 
     slot_B: Tensor
@@ -114,7 +114,7 @@ class Packed:
 
     @classmethod
     def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> "Packed":
-        """Return the packing in which every group is sorted by a key, the lowest first."""
+        """Return the packing with every group sorted by a key, the lowest first."""
         by_key_B = key_B.argsort(dim=-1, stable=True)
         by_group_B = group_B.gather(-1, by_key_B).argsort(dim=-1, stable=True)
         order_B = by_key_B.gather(-1, by_group_B)
@@ -132,11 +132,11 @@ class Packed:
 
     @property
     def size_N(self) -> Tensor:
-        """Members of every group, 0 for a row that another replica needs; int64 [..., N]."""
+        """Members of every group, 0 for a row that only another replica needs; int64 [..., N]."""
         return self.filled_NG.sum(-1)
 
     def put(self, value_B: Tensor, fill: float) -> Tensor:
-        """Return values in their places, `fill` in the empty ones; [..., N, G]."""
+        """Return values in their positions, `fill` in empty ones; [..., N, G]."""
         flat = torch.full_like(self.filled_NG.flatten(-2), fill, dtype=value_B.dtype)
         return flat.scatter(-1, self.slot_B, value_B).unflatten(-1, self.filled_NG.shape[-2:])
 

@@ -13,11 +13,11 @@ from testbed.data.rollout import Rollout
 class HeldOut:
     """Samples of the policy that a world draws for evaluation.
 
-    exact: what is known without samples, by metric name, each [R].
-    answers: samples behind `accuracy`; None where the truth is known.
-    logp_start_RBT: log-probabilities of the tokens of the first answers under the weights at the start.
-    more: further answers to the first prompts, where pass@k is due.
-    level_RN: difficulty of every prompt, one of `levels`; only where the task grades its prompts.
+    exact: quantities known without samples, by metric name, each [R].
+    answers: samples behind `accuracy`; None if the truth is known.
+    logp_start_RBT: log-probabilities of the first answers' tokens under the starting weights.
+    more: further answers to the first prompts, in rows with pass@k.
+    level_RN: difficulty of every prompt, one of `levels`; only if the task grades its prompts.
     """
 
     exact: Mapping[str, np.ndarray] = field(default_factory=dict)

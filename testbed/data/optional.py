@@ -6,10 +6,10 @@ from testbed.errors import UserError
 
 
 class OptionalFields:
-    """A container whose optional tensors are asked for by whoever needs them."""
+    """A container of tensors that may be None, with an error for missing ones."""
 
     def require(self, name: str, method: str) -> Tensor:
-        """Return an optional field; raise UserError naming the method that needs it when it is missing."""
+        """Return an optional field; raise UserError naming the method that needs it if it is missing."""
         value = getattr(self, name)
         if not isinstance(value, Tensor):
             kind = type(self).__name__

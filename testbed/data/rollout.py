@@ -23,15 +23,15 @@ class Rollout:
     reward_RB: float.
     group: responses per prompt.
     state_RBT: int64, tabular worlds only.
-    origin_RB: int64, where sequences come from (see Batch) when not all are this step's own.
+    origin_RB: int64, origin of sequences (see Batch), if not all are this step's.
     version_RBT: int64, optimizer steps taken by the weights that produced each token.
-    logp_trainer_RBT: log-probabilities of the tokens at their own version in the trainer's engine, which
-        differs from logp_mu where the engines do; only where an anchor asks for it.
-    parent_RB: int64, the member of its group whose prefix a sequence continues, -1 for none; only from
-        sources of prefixes that have such sequences.
-    group_RB: int64, the group of every sequence where single ones have left: then every sequence comes with
-        its own prompt, N = B, and `group` is 1.
-    truncated_RB: bool, the response goes on behind these tokens and its reward is not known yet; None for
+    logp_trainer_RBT: log-probabilities of the tokens at their version in the trainer's engine, which differ
+        from logp_mu if the engines do; only if an anchor asks for them.
+    parent_RB: int64, the group member with the prefix that a sequence continues, -1 for none; only from
+        sources of prefixes with such sequences.
+    group_RB: int64, the group of every sequence if single ones were dropped: every sequence then has a
+        separate prompt, N = B, and `group` is 1.
+    truncated_RB: bool, the response continues after these tokens and its reward is still unknown; None for
         none.
     """
 
@@ -50,7 +50,7 @@ class Rollout:
     truncated_RB: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
-        """Return the rollout with a function applied to every tensor, for example a slice of replicas."""
+        """Return the rollout with a function, e.g. a slice of replicas, applied to every tensor."""
         changed: dict[str, Any] = {
             item.name: function(value)
             for item in fields(self)
@@ -76,9 +76,9 @@ class Rollout:
         return group_B.expand(self.reward_RB.shape)
 
     def parents(self) -> Tensor | None:
-        """Return the index in the batch of the sequence that each one continues, -1 for none; int64 [R, B].
+        """Return the batch index of the sequence that each one continues, -1 for none; int64 [R, B].
 
-        Raises UserError where single sequences have left, so that members are no longer where they were.
+        Raises UserError if single sequences were dropped, because positions of members have changed.
         """
         if self.parent_RB is None:
             return None

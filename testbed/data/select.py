@@ -22,9 +22,9 @@ def stack(rollouts: Sequence[Rollout]) -> Rollout:
 
 
 def pick_groups(rollouts: Sequence[Rollout], index_RN: Tensor) -> Rollout:
-    """Return chosen groups of several rollouts, which stand side by side along the axis of prompts.
+    """Return chosen groups of several rollouts, concatenated along the axis of prompts.
 
-    index_RN: int64; group n of replica r is number index_RN[r, n] of them all, counted in order.
+    index_RN: int64; group n of replica r is number index_RN[r, n] of all groups, counted in order.
     """
     first = rollouts[0]
     member_G = torch.arange(first.group, device=index_RN.device)

@@ -11,7 +11,7 @@ from testbed.errors import UserError
 
 @dataclass(frozen=True)
 class Signals(OptionalFields):
-    """Rewards and what else is known before advantages are assigned; nothing here carries a gradient.
+    """Rewards and other data for advantages; nothing here carries a gradient.
 
     reward_B: rewards. group_B: int64 ids in [0, B).
     mask_BT: bool, tokens the policy chose.
@@ -21,12 +21,12 @@ class Signals(OptionalFields):
         is often the norm with respect to the logits, 1 - 2 pi(y) + sum_v pi(v)^2.
     greedy_reward_B: reward of the greedy response to the same prompt.
     reference_reward_BN: rewards of N responses of the reference policy to the same prompt; [..., B, N].
-    history_K: baselines of earlier batches, oldest first, NaN where there is none yet; [..., K].
-    truncated_B: bool, the response was cut before it ended.
-    parent_B: int64 index of the sequence whose prefix this one continues, -1 for none.
+    history_K: baselines of earlier batches, oldest first, NaN for missing ones; [..., K].
+    truncated_B: bool, True if the response was cut before it ended.
+    parent_B: int64 index of the sequence with the prefix that this one continues, -1 for none.
     turn_BT: int64 turn of each token, see Batch.
 
-    Raises UserError when a shape disagrees with reward_B, or with the other token fields.
+    Raises UserError if a shape disagrees with reward_B, or with the other token fields.
     """
 
     reward_B: Tensor
@@ -61,7 +61,7 @@ class Signals(OptionalFields):
                 )
 
     def tokens(self, name: str, method: str) -> Tensor:
-        """Return a field [..., B, T] with zeros outside the mask, whatever stands there."""
+        """Return a field [..., B, T] with zeros outside the mask."""
         value_BT, mask_BT = self.require(name, method), self.require("mask_BT", method)
         return torch.where(mask_BT, value_BT, torch.zeros_like(value_BT))
 

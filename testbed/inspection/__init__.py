@@ -1,1 +1,1 @@
-"""Read an objective off its derivative: effective weights, kept tokens, tables and pages."""
+"""Inspect an objective through its derivative: effective weights, kept tokens, tables and pages."""

@@ -1,8 +1,8 @@
 """The objective atlas: every objective's effective weight against log-ratio, on one documented probe.
 
-The probe is a group of four answers of one token, two with reward and advantage +1 and two with -1. One of
-them, the probed one, has moved; the other three are on-policy. With one token per answer all ratio levels
-coincide: the atlas shows the shape of a weight, and `ratio` names the level at which it applies.
+The probe is a group of four one-token answers, two with reward and advantage +1 and two with -1. One of them,
+the probed one, has moved; the other three are on-policy. With one token per answer all ratio levels coincide:
+the atlas shows the shape of a weight, and `ratio` names its level.
 """
 
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ LOG_MU = -3.0
 """log mu of every token, so that pi = e^(x - 3) stays a probability over the whole grid."""
 ADVANTAGES = (1.0, -1.0)
 TOLERANCE = 0.004
-"""Largest interpolation error at a point left out of the table, as a share of its weight plus the scale."""
+"""Largest interpolation error at an omitted point, as a share of its weight plus the scale."""
 SPLITS, PASSES = 16, 3
-"""An interval with a jump is cut into 16 parts three times: clip edges are known to 1e-5."""
+"""Number of parts of an interval with a jump, split three times: clip edges are exact to 1e-5."""
 
 AXES = {
     "pi/mu": "The policy has moved since it sampled: x = log pi/mu, anchor = ref = mu.",
@@ -56,7 +56,7 @@ class Curve:
 
 
 def axes(entry: Entry) -> tuple[str, ...]:
-    """Return the axes along which an objective is drawn: by what it promises to read."""
+    """Return the axes along which an objective is drawn, given the fields that it promises to read."""
     reads = set(entry.promises.get("reads", ()))
     first = next((base for base in ("mu", "anchor", "ref") if base in reads), "mu")
     more = ["anchor/mu"] if {"mu", "anchor"} <= reads else []
@@ -91,7 +91,7 @@ def probe(log_ratio_X: Floats, axis: str = "pi/mu") -> tuple[Tensor, Batch]:
 def weights(name: str, log_ratio_X: Floats, axis: str = "pi/mu") -> Floats:
     """Return the probed token's effective weight at every point; [2, X], A = +1 first."""
     found: Floats = _weights(name, *probe(log_ratio_X, axis))[..., 0, 0].numpy()
-    return found + 0.0  # no minus zero
+    return found + 0.0  # no -0.0
 
 
 def worked_example() -> tuple[Tensor, Batch]:
@@ -108,7 +108,7 @@ def worked_example() -> tuple[Tensor, Batch]:
 
 def example_weights(name: str) -> tuple[list[float], list[float]]:
     """Return the weights of the worked example: two for A = +1, three for A = -1."""
-    first, second = (_weights(name, *worked_example()) + 0.0).tolist()  # no minus zero
+    first, second = (_weights(name, *worked_example()) + 0.0).tolist()  # no -0.0
     return first[:2], second
 
 
@@ -120,7 +120,7 @@ def _weights(name: str, logp_BT: Tensor, batch: Batch) -> Tensor:
 
 
 def curves(name: str) -> list[Curve]:
-    """Return an objective's curves, one per axis and sign, with as few points as draw them faithfully."""
+    """Return an objective's curves, one per axis and sign, with as few points as an accurate plot needs."""
     entry = objective[name]
     found = []
     for axis in axes(entry):
@@ -132,14 +132,14 @@ def curves(name: str) -> list[Curve]:
 
 
 def atlas(names: Iterable[str] | None = None) -> list[Curve]:
-    """Return the curves of the named objectives, of all that are registered by default, by family."""
+    """Return the curves of the named objectives, by default all registered ones, by family."""
     chosen = list(objective) if names is None else list(names)
     ordered = sorted(chosen, key=lambda name: (objective[name].family, objective[name].base, name))
     return [curve for name in ordered for curve in curves(name)]
 
 
 def _resolved(name: str, axis: str) -> tuple[Floats, Floats]:
-    """Return the grid with points added where a weight jumps, and the weights there."""
+    """Return the grid with added points where a weight jumps, and the weights there."""
     x, both = GRID, weights(name, GRID, axis)
     for _ in range(PASSES):
         jumps = np.unique(np.concatenate([_jumps(x, weight) for weight in both]))
@@ -152,7 +152,7 @@ def _resolved(name: str, axis: str) -> tuple[Floats, Floats]:
 
 
 def _jumps(x: Floats, weight: Floats) -> NDArray[np.intp]:
-    """Return the intervals that are steeper than their neighbors by more than a smooth curve can be."""
+    """Return the intervals that are steeper than a smooth curve's neighbors allow."""
     step = np.abs(np.diff(weight))
     slope = np.pad(step / np.diff(x), 1, mode="edge")
     beside = np.minimum(slope[:-2], slope[2:])

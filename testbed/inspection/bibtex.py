@@ -12,7 +12,7 @@ REPOSITORY = re.compile(
 
 
 def bibtex(sources: Iterable[str]) -> str:
-    """Return an entry per work that the sources name, each once, separated by empty lines.
+    """Return one entry per distinct work in the sources, separated by empty lines.
 
     Sources are those of the registry, parts divided by "; ": "Authors (year), arXiv:ID, place" becomes @misc
     with eprint, "owner/repository commit date, file" @software, anything else a @misc with a note.
@@ -52,7 +52,7 @@ def _entry(part: str) -> tuple[str, str, dict[str, str]]:
 
 
 def _named(who: str, others: bool) -> dict[str, str]:
-    """Return the authors; of three words or more without a comma, which name the work, the title."""
+    """Return the authors, or the title if the text names the work: three words or more without a comma."""
     if not others and "," not in who and "&" not in who and len(who.split()) > 2:
         return {"title": who}
     return {"author": " and ".join(re.split(r", | & ", who)) + " and others" * others}
@@ -63,5 +63,5 @@ def _slug(text: str) -> str:
 
 
 def _escaped(text: str, field: str) -> str:
-    """Return text with the characters escaped that LaTeX reads as commands; addresses stay."""
+    """Return text with LaTeX's special characters escaped; addresses stay as they are."""
     return text if field in ("url", "eprint") else re.sub(r"([&%$#_{}])", r"\\\1", text)

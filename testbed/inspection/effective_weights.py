@@ -52,21 +52,21 @@ def effective_weights(
 
 
 def correction_weights(name: str, batch: Batch, **hyper: Any) -> Tensor:
-    """Return what an objective multiplies each token with before the policy moves; [..., B, T], 0 at padding.
+    """Return an objective's factor on each token before the policy moves; [..., B, T], 0 at padding.
 
-    It is the effective weight over A at pi = anchor, where pi/anchor = 1 and no clip binds: what is left is
-    how the objective corrects for anchor/mu. For the objectives with three policies it is h(d), 0 for dropped
-    tokens: what stacks call rollout importance weights, and multiply their loss with. For those without an
-    anchor (cispo, topr, …) it is their weight at the trainer's own policy.
+    It is the effective weight over A at pi = anchor, where pi/anchor = 1 and no clip binds, so only the
+    correction for anchor/mu remains. For objectives with three policies it is h(d), 0 for dropped tokens:
+    stacks call it rollout importance weights, and multiply their loss by it. For objectives without an anchor
+    (cispo, topr, …) it is the weight at the trainer's policy.
 
     Args:
         name: a registered objective, or path/to/file.py:function.
         batch: the data; log-probabilities of the anchor and of mu.
         hyper: hyperparameters of the objective.
 
-    A token without an advantage gets the weight of a positive one. Where a mask depends on the sign of A
-    (opsm, m2po), so do the weights. Raises UserError for an objective that reads no mu or no advantage, or
-    whose weight is not a multiple of the advantage.
+    A token without an advantage gets the weight of a positive one. If a mask depends on the sign of A (opsm,
+    m2po), so do the weights. Raises UserError for an objective that reads no mu or no advantage, or has a
+    weight that is not a multiple of the advantage.
 
     >>> import torch
     >>> from testbed.data.batch import Batch
@@ -86,4 +86,4 @@ def correction_weights(name: str, batch: Batch, **hyper: Any) -> Tensor:
         )
     sign_BT = torch.where(batch.adv_BT < 0, -torch.ones_like(batch.adv_BT), torch.ones_like(batch.adv_BT))
     weight_BT = effective_weights(name, batch.logp_anchor_BT, replace(batch, adv_BT=sign_BT), **hyper)
-    return weight_BT * sign_BT + 0.0  # no minus zero
+    return weight_BT * sign_BT + 0.0  # no -0.0

@@ -37,7 +37,7 @@ SCOPES = {
 
 
 def facts(entry: Entry) -> dict[str, Any]:
-    """Return everything that is registered about an objective, for tables and JSON."""
+    """Return all registered facts about an objective, for tables and JSON."""
     return {
         "name": entry.name,
         "base": entry.base,
@@ -50,14 +50,14 @@ def facts(entry: Entry) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a promise without the address in memory that a function or statistic would print."""
+    """Return a promise as text without memory addresses of functions or statistics."""
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return tuple(_plain(each) for each in value) if isinstance(value, tuple) else value
 
 
 def in_words(entry: Entry) -> list[str]:
-    """Return the promises as sentences; a function from a file outside promises nothing."""
+    """Return the promises as sentences; a function from a user's file has none."""
     promised = entry.promises
     if not promised:
         return ["It promises nothing: it is not registered, so no contract test has run on it."]
@@ -97,9 +97,9 @@ def _bound(bound: Any) -> str:
 
 
 def difference(entry: Entry) -> str:
-    """Return the first sentence after the formula: how a variant differs from the paper.
+    """Return the first sentence after the formula, which says how a variant differs from the paper.
 
-    Sentences that only define a symbol ("d = anchor/mu.") are passed over.
+    Skips sentences that only define a symbol ("d = anchor/mu.").
     """
     text = (inspect.getdoc(entry.function) or "").partition("\n\n")[2].partition("\n\n")[0]
     sentences = SENTENCE.split(" ".join(text.split()))
@@ -107,7 +107,7 @@ def difference(entry: Entry) -> str:
 
 
 SENTENCE = re.compile(r"(?<=\.)(?<!Eq\.)(?<!Eqs\.)(?<!Sec\.)(?<!App\.)(?<!vs\.)\s+(?=[A-Z])")
-"""The gap between a full stop and a capital letter, but not inside "Eq. A"."""
+"""The gap between a period and a capital letter, but not inside "Eq. A"."""
 DEFINITION = re.compile(r"^[\w, ]{1,20} = ")
 
 

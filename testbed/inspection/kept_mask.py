@@ -1,10 +1,9 @@
 """Two meanings of "mask": a dropped token counts in the denominator, or it does not.
 
-An objective that drops tokens gives them the loss 0 and promises `keep`. Aggregated over the batch's
-mask, the loss is divided by all tokens (AReaL, TRL, IcePop in verl, M2PO's footnote 2). Aggregated over
-`kept_mask`, dropped tokens leave the denominator too (verl's rejection sampling, slime, SkyRL): the loss
-and its gradient are larger by tokens / kept tokens, so that a step on a batch that is half rejected is
-as long as on a full one.
+An objective that drops tokens gives them loss 0 and promises `keep`. Aggregated over the batch's mask, the
+loss is divided by all tokens (AReaL, TRL, IcePop in verl, M2PO's footnote 2). Aggregated over `kept_mask`,
+dropped tokens leave the denominator too (verl's rejection sampling, slime, SkyRL): the loss and its gradient
+are larger by tokens / kept tokens, so a step on a half-rejected batch is as long as on a full one.
 """
 
 import inspect
@@ -24,13 +23,13 @@ def kept_mask(name: str, logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
         name: a registered objective.
         logp_BT: log-probabilities [..., B, T] of the target policy.
         batch: the data.
-        hyper: hyperparameters of the objective, as given to the loss; its defaults for the others.
+        hyper: hyperparameters as given to the loss; defaults for the others.
 
-    A sequence, or the whole batch, may have nothing left. Raises UserError for an objective that drops
-    nothing, and for an unknown objective or hyperparameter.
+    A sequence, or the whole batch, may lose all tokens. Raises UserError for an objective that drops nothing,
+    and for an unknown objective or hyperparameter.
     """
     entry = objective[name]
-    entry.bind(**hyper)  # names an unknown hyperparameter
+    entry.bind(**hyper)  # raises for an unknown hyperparameter
     keep = entry.promises.get("keep")
     if keep is None:
         raise UserError(

@@ -1,8 +1,8 @@
-"""Checks of the promises of an objective: one set for the contract tests and the report cards.
+"""Check the promises of an objective: one set of checks for the contract tests and the report cards.
 
-`CHECKS` are properties that every objective must have; each returns "" or what is wrong. `measure` finds out
-what a registered objective promises: what it reads, whose log-probabilities a weight sees, its weight
-on-policy, its bound and its sign. All of it on the batch of `testbed.inspection.small_batches`, in float64.
+`CHECKS` are properties that every objective must have; each returns "" or the problem. `measure` measures an
+objective's promises: the fields it reads, the scope of its weights, its weight on-policy, its bound and its
+sign. All use the batch of `testbed.inspection.small_batches`, in float64.
 """
 
 import math
@@ -24,18 +24,18 @@ from testbed.objectives import objective
 READS = ("mu", "anchor", "ref", "adv", "reward", "group", "turn", "origin")
 SCOPES = ("token", "sequence", "group", "batch")
 FAR = 20.0
-"""Log-ratios up to which a bound is looked for."""
+"""Largest log-ratios at which bounds are probed."""
 BESIDE = 3.7e-5
-"""Added to log-probabilities: a round ratio may lie on a round bound, where both sides have a slope."""
+"""Added to log-probabilities, because a round ratio may lie on a round bound, between two slopes."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Observed properties of an objective: the names of the promises in testbed.objectives, and their values.
+    """Measured properties of an objective, named as the promises in testbed.objectives.
 
-    on_policy: a multiple of A, "1/T", or None. largest: of |w/A| for log-ratios within 20. bounded: that it
-    is as large within 10. sign: w never has the sign of -A. derivative: w is the derivative of the loss's
-    value, which a detached coefficient is not. penalty: there is a gradient where A is 0.
+    on_policy: a multiple of A, "1/T", or None. largest: of |w/A| for log-ratios within 20. bounded: True if
+    it is as large within 10. sign: w never has the sign of -A. derivative: w is the derivative of the loss's
+    value, which detached coefficients prevent. penalty: the gradient is not 0 where A is 0.
     """
 
     reads: tuple[str, ...]
@@ -49,7 +49,7 @@ class Measured:
 
 
 def measure(name: str) -> Measured:
-    """Return what an objective does on the small batch; raise what the objective raises."""
+    """Measure an objective on the small batch; raise what the objective raises."""
     near, far = largest_share(name, FAR / 2), largest_share(name, FAR)
     return Measured(
         reads=tuple(field for field in READS if reads_field(name, field)),
@@ -69,12 +69,12 @@ def extreme(sequence: Sequence, power: float = 40) -> tuple[float, ...]:
 
 
 def lopsided(sequence: Sequence) -> float:
-    """Return a reward with one good answer per group, for what drops or weighs the bad ones."""
+    """Return a reward with one good answer per group, for objectives that drop or weigh bad ones."""
     return 1.0 if sequence.adv in (1.0, 2.0) else sequence.adv / 10
 
 
 def capped(name: str) -> dict[str, Any]:
-    """Return hyperparameters under which a cap that is infinite by default can be seen."""
+    """Return hyperparameters at which a cap that is infinite by default has an effect."""
     return {"cap": 3.0} if objective[name].defaults.get("cap") == math.inf else {}
 
 
@@ -100,10 +100,9 @@ def with_other(batch: Batch, field: str, size: float = 1.0) -> Batch:
 
 
 def reads_field(name: str, field: str) -> bool:
-    """Return whether other numbers in a field of the batch change the weights.
+    """Return True if other numbers in a field of the batch change the weights.
 
-    A gate that only a far mismatch trips reads its field too, and so does one that only rewards trip of which
-    few are good.
+    Also detects fields read only by a gate that needs a large mismatch, or few good rewards.
     """
     for sequences, size in ((SEQUENCES, 1.0), (SEQUENCES, 60.0), (changed(reward=lopsided), 1.0)):
         logp, batch = batch_of(sequences)
@@ -114,7 +113,7 @@ def reads_field(name: str, field: str) -> bool:
 
 
 def scope(name: str) -> str:
-    """Return the smallest of SCOPES outside which moving one token's log-probability changes no weight."""
+    """Return the smallest of SCOPES: moving a log-probability outside it changes no weight."""
     logp, batch = batch_of()
     before = effective_weights(name, logp, batch)
     moved = logp.clone()
@@ -131,7 +130,7 @@ def scope(name: str) -> str:
 
 
 def on_policy(name: str) -> float | str | None:
-    """Return w / A at pi = mu = anchor = ref where it is one number (or "1/T"), to 1e-9; else None."""
+    """Return w / A at pi = mu = anchor = ref if it is one number (or "1/T"), to 1e-9; else None."""
     sequences = changed(ratios=lambda s: (1.0,) * len(s.ratios), anchor=None, reference=None)
     logp, batch = batch_of(sequences)
     share_BT = effective_weights(name, logp, batch) / batch.adv_BT
@@ -145,7 +144,7 @@ def on_policy(name: str) -> float | str | None:
 
 
 def largest_share(name: str, reach: float, **hyper: Any) -> float:
-    """Return the largest |w/A| of answers of one token with log-ratios up to `reach` either way."""
+    """Return the largest |w/A| of one-token answers with log-ratios up to `reach` either way."""
     ratio_X = np.exp(np.linspace(-reach, reach, 121))
     best = 0.0
     for adv in (1.0, -1.0):
@@ -175,11 +174,11 @@ def promised_bound(name: str, hyper: dict[str, Any]) -> float:
     if isinstance(expression, int | float):
         return float(expression)
     names = {"exp": math.exp, "max": max, "min": min, **objective[name].defaults, **hyper}
-    return float(eval(expression, {"__builtins__": {}}, names))  # the registry's own text, not a user's
+    return float(eval(expression, {"__builtins__": {}}, names))  # the registry's text, not a user's
 
 
 def keeps_sign(name: str, powers: tuple[int, ...] = (1, 3, -3)) -> bool:
-    """Return whether no weight has the sign opposite to its advantage's."""
+    """Return True if no weight has the sign opposite to its advantage's."""
     for power in powers:
         logp, batch = batch_of(changed(ratios=lambda s, power=power: extreme(s, power)))
         if not bool((effective_weights(name, logp, batch) * batch.adv_BT >= 0).all()):
@@ -188,7 +187,7 @@ def keeps_sign(name: str, powers: tuple[int, ...] = (1, 3, -3)) -> bool:
 
 
 def is_derivative(name: str) -> bool:
-    """Return whether the weight is the finite difference of the loss, as without a detached coefficient."""
+    """Return True if the weight is the finite difference of the loss, as without detached coefficients."""
     logp, batch = batch_of()
 
     def total(values: Tensor) -> Tensor:
@@ -200,7 +199,7 @@ def is_derivative(name: str) -> bool:
 
 
 def weights_without_advantage(name: str) -> Tensor:
-    """Return the weights of the small batch with all advantages 0 and its rewards as they are, [B, T]."""
+    """Return the weights of the small batch with all advantages 0 and its rewards unchanged, [B, T]."""
     logp, batch = batch_of(changed(adv=0.0, reward=lambda s: s.adv if s.reward is None else s.reward))
     return effective_weights(name, logp, batch)
 
@@ -228,7 +227,7 @@ def nothing_leaks(name: str, hole: bool = False) -> str:
 
 
 def no_tool_token_leaks(name: str) -> str:
-    """Tokens of a tool, between an answer's own, change no weight and have none."""
+    """Tool tokens between an answer's tokens change no weight and have none."""
     return nothing_leaks(name, hole=True)
 
 
@@ -241,7 +240,7 @@ def order_is_free(name: str) -> str:
 
 
 def replicas_are_separate(name: str) -> str:
-    """Stacked batches, one more leading axis, give what separate calls give."""
+    """Stacked batches, with one more leading axis, give the same as separate calls."""
     logp, batch = batch_of()
     inverse = changed(adv=lambda s: -s.adv, ratios=lambda s: tuple(1 / x for x in s.ratios), group=0)
     other_logp, other = batch_of(inverse)
@@ -259,7 +258,7 @@ def _stack(*batches: Batch) -> Batch:
 
 
 def micro_batches_agree(name: str) -> str:
-    """Parts that hold whole groups give the weights of the whole; a batch statistic is pooled over them."""
+    """Parts with whole groups give the weights of the whole; a batch statistic is pooled over them."""
     logp, batch = batch_of()
     rows = [torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 6, 7])]
     parts = [(logp[r], batch.map(itemgetter(r))) for r in rows]
@@ -277,7 +276,7 @@ def low_precision_is_raised(name: str) -> str:
 
 
 def _low_precision(name: str, dtype: torch.dtype) -> str:
-    # Nothing may lie near a bound after rounding, so that both precisions take the same branch.
+    # Keep ratios away from bounds after rounding, so that both precisions take the same branch.
     logp, batch = batch_of(SEQUENCES[:4], dtype=torch.float32)
     low, low_batch = (
         (logp + BESIDE).to(dtype),
@@ -286,13 +285,13 @@ def _low_precision(name: str, dtype: torch.dtype) -> str:
     weight = effective_weights(name, low, low_batch)
     double = low_batch.map(lambda x: x.double() if x.is_floating_point() else x)
     exact = effective_weights(name, low.double(), double)
-    tolerance = 1e-2 if dtype is torch.bfloat16 else 1e-5  # the weight itself is returned in bfloat16
+    tolerance = 1e-2 if dtype is torch.bfloat16 else 1e-5  # weights are returned in bfloat16
     scale = float(exact.abs().max()) + 1
     return _differs(weight.double(), exact, relative=tolerance, absolute=tolerance * scale / 100)
 
 
 def extremes_are_numbers(name: str) -> str:
-    """Log-ratios of 10,000 either way never give NaN, and a promised bound keeps weights finite."""
+    """Log-ratios of +-10,000 never give NaN, and a promised bound keeps weights finite."""
     logp, batch = batch_of([*SEQUENCES, *SEQUENCES])
     adv = torch.where(torch.arange(16)[:, None] < 12, batch.adv_BT, torch.zeros_like(batch.adv_BT))
     for jump in (1e4, -1e4):
@@ -325,7 +324,7 @@ CHECKS: dict[str, Callable[[str], str]] = {
     "extreme ratios give no NaN": extremes_are_numbers,
     "groups of one and equal rewards are defined": degenerate_groups_are_defined,
 }
-"""Properties of every objective, by what they say; each returns "" or what is wrong."""
+"""Properties of every objective, by sentence; each returns "" or the problem."""
 
 
 def _differs(found: Tensor, wanted: Tensor, relative: float = 1e-12, absolute: float = 1e-14) -> str:

@@ -13,15 +13,15 @@ from testbed.inspection.small_batches import F1, SEQUENCES, Sequence, batch_of, 
 from testbed.objectives import objective
 
 POWERS = (1, 2, -1)
-"""Powers to which the ratios of the small batch are taken, so that every side of a clip is met."""
+"""Powers of the small batch's ratios, so that every side of a clip is covered."""
 
 
 @dataclass(frozen=True)
 class Relative:
-    """An objective like another one.
+    """An objective similar to another one.
 
-    likeness: cosine of their weights, 1 for equal ones up to a factor. where: the token on which they differ
-    most after that factor; mine, theirs: its weights there, theirs with the factor.
+    likeness: cosine of their weights, 1 if equal up to a factor. where: the token at which they differ most
+    after that factor; mine, theirs: its weights there, theirs with the factor.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Relative:
 
 
 def batches() -> list[tuple[Tensor, Batch]]:
-    """Return what weights are compared on: the worked example, and the small batch at several powers."""
+    """Return the batches for comparing weights: the worked example, and the small batch at several powers."""
     found = [batch_of(F1)]
     for power in POWERS:
         rows = changed(SEQUENCES, ratios=lambda s, power=power: tuple(x**power for x in s.ratios))
@@ -51,7 +51,7 @@ def fingerprint(name: str) -> Floats:
 
 
 def nearest(name: str, among: Iterable[str] | None = None, count: int = 5) -> list[Relative]:
-    """Return the most similar of the named objectives, of all registered ones but itself by default.
+    """Return the most similar of the named objectives, by default all registered ones except itself.
 
     Raises what the objective raises.
     """
@@ -73,7 +73,7 @@ def nearest(name: str, among: Iterable[str] | None = None, count: int = 5) -> li
 
 
 def places() -> list[str]:
-    """Return what each number of a fingerprint belongs to, in words."""
+    """Describe the token of each number in a fingerprint."""
     words = [text for sequence in F1 for text in _tokens(sequence, 1)]
     return words + [text for power in POWERS for sequence in SEQUENCES for text in _tokens(sequence, power)]
 

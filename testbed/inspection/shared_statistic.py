@@ -12,10 +12,10 @@ from testbed.objectives import objective
 
 
 def shared_statistic(name: str, parts: Sequence[tuple[Tensor, Batch]], **hyper: Any) -> Tensor:
-    """Return the statistic of a batch from its parts (logp_BT, batch); put it into each part's `statistic`.
+    """Return a batch's statistic from its parts (logp_BT, batch); set it as each part's `statistic`.
 
     Across processes: all_gather the pools, join them along the last axis, solve.
-    Raises UserError for an objective that has no batch statistic.
+    Raises UserError for an objective without a batch statistic.
     """
     entry = objective[name]
     statistic = entry.promises.get("statistic")

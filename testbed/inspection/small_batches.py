@@ -46,7 +46,7 @@ SEQUENCES: tuple[Sequence, ...] = (
 
 
 def as_sequences(given: Many[Sequence | tuple[Any, ...]]) -> list[Sequence]:
-    """Return sequences; (advantage, ratios) stands for the simplest one, two to a group."""
+    """Return sequences; (advantage, ratios) stands for the simplest kind, two to a group."""
     return [
         s if isinstance(s, Sequence) else Sequence(s[0], tuple(s[1]), group=i // 2)
         for i, s in enumerate(given)
@@ -54,7 +54,7 @@ def as_sequences(given: Many[Sequence | tuple[Any, ...]]) -> list[Sequence]:
 
 
 def changed(sequences: Many[Sequence] = SEQUENCES, **fields: Any) -> list[Sequence]:
-    """Return the sequences with fields replaced; a callable gets the sequence."""
+    """Return the sequences with fields replaced; a callable receives the sequence."""
     return [replace(s, **{k: v(s) if callable(v) else v for k, v in fields.items()}) for s in sequences]
 
 
@@ -65,10 +65,10 @@ def batch_of(
     width: int | None = None,
     hole: bool = False,
 ) -> tuple[Tensor, Batch]:
-    """Return logp_BT and the Batch with the given ratios; log mu varies from token to token.
+    """Return logp_BT and the Batch with the given ratios; log mu varies by token.
 
-    padding fills every log-probability outside the mask. hole puts one tool token, outside the mask,
-    before the last token of every sequence.
+    padding fills every log-probability outside the mask. hole adds one tool token, outside the mask, before
+    the last token of every sequence.
     """
     rows = as_sequences(sequences)
     longest = (width or max(len(s.ratios) for s in rows)) + hole

@@ -1,10 +1,9 @@
-"""Prefixes: let responses begin behind their prompts, after given tokens.
+"""Prefixes: let responses begin after their prompts with given tokens.
 
-`prefix` registers makers of sources: maker(*, …) -> PrefixSource. A source says, for every step of a run,
-which tokens each response starts with; the policy that generates goes on from there. The tokens that stand
-already are no choice of the policy: they leave the mask. Every schedule of lag, engine and recipe meets
-every source; adding one is one file here. promises: `parents`, whether sequences of a group continue one
-another (`parent_B`).
+`prefix` registers makers of sources: maker(*, …) -> PrefixSource. At every step of a run a source gives the
+first tokens of each response; the generating policy continues from there. The policy did not choose the given
+tokens, so they leave the mask. All schedules of lag, engines and recipes work with all sources; a new source
+is one file here. promises: `parents`, True if sequences of a group continue one another (`parent_B`).
 
 >>> from testbed.prefixes import source_for
 >>> source_for(Run(task="running-sum", policy="toy", prefix="teacher", prefix_args=(("tokens", 6),))).tokens
@@ -21,9 +20,9 @@ prefix = Registry("prefix", package="testbed.prefixes")
 
 
 def source_for(run: Run) -> PrefixSource | None:
-    """Return the source of a run's prefixes; None where responses begin at their prompts.
+    """Return the source of a run's prefixes; None if responses begin at their prompts.
 
-    Raises UserError for an unknown source or argument, and for a value that is impossible by itself.
+    Raises UserError for an unknown source or argument, and for an invalid value.
     """
     if run.prefix == "off":
         refuse(wrong_types("prefix 'off'", prefix["off"].function, dict(run.prefix_args)))
@@ -37,7 +36,7 @@ def source_for(run: Run) -> PrefixSource | None:
 
 
 def with_parents() -> list[str]:
-    """Return the names of the sources whose sequences continue one another, with what makes them do so."""
+    """Return the names of sources with sequences that continue one another, and their settings for it."""
     return [entry.promises["parents"] for entry in prefix.values() if entry.promises.get("parents")]
 
 

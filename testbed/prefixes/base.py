@@ -14,15 +14,15 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 
 FREE = -1
-"""In place of a token that is not given."""
+"""Marks a token that is not given."""
 
 
 @dataclass(frozen=True)
 class Start:
     """Starting points of the responses of a batch.
 
-    prompt_RNQ: int64, the prompts. given_RBT: int64; token t of a sequence where it is given, FREE from
-    there on. Sequence b = n * group + g answers prompt n.
+    prompt_RNQ: int64, the prompts. given_RBT: int64; token t of a sequence if given, FREE from there on.
+    Sequence b = n * group + g answers prompt n.
     """
 
     prompt_RNQ: Ints
@@ -33,22 +33,22 @@ class Start:
         return self.given_RBT.shape[1] // self.prompt_RNQ.shape[1]
 
     def given(self) -> Tensor | None:
-        """Return given_RBT as a tensor; None where nothing is given, so that nothing has to be forced."""
+        """Return given_RBT as a tensor; None if nothing is given, so that nothing must be forced."""
         return torch.from_numpy(self.given_RBT) if (self.given_RBT >= 0).any() else None
 
 
 Respond = Callable[[Start, int], Rollout]
-"""(where to begin, number of the wave) -> responses of the generating weights; waves draw other numbers."""
+"""(start, number of the wave) -> responses of the generating weights; waves draw different numbers."""
 Collect = Callable[[Ints, int, int], Rollout]
-"""(prompt_RNQ, group, round) -> responses of the weights at the start."""
+"""(prompt_RNQ, group, round) -> responses of the starting weights."""
 
 
 @dataclass(frozen=True)
 class Asked:
     """Request to a source at one of `steps` steps.
 
-    prompt_RNQ: this step's prompts. draw: n other prompts per replica from a named stream, [R, N, Q].
-    counts: what the source counted, by metric name, each [R]; it may write there.
+    prompt_RNQ: this step's prompts. draw: n other prompts per replica from a named stream, [R, N, Q]. counts:
+    the source's counters, by metric name, each [R]; it may write there.
     """
 
     step: int
@@ -63,7 +63,7 @@ class Asked:
     counts: dict[str, np.ndarray]
 
     def at_prompts(self, group: int | None = None) -> Start:
-        """Return the start of responses that are given nothing."""
+        """Return the start of responses without given tokens."""
         R, N, _ = self.prompt_RNQ.shape
         shape = (R, N * (group or self.group), self.task.response_length)
         return Start(self.prompt_RNQ, np.full(shape, FREE, dtype=np.int64))
@@ -72,7 +72,7 @@ class Asked:
 class PrefixSource(ABC):
     """A source of prefixes and their lengths.
 
-    gives_parents: whether its rollouts say which sequence continues which.
+    gives_parents: True if its rollouts record which sequence continues which.
     """
 
     gives_parents: bool = False
@@ -83,15 +83,15 @@ class PrefixSource(ABC):
 
     @abstractmethod
     def check(self, run: Run, task: TokenTask) -> None:
-        """Raise UserError where the run or its task cannot have this source."""
+        """Raise UserError if the run or its task cannot have this source."""
 
 
 def first_tokens(token_RBT: Ints, kept_RB: Ints) -> Ints:
-    """Return the first kept_RB tokens of every row, FREE behind them."""
+    """Return the first kept_RB tokens of every row, followed by FREE."""
     given_RBT: Ints = np.where(np.arange(token_RBT.shape[-1]) < kept_RB[..., None], token_RBT, FREE)
     return given_RBT
 
 
 def note(counts: dict[str, np.ndarray], found: Mapping[str, np.ndarray]) -> None:
-    """Write what was counted, as float64."""
+    """Write the counters, as float64."""
     counts.update({name: np.asarray(value_R, dtype=np.float64) for name, value_R in found.items()})

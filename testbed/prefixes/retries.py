@@ -1,4 +1,4 @@
-"""Retries: half of every group tries, the other half restarts from the first error of a try."""
+"""Retries: half of every group tries, the other half restarts from a try's first error."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,10 +19,10 @@ CREDITS = ("suffix", "whole")
 
 @dataclass(frozen=True)
 class Retries(PrefixSource):
-    """Member g + G/2 of a group keeps member g up to its first error, and writes the rest anew.
+    """Member g + G/2 of a group keeps member g up to its first error, and rewrites the rest.
 
-    Where member g made no error there is nothing to keep, and the retry is one more try. credit: "suffix"
-    leaves what is kept out of the loss, "whole" trains on it again, with the reward of the retry.
+    If member g made no error, nothing is kept and the retry is one more try. credit: "suffix" leaves kept
+    tokens out of the loss, "whole" trains on them again, with the retry's reward.
     """
 
     credit: str
@@ -34,7 +34,7 @@ class Retries(PrefixSource):
             raise unknown("credit of a retry", self.credit, CREDITS)
 
     def check(self, run: Run, task: TokenTask) -> None:
-        """Raise UserError for an odd group, and for a task that cannot say where a response goes wrong."""
+        """Raise UserError for an odd group, and for a task that cannot locate a response's first error."""
         if run.group % 2:
             raise UserError(f"half of a group is retried, and group={run.group} is odd; take an even one.")
         if type(task).first_error is TokenTask.first_error:
@@ -66,7 +66,7 @@ class Retries(PrefixSource):
 
 
 def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
-    """Return the retries with what they keep in the mask, at the log-probabilities of the tries."""
+    """Return the retries with kept tokens in the mask, at the log-probabilities of the tries."""
     T = tried.token_RBT.shape[-1]
     kept_RBT = torch.arange(T, device=kept_RB.device) < kept_RB[..., None]
     logp_RBT = torch.where(kept_RBT, tried.logp_mu_RBT, again.logp_mu_RBT)
@@ -74,7 +74,7 @@ def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
 
 
 def side_by_side(first: Rollout, second: Rollout) -> Rollout:
-    """Return two rollouts of the same prompts as one: in every group the first's, then the second's."""
+    """Merge two rollouts of the same prompts: in every group the first's members, then the second's."""
     N = first.prompt_RNQ.shape[1]
 
     def joined(left: Tensor, right: Tensor) -> Tensor:
@@ -97,5 +97,5 @@ Credit = Literal["suffix", "whole"]
     parents="prefix=retry",
 )
 def retry(*, credit: Credit = "suffix") -> Retries:
-    """Half of every group goes on from the first error of the other half."""
+    """Half of every group continues from the first error of the other half."""
     return Retries(credit)

@@ -1,4 +1,4 @@
-"""Prefixes of traces: solutions of the task, or successful responses of the weights at the start."""
+"""Prefixes of traces: solutions of the task, or successful responses of the starting weights."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ LAWS = ("fixed", "uniform", "falling", "staged")
 
 @dataclass(frozen=True)
 class Traces:
-    """One whole response per prompt: prompt_RNQ, token_RNT, and how many of its tokens count, length_RN."""
+    """One whole response per prompt: prompt_RNQ, token_RNT, and its number of tokens, length_RN."""
 
     prompt_RNQ: Ints
     token_RNT: Ints
@@ -30,11 +30,11 @@ class Traces:
 
 @dataclass
 class OfTraces(PrefixSource):
-    """Part of a batch's prompts are answered from a prefix of a trace.
+    """Answer part of a batch's prompts from prefixes of traces.
 
-    tokens: most tokens of a prefix; it never holds a trace's last one. share: of the prompts, rounded.
-    law: "fixed": all of them; "uniform": 0 to tokens, alike for a group; "falling": as many as are left of a
-    linear way to 0, reached at `until` of the run; "staged": members of a group keep 0 to tokens in equal
+    tokens: most tokens of a prefix; it never holds a trace's last one. share: of the prompts, rounded. law:
+    distribution of lengths: "fixed": all of them; "uniform": 0 to tokens, equal within a group; "falling":
+    linearly to 0, reached at `until` of the run; "staged": members of a group keep 0 to tokens in equal
     steps, each the child of the one before it.
     """
 
@@ -94,7 +94,7 @@ class OfTraces(PrefixSource):
         return self.law == "staged"
 
     def lengths(self, asked: Asked, count: int) -> Ints:
-        """Return how many tokens each member of the guided groups keeps, [R, count, G]."""
+        """Return the number of tokens that each member of the guided groups keeps, [R, count, G]."""
         shape = (len(asked.seeds), count, asked.group)
         if self.law == "uniform":
             drawn = [
@@ -117,10 +117,10 @@ class OfTraces(PrefixSource):
 
 
 class OfTeacher(OfTraces):
-    """Prefixes of the task's own solutions of this step's prompts."""
+    """Prefixes of the task's solutions of this step's prompts."""
 
     def check(self, run: Run, task: TokenTask) -> None:
-        """Raise UserError also where the task has no solutions to show."""
+        """Also raise UserError if the task has no solutions to show."""
         super().check(run, task)
         try:
             self.solutions(task, task.prompts(np.random.default_rng(0), 1), np.random.default_rng(0))
@@ -142,18 +142,18 @@ class OfTeacher(OfTraces):
 
     @staticmethod
     def solutions(task: TokenTask, prompt_NQ: Ints, stream: np.random.Generator) -> tuple[Ints, Ints]:
-        """Return solutions without a mistake and their lengths, [N, T] and [N]."""
+        """Return solutions without errors and their lengths, [N, T] and [N]."""
         token_NT, mask_NT = task.teacher(prompt_NQ, stream, 0.0)
         return token_NT, mask_NT.sum(-1)
 
 
 @dataclass
 class OfStore(OfTraces):
-    """Prefixes of what the weights at the start got right, found by rejection before the first step.
+    """Prefixes of the starting weights' right answers, found by rejection before the first step.
 
-    ask: prompts that are asked. attempts: responses to each. The first success of a prompt is kept; guided
-    prompts are drawn from those that have one, with their own prompt in place of the step's. empty: "plain"
-    answers these prompts without a prefix where none has a success; "refuse" raises UserError.
+    ask: number of prompts to try. attempts: responses to each. The first success of a prompt is kept; guided
+    prompts are drawn from those with one, replacing the step's prompts. empty: "plain" answers without a
+    prefix if there is no success; "refuse" raises UserError.
     """
 
     ask: int = 128
@@ -180,7 +180,7 @@ class OfStore(OfTraces):
         return Traces(*(np.stack(part) for part in zip(*rows, strict=True)))
 
     def filled(self, asked: Asked) -> list[tuple[Ints, Ints, Ints]]:
-        """Return every replica's successes; raise UserError where there is none."""
+        """Return every replica's successes; raise UserError if there are none."""
         prompt_RNQ = asked.draw("prefixes/store", self.ask)
         R, N, _ = prompt_RNQ.shape
         token_RNT = np.zeros((R, N, asked.task.response_length), dtype=np.int64)
@@ -215,7 +215,7 @@ Law = Literal["fixed", "uniform", "falling", "staged"]
     parents="prefix=teacher with prefix_args.law=staged",
 )
 def teacher(*, tokens: int = 6, share: float = 1.0, law: Law = "uniform", until: float = 0.5) -> OfTeacher:
-    """Responses to a share of the prompts begin with a prefix of the task's own solution."""
+    """Responses to a share of the prompts begin with a prefix of the task's solution."""
     return OfTeacher(tokens, share, law, until)
 
 
@@ -234,5 +234,5 @@ def stored(
     attempts: int = 32,
     empty: Literal["refuse", "plain"] = "refuse",
 ) -> OfStore:
-    """A share of the prompts and their prefixes are successes of the start weights, each try counted."""
+    """A share of the prompts and their prefixes are successes of the starting weights; every try counts."""
     return OfStore(tokens, share, law, until, ask=ask, attempts=attempts, empty=empty)

@@ -1,8 +1,8 @@
 """Teachers: other policies that a run reads or learns from.
 
-`teacher` registers makers: maker(place, *, …) -> Teacher; `Run.teacher` names one. A teacher is weights of
-the run's own policy and what they see of a prompt. Its log-probabilities are the batch's `logp_ref`, its
-answers are the demonstrations of recipes and what `Run.guide` (testbed.teachers.guides) puts into groups.
+`teacher` registers makers: maker(place, *, …) -> Teacher; `Run.teacher` names one. A teacher is weights for
+the run's policy and a view of the prompt. Its log-probabilities are the batch's `logp_ref`; its answers are
+the demonstrations of recipes and those that `Run.guide` (testbed.teachers.guides) puts into groups.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from testbed.worlds.base import World
 teacher = Registry("teacher", package="testbed.teachers")
 
 OWN = "start"
-"""The teacher of a run that names none: the weights at the start, and the task's own solutions."""
+"""The default teacher of a run: the starting weights, and the task's solutions."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Place:
     theta_RP: Tensor
 
     def check(self, theta_RP: Tensor, what: str) -> Tensor:
-        """Return a teacher's weights, one row per cell; raise UserError unless the student's policy fits."""
+        """Return a teacher's weights, a row per cell; raise UserError unless they fit the student."""
         wanted = self.theta_RP.shape[-1]
         if theta_RP.shape[-1] != wanted:
             raise UserError(
@@ -49,9 +49,8 @@ class Place:
 class Teacher:
     """The teacher of cells in stacked order.
 
-    theta_RP: its weights; None where they are the student's present ones. solution: it sees the solution in
-    its context, in a task that has room for it. world, first: what it answers in, and the number of its
-    first cell among the pack's.
+    theta_RP: its weights; None for the student's current ones. solution: True if it sees the solution in its
+    context, in a task with room for it. world, first: its world, and its first cell's number in the pack.
     """
 
     world: World
@@ -65,7 +64,7 @@ class Teacher:
         return replace(self, theta_RP=theta_RP, first=self.first + rows.start)
 
     def weights(self, student_RP: Tensor) -> Tensor:
-        """Return the weights that it answers with beside a student [R, P]."""
+        """Return its weights when used with a student [R, P]."""
         return student_RP.detach() if self.theta_RP is None else self.theta_RP
 
     def seen(self, rollout: Rollout) -> Rollout:
@@ -73,19 +72,19 @@ class Teacher:
         return self.world.with_solutions(rollout) if self.solution else rollout
 
     def answers(self, student_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
-        """Return its answers to the rollout's prompts, one per group member, the prompts as the student's."""
+        """Return its answers to the rollout's prompts, one per group member, with the student's prompts."""
         theta_RP = self.weights(student_RP)
         rows = slice(self.first, self.first + len(theta_RP))
         drawn = self.world.answers(theta_RP, self.seen(rollout), rows, step)
         return replace(drawn, prompt_RNQ=rollout.prompt_RNQ)
 
     def corrections(self, rollout: Rollout) -> Rollout:
-        """Return the rollout's responses, mended from their first error on by the task's own checker."""
+        """Return the rollout's responses, corrected from their first error on by the task's checker."""
         return self.world.corrections(rollout, slice(self.first, self.first + len(rollout.reward_RB)))
 
 
 class Own(Teacher):
-    """The weights at the start; its answers are the task's own solutions, which no weights wrote."""
+    """The starting weights; its answers are the task's solutions, not samples."""
 
     def answers(self, student_RP: Tensor, rollout: Rollout, step: int) -> Rollout:
         """Return the task's solutions; raise UserError in a world that has none."""
@@ -95,7 +94,7 @@ class Own(Teacher):
 
 
 def build_teacher(runs: tuple[Run, ...], world: World, theta_RP: Tensor) -> Teacher:
-    """Return the teacher of a pack; theta_RP are the weights at the start.
+    """Return the teacher of a pack; theta_RP are the starting weights.
 
     Raises UserError for an unknown name, argument or value, and for weights that do not fit the policy.
     """
@@ -117,5 +116,5 @@ def check_teacher(run: Run):  # type: ignore[no-untyped-def]
 
 
 def everywhere() -> list[str]:
-    """Return the teachers that every policy can have, other than the weights at the start."""
+    """Return the teachers that work with every policy, besides the starting weights."""
     return [name for name in teacher if name != OWN and "policies" not in teacher[name].promises]

@@ -1,9 +1,8 @@
 """Guides: put answers of a teacher, or earlier answers of the policy, into the groups of a batch.
 
-`guide` registers makers: maker(*, …) -> Guide; `Run.guide` names one. A guide stands behind a source of
-batches and is one itself: the training loop does not know of it. Inserted expert answers have origin EXPERT,
-for which the ratio is 1; inserted successes of the policy's own have origin REPLAY and keep the
-log-probabilities with which they were drawn.
+`guide` registers makers: maker(*, …) -> Guide; `Run.guide` names one. A guide wraps a source of batches and
+is one itself, so the training loop needs no change. Inserted expert answers have origin EXPERT, with ratio 1;
+inserted successes of the policy have origin REPLAY and keep the log-probabilities at which they were drawn.
 """
 
 from abc import ABC, abstractmethod
@@ -27,14 +26,14 @@ from testbed.teachers import Teacher
 guide = Registry("guide", package="testbed.teachers")
 
 ALONE = "none"
-"""The guide of a run that names none."""
+"""The default guide of a run."""
 
 
 class Guide(ABC):
     """Rule that replaces members of groups.
 
-    count: members of a group that it may replace, its last ones. shows: whether it asks the teacher.
-    mends: whether that is for corrections of what was written, instead of answers.
+    count: members of a group that it may replace, the last ones. shows: True if it asks the teacher. mends:
+    True if it asks for corrections of responses instead of answers.
     """
 
     count: int = 1
@@ -43,10 +42,10 @@ class Guide(ABC):
 
     @abstractmethod
     def choose(self, rollout: Rollout) -> Tensor:
-        """Return the groups that it helps, bool [R, N]."""
+        """Return the groups to help, bool [R, N]."""
 
     def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
-        """Return the rollout with the last `count` members of the chosen groups replaced, and those groups.
+        """Replace the last `count` members of the chosen groups; return the rollout, and those groups.
 
         answers: () -> the teacher's answers to the same prompts.
         """
@@ -57,12 +56,12 @@ class Guide(ABC):
 
 
 def failed(rollout: Rollout, most: float = 0.0) -> Tensor:
-    """Return the groups in which no response has a reward above `most`, bool [R, N]."""
+    """Return the groups without a reward above `most`, bool [R, N]."""
     return (rollout.reward_RB <= most).unflatten(1, (-1, rollout.group)).all(-1)
 
 
 def swapped(rollout: Rollout, other: Rollout, chosen_RN: Tensor, count: int) -> Rollout:
-    """Return the rollout with the last `count` members of the chosen groups taken from the other's places."""
+    """Replace the last `count` members of the chosen groups by the other rollout's."""
     member_G = torch.arange(rollout.group, device=chosen_RN.device) >= rollout.group - count
     swap_RB = (chosen_RN[..., None] & member_G).flatten(1)
     ours = with_origin(rollout)
@@ -97,7 +96,7 @@ class Rescue(Guide):
 
 @dataclass
 class Splice(Rescue):
-    """In these groups the members' own answers, mended from their first error on."""
+    """In these groups the members' answers, corrected from their first error on."""
 
     mends = True
 
@@ -106,7 +105,7 @@ class Splice(Rescue):
 class OwnSuccesses(Guide):
     """The policy's newest success at the same prompt, in groups without one.
 
-    store: of every cell, prompt tokens -> the success, by fields of Rollout; the oldest leave beyond `kept`.
+    store: per cell, prompt tokens -> the success, by fields of Rollout; the oldest leave beyond `kept`.
     """
 
     kept: int
@@ -121,7 +120,7 @@ class OwnSuccesses(Guide):
         return failed(rollout) & torch.tensor(known_RN, device=rollout.reward_RB.device)
 
     def help(self, rollout: Rollout, answers: Callable[[], Rollout], step: int) -> tuple[Rollout, Tensor]:
-        """As Guide.help, from the store; then keep the first success of every group of this batch."""
+        """As Guide.help, from the store; then store the first success of every group of this batch."""
         del answers, step
         chosen_RN = self.choose(rollout)
         keys = self._keys(rollout)
@@ -143,7 +142,7 @@ class OwnSuccesses(Guide):
         for r, n in success_RNG.any(-1).nonzero().tolist():
             place = n * rollout.group + int(first_RN[r, n])
             held, key = self.store[r], keys[r][n]
-            held.pop(key, None)  # what is newest stands last
+            held.pop(key, None)  # the newest comes last
             held[key] = {name: getattr(rollout, name)[r, place].clone() for name in self._names(rollout)}
             if len(held) > self.kept:
                 del held[next(iter(held))]
@@ -158,7 +157,7 @@ class OwnSuccesses(Guide):
 
 
 class GuidedSource(Source):
-    """A source of batches behind which a guide stands."""
+    """A source of batches with a guide."""
 
     def __init__(self, source: Source, guide: Guide, teacher: Teacher) -> None:
         self.source, self.guide, self.teacher = source, guide, teacher
@@ -180,7 +179,7 @@ class GuidedSource(Source):
 
 
 def build_guided(source: Source, runs: tuple[Run, ...], teacher: Teacher) -> Source:
-    """Return the source of a pack behind its guide, or the source itself where there is none."""
+    """Return the source of a pack with its guide, or the source itself without one."""
     made = guide_for(runs[0])
     return source if made is None else GuidedSource(source, made, teacher)
 
@@ -204,7 +203,7 @@ def guide_for(run: Run) -> Guide | None:
 
 @guide("none", source="on-policy groups")
 def none() -> Guide | None:
-    """Groups hold the policy's own responses alone."""
+    """Groups hold only the policy's responses."""
     return None
 
 
@@ -218,14 +217,14 @@ def insert(*, count: int = 1) -> Guide:
 def rescue(*, count: int = 1, most: float = 0.0) -> Guide:
     """The last `count` members of groups without a success are the teacher's answers.
 
-    most: the reward up to which none is a success; for graded rewards.
+    most: the largest reward that is no success; for graded rewards.
     """
     return Rescue(count, most)
 
 
 @guide("splice", source="SCOPE (2026), Recycling Failures; SOPHIA (2025): own prefix, another's suffix")
 def splice(*, count: int = 1, most: float = 0.0) -> Guide:
-    """The last `count` members of groups without a success are mended from their first error on."""
+    """The last `count` members of groups without a success are corrected from their first error on."""
     return Splice(count, most)
 
 
@@ -233,9 +232,9 @@ def splice(*, count: int = 1, most: float = 0.0) -> Guide:
     "own", source="Qin et al. (2025), SPEAR, arXiv:2509.22601: replay of own successes, here at equal prompts"
 )
 def own(*, kept: int = 4096) -> Guide:
-    """The last member of groups without a success is the newest own success at the same prompt, if any.
+    """The last member of groups without a success is the newest success at the same prompt, if any.
 
-    kept: successes in the store per cell. What was found before helps only where prompts come again.
+    kept: successes stored per cell. They help only if prompts recur.
     """
     if kept < 1:
         raise UserError(f"kept of guide 'own' is {kept}, the size of its store; expected at least 1.")

@@ -13,7 +13,7 @@ from testbed.teachers import Own, Place, Teacher, teacher
 
 @teacher("start", source="Shao et al. (2024), arXiv:2402.03300: the reference is the weights at the start")
 def start(place: Place) -> Teacher:
-    """The student's own weights at the start; its answers are the task's solutions."""
+    """The student's starting weights; its answers are the task's solutions."""
     return Own(place.world, place.theta_RP.detach())
 
 
@@ -25,7 +25,7 @@ def start(place: Place) -> Teacher:
 def trained(place: Place, *, steps: int = 2400, noise: float = 0.02, seed: int = 0) -> Teacher:
     """A model of the student's shape after `steps` of supervised training on solutions with less noise.
 
-    seed: added to the cell's own, so that 0 starts from the student's initial weights, and 1 from others.
+    seed: added to the cell's seed; 0 starts from the student's initial weights, 1 from others.
     """
     if steps < 1 or not 0 <= noise <= 1 or seed < 0:
         raise UserError(
@@ -57,7 +57,7 @@ def file(place: Place, *, path: str = "") -> Teacher:
 
 @teacher("noisy", source="a control: a teacher without information beyond the student's")
 def noisy(place: Place, *, scale: float = 0.5) -> Teacher:
-    """The weights at the start plus normal noise of `scale` times their root mean square (of 1 at zero)."""
+    """The starting weights plus normal noise of `scale` times their root mean square (1 if they are 0)."""
     if scale < 0:
         raise UserError(f"scale of teacher 'noisy' is {scale:g}, expected at least 0.")
     P = place.theta_RP.shape[-1]
@@ -75,9 +75,9 @@ def noisy(place: Place, *, scale: float = 0.5) -> Teacher:
     policies=("toy",),
 )
 def solution(place: Place, *, weights: str = "start") -> Teacher:
-    """The student itself with the solution in its context, in a task that has room for it: hinted-sum.
+    """The student with the solution in its context, in a task with room for it: hinted-sum.
 
-    weights: its own of the "start", or the "present" ones of every step.
+    weights: "start", its starting ones, or "present", the current ones of every step.
     """
     if weights not in ("start", "present"):
         raise UserError(f"weights of teacher 'solution' is '{weights}', expected start or present.")
@@ -95,7 +95,7 @@ def solution(place: Place, *, weights: str = "start") -> Teacher:
     policies=("tabular",),
 )
 def values(place: Place, *, temperature: float = 0.1) -> Teacher:
-    """The table whose logits are its own action values over a temperature, on a token tree; exact."""
+    """The table with its action values over a temperature as logits, on a token tree; exact."""
     from envs.tokens.tree import TokenTree
 
     task = getattr(place.world, "task", None)
@@ -107,7 +107,7 @@ def values(place: Place, *, temperature: float = 0.1) -> Teacher:
     if not temperature > 0:
         raise UserError(f"temperature of teacher 'values' is {temperature:g}, expected above 0.")
     logits_SA = torch.zeros(task.states, task.actions, dtype=torch.float64)
-    for _ in range(task.horizon):  # values are right from the last token backwards, one more per round
+    for _ in range(task.horizon):  # each round makes one more position exact, from the last
         q_SA = task.action_values(logits_SA.softmax(-1).numpy())
         logits_SA = torch.from_numpy(q_SA) / temperature
     return Teacher(place.world, place.check(logits_SA.reshape(1, -1), "teacher 'values'"))

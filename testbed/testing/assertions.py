@@ -1,13 +1,12 @@
 """Assertions about estimators, used like numpy.testing: exact with an oracle, else with declared error rates.
 
-Every assertion has two rates. `false_alarm`: the chance that it fails although its statement is true.
-`missed`: the chance that it passes although its statement is wrong by `discrepancy` or more. The number of
-draws is computed from both and from what is known beforehand, a standard deviation from an oracle or bounds
-that hold for every draw (see sample_size). A statement that fails raises AssertionError; a test that could
-not tell right from wrong raises UserError.
+Every assertion has two rates. `false_alarm`: the probability that it fails although its statement is true.
+`missed`: the probability that it passes although its statement is wrong by `discrepancy` or more. The number
+of draws follows from both and from prior knowledge, an oracle's standard deviation or bounds on every draw
+(see sample_size). A false statement raises AssertionError; a test without enough power raises UserError.
 
 An estimator is given as `sampler(rng, n)`, which returns n independent draws, or as the draws themselves.
-Seeds become numpy SeedSequences; the global generators are neither read nor set.
+Seeds become numpy SeedSequences; the global generators are not used.
 """
 
 import math
@@ -48,7 +47,7 @@ EXACT = 1e-9
 """Relative tolerance of an assertion about numbers from an oracle."""
 
 ZERO = 1e-12
-"""Absolute tolerance where the number expected from an oracle is 0, which has no scale of its own."""
+"""Absolute tolerance if an oracle's number is 0, for which a relative one is meaningless."""
 
 
 def assert_unbiased(
@@ -67,31 +66,31 @@ def assert_unbiased(
     seed: Seed = 0,
     err_msg: str = "",
 ) -> None:
-    """Fail when the mean of an estimator is not `expected`.
+    """Fail if the mean of an estimator is not `expected`.
 
     Fails when |mean - expected| > radius(n, false_alarm / 2); a bias of `discrepancy` or more passes with
-    chance `missed` at most. With `std` alone both rates are those of the normal distribution of the mean, and
-    draws too skewed for it are refused.
+    probability at most `missed`. With `std` alone both rates assume a normal mean, and draws too skewed for
+    that are refused.
 
     Args:
         actual: sampler(rng, n) -> [n] or draws [N]; None with `exact`.
         expected: the true value.
-        exact: the estimator's expectation by enumeration; nothing is drawn then, relative tolerance EXACT.
-        atol: absolute tolerance beside it; by default none, or ZERO where `expected` is 0.
-        discrepancy: the smallest bias that must not be missed.
+        exact: the estimator's expectation by enumeration; nothing is drawn, relative tolerance EXACT.
+        atol: additional absolute tolerance; by default none, or ZERO if `expected` is 0.
+        discrepancy: the smallest bias to detect.
         std: standard deviation of one draw, from an oracle.
         bounds: low and high of every draw; makes both rates guarantees.
-        false_alarm: chance to fail although unbiased.
-        missed: chance to pass although biased by `discrepancy`.
-        sequential: look after every draw and stop early, with the same guarantees; needs bounds.
-        max_samples: most draws of a sequential test, by default four times those of the fixed one.
+        false_alarm: probability to fail although unbiased.
+        missed: probability to pass although biased by `discrepancy`.
+        sequential: test after every draw and stop early, with the same guarantees; needs bounds.
+        max_samples: most draws of a sequential test, by default four times the fixed test's.
         seed: of the sampler's generator.
         err_msg: added to the message.
 
     Raises:
         AssertionError: biased; the message gives estimate, expected, z or e-value, n and both rates.
-        UserError: draws too few for `discrepancy`, not finite, out of bounds, or too skewed for the normal
-            distribution; a missing argument.
+        UserError: too few draws for `discrepancy`; draws not finite, out of bounds, or too skewed for the
+            normal distribution; a missing argument.
         Undecided: a sequential test reached max_samples.
 
     Example:
@@ -129,10 +128,10 @@ def assert_equivalent(
 ) -> None:
     """Fail unless the mean is shown to lie within `margin` of `expected`: two one-sided tests (TOST).
 
-    Passes when |mean - expected| + radius(n, missed) < margin: a mean that is `margin` or more away passes
-    with chance `missed` at most, one that is exactly right fails with chance `false_alarm` at most. With the
-    planned number of draws it decides as `assert_unbiased` does; with more, it forgives a bias below the
-    margin that `assert_unbiased` detects. Arguments and errors as there; `margin` is its discrepancy.
+    Passes when |mean - expected| + radius(n, missed) < margin: a mean that is off by `margin` or more passes
+    with probability at most `missed`; an exact one fails with probability at most `false_alarm`. With the
+    planned number of draws it decides like `assert_unbiased`; with more, it accepts biases below the margin
+    that `assert_unbiased` detects. Arguments and errors as there; `margin` is its discrepancy.
     Source: Schuirmann (1987).
     """
     if exact is not None:
@@ -165,23 +164,23 @@ def assert_variance_below(
 ) -> None:
     """Fail unless Var(actual) is shown to be below `bound`: a number, or another estimator's variance.
 
-    Two estimators are paired: both samplers get a generator of the same seed (common random numbers), and
-    D_i = (x_i - m_x)^2 - (y_i - m_y)^2 is averaged. Passes when mean D + radius(n, missed) < 0: a variance
-    that is not below passes with chance `missed` at most, one that is lower by `discrepancy` fails with
-    chance `false_alarm` at most.
+    Two estimators are paired: both samplers get a generator of the same seed (common random numbers), and D_i
+    = (x_i - m_x)^2 - (y_i - m_y)^2 is averaged. Passes when mean D + radius(n, missed) < 0: a variance that
+    is not lower passes with probability at most `missed`; one that is lower by `discrepancy` fails with
+    probability at most `false_alarm`.
 
     Args:
-        actual: sampler or draws of the estimator that should vary less; None with `exact`.
+        actual: sampler or draws of the estimator of lower variance; None with `exact`.
         bound: a variance, or sampler or draws of the other estimator; with `exact` a number.
         exact: Var(actual) by enumeration; it must not exceed `bound`, tolerance EXACT.
-        means: true means of actual and of the other estimator, or the one of both.
-        discrepancy: by how much the variance is lower at least, if it is.
+        means: true means of actual and of the other estimator, or one for both.
+        discrepancy: the reduction of variance to detect.
         std: standard deviation of D_i, from an oracle.
         bounds: low and high of every draw of either estimator.
-        false_alarm: chance to fail although lower by `discrepancy`.
-        missed: chance to pass although not below.
-        sequential: look after every draw and stop early, by bets on D_i; needs bounds.
-        max_samples: most draws of a sequential test, by default four times those of the fixed one.
+        false_alarm: probability to fail although lower by `discrepancy`.
+        missed: probability to pass although not below.
+        sequential: test after every draw and stop early, by bets on D_i; needs bounds.
+        max_samples: most draws of a sequential test, by default four times the fixed test's.
         seed: of both samplers' generators.
         err_msg: added to the message.
     """
@@ -247,21 +246,21 @@ def assert_coverage(
     seed: Seed = 0,
     err_msg: str = "",
 ) -> None:
-    """Fail when intervals cover `expected` less often than `level`: exact binomial test.
+    """Fail if intervals cover `expected` less often than `level`: exact binomial test.
 
     Fails when P(Binomial(n, level) <= covered) <= false_alarm; a coverage of level - discrepancy or less
-    passes with chance `missed` at most. Both rates are guarantees for independent intervals.
+    passes with probability at most `missed`. Both rates are guarantees for independent intervals.
 
     Args:
         actual: sampler(rng, n) -> (low [n], high [n]), or the two arrays; None with `exact`.
         expected: the true value.
-        level: the coverage that is promised, 0.95 say.
+        level: the promised coverage, e.g. 0.95.
         exact: the coverage by enumeration; it must reach `level`, tolerance EXACT.
-        discrepancy: the smallest lack of coverage that must not be missed.
-        false_alarm: chance to fail although the level is held.
-        missed: chance to pass although coverage lacks `discrepancy`.
-        sequential: look after every interval and stop early, by bets on whether it covers.
-        max_samples: most intervals of a sequential test, by default four times those of the fixed one.
+        discrepancy: the smallest lack of coverage to detect.
+        false_alarm: probability to fail although coverage reaches `level`.
+        missed: probability to pass although coverage is too low by `discrepancy`.
+        sequential: test after every interval and stop early, by bets on whether it covers.
+        max_samples: most intervals of a sequential test, by default four times the fixed test's.
         seed: of the sampler's generator.
         err_msg: added to the message.
     """
@@ -293,7 +292,7 @@ def assert_coverage(
 
 
 class _Mean:
-    """Draws of one estimator, the mean they should have, and what is declared about them."""
+    """Draws of one estimator, their expected mean, and the declared knowledge about them."""
 
     def __init__(
         self,
@@ -312,7 +311,7 @@ class _Mean:
         )
 
     def fixed(self) -> tuple[float, int]:
-        """Return mean and number of draws; raise UserError when they are too few."""
+        """Return mean and number of draws; raise UserError if they are too few."""
         x_N = draw(self.actual, self.needed, self.seed)
         _enough(x_N.size, self.needed, self.discrepancy)
         check_bounds(x_N, self.spread.bounds)
@@ -320,7 +319,7 @@ class _Mean:
         return float(x_N.mean()), x_N.size
 
     def decide_sequentially(self, word: str, max_samples: int | None, err_msg: str) -> None:
-        """Draw until the bets decide; raise AssertionError when they say "biased"."""
+        """Draw until the bets decide; raise AssertionError if they decide "biased"."""
         bounds = self.spread.bounds
         if bounds is None:
             raise UserError(NO_BOUNDS)

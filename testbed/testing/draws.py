@@ -13,11 +13,11 @@ Draws = Sampler | ArrayLike
 Seed = int | Sequence[int] | np.random.SeedSequence
 
 CHUNK = 1024
-"""Draws that a sequential test asks for at first; each time twice as many as before."""
+"""First chunk of draws in a sequential test; each further chunk is twice as long."""
 
 
 class Stream:
-    """Chunks of draws from one generator, each twice as long as the one before, `most` in all."""
+    """Chunks of draws from one generator, each twice as long as the one before, `most` in total."""
 
     def __init__(self, sampler: Sampler, seed: Seed, most: int) -> None:
         self._sampler, self._rng, self._left, self._size = sampler, generator(seed), most, CHUNK
@@ -47,7 +47,7 @@ def _called(sampler: Sampler, rng: np.random.Generator, n: int) -> Floats:
 
 
 def draw(actual: Draws | None, n: int, seed: Seed) -> Floats:
-    """Return n draws of a sampler, or the draws that were given."""
+    """Return n draws of a sampler, or the given draws."""
     if actual is None:
         raise UserError("`actual` is None; give draws or a sampler, or what an oracle says as `exact`.")
     return _called(actual, generator(seed), n) if callable(actual) else _finite(actual)
@@ -61,7 +61,7 @@ def _finite(draws: ArrayLike) -> Floats:
 
 
 def check_bounds(x_N: Floats, bounds: tuple[float, float] | None) -> None:
-    """Raise UserError when a draw lies outside the bounds that were declared for every draw."""
+    """Raise UserError if a draw lies outside the declared bounds."""
     if bounds is not None and not (bounds[0] <= x_N.min() and x_N.max() <= bounds[1]):
         raise UserError(
             f"Draws reach from {x_N.min():g} to {x_N.max():g}, outside the declared bounds {bounds[0]:g} to "

@@ -13,16 +13,16 @@ from testbed.testing.draws import check_bounds
 SIDES = ("above", "below", "both")
 
 SHARES = 0.9 * 0.5 ** np.arange(13)
-"""Bets as shares of the largest admissible one, mixed evenly: small ones for small deviations."""
+"""Bets as shares of the largest admissible one, with equal weights: small bets detect small deviations."""
 
 
 class EProcess:
     """Wealth of bets that E X is not `mean`: the average over bets b of prod_i (1 + b (x_i - mean)).
 
     "above" bets that the mean is larger (a supermartingale while E X <= mean), "below" that it is smaller
-    (while E X >= mean), "both" averages the two (a martingale at E X = mean). Started at 1, its chance to
-    ever reach 1/rate is at most `rate` (Ville). The bets are fixed in advance: what is known of x_i before it
-    comes does not matter, as long as its conditional mean is right.
+    (while E X >= mean), "both" averages the two (a martingale at E X = mean). Started at 1, it ever reaches
+    1/rate with probability at most `rate` (Ville). Bets are fixed in advance, so prior knowledge of x_i does
+    not matter if its conditional mean is right.
 
     Args:
         mean: of the hypothesis, strictly within the bounds.
@@ -43,9 +43,9 @@ class EProcess:
         self._log_wealth_K = np.full(self._bet_K.size, -math.log(self._bet_K.size))
 
     def add(self, x_N: ArrayLike) -> Floats:
-        """Take more draws in; return log wealth after each of them, [N].
+        """Add draws; return log wealth after each of them, [N].
 
-        Raises UserError for a draw outside the bounds: the bet could then lose more than there is.
+        Raises UserError for a draw outside the bounds, where a bet could lose more than the wealth.
         """
         x_N = np.asarray(x_N, dtype=np.float64)
         if x_N.size == 0:
@@ -57,11 +57,11 @@ class EProcess:
 
 
 class SequentialMean:
-    """Decide between "E X = mean" and "|E X - mean| >= discrepancy" as draws come in.
+    """Decide between "E X = mean" and "|E X - mean| >= discrepancy" as draws arrive.
 
     "biased" once the wealth against the mean reaches 1/false_alarm; "equivalent" once the wealth against a
-    mean <= mean - discrepancy and that against a mean >= mean + discrepancy have both reached 1/missed.
-    Each error then has at most its declared chance, for every distribution within the bounds.
+    mean <= mean - discrepancy and that against a mean >= mean + discrepancy have both reached 1/missed. Each
+    error then has at most its declared probability, for every distribution within the bounds.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class SequentialMean:
             )
 
     def add(self, x_N: Floats) -> None:
-        """Take draws in until a verdict; the later ones are not looked at."""
+        """Add draws until a verdict; later ones are ignored."""
         if x_N.size == 0:
             return
         alarm_N = self._alarm.add(x_N)
-        # Each side counts from its first crossing on: rejected once, rejected for good.
+        # Each side counts from its first crossing: once rejected, it stays rejected.
         rejected_N = np.full(x_N.size, True)
         for index, side in enumerate(self._sides):
             reached_N = np.logical_or.accumulate(side.add(x_N) >= self._log_rates[1])
@@ -108,11 +108,12 @@ class SequentialMean:
 
 
 class SequentialSide:
-    """Decide between "E X is `good` or beyond it" and "E X is `bad` or beyond it" as draws come in.
+    """Decide between "E X is `good` or beyond it" and "E X is `bad` or beyond it" as draws arrive.
 
     "bad" once the wealth against a mean on the far side of `good` reaches 1/false_alarm; "good" once that
-    against a mean on the far side of `bad` reaches 1/missed. good < bad asks for a small mean, good > bad for
-    a large one. Each error has at most its declared chance, for every distribution within the bounds.
+    against a mean on the far side of `bad` reaches 1/missed. good < bad tests for a small mean, good > bad
+    for a large one. Each error has at most its declared probability, for every distribution within the
+    bounds.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class SequentialSide:
         self._proof = EProcess(bad, bounds, "below" if small else "above")
 
     def add(self, x_N: Floats) -> None:
-        """Take draws in until a verdict; the later ones are not looked at."""
+        """Add draws until a verdict; later ones are ignored."""
         if x_N.size == 0 or self.verdict is not None:
             return
         alarm_N, proof_N = self._alarm.add(x_N), self._proof.add(x_N)

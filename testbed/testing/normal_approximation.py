@@ -10,18 +10,18 @@ from testbed.errors import UserError
 from testbed.testing.sample_size import Spread
 
 FACTOR = 2.0
-"""By this much the chance of a tail may differ from the normal distribution's."""
+"""Factor by which a tail probability may differ from the normal one."""
 
 NOISE = 6.0
-"""Standard errors, those of normal draws, that are taken off a sample's skewness and kurtosis."""
+"""Standard errors, of normal draws, subtracted from a sample's skewness and kurtosis."""
 
 
 def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float) -> int:
-    """Return the fewest draws for which the mean has tails of chance `rate` within FACTOR of the normal ones.
+    """Return the fewest draws at which tails of probability `rate` are within FACTOR of the normal ones.
 
-    To first order P(Z_n > z) / P(Z > z) = exp(skewness z^3 / (6 sqrt n) + excess_kurtosis z^4 / (24 n)), z
-    being the normal quantile of `rate`: the first terms of Cramér's series (Cramér 1938; Petrov 1975,
-    chapter VIII), each bounded by log FACTOR on its own. An approximation, and none without moments.
+    To first order P(Z_n > z) / P(Z > z) = exp(skewness z^3 / (6 sqrt n) + excess_kurtosis z^4 / (24 n)), with
+    z the normal quantile of `rate`: the first terms of Cramér's series (Cramér 1938; Petrov 1975, chapter
+    VIII), each bounded by log FACTOR. It is an approximation, and needs finite moments.
     """
     z, most = -float(special.ndtri(rate)), math.log(FACTOR)
     by_skewness = (abs(skewness) * z**3 / (6 * most)) ** 2
@@ -29,10 +29,10 @@ def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float)
 
 
 def check_normal(x_N: NDArray[np.float64], spread: Spread, false_alarm: float, missed: float) -> None:
-    """Raise UserError when the rates rest on normality and the draws are too skewed for it at their n.
+    """Raise UserError if the rates assume normality and the draws are too skewed for it at their n.
 
-    Skewness and kurtosis are the sample's, in units of the declared deviation. A mean that is far off for one
-    large draw comes with a skewness of the order of sqrt(n), so that what would be a false alarm is refused.
+    Skewness and kurtosis are the sample's, in units of the declared deviation. A mean that is far off because
+    of one large draw has skewness of order sqrt(n), so it is refused and not a false alarm.
     """
     if spread.bounds is not None or not spread.std:
         return

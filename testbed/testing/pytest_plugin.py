@@ -20,8 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def declared_rates(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Rates and a seed for this test: `assert_unbiased(…, **declared_rates)`.
 
-    The seed is a SeedSequence of --estimator-seed and the test's id, so that tests share no draws and a new
-    test moves none of the others. Each further assertion of a test takes the next `seed.spawn(1)[0]`.
+    The seed is a SeedSequence of --estimator-seed and the test's id: tests share no draws, and a new test
+    changes no other. Each further assertion of a test uses the next `seed.spawn(1)[0]`.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
 """Plan sample sizes for declared error rates from a known standard deviation, never from the data.
 
-What is known about one draw decides which bound holds:
+Prior knowledge of one draw determines the bound:
 
-- `std` alone: the normal distribution of the mean; the rates are those of the central limit theorem, not
+- `std` alone: the normal distribution of the mean; the rates follow the central limit theorem and are not
 guarantees.
 - `bounds` alone: Hoeffding's inequality; guaranteed for every distribution within the bounds.
 - both: Bernstein's inequality; guaranteed for every distribution within the bounds with at most this
@@ -18,10 +18,10 @@ from scipy import special
 from testbed.errors import UserError
 
 FALSE_ALARM = 1e-6
-"""Default chance that an assertion fails although it is true: one in 14 years at 200 looks a day."""
+"""Default probability that a true assertion fails: one false alarm in 14 years at 200 tests a day."""
 
 MISSED = 1e-2
-"""Default chance that an assertion passes although it is wrong by the declared discrepancy."""
+"""Default probability that an assertion passes although it is wrong by the declared discrepancy."""
 
 MOST = 2**40
 
@@ -30,7 +30,7 @@ MOST = 2**40
 class Spread:
     """Spread of one draw: its standard deviation, its bounds, or both.
 
-    Raises UserError when neither is given, std is negative or not finite, or the bounds are not low < high.
+    Raises UserError if neither is given, std is negative or not finite, or the bounds are not low < high.
     """
 
     std: float | None = None
@@ -48,7 +48,7 @@ class Spread:
             raise UserError(f"bounds are {self.bounds}, expected finite low < high.")
 
     def radius(self, n: int, rate: float) -> float:
-        """Return t with P(mean of n - its expectation >= t) <= rate; the module says when."""
+        """Return t with P(mean of n - its expectation >= t) <= rate; see the module for conditions."""
         if self.bounds is None:
             return -float(special.ndtri(rate)) * (self.std or 0.0) / math.sqrt(n)
         width, log_rate = self.bounds[1] - self.bounds[0], -math.log(rate)
@@ -59,7 +59,7 @@ class Spread:
 
     @property
     def bound(self) -> str:
-        """Name of the bound that is used."""
+        """Name of the bound in use."""
         if self.bounds is None:
             return "normal approximation"
         return "Hoeffding" if self.std is None else "Bernstein"
@@ -91,7 +91,7 @@ def min_discrepancy(
     false_alarm: float = FALSE_ALARM,
     missed: float = MISSED,
 ) -> float:
-    """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws are sure to see."""
+    """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws detect."""
     spread = Spread(std, bounds)
     check_rates(false_alarm, missed)
     return spread.radius(n, false_alarm / 2) + spread.radius(n, missed)
@@ -106,10 +106,10 @@ def min_num_one_sided(discrepancy: float, spread: Spread, false_alarm: float, mi
 def min_num_intervals(
     level: float, discrepancy: float, *, false_alarm: float = FALSE_ALARM, missed: float = MISSED
 ) -> int:
-    """Return how many intervals tell coverage `level` from `level - discrepancy`, by exact binomial sums.
+    """Return the number of intervals that separates coverage `level` from `level - discrepancy`.
 
-    With n intervals the assertion fails at `fewest_covered(n, …) - 1` covered or less. The n returned is
-    within a percent of the smallest.
+    By exact binomial sums: with n intervals the assertion fails if `fewest_covered(n, …) - 1` or fewer cover.
+    The returned n is within a percent of the smallest.
     """
     check_rates(false_alarm, missed)
     if not 0 < discrepancy < level < 1:

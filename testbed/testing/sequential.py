@@ -1,4 +1,4 @@
-"""Feed draws to a sequential test until it decides, or until there are no more."""
+"""Feed draws to a sequential test until it decides, or no draws are left."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ NO_BOUNDS = "A sequential test needs `bounds`: bets on unbounded draws can lose 
 
 
 class Undecided(UserError):
-    """A sequential test that ended without a verdict: too few draws for its discrepancy."""
+    """A sequential test ended without a verdict: too few draws for its discrepancy."""
 
 
 class Test(Protocol):
@@ -33,16 +33,16 @@ class Test(Protocol):
 
 
 def chunks(actual: Draws | None, seed: Seed, most: int) -> Iterable[Floats]:
-    """Return draws of a sampler in growing chunks, `most` in all, or the first `most` of those given."""
+    """Return draws of a sampler in growing chunks, `most` in total, or the first `most` of the given ones."""
     return Stream(actual, seed, most) if callable(actual) else [draw(actual, most, seed)[:most]]
 
 
 def watch(
     test: Test, draws: Iterable[Floats], aim: str, rate: float, *, most: int, discrepancy: float
 ) -> tuple[float, str]:
-    """Return the mean of the draws that were looked at, and the e-value against its critical value 1/rate.
+    """Return the mean of the inspected draws, and the e-value with its critical value 1/rate.
 
-    `aim` says in a message what the mean is compared with. Raises Undecided when draws end first.
+    `aim` names the mean's comparison in messages. Raises Undecided if draws end first.
     """
     total = 0.0
     for chunk_N in draws:
@@ -64,8 +64,8 @@ def watch(
 class Declared:
     """A one-sided sequential assertion: the mean of a draw is `good`, or else `bad`, with both rates.
 
-    bounds: of every draw. rates: (false_alarm, missed). most: draws until it gives up. Raises UserError
-    without bounds, or where one of the two means is impossible.
+    bounds: of every draw. rates: (false_alarm, missed). most: draws before it gives up. Raises UserError
+    without bounds, or if one of the two means is impossible.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Declared:
         self._test = SequentialSide(good, bad, bounds, *rates)
 
     def decide(self, draws: Iterable[Floats], word: str, what: str, err_msg: str) -> None:
-        """Return when the mean is shown to be better than `bad`; AssertionError or Undecided otherwise."""
+        """Return once the mean is shown to be better than `bad`; else raise AssertionError or Undecided."""
         test, (false_alarm, missed) = self._test, self.rates
         aim = f"{what}; good {self.good:g}, bad {self.bad:g}"
         apart = abs(self.good - self.bad)
@@ -102,7 +102,7 @@ def differences(
     bounds: tuple[float, float] | None,
     source: tuple[Seed, int],
 ) -> Iterator[Floats]:
-    """Yield chunks of (x - m_x)^2 - (y - m_y)^2, or less the number `bound`; source: (seed, most draws).
+    """Yield chunks of (x - m_x)^2 minus (y - m_y)^2 or the number `bound`; source: (seed, most draws).
 
     Both samplers get a generator of the same seed. Raises UserError for draws that cannot be paired.
     """
@@ -123,7 +123,7 @@ def differences(
 
 
 def covers(actual: Intervals | None, expected: float) -> Draws:
-    """Return 1 for an interval that holds `expected`, else 0: a sampler of such, or [N]."""
+    """Return 1 for an interval that contains `expected`, else 0: as a sampler, or [N]."""
     if actual is None:
         raise UserError("`actual` is None; give intervals or a sampler, or the coverage as `exact`.")
     if callable(actual):
@@ -140,5 +140,5 @@ def _held(pair: Pair, expected: float) -> Floats:
 
 
 def lines(*parts: str) -> str:
-    """The parts that are not empty, a line each."""
+    """Join the nonempty parts, one per line."""
     return "\n".join(part for part in parts if part)
