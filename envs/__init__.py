@@ -1,1 +1,1 @@
-"""Worlds with known truth: values, gradients. `envs.registration` makes them gymnasium environments."""
+"""Worlds with known values and gradients. `envs.registration` makes them gymnasium environments."""

@@ -22,7 +22,7 @@ def mean_rewards(contexts: int, arms: int, means: ArrayLike | None, seed: int) -
 
 
 def stay(contexts: int, arms: int) -> NDArray[np.float64]:
-    """transition_SAS of a bandit: an episode is over after one step, so where it would go on is arbitrary."""
+    """transition_SAS of a bandit: episodes end after one step, so its successors are arbitrary."""
     return np.repeat(np.eye(contexts)[:, None, :], arms, axis=1)
 
 
@@ -49,5 +49,5 @@ def bandit(
 
 @world("two-arm-bandit")
 def two_arm_bandit() -> FiniteMDP:
-    """Two arms that pay 0 and 1 for sure: the smallest world in which every diagnostic has a closed form."""
+    """Two arms that pay 0 and 1 surely: the smallest world with closed forms for all diagnostics."""
     return bandit(arms=2, means=(0.0, 1.0), noise="none")

@@ -14,7 +14,7 @@ from envs.tokens.base import TokenTask
 Constructor = TypeVar("Constructor", bound=Callable[..., Any])
 
 _TABULAR_MODULES = ("envs.bandits", "envs.logged_bandit", "envs.mdps")
-# These declare no world, and importing them would load gymnasium or Numba, which a training cell may lack.
+# These declare no world; importing them would load gymnasium or Numba, which may be missing.
 _WITHOUT_WORLDS = frozenset({"envs.tokens.gym_env", "envs.tokens.tree_kernel"})
 
 _declared: dict[str, Callable[..., Any]] = {}
@@ -23,12 +23,12 @@ _declared: dict[str, Callable[..., Any]] = {}
 def world(name: str) -> Callable[[Constructor], Constructor]:
     """Declare a constructor (keyword-only arguments, all with defaults) as the world `name`.
 
-    Raises ValueError when another module has the name, or when an argument is positional or has no default.
+    Raises ValueError if another module has the name, or an argument is positional or has no default.
     """
 
     def declare(constructor: Constructor) -> Constructor:
         other = _declared.get(name)
-        # A module that is reloaded declares its own names again; that is not a clash.
+        # A reloaded module declares its names again; that is not a clash.
         if other is not None and _home(other) != _home(constructor):
             raise ValueError(
                 f"world {name!r} of {_home(constructor)} is already declared by {_home(other)}; rename one."
@@ -79,7 +79,7 @@ def describe(name: str) -> str:
 
 
 def make(name: str, **arguments: Any) -> Any:
-    """The world `name`; ValueError with the nearest spelling for an unknown name or argument."""
+    """Make the world `name`; ValueError with the nearest spelling for an unknown name or argument."""
     constructor = _constructor(name)
     known = inspect.signature(constructor).parameters
     for argument in arguments:
@@ -91,7 +91,7 @@ def make(name: str, **arguments: Any) -> Any:
 
 
 def token_task(name: str, args: Mapping[str, Any]) -> TokenTask:
-    """The cataloged token task `name`; ValueError for an unknown name or a world that is no token task."""
+    """Make the cataloged token task `name`; ValueError for an unknown name, or a world of another kind."""
     if kind(name) != "token-task":
         raise ValueError(
             f"the world {name!r} is a {kind(name)}, not a token task; take one that writes tokens."

@@ -1,4 +1,4 @@
-"""Checks of a finite MDP: each refusal says what was given, what was expected and what to do."""
+"""Checks of a finite MDP: each error gives the input, the expected one and what to do."""
 
 from typing import Literal
 
@@ -44,7 +44,7 @@ def check_shapes(
 def check_distributions(name: str, mass_xK: NDArray[np.float64], advice: str) -> None:
     """Raise ValueError naming the first row of `mass_xK` that is not a probability distribution."""
     total_x = mass_xK.sum(axis=-1)
-    # Written so that NaN fails: every comparison with NaN is False.
+    # Written so that NaN fails: comparisons with NaN are False.
     good_x = (np.abs(total_x - 1.0) <= _SUM_TOLERANCE) & (mass_xK.min(axis=-1) >= 0.0)
     if not good_x.all():
         first = tuple(int(i) for i in np.argwhere(~good_x)[0])
@@ -58,7 +58,7 @@ def check_distributions(name: str, mass_xK: NDArray[np.float64], advice: str) ->
 def check_dynamics(
     transition_SAS: NDArray[np.float64], start_S: NDArray[np.float64], terminal_S: NDArray[np.bool_]
 ) -> None:
-    """Raise ValueError unless rows are distributions and no episode starts where it would already be over."""
+    """Raise ValueError unless rows are distributions and no episode starts in a terminal state."""
     check_distributions(
         "transition_SAS", transition_SAS, "Give every state-action pair a distribution of next states."
     )
@@ -108,8 +108,8 @@ def check_time(horizon: int, discount: float) -> None:
 
 
 def as_policies(name: str, pi_xSA: ArrayLike, states: int, actions: int) -> NDArray[np.float64]:
-    """The policies as one float64 array [R, S, A] for kernels; ValueError for other shapes or rows."""
-    # Writable too: a kernel is compiled once more, in seconds, for read-only arrays.
+    """Return the policies as one float64 array [R, S, A] for kernels; ValueError for other shapes or rows."""
+    # Writable: a kernel would be compiled again, in seconds, for read-only arrays.
     pi = np.require(pi_xSA, np.float64, _FOR_KERNELS)
     if pi.ndim < 2 or pi.shape[-2:] != (states, actions):
         raise ValueError(
@@ -129,7 +129,7 @@ def check_pairs(pi_shape: tuple[int, ...], mu_shape: tuple[int, ...]) -> None:
 def as_starts_and_keys(
     start_RN: ArrayLike, key_R: ArrayLike, replicas: int, terminal_S: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Starts [R, N] and keys [R] that kernels accept; ValueError unless R agrees and every start is alive."""
+    """Return starts [R, N] and keys [R] for kernels; ValueError unless R agrees and every start is alive."""
     start = np.require(start_RN, np.int64, _FOR_KERNELS)
     key = np.require(key_R, np.uint64, _FOR_KERNELS)
     if start.ndim != 2 or start.shape[0] != replicas or key.shape != (replicas,):
@@ -148,7 +148,7 @@ def as_starts_and_keys(
 
 
 def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: int) -> NDArray[np.int64]:
-    """Versions as int64 of the given shape [R, B, T]; ValueError for other shapes, types and numbers."""
+    """Return versions as int64 of shape [R, B, T]; ValueError for other shapes, types and numbers."""
     given = np.asarray(version_RBT)
     if given.ndim != 3 or any(n not in (1, wanted) for n, wanted in zip(given.shape, shape, strict=True)):
         raise ValueError(
@@ -165,7 +165,7 @@ def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: i
 def raise_unsupported(
     pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], visits_RS: NDArray[np.float64]
 ) -> None:
-    """Raise ValueError naming the first state that pi visits and the action there that mu never takes."""
+    """Raise ValueError naming the first state that pi visits and its action there with mu = 0."""
     missing_RSA = (pi_RSA > 0.0) & (mu_RSA == 0.0) & (visits_RS > 0.0)[..., None]
     replica, state, action = (int(i) for i in np.argwhere(missing_RSA)[0])
     raise ValueError(

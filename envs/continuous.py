@@ -1,7 +1,6 @@
-"""Continuous actions with known truth: linear-quadratic control, a point mass, bandits with bumps, a
-pendulum.
+"""Continuous actions with known truth: linear-quadratic control, point mass, bandits with bumps, pendulum.
 
-Cells R come first; all randomness is a function of the cells' keys.
+The first axis is R cells; all randomness is a function of the cells' keys.
 """
 
 from dataclasses import dataclass
@@ -70,7 +69,7 @@ class LQR:
         return np.asarray(p_DD, dtype=np.float64)
 
     def cost_matrix(self, gain_xUD: Floats) -> Floats:
-        """P = Q + K.R K + discount (A - B K).P (A - B K), [x, D, D], a linear system; inf where the sum
+        """P = Q + K.R K + discount (A - B K).P (A - B K), [x, D, D], a linear system; inf if the sum
         diverges.
         """
         closed_xDD = self.a_DD - self.b_DU @ gain_xUD
@@ -110,7 +109,7 @@ class LQR:
 
 
 def point_mass(*, dt: float = 0.2, noise_std: float = 0.01, discount: float = 0.95, axes: int = 1) -> LQR:
-    """Position and velocity along `axes` axes, the action a force: x += dt v, v += dt u."""
+    """Position and velocity along `axes` axes; the action is a force: x += dt v, v += dt u."""
     one_DD, one_DU = np.array([[1.0, dt], [0.0, 1.0]]), np.array([[0.0], [dt]])
     each, cost_DD = np.eye(axes), np.diag([1.0, 0.1])
     return LQR(
@@ -130,7 +129,7 @@ class BumpBandit:
     width_k^2)).
 
     reward_std: standard deviation of normal noise. Every expectation under a Gaussian policy has a closed
-    form. Own design.
+    form. Designed here.
     """
 
     center_K: Floats
@@ -159,7 +158,7 @@ class BumpBandit:
         share_W: ArrayLike,
         step: int = 0,
     ) -> tuple[Floats, Floats, Floats]:
-        """(context, action, reward), [R, n] each; the logger takes N(mean_v, std_v^2) with chance share_v."""
+        """Log (context, action, reward), [R, n] each, from N(mean_v, std_v^2) with probability share_v."""
         from envs import kernels
 
         uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), 2 * step, n, 2)
@@ -174,8 +173,7 @@ class BumpBandit:
 
 
 def pendulum_step(angle_x: Floats, speed_x: Floats, torque_x: Floats) -> tuple[Floats, Floats, Floats]:
-    """(angle, speed, reward) after 0.05 s of gymnasium's Pendulum-v1, for any number of pendulums at once,
-    [x].
+    """(angle, speed, reward) after 0.05 s of gymnasium's Pendulum-v1, for any number of pendulums, [x].
 
     g = 10, m = l = 1, torque within [-2, 2], speed within [-8, 8]; the reward is of the state before the
     step. Source: gymnasium, classic_control/pendulum.py.

@@ -34,28 +34,28 @@ class Divergence:
 
     @property
     def ess_kish(self) -> NDArray[np.float64]:
-        """1 / E_mu w^2: what Kish's ESS tends to, as a share of N."""
+        """1 / E_mu w^2: the limit of Kish's ESS, as a share of N."""
         return 1.0 / self.second_moment
 
     @property
     def ess_perplexity(self) -> NDArray[np.float64]:
-        """exp(-KL(pi, mu)): what the perplexity ESS tends to, as a share of N."""
+        """exp(-KL(pi, mu)): the limit of the perplexity ESS, as a share of N."""
         return np.exp(-self.kl_pi_mu)
 
     @property
     def ess_max(self) -> NDArray[np.float64]:
-        """exp(-max log w): what the max-weight ESS tends to, as a share of N."""
+        """exp(-max log w): the limit of the max-weight ESS, as a share of N."""
         return np.exp(-self.max_log_rho)
 
 
 def episode_divergence(
     tables: Tables, pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64]
 ) -> Divergence:
-    """The divergence of each pi from the mu of the same row, [R]; infinite where pi leaves mu's support.
+    """Divergence of each pi from the mu of the same row, [R]; infinite if pi leaves mu's support.
 
     Cost per policy: four sweeps over T * S * A * successors. E_mu w^2 may overflow to inf far off policy.
     """
-    # Imported here: a world can be built and listed without loading the compiler.
+    # Imported here: building and listing worlds should not load the compiler.
     from envs import dynamic_programs as programs
 
     sums_RM = programs.divergence_sums(
@@ -85,10 +85,10 @@ def log_moment(
     mu_RSA: NDArray[np.float64],
     order: float,
 ) -> NDArray[np.float64]:
-    """ln E_mu w^order of the sequence ratio, [R], in logarithms: nothing overflows, however far off policy.
+    """ln E_mu w^order of the sequence ratio, [R], in logarithms: never overflows.
 
     Backward: M_t(s) = sum_a pi^order mu^(1 - order) sum_s' P(s'|s,a) M_{t+1}(s'), M = 1 after the last step
-    and in terminal states. Infinite where order > 1 and pi leaves the support of mu in a state it can reach.
+    and in terminal states. Infinite if order > 1 and pi leaves the support of mu in a reachable state.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         log_pi, log_mu, log_move_SAS = np.log(pi_RSA), np.log(mu_RSA), np.log(transition_SAS)
@@ -104,12 +104,12 @@ def log_moment(
 
 
 def _log_sum(log_xK: NDArray[np.float64]) -> NDArray[np.float64]:
-    """ln sum exp over the last axis; -inf for a sum of nothing."""
+    """ln sum exp over the last axis; -inf for an empty sum."""
     found: NDArray[np.float64] = np.logaddexp.reduce(log_xK, axis=-1)
     return found
 
 
 def _log_product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """left + right with 0 * inf = 0: -inf + inf is -inf, what is never reached adds nothing."""
+    """left + right with 0 * inf = 0: -inf + inf is -inf, so unreachable terms add nothing."""
     with np.errstate(invalid="ignore"):
         return np.where((left == -np.inf) | (right == -np.inf), -np.inf, left + right)

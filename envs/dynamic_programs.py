@@ -1,6 +1,6 @@
 """Compiled dynamic programs over a finite horizon, for many policies in parallel.
 
-A policy is summed by one thread in a fixed order: its numbers depend neither on threads nor on its neighbors.
+One thread sums a policy in a fixed order: its numbers depend neither on threads nor on other policies.
 """
 
 import math
@@ -18,7 +18,7 @@ def action_values(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Q_t(s, a) = r(s, a) + discount * E[V_{t+1}(s')], [R, T, S, A], and V_t(s), [R, T + 1, S].
 
-    Both are 0 in terminal states; V_T is 0 since nothing is earned after the last step.
+    Both are 0 in terminal states; V_T = 0 because no reward follows the last step.
     """
     replicas, states, actions = pi_RSA.shape
     q_RTSA = np.zeros((replicas, tables.horizon, states, actions))
@@ -115,7 +115,7 @@ def divergence_sums(
                 by_pi += pi_occupancy_RTS[r, t, s]
                 by_mu += mu_occupancy_RTS[r, t, s]
             kl_pi_mu, kl_mu_pi, square, mean = _row_log_moments(pi_RSA, mu_RSA, r, s)
-            # A state that is never visited adds nothing, even where its divergence is infinite.
+            # A state that is never visited adds nothing, even if its divergence is infinite.
             if by_pi > 0.0:
                 sums_RM[r, 0] += by_pi * kl_pi_mu
             if by_mu > 0.0:
@@ -162,7 +162,7 @@ def prefix_second_moments(
 def largest_log_ratio(
     tables: Tables, pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """max over the episodes that pi can produce of log w, [R]: a longest path, backward over the horizon."""
+    """max of log w over episodes that pi can produce, [R]: a longest path, backward over the horizon."""
     replicas, states, actions = pi_RSA.shape
     largest_R = np.empty(replicas)
     for r in prange(replicas):

@@ -12,7 +12,7 @@ from envs import checks
 from envs.divergence import Divergence, episode_divergence, log_moment
 from envs.tables import Tables, build_tables, running_sums
 
-# Methods import the compiled modules: a world can be built and listed without loading the compiler.
+# Methods import the compiled modules, so that building and listing worlds does not load the compiler.
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class LogRatios:
 class FiniteMDP:
     """S states, A actions, at most `horizon` steps; an episode also ends on entering a terminal state.
 
-    The reward of a step is reward_SA[s, a], plus noise, plus bonus_S[s'] of the state entered. Noise
-    "bernoulli" reads reward_SA as the chance of a reward of 1; "normal" adds `noise_std` standard normals, a
-    number or a table [S, A].
+    The reward of a step is reward_SA[s, a], plus noise, plus bonus_S[s'] of the next state. Noise "bernoulli"
+    reads reward_SA as the probability of reward 1; "normal" adds `noise_std` standard normals, a number or a
+    table [S, A].
     Policies are stationary tables of probabilities pi[..., S, A]; leading axes are independent policies.
     Raises ValueError for wrong shapes, for rows that are not distributions and for starts in terminal states.
     """
@@ -124,7 +124,7 @@ class FiniteMDP:
         key_R: NDArray[np.uint64],
         step: int,
     ) -> Episodes:
-        """`group` episodes per start and replica, [R, N * group, T]: a pure function of the arguments."""
+        """Simulate `group` episodes per start and replica, [R, N * group, T], purely from the arguments."""
         pi_RSA = self._policies("pi", pi_RSA)
         return self._episodes(pi_RSA, np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
@@ -137,11 +137,11 @@ class FiniteMDP:
         key_R: NDArray[np.uint64],
         step: int,
     ) -> Episodes:
-        """Episodes whose action at step t is drawn by pi_RWSA[r, version_RBT[r, b, t]], W policies a replica.
+        """Simulate episodes; the action at step t is drawn from pi_RWSA[r, version_RBT[r, b, t]].
 
-        version_RBT may be anything that broadcasts to [R, B, T], B = N * group: [R, B, 1] gives each sequence
-        one policy, [R, 1, T] changes it for all at the same steps. Each action is drawn from the uniform that
-        `simulate` would draw it from. Raises ValueError for versions outside 0 to W - 1.
+        version_RBT broadcasts to [R, B, T], B = N * group: [R, B, 1] gives each sequence one policy, [R, 1,
+        T] changes it for all at the same steps. Each action uses the same uniform as in `simulate`. Raises
+        ValueError for versions outside 0 to W - 1.
         """
         if np.ndim(pi_RWSA) != 4:
             raise ValueError(
@@ -161,14 +161,14 @@ class FiniteMDP:
         key_R: NDArray[np.uint64],
         step: int,
     ) -> LogRatios:
-        """log w, return and length of the episodes that simulate(mu_RSA, ...) gives, without storing them."""
+        """log w, return and length of the episodes of simulate(mu_RSA, ...), without storing the episodes."""
         from envs import kernels
 
         checks.check_pairs(np.shape(pi_RSA), np.shape(mu_RSA))
         pi_RSA, mu_RSA = self._policies("pi", pi_RSA), self._policies("mu", mu_RSA)
         start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, len(mu_RSA), self.tables.terminal_S)
         cumulative_XA = running_sums(mu_RSA).reshape(-1, self.actions)
-        with np.errstate(divide="ignore", invalid="ignore"):  # entries without mass under mu are never read
+        with np.errstate(divide="ignore", invalid="ignore"):  # entries with mu = 0 are never read
             log_ratio_XA = (np.log(pi_RSA) - np.log(mu_RSA)).reshape(-1, self.actions)
         sums = kernels.simulate_log_ratios(
             self.tables, cumulative_XA, log_ratio_XA, start_RN, group, key_R, step
@@ -194,7 +194,7 @@ class FiniteMDP:
         return q_RTSA.reshape(np.shape(pi_xSA)[:-2] + q_RTSA.shape[1:])
 
     def occupancy(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        """d_t(s) = P(s_t = s, episode not over), [x, T, S]; a row sums to the chance of reaching step t."""
+        """d_t(s) = P(s_t = s, episode not over), [x, T, S]; a row sums to P(step t is reached)."""
         occupancy_RTS = self._occupancy(self._policies("pi", pi_xSA))
         return occupancy_RTS.reshape(np.shape(pi_xSA)[:-2] + occupancy_RTS.shape[1:])
 
@@ -239,7 +239,7 @@ class FiniteMDP:
     ) -> Divergence:
         """Exact divergence of pi's episodes from mu's, every field [x]; pi and mu have the same leading axes.
 
-        Where pi takes an action that mu cannot take: ValueError naming the state and the action, or inf with
+        If pi takes an action with mu = 0: ValueError naming the state and the action, or inf with
         unsupported="infinite".
         """
         checks.check_pairs(np.shape(pi_xSA), np.shape(mu_xSA))
@@ -261,8 +261,8 @@ class FiniteMDP:
     ) -> NDArray[np.float64]:
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
-        order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order.
-        Where pi takes an action that mu cannot take: as `divergence`, and finite for an order below 1.
+        order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order. If
+        pi takes an action with mu = 0: as `divergence`, but finite for an order below 1.
         Source: van Erven & Harremoes (2014), Renyi divergence and Kullback-Leibler divergence, eqs. 2 to 10.
         """
         if not order > 0.0:

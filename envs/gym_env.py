@@ -10,11 +10,11 @@ from envs.tables import running_sums
 
 
 class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
-    """Observation: the state, Discrete(S). Action: Discrete(A). Terminates with the world's own episode.
+    """Observation: the state, Discrete(S). Action: Discrete(A). Terminates when the world's episode ends.
 
-    `world` is a cataloged name, the other arguments are its own. The horizon belongs to the world (nothing
-    can be earned after it), so reaching it is termination, not truncation. `env.unwrapped.mdp` is the
-    world with its exact side.
+    `world` is a cataloged name; the other arguments are the world's. The horizon is part of the world (no
+    reward follows it), so reaching it is termination, not truncation. `env.unwrapped.mdp` is the world with
+    its exact values.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - gymnasium's own declaration
@@ -32,7 +32,7 @@ class FiniteMDPEnv(gymnasium.Env[np.int64, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.int64, dict[str, Any]]:
-        """A start state drawn from the world's distribution."""
+        """Draw a start state from the world's distribution."""
         super().reset(seed=seed, options=options)
         self._state = int(self.mdp.start(self.np_random.random((1, 1)))[0, 0])
         self._step = 0

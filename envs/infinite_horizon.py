@@ -1,4 +1,4 @@
-"""Discounted truth without a horizon: the same worlds, solved as linear systems instead of step by step."""
+"""Discounted values with an infinite horizon: the same worlds, solved as linear systems."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from envs.finite_mdp import FiniteMDP
 
 
 def state_value(world: FiniteMDP, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
-    """V = (I - discount P_pi)^-1 r_pi, [x, S]; 0 in terminal states. `world.horizon` plays no part."""
+    """V = (I - discount P_pi)^-1 r_pi, [x, S]; 0 in terminal states. Ignores `world.horizon`."""
     pi_xSA = _policies(world, pi_xSA)
     reward_xS = np.where(world.tables.terminal_S, 0.0, (pi_xSA * world.mean_reward_SA).sum(axis=-1))
     return _solve(_resolvent(world, pi_xSA), reward_xS)
@@ -45,7 +45,7 @@ def _policies(world: FiniteMDP, pi_xSA: NDArray[np.float64]) -> NDArray[np.float
 
 
 def _resolvent(world: FiniteMDP, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
-    """I - discount P_pi over live states, [x, S, S]; ValueError when the discounted sum need not converge."""
+    """I - discount P_pi over live states, [x, S, S]; ValueError if the discounted sum may diverge."""
     if world.discount >= 1.0:
         raise ValueError(
             f"discount is {world.discount:g}, expected less than 1 without a horizon; "

@@ -1,7 +1,7 @@
 """Compiled loops over episodes, driven by a counter-based random stream.
 
-Every random number is a function of (key, token t, sequence b, step, block) alone. No generator state
-is shared, so any number of threads, any order and any packing of replicas gives the same bits.
+Every random number depends only on (key, token t, sequence b, step, block). No generator state is shared, so
+any number of threads, order and packing of replicas gives the same bits.
 """
 
 import math
@@ -22,7 +22,7 @@ _WORD_BITS = np.uint64(32)
 _DROP_BITS = np.uint64(11)
 _TWO_TO_MINUS_53 = 2.0**-53
 
-# Counter word 3: what a block is for. Policies and transitions share block 0, reward noise has its own.
+# Counter word 3 is the purpose of a block. Policies and transitions share block 0; reward noise has another.
 _ACTION_AND_TRANSITION = 0
 _REWARD_NOISE = 1
 
@@ -72,7 +72,7 @@ def uniforms(key_R: NDArray[np.uint64], step: int, sequences: int, tokens: int) 
 
 @njit(cache=True, forceinline=True)
 def _draw(cumulative_xK: NDArray[np.float64], row: int, uniform: float) -> int:
-    """Index drawn by inverse CDF: how many of the row's `tables.running_sums` are <= uniform."""
+    """Draw an index by inverse CDF: the number of the row's `tables.running_sums` that are <= uniform."""
     width = cumulative_xK.shape[1]
     if width <= _LINEAR_WIDTH:
         # Without branches: one mispredicted jump costs more than counting a short row to its end.
@@ -115,7 +115,7 @@ def simulate(
     """(state, action, reward, mask), each [R, B, T] with B = N * group; all 0 after an episode's end.
 
     Row (r * V + v) * S + s of `cumulative_XA` holds the running sums of replica r's policy of version v in
-    state s; version_RBT says which version picks the action of each step.
+    state s; version_RBT selects the version for the action of each step.
     """
     shape = (start_RN.shape[0], start_RN.shape[1] * group, tables.horizon)
     # Numpy takes zeros from the system, in large pages: episodes that end early cost no writes.
@@ -173,7 +173,7 @@ def simulate_log_ratios(
     key_R: NDArray[np.uint64],
     step: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """(sum of log_ratio, discounted return, length), each [R, B], of the very episodes `simulate` gives."""
+    """(sum of log_ratio, discounted return, length), each [R, B], of exactly the episodes of `simulate`."""
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
     replicas, sequences = start_RN.shape[0], start_RN.shape[1] * group
     log_ratio_RB = np.empty((replicas, sequences))
@@ -216,9 +216,9 @@ def _log_normalizer(logits_RSA: NDArray[np.float64], r: int, s: int) -> float:
 def gather_logp(
     logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """log softmax(logits)[r, state, action], [R, B, T]; a row is normalized once, when it is first visited.
+    """log softmax(logits)[r, state, action], [R, B, T]; each row is normalized at its first visit.
 
-    Padded positions hold state 0 and action 0, so they get that row's value: mask afterwards.
+    Padded positions hold state 0 and action 0, so they get that row's value; mask them afterwards.
     """
     run = _gather_rows if len(state_RBT) == 1 else _gather_rows_in_parallel
     logp_RBT: NDArray[np.float64] = run(logits_RSA, state_RBT, action_RBT)
@@ -239,7 +239,7 @@ def _gather_rows_in_parallel(
 def _gather_rows(
     logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """As in parallel; waking threads for one replica takes many times as long as its sums."""
+    """As in parallel; waking threads for one replica takes much longer than its sums."""
     logp_RBT = np.empty(state_RBT.shape)
     for r in range(len(state_RBT)):
         _gather(logits_RSA, state_RBT, action_RBT, r, logp_RBT)
@@ -274,7 +274,7 @@ def scatter_score(
 ) -> NDArray[np.float64]:
     """sum_{b,t} weight * (onehot(action) - pi[state]), [R, S, A]: d(sum weight * log pi) / dlogits.
 
-    Give padded positions weight 0. Each replica is summed in (b, t) order by one thread.
+    Give padded positions weight 0. One thread sums each replica in (b, t) order.
     """
     run = _scatter_rows if len(state_RBT) == 1 else _scatter_rows_in_parallel
     grad_RSA: NDArray[np.float64] = run(state_RBT, action_RBT, weight_RBT, pi_RSA)

@@ -1,4 +1,4 @@
-"""A contextual bandit with a logging policy: data as a production system would have stored them."""
+"""A contextual bandit with a logging policy: data as a production system would store them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from envs.catalog import world
 from envs.checks import check_distributions
 from envs.finite_mdp import FiniteMDP
 
-# Contexts are drawn from these steps of the stream, so that they share no numbers with the actions.
+# Contexts use these steps of the stream, so that they share no numbers with the actions.
 _CONTEXT_STEPS = 2**31
 
 
@@ -26,7 +26,7 @@ class LoggedData:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoggedBandit(FiniteMDP):
-    """A bandit (horizon 1, contexts are states) that was run under `logging_SA`.
+    """A bandit (horizon 1, contexts are states) logged under `logging_SA`.
 
     `value(pi)` is exact for any policy, and `divergence(pi, logging_SA)` is its exact distance from the log.
     """
@@ -48,7 +48,7 @@ class LoggedBandit(FiniteMDP):
     def log(self, key_R: NDArray[np.uint64], n: int, *, step: int = 0) -> LoggedData:
         """`n` logged rows for each key, a pure function of (key, step); row i is the same for every n > i.
 
-        Raises ValueError unless 0 <= step < 2**31: the steps above are the contexts'.
+        Raises ValueError unless 0 <= step < 2**31; contexts use the steps above.
         """
         if not 0 <= step < _CONTEXT_STEPS:
             raise ValueError(f"step is {step}, expected 0 to {_CONTEXT_STEPS - 1}.")
@@ -77,10 +77,10 @@ def logged_bandit(
     noise_std: float = 1.0,
     seed: int = 0,
 ) -> LoggedBandit:
-    """A contextual bandit with data logged by a softmax policy that knows the mean rewards only roughly.
+    """A contextual bandit with data from a softmax logging policy that knows the mean rewards roughly.
 
     The logging policy is softmax(score / temperature), score = skill * mean reward + (1 - skill) * uniform.
-    Own design.
+    Designed here.
     """
     if temperature <= 0:
         raise ValueError(
@@ -89,7 +89,7 @@ def logged_bandit(
     if not 0.0 <= skill <= 1.0:
         raise ValueError(f"skill is {skill:g}, expected 0 (blind) to 1 (knows the mean rewards).")
     mean_SA = mean_rewards(contexts, arms, None, seed)
-    # A child stream: the first words of default_rng(seed) have drawn the mean rewards.
+    # A child stream: the mean rewards used the first words of default_rng(seed).
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
     score_SA = skill * mean_SA + (1.0 - skill) * rng.random((contexts, arms))
     weight_SA = np.exp((score_SA - score_SA.max(axis=1, keepdims=True)) / temperature)

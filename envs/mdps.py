@@ -17,7 +17,7 @@ def _one_hot(states: int, index: int) -> NDArray[np.float64]:
 def chain(
     *, length: int = 6, slip: float = 0.1, lure: float = 0.05, horizon: int = 12, discount: float = 1.0
 ) -> FiniteMDP:
-    """A corridor: walking right to its end pays 1 a step, staying at the left end a small lure.
+    """A corridor: walking right to its end pays 1 a step, staying at the left end pays a small lure.
 
     Actions: 0 left, 1 right; with probability `slip` a step goes the other way.
     """
@@ -45,8 +45,8 @@ def grid_world(
 ) -> FiniteMDP:
     """A slippery grid with holes: reaching the goal pays 1, the default is FrozenLake 4x4.
 
-    `layout` rows use S start, F floor, H hole, G goal; holes and goals end the episode. Actions 0 left,
-    1 down, 2 right, 3 up; with probability `slip` a step goes sideways, half of it to either side, and walls
+    `layout` rows use S start, F floor, H hole, G goal; holes and goals end the episode. Actions 0 left, 1
+    down, 2 right, 3 up; with probability `slip` a step goes sideways, to either side equally often; walls
     block.
     """
     cells = "".join(layout)
@@ -69,7 +69,7 @@ def grid_world(
     return FiniteMDP(
         transition_SAS=(1 - slip) * step_SAS + slip * sideways_SAS,
         reward_SA=np.zeros((rows * columns, 4)),
-        # Paid on arrival: with a slippery floor the reward depends on where the step really ended.
+        # Paid on arrival: on a slippery floor the reward depends on the cell actually reached.
         bonus_S=np.array([float(cell == "G") for cell in cells]),
         start_S=is_start_S / is_start_S.sum(),
         terminal_S=np.array([cell in "HG" for cell in cells]),
@@ -145,7 +145,7 @@ def baird_behavior() -> NDArray[np.float64]:
 def combination_lock(
     *, length: int = 6, actions: int = 4, horizon: int = 12, discount: float = 1.0, seed: int = 0
 ) -> FiniteMDP:
-    """A lock of `length` digits: the right digit moves on, a wrong one starts over, opening it pays 1.
+    """A lock of `length` digits: the right digit advances, a wrong one restarts, opening it pays 1.
 
     State s counts the right digits so far; state `length` is open and ends the episode. `seed` draws the
     code.

@@ -23,7 +23,7 @@ def lot_sizing(
     capacity), [S, A].
 
     reward = price sold - order_cost (y - s) - holding_cost s', s' = y - sold. The first step is deterministic
-    and the second depends on y alone: P(s' | s, a) = P(s' | y). demand_K[k] is the chance of a demand of k.
+    and the second depends on y alone: P(s' | s, a) = P(s' | y). demand_K[k] = P(demand = k).
     Source: the two-step structure of PDPPO (2025); Powell (2011), section 4.6, for post-decision states.
     """
     law_K = np.asarray(demand_K, np.float64)
@@ -35,7 +35,7 @@ def lot_sizing(
     after_KS = np.zeros((capacity + 1, capacity + 1))
     for demand, chance in enumerate(law_K):
         np.add.at(after_KS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
-    # Sold is y - s', so what depends on s' is a bonus of the state entered.
+    # Sold is y - s', so terms in s' are a bonus of the next state.
     world = FiniteMDP(
         transition_SAS=after_KS[post_SA],
         reward_SA=price * post_SA - order_cost * (post_SA - stock_S[:, None]),
@@ -50,14 +50,14 @@ def lot_sizing(
 def tightrope(
     *, contexts: int = 8, actions: int = 4, recoverable: bool = True, horizon: int = 16, seed: int = 0
 ) -> tuple[FiniteMDP, Floats]:
-    """A rope on which every context needs its action, and the ground beside it: the world, and the expert [S,
-    A].
+    """A rope where every context needs a specific action, and the ground beside it: the world, and the expert
+    [S, A].
 
     State c is context c on the rope (pays 1 a step), state contexts + c is the same beside it. The expert's
-    action, never 0, keeps or brings one back onto the rope (beside it only if `recoverable`); others lead
-    beside it. Contexts are new at every step, c with a mass proportional to 1/(c + 1), so that few
-    demonstrations miss the rare ones. Source: the T^2 example of Ross & Bagnell (2010), theorem 2.1, with
-    contexts that can be missed.
+    action, never 0, stays on or returns to the rope (from beside it only if `recoverable`); others lead
+    beside it. Contexts are new at every step, c with mass proportional to 1/(c + 1), so few demonstrations
+    miss the rare ones. Source: the T^2 example of Ross & Bagnell (2010), theorem 2.1, with contexts that can
+    be missed.
     """
     _at_least("contexts", contexts, 1)
     _at_least("actions", actions, 2)

@@ -1,7 +1,6 @@
-"""Logged data sets of a finite MDP: logging policies, coverage, and variables hidden from the
-analyst.
+"""Logged data sets of a finite MDP: logging policies, coverage, and variables hidden from the analyst.
 
-Everything has a leading axis of cells R (seeds, settings), and is a pure function of the cells' keys.
+All arrays have a leading axis of cells R (seeds, settings), and are pure functions of the cells' keys.
 """
 
 import dataclasses
@@ -14,16 +13,16 @@ from envs.arrays import Bools, Floats, Ints
 from envs.checks import check_distributions
 from envs.finite_mdp import FiniteMDP
 
-# Start states are drawn from these steps of the stream, so that they share no numbers with the actions.
+# Start states use these steps of the stream, so that they share no numbers with the actions.
 _START_STEPS = 2**31
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Logged episodes of at most T steps, all [R, B, T]; what lies outside the mask is 0.
+    """Logged episodes of at most T steps, all [R, B, T]; 0 outside the mask.
 
-    next_RBT is the state a step led to, read only where going_RBT: a step that ended its episode in a
-    terminal state leads nowhere. source_RB says which of the logging policies played the episode.
+    next_RBT is the next state, read only where going_RBT: a step into a terminal state has no next state.
+    source_RB is the logging policy that played the episode.
     """
 
     state_RBT: Ints
@@ -35,7 +34,7 @@ class Log:
     source_RB: Ints
 
     def counts(self, states: int, actions: int, weight_RBT: Floats | None = None) -> "Counts":
-        """Visits, successors and mean rewards, each step counted `weight` times (None: once)."""
+        """Return visits, successors and mean rewards, with each step counted `weight` times (None: once)."""
         weight_RBT = np.where(self.mask_RBT, 1.0 if weight_RBT is None else weight_RBT, 0.0)
         cells = len(self.state_RBT)
         pair_RBT = self.state_RBT * actions + self.action_RBT
@@ -62,7 +61,7 @@ class Counts:
     """Sufficient statistics of logged steps: visits [R, S, A], successors [R, S, A, S], mean reward [R, S,
     A].
 
-    The difference between visits and successors ended in a terminal state. Rewards are 0 without visits.
+    Visits minus successors is the number of ends in a terminal state. Rewards are 0 without visits.
     """
 
     visit_RSA: Floats
@@ -71,7 +70,7 @@ class Counts:
 
     @property
     def moves_RSAS(self) -> Floats:
-        """Phat(s' | s, a) among live states, 0 without visits: the likeliest model, substochastic."""
+        """Phat(s' | s, a) among live states, 0 without visits: maximum likelihood, substochastic."""
         return ratio(self.going_RSAS, self.visit_RSA[..., None])
 
     @property
@@ -80,13 +79,13 @@ class Counts:
         return self.visit_RSA > 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        """The pooled data."""
+        """Pool the data."""
         visit_RSA = self.visit_RSA + other.visit_RSA
         earned_RSA = self.visit_RSA * self.reward_RSA + other.visit_RSA * other.reward_RSA
         return Counts(visit_RSA, self.going_RSAS + other.going_RSAS, ratio(earned_RSA, visit_RSA))
 
     def scaled(self, factor: ArrayLike) -> "Counts":
-        """Every step counted `factor` times (a number, or [R]): a discount of old data, or a share."""
+        """Count every step `factor` times (a number, or [R]), e.g. to discount old data."""
         factor_R = np.broadcast_to(np.asarray(factor, np.float64), self.visit_RSA.shape[:1])
         visit_RSA = self.visit_RSA * factor_R[:, None, None]
         return Counts(visit_RSA, self.going_RSAS * factor_R[:, None, None, None], self.reward_RSA)
@@ -102,7 +101,7 @@ def exact_model(world: FiniteMDP) -> tuple[Floats, Floats]:
 
 
 def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0) -> Counts:
-    """E[counts] of `episodes` (a number, or [R]) of mu: the data set without its noise."""
+    """E[counts] of `episodes` (a number, or [R]) of mu: the data set without noise."""
     moves_SAS, reward_SA = exact_model(world)
     visit_RSA = world.occupancy(mu_RSA).sum(axis=-2)[..., None] * mu_RSA
     visit_RSA = visit_RSA * np.reshape(np.asarray(episodes, np.float64), (-1, 1, 1))
@@ -113,10 +112,10 @@ def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0)
 def draw_counts(
     world: FiniteMDP, law_RSA: Floats, steps: int, rng: np.random.Generator, cells: int | None = None
 ) -> Counts:
-    """Draw counts of `steps` independent transitions with (s, a) ~ law, equal in distribution to simulation.
+    """Draw counts of `steps` independent transitions with (s, a) ~ law, as simulation would.
 
-    law_RSA: [R, S, A], or one [S, A] for `cells` cells. Raises ValueError for a law that is not one, and for
-    noise 'bernoulli' together with a bonus of the next state, whose sums are not drawn here.
+    law_RSA: [R, S, A], or one [S, A] for `cells` cells. Raises ValueError for an invalid distribution, and
+    for noise 'bernoulli' with a bonus of the next state, for which sums cannot be drawn here.
     """
     law_RSA = np.broadcast_to(law_RSA, (cells or len(law_RSA), world.states, world.actions))
     check_distributions(
@@ -148,11 +147,10 @@ def collect(
     share_W: ArrayLike | None = None,
     step: int = 0,
 ) -> Log:
-    """`episodes` a cell, of W logging policies with the given shares (None: equal), exact up to rounding.
+    """Log `episodes` per cell, from W policies with the given shares (None: equal), exact up to rounding.
 
-    Episode b is played by the policy whose interval of cumulative shares holds (b + 1/2) / episodes, so a mix
-    of qualities is a quota and not a draw. Raises ValueError for shapes that disagree and shares that are no
-    distribution.
+    The policy with (b + 1/2) / episodes in its interval of cumulative shares plays episode b, so mixtures are
+    exact quotas. Raises ValueError for shapes that disagree and shares that are not a distribution.
     """
     mu_RWSA = np.asarray(mu_RWSA, dtype=np.float64)
     if mu_RWSA.ndim != 4 or len(mu_RWSA) != len(key_R):
@@ -176,7 +174,7 @@ def collect(
         state_RBT=played.state_RBT[..., :-1],
         action_RBT=played.action_RBT[..., :-1],
         reward_RBT=played.reward_RBT[..., :-1],
-        next_RBT=played.state_RBT[..., 1:],  # 0 where the episode has ended
+        next_RBT=played.state_RBT[..., 1:],  # 0 after the episode's end
         going_RBT=going_RBT,
         mask_RBT=mask_RBT,
         source_RB=np.broadcast_to(source_B, mask_RBT.shape[:2]),
@@ -186,14 +184,14 @@ def collect(
 def skilled(best_SA: Floats, quality: ArrayLike) -> Floats:
     """quality * best + (1 - quality) * uniform, [*quality, S, A]: from a random to an expert logger.
 
-    Own design, after the mixed data sets of D4RL (Fu et al. 2020).
+    Designed here, after the mixed data sets of D4RL (Fu et al. 2020).
     """
     quality_x11 = np.asarray(quality, dtype=np.float64)[..., None, None]
     return quality_x11 * best_SA + (1.0 - quality_x11) / best_SA.shape[-1]
 
 
 def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
-    """mu kept to the allowed actions and normalized, [x, S, A]; ValueError where nothing is left."""
+    """mu restricted to the allowed actions and normalized, [x, S, A]; ValueError if nothing is left."""
     kept_xSA = np.where(allowed_xSA, mu_xSA, 0.0)
     total_xS1 = kept_xSA.sum(axis=-1, keepdims=True)
     if not (total_xS1 > 0).all():
@@ -203,9 +201,9 @@ def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
 
 
 def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tuple[FiniteMDP, FiniteMDP]:
-    """The world, and a relative whose rewards differ by normal(0, gap) in a `share` of the pairs.
+    """The world, and a variant with rewards shifted by normal(0, gap) in a `share` of the pairs.
 
-    Own design, after the nested data of NFQI (Mandyam et al. 2021).
+    Designed here, after the nested data of NFQI (Mandyam et al. 2021).
     """
     rng = np.random.default_rng(seed)
     differs_SA = rng.random(world.reward_SA.shape) < share
@@ -215,10 +213,10 @@ def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tupl
 
 @dataclass(frozen=True)
 class Confounded:
-    """A world whose logger sees a hidden cause u and an instrument z; played as the finite MDP `seen`.
+    """A world with a logger that sees a hidden cause u and an instrument z; played as the finite MDP `seen`.
 
-    State 4 s + 2 u + z of `seen` is state s with fair coins u and z, new at every step. Averaged over u,
-    `seen` is `world`: the value of a policy that reads s alone is the world's.
+    State 4 s + 2 u + z of `seen` is state s with fair coins u and z, drawn at every step. Averaged over u,
+    `seen` is `world`: a policy that depends only on s has the world's value.
     """
 
     world: FiniteMDP
@@ -226,7 +224,7 @@ class Confounded:
     mu_SA: Floats
 
     def collect(self, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0) -> tuple[Log, Ints]:
-        """Data of the analyst: the log over s, and the instrument z_RBT; u is hidden."""
+        """Return the analyst's data: the log over s, and the instrument z_RBT; u is hidden."""
         mu_RWSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
         log = collect(self.seen, mu_RWSA, episodes, key_R, step=step)
         bare = dataclasses.replace(log, state_RBT=log.state_RBT // 4, next_RBT=log.next_RBT // 4)
@@ -239,9 +237,9 @@ def confounded(
     """mu(a | s, z, u) = 1/A + (z - 1/2) instrument g(a) + (u - 1/2) hidden g(A - 1 - a), z and u fair coins.
 
     g = 2 (e_0 - 1/A) / (A - 1). u shifts the reward by +-`reward`, and a share `moves` of the possible mass
-    from the last to the first successor. As z and u add up, the instrument identifies P(.|s, do(a)), which is
-    the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are not
-    Bernoulli. Own design.
+    from the last to the first successor. As z and u are additive, the instrument identifies P(.|s, do(a)),
+    which is the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are
+    not Bernoulli. Designed here.
     """
     if min(instrument, hidden) < 0 or instrument + hidden > 1 or not 0 <= moves <= 1:
         raise ValueError(
@@ -277,7 +275,7 @@ def confounded(
 
 
 def _one_step_longer(world: FiniteMDP) -> FiniteMDP:
-    """One step more shows where the last step led; the steps before it draw the same numbers."""
+    """One more step shows the successor of the last step; earlier steps draw the same numbers."""
     fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
     return FiniteMDP(**fields | {"horizon": world.horizon + 1})
 

@@ -2,8 +2,8 @@
 
     gymnasium.make("envs.registration:testbed/Chain-v0", length=8)
 
-A version rises when the numbers of a world move. The world "tree" is a table over a token task and has no id
-of its own: the task has one.
+A version increases when a world's numbers change. The world "tree" is a table over a token task; it uses the
+task's id.
 """
 
 import gymnasium
@@ -23,7 +23,7 @@ def gym_id(name: str) -> str:
 
 
 def register_all() -> tuple[str, ...]:
-    """The ids of all worlds, registered with gymnasium now unless they were before."""
+    """Register the ids of all worlds with gymnasium, unless done before, and return them."""
     ids = []
     for name in worlds():
         if kind(name) not in _ENTRY_POINTS:

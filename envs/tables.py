@@ -1,4 +1,4 @@
-"""The arrays of a finite MDP as compiled loops read them: successor lists instead of dense rows."""
+"""The arrays of a finite MDP in the form of compiled loops: successor lists instead of dense rows."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 NOISE_KINDS = ("none", "bernoulli", "normal")
 
-# Above every uniform in [0, 1): a row that ends here always yields a draw, whatever rounding did before.
+# Above every uniform in [0, 1): a row that ends here always yields a draw, despite rounding.
 _CLOSED = 2.0
 
 

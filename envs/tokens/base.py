@@ -1,4 +1,4 @@
-"""The base of every token task: prompts, a score, a noisy teacher and, when small, all its responses."""
+"""The base of every token task: prompts, a score, a noisy teacher and, if small, all its responses."""
 
 import json
 from abc import ABC, abstractmethod
@@ -16,13 +16,12 @@ MOST_RESPONSES = 2**22
 class TokenTask(ABC):
     """A prompt of Q tokens, a response of at most T tokens, a reward in [0, 1] at the end.
 
-    Tokens are numbered 0 .. V-1 and every one of them may be generated; one that makes no sense (a
-    separator in an answer) is simply wrong. `mask_NT` is True on generated tokens, the end token
-    included; after it tokens are 0. `difficulties` are the levels that `difficulty` grades prompts by, for a
-    task that has prompts of several.
+    Tokens are numbered 0 .. V-1 and all may be generated; a meaningless one (a separator in an answer) is
+    simply wrong. `mask_NT` is True on generated tokens, the end token included; after it tokens are 0.
+    `difficulties` are the levels of `difficulty`, for a task with graded prompts.
 
-    A task of `several_turns` has `turn_T`, the turn of every place of a response, and `tool_T`, whether a
-    tool writes there: then `tool` says what, and `mask_NT` is False.
+    A task with `several_turns` has `turn_T`, the turn of every position of a response, and `tool_T`, True
+    where a tool writes: there `tool` gives the token, and `mask_NT` is False.
     """
 
     symbols: tuple[str, ...]
@@ -44,7 +43,7 @@ class TokenTask(ABC):
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
-        """Every token after which a response is over."""
+        """All tokens that end a response."""
         return () if self.end_token is None else (self.end_token,)
 
     @property
@@ -57,11 +56,11 @@ class TokenTask(ABC):
         """n prompts drawn independently, [N, Q], padded on the left with `pad_token`."""
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts to evaluate on, [N, Q]: drawn like the others, unless some are kept apart."""
+        """Return n prompts to evaluate on, [N, Q]: drawn like the others, unless some are held out."""
         return self.prompts(rng, n)
 
     def lessons(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts for supervised training, [N, Q]: drawn like the others, unless some show more."""
+        """Return n prompts for supervised training, [N, Q]: drawn like the others, unless some show more."""
         return self.prompts(rng, n)
 
     def stopped(self, response_NT: Ints) -> Bools:
@@ -74,43 +73,43 @@ class TokenTask(ABC):
 
     @abstractmethod
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """A solution of each prompt, every step corrupted with probability `noise`; at 0 it scores 1.
+        """Return a solution of each prompt; each step is wrong with probability `noise`; at 0 it scores 1.
 
-        Returns response_NT and mask_NT. The noise makes a base model with real entropy out of a
-        supervised start.
+        Returns response_NT and mask_NT. With noise, a supervised start gives a base model with positive
+        entropy.
         """
 
     def expert(self, prompt_NQ: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
-        """A right response to show for each prompt, as `teacher` without noise unless said."""
+        """Return a right response to show for each prompt; by default `teacher` without noise."""
         return self.teacher(prompt_NQ, rng, 0.0)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """A right response that keeps what each response has before its first error, response and mask.
+        """Return a right response that keeps each response up to its first error, and its mask.
 
-        Only of tasks that check steps; where a single response is right, that one.
+        Only for tasks that check steps; if a single response is right, returns that one.
         """
         raise NotImplementedError(f"{type(self).__name__} does not check steps: it judges whole responses.")
 
     def tool(self, prompt_NQ: Ints, response_Nt: Ints) -> Ints:
-        """The token that the tool writes behind each response so far, [N]; only at places of `tool_T`."""
+        """Return the tool's token after each response so far, [N]; only at positions of `tool_T`."""
         raise NotImplementedError(f"{type(self).__name__} has no tool: `tool_T` is empty.")
 
     def difficulty(self, prompt_NQ: Ints) -> Ints:
-        """The difficulty of each prompt, [N], one of `difficulties`; only where the task has any."""
+        """Return each prompt's difficulty, [N], one of `difficulties`; only if the task has them."""
         raise NotImplementedError(f"{type(self).__name__} has no graded difficulty: `difficulties` is empty.")
 
     def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
         """Number of correct tokens before the first mistake of each response, [N]; T without one.
 
-        A response that keeps these tokens can still be right. Only of tasks that check steps.
+        A response that keeps these tokens can still be right. Only for tasks that check steps.
         """
         raise NotImplementedError(f"{type(self).__name__} does not check steps: it judges whole responses.")
 
     def enumerate(self) -> tuple[Ints, Bools]:
         """Every distinct response, once, in lexicographic order: response_LT and mask_LT.
 
-        Without an end token L = V^T; with one, what follows it does not count, so
-        L = sum_{l<T} (V-1)^l + (V-1)^T. ValueError when V^T exceeds 2^22.
+        Without an end token L = V^T. With one, tokens after it do not count, so L = sum_{l<T} (V-1)^l +
+        (V-1)^T. ValueError when V^T exceeds 2^22.
         """
         V, T = self.vocabulary, self.response_length
         if V**T > MOST_RESPONSES:
@@ -132,7 +131,7 @@ class TokenTask(ABC):
         return (" " if wide else "").join(shown)
 
     def check(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Ints, Bools]:
-        """The arrays as int64, int64, bool; ValueError naming the first wrong shape or unknown token."""
+        """Return the arrays as int64, int64, bool; ValueError for a wrong shape or unknown token."""
         prompt_NQ = self.check_prompts(prompt_NQ)
         expected = (prompt_NQ.shape[0], self.response_length)
         response_NT, mask_NT = np.asarray(response_NT), np.asarray(mask_NT, dtype=bool)
@@ -142,7 +141,7 @@ class TokenTask(ABC):
         return prompt_NQ, self._known(response_NT, "response_NT"), mask_NT
 
     def check_prompts(self, prompt_NQ: Ints) -> Ints:
-        """The prompts as int64 [N, Q]; ValueError when the shape or a token is wrong."""
+        """Return the prompts as int64 [N, Q]; ValueError if the shape or a token is wrong."""
         prompt_NQ = np.asarray(prompt_NQ)
         if prompt_NQ.ndim != 2 or prompt_NQ.shape[1] != self.prompt_length:
             raise ValueError(f"prompt_NQ has shape {prompt_NQ.shape}, expected [N, Q={self.prompt_length}].")
@@ -171,7 +170,7 @@ def check_counts(**counts: int) -> None:
 def corruption(shape: tuple[int, ...], rng: np.random.Generator, noise: float, modulus: int) -> Ints:
     """Offsets mod `modulus`: 0 with probability 1 - noise, else uniform on 1 .. modulus-1, so always wrong.
 
-    Both draws are made whatever the noise, so one generator state corrupts nested sets of steps as noise
+    Both draws are made for any noise, so with one generator state the corrupted steps are nested as noise
     grows.
     """
     check_noise(noise)
@@ -180,7 +179,7 @@ def corruption(shape: tuple[int, ...], rng: np.random.Generator, noise: float, m
 
 
 def every_response(vocabulary: int, length: int, end_token: int | None) -> tuple[Ints, Bools]:
-    """All distinct responses of up to `length` tokens and their masks, lexicographic, no limit on size."""
+    """All distinct responses of up to `length` tokens and their masks, lexicographic, of any size."""
     code_L = np.arange(vocabulary**length, dtype=np.int64)
     token_LT = np.empty((code_L.size, length), dtype=np.int64)
     mask_LT = np.ones(token_LT.shape, dtype=bool)
@@ -190,16 +189,15 @@ def every_response(vocabulary: int, length: int, end_token: int | None) -> tuple
         return token_LT, mask_LT
     for t in range(1, length):
         mask_LT[:, t] = mask_LT[:, t - 1] & (token_LT[:, t - 1] != end_token)
-    # Of all continuations behind an end token keep the one made of zeros: each truncated response exactly
-    # once.
+    # Of all continuations after an end token keep the one of zeros: each truncated response exactly once.
     keep_L = ~np.any(~mask_LT & (token_LT != 0), axis=1)
     return token_LT[keep_L], mask_LT[keep_L]
 
 
 def arguments(given: Mapping[str, Any] | str | None) -> dict[str, Any]:
-    """Return named arguments; text holds them as "name=value name=value", each value as in JSON or plain.
+    """Return named arguments; text holds them as "name=value name=value", each value in JSON or plain.
 
-    Text is what a command line or a flat configuration can carry.
+    Command lines and flat configurations can carry such text.
     """
     if not isinstance(given, str):
         return dict(given or {})

@@ -1,4 +1,4 @@
-"""Copy: the same Q digits again, the smallest task that needs to look back at the prompt."""
+"""Copy: the same Q digits again, the smallest task that must look back at the prompt."""
 
 from envs.arrays import Ints
 from envs.catalog import world

@@ -1,4 +1,4 @@
-"""The family of tasks that read Q digits and a separator and must write Q digits."""
+"""Tasks that read Q digits and a separator and must write Q digits."""
 
 from abc import abstractmethod
 
@@ -9,9 +9,9 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 
 class DigitTask(TokenTask):
-    """Prompt: Q digits mod M and the separator "="; response: exactly Q tokens, right or wrong as a whole.
+    """Prompt: Q digits mod M and the separator "="; response: exactly Q tokens, all right or wrong.
 
-    The separator is token M. It may be generated and is then wrong, so V = M + 1 and a uniform policy
+    The separator is token M. It may be generated but is always wrong, so V = M + 1 and a uniform policy
     succeeds with probability (M+1)^-Q.
     """
 
@@ -33,25 +33,25 @@ class DigitTask(TokenTask):
         return np.concatenate([digit_NT, np.full((n, 1), self.modulus)], axis=1)
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """1 where all T tokens are generated and right, else 0, [N]."""
+        """1 if all T tokens are generated and right, else 0, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         right_NT = (response_NT == self.answer(prompt_NQ[:, :-1])) & mask_NT
         return right_NT.all(axis=1).astype(np.float64)
 
     def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
-        """The place of the first digit that is wrong or missing, [N]; Q for a right response."""
+        """Return the position of the first wrong or missing digit, [N]; Q for a right response."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         wrong_NT = (response_NT != self.answer(prompt_NQ[:, :-1])) | ~mask_NT
         return np.where(wrong_NT.any(1), wrong_NT.argmax(1), self.response_length)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """The only right response, [N, T], whatever was written."""
+        """Return the only right response, [N, T], for any response."""
         del response_NT, mask_NT
         answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])
         return answer_NT, np.ones(answer_NT.shape, dtype=bool)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The answer with each digit replaced by another one with probability `noise`: scores (1-noise)^Q."""
+        """Return the answer with each digit replaced with probability `noise`: it scores (1-noise)^Q."""
         answer_NT = self.answer(self.check_prompts(prompt_NQ)[:, :-1])
         wrong_NT = corruption(answer_NT.shape, rng, noise, self.modulus)
         return (answer_NT + wrong_NT) % self.modulus, np.ones(answer_NT.shape, dtype=bool)

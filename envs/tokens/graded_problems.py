@@ -1,4 +1,4 @@
-"""Problems for small pretrained models, easy to hard, with answers that a ready verifier checks."""
+"""Problems for small pretrained models, easy to hard, with answers for a ready-made verifier."""
 
 import json
 from collections.abc import Callable
@@ -38,13 +38,13 @@ FAMILIES: dict[str, tuple[Draw, str, str]] = {
     "sum": (_sum, "What is 2 plus 2?", "4"),
     "letters": (_letters, "How many a are in abac?", "2"),
 }
-"""By name: what draws a question and its answer, and the example that stands before every question, so that a
-model of 135 million weights knows to answer with a number and nothing else. The verifier "number" takes a
-response whose last number is the answer."""
+"""By name: the generator of a question and its answer, and the example before every question, which shows a
+model of 135 million weights to answer with a number only. The verifier "number" accepts a response with the
+answer as its last number."""
 
 
 def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
-    """Return distinct problems {"prompt": messages, "answer"} of a family; fewer where it has no more."""
+    """Return distinct problems {"prompt": messages, "answer"} of a family; fewer if it has no more."""
     rng, found = np.random.default_rng(seed), {}
     draw, question, answer = FAMILIES[family]
     for _ in range(50 * count):

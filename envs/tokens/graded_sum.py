@@ -9,10 +9,10 @@ from envs.tokens.running_sum import RunningSum
 
 @world("graded-sum")
 class GradedSum(RunningSum):
-    """Running sums of Q digits; easy prompts have zeros behind the first `easy` digits.
+    """Running sums of Q digits; easy prompts have zeros after the first `easy` digits.
 
-    share: of easy prompts in training. Lessons of a base model and held-out prompts are easy every second
-    time whatever the share, so that bases are alike; difficulties are the numbers of digits to add.
+    share: of easy prompts in training. In lessons and held-out prompts every second one is easy, for any
+    share, so that base models are alike; difficulties are the numbers of digits to add.
     """
 
     def __init__(self, *, digits: int = 8, modulus: int = 8, easy: int = 3, share: float = 0.5) -> None:
@@ -24,7 +24,7 @@ class GradedSum(RunningSum):
         self.easy, self.share, self.difficulties = easy, share, (easy, digits)
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n rows of Q digits and the separator, a share of them easy, [N, Q+1]."""
+        """Return n rows of Q digits and the separator, a share of them easy, [N, Q+1]."""
         prompt_NQ = super().prompts(rng, n)
         return self._eased(prompt_NQ, rng.random(n) < self.share)
 
@@ -37,7 +37,7 @@ class GradedSum(RunningSum):
         return self.held_out_prompts(rng, n)
 
     def difficulty(self, prompt_NQ: Ints) -> Ints:
-        """The digits to add: `easy` where nothing but zeros stands behind them, else Q, [N]."""
+        """Return the number of digits to add: `easy` if only zeros follow them, else Q, [N]."""
         return np.where((prompt_NQ[:, self.easy : -1] == 0).all(1), self.easy, self.digits)
 
     def _eased(self, prompt_NQ: Ints, easy_N: np.ndarray) -> Ints:

@@ -9,14 +9,13 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 
 @world("guess")
 class Guess(TokenTask):
-    """A name of Q digits stands for a number of K; a tool says of every guess 0 too large, 1 too small.
+    """A name of Q digits stands for a K-digit number; a tool answers every guess, 0 too large, 1 too small.
 
     Prompt: the name. Turn: a guess and the tool's answer, which is the end token after a right guess. The
-    number to be found is a fixed function of the name without any pattern, so that a policy which has
-    not seen the name finds it by the tool's answers alone; bisection always does. Reward 1 when a guess is
-    right, which the tool says by the end token. Whoever writes the end token gives up. M = base^digits
-    numbers, responses of turns (K + 1) - 1 tokens: nobody answers the last guess. A uniform policy succeeds
-    with probability about turns (base + 1)^-digits.
+    secret number is a fixed, patternless function of the name: a policy that has not seen the name needs the
+    tool's answers, and bisection always succeeds. Reward 1 for a right guess. Writing the end token gives up.
+    M = base^digits numbers, responses of turns (K + 1) - 1 tokens: the last guess gets no answer. A uniform
+    policy succeeds with probability about turns (base + 1)^-digits.
     """
 
     several_turns = True
@@ -41,7 +40,7 @@ class Guess(TokenTask):
         return rng.integers(0, self.base, size=(n, self.prompt_length))
 
     def secret(self, prompt_NQ: Ints) -> Ints:
-        """The number behind each name, [N]: a mixture of its bits, as good as random."""
+        """Return the number of each name, [N]: a pseudorandom mixture of its bits."""
         place_Q = np.uint64(self.base + 1) ** np.arange(self.prompt_length, dtype=np.uint64)
         with np.errstate(over="ignore"):
             code_N = (prompt_NQ.astype(np.uint64) * place_Q).sum(1) + np.uint64(0x9E3779B97F4A7C15)
@@ -51,13 +50,13 @@ class Guess(TokenTask):
         return ((code_N ^ (code_N >> np.uint64(31))) % np.uint64(self.numbers)).astype(np.int64)
 
     def tool(self, prompt_NQ: Ints, response_Nt: Ints) -> Ints:
-        """0 where the number just guessed is too large, 1 where it is too small, the end where right, [N]."""
+        """Return 0 if the latest number is too large, 1 if too small, the end token if right, [N]."""
         guess_N = self._number(response_Nt[:, -self.digits :])
         secret_N = self.secret(prompt_NQ)
         return np.where(guess_N == secret_N, self.base, (guess_N < secret_N).astype(np.int64))
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """1 where some guess was written whole and is right, else 0, [N]."""
+        """1 if some guess is complete and right, else 0, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         secret_N, found_N = self.secret(prompt_NQ), np.zeros(len(prompt_NQ), dtype=bool)
         for first in range(0, self.response_length, self.digits + 1):
@@ -67,7 +66,7 @@ class Guess(TokenTask):
         return found_N.astype(np.float64)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Bisection, every digit another one with probability `noise`; the tool answers what was written."""
+        """Bisection, with each digit replaced with probability `noise`; the tool answers these digits."""
         prompt_NQ = self.check_prompts(prompt_NQ)
         N, T, K = len(prompt_NQ), self.response_length, self.digits
         wrong_NT = corruption((N, T), rng, noise, self.base)
@@ -91,6 +90,6 @@ class Guess(TokenTask):
         return response_NT, mask_NT
 
     def _number(self, digit_NK: Ints) -> Ints:
-        """The number that K digits write, the first one counting most, [N]."""
+        """Return the number written by K digits, most significant first, [N]."""
         number_N: Ints = (digit_NK * self.base ** np.arange(self.digits - 1, -1, -1)).sum(1)
         return number_N

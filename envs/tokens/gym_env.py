@@ -10,12 +10,11 @@ from envs.catalog import token_task
 
 
 class TokenEnv(gymnasium.Env[Ints, np.int64]):
-    """Observation: Q prompt and T response places, [Q + T]; V where nothing is written yet. Action: a token.
+    """Observation: Q prompt and T response positions, [Q + T]; V where nothing is written. Action: a token.
 
-    `task` is a cataloged token task, the other arguments are its own. Where a tool writes, its tokens follow
-    an
-    action at once. The task's exact score is the
-    reward of the last action; `info` of the last step holds the response's text.
+    `task` is a cataloged token task; the other arguments are the task's. A tool's tokens follow an action at
+    once. The reward of the last action is the task's exact score; `info` of the last step holds the
+    response's text.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - gymnasium's own declaration
@@ -40,7 +39,7 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
         return self._place.copy(), {}
 
     def step(self, action: np.int64) -> tuple[Ints, float, bool, bool, dict[str, Any]]:
-        """Writes one token; ends with the end token or when all T places are full."""
+        """Write one token; end with the end token or when all T positions are full."""
         if not self.action_space.contains(action):
             raise ValueError(
                 f"action {action!r} is not a token; expected an integer from 0 to {self.task.vocabulary - 1}."
@@ -60,7 +59,7 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
         return self._place.copy(), reward, True, False, {"text": self.task.text(response_T, mask_T)}
 
     def _tool_ends(self) -> bool:
-        """Let a tool write where the next places are its own; return whether it ended the response."""
+        """Let a tool write if the next positions are its own; return True if it ended the response."""
         Q, tool_T = self.task.prompt_length, self.task.tool_T
         while tool_T and tool_T[self._written]:
             so_far_1t = self._place[None, Q : Q + self._written]

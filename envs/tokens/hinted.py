@@ -10,10 +10,10 @@ from envs.tokens.running_sum import RunningSum
 
 @world("hinted-sum")
 class Hinted(RunningSum):
-    """Running sum behind Q blank tokens, in which the partial sums may be shown.
+    """Running sum after Q blank tokens, which may show the partial sums.
 
-    Prompts to answer are blank there. Those of supervised training show the solution in a share of cases, and
-    then the solution is not corrupted: a base model learns to read it. The blank is token M + 1.
+    Prompts to answer have blanks. A share of those for supervised training shows the solution, and its
+    response is then not corrupted, so a base model learns to read it. The blank is token M + 1.
     """
 
     def __init__(self, *, digits: int = 8, modulus: int = 8, share: float = 0.5) -> None:
@@ -40,13 +40,13 @@ class Hinted(RunningSum):
         return np.concatenate([self.answer(plain_NQ[:, :-1]), plain_NQ], axis=1)
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> np.ndarray:
-        """1 where all Q tokens are generated and right, else 0, [N]."""
+        """1 if all Q tokens are generated and right, else 0, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         right_NT = (response_NT == self.answer(self._plain(prompt_NQ)[:, :-1])) & mask_NT
         return right_NT.all(axis=1).astype(np.float64)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """As RunningSum.teacher; without noise where the solution is shown."""
+        """As RunningSum.teacher; without noise if the solution is shown."""
         prompt_NQ = self.check_prompts(prompt_NQ)
         digit_NT = self._plain(prompt_NQ)[:, :-1]
         wrong_NT = corruption(digit_NT.shape, rng, noise, self.modulus)

@@ -1,4 +1,4 @@
-"""Problems from a user's file: JSON lines with prompts and answers, and a judge of the responses."""
+"""Problems from a user's file: JSON lines with prompts and answers, and a verifier of the responses."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from envs.tokens.verifiers import Verifier, VerifierError, checked, open_verifie
 
 DIGEST = 12
 SHOWN = 5
-"""Broken lines that are told one by one."""
+"""Most broken lines reported singly."""
 SAMPLE = "\n".join(
     json.dumps({"prompt": f"{a}+{b}=", "answer": str(a + b)}) for a in range(5) for b in range(5)
 )
@@ -28,7 +28,7 @@ ERROR, TIMEOUT = 1, 2
 
 @dataclass(frozen=True)
 class Problem:
-    """One line: the prompt as text, as messages where the file has some, the answer and the whole object."""
+    """One line: the prompt as text, as messages if the file has them, the answer and the whole object."""
 
     prompt: str
     messages: tuple[Mapping[str, str], ...]
@@ -43,19 +43,19 @@ class Problem:
 
 @world("jsonl")
 class Jsonl(TokenTask):
-    """Problems of a JSONL file, {"prompt": …, "answer": …} a line, judged by a verifier.
+    """Problems of a JSONL file, {"prompt": …, "answer": …} a line, scored by a verifier.
 
     prompt: text, or messages [{"role": …, "content": …}]. verifier: exact, number, choice, reasoning-gym, or
-    file.py:function with function(response, problem) -> reward in [0, 1], problem being the line's object;
-    a call that raises, returns no such number or takes longer than `limit` seconds scores 0 and is counted in
-    `failed`. held_out: share of the lines, the last ones, that only `held_out_prompts` draws from.
-    judge_unfinished: whether responses that did not come to an end are judged; else they score 0.
-    file: a path, or path#digest with the first digits of its sha256. Without one it holds 25 sums.
-    dedupe: whether of lines with one prompt only the first is kept; else they have to agree in the answer.
+    file.py:function with function(response, problem) -> reward in [0, 1]; problem is the line's object. A
+    call that raises, returns anything else or exceeds `limit` seconds scores 0 and counts in `failed`.
+    held_out: share of the lines, the last ones, used only by `held_out_prompts`. judge_unfinished: True to
+    score responses without an end; else they score 0. file: a path, or path#digest with the first digits of
+    its sha256. Without one it holds 25 sums. dedupe: True to keep only the first line of equal prompts; else
+    their answers must agree.
 
-    Here prompts and responses are characters, for models that speak them. How a model with a tokenizer of its
-    own reads the problems (system prompt, chat template, stop strings, response length in tokens) is decided
-    by testbed.policies.hf.chat_task; the arguments system, chat, stop and response_length are for it.
+    Here prompts and responses are characters, for models that read them. testbed.policies.hf.chat_task
+    defines how a model with a tokenizer reads the problems (system prompt, chat template, stop strings,
+    response length in tokens); it uses the arguments system, chat, stop and response_length.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class Jsonl(TokenTask):
         return [f"{lines} the prompt and answer of an earlier line and are kept; dedupe drops them.{both}"]
 
     def draw(self, rng: np.random.Generator, n: int, held_out: bool = False) -> Ints:
-        """Numbers of n problems, drawn from those for training or from those held out, [N]."""
+        """Draw the numbers of n problems, from the training or the held-out ones, [N]."""
         total = len(self.problems)
         low, high = (self._kept, total) if held_out and self._kept < total else (0, self._kept or total)
         return rng.integers(low, high, size=n)
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n problems drawn from those for training, padded on the left, [N, Q]."""
+        """Return n training problems, padded on the left, [N, Q]."""
         return self._written(self.draw(rng, n))
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
@@ -139,9 +139,9 @@ class Jsonl(TokenTask):
         return self.grade(index, texts, ended)
 
     def grade(self, index: Sequence[int], texts: Sequence[str], ended: Sequence[bool]) -> Floats:
-        """The rewards of texts that answer problems, [N]; `failures_N` then holds 0, ERROR or TIMEOUT each.
+        """Return rewards of texts that answer problems, [N]; set `failures_N` to 0, ERROR or TIMEOUT.
 
-        Equal texts to one problem are judged once: a verifier is a function.
+        Equal texts to one problem are scored once, because a verifier is a function.
         """
         reward_N, self.failures_N = np.zeros(len(index)), np.zeros(len(index), dtype=np.int64)
         for n, (i, text, whole) in enumerate(zip(index, texts, ended, strict=True)):
@@ -153,7 +153,7 @@ class Jsonl(TokenTask):
         return reward_N
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The reference answer, each character another one with probability `noise`, then the end token."""
+        """Return the answer with each character replaced with probability `noise`, then the end token."""
         prompt_NQ = self.check_prompts(prompt_NQ)
         shape, characters = (len(prompt_NQ), self.response_length), self.vocabulary - 2
         response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
@@ -204,7 +204,7 @@ def stop_strings(given: str) -> tuple[str, ...]:
 def read_problems(
     file: str, prompt_field: str = "prompt", answer_field: str = "answer", dedupe: bool = False
 ) -> tuple[Problem, ...]:
-    """Return the problems of a file; ValueError with the numbers of the lines that are wrong.
+    """Return the problems of a file; ValueError with the numbers of wrong lines.
 
     dedupe: leave out lines with the prompt of an earlier one.
     """
@@ -269,7 +269,7 @@ def _problem(fields: dict[str, Any], prompt_field: str, answer_field: str, numbe
 
 
 def _contradictions(problems: Sequence[Problem]) -> list[str]:
-    """Return which lines have the prompt of an earlier one and another answer: no reward would be right."""
+    """Return lines with an earlier line's prompt but another answer, which make every reward wrong."""
     first: dict[str, Problem] = {}
     wrong = []
     for problem in problems:
@@ -283,14 +283,14 @@ def _contradictions(problems: Sequence[Problem]) -> list[str]:
 
 
 def _check_digest(name: str) -> None:
-    """Raise ValueError when a file has another digest than the one behind "#"."""
+    """Raise ValueError if a file's digest differs from the one after "#"."""
     path, _, digest = name.partition("#")
     if digest and digest != (now := file_digest(path.rpartition(":")[0] if ".py:" in path else path)):
         raise ValueError(f"{path} has digest {now}, expected {digest}: the file has changed.")
 
 
 def file_digest(path: str) -> str:
-    """Return the first digits of a file's sha256; ValueError when it cannot be read."""
+    """Return the first digits of a file's sha256; ValueError if it cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:DIGEST]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Length: the first token alone decides the reward, so response length has no effect on it."""
+"""Length: only the first token determines the reward, so response length has no effect on it."""
 
 import numpy as np
 
@@ -11,18 +11,17 @@ from envs.tokens.base import TokenTask, check_counts, corruption
 class Length(TokenTask):
     """Prompt: Q digits mod M. Response: their sum mod M, then any filler, then the end token (or T tokens).
 
-    Reward: 1 when the first token is the sum, 0 when it is another digit, and 1/M, the chance level, when
-    the response is only an end token. Nothing after the first token counts. The reward is length-neutral
-    in two senses.
+    Reward: 1 if the first token is the sum, 0 if it is another digit, and 1/M, the chance level, if the
+    response is only an end token. Tokens after the first do not count. The reward is length-neutral in two
+    senses.
 
-    1. Whatever the policy: given the first token the reward is a constant, so no later decision, stopping
-       included, changes it. The exact gradient of the expected reward is 0 at every position but the
-       first; a drift of the length that sets in there is made by the objective (its bias, its
-       aggregation), never by the task.
-    2. E[reward | length = l] = 1/M for every l = 1 .. T and every prompt, under each policy that is
-       uniform over digits at its first token and then stops without looking at that token. The uniform
-       policy is one of them. Sense 1 alone would leave length 1, the bare end token, out; its
-       chance-level reward brings it in.
+    1. For every policy: given the first token the reward is constant, so no later decision, stopping
+       included, changes it. The exact gradient of the expected reward is 0 at every position but the first;
+       any drift of the length there comes from the objective (its bias, its aggregation), never from the
+       task.
+    2. E[reward | length = l] = 1/M for every l = 1 .. T and every prompt, under each policy that is uniform
+       over digits at its first token and then stops independently of that token, such as the uniform policy.
+       Sense 1 excludes length 1, the bare end token; its chance-level reward includes it here.
     """
 
     def __init__(self, *, digits: int = 2, modulus: int = 8, limit: int = 16) -> None:
@@ -49,7 +48,7 @@ class Length(TokenTask):
         return prompt_NQ.sum(axis=1) % self.modulus
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The answer, wrong with probability `noise`, then uniform filler, of uniform length 1 .. T digits.
+        """Return the answer, wrong with probability `noise`, then uniform filler, of uniform length 1 .. T.
 
         With fewer than T digits the end token follows.
         """

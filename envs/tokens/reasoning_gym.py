@@ -16,17 +16,17 @@ from envs.tokens.safe_scorer import SafeScorer, isolated
 ASCII = "\n" + "".join(chr(c) for c in range(32, 127))
 POOL = 4096
 TRIES = 1000
-# The default task is for models of a few thousand weights: sums of two terms of one or two digits, and a
+# The default task suits models of a few thousand weights: sums of two terms of one or two digits, and a
 # prompt without words, so that 14 characters suffice.
 TINY_ARGS: Mapping[str, Any] = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 2}
 TINY_PROMPT = "{expression} ="
-# What `validate` scores beside the reference answers: empty, blank, numbers, open brackets, lists, long.
+# Answers that `validate` scores besides the references: empty, blank, numbers, brackets, lists, long.
 GARBAGE = ("", " ", "0", "-1", "?", "zzz", "[[", "{", ")(", "1/0", "[1, 2]", "a,b\nc", "9" * 40)
 
 
 @dataclass(frozen=True)
 class Item:
-    """One problem: the prompt's text, the reference answer (None when there is none) and the raw entry."""
+    """One problem: the prompt's text, the reference answer (None if there is none) and the raw entry."""
 
     prompt: str
     answer: str | None
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def trainable(self) -> bool:
-        """True when every problem has a reference answer and it scores 1."""
+        """True if every problem has a reference answer that scores 1."""
         return self.without_answer == 0 and self.reference_below_one == 0
 
 
@@ -57,12 +57,12 @@ class Report:
 class ReasoningGym(TokenTask):
     """Prompt and response are characters; the response ends with the end token, an unfinished one scores 0.
 
-    The problems are a pool: items 0 .. size-1 of `dataset` built with `dataset_args` (seed 0 and size
-    4096 unless given there). A prompt is a uniform draw from it; one that does not fit `prompt_length`,
-    or whose answer and end token do not fit `response_length`, is counted in `rejected` and drawn again.
-    Both lengths default to the longest of the first `survey` items. `prompt` is a format string over
-    "question" and the fields of the item's metadata. `alphabet`: "ascii", or the characters themselves,
-    or None for those of the surveyed items: completed by all digits, and to printable ASCII as soon as
+    The problems are a pool: items 0 .. size-1 of `dataset` built with `dataset_args` (seed 0 and size 4096 by
+    default). A prompt is a uniform draw from it; one that does not fit `prompt_length`, or with an answer and
+    end token that do not fit `response_length`, is counted in `rejected` and redrawn. Both lengths default to
+    the longest of the first `survey` items. `prompt` is a format string over "question" and the fields of the
+    item's metadata. `alphabet`: "ascii", or the characters themselves, or None for those of the surveyed
+    items, plus all digits, and all printable ASCII if letters occur, because text is open-ended.
     letters occur, because text is open-ended.
     """
 
@@ -103,7 +103,7 @@ class ReasoningGym(TokenTask):
 
     @property
     def score_errors(self) -> int:
-        """Number of times a scorer raised or gave no number; each such response scored 0."""
+        """Number of times a scorer raised or returned no number; each such response scored 0."""
         return self.scorer.errors
 
     def item(self, index: int) -> Item:
@@ -132,7 +132,7 @@ class ReasoningGym(TokenTask):
         return prompt_NQ
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """The data set's own score of each finished response, 0 for one without end token, [N]."""
+        """Return the data set's score of each finished response, 0 without an end token, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         reward_N, known = np.zeros(len(prompt_NQ)), dict[tuple[str, str], float]()
         items = [self._find(prompt_Q) for prompt_Q in prompt_NQ]
@@ -148,7 +148,7 @@ class ReasoningGym(TokenTask):
         return reward_N
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The reference answer, each character another one with probability `noise`, then the end token."""
+        """Return the answer with each character replaced with probability `noise`, then the end token."""
         prompt_NQ = self.check_prompts(prompt_NQ)
         shape, characters = (len(prompt_NQ), self.response_length), self.vocabulary - 2
         response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
@@ -166,12 +166,12 @@ class ReasoningGym(TokenTask):
                     f"the answer {item.answer!r} and its end need {length + 1} tokens, not {shape[1]}."
                 )
             response_NT[n, :length] = (np.array(token, dtype=np.int64) + wrong_NT[n, :length]) % characters
-            response_NT[n, length] = characters  # the end token comes right behind the characters
+            response_NT[n, length] = characters  # end token after the characters
             mask_NT[n, : length + 1] = True
         return response_NT, mask_NT
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text; ValueError naming every character outside the alphabet."""
+        """Return the tokens of a text; ValueError naming every character outside the alphabet."""
         unknown = sorted(set(text) - self._token.keys())
         if unknown:
             raise ValueError(
@@ -181,7 +181,7 @@ class ReasoningGym(TokenTask):
         return [self._token[c] for c in text]
 
     def validate(self, items: int = 16) -> Report:
-        """Scores the reference answers and a list of nonsense answers of the first `items` problems."""
+        """Score the reference answers and a list of nonsense answers of the first `items` problems."""
         drawn = [self.item(i) for i in range(min(items, self.pool))]
         scorer = SafeScorer(self.scorer.dataset, partial_credit=True)
         with isolated():
@@ -216,7 +216,7 @@ class ReasoningGym(TokenTask):
 
     def _find(self, prompt_Q: Ints) -> Item:
         text = "".join(self.symbols[v] for v in prompt_Q if v != self.pad_token)
-        # A prompt made by another instance: its problem has not been generated here yet.
+        # A prompt from another instance: its problem has not been generated here yet.
         for index in range(self.pool if text not in self._index else 0):
             if self.item(index).prompt == text:
                 break
@@ -234,7 +234,7 @@ class ReasoningGym(TokenTask):
 
 
 def own_characters(items: list[Item]) -> str:
-    """The sorted characters of the items and all digits; all of printable ASCII as well if letters occur."""
+    """Return the items' sorted characters and all digits, plus printable ASCII if letters occur."""
     seen = set("0123456789").union(*(item.prompt + (item.answer or "") for item in items))
     if any(c.isalpha() for c in seen):
         seen.update(ASCII)
@@ -242,7 +242,7 @@ def own_characters(items: list[Item]) -> str:
 
 
 def open_dataset(name: str, args: Mapping[str, Any]) -> Any:
-    """The reasoning-gym data set `name`; ValueError for an unknown name or arguments it does not take."""
+    """Open the reasoning-gym data set `name`; ValueError for an unknown name or argument."""
     try:
         import reasoning_gym as gym
         from reasoning_gym.composite import DatasetSpec

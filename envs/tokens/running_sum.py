@@ -1,4 +1,4 @@
-"""Running sum: write every partial sum on the way to the total, a chain of thought that can be checked."""
+"""Running sum: write every partial sum on the way to the total, a verifiable chain of thought."""
 
 import numpy as np
 
@@ -20,11 +20,10 @@ class RunningSum(DigitTask):
         return np.cumsum(digit_NT, axis=1) % self.modulus
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Partial sums in which a corrupted step adds a wrong digit and later steps go on from there.
+        """Partial sums in which a corrupted step adds a wrong digit and later steps continue from it.
 
-        Each step given the response so far is right with probability 1 - noise, so the score is
-        (1-noise)^Q in expectation, and a student of this teacher learns to continue from its own
-        mistakes.
+        Each step is right, given the response so far, with probability 1 - noise, so the expected score is
+        (1-noise)^Q, and a student of this teacher learns to continue from its mistakes.
         """
         digit_NT = self.check_prompts(prompt_NQ)[:, :-1]
         wrong_NT = corruption(digit_NT.shape, rng, noise, self.modulus)

@@ -1,7 +1,7 @@
-"""Runs reasoning-gym's generators and scorers so that no sampled text can raise, print, reseed or execute.
+"""Run reasoning-gym's generators and scorers so that no sampled text can raise, print, reseed or execute.
 
-Nine of its data sets hand the answer to `eval` or to sympy's `parse_expr`, which evaluates it as well. A
-policy's samples are untrusted text, so such a scorer only sees literals and bounded arithmetic.
+Nine of its data sets pass the answer to `eval`, or to sympy's `parse_expr`, which also evaluates it. A
+policy's samples are untrusted text, so such scorers receive only literals and bounded arithmetic.
 """
 
 import ast
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
 LONGEST_LITERAL = 4000
-# sympy may simplify an answer: within these limits the worst expressions tried took about a second, while
+# sympy may simplify an answer: within these limits the worst expressions tried took about a second, but
 # five functions to the power 12 took more than 40.
 LONGEST_EXPRESSION = 200
 LARGEST_EXPONENT = 12
@@ -36,10 +36,10 @@ _PLAIN = (ast.Expression, ast.UnaryOp, ast.UAdd, ast.USub, ast.Load, *_ARITHMETI
 
 @contextlib.contextmanager
 def isolated(*, silent: bool = False) -> Iterator[None]:
-    """Inside, the global random states of Python and NumPy start from seed 0 and warnings go nowhere.
+    """Context in which Python's and NumPy's global random states start from seed 0 and warnings are dropped.
 
-    Some generators draw from the global states, one reseeds NumPy's; both are put back on leaving. Some
-    print, which `silent` swallows; it does so for all threads, so keep it short.
+    Some generators draw from the global states, one reseeds NumPy's; leaving restores both. Some print;
+    `silent` discards it, for all threads, so keep the block short.
     """
     python_state, bit_generator = random.getstate(), get_bit_generator()
     random.seed(0)
@@ -57,9 +57,9 @@ def isolated(*, silent: bool = False) -> Iterator[None]:
 class SafeScorer:
     """score(answer, item) in [0, 1] of a reasoning-gym data set, for any text.
 
-    Without `partial_credit` everything below 1 is 0. `errors` counts scorers that raised or gave no
-    number, `refused` the answers that a data set would have evaluated and that are not plain arithmetic;
-    both score 0.
+    Without `partial_credit` scores below 1 become 0. `errors` counts scorers that raised or returned no
+    number, `refused` counts answers that a data set would evaluate but that are not plain arithmetic; both
+    score 0.
     """
 
     def __init__(self, dataset: Any, partial_credit: bool) -> None:
@@ -86,7 +86,7 @@ class SafeScorer:
         return 1.0 if score >= 1.0 else 0.0
 
     def evaluation(self, item: Mapping[str, Any]) -> str:
-        """Evaluator that the scorer of this item uses: "sympy", "python", or "" for none."""
+        """Evaluator in the scorer of this item: "sympy", "python", or "" for none."""
         owner = self.dataset
         if hasattr(owner, "datasets"):  # a composite forwards to one of its parts
             owner = owner.datasets[item["metadata"]["source_dataset"]]
@@ -94,7 +94,7 @@ class SafeScorer:
         if kind not in self._evaluates:
             try:
                 source = inspect.getsource(kind.score_answer)
-            except OSError:  # no source to read: expect the worst
+            except OSError:  # no source to read: assume the worst
                 source = "parse_expr("
             self._evaluates[kind] = (
                 "sympy" if _SYMPY.search(source) else "python" if _PYTHON.search(source) else ""
@@ -105,15 +105,15 @@ class SafeScorer:
         evaluation = self.evaluation(item)
         if not evaluation:
             return True
-        # What Python cannot parse, eval cannot run either; but sympy rewrites its input first ("9!"), so
-        # there unparsable text is not harmless.
+        # Text that Python cannot parse cannot run in eval either. But sympy first rewrites its input ("9!"),
+        # so there unparsable text is not harmless.
         return _is_plain(answer.strip(), unparsable=evaluation == "python")
 
 
 def _is_plain(text: str, *, unparsable: bool) -> bool:
-    """True for literals and bounded arithmetic; `unparsable` is the verdict on what is not Python."""
-    # A backslash before the last line break makes text run whose stripped form does not parse, and the
-    # integer of 1e99999999 has 100 million digits.
+    """True for literals and bounded arithmetic; `unparsable` is the result for text that is not Python."""
+    # With a backslash before the last line break, text runs although its stripped form does not parse;
+    # the integer of 1e99999999 has 100 million digits.
     if len(text) > LONGEST_LITERAL or "\\" in text or _EXPONENT.search(text):
         return False
     try:

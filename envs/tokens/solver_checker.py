@@ -1,4 +1,4 @@
-"""Solver and checker: a running sum by one role, its total by another who reads it, the smallest workflow."""
+"""Solver and checker: one role writes a running sum, another reads it and writes the total."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from envs.tokens.digits import DigitTask
 class SolverChecker(DigitTask):
     """The solver writes the partial sums of Q digits mod M, then the checker writes the total in c tokens.
 
-    Reward 1 when all tokens of the checker are the total: the solver earns what the checker makes of its
-    work. Turn 0 is the solver's, turn 1 the checker's; nothing is masked. The checker writes the total
-    `copies` times, by which the tokens of the two roles weigh differently in a mean over tokens.
+    Reward 1 if all tokens of the checker are the total: the solver's reward depends on the checker. Turn 0 is
+    the solver's, turn 1 the checker's; nothing is masked. The checker writes the total `copies` times, which
+    changes the weight of its tokens in a mean over tokens.
     """
 
     several_turns = True
@@ -33,14 +33,14 @@ class SolverChecker(DigitTask):
         return np.concatenate([sum_NT, sum_NT[:, -1:].repeat(self.copies, 1)], axis=1)
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """1 where the checker's tokens are all generated and the total, else 0, [N]."""
+        """1 if the checker's tokens are all generated and equal the total, else 0, [N]."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         right_NT = (response_NT == self.answer(prompt_NQ[:, :-1])) & mask_NT
         return right_NT[:, self.digits :].all(axis=1).astype(np.float64)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Partial sums with errors that later ones inherit, and the last of them by the checker, with its
-        own.
+        """Partial sums with errors that later ones inherit, then the checker's total of them, with separate
+        errors.
 
         Without noise it scores 1.
         """

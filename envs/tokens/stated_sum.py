@@ -9,9 +9,9 @@ from envs.tokens.graded_sum import GradedSum
 
 @world("stated-sum")
 class StatedSum(GradedSum):
-    """Response: Q partial sums, which alone are scored, and a token v that states the confidence v / M.
+    """Response: Q partial sums, the only scored tokens, and a token v that states the confidence v / M.
 
-    The teacher states any confidence, whatever it wrote.
+    The teacher states a random confidence, whatever it wrote.
     """
 
     def __init__(self, *, digits: int = 6, modulus: int = 8, easy: int = 2, share: float = 0.5) -> None:
@@ -23,17 +23,17 @@ class StatedSum(GradedSum):
         return np.asarray(response_NT[:, -1] / self.modulus)
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """1 where all Q sums are generated and right, else 0, [N]."""
+        """1 if all Q sums are generated and right, else 0, [N]."""
         return (self.first_error(prompt_NQ, response_NT, mask_NT) > self.digits).astype(np.float64)
 
     def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
-        """The place of the first sum that is wrong or missing, [N]; Q + 1 for a right response."""
+        """Return the position of the first wrong or missing sum, [N]; Q + 1 for a right response."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         wrong_NT = (response_NT[:, :-1] != self.answer(prompt_NQ[:, :-1])) | ~mask_NT[:, :-1]
         return np.where(wrong_NT.any(1), wrong_NT.argmax(1), self.response_length)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """The right sums with the confidence that was stated, [N, T]."""
+        """Return the right sums with the stated confidence, [N, T]."""
         answer_NT, _ = super().correction(prompt_NQ, response_NT, mask_NT)
         found_NT = np.concatenate([answer_NT, response_NT[:, -1:]], axis=1)
         return found_NT, np.ones(found_NT.shape, dtype=bool)

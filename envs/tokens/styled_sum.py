@@ -10,12 +10,11 @@ from envs.tokens.digits import DigitTask
 
 @world("styled-sum")
 class StyledSum(DigitTask):
-    """Write all partial sums of Q digits mod M, or of each the complement M - 1 - sum; both are right.
+    """Write all partial sums of Q digits mod M, or the complement M - 1 - sum of each; both are right.
 
-    Prompt: the digits and a separator. Behind "=" either style is right, behind ":" the sums alone. The
-    noisy teacher of a base model writes sums, `expert` complements wherever they are allowed. Training asks
-    with "=" alone; half of the held-out prompts have ":", difficulty 1: they show whether the base style is
-    forgotten.
+    Prompt: the digits and a separator. After "=" either style is right, after ":" only sums. The noisy
+    teacher of a base model writes sums; `expert` writes complements wherever allowed. Training uses only "=";
+    half of the held-out prompts have ":", difficulty 1, and show if the base style is forgotten.
     """
 
     difficulties = (0, 1)
@@ -29,7 +28,7 @@ class StyledSum(DigitTask):
         return np.cumsum(digit_NT, axis=1) % self.modulus
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
-        """n prompts, every second one with the separator that demands sums."""
+        """Return n prompts, every second one with the separator that requires sums."""
         prompt_NQ = self.prompts(rng, n)
         prompt_NQ[1::2, -1] = self.modulus + 1
         return prompt_NQ
@@ -39,21 +38,21 @@ class StyledSum(DigitTask):
         return self.held_out_prompts(rng, n)
 
     def difficulty(self, prompt_NQ: Ints) -> Ints:
-        """1 where sums are demanded, else 0, [N]."""
+        """1 where sums are required, else 0, [N]."""
         return (prompt_NQ[:, -1] == self.modulus + 1).astype(np.int64)
 
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:
-        """1 where all T tokens are generated and of one right style, else 0, [N]."""
+        """1 if all T tokens are generated and in one right style, else 0, [N]."""
         return (self.first_error(prompt_NQ, response_NT, mask_NT) == self.response_length).astype(np.float64)
 
     def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
-        """The place of the first token that is wrong in the style that lasts longest, [N]; T without one."""
+        """Return the position of the first wrong token in the longest-kept style, [N]; T without one."""
         prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
         first = [_first_wrong((response_NT != style_NT) | ~mask_NT) for style_NT in self._styles(prompt_NQ)]
         return np.maximum(*first)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """The right response in the style that each keeps longest; the expert's where it has none."""
+        """Return the right response in each one's longest-kept style; the expert's if it has none."""
         sums_NT, complement_NT = self._styles(prompt_NQ)
         own_N, other_N = (
             _first_wrong((response_NT != style_NT) | ~mask_NT) for style_NT in (sums_NT, complement_NT)
@@ -68,13 +67,13 @@ class StyledSum(DigitTask):
         return self.answer(digit_NT + wrong_NT), np.ones(digit_NT.shape, dtype=bool)
 
     def expert(self, prompt_NQ: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
-        """Complements where they are allowed, else sums."""
+        """Complements where allowed, else sums."""
         del rng
         found_NT = self._styles(self.check_prompts(prompt_NQ))[1]
         return found_NT, np.ones(found_NT.shape, dtype=bool)
 
     def _styles(self, prompt_NQ: Ints) -> tuple[Ints, Ints]:
-        """Sums, and complements where they are allowed (sums elsewhere), [N, T] each."""
+        """Sums, and complements where allowed (sums elsewhere), [N, T] each."""
         sums_NT = self.answer(prompt_NQ[:, :-1])
         free_N1 = (prompt_NQ[:, -1] != self.modulus + 1)[:, None]
         return sums_NT, np.where(free_N1, self.modulus - 1 - sums_NT, sums_NT)

@@ -27,9 +27,9 @@ SMALL: Mapping[str, Mapping[str, int]] = {
 class TokenTree:
     """States are pairs (prompt, prefix of a response), actions the V tokens; the last one brings the reward.
 
-    Each of the N prompts owns `nodes` consecutive states, numbered level by level: with W tokens that go
-    on (all but the end token) the successor of local node i under the j-th of them is i W + 1 + j, so no
-    transition table exists. The start distribution is uniform over the prompts; the episode ends after T
+    Each of the N prompts has `nodes` consecutive states, numbered level by level. With W continuing tokens
+    (all but the end token) the successor of local node i under the j-th of them is i W + 1 + j, so no
+    transition table is needed. The start distribution is uniform over the prompts; the episode ends after T
     tokens or with the end token.
     """
 
@@ -55,11 +55,11 @@ class TokenTree:
 
     @property
     def turn_T(self) -> tuple[int, ...]:
-        """The turn of every place of a response; () in a task of one turn."""
+        """The turn of every position of a response; () in a task of one turn."""
         return self.task.turn_T
 
     def prefix(self, state: int) -> tuple[int, tuple[int, ...]]:
-        """The prompt number and the tokens so far of a state."""
+        """Return the prompt number and the tokens so far of a state."""
         prompt, node = divmod(int(state), self.nodes)
         tokens: list[int] = []
         while node:
@@ -68,9 +68,9 @@ class TokenTree:
         return prompt, tuple(reversed(tokens))
 
     def state(self, prompt: int, tokens: Sequence[int] = ()) -> int:
-        """The state of a prompt number and the tokens so far: the inverse of `prefix`.
+        """Return the state of a prompt number and the tokens so far: the inverse of `prefix`.
 
-        Raises ValueError for a prompt, a token or a length that no state has; none is behind the end token.
+        Raises ValueError for a prompt, token or length without a state; no state follows the end token.
         """
         if not 0 <= prompt < len(self.prompt_NQ):
             raise ValueError(f"prompt is {prompt}, expected 0 to {len(self.prompt_NQ) - 1}.")
@@ -97,7 +97,7 @@ class TokenTree:
     def simulate(
         self, pi_RSA: Floats, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int
     ) -> Episodes:
-        """`group` responses per start; token t of sequence b is drawn by the first double of (t, b, step)."""
+        """`group` responses per start; the first double of (t, b, step) draws token t of sequence b."""
         pi_RSA = self._policy(pi_RSA, "pi_RSA")
         if pi_RSA.ndim != 3:
             raise ValueError(f"pi_RSA has shape {pi_RSA.shape}, expected (R, S, A).")
@@ -113,9 +113,9 @@ class TokenTree:
         step: int,
         given_RBT: Ints | None = None,
     ) -> Episodes:
-        """Responses whose token t is drawn by pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
+        """Simulate responses with token t drawn from pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
 
-        given_RBT: tokens that stand already, negative where one is drawn.
+        given_RBT: fixed tokens, negative where one is drawn.
         """
         pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
         if pi_RWSA.ndim != 4:
@@ -134,7 +134,7 @@ class TokenTree:
         step: int,
         given_RBT: Ints | None = None,
     ) -> Episodes:
-        # Imported here: a world can be built and listed without loading the compiler.
+        # Imported here: building and listing worlds should not load the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk
 
@@ -183,7 +183,7 @@ class TokenTree:
         return self._action_values(self._policy(pi_xSA, "pi_xSA"))
 
     def reach(self, pi_xSA: Floats) -> Floats:
-        """d(s), the probability that pi comes by a state, a uniform prompt included, [x, S]."""
+        """d(s), the probability that pi visits a state, a uniform prompt included, [x, S]."""
         return self._forward(self._policy(pi_xSA, "pi_xSA"), np.multiply) / len(self.prompt_NQ)
 
     def divergence(
@@ -191,8 +191,8 @@ class TokenTree:
     ) -> Divergence:
         """Exact divergences of the responses of pi and mu, w = prod_t rho_t; leading axes broadcast.
 
-        After the end of a response its prefix ratio stays what it was, so the last prefix moment is the
-        sequence's. Where pi takes a token that mu cannot take: ValueError naming both, or inf with
+        After the end of a response its prefix ratio stays constant, so the last prefix moment is the
+        sequence's. If pi takes a token with mu = 0: ValueError naming both, or inf with
         unsupported="infinite".
         """
         pi, mu = np.broadcast_arrays(self._policy(pi_xSA, "pi_xSA"), self._policy(mu_xSA, "mu_xSA"))
@@ -215,8 +215,7 @@ class TokenTree:
                 max_log_rho=self._max_log_rho(log_rho),
             )
 
-    # The tree arithmetic: arrays over states are viewed as [x, N, nodes], a level is a slice of the last
-    # axis.
+    # The tree arithmetic views arrays over states as [x, N, nodes]; a level is a slice of the last axis.
 
     def _split(self, array_xS: Floats, tail: int) -> Floats:
         axis = array_xS.ndim - tail - 1
@@ -255,11 +254,11 @@ class TokenTree:
         return np.stack(moments, axis=-1)
 
     def _max_log_rho(self, log_rho_xSA: Floats) -> Floats:
-        """The largest log w of a response that pi can give, [x]."""
+        """The largest log w of a response possible under pi, [x]."""
         path = self._split(self._forward(log_rho_xSA, np.add)[..., None] + log_rho_xSA, 1)
         ends = [path[..., self._at(t), :][..., self._ends(t)] for t in range(self.horizon)]
         log_w = np.concatenate([end.reshape(*end.shape[:-3], -1) for end in ends], axis=-1)
-        # inf - inf: a response that neither policy gives, beyond a token that only pi takes.
+        # inf - inf: a response impossible under both policies, after a token with only mu = 0.
         return np.where(np.isnan(log_w), -np.inf, log_w).max(-1)
 
     def _mean(self, reach_xS: Floats, value_xS: Floats) -> Floats:
@@ -289,7 +288,7 @@ class TokenTree:
         return reward_NSA.reshape(self.states, self.actions)
 
     def _ends(self, t: int) -> list[int]:
-        """The actions that end a response at level t: any on the last one, before it the end token."""
+        """The actions that end a response at level t: any on the last level, before it the end token."""
         if t == self.horizon - 1:
             return list(range(self.actions))
         return [] if self.end_token is None else [self.end_token]
@@ -332,11 +331,11 @@ class TokenTree:
 
 
 class TurnTree(TokenTree):
-    """A TokenTree whose states at places of the tool have one possible token, whatever a policy says there.
+    """A TokenTree with one possible token in states where the tool writes, for any policy.
 
     Their masks are False in episodes, their ratios 1, their gradients 0. Moments per token count them.
 
-    tool_S: whether a tool writes in a state, [S]. answer_S: what it writes, 0 elsewhere.
+    tool_S: True if a tool writes in a state, [S]. answer_S: its token, 0 elsewhere.
     """
 
     def __init__(self, task: TokenTask, prompts: int | npt.ArrayLike, seed: int = 0) -> None:
@@ -359,7 +358,7 @@ class TurnTree(TokenTree):
 
 
 def _product(left: Floats, right: Floats) -> Floats:
-    """left * right with 0 * inf = 0: what has no mass adds nothing, however large."""
+    """left * right with 0 * inf = 0: terms without mass add nothing, however large."""
     return np.where((left == 0) | (right == 0), 0.0, left * right)
 
 

@@ -17,10 +17,10 @@ def walk(
     mask_RBT: Bools,
     given_RBT: Ints,
 ) -> None:
-    """Fills state, action and mask, which come in as zeros; `end_token` -1 stands for none.
+    """Fill state, action and mask, which must be zeros; `end_token` -1 means none.
 
-    Action = first one whose cumulative mass exceeds the uniform, the last one with mass if rounding
-    leaves none; or the given one, where given_RBT is not negative.
+    Action = first one with cumulative mass above the uniform, the last one with mass if rounding leaves none;
+    or the given one, where given_RBT is not negative.
     """
     replicas, sequences, horizon = uniform_RBT.shape
     group, actions = sequences // start_RN.shape[1], pi_RWSA.shape[3]
@@ -43,5 +43,5 @@ def walk(
             state_RBT[r, b, t], action_RBT[r, b, t], mask_RBT[r, b, t] = root + node, chosen, True
             if chosen == end_token:
                 break
-            # Branches are numbered over the tokens that go on, so those above the end token move down by one.
+            # Branches are numbered over the continuing tokens, so those above the end token move down by one.
             node = node * branches + 1 + (chosen - 1 if 0 <= end_token < chosen else chosen)

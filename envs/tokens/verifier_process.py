@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load(path: Path, name: str) -> Callable[..., Any]:
-    """Return the function; whatever is wrong with the file is raised."""
+    """Return the function; raises any error of the file."""
     spec = importlib.util.spec_from_file_location("user_verifier", path)
     if spec is None or spec.loader is None:
         raise ValueError("this is not a Python file")
@@ -26,7 +26,7 @@ def load(path: Path, name: str) -> Callable[..., Any]:
 
 
 def reply(function: Callable[..., Any], line: str) -> dict[str, Any]:
-    """Return the score of one question, or what went wrong."""
+    """Return the score of one question, or the error."""
     question = json.loads(line)
     try:
         score = function(question["response"], question["problem"])
@@ -39,7 +39,7 @@ def reply(function: Callable[..., Any], line: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer lines until there are no more; what the user's code prints goes nowhere."""
+    """Answer lines until there are no more; discards output printed by the user's code."""
     sink = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""Judges of responses: named rules, or a user's function in a separate process."""
+"""Verifiers of responses: named rules, or a user's function in a separate process."""
 
 import contextlib
 import difflib
@@ -20,16 +20,16 @@ from envs.tokens.safe_scorer import SafeScorer, isolated
 Problem: TypeAlias = Mapping[str, Any]
 """One line of the file, as JSON gives it, with the reference answer under "answer"."""
 Verifier: TypeAlias = Callable[[str, Problem], float]
-"""(text of the response, problem) -> reward in [0, 1]; raises VerifierError where it gives none."""
+"""(text of the response, problem) -> reward in [0, 1]; raises VerifierError if it has none."""
 
 START_LIMIT = 60.0
-"""Seconds that a user's file may take to be imported."""
+"""Time limit in seconds for importing a user's file."""
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _CHOICE = re.compile(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])")
 
 
 class VerifierError(Exception):
-    """A verifier that raised, or gave no number; `timeout` tells one that took too long."""
+    """A verifier raised, or returned no number; `timeout` marks one that took too long."""
 
     def __init__(self, message: str, timeout: bool = False) -> None:
         super().__init__(message)
@@ -37,12 +37,12 @@ class VerifierError(Exception):
 
 
 def exact(response: str, problem: Problem) -> float:
-    """1 where the response is the answer, blanks around it aside."""
+    """1 if the response equals the answer, ignoring surrounding blanks."""
     return float(response.strip() == str(problem["answer"]).strip())
 
 
 def number(response: str, problem: Problem) -> float:
-    """1 where the last number of the response equals the last number of the answer."""
+    """1 if the last number of the response equals the last number of the answer."""
     wanted = last_number(str(problem["answer"]))
     if wanted is None:
         raise VerifierError(f"the answer {problem['answer']!r} holds no number; take verifier exact")
@@ -51,13 +51,13 @@ def number(response: str, problem: Problem) -> float:
 
 
 def last_number(text: str) -> float | None:
-    """Return the last number in a text, commas between digits left out; None where there is none."""
+    """Return the last number in a text, ignoring commas between digits; None if there is none."""
     found = _NUMBER.findall(text)
     return float(found[-1].replace(",", "")) if found else None
 
 
 def choice(response: str, problem: Problem) -> float:
-    """1 where the last single capital letter of the response is the answer's, as in "(B)" or "B."."""
+    """1 if the last single capital letter of the response is the answer's, as in "(B)" or "B."."""
     wanted = _CHOICE.findall(str(problem["answer"]))
     if not wanted:
         raise VerifierError(f"the answer {problem['answer']!r} holds no single capital letter")
@@ -66,7 +66,7 @@ def choice(response: str, problem: Problem) -> float:
 
 
 class ReasoningGymVerifier:
-    """The scorer of the reasoning-gym data set that the problem's metadata name; below full credit is 0."""
+    """The scorer of the reasoning-gym data set in the problem's metadata; partial credit scores 0."""
 
     def __init__(self) -> None:
         self._scorers: dict[str, SafeScorer] = {}
@@ -93,12 +93,12 @@ class ReasoningGymVerifier:
 
 
 class UserVerifier:
-    """A function of a user's file, `function(response, problem) -> number in [0, 1]`, in its own process.
+    """A function of a user's file, `function(response, problem) -> number in [0, 1]`, in a separate process.
 
-    A call that takes longer than `limit` seconds ends with the process; so does one that ends it. The next
-    call starts another.
+    A call that exceeds `limit` seconds kills the process, as does one that ends it. The next call starts
+    another.
 
-    Raises ValueError when the file cannot be run or has no such function.
+    Raises ValueError if the file cannot be run or lacks the function.
     """
 
     def __init__(self, path: Path, function: str, limit: float) -> None:
@@ -129,7 +129,7 @@ class UserVerifier:
             raise ValueError(f"verifier {self.path}:{self.function}: {reply['error']}")
 
     def _ask(self, question: Any, limit: float) -> dict[str, Any]:
-        """Send a line, if there is one, and return the answer; end the process when none comes in time."""
+        """Send a line, if there is one, and return the answer; end the process if none comes in time."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             raise VerifierError("the verifier's process has ended")
@@ -157,7 +157,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(OSError):  # what was not flushed has no reader any more
+            with contextlib.suppress(OSError):  # unflushed output has no reader any more
                 pipe.close()
 
 
@@ -184,7 +184,7 @@ NAMED: dict[str, Callable[[], Verifier]] = {
 
 
 def open_verifier(name: str, limit: float) -> Verifier:
-    """Return a named verifier, or that of `file.py:function`; raise ValueError where there is none."""
+    """Return a named verifier, or that of `file.py:function`; raise ValueError if there is none."""
     if ".py:" in name:
         path, _, function = name.rpartition(".py:")
         file = Path(f"{path}.py")
@@ -201,7 +201,7 @@ def open_verifier(name: str, limit: float) -> Verifier:
 
 
 def checked(score: Any) -> float:
-    """Return a verifier's number; VerifierError where it is none, or not in [0, 1]."""
+    """Return a verifier's number; VerifierError if it is not a number in [0, 1]."""
     if isinstance(score, bool | int | float) and not math.isnan(score) and 0 <= score <= 1:
         return float(score)
     raise VerifierError(f"the verifier returned {score!r}, expected a number from 0 to 1")

@@ -18,7 +18,7 @@ from testbed.execution.threads import environment
 
 
 class Stopped(Exception):
-    """Ctrl-C, with what there is to say about it."""
+    """Ctrl-C, with the message about it."""
 
 
 SECTIONS = (
@@ -72,7 +72,7 @@ CORE = (
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands; typer itself turns Ctrl-C into an exit code and forgets what was said."""
+    """The commands; typer itself turns Ctrl-C into an exit code and drops its message."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; raise Stopped after Ctrl-C."""
@@ -136,16 +136,16 @@ def _options(
 
 
 LONGEST = 20_000
-"""Characters of an error message; a sweep file may have many lines that are wrong."""
+"""Most characters of an error message; a sweep file may have many wrong lines."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: exit code 0, 2 for anything the user can correct, 130 after Ctrl-C."""
     for name, value in environment(workers=1).items():
-        os.environ.setdefault(name, value)  # before torch or numba are loaded; workers set their own
+        os.environ.setdefault(name, value)  # before torch or numba load; workers set their own
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a word may hold bytes that are no text
+            stream.reconfigure(errors="backslashreplace")  # a word may hold bytes that are not text
     words = _with_ray_address(list(sys.argv[1:] if arguments is None else arguments))
     if answer := moved(words):
         sys.exit(_complain(answer))
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve before 3.13
                 sys.exit(_complain(f"{error}."))
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help itself
             print(error.format_message())
             sys.exit(0)
         sys.exit(_complain(error.format_message(), getattr(error, "ctx", None)))
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _recipe_named(error: UserError) -> str:
-    """Return what to say where a recipe's name was given for an objective's, else ""."""
+    """Return a hint if a recipe's name was given for an objective's, else ""."""
     if not (isinstance(error, UnknownName) and error.kind == "objective"):
         return ""
     from testbed.recipes import recipe
@@ -193,7 +193,7 @@ def _complain(message: str, context: object = None) -> int:
 
 
 def _with_ray_address(words: list[str]) -> list[str]:
-    """Let `--ray` stand without an address: a local Ray is started then."""
+    """Let `--ray` have no address: a local Ray is then started."""
     for index, word in enumerate(words):
         after = words[index + 1] if index + 1 < len(words) else "--"
         if word == "--ray" and (after.startswith("-") or "=" in after):

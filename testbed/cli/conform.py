@@ -36,7 +36,7 @@ def conform(
 
     Bounds and both signs, ragged masks, groups of one, extreme ratios, padding, packed rows, micro-batches,
     float32 and bfloat16. Counterexamples are shrunk. Hyperparameters come from the options, then from the
-    defaults of the signature; others are found by search and said to be.
+    defaults of the signature; the others are found by search and reported as such.
 
     Examples:
     testbed conform mine.py:loss --as gspo --aggregation token_mean
@@ -65,7 +65,7 @@ def conform(
 
 
 def _installed(page: Path | None, only: str, json: bool) -> None:
-    """Identify the losses of installed packages, tell each as it comes, and write the page."""
+    """Identify the losses of installed packages, print each at once, and write the page."""
     import sys
     from dataclasses import asdict
 

@@ -25,7 +25,7 @@ def cost_of(
     shard: str = "1/1",
     extend: bool = False,
 ) -> "Cost":
-    """Return what is left to do of sweeps, each with its results folder; raise UserError for bad cells."""
+    """Return the remaining work of sweeps, each with its results folder; raise UserError for bad cells."""
     from testbed.execution import cost
     from testbed.execution.preflight import prepare
     from testbed.execution.threads import cores
@@ -40,7 +40,7 @@ def cost_of(
 
 
 def agree(found: "Cost", *, yes: bool, quiet: bool, at_most: bool = False) -> None:
-    """Print the cost; above an hour ask for confirmation, or raise UserError where nobody can answer.
+    """Print the cost; above an hour ask for confirmation, or raise UserError if nobody can answer.
 
     at_most: the sweep may stop earlier.
     """

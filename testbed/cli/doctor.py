@@ -37,7 +37,7 @@ MARKS = {"ok": "ok  ", "note": "note", "broken": "BAD "}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. grade: "ok", "note" (works, but not all or not fast) or "broken"."""
+    """One check's result. grade: "ok", "note" (works, but not all or not fast) or "broken"."""
 
     what: str
     found: str
@@ -71,7 +71,7 @@ def doctor(
 
 
 def checks(folder: Path) -> Iterator[Finding]:
-    """Yield every finding as soon as it is known; announce what takes longer than a second on stderr."""
+    """Yield each finding at once; announce on stderr what takes longer than a second."""
     yield from versions()
     yield from threads()
     print("Loading torch …", file=sys.stderr, flush=True)
@@ -82,7 +82,7 @@ def checks(folder: Path) -> Iterator[Finding]:
 
 
 def versions() -> Iterator[Finding]:
-    """Yield what runs: Python, the bench and the packages that it needs; missing extras are notes."""
+    """Check versions: Python, the bench and the packages that it needs; missing extras are notes."""
     from testbed import __version__
 
     old = sys.version_info < (3, 11)
@@ -99,7 +99,7 @@ def versions() -> Iterator[Finding]:
 
 
 def threads() -> Iterator[Finding]:
-    """Yield cores and threads; threads of BLAS that multiply with the workers are a note."""
+    """Check cores and threads; BLAS threads that multiply with the workers are a note."""
     from testbed.execution.threads import cores
 
     yield Finding("cores", f"{cores()}, {platform.machine()} {platform.system()}")
@@ -110,10 +110,10 @@ def threads() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """Yield the GPU that torch sees; a machine without one passes too."""
+    """Check the GPU that torch sees; a machine without one passes too."""
     try:
         import torch
-    except Exception as error:  # a torch whose libraries do not load says so here, in its own words
+    except Exception as error:  # torch libraries that do not load raise here
         yield Finding("torch loads", str(error).splitlines()[0], "broken", "install torch again")
         return
     if torch.cuda.is_available():
@@ -123,7 +123,7 @@ def gpu() -> Iterator[Finding]:
 
 
 def room(folder: Path) -> Iterator[Finding]:
-    """Yield disk, right to write, and memory."""
+    """Check disk space, write access, and memory."""
     from testbed.execution.memory import Room
 
     there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
@@ -150,7 +150,7 @@ def self_test() -> Finding:
     began = time.monotonic()
     try:
         equal = _trained_twice()
-    except Exception as error:  # whatever it is, it is what the user came to hear
+    except Exception as error:  # show the user any error
         return Finding("self-test", f"{type(error).__name__}: {error}", "broken", "see the versions above")
     seconds = time.monotonic() - began
     if not equal:
@@ -169,7 +169,7 @@ def self_test() -> Finding:
 
 def _trained_twice() -> bool:
     from testbed.config.run import Run
-    from testbed.results.parquet import encode  # loads what writing a result needs
+    from testbed.results.parquet import encode  # imports needed to write a result
     from testbed.training.loop import train
 
     assert callable(encode)

@@ -47,9 +47,9 @@ def exact(
 ) -> None:
     """Print the exact bias and variance of one-sample gradients on a random token tree, by enumeration.
 
-    signal: R, R-b (reward less baseline=NUMBER or optimal) or A (the exact advantage). group=2 to 4 takes
-    batches of that many responses; advantage=NAME then computes advantages from the group's rewards.
-    ratio:token, prefix, suffix, sequence, min_prefix, geometric, none are plain ratios.
+    signal: R, R-b (reward minus baseline=NUMBER or optimal) or A (the exact advantage). group=2 to 4 uses
+    batches of that many responses; advantage=NAME then computes advantages from the group's rewards. Plain
+    ratios: ratio:token, prefix, suffix, sequence, min_prefix, geometric, none.
 
     Examples: testbed exact ppo_clip,gspo,ratio:prefix    testbed exact cispo vocabulary=3 length=3 drift=1
     """

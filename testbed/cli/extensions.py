@@ -1,7 +1,7 @@
-"""Commands, kinds of names and parts of commands that packages above the core add.
+"""Commands, kinds of names and parts of commands that other packages add to the core.
 
-Such a package names an `Extension` under the entry point group `testbed.commands`; the core names no package
-above it, and works without them.
+Such a package names an `Extension` under the entry point group `testbed.commands`; the core names no such
+package, and works without any.
 """
 
 import functools
@@ -20,7 +20,7 @@ class Command:
     """One command of the command line.
 
     section: heading of `testbed --help`. name: one word, or two for a command of a group, "evidence run".
-    help: the line of `testbed --help`, at most 56 characters. function: it, or "module:name".
+    help: the line of `testbed --help`, at most 56 characters. function: a function, or "module:name".
     options: keyword arguments of `typer.Typer.command`.
     """
 
@@ -40,11 +40,11 @@ class Command:
 class Kind:
     """One kind of names, for `testbed list` and `testbed show`.
 
-    about: what it is. rows: returns a row per name, with a column "name".
-    places, pattern: the source files that define it and how a definition starts, so that counting is quick.
-    several: loops define more than the pattern finds. shown: columns of the table; all by default.
-    names: returns the names alone, where rows take long. detail: returns what `show` prints of one name, the
-    row by default. aliases: returns other names of a name. use: a command that uses a name.
+    about: a description. rows: returns a row per name, with a column "name".
+    places, pattern: the source files that define it and how a definition starts, for fast counting. several:
+    True if loops define more than the pattern finds. shown: columns of the table; all by default. names:
+    returns only the names, for kinds with slow rows. detail: returns what `show` prints of one name, by
+    default the row. aliases: returns other names of a name. use: a command that uses a name.
     """
 
     about: str
@@ -70,7 +70,7 @@ class Extension:
 
 @functools.cache
 def installed() -> tuple[Extension, ...]:
-    """Return what installed packages add, in the order of their names."""
+    """Return the additions of installed packages, in the order of their names."""
     from importlib.metadata import entry_points
 
     found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
@@ -78,12 +78,12 @@ def installed() -> tuple[Extension, ...]:
 
 
 def has(part: str) -> bool:
-    """Return whether an installed package adds this part."""
+    """Return True if an installed package adds this part."""
     return any(part in extension.parts for extension in installed())
 
 
 def part(name: str) -> Any:
-    """Return a part of a command that another package adds; raise UserError where none does."""
+    """Return a part of a command that another package adds; raise UserError if none does."""
     for extension in installed():
         if name in extension.parts:
             return pkgutil.resolve_name(extension.parts[name])

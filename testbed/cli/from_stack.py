@@ -36,7 +36,7 @@ def from_stack(
     from testbed.stacks import stack
 
     composed = compose(name, settings or [])
-    composed.recipe()  # a hyperparameter that an objective does not know is told here
+    composed.recipe()  # raises for hyperparameters that the objective lacks
     facts = summary(composed, sweep)
     if json:
         show.as_json(facts)
@@ -88,7 +88,7 @@ def summary(composed: "Composition", sweep: str) -> dict[str, Any]:
 
 
 def _line(facts: dict[str, Any], label: str) -> str:
-    """Return one fact as text, with its hyperparameters behind it."""
+    """Return one fact as text, followed by its hyperparameters."""
     if label == "terms":
         each = (
             _called(f"{t['coefficient']:g} {t['objective']}", t["hyperparameters"]) for t in facts["terms"]

@@ -34,7 +34,7 @@ def identify(
 ) -> None:
     """Say which entry of the catalogue a loss equals, or which are nearest and where it parts from them.
 
-    The loss runs on adversarial batches in a process of its own. Its weights -dLoss/dlogp are compared;
+    The loss runs on adversarial batches in a separate process. Its weights -dLoss/dlogp are compared;
     hyperparameters and aggregation are found by search.
 
     Examples: testbed identify mine.py:loss    testbed identify my_package.losses:loss --input x=logp
@@ -47,7 +47,7 @@ def identify(
 def job(
     command: str, target: str, inputs: Sequence[str] | None, given: Sequence[str] | None, layout: str
 ) -> dict[str, Any]:
-    """Return what the process of the loss is asked."""
+    """Return the request to the loss's process."""
     roles = dict(split(word, "PARAMETER=ROLE, as x=logp") for word in inputs or ())
     values = named_values(given or (), "PARAMETER=VALUE, as eps=.2")
     return {"command": command, "target": target, "inputs": roles, "given": values, "layout": layout}

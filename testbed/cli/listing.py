@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 def _fields() -> Rows:
-    """Return the fields of Run: type and default, and what stands under each in its source."""
+    """Return the fields of Run: type, default, and the text below each in its source."""
     import ast
     import dataclasses
 
@@ -44,7 +44,7 @@ def _first_line(thing: object) -> str:
 
 
 def _entries(registry: str, *promises: str) -> Callable[[], Rows]:
-    """Return what makes the rows of a registry "module:name": name, first line, arguments, some promises."""
+    """Return a function for a registry's rows, "module:name": name, first line, arguments, promises."""
 
     def rows() -> Rows:
         found = pkgutil.resolve_name(registry)
@@ -95,7 +95,7 @@ def _metric_aliases(name: str) -> list[str]:
 
 
 def _registered(about: str, folder: str, decorator: str, *promises: str) -> Kind:
-    """Return the kind of a registry, which has the name of its decorator."""
+    """Return the kind of a registry, named as its decorator."""
     module = f"testbed.{folder.replace('/', '.')}"
     return Kind(
         about,
@@ -141,7 +141,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def count(kind: Kind) -> int:
-    """Return how many definitions of a kind the source files hold; a lower bound where it has several."""
+    """Return how many definitions of a kind the source files hold; a lower bound if it has `several`."""
     if not kind.places:
         return len(kind.rows())
     paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
@@ -202,9 +202,9 @@ def list_all(
 
 
 def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
-    """Return the rows that fit every pattern, by name or, for COLUMN=PATTERN, by that column.
+    """Return the rows that match every pattern, by name or, for COLUMN=PATTERN, by that column.
 
-    Raises UserError, with the nearest name or value, where no row fits.
+    Raises UserError, with the nearest name or value, if no row matches.
     """
     from testbed.errors import UserError, suggest, unknown
 

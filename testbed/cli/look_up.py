@@ -16,7 +16,7 @@ TRY = {
     "recipe": "testbed run staleness recipe={}",
     "stack": "testbed objectives from {}",
 }
-"""The command that does something with a name of the kind."""
+"""A command that uses a name of the kind."""
 
 
 def show_names(
@@ -56,7 +56,7 @@ def show_names(
 
 
 def look_up(name: str, kind: str = "") -> dict[str, dict[str, Any]]:
-    """Return what is known of a name by kind; raise UserError, with the nearest names, where nothing is."""
+    """Return the facts about a name by kind; raise UserError, with the nearest names, if there are none."""
     from testbed.errors import unknown
 
     known = {singular(plural): each for plural, each in _others().items()}
@@ -102,7 +102,7 @@ def _row(kind: Kind, name: str) -> dict[str, Any]:
 
 
 def _name_in(kind: Kind, name: str) -> str:
-    """Return the name of the kind that is meant, "" where none is; an alias stands for its name."""
+    """Return the name of the kind, resolving aliases; "" for none."""
     known = _names(kind)
     meant = _meant(name, known)
     return meant or next((each for each in known if _meant(name, _words_for(kind, each))), "")
@@ -119,7 +119,7 @@ def _folded(name: str) -> str:
 
 
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
-    """Print the sources of objectives, and of recipes that are no objectives."""
+    """Print the sources of objectives, and of recipes without an objective of the same name."""
     from testbed.cli import show
     from testbed.errors import unknown
 
@@ -168,7 +168,7 @@ def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def composition(entry: "Entry") -> dict[str, Any]:
-    """Return what a recipe puts together with nothing set, in the words of `Recipe`."""
+    """Return a recipe's parts at default settings, in the words of `Recipe`."""
     made: Recipe = entry.bind()()
     terms = [f"{t.objective}({_arguments(t.args)})" for t in made.terms]
     parts = {
@@ -219,7 +219,7 @@ def _loss_names() -> list[str]:
 
 
 def report(name: str, kind: str, facts: dict[str, Any]) -> None:
-    """Print what is known of a name of one kind."""
+    """Print the facts about a name of one kind."""
     print(f"{name}, {'an' if kind[0] in 'aeiou' else 'a'} {kind}")
     if kind == "objective":
         _report_objective(str(facts["name"]))

@@ -1,4 +1,4 @@
-"""Names that commands had up to release 0.1, each with the command that took its place."""
+"""Names of commands up to release 0.1, each with the command that replaced it."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ MOVED = {
 
 
 def moved(words: Sequence[str]) -> str:
-    """Return the sentence that names the new command for the words of an old one, "" for today's commands."""
+    """Return a sentence with the new command for an old one's words, "" for current commands."""
     for size in (2, 1):
         old = " ".join(words[:size])
         if len(words) >= size and old in MOVED:

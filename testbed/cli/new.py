@@ -32,7 +32,7 @@ def new(
 
 
 def commands(file: Path) -> list[str]:
-    """Return commands that test, compare and train what the file holds, ready to be pasted."""
+    """Return commands that test, compare and train the contents of the file, ready to paste."""
     own = f"testbed run staleness recipe={file}:my_objective,grpo task={file}:MyTask"
     return [
         f"python -m pytest {file}",

@@ -14,13 +14,13 @@ LOG_RATIOS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.1, 0.22, 0.5, 1.0, 2.0)
 EXAMPLE = ("A>0: 1.5", "0.5", "A<0: 0.5", "1.25", "4.0")
 BLOCKS = "▁▂▃▄▅▆▇█"
 FULL = 2.0
-"""The |w/A| at which a sparkline is full."""
+"""The |w/A| that fills a sparkline."""
 
 
 def row(entry: Entry) -> dict[str, Any]:
-    """Return what is registered about an objective, and its effective weights.
+    """Return an objective's registered facts and effective weights.
 
-    weights: w/A on the atlas's probe; w itself when the objective reads neither advantage nor reward.
+    weights: w/A on the atlas's probe; w itself if the objective reads neither advantage nor reward.
     example: the same for A = +1 with ratios 1.5, 0.5 and A = -1 with 0.5, 1.25, 4.
     """
     axis = main_axis(entry)
@@ -46,7 +46,7 @@ def row(entry: Entry) -> dict[str, Any]:
 
 
 def reads_signal(entry: Entry) -> bool:
-    """Return whether w/A means something: the loss reads advantages or rewards, or does not say."""
+    """Return True if w/A is meaningful: the loss reads advantages or rewards, or does not declare it."""
     reads = entry.promises.get("reads")
     return reads is None or bool({"adv", "reward"} & set(reads))
 

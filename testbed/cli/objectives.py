@@ -40,7 +40,7 @@ def compare(
 
 
 def with_variants(names: list[str]) -> "list[Entry]":
-    """Return the entries, each once; the name of a base also stands for its variants."""
+    """Return the entries, each once; the name of a base includes its variants."""
     from testbed.objectives import objective
 
     entries = [

@@ -30,7 +30,7 @@ Lora = Annotated[
 
 
 def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> "tuple[Run, ...]":
-    """Return the cells of a model before any field is set: GRPO at lags 0 and 8, one seed."""
+    """Return a model's default cells: GRPO at lags 0 and 8, one seed."""
     from dataclasses import replace
 
     from testbed.config.run import MODEL_RUN, grid
@@ -43,6 +43,6 @@ def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora:
 
 
 def refuse_without_model(**given: object) -> None:
-    """Raise UserError for options that say something of --model, which is not given."""
+    """Raise UserError for options that require --model without it."""
     if words := [f"--{name}" for name, value in given.items() if value]:
         raise UserError(f"{' and '.join(words)}: these options need --model FOLDER, the folder of the model.")

@@ -68,7 +68,7 @@ def pipeline(
     from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.design import from_toml, from_words
 
-    # A word on the command line takes the place of the file's.
+    # A word on the command line overrides the file.
     named = {word.partition("=")[0] for word in given}
     kept = [word for word in from_toml(config) if word.partition("=")[0] not in named] if config else []
     design = from_words([*kept, *given])
@@ -136,7 +136,7 @@ def _rows(design: "Design", found: "Report") -> list[dict[str, Any]]:
 
 
 def _on_paper(design: "Design") -> dict[str, float]:
-    """Return the closed forms that hold for this design, by quantity."""
+    """Return the closed forms that apply to this design, by quantity."""
     from testbed.pipeline import closed_forms
 
     d = design

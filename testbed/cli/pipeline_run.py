@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class WithTail(typer.core.TyperCommand):
-    """A command that takes everything behind --then as one value: the words of another command."""
+    """A command that takes everything after --then as one value: the words of another command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the words behind --then together, with a line break between them."""
+        """Join the words after --then with line breaks."""
         if "--then" in args[:-1]:
             place = args.index("--then")
             args = [*args[: place + 1], "\n".join(args[place + 1 :])]
@@ -28,7 +28,7 @@ class WithTail(typer.core.TyperCommand):
 
 
 def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, json: bool) -> None:
-    """Train the sweep that the words behind --then name, under the lags of this design.
+    """Train the sweep named by the words after --then, under the lags of this design.
 
     Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
     """
@@ -71,7 +71,7 @@ def under(cells: "Sequence[Run]", design: "Design", seed: int) -> "tuple[Run, ..
 
 
 def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Status":
-    """Run what the folder does not hold yet, with the options of `testbed run`."""
+    """Run the cells missing from the folder, with the options of `testbed run`."""
     from testbed.cli.run import _ray
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
@@ -90,7 +90,7 @@ def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Statu
 
 
 def keep_trace(folder: Path, design: "Design", steps: int, seed: int) -> None:
-    """Write the trace that the cells followed beside their results: `staleness=trace` reads it again."""
+    """Write the trace that the cells followed next to their results, for `staleness=trace`."""
     from testbed.pipeline import trace
 
     trace.write(trace.record(design, -(-steps // design.updates), seed), folder / "lags.parquet")
@@ -116,7 +116,7 @@ def report(folder: Path, status: "Status", reach: float | None, json: bool) -> N
 
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as a terminal shows it."""
+    """Format a row for a terminal."""
     found = {name: value for name, value in row.items() if name not in ("reached", "seeds")}
     return {
         **found,

@@ -36,8 +36,8 @@ def pretrained(
 ) -> None:
     """Write a small language model for `testbed run --model`; nothing is downloaded.
 
-    smollm2 lies in an installed package; problems of four families for `--data` go to OUT-problems. scratch
-    is trained on a task's noisy solutions.
+    smollm2 comes from an installed package; problems of four families for `--data` go to OUT-problems.
+    scratch is trained on a task's noisy solutions.
 
     Examples:
     testbed pretrained smollm2 out/smollm2
@@ -94,7 +94,7 @@ def _refuse_options(context: typer.Context, name: str) -> None:
 
 
 def _from_package(name: str, out: Path, json: bool) -> None:
-    """Write a model of an installed package, and problems beside it."""
+    """Write a model of an installed package, and problems next to it."""
     from envs.tokens.graded_problems import write_problems
     from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of

@@ -73,12 +73,12 @@ def run(
 ) -> None:
     """Run a sweep; what its folder already holds is not run again.
 
-    With --model the cells train your own local causal language model in place of a sweep's: recipe grpo at
-    lags 0 and 8 on the task reasoning-gym, or on the problems of --data, unless fields say otherwise.
+    With --model the cells train your local causal language model instead of a sweep's: recipe grpo at lags 0
+    and 8 on the task reasoning-gym, or on the problems of --data, unless fields set others.
 
-    Where a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER keeps them there.
+    If a lag needs more versions of the weights than memory holds, TESTBED_SPILL=FOLDER stores them there.
     record=tokens also writes the tokens of every logged step below RESULTS/tokens, for `testbed diagnose`;
-    cells that are done already are not run again for it.
+    finished cells are not run again for it.
 
     Examples:
     testbed run staleness
@@ -119,7 +119,7 @@ def run(
         describe(watch("planning cells", len(cells), cells), folder, json, shard, extend)
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=True, quiet=quiet)
         return
-    if ray is None:  # of a cluster nothing is known here
+    if ray is None:  # a cluster's machines are unknown here
         agree(cost_of([(cells, folder)], workers, shard, extend), yes=yes, quiet=quiet)
     with recording(folder, told):
         status = run_sweep(
@@ -137,12 +137,12 @@ def run(
 
 
 def board_of(cells: Iterable[str]) -> Callable[[], Any] | None:
-    """Return what makes the table above the progress bar of these cells; None where no package adds one."""
+    """Return the maker of the table above these cells' progress bar; None if no package adds one."""
     return (lambda: part("progress_table")(cells)) if has("progress_table") else None
 
 
 def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
-    """Return the words without record=tokens, and whether it was there; UserError for another, or on Ray."""
+    """Return the words without record=tokens, and True if it was there; UserError for another, or on Ray."""
     from testbed.errors import UserError
 
     given = {word.partition("=")[2] for word in words if word.startswith("record=")}
@@ -174,7 +174,7 @@ def recording(folder: Path, told: bool) -> Iterator[None]:
 
 
 def finish(folder: Path, status: "Status", json: bool) -> None:
-    """Print what became of a sweep; exit with 1 where cells failed."""
+    """Print the outcome of a sweep; exit with 1 if cells failed."""
     from testbed.cli import show
 
     summary = summarize(folder)
@@ -194,9 +194,8 @@ def resolve(
 ) -> "tuple[Run, ...]":
     """Return the cells of a named sweep, a TOML file or a tuple with field=value words applied.
 
-    outside: objectives in files, which take the place of the sweep's recipes, or join those that
-    `recipe=` names. Explicit `recipe_args` apply to them too; those of a named sweep do not.
-    watch: told of every cell on its way.
+    outside: objectives in files, which replace the sweep's recipes, or join those that `recipe=` names.
+    Explicit `recipe_args` also apply to them; those of a named sweep do not. watch: receives every cell.
     """
     from testbed.config.toml_file import expand, from_toml, unique, unwatched
     from testbed.errors import UserError
@@ -230,7 +229,7 @@ def resolve(
 
 
 def pin_files(cell: "Run") -> "Run":
-    """Return the cell with the digest of every file in the names of its parts, so that its id holds them."""
+    """Add the digests of all files to the names of a cell's parts, so that its id depends on them."""
     from testbed.user_files import in_a_file, pin
 
     parts = {"task": cell.task, "recipe": cell.recipe, "staleness": cell.staleness}
@@ -243,7 +242,7 @@ def pin_files(cell: "Run") -> "Run":
 def describe(
     cells: "Iterable[Run]", folder: Path, json: bool, shard: str = "1/1", extend: bool = False
 ) -> None:
-    """Print what would run; raise UserError where nothing would."""
+    """Print what would run; raise UserError if nothing would."""
     from testbed.cli import show
     from testbed.execution.preflight import prepare
 
@@ -258,7 +257,7 @@ def describe(
 
 
 def warn(cells: "Iterable[Run]", quiet: bool) -> None:
-    """Note on standard error what may not be meant: a lag as long as the run, repeated prompts."""
+    """Warn on standard error of likely mistakes: a lag as long as the run, repeated prompts."""
     far = {(c.lag, c.steps) for c in cells if c.staleness == "exact" and c.lag > 0 and c.lag >= c.steps - 1}
     if far and not quiet:
         lag, steps = max(far)
@@ -270,7 +269,7 @@ def warn(cells: "Iterable[Run]", quiet: bool) -> None:
 
 
 def data_notes(cells: "Iterable[Run]") -> Iterator[str]:
-    """Yield what a user should know of the data sets that the cells read."""
+    """Yield notes on the data sets that the cells read."""
     from testbed.worlds.tasks import token_task
 
     for cell in {(cell.task, cell.task_args): cell for cell in cells if cell.task == "jsonl"}.values():
@@ -278,13 +277,13 @@ def data_notes(cells: "Iterable[Run]") -> Iterator[str]:
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:
-    """Return the closing table's rows, one per setting, over seeds; none without results."""
+    """Return the summary table's rows, one per setting, over seeds; none without results."""
     found: list[dict[str, Any]] = part("summarize")(folder) if has("summarize") else []
     return found
 
 
 def report(folder: Path, status: "Status", summary: list[dict[str, Any]]) -> None:
-    """Print the closing table and what to do next."""
+    """Print the summary table and the next steps."""
     if summary:
         part("print_summary")(summary)
     print(settled(status))
@@ -298,7 +297,7 @@ def report(folder: Path, status: "Status", summary: list[dict[str, Any]]) -> Non
 
 
 def divergence(summary: list[dict[str, Any]]) -> str:
-    """Return the sentence about cells with numbers that stopped being finite, "" without any."""
+    """Return the sentence about cells that diverged to non-finite numbers, "" without any."""
     lost = sum(round(row["diverged"] * row.get("seeds", row.get("n", 0))) for row in summary)
     if not lost:
         return ""

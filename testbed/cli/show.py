@@ -8,7 +8,7 @@ from typing import Any
 
 
 def as_json(data: Any) -> None:
-    """Print JSON; a number that is not finite becomes null, which every reader understands."""
+    """Print JSON; numbers that are not finite become null, which every reader accepts."""
     print(json.dumps(_plain(data), indent=2, ensure_ascii=False))
 
 
@@ -25,7 +25,7 @@ def _plain(value: Any) -> Any:
 
 
 def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
-    """Print rows as a table, numbers to the right."""
+    """Print rows as a table, with numbers right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -46,7 +46,7 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
     for row in rows:
         # Text, not str: a formula's brackets are not markup.
         grid.add_row(*(Text(_cell(value)) for value in row.values()))
-    # Piped output has no width of its own: keep lines whole for grep.
+    # Piped output has no terminal width: keep lines whole for grep.
     console.print(grid) if console.is_terminal else Console(width=200, highlight=False).print(grid)
 
 
@@ -60,7 +60,7 @@ def say(lines: Sequence[str]) -> None:
 
 
 def _widths(rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, int | None] | None:
-    """Return column widths that break lines between words only, or None where the room is too small."""
+    """Return column widths that break lines only between words, or None if there is too little room."""
     cells = {name: [name, *(_cell(row[name]) for row in rows)] for name in rows[0]}
     wanted = {name: max(map(len, found)) for name, found in cells.items()}
     words = {name: [word for text in found for word in text.split()] for name, found in cells.items()}

@@ -32,7 +32,7 @@ class MyTask(DigitTask):
         return digit_NT[:, ::-1]
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The answer, each digit wrong with probability `noise`: what a base model learns from."""
+        """Return the answer with each digit wrong with probability `noise`, to train a base model on."""
         answer_NT = self.answer(prompt_NQ[:, :-1])
         wrong_NT = corruption(answer_NT.shape, rng, noise, self.modulus)
         return (answer_NT + wrong_NT) % self.modulus, np.ones(answer_NT.shape, dtype=bool)

@@ -27,9 +27,9 @@ def status(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Count what is planned, done, failed and pending in a results folder; --watch follows a running sweep.
+    """Count planned, done, failed and pending cells of a results folder; --watch follows a running sweep.
 
-    --repair makes a lost or damaged sweep.json again, from its second copy or from the results.
+    --repair rebuilds a lost or damaged sweep.json from its second copy or from the results.
 
     Examples:
     testbed status results/staleness
@@ -99,7 +99,7 @@ def _by_arm(store: "Store", folder: Path, every: float | None) -> dict[str, Any]
 
 
 def _follow(folder: Path, board: Any, display: "Progress", every: float | None) -> None:
-    """Feed the board and the display with what appears in the folder, until nothing is pending."""
+    """Feed the board and the display with new results in the folder, until nothing is pending."""
     from testbed.results.store import RESULT, Store
 
     seen, shown = set[str](), set[str]()
