@@ -1,6 +1,7 @@
 """What the table of axes promises: no name in the code ends in a letter that the table does not have."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -8,6 +9,9 @@ import pytest
 from support.import_graph import ROOT
 
 MODULES = sorted(path for package in ("envs", "testbed") for path in (ROOT / package).rglob("*.py"))
+
+
+parsed = functools.cache(ast.parse)
 
 
 def table() -> list[tuple[str, str]]:
@@ -23,7 +27,7 @@ def letters() -> set[str]:
 
 def names(source: str) -> Iterator[str]:
     """Every name that the code gives: variables, parameters, attributes, keywords."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         for field in ("id", "arg", "attr"):
             name = getattr(node, field, None)
             if isinstance(name, str):
@@ -64,14 +68,19 @@ def test_every_example_of_the_table_is_a_name_of_the_code():
     assert not [name for _, row in table() for name in re.findall(r"`(\w+)`", row) if name not in used]
 
 
+def docstrings_of(source: str) -> Iterator[str]:
+    """Yield every docstring of a file."""
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
+            text := ast.get_docstring(node)
+        ):
+            yield text
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     """Yield every docstring of the code, with its file."""
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
-                text := ast.get_docstring(node)
-            ):
-                yield path.name, text
+        yield from ((path.name, text) for text in docstrings_of(path.read_text()))
 
 
 def test_docstrings_write_axes_as_names_do():
@@ -86,4 +95,30 @@ def test_shapes_in_docstrings_have_the_letters_of_the_table():
     for file, text in docstrings():
         for shape in re.findall(r"\[(?:\.\.\., )?([A-Z](?:, [A-Z])+)\]", text):
             assert set(shape.split(", ")) <= known, (file, shape)
-            assert "A, B, T" not in shape, f"{file}: A is an action; cells of a recipe block are C"
+
+
+def without_actions(source: str) -> set[str]:
+    """Shapes with an axis A in the docstrings of a file, if no name and no state gives it actions."""
+    if any(re.search(r"[a-z0-9]_[A-Z0-9]*A[A-Z0-9]*$", name) for name in names(source)):
+        return set()
+    shapes = (
+        shape for text in docstrings_of(source) for shape in re.findall(r"\[[\w., ]*\bA\b[\w, ]*\]", text)
+    )
+    return {shape for shape in shapes if "S, A" not in shape}
+
+
+def test_axis_a_of_a_docstring_is_of_actions_and_never_the_cells_of_a_recipe_block():
+    assert not [(path.name, shapes) for path in MODULES if (shapes := without_actions(path.read_text()))]
+
+
+@pytest.mark.parametrize(
+    ("names_of", "shape", "found"),
+    [
+        ("x_CBT", "[A]", {"[A]"}),
+        ("x_C", "[A, B, group]", {"[A, B, group]"}),
+        ("pi_A", "[A]", set()),
+        ("x", "[R, S, A]", set()),
+    ],
+)
+def test_an_axis_of_actions_without_actions_is_seen(names_of, shape, found):
+    assert without_actions(f'"""Return one loss per replica {shape}."""\n{names_of} = 1') == found
