@@ -1,7 +1,8 @@
 """The systems of the literature behind this project, and what was found on the central claim of each.
 
 systems.csv lists them: what the source claims, and which of this project's claims judge that ("central"). A
-status follows from the verdicts on these claims alone; nobody declares one.
+status follows from the verdicts on these claims alone; nobody declares one. asked.csv says what a review
+asked for beyond, and whether it was done.
 """
 
 import csv
@@ -16,7 +17,8 @@ from analysis.judging.evidence import SMALLER, UNDECIDED
 from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 
-TABLE = Path(__file__).with_name("systems.csv")
+TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "asked.csv"))
+ANSWERS = ("delivered", "in part", "differs", "not delivered")
 DECIDED, SIDE = "decided", "side matter only"
 STATUSES = (DECIDED, SMALLER, UNDECIDED, INVALID, SIDE)
 
@@ -48,6 +50,23 @@ def systems() -> dict[str, System]:
         name: System(int(n), name, kind, says, show, tuple(central.split()))
         for n, name, kind, says, show, central in rows
     }
+
+
+@cache
+def asked() -> dict[str, str]:
+    """Return what a review asked of a system and what came of it, as text, for those of asked.csv.
+
+    Raises UserError for an unknown system or another word than ANSWERS.
+    """
+    found: dict[str, str] = {}
+    with ASKED.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["system"] not in systems():
+                raise unknown(f"system in {ASKED.name}", row["system"], systems())
+            if row["answer"] not in ANSWERS:
+                raise unknown(f"answer in {ASKED.name}", row["answer"], ANSWERS)
+            found[row["system"]] = f"{row['asked']}. {row['answer'].capitalize()}: {row['why']}"
+    return found
 
 
 def find(word: str) -> System:

@@ -7,7 +7,7 @@ from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
 from analysis.judging.evidence import UNDECIDED
 from analysis.judging.needed import units_to_decide
-from analysis.judging.systems import System, counts, status, systems, trials, world
+from analysis.judging.systems import System, asked, counts, status, systems, trials, world
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import commands, effect, table
 
@@ -59,6 +59,7 @@ def _facts(
         "world": world(system, judged),
         "central": [_claim(judged[name]) for name in system.central],
         "would show": system.would_show,
+        "asked": asked().get(system.name, ""),
         "experiments": [
             {
                 "name": name,
@@ -152,6 +153,7 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
         lines += ["", table(tuple(each["claim"] for each in row["central"]), judged), ""]
         lines += [f"`{each['claim']}`: {each['needs']}.\n" for each in row["central"] if each["needs"]]
     lines.append(f"A decisive experiment: {_sentence(row['would show'])}")
+    lines += [f"\nA review asked for: {row['asked']}"] if row["asked"] else []
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]
         lines += [f"Here: {each['differs']}. "] if each["differs"] else []

@@ -51,6 +51,15 @@ def test_a_central_claim_without_a_verdict_is_one_message():
         status(System(1, "x", "A", "", "", ("gone",)), {})
 
 
+def test_what_a_review_asked_of_a_system_is_answered_in_known_words(tmp_path, monkeypatch):
+    assert {find(name).kind[0] for name in listed.asked()} >= {"A"}
+    for line, word in (("No System,x,delivered,y", "No System"), ("OAPL,x,done,y", "done")):
+        monkeypatch.setattr(listed, "ASKED", tmp_path / "asked.csv")
+        listed.ASKED.write_text(f"system,asked,answer,why\n{line}\n")
+        with pytest.raises(UserError, match=word):
+            listed.asked.__wrapped__()
+
+
 def test_the_committed_index_is_that_of_the_verdicts_and_small():
     assert index(by_claim()) == INDEX, "write it again: testbed evidence pages systems"
     assert len(INDEX.encode()) < 60_000
@@ -65,6 +74,7 @@ def test_no_identity_stands_alone_as_what_was_found_of_a_system():
 
 
 def test_every_system_has_a_page_with_its_claims():
+    assert "A review asked for: " in pages(by_claim())["systems/1.md"]
     made = pages(by_claim())
     assert len(made) == 123
     assert "`m2po-at-lag-256-is-as-good-as-on-policy` |" in made["systems/18.md"]
