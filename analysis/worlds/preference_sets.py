@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from envs.arrays import Floats
-from testbed.offline.preferences import draw_pairs, log_policy, pair_law
+from testbed.offline.preferences import draw_pairs, log_policy, pair_dist
 from testbed.rng import generator
 
 PROMPTS, SEEN, ANSWERS, WIDTH = 16, 8, 6, 6
@@ -56,4 +56,4 @@ def world(
 def seen_pairs(first_RSA: Floats, second_RSA: Floats, count: int, rng: np.random.Generator) -> Floats:
     """Return how often each pair of two policies' answers to the seen prompts is drawn, [R, S, A, A]."""
     context_S = (np.arange(PROMPTS) < SEEN) / SEEN
-    return draw_pairs(pair_law(context_S, first_RSA, second_RSA), count, rng)
+    return draw_pairs(pair_dist(context_S, first_RSA, second_RSA), count, rng)

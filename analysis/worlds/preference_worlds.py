@@ -9,7 +9,7 @@ from testbed.offline.preferences import (
     Draw,
     bradley_terry,
     draw_pairs,
-    pair_law,
+    pair_dist,
     regret,
     train_on_pairs,
     vote_labels,
@@ -44,7 +44,7 @@ class PairWorld:
     ) -> Floats:
         """`count` drawn pairs of actions, both of pi or the second one of another policy, [R, S, A, A]."""
         return draw_pairs(
-            pair_law(self.context_S, pi_RSA, pi_RSA if other_RSA is None else other_RSA), count, rng
+            pair_dist(self.context_S, pi_RSA, pi_RSA if other_RSA is None else other_RSA), count, rng
         )
 
     def judged(self, weight_RSAA: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:

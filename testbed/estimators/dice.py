@@ -10,7 +10,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess
 from testbed.estimators.episode_counts import tally, unflatten
-from testbed.estimators.fqe import Transitions, first_law, next_pair_counts, transitions
+from testbed.estimators.fqe import Transitions, first_dist, next_pair_counts, transitions
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 RANK_TOLERANCE = 1e-10
@@ -73,7 +73,7 @@ def dice_solution(episodes: LoggedEpisodes) -> DiceSolution:
     visits_X = tally(step.pair_M, pi_SA.size, step.live_M) / count
     ahead_XX = next_pair_counts(step, pi_SA) / count[..., None]
     matrix_XX = visits_X[..., None] * np.eye(pi_SA.size) - episodes.gamma * ahead_XX
-    start_X = (1.0 - episodes.gamma) * _pairs(first_law(episodes)[..., None] * pi_SA)
+    start_X = (1.0 - episodes.gamma) * _pairs(first_dist(episodes)[..., None] * pi_SA)
     reward_X = tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M) / count
     transposed_XX = np.swapaxes(matrix_XX, -1, -2)
     ratio_X = _apply(_inverse(transposed_XX), start_X)

@@ -54,7 +54,7 @@ def next_pair_counts(step: Transitions, pi_SA: Floats) -> Floats:
     return (count_XS[..., None] * pi_SA).reshape(*count_XS.shape[:-1], size)
 
 
-def first_law(episodes: LoggedEpisodes) -> Floats:
+def first_dist(episodes: LoggedEpisodes) -> Floats:
     """Shares of the logged first states, [..., S]."""
     state_N = episodes.demand("state_NT")[..., 0]
     return tally(state_N, len(episodes.demand("pi_SA")), np.ones(())) / state_N.shape[-1]
@@ -108,7 +108,7 @@ def fqe(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Estimate:
     certainty-equivalence value (I - gamma P^pi)^-1 R of the counts. stderr and ess are NaN.
     """
     v_S = (fitted_q(episodes, unseen=unseen) * episodes.demand("pi_SA")).sum(-1)
-    return model_value((first_law(episodes) * v_S).sum(-1))
+    return model_value((first_dist(episodes) * v_S).sum(-1))
 
 
 @estimator(
@@ -118,7 +118,7 @@ def fqe(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Estimate:
 def fqe_finite(episodes: LoggedEpisodes) -> Estimate:
     """mean over first states of sum_a pi Q_0, Q = fitted_q_steps: the value of T steps. stderr, ess: NaN."""
     v_S = (fitted_q_steps(episodes)[..., 0, :, :] * episodes.demand("pi_SA")).sum(-1)
-    return model_value((first_law(episodes) * v_S).sum(-1))
+    return model_value((first_dist(episodes) * v_S).sum(-1))
 
 
 def model_value(value: Floats) -> Estimate:

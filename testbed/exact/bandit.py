@@ -113,9 +113,9 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
     return np.hstack([counts, left[:, None]])
 
 
-def count_law(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
+def count_dist(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
     """Return counts [R, K] of n independent draws from mass_K, and their multinomial probabilities [R]."""
-    _check_law(mass_K)
+    _check_mass(mass_K)
     count_RK = count_vectors(n, len(mass_K), most)
     log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
     log_R += special.xlogy(count_RK, mass_K).sum(axis=-1)
@@ -130,7 +130,7 @@ def exact_moments(
     Valid for any statistic that does not depend on the order of the draws. UserError if it is not finite with
     positive probability.
     """
-    count_RK, chance_R = count_law(n, mass_K, most)
+    count_RK, chance_R = count_dist(n, mass_K, most)
     with np.errstate(divide="ignore", invalid="ignore"):
         value_R = np.asarray(statistic(count_RK.astype(np.float64)), dtype=np.float64)
     bad_R = ~np.isfinite(value_R) & (chance_R > 0)
@@ -288,7 +288,7 @@ def _check_overlap(context_S: Floats, mu_SA: Floats, pi_SA: Floats) -> None:
         )
 
 
-def _check_law(mass_K: Floats) -> None:
+def _check_mass(mass_K: Floats) -> None:
     if mass_K.ndim != 1 or not (mass_K >= 0).all() or abs(float(mass_K.sum()) - 1.0) > 1e-9:
         raise UserError(
             f"The atoms have masses {np.array2string(np.asarray(mass_K), threshold=6)}, which sum to "

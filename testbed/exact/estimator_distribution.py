@@ -19,7 +19,7 @@ from testbed.errors import UserError
 from testbed.estimators import estimator
 from testbed.estimators.bandit import Logged, logged
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.exact.bandit import MOST_COUNTS, LoggedDistribution, count_law
+from testbed.exact.bandit import MOST_COUNTS, LoggedDistribution, count_dist
 from testbed.exact.mdp import enumerate_episodes
 from testbed.exact.ratios_dice import state_marginal_ratios
 
@@ -292,7 +292,7 @@ def _samples(units: UnitDistribution, n: int, most: int, symmetric: bool) -> Ite
     steps = 1 if isinstance(units.data, Logged) else units.data.steps
     size = max(1, CHUNK // (n * steps))
     if symmetric:
-        count_RK, chance_R = count_law(n, units.mass_K, most)
+        count_RK, chance_R = count_dist(n, units.mass_K, most)
         for start in range(0, len(chance_R), size):
             some_RK = count_RK[start : start + size]
             flat = np.repeat(np.tile(np.arange(atoms), len(some_RK)), some_RK.ravel())

@@ -31,7 +31,7 @@ def children(tree: TokenTree) -> Ints:
     return child_SA
 
 
-def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
+def check_dist(tree: TokenTree, start_S: ArrayLike) -> Floats:
     """Return a distribution of starts as float64 [S]; raise UserError if it is not one."""
     law_S = np.asarray(start_S, dtype=np.float64)
     if law_S.shape != (tree.states,) or (law_S < 0).any() or not abs(law_S.sum() - 1.0) < 1e-9:
@@ -45,7 +45,7 @@ def check_law(tree: TokenTree, start_S: ArrayLike) -> Floats:
 def reset_reach(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Floats:
     """Return d(s), the probability that pi visits a state when started from start_S; [S]."""
     (pi,) = check_policies(tree, pi=pi_SA)
-    reach_S, child_SA = check_law(tree, start_S).copy(), children(tree)
+    reach_S, child_SA = check_dist(tree, start_S).copy(), children(tree)
     time_S = np.searchsorted(tree.level[1:], np.arange(tree.states) % tree.nodes, side="right")
     for t in range(tree.horizon - 1):
         here = np.flatnonzero(time_S == t)
@@ -149,7 +149,7 @@ def continued(tree: TokenTree, start_S: ArrayLike, rest_SA: ArrayLike, pi_SA: Ar
     A prefix of k tokens is kept with probability start_S of its state; rest_SA may give tokens probability 0.
     """
     (pi,) = check_policies(tree, pi=pi_SA)
-    leaves, law_S = enumerate_leaves(tree), check_law(tree, start_S)
+    leaves, law_S = enumerate_leaves(tree), check_dist(tree, start_S)
     step_LT = np.where(leaves.mask_LT, np.asarray(rest_SA)[leaves.state_LT, leaves.action_LT], 1.0)
     ahead_LT = np.cumprod(step_LT[:, ::-1], axis=-1)[:, ::-1]
     law_LK = np.where(leaves.mask_LT, law_S[leaves.state_LT] * ahead_LT, 0.0)

@@ -23,7 +23,7 @@ def acceptance(target_xV: Floats, draft_xV: Floats) -> Floats:
     return found
 
 
-def output_law(target_xV: Floats, draft_xV: Floats) -> Floats:
+def output_dist(target_xV: Floats, draft_xV: Floats) -> Floats:
     """Return the distribution of the output token: accepted, or drawn from max(0, p - q) normalized."""
     accepted_xV = np.minimum(target_xV, draft_xV)
     rest_xV = np.maximum(target_xV - draft_xV, 0.0)

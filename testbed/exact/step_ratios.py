@@ -14,7 +14,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 
-def log_ratio_law(
+def log_ratio_moments(
     shift_T: Floats, sigma_T: Floats, dims: int, averaged: bool = True
 ) -> tuple[Floats, Floats]:
     """Mean and standard deviation of every step's log-ratio, [T]; averaged over dimensions, or summed.

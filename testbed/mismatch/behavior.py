@@ -105,9 +105,7 @@ class Behavior:
         changed_RP = self.weights(theta_RP, step, past_RP)
         policy = self._forward(step, past_RP)
         law = (
-            None
-            if self.engine.distribution is None
-            else lambda log_pi, t: self._law(log_pi, t, step, past_RP)
+            None if self.engine.distribution is None else lambda log_pi, t: self._mu(log_pi, t, step, past_RP)
         )
         law = law if given_RBT is None else forcing(given_RBT, law)
         token_RBT, mask_RBT, logp_RBT = policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
@@ -137,7 +135,7 @@ class Behavior:
                 "weights change in flight. Leave 'raw' out, or take another schedule."
             )
         changed_RWP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
-        law = None if self.engine.distribution is None else lambda log_pi, t: self._law(log_pi, t, step, None)
+        law = None if self.engine.distribution is None else lambda log_pi, t: self._mu(log_pi, t, step, None)
         policy = self._forward(step, None)
         return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
 
@@ -164,7 +162,7 @@ class Behavior:
         token_RBT, noted = rollout.token_RBT, []
 
         def forced(log_pi_RVB: Tensor, t: int) -> Tensor:
-            log_mu_RVB = self._law(log_pi_RVB, t, step, past_RP)
+            log_mu_RVB = self._mu(log_pi_RVB, t, step, past_RP)
             index_R1B = token_RBT[:, None, :, t]
             noted.append(log_mu_RVB.gather(1, index_R1B)[:, 0])
             return torch.full_like(log_mu_RVB, -torch.inf).scatter(1, index_R1B, 0.0)
@@ -185,7 +183,7 @@ class Behavior:
             past_RP = self.weights(past_RP, step, past_RP)
         return rebuilt(self.engine.forward, self.policy, self._draw(step, past_RP))
 
-    def _law(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
+    def _mu(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
         if self.engine.distribution is None:
             return log_pi_RVB
         return self.engine.distribution(log_pi_RVB.transpose(1, 2), self._draw(step, past_RP), t).transpose(

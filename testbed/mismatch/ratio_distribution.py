@@ -62,7 +62,7 @@ def enumerated_distribution(
             raise UserError(f"responses have probability {p_L.sum():.6g} under {name}; give every one, once.")
     missed = bool((pi_L[mu_L == 0] > 0).any())
     seen = mu_L > 0
-    return _law(log_pi_LT[seen], log_mu_LT[seen], mask_LT[seen], mu_L[seen], missed=missed, exact=True)
+    return _summary(log_pi_LT[seen], log_mu_LT[seen], mask_LT[seen], mu_L[seen], missed=missed, exact=True)
 
 
 def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: ArrayLike) -> RatioDistribution:
@@ -80,7 +80,7 @@ def sampled_distribution(log_pi_BT: ArrayLike, log_mu_BT: ArrayLike, mask_BT: Ar
             f"{len(log_mu_BT)} sequences with {bad} log mu that are not finite; samples of mu have none."
         )
     weight_B = np.full(len(log_mu_BT), 1.0 / len(log_mu_BT))
-    return _law(log_pi_BT, log_mu_BT, mask_BT, weight_B, missed=False, exact=False)
+    return _summary(log_pi_BT, log_mu_BT, mask_BT, weight_B, missed=False, exact=False)
 
 
 def tree_distribution(tree: "TokenTree", log_pi_SA: ArrayLike, log_mu_SA: ArrayLike) -> RatioDistribution:
@@ -119,7 +119,7 @@ def _arrays(
     return np.where(mask_LT, pair[0], 0.0), np.where(mask_LT, pair[1], 0.0), mask_LT
 
 
-def _law(
+def _summary(
     log_pi_LT: Floats,
     log_mu_LT: Floats,
     mask_LT: NDArray[np.bool_],

@@ -6,7 +6,7 @@ from torch import Tensor
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, mismatch
 from testbed.policies.base import Drawn, Law, Policy, Reweighted, Rounding
-from testbed.policies.toy.decoder import KeyValues, Prompts, next_law, read_prompts
+from testbed.policies.toy.decoder import KeyValues, Prompts, next_dist, read_prompts
 from testbed.policies.toy.layers import Weights
 from testbed.policies.toy.sampler import generate, read
 from testbed.policies.toy.transformer import ToyTransformer
@@ -150,9 +150,9 @@ class StaleDecoder:
         return self._next(token_RB, t + 1)
 
     def _next(self, token_RB: Tensor, t: int) -> Tensor:
-        law_RVB = next_law(self.now, self.temperature, token_RB, self.length, t, self.kept)
+        law_RVB = next_dist(self.now, self.temperature, token_RB, self.length, t, self.kept)
         if self.everywhere:
             # Leave the past weights' entries here for later tokens to read.
-            next_law(self.past, self.temperature, token_RB, self.length, t, self.kept_past)
+            next_dist(self.past, self.temperature, token_RB, self.length, t, self.kept_past)
             self.kept.own[:, t] = self.kept_past.own[:, t]
         return law_RVB

@@ -52,13 +52,13 @@ def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
     return np.asarray(right_SA + (1 - right_SA) * false_positive_SA)
 
 
-def accepted_law(pi_SA: Floats, pass_SA: Floats) -> Floats:
+def accepted_dist(pi_SA: Floats, pass_SA: Floats) -> Floats:
     """Distribution of an answer that the verifier passes, pi pass / Z: rejection sampling, [S, A]."""
     kept_SA = pi_SA * pass_SA
     return np.asarray(kept_SA / kept_SA.sum(-1, keepdims=True))
 
 
-def filtered_law(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
+def filtered_dist(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
     """Distribution of the answer kept from a group of `group` draws of pi by its score, [S, A].
 
     "best", "best and worst" (half each), "best and random" (half each) or "all". Source: PF-PPO, Shen and

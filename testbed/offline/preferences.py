@@ -26,7 +26,7 @@ def bradley_terry(reward_xA: Floats) -> Floats:
     return np.asarray(special.expit(reward_xA[..., :, None] - reward_xA[..., None, :]))
 
 
-def pair_law(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats:
+def pair_dist(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Floats:
     """Distribution of (x, a, b), a and b drawn independently by two policies, [R, S, A, A]; a = b included.
 
     A policy that differs from the reference makes a support gap, the learner's policy makes pairs on policy,

@@ -99,7 +99,7 @@ def _worth(q_A: Floats, temperature: float) -> float:
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
-def _act_law(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
+def _act_dist(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) -> None:
     """Write the behavior's action distribution to law_A: epsilon-greedy, or softmax(Q / temperature)."""
     best = 0
     for a in range(1, q_A.shape[0]):
@@ -132,7 +132,7 @@ def _pick(
             return place
         row = pair_K[_wrapped(place, pair_K.shape[0])]
         _look(weight_F, index_XM, feature_XM, row // q_A.shape[0], q_A)
-        _act_law(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
+        _act_dist(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
         if _uniform(state_2) < law_A[row % q_A.shape[0]] ** hyper_K[_ON_POLICY]:
             return place
     return place
@@ -216,7 +216,7 @@ def _play_q(
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
-        _act_law(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
+        _act_dist(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
         following, reward, k = _step(
             next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
@@ -245,7 +245,7 @@ def _play_q(
                 then, going = next_K[at], going_K[at]
                 if hyper_K[_MODEL] > 0.0 and _uniform(state_2) < hyper_K[_MODEL]:
                     _look(weight_F, index_XM, feature_XM, row // actions, q_A)
-                    _act_law(q_A, 0.0, hyper_K[_TEMPERATURE], law_A)
+                    _act_dist(q_A, 0.0, hyper_K[_TEMPERATURE], law_A)
                     guess = row // actions * actions + _index(law_A, _uniform(state_2))
                     visits = model_XK[guess].sum()
                     if visits > 0:
@@ -277,7 +277,7 @@ def _play_actor(
     law_A, state_2 = np.zeros(actions), np.array([_mix(key), np.uint64(0)])
     s, time, credit = _index(start_S, _uniform(state_2)), 0, 0.0
     for step in range(steps):
-        _act_law(logits_SA[s], 0.0, 1.0, law_A)
+        _act_dist(logits_SA[s], 0.0, 1.0, law_A)
         row = s * actions + _index(law_A, _uniform(state_2))
         following, reward, _ = _step(
             next_XK, cumulative_XK, reward_X, bonus_S, noise, noise_std_X, state_2, row
@@ -296,7 +296,7 @@ def _play_actor(
                 credit -= 1.0
                 place = min(int(_uniform(state_2) * size), size - 1)
             here, taken = pair_K[place] // actions, pair_K[place] % actions
-            _act_law(logits_SA[here], 0.0, 1.0, law_A)
+            _act_dist(logits_SA[here], 0.0, 1.0, law_A)
             if fresh or law_A[taken] >= reach:
                 ahead = value_S[next_K[place]] if going_K[place] else 0.0
                 error = reward_K[place] + discount * ahead - value_S[here]

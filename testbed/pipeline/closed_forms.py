@@ -36,7 +36,7 @@ class Moments:
 
 def moments(design: Design) -> Moments:
     """Return the exact moments of the rounded, truncated and group-correlated length distribution."""
-    x_K, cdf_ZK, weight_Z = _law(design)
+    x_K, cdf_ZK, weight_Z = _cdf(design)
     s, groups = design.group, design.batch // design.group
     pmf_ZK = np.diff(cdf_ZK, axis=1, prepend=0.0)
     longest_ZK = np.diff(cdf_ZK**s, axis=1, prepend=0.0)
@@ -54,7 +54,7 @@ def moments(design: Design) -> Moments:
     )
 
 
-def _law(design: Design) -> tuple[Floats, Floats, Floats]:
+def _cdf(design: Design) -> tuple[Floats, Floats, Floats]:
     """Return lengths [K], their distribution functions given the shared score [Z, K], and its weights [Z]."""
     d = design
     if d.length == "fixed":

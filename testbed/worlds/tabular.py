@@ -201,7 +201,7 @@ class TabularRuns(World):
             "exact/grad_norm": np.linalg.norm(gradient_RP, axis=-1),
             "exact/grad_cosine": _cosine(update_RP.numpy(), gradient_RP),
         }
-        return known if behavior is None else known | self._ratio_law(pi_RSA, step, behavior)
+        return known if behavior is None else known | self._moments(pi_RSA, step, behavior)
 
     def held_out(self, theta_RP: Tensor, start_RP: Tensor, row: int, last: bool) -> HeldOut:
         """Return the exact KL of the policy's episodes from those of the starting weights; [R]."""
@@ -210,7 +210,7 @@ class TabularRuns(World):
         law = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
         return HeldOut(exact={"exact/kl_start": law.kl_pi_mu})
 
-    def _ratio_law(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
+    def _moments(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
         slices = behavior.slices
         engine = self.generation.sliced(slices)
         mu_XSA = engine.probabilities(behavior.weights_XP, step, behavior.past_XP)

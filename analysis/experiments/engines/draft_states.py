@@ -14,7 +14,7 @@ from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, exact, of_seed
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 from envs.arrays import Floats
-from testbed.exact.speculative import acceptance, accepted_length, output_law
+from testbed.exact.speculative import acceptance, accepted_length, output_dist
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -185,5 +185,5 @@ def draft_acceptance_is_one_minus_total_variation() -> Evidence:
         batch = place.batch(draft.detach(), target)
         found = expected_gradient(loss, place, draft.detach(), place.law(draft), batch)
         gaps += [float(acceptance(p_1V, q_1V)[0]) - chance, accepted_length([p_1V], [q_1V]) - chance]
-        gaps += [np.abs(output_law(p_1V, q_1V) - p_1V).max(), float((found + slope).abs().max())]
+        gaps += [np.abs(output_dist(p_1V, q_1V) - p_1V).max(), float((found + slope).abs().max())]
     return exact(np.abs(gaps), 1e-12, "largest distance of acceptance, output distribution or gradient")

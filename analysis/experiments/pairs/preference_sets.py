@@ -26,8 +26,8 @@ from envs.arrays import Floats
 from testbed.offline.preferences import (
     bradley_terry,
     fit_reward,
+    pair_dist,
     pair_gradient,
-    pair_law,
     tilt,
     vote_labels,
 )
@@ -263,7 +263,7 @@ def pair_losses_have_their_closed_forms() -> Evidence:
         gaps.append(abs(label - (count + 1) / (count + 2)))
     found, theta_RF = world(0), np.zeros((1, WIDTH))
     win_RSA = np.exp(found.policy(theta_RF + 1))
-    weight_RSAA = pair_law(np.full(PROMPTS, 1 / PROMPTS), win_RSA, found.ref_SA[None])
+    weight_RSAA = pair_dist(np.full(PROMPTS, 1 / PROMPTS), win_RSA, found.ref_SA[None])
     given = weight_RSAA, np.ones_like(weight_RSAA)
     pull_F = -pair_gradient(theta_RF, found.feature_SAF, *given, beta=0.2, kind="dpo")[1][0]
     apart_F = np.einsum("sa,saf->f", (win_RSA[0] - found.ref_SA) / PROMPTS, found.feature_SAF)

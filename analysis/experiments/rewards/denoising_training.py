@@ -186,16 +186,16 @@ EXPERIMENT.claim(
     statement="Log-ratios of drawn steps are linear in the noise, with the mean and deviation of their law.",
 )
 def laws() -> Evidence:
-    """Return distances of means and deviations from log_ratio_law, and from those of normalized ones."""
+    """Return distances of means and deviations from log_ratio_moments, and from those of normalized ones."""
     import torch
 
-    from testbed.exact.step_ratios import log_ratio_law, log_ratios, normalized
+    from testbed.exact.step_ratios import log_ratio_moments, log_ratios, normalized
 
     shift, sigma_T = 0.02, torch.from_numpy(SIGMA_T)
     shift_TD = torch.full((STEPS, DIMS), shift, dtype=torch.float64)
     each = torch.cat([torch.zeros(1, DIMS), torch.eye(DIMS)])[:, None].expand(-1, STEPS, -1).double()
     gaps = []
-    averaged = log_ratio_law(np.full(STEPS, shift), SIGMA_T, DIMS)
+    averaged = log_ratio_moments(np.full(STEPS, shift), SIGMA_T, DIMS)
     for normal, law in ((False, averaged), (True, normalized(averaged, shift / np.sqrt(DIMS)))):
         found_BT = log_ratios(each, shift_TD, sigma_T, normalize=normal).numpy()
         slope_DT = found_BT[1:] - found_BT[0]

@@ -21,7 +21,7 @@ from analysis.lab import (
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.imperfect_rewards import flipped, reward_ensemble
-from testbed.offline.preferences import bradley_terry, draw_pairs, pair_law, tilt, vote_labels
+from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
 from testbed.offline.tabular import best_of_n, kl
 from testbed.rng import generator
 from testbed.worlds.verifiers import COMBINED, combine
@@ -60,7 +60,7 @@ def models(seed: int, noise: float) -> Floats:
     (gold_SA, ref_SA, feature_SAF), rng = world(seed), generator(seed, NAME)
     drawn_KSA = np.broadcast_to(ref_SA, (MEMBERS, CONTEXTS, ANSWERS))
     even_S = np.full(CONTEXTS, 1 / CONTEXTS)
-    weight = draw_pairs(pair_law(even_S, drawn_KSA, drawn_KSA), PAIRS, rng)
+    weight = draw_pairs(pair_dist(even_S, drawn_KSA, drawn_KSA), PAIRS, rng)
     label = vote_labels(weight, flipped(bradley_terry(gold_SA), noise), 1, "hard", rng)
     feature = np.stack([feature_SAF[..., rng.permutation(WIDTH)[:SHOWN]] for _ in range(MEMBERS)])
     return reward_ensemble(weight, label, feature, 1.0)

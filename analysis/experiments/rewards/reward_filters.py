@@ -77,7 +77,7 @@ def rows(seeds: Seeds, rates: dict[str, float] = RATES) -> Iterator[pd.DataFrame
     """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean
     over 4 trainings in a world.
     """
-    from testbed.offline.imperfect_rewards import KEPT, filtered_law, reliability
+    from testbed.offline.imperfect_rewards import KEPT, filtered_dist, reliability
 
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
     for noise in NOISES:
@@ -87,7 +87,7 @@ def rows(seeds: Seeds, rates: dict[str, float] = RATES) -> Iterator[pd.DataFrame
         for keep, rate in rates.items():
             law = keep if keep in KEPT else "all"
             pairs = zip(proxy_WSA[seen], gold_WSA[seen], strict=True)
-            r2_W = [reliability(filtered_law(even_SA, x_SA, GROUP, law), x_SA, y_SA) for x_SA, y_SA in pairs]
+            r2_W = [reliability(filtered_dist(even_SA, x_SA, GROUP, law), x_SA, y_SA) for x_SA, y_SA in pairs]
             gold_DW = []
             for draw in range(DRAWS):
                 weight_WF = train(feature_WSAF[seen], proxy_WSA[seen], keep, rate, seeds[0] + draw)
@@ -131,7 +131,7 @@ def counted() -> Evidence:
     """Return distances of the laws from an enumeration of all groups of 3 of 5 answers, 4 worlds."""
     from itertools import product
 
-    from testbed.offline.imperfect_rewards import filtered_law
+    from testbed.offline.imperfect_rewards import filtered_dist
 
     gaps = []
     for seed in range(4):
@@ -147,7 +147,7 @@ def counted() -> Evidence:
                 for other in others:
                     law[name][other] += chance / 6
         for name, law_A in law.items():
-            found_SA = filtered_law(pi_A[None], score_A[None], 3, name)
+            found_SA = filtered_dist(pi_A[None], score_A[None], 3, name)
             gaps.append(float(np.abs(found_SA[0] - law_A).max()))
     return exact(gaps, 1e-12, "largest distance of a probability")
 
@@ -196,7 +196,7 @@ def false_positives() -> Evidence:
     """Return distances from the rate, and of RL's success at beta = 0.01 from 1, or from the share of right
     ones.
     """
-    from testbed.offline.imperfect_rewards import accepted_law, lenient_verifier
+    from testbed.offline.imperfect_rewards import accepted_dist, lenient_verifier
     from testbed.offline.preferences import tilt
 
     gaps = []
@@ -206,7 +206,7 @@ def false_positives() -> Evidence:
         success = float((pi_SA * right_SA).sum())
         for f in (0.0, 0.1, 0.5):
             pass_SA = lenient_verifier(right_SA, np.full((1, 6), f))
-            found = float((accepted_law(pi_SA, pass_SA) * right_SA).sum())
+            found = float((accepted_dist(pi_SA, pass_SA) * right_SA).sum())
             gaps.append(abs(found - success / (success + f * (1 - success))))
             gaps.append(1.0 - float((tilt(pi_SA, pass_SA, 0.01) * right_SA).sum()))
         fooled_SA = lenient_verifier(right_SA, np.eye(6)[2:3])

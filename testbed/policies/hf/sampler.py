@@ -83,7 +83,7 @@ class Decoder:
     def done(self) -> bool:
         return self.alive == 0
 
-    def log_law(self) -> Tensor:
+    def next_logp(self) -> Tensor:
         """Return the log-probabilities of the next token of every row, [M, V]."""
         return self.reader.logits(self.feature_MH, self.head).log_softmax(-1)
 
@@ -188,7 +188,7 @@ def _run(
 
 
 def _all_laws(writers: Iterable[tuple[int, Decoder]], shape: Sequence[int]) -> Tensor:
-    laws = [(r, writer.row_M, writer.log_law()) for r, writer in writers]
+    laws = [(r, writer.row_M, writer.next_logp()) for r, writer in writers]
     law_RBV = laws[0][2].new_zeros((shape[0], shape[1], laws[0][2].shape[1]))
     for r, row_M, law_MV in laws:
         law_RBV[r, row_M] = law_MV

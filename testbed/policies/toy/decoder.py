@@ -116,7 +116,7 @@ class VersionedDecoder:
         versions, version_RB = self._present(t + 1), self.version_RBT[..., t + 1]
         laws, own = {}, {}
         for v in versions:
-            laws[v] = next_law(self.weights[v], self.temperature, token_RB, self.length, t, self.kept)
+            laws[v] = next_dist(self.weights[v], self.temperature, token_RB, self.length, t, self.kept)
             if len(versions) > 1:
                 own[v] = self.kept.own[:, t].clone()
         if own:
@@ -130,7 +130,7 @@ class VersionedDecoder:
         return present(self.version_RBT[..., t])
 
 
-def next_law(
+def next_dist(
     weights: Weights, temperature: float, token_RB: Tensor, length: int, t: int, kept: KeyValues
 ) -> Tensor:
     """Return the distribution after own token t of a prompt of given length; keep its keys and values."""

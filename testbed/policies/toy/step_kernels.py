@@ -99,7 +99,7 @@ def generate(
                 place, now = (ZERO, rows, t * rows), (t + ONE, length, heads)
                 cache = prompts[i][r], bias_RC[r : r + ONE]
                 _block(rooms, scores, own[i], place, cache, layers[i], r, now, B, numbers[1])
-            _log_law(law, normed, x, head_RVD[r], numbers)
+            _next_logp(law, normed, x, head_RVD[r], numbers)
 
 
 @compiled
@@ -170,7 +170,7 @@ def _block(
 
 
 @compiled
-def _log_law(
+def _next_logp(
     law: Floats, normed: Floats, x: Floats, head: Floats, numbers: tuple[np.float32, np.float32]
 ) -> None:
     """law = log softmax of head norm(x) / temperature."""

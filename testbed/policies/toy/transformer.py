@@ -226,7 +226,7 @@ class ToyTransformer(Policy):
     def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
         R, N, _ = prompt_RNQ.shape
-        law = self._log_law(theta_RP, prompt_RNQ, token_RBT)
+        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
         token_RNGT = token_RBT.unflatten(1, (N, -1))
         start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
         next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
@@ -235,7 +235,7 @@ class ToyTransformer(Policy):
     def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
-        law = self._log_law(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
+        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
         start_RBV = law[:, :N].repeat_interleave(G, 1)
         next_RBSV = law[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
         return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
@@ -244,7 +244,7 @@ class ToyTransformer(Policy):
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's distribution in nats, [R, B, T]; 0 where mask is False."""
         N = prompt_RNQ.shape[1]
-        law = self._log_law(theta_RP, prompt_RNQ, token_RBT)
+        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
         entropy_RX = torch.special.entr(law.exp()).sum(1)
         start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
@@ -253,7 +253,7 @@ class ToyTransformer(Policy):
     def score_norm(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return |d log pi(token) / d logits|^2 = 1 - 2 pi + sum pi^2, [R, B, T]; 0 where mask is False."""
         N = prompt_RNQ.shape[1]
-        square_RX = self._log_law(theta_RP, prompt_RNQ, token_RBT).exp().square().sum(1)
+        square_RX = self._next_logp(theta_RP, prompt_RNQ, token_RBT).exp().square().sum(1)
         start_RNG = square_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         square_RBT = _by_response(start_RNG, square_RX[:, N:], mask_RBT)
         pi_RBT = self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).exp()
@@ -268,7 +268,7 @@ class ToyTransformer(Policy):
         later_RBSM = x[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
         return torch.cat([start_RBM[:, :, None], later_RBSM], 2)
 
-    def _log_law(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
+    def _next_logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """log pi(. | before), [R, V, N + N S G]; columns as in `_states`."""
         x, weights = self._states(theta_RP, prompt_RNQ, token_RBT)
         return log_distribution(weights, x, self.temperature, self.hidden)

@@ -86,7 +86,7 @@ def test_count_vectors_are_all_of_them_once():
     counts = bandit.count_vectors(5, 3)
     assert sorted(map(tuple, counts)) == sorted(c for c in product(range(6), repeat=3) if sum(c) == 5)
     assert len(bandit.count_vectors(50, 4)) == bandit.number_of_counts(50, 4) == 23_426
-    _, chance = bandit.count_law(9, np.array([0.2, 0.0, 0.8]))
+    _, chance = bandit.count_dist(9, np.array([0.2, 0.0, 0.8]))
     assert chance.sum() == pytest.approx(1.0)
 
 
@@ -123,7 +123,7 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
     with pytest.raises(UserError, match="not finite for counts"):
         bandit.exact_moments(2, MASS, bandit.self_normalized(np.array([0.0, 1.0]), REWARD))
     with pytest.raises(UserError, match="sum to 0.9"):
-        bandit.count_law(2, np.array([0.5, 0.4]))
+        bandit.count_dist(2, np.array([0.5, 0.4]))
     with pytest.raises(UserError, match="must be at least 1"):
         bandit.count_vectors(0, 2)
     with pytest.raises(UserError, match="needs rewards >= 0"):

@@ -19,7 +19,7 @@ REFUSED = {
         PAIRS * np.array([1.0, 0.0])[:, None, None, None], PAIRS, np.zeros((2, 1, 4, 3)), 1.0
     ),
     "Unknown combination of reward models 'best'": lambda: verifiers.combine(PAIRS[0], "best"),
-    "Unknown filter 'worst'": lambda: imperfect_rewards.filtered_law(EVEN, EVEN, 2, "worst"),
+    "Unknown filter 'worst'": lambda: imperfect_rewards.filtered_dist(EVEN, EVEN, 2, "worst"),
     "The share of wrong labels is 0.6": lambda: imperfect_rewards.flipped(PAIRS[0], 0.6),
     "A false-positive rate is a chance": lambda: imperfect_rewards.lenient_verifier(EVEN, 5 * EVEN),
     "beta is 0": lambda: imperfect_rewards.confident_policy(
@@ -29,7 +29,7 @@ REFUSED = {
     "gives an action probability 0": lambda: proxy_optimization.optimized(
         WORLD, BASE, np.eye(2)[[0, 0, 0, 0]], "action KL", (1.0,)
     ),
-    "sigma is the noise of a step": lambda: step_ratios.log_ratio_law(np.ones(2), np.zeros(2), 3),
+    "sigma is the noise of a step": lambda: step_ratios.log_ratio_moments(np.ones(2), np.zeros(2), 3),
     "Unknown normalization": lambda: two_rewards.group_advantages(np.ones((2, 1, 4)), "both"),
     "expected one shape": lambda: bandit_update.answer_weights("reinforce", EVEN[0], EVEN[0], EVEN),
     "mu gives some answer probability 0": lambda: bandit_update.answer_weights(

@@ -60,7 +60,7 @@ REF = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
 TABLE = np.eye(6).reshape(2, 3, 6)
 CONTEXT = np.array([0.5, 0.5])
 CHANCE = preferences.bradley_terry(REWARD)
-EVEN = preferences.pair_law(CONTEXT, np.full((1, 2, 3), 1 / 3), np.full((1, 2, 3), 1 / 3))
+EVEN = preferences.pair_dist(CONTEXT, np.full((1, 2, 3), 1 / 3), np.full((1, 2, 3), 1 / 3))
 
 
 def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
@@ -131,7 +131,7 @@ def test_the_posterior_mean_of_a_vote_is_the_best_guess_of_the_preference():
 
 
 def test_pairs_are_drawn_in_proportion_to_their_law():
-    law = preferences.pair_law(CONTEXT, REF[None], np.array([[[1.0, 0, 0], [0, 0, 1.0]]]))
+    law = preferences.pair_dist(CONTEXT, REF[None], np.array([[[1.0, 0, 0], [0, 0, 1.0]]]))
     assert law.sum() == pytest.approx(1)
     assert law[0, 1, 0].tolist() == pytest.approx([0, 0, 0.3])
     drawn = preferences.draw_pairs(law, 50_000, np.random.default_rng(0))
