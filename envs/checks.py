@@ -109,7 +109,7 @@ def check_time(horizon: int, discount: float) -> None:
 
 def as_policies(name: str, pi_xSA: ArrayLike, states: int, actions: int) -> NDArray[np.float64]:
     """Return the policies as one float64 array [R, S, A] for kernels; ValueError for other shapes or rows."""
-    # Writable: a kernel would be compiled again, in seconds, for read-only arrays.
+    # Writable, because for read-only arrays every kernel is compiled again, which takes seconds.
     pi = np.require(pi_xSA, np.float64, _FOR_KERNELS)
     if pi.ndim < 2 or pi.shape[-2:] != (states, actions):
         raise ValueError(

@@ -43,7 +43,7 @@ class Version(Anchor):
 
     def logp(self, inputs: AnchorInputs) -> Tensor:
         """Store the weights at the start of the step; return the log-probabilities of older ones."""
-        # A step with an empty batch changes no weights and never calls this: the next step has its version.
+        # A step with an empty batch never calls this and changes no weights: the next step has the same ones.
         for version in range(self.buffer.newest + 1, inputs.step + 1):
             self.buffer.write(inputs.theta_CP, version)
         version_C1 = torch.full((len(inputs.theta_CP), 1), max(inputs.step - self.age, 0))

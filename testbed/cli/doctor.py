@@ -150,7 +150,7 @@ def self_test() -> Finding:
     began = time.monotonic()
     try:
         equal = _trained_twice()
-    except Exception as error:  # show the user any error
+    except Exception as error:  # report any error
         return Finding("self-test", f"{type(error).__name__}: {error}", "broken", "see the versions above")
     seconds = time.monotonic() - began
     if not equal:

@@ -81,7 +81,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _of_default(default: Any) -> Any:
     if type(default) is int or type(default) is float:
-        return float  # eps=1 in a user's file must allow eps=0.5
+        return float  # a default of 1 must also allow 0.5
     return type(default) if type(default) in (bool, str) else Any
 
 

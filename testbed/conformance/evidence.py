@@ -32,7 +32,7 @@ from testbed.data.batch import Batch
 TOLERANCE = 1e-5
 """Relative difference of two weights that counts as equal, for a loss in float64."""
 TOLERANCE_SINGLE = 2e-3
-"""The same for a loss in less than float64."""
+"""The same for a loss of lower precision."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def close(first: Tensor, second: Tensor, tolerance: float) -> Tensor:
 
 
 def trace(size: Floats, tolerance: float) -> float:
-    """Return the size that counts as 0 besides weights of these sizes.
+    """Return the size below which a weight counts as 0, given weights of these sizes.
 
     1e-9 of the largest in float64. With less precision a weight that cancels keeps fewer digits: 1e-5 of the
     9th decile, because a single large weight says nothing about the others.

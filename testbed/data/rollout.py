@@ -31,8 +31,7 @@ class Rollout:
         sources of prefixes with such sequences.
     group_RB: int64, the group of every sequence if single ones were dropped: every sequence then has a
         separate prompt, N = B, and `group` is 1.
-    truncated_RB: bool, the response continues after these tokens and its reward is still unknown; None for
-        none.
+    truncated_RB: bool, True if the response continues after these tokens and its reward is still unknown.
     """
 
     prompt_RNQ: Tensor

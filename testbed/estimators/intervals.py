@@ -130,9 +130,9 @@ def bootstrap(
 
 
 def betting(terms_N: ArrayLike, *, low: float, high: float, level: float = 0.95) -> Interval:
-    """Means against which no bettor has multiplied the stake by 2/delta, at any time up to N.
+    """Confidence sequence by betting: means against which no bet has won 2/delta times its stake so far.
 
-    A confidence sequence: the intervals of all prefixes cover together with probability `level`, so stopping
+    The intervals of all prefixes cover together with probability `level`, so stopping
     at any time is valid. For a mean m the wealth prod(1 +- bet_i (x_i - m)), with bets that depend on earlier
     terms alone, is a martingale with mean 1 (Ville's inequality). For terms in the known range, independent
     or with constant conditional mean. Source: Waudby-Smith & Ramdas (2024).
@@ -229,7 +229,7 @@ def _truncated_bound(y_N: Floats, c: Floats, n: int, log: float) -> Floats:
 
 
 def _best_threshold(first_M: Floats, n: int, log: float) -> Floats:
-    """Choose the positive first-part term [...] that predicts the largest bound for n others; 1 if none."""
+    """Choose the threshold, a positive term [...], with the largest predicted bound for n terms; else 1."""
     candidates_M = np.where(first_M > 0, first_M, 1.0)
     y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
     predicted_M = _truncated_bound(y_MM, candidates_M, n, log)
@@ -249,7 +249,7 @@ def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> t
             return np.asarray((w * x).sum(axis) / w.sum(axis))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # it is raised as the error below
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # raised as UserError below
         found = stats.bootstrap(
             (x_N, w_N),
             ratio,

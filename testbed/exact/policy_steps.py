@@ -27,8 +27,8 @@ def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
 def bounded_step(mu_SA: Floats, adv_SA: Floats, eps: float) -> Floats:
     """argmax_pi E_pi A with |pi / mu - 1| <= eps: 1 + eps above mu's median of A, 1 - eps below it, [S, A].
 
-    The median's answer takes the rest of the mass. Source: bounded ratio RL, arXiv:2604.18578, with an
-    optimum that steps at the median; the treatment of atoms is derived here.
+    The median's answer takes the rest of the mass. Source: bounded ratio RL, arXiv:2604.18578;
+    its optimum is a step at the median. The treatment of atoms is derived here.
 
     Raises UserError unless 0 < eps < 1.
     """

@@ -70,7 +70,7 @@ def execute(text: str, report: Report | None = None) -> Receipt:
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and not _place(error):
-            raise  # an exit that no user's file requested
+            raise  # an exit not caused by a user's file
         out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         message = f"{_place(error)}{words_of(error)}"
         return Receipt(

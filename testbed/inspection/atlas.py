@@ -152,7 +152,7 @@ def _resolved(name: str, axis: str) -> tuple[Floats, Floats]:
 
 
 def _jumps(x: Floats, weight: Floats) -> NDArray[np.intp]:
-    """Return the intervals that are steeper than a smooth curve's neighbors allow."""
+    """Return the intervals where the slope changes by more than on a smooth curve."""
     step = np.abs(np.diff(weight))
     slope = np.pad(step / np.diff(x), 1, mode="edge")
     beside = np.minimum(slope[:-2], slope[2:])

@@ -44,7 +44,7 @@ def forget(pack: str) -> None:
 
 
 def sweep_unfinished(path: Path) -> None:
-    """Remove its half-written files from killed processes; only one process at a time runs a pack."""
+    """Remove half-written files of killed processes; only one process at a time runs a pack."""
     for left in path.parent.glob(f"{ASIDE}{path.stem}-*"):
         with contextlib.suppress(OSError):
             left.unlink()

@@ -1,4 +1,4 @@
-"""NeMo-RL: loss_fn and grpo."""
+"""NeMo-RL: settings under loss_fn and grpo."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""prime-rl: trainer.loss."""
+"""prime-rl: settings under trainer.loss."""
 
 from testbed.stacks import Key, Refusal, Rule, Stack, Their
 

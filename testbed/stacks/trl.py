@@ -1,4 +1,4 @@
-"""TRL: GRPOConfig."""
+"""TRL: fields of GRPOConfig."""
 
 from testbed.stacks import ABSENT, GIVEN, NUMBER, Is, Key, Refusal, Rule, Stack, Their, is_number
 

@@ -78,7 +78,7 @@ class SchedulePlan(ABC):
         """Raise UserError if the run's fields do not fit the plan."""
 
     def within(self, run: Run) -> "SchedulePlan":
-        """Return the plan under the run's age limit; a plan that the limit changes is told of it.
+        """Return the plan under the run's age limit, changed if the limit changes what it generates.
 
         Raises UserError for an age rule that the schedule does not support.
         """

@@ -96,7 +96,7 @@ class Rescue(Guide):
 
 @dataclass
 class Splice(Rescue):
-    """In these groups the members' answers, corrected from their first error on."""
+    """The members' own answers in these groups, corrected from their first error on."""
 
     mends = True
 
@@ -105,7 +105,7 @@ class Splice(Rescue):
 class OwnSuccesses(Guide):
     """The policy's newest success at the same prompt, in groups without one.
 
-    store: per cell, prompt tokens -> the success, by fields of Rollout; the oldest leave beyond `kept`.
+    store: per cell, prompt tokens -> the success, by fields of Rollout; beyond `kept` the oldest are dropped.
     """
 
     kept: int

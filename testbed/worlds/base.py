@@ -38,7 +38,7 @@ class World(ABC):
     """A pack of R stacked cells: generates for them, scores them and computes exact values.
 
     Weights are flat tensors theta_RP that are passed in, on the device that `initial` chose. Methods that
-    only some worlds support have a default that says so.
+    only some worlds support raise UserError or return None by default.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Complete a model folder for other programs: end, padding and unknown tokens, with rows, and positions."""
+"""Complete a model folder for other programs: end, padding and unknown tokens, and a context length."""
 
 from pathlib import Path
 

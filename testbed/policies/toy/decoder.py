@@ -63,7 +63,7 @@ def of_version(part: Mapping[int, Tensor], version_RB: Tensor) -> Tensor:
 
 
 def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor) -> list[PromptCache]:
-    """Return each layer's prompt keys and values as each response's version has read them."""
+    """Return each layer's prompt keys and values, as computed by each response's version."""
     some, B = next(iter(read.values())), version_RB.shape[1]
     if len(read) == 1:
         return some
