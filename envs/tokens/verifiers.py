@@ -95,8 +95,7 @@ class ReasoningGymVerifier:
 class UserVerifier:
     """A function of a user's file, `function(response, problem) -> number in [0, 1]`, in a separate process.
 
-    A call that exceeds `limit` seconds kills the process, as does one that ends it. The next call starts
-    another.
+    If a call exceeds `limit` seconds, or exits, its process is ended and the next call starts another.
 
     Raises ValueError if the file cannot be run or lacks the function.
     """
@@ -162,7 +161,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _line(descriptor: int, deadline: float) -> bytes:
-    """Return the next line; raise TimeoutError at the deadline, EOFError at the end. One line at a time."""
+    """Return the next line; raise TimeoutError at the deadline, EOFError at the end."""
     found = b""
     while not found.endswith(b"\n"):
         left = deadline - time.monotonic()

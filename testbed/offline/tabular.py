@@ -35,7 +35,7 @@ def ahead(moves_RSAS: Floats, value_RS: Floats) -> Floats:
 
 
 def policy_q(moves_RSAS: Floats, reward_RSA: Floats, pi_RSA: Floats, discount: float) -> Floats:
-    """Q^pi = r + discount P V, V = (I - discount P_pi)^-1 r_pi, [R, S, A]; of mu, one-step RL's critic.
+    """Q^pi = r + discount P V, V = (I - discount P_pi)^-1 r_pi, [R, S, A]; pi = mu gives one-step RL.
 
     Source: Puterman (1994), theorem 6.1.1; Brandfonbrener et al. (2021) for one step.
     """
@@ -94,7 +94,7 @@ def greedy(q_RSA: Floats, allowed_RSA: Bools | None = None) -> Floats:
 
 
 def expectiles(value_xK: Floats, mass_xK: Floats, tau: ArrayLike) -> Floats:
-    """m with tau E(X - m)+ = (1 - tau) E(m - X)+, [x], exact; values of mass 0 are ignored, 0 without mass.
+    """m with tau E(X - m)+ = (1 - tau) E(m - X)+, [x], exact. Ignores values of mass 0; 0 if all are.
 
     `testbed.exact.value_learning.expectile` for many distributions. tau broadcasts to [x]. Source: Newey &
     Powell (1987).

@@ -37,7 +37,7 @@ def _loss(name: str, options: dict[str, Any]) -> Callable[..., Any]:
 
 
 def losses() -> PeerLosses:
-    """Return the losses with the options that choose one."""
+    """Return every loss by name, with its options."""
     import trinity.algorithm.policy_loss_fn  # noqa: F401
 
     found: PeerLosses = {}

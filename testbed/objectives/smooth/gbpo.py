@@ -13,7 +13,7 @@ SOURCE = "Bounded ratio RL (2026), arXiv:2604.18578; bounded-ratio-rl/bounded_ra
 
 def target_ratio(gap: Tensor, eps_low: float, eps_high: float, lam: float) -> Tensor:
     """Return u* = 1 - eps_low + (eps_low + eps_high) sigmoid(gap / lam): 1 at gap 0 for equal eps."""
-    # The same sum as two terms that cancel exactly at 0, where a rounding error would flip the sign.
+    # Two terms that cancel exactly at gap 0, where a rounding error would give the weight a wrong sign.
     return 1 + (eps_high * torch.sigmoid(gap / lam) - eps_low * torch.sigmoid(-gap / lam))
 
 
