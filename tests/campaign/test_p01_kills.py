@@ -111,10 +111,11 @@ def training(folder: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_a_killed_training_ends_with_the_bytes_of_an_undisturbed_one(tmp_path: Path, campaign) -> None:
+def test_a_killed_and_interrupted_training_ends_with_the_bytes_of_an_undisturbed_one(
+    tmp_path: Path, campaign
+) -> None:
     kills = campaign.trials(short=1, full=8)
-    undisturbed = training(tmp_path / "whole")
-    assert undisturbed.wait() == 0
+    assert training(tmp_path / "whole").wait() == 0
     clock = random.Random(0)
     for kill in range(kills):
         process = training(tmp_path / "killed")
@@ -123,23 +124,18 @@ def test_a_killed_training_ends_with_the_bytes_of_an_undisturbed_one(tmp_path: P
         (os.kill if kill % 2 else os.killpg)(process.pid, signal.SIGKILL)
         process.wait()
         assert not alive(process.pid)
+    campaign.tried("SIGKILL of a training from the command line, by process and by group", kills)
+    before = len(hashes(tmp_path / "killed"))
+    process = training(tmp_path / "killed")
+    deadline = time.monotonic() + patience(60)
+    while len(hashes(tmp_path / "killed")) == before and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=300) in {130, 0}  # 0 when the last packs were already running
+    assert status(tmp_path / "killed").done, "an interrupted training keeps what is done"
     assert training(tmp_path / "killed").wait() == 0
+    campaign.tried("Ctrl-C in a training from the command line, then the rest", 1)
     expected = hashes(tmp_path / "whole")
     assert len(expected) == 6
     assert hashes(tmp_path / "killed") == expected
-    campaign.tried("SIGKILL of a training from the command line, by process and by group", kills)
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_keeps_what_is_done(tmp_path: Path, campaign) -> None:
-    process = training(tmp_path / "s")
-    deadline = time.monotonic() + patience(60)
-    while not list((tmp_path / "s").glob("packs/*.parquet")) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=300) in {130, 0}  # 0 when the last packs were already running
-    kept = status(tmp_path / "s").done
-    assert kept
-    assert training(tmp_path / "s").wait() == 0
-    assert status(tmp_path / "s").pending == 0
-    campaign.tried("Ctrl-C in a training from the command line, then the rest", 1)

@@ -20,10 +20,10 @@ def guard(event, args):
             raise PermissionError("this test allows no network: " + event)
 sys.addaudithook(guard)
 """
-TINY = "steps=4 lag=0,2 seed=0 prompts=2 group=2 log_every=2 --quiet --workers 2"
+TINY = "steps=4 lag=0,2 seed=0 prompts=2 group=2 log_every=2 --quiet"
 PATHS = (
-    f"run ess-collapse {TINY} --out tabular",
-    f"run staleness {TINY} recipe=grpo evaluation_prompts=4 --out toy",
+    f"run ess-collapse {TINY} --workers 2 --out tabular",
+    f"run staleness {TINY} --workers 0 recipe=grpo evaluation_prompts=4 --out toy",
     "status tabular",
     "evidence figures ess-collapse --data tabular --out figures",
     "list tasks",

@@ -10,6 +10,6 @@ from support.log_mutations import FORMATS, tracebacks
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_mutated_logs_of_every_format_end_without_a_traceback(tmp_path: Path, campaign) -> None:
     """One mutation of bytes or of values per log, over all formats in turn by fixed seeds."""
-    trials = campaign.trials(300, 10_000)
+    trials = campaign.trials(150, 10_000)
     campaign.tried(f"mutated logs of {len(FORMATS)} formats: {', '.join(FORMATS)}", trials)
     assert tracebacks(tmp_path, range(trials)) == []

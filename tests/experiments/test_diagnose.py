@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import made_logs
+from support.command_line import refused
 from support.log_mutations import metrics_jsonl
 from test_report import CHROMIUM, FLAGS, Parts
 
@@ -226,7 +227,4 @@ def test_a_runs_record_is_tokens_or_refused(capsys):
         (["run", "staleness", "record=all"], "record=all is unknown; expected record=tokens"),
         (["run", "staleness", "record=tokens", "--ray"], "without --ray"),
     ):
-        with pytest.raises(SystemExit) as stop:
-            main(words)
-        assert stop.value.code == 2
-        assert message in capsys.readouterr().err
+        assert message in refused(capsys, *words)

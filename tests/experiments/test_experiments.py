@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from support.command_line import call, refused
 
 from analysis import experiment as registry
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
@@ -21,7 +22,6 @@ from analysis.tables.committed import Table, load_committed
 from analysis.tables.making import add_tables, make
 from paper_figs import run, shared_plots
 from paper_figs.base import FIGURES
-from testbed.cli import main
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 
@@ -31,13 +31,6 @@ WITH_TABLE = [name for name, each in EXPERIMENTS.items() if each.keys and (each.
 AWAITED = [name for name, each in EXPERIMENTS.items() if each.keys and name not in COMMITTED]
 OF_CELLS = [name for name in WITH_TABLE if EXPERIMENTS[name].cells is not None]
 EXAMPLE = Experiments("support.example_experiments")
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out = capsys.readouterr()
-    return stop.value.code, out.out, out.err
 
 
 # What is declared is what is committed
@@ -330,10 +323,7 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
     ],
 )
 def test_a_mistake_is_answered_with_one_line_and_code_two(capsys, words, answer):
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert answer in err
-    assert "Traceback" not in err
+    assert answer in refused(capsys, *words)
 
 
 # Fresh seeds of an experiment that had one run

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from support.command_line import refused
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.tables.tails import HISTOGRAM
@@ -166,10 +167,7 @@ def test_the_command_draws_what_varies_in_every_format(folder, tmp_path, monkeyp
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_message(folder, words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["plot", str(folder), *words])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(capsys, "plot", str(folder), *words)
 
 
 def test_dollars_and_backslashes_of_a_users_texts_are_drawn_as_they_are(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from support.command_line import call
 
 from analysis.arena import own, page, run, table, tasks, tuning
 from analysis.arena.arms import ARMS, Arm, known
@@ -204,9 +205,7 @@ def small(tmp_path, monkeypatch) -> Path:
 
 
 def add(capsys, *words: str) -> tuple[object, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main(["arena", "add", *words])
-    return stop.value.code, *capsys.readouterr()
+    return call(capsys, "arena", "add", *words)
 
 
 @pytest.mark.slow

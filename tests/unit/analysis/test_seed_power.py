@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from support.command_line import call
 from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
@@ -15,7 +16,6 @@ from analysis.judging import bets, rule, seed_power
 from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
 from analysis.judging.needed import units_to_decide
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
-from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.testing.t_test_seeds import t_power, t_seeds
@@ -86,9 +86,7 @@ def test_a_gap_that_no_number_of_seeds_decides_has_none():
 
 
 def asked(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(["power", *words])
-    return stop.value.code, *capsys.readouterr()
+    return call(capsys, "power", *words)
 
 
 def test_the_command_plans_for_people_and_machines(capsys):

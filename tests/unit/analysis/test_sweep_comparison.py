@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from support.command_line import call
 from support.made_sweep import CELLS, STEPS, TOY, made
 
 from analysis.sweeps.sweep_comparison import compare, holm, improvement
 from analysis.sweeps.sweep_table import load
-from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 
@@ -140,9 +140,7 @@ def test_arms_that_share_no_seed_are_not_compared(tmp_path):
 
 
 def printed(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(["compare", *map(str, words)])
-    return stop.value.code, *capsys.readouterr()
+    return call(capsys, "compare", *words)
 
 
 def test_the_command_prints_for_people_machines_and_papers(tmp_path, capsys):

@@ -4,19 +4,12 @@ import json
 import time
 
 import pytest
+from support.command_line import call, refused
 
 from testbed import __version__
-from testbed.cli import main
 from testbed.cli.slow_notice import slow_notice
 
 SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "log_every=2"]
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code, out, err
 
 
 @pytest.mark.parametrize(
@@ -29,9 +22,7 @@ def call(capsys, *words):
 )
 def test_a_dry_run_refuses_what_the_run_would(capsys, monkeypatch, words, message):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, out, err = call(capsys, "run", *SMALL, *words, "--dry-run")
-    assert (code, out) == (2, "")
-    assert message in err
+    assert message in refused(capsys, "run", *SMALL, *words, "--dry-run")
 
 
 def test_a_dry_run_of_a_shard_counts_that_shard(capsys, monkeypatch, tmp_path):
@@ -47,9 +38,7 @@ def test_what_is_refused_leaves_no_word_about_its_progress(capsys, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    code, _, err = call(capsys, "run", *SMALL, "--out", "mine", "--workers", "0")
-    assert code == 2
-    assert " of 0 cells" not in err
+    assert " of 0 cells" not in refused(capsys, "run", *SMALL, "--out", "mine", "--workers", "0")
 
 
 def test_a_lag_as_long_as_the_run_gets_a_word_unless_quiet(capsys):
@@ -72,9 +61,7 @@ def test_a_sweep_file_that_says_nothing_or_breaks_off_is_refused_with_its_line(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(text)
-    code, out, err = call(capsys, "run", "mine.toml", "--dry-run")
-    assert (code, out) == (2, "")
-    assert message in err
+    assert message in refused(capsys, "run", "mine.toml", "--dry-run")
 
 
 def test_the_version_is_an_option_too(capsys):
@@ -92,9 +79,9 @@ def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, 
         "1 pending cell had a damaged result; the next run makes it again."
         in call(capsys, "status", "mine")[1]
     )
-    code, _, err = call(capsys, "evidence", "figures", "ess-collapse", "--data", "mine")
-    assert code == 2
-    assert "1 damaged file(s) were set aside" in err
+    assert "1 damaged file(s) were set aside" in refused(
+        capsys, "evidence", "figures", "ess-collapse", "--data", "mine"
+    )
     assert "Results of 1 cell were damaged; these cells run again." in call(capsys, *words)[2]
     assert json.loads(call(capsys, "status", "mine", "--json")[1])["damaged"] == 0
 

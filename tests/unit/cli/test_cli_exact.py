@@ -5,23 +5,21 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from support.command_line import call as run_command
+from support.command_line import refused
 
 from analysis.experiments.weights import bias_variance, optimal_baseline
 from analysis.judging.claims import CLAIMS
 from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables
 from paper_figs import base, run
-from testbed.cli import main
 from testbed.exact.gradient_report import gradient_report
 
 NAMES = ("bias-variance", "bias-split", "optimal-baseline")
 
 
 def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(["exact", *words])
-    out = capsys.readouterr()
-    return stop.value.code, out.out, out.err
+    return run_command(capsys, "exact", *words)
 
 
 def test_it_prints_a_row_per_objective_and_what_the_tree_is(capsys):
@@ -97,10 +95,7 @@ def test_it_draws_a_figure(capsys, tmp_path):
     ],
 )
 def test_a_mistake_is_answered_with_one_line(capsys, words, answer):
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert answer in err
-    assert "Traceback" not in err
+    assert answer in refused(capsys, "exact", *words)
 
 
 def test_committed_tables_are_what_the_oracle_says_today():

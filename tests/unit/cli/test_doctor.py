@@ -3,15 +3,9 @@
 import json
 
 import pytest
+from support.command_line import call
 
-from testbed.cli import doctor, main
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code, out, err
+from testbed.cli import doctor
 
 
 @pytest.mark.slow

@@ -6,17 +6,11 @@ What packages above the core add to the command line, and the core without them.
 import json
 
 import pytest
+from support.command_line import call, refused
 
-from testbed.cli import commands, look_up, main
+from testbed.cli import commands, look_up
 from testbed.cli.extensions import GROUP, Command, Extension, installed
 from testbed.recipes import recipe
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code, out, err
 
 
 @pytest.mark.slow
@@ -70,8 +64,7 @@ def test_a_name_can_be_asked_for_as_one_kind(capsys):
     "words", [("show", "grpoo"), ("show", "m2p", "--cite"), ("run", "staleness", "recipe=grop")]
 )
 def test_an_unknown_name_gets_at_most_ten_candidates(capsys, words):
-    code, _, err = call(capsys, *words)
-    assert code == 2
+    err = refused(capsys, *words)
     assert "Did you mean" in err
     assert len(err.partition("Known, ")[2].split(", ")) == 10
 
@@ -102,9 +95,7 @@ def test_the_core_alone_lists_shows_runs_and_counts(capsys, monkeypatch, tmp_pat
 def test_what_only_another_package_adds_is_one_message_without_it(capsys, monkeypatch, tmp_path, words):
     install(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert "No installed package adds" in err
+    assert "No installed package adds" in refused(capsys, *words)
     assert list(tmp_path.iterdir()) == []
 
 

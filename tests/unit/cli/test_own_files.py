@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from support.command_line import call, refused
 
 from testbed.cli import main
 from testbed.cli.new import commands
@@ -67,13 +68,6 @@ def own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN)
     return tmp_path
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code, out, err
 
 
 def test_hyperparameters_reach_an_own_objective_and_make_cells_of_their_own(own):
@@ -139,8 +133,7 @@ def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
     ],
 )
 def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message):
-    code, out, err = call(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
-    assert (code, out) == (2, "")
+    err = refused(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
     assert message in err
     assert len(err.splitlines()) == 1
     assert [path.name for path in own.iterdir() if path.name != "__pycache__"] == ["own.py"]
@@ -163,8 +156,7 @@ def test_a_task_and_a_schedule_in_a_file_are_trained_under_the_names_of_their_ve
 
 @pytest.mark.parametrize("words", [("exact", "own.py:broken"), ("objectives", "compare", "own.py:broken")])
 def test_the_line_of_an_error_is_told_wherever_an_own_objective_is_called(capsys, own, words):
-    code, _, err = call(capsys, *words)
-    assert code == 2
+    err = refused(capsys, *words)
     assert f"own.py:{1 + OWN.splitlines().index('    return batch.nothing')}, in broken" in err
     assert "AttributeError" in err
     assert len(err.splitlines()) == 1
@@ -265,15 +257,9 @@ def test_an_interrupt_inside_user_code_stays_an_interrupt(tmp_path, monkeypatch,
     assert "error" not in capsys.readouterr().err
 
 
-def call_new(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    return stop.value.code, *capsys.readouterr()
-
-
 def test_its_parts_are_short_and_nothing_is_written_over(capsys, tmp_path):
     file = tmp_path / "mine.py"
-    code, out, _ = call_new(capsys, "new", file)
+    code, out, _ = call(capsys, "new", file)
     assert code == 0
     assert all(command in out for command in commands(file))
     tree = ast.parse(file.read_text())
@@ -282,21 +268,21 @@ def test_its_parts_are_short_and_nothing_is_written_over(capsys, tmp_path):
     for name, node in parts.items():
         assert 5 <= node.end_lineno - node.lineno + 1 <= 16, name
     before = file.read_bytes()
-    assert call_new(capsys, "new", file)[0] == 2
+    assert call(capsys, "new", file)[0] == 2
     assert file.read_bytes() == before
-    code, _, err = call_new(capsys, "new", tmp_path / "mine.txt")
+    code, _, err = call(capsys, "new", tmp_path / "mine.txt")
     assert (code, "does not end in .py" in err) == (2, True)
 
 
 @pytest.mark.slow
 def test_every_command_that_it_prints_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call_new(capsys, "new", "mine.py")[0] == 0
+    assert call(capsys, "new", "mine.py")[0] == 0
     tested, *others = commands(file := tmp_path / "mine.py")
     assert str(file) in tested
     subprocess.run([sys.executable, *shlex.split(tested)[1:], "-q"], check=True, capture_output=True)
     for command in others:
         small = ["steps=3", "warm_start_steps=2", "log_every=1"] if " run " in command else []
-        code, _, err = call_new(capsys, *shlex.split(command.replace(" steps=100", ""))[1:], *small)
+        code, _, err = call(capsys, *shlex.split(command.replace(" steps=100", ""))[1:], *small)
         assert code == 0, err
     assert status(tmp_path / "results" / "mine").done == 4

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from support.command_line import refused
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, columns, made
 
 from analysis.commands.progress_table import ROWS, ProgressTable
@@ -171,7 +172,4 @@ def test_a_sweep_that_runs_elsewhere_is_followed_until_it_is_done(tmp_path, caps
 
 
 def test_watching_no_results_folder_is_one_message(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["status", str(tmp_path), "--watch"])
-    assert stop.value.code == 2
-    assert "is not a results folder" in capsys.readouterr().err
+    assert "is not a results folder" in refused(capsys, "status", str(tmp_path), "--watch")

@@ -5,9 +5,9 @@ import time
 from dataclasses import replace
 
 import pytest
+from support.command_line import refused
 
 from analysis.commands.evidence import agree_on_experiment
-from testbed.cli import main
 from testbed.cli.cost_prompt import agree
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -189,10 +189,9 @@ def test_a_long_sweep_is_refused_before_anything_is_written(words, tmp_path, mon
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     monkeypatch.setattr("testbed.execution.cost.cost", lambda *_: HOURS)
     monkeypatch.setattr(runner, "run_sweep", None)
-    with pytest.raises(SystemExit) as stop:
-        main([str(tmp_path / "out") if word == "OUT" else word for word in words])
-    assert stop.value.code == 2
-    assert "give --yes to go on" in capsys.readouterr().err
+    assert "give --yes to go on" in refused(
+        capsys, *(tmp_path / "out" if word == "OUT" else word for word in words)
+    )
     assert not (tmp_path / "out").exists()
 
 
