@@ -12,13 +12,16 @@ Rows = list[dict[str, Any]]
 def _sweeps() -> Rows:
     from analysis.experiment import sweeps
 
-    return [_sweep(name) for name in sweeps()]
+    return [_described(name, cells) for name, cells in sweeps().items()]
 
 
 def _sweep(name: str) -> dict[str, Any]:
     from analysis.experiment import sweep
 
-    cells = sweep(name)
+    return _described(name, sweep(name))
+
+
+def _described(name: str, cells: tuple[Any, ...]) -> dict[str, Any]:
     axes = {axis: sorted({getattr(c, axis) for c in cells}) for axis in ("recipe", "lag", "seed")}
     what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
     return {"name": name, "cells": len(cells), "task": cells[0].task, "axes": what}

@@ -12,6 +12,8 @@ from analysis.judging.evidence import UNDECIDED
 POWER = float(stats.norm.ppf(0.8))
 """Standard errors by which chance brings an effect nearer to a boundary, at most, in four cases of five."""
 MOST = 1e7
+LARGEST = 10.0
+"""Student's statistic that is enough for any e-value asked here."""
 CLOSED = 2 / 0.05
 """e-value at which a confidence sequence leaves a value out."""
 
@@ -38,7 +40,7 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
     for _ in range(16):
         middle = (low + high) / 2
         units = math.exp(middle)
-        enough = distance / spread * math.sqrt(units) - POWER >= _statistic(int(units), rule.USUAL)
+        enough = _reaches(distance / spread * math.sqrt(units) - POWER, int(units), rule.USUAL)
         low, high = (low, middle) if enough else (middle, high)
     step = 10 ** (len(str(int(math.exp(high)))) - 2)
     return math.ceil(math.exp(high) / step) * step if high < math.log(MOST) else None
@@ -59,8 +61,13 @@ def _distance(effect: float, asks: str) -> float:
 
 def _statistic(n: int, e: float) -> float:
     """Return Student's statistic of n units at which bets on the mean are worth e."""
-    low, high = 0.0, 10.0
+    low, high = 0.0, LARGEST
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if bets.at_statistic(middle, n) < e else (low, middle)
+        low, high = (low, middle) if _reaches(middle, n, e) else (middle, high)
     return high
+
+
+def _reaches(statistic: float, n: int, e: float) -> bool:
+    """Return whether bets on the mean of n units are worth e at a statistic; they grow with it."""
+    return statistic >= LARGEST or (statistic > 0 and bets.at_statistic(statistic, n) >= e)

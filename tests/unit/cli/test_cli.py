@@ -133,17 +133,12 @@ def test_the_kinds_of_names_fit_on_a_screen_and_load_nothing_heavy(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_counts_of_kinds_are_those_of_their_lists():
+def test_quick_counts_and_names_of_a_kind_are_those_of_its_list():
     for name, kind in listing.kinds().items():
-        found, there = listing.count(kind), len(kind.rows())
-        assert found <= there if kind.several else found == there, name
-
-
-@pytest.mark.slow
-def test_quick_names_of_a_kind_are_those_of_its_rows():
-    for name, kind in listing.kinds().items():
+        found, rows = listing.count(kind), kind.rows()
+        assert found <= len(rows) if kind.several else found == len(rows), name
         if kind.names:
-            assert sorted(kind.names()) == sorted(row["name"] for row in kind.rows()), name
+            assert sorted(kind.names()) == sorted(row["name"] for row in rows), name
 
 
 @pytest.mark.slow
