@@ -24,7 +24,7 @@ the verdicts are the claims of experiment `arena`. What follows from it: [findin
 The placebo is GRPO tuned and run on other seeds: a gain of the size that it shows is what tuning and seeds
 alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
 `testbed advise LOG` reads this table at the drift of a training log. In the site the page can be filtered by
-task, lag and recipe, and a click on a column's head sorts by it.
+task, lag and recipe; a click on a column's head sorts by it, and a click on a recipe shows its seeds.
 
 | column | what it says |
 |---|---|
@@ -45,8 +45,8 @@ gain. Below {low:.2g} and above {high:.2g} nats the table says nothing, nor does
 
 ![Loss of accuracy of the best recipe, by drift, and of tuned GRPO](assets/arena-which.svg){{ width="640" }}
 
-| KL per token | you can tune | recipe | loss | at a wrong rate | rate / GRPO's | knob | cells |
-|---|---|---|---|---|---|---|---|
+| KL per token | you can tune | recipe | loss | at a wrong rate | rate / GRPO's | knob |
+|---|---|---|---|---|---|---|
 {rows}
 """
 JOINT = """## One setting for all
@@ -64,6 +64,7 @@ recipe on other seeds and cells: smaller differences than theirs mean nothing.
 
 </div>
 """
+FILTERS = '<div class="filters" data-by="task lag" data-words="grpo, vcpo"></div>\n'
 DRIFTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """KL per token of the choices."""
 TITLES = (
@@ -88,17 +89,25 @@ TITLES = (
 def page(frame: pd.DataFrame) -> str:
     """Return the page: a picture per lag, then a table per task and lag, best final first.
 
-    In the site assets/arena.js filters its blocks by task, lag and recipe.
+    In the site assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
     """
     found = summary(frame)
-    parts = [HEAD, _which(frame), _joint(), *(_picture(lag) for lag in pictures(frame))]
+    parts = [HEAD, _which(frame), _joint(), FILTERS, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]
-        parts.append(f'<div class="arena sortable" data-task="{task}" data-lag="{lag}" markdown>\n')
+        parts.append(f'<div class="block sortable" data-task="{task}" data-lag="{lag}" markdown>\n')
         parts += [f"## {task}, lag {lag}\n", _headroom(frame, task)]
         parts += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
         parts += [*(_line(row) for row in records(rows)), "\n</div>\n"]
     return "\n".join(parts)
+
+
+def seeds(frame: pd.DataFrame, task: str, lag: int) -> str:
+    """Return "grpo:837 694;fresh:…": finals of arms in thousandths, a number per seed."""
+    here = frame[(frame["task"] == task) & frame["lag"].isin({0, lag})]
+    fresh = here[(here["lag"] == 0) & (here["arm"] == "grpo")].assign(arm="fresh")
+    found = pd.concat([here[here["lag"] == lag], fresh]).groupby("arm", sort=False)["final"]
+    return ";".join(f"{arm}:{' '.join(f'{1000 * final:.0f}' for final in finals)}" for arm, finals in found)
 
 
 def pictures(frame: pd.DataFrame) -> dict[int, str]:
@@ -130,9 +139,11 @@ def _which(frame: pd.DataFrame) -> str:
         loss = f"{best['loss']:.2f} ({best['low']:.2f} to {best['high']:.2f})"
         known = "the knob, the rate is a guess" if guessed else "rate and knob"
         knobs, factor = "<br>".join(best["knob"].split("; ")), best["rate / GRPO's"]
+        cells = (
+            f"<details><summary>{best['tasks']} cell{'s' * (best['tasks'] > 1)}</summary>{knobs}</details>"
+        )
         rows.append(
-            f"| {kl:g} | {known} | {best['arm']} | {loss} | {best['wrong rate']:.2f} | "
-            f"{factor} | {knobs} | {best['tasks']} |"
+            f"| {kl:g} | {known} | {best['arm']} | {loss} | {best['wrong rate']:.2f} | {factor} | {cells} |"
         )
     return WHICH.format(low=found[0][2].low, high=found[0][2].high, rows="\n".join(rows))
 
@@ -148,7 +159,7 @@ def _joint() -> str:
 
 def _picture(lag: int) -> str:
     return (
-        f'<div class="arena" data-lag="{lag}" markdown>\n\n'
+        f'<div class="block" data-lag="{lag}" markdown>\n\n'
         f"## Gains at lag {lag}\n\n"
         "Recipes from the largest mean gain over tuned GRPO to the smallest, a dot and a 95 % interval per\n"
         "task; right of the gray band a recipe gains what counts. Recipes that ran on fewer tasks come\n"

@@ -170,7 +170,7 @@ def _system_aliases(name: str) -> tuple[str, ...]:
         *re.split(r" [/→] ", before),
         *([inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []),
     ]
-    return str(systems()[name].n), *dict.fromkeys(names)
+    return str(systems()[name].n), *dict.fromkeys(each.lower() for each in names)
 
 
 def system(name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Pages of experiments, one per area: question, table, figure, commands, and every claim with its verdict."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,10 @@ first, with 95 % intervals; the verdict follows from one rule over all claims
 ([how](../theory/verdicts.md)). `testbed show NAME` prints an experiment, `testbed evidence run
 NAME` does all of it again.
 """
-COLUMNS = ("claim", "effect", "asked", "verdict", "kind", "n", "cells", "what the effect is")
+COLUMNS = ("claim", "verdict", "effect", "asked", "kind", "n", "lag", "what the effect is, and gates")
+FILTERS = '<div class="filters" data-by="verdict kind lag" data-words="m2po, vcpo"></div>\n'
+BLOCK = '<div class="block sortable claims found" markdown>\n\n'
+"""Over the tables of a page, and around one: docs/assets/tables.js makes the fields and sorts."""
 
 
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
@@ -28,9 +32,30 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
         for area, names in areas.items()
     ]
     head = "\n".join([HEAD, "| area | what is asked | experiments | claims |", "|---|---|---|---|", *rows])
-    return {"experiments/index.md": head + "\n"} | {
+    return {"experiments/index.md": f"{head}\n\n{_all(areas, judged)}\n"} | {
         f"experiments/{area}.md": _area(area, names, judged) for area, names in areas.items()
     }
+
+
+def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str:
+    """Return every claim in a line: name with a link to its experiment, verdict, effect, kind and lag."""
+    lines = [
+        f"| [{claim}]({area}.md#{name}) | {judged[claim]['verdict']} | {effect(judged[claim])} "
+        f"| {judged[claim]['kind']} | {_lags(claim, judged[claim])} |"
+        for area, names in areas.items()
+        for name in names
+        for claim in EXPERIMENTS[name].claims
+    ]
+    head = ["## All claims\n", FILTERS, '<div class="block sortable" markdown>\n']
+    return "\n".join(
+        [*head, "| claim | verdict | effect | kind | lag |", "|---" * 5 + "|", *lines, "\n</div>"]
+    )
+
+
+def _lags(claim: str, row: Row) -> str:
+    """Return the lags that a claim names, "16, 64"."""
+    said = f"{claim} {CLAIMS[claim].promises['statement']} {row['note']}"
+    return ", ".join(map(str, sorted({int(lag) for lag in re.findall(r"\blags?[ -](?:of )?(\d+)", said)})))
 
 
 def _area(area: str, names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
@@ -41,11 +66,11 @@ def _area(area: str, names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
         "|---|---|",
     ]
     lines += [f"| [{name}](#{name}) | {_plain(EXPERIMENTS[name].question)} |" for name in names]
-    return "\n".join([*lines, "", *(_section(EXPERIMENTS[name], judged) for name in names)])
+    return "\n".join([*lines, "", FILTERS, *(_section(EXPERIMENTS[name], judged) for name in names)])
 
 
 def _section(experiment: Experiment, judged: Mapping[str, Row]) -> str:
-    lines = [f"## {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
+    lines = [f"{BLOCK}## {experiment.name}\n", f"**{experiment.question}** Source: {experiment.source}."]
     if experiment.differs:
         lines.append(f"Here: {experiment.differs}.")
     lines.append("")
@@ -64,7 +89,7 @@ def _section(experiment: Experiment, judged: Mapping[str, Row]) -> str:
         )
     if experiment.claims:
         lines += ["", table(experiment.claims, judged)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n</div>\n"
 
 
 def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, Row]) -> str:
@@ -74,19 +99,11 @@ def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, R
 
 
 def _claim(name: str, row: Row) -> str:
-    gates = f" ({row['gates']})" if row["gates"] else f"; {row['checked']}" if row["checked"] else ""
-    cells = f"{row['agree']:.0f} of {row['cells']:.0f}" if (row["cells"] or 0) > 1 else "–"
     said = f"{CLAIMS[name].promises['statement']} `{name}`"
-    words = (
-        said,
-        effect(row),
-        row["asks"],
-        f"**{row['verdict']}**{gates}",
-        row["kind"],
-        f"{row['n']:.0f}",
-        cells,
-    )
-    return "| " + " | ".join(_plain(word) for word in (*words, row["note"])) + " |"
+    found = "; ".join(str(row[column]) for column in ("note", "gates", "checked") if row[column])
+    numbers = (row["asks"], row["kind"], f"{row['n']:.0f}", _lags(name, row))
+    words = (said, f"**{row['verdict']}**", effect(row), *numbers, found)
+    return "| " + " | ".join(map(_plain, words)) + " |"
 
 
 def effect(row: Mapping[str, Any]) -> str:

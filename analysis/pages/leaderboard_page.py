@@ -29,6 +29,7 @@ small world does not hold for a large model. `testbed card NAME` draws one row a
 
 **One row again:** `testbed card NAME --quick`. All rows: `testbed evidence run card-exact card-cost --write`.
 """
+FILTERS = '<div class="filters" data-by="family" data-words="ppo, cispo"></div>'
 
 
 def page() -> str:
@@ -38,7 +39,7 @@ def page() -> str:
     names = list(rows[0])
     lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f'{HEAD}\n<div class="sortable" markdown>\n\n{table}\n\n</div>\n'
+    return f'{HEAD}\n{FILTERS}\n\n<div class="block sortable" markdown>\n\n{table}\n\n</div>\n'
 
 
 def _row(name: str, tables: dict[str, pd.DataFrame]) -> dict[str, str]:

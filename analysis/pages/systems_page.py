@@ -1,6 +1,7 @@
 """Pages of the systems of the literature: one each, a list, and the small index in the repository."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
@@ -9,7 +10,7 @@ from analysis.judging.evidence import UNDECIDED
 from analysis.judging.needed import units_to_decide
 from analysis.judging.systems import System, asked, counts, status, systems, trials, world
 from analysis.judging.verdicts import Row
-from analysis.pages.experiment_page import commands, effect, table
+from analysis.pages.experiment_page import BLOCK, commands, effect, table
 
 FINDINGS = ("enumerated", "small world", "toy training", "real model")
 HEAD = """# What was found on the central claim of each system
@@ -142,7 +143,13 @@ def _word(claim: Mapping[str, Any]) -> str:
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
     """Return the text of the list of systems and of each system's page, by file."""
     rows = facts(judged)
-    text = index(judged, "{n}.md").replace("(theory/", "(../theory/")
+    text, table_, rest = re.split(
+        r"(?ms)^(\| n .*\|)$", index(judged, "{n}.md").replace("(theory/", "(../theory/")
+    )
+    filters = '<div class="filters" data-by="status world" data-words="m2po, clip"></div>'
+    text = (
+        f'{text}{filters}\n\n<div class="block sortable claims systems" markdown>\n\n{table_}\n\n</div>{rest}'
+    )
     return {"systems/index.md": text} | {f"systems/{row['n']}.md": _page(row, judged) for row in rows}
 
 
@@ -150,7 +157,7 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     lines = [f"# {row['n']}. {row['name']}\n", f"Its source claims: {_sentence(row['says'])}\n"]
     lines.append(f"**{row['status'].capitalize()}**{', ' + row['world'] if row['world'] else ''}. ")
     if row["central"]:
-        lines += ["", table(tuple(each["claim"] for each in row["central"]), judged), ""]
+        lines += ["", _claims(row["central"], judged)]
         lines += [f"`{each['claim']}`: {each['needs']}.\n" for each in row["central"] if each["needs"]]
     lines.append(f"A decisive experiment: {_sentence(row['would show'])}")
     lines += [f"\nA review asked for: {row['asked']}"] if row["asked"] else []
@@ -158,9 +165,13 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]
         lines += [f"Here: {each['differs']}. "] if each["differs"] else []
         lines += [f"What it judges: {_sentence(each['part'])} "] if each["part"] else []
-        lines += ["", table(tuple(claim["claim"] for claim in each["claims"]), judged), ""]
+        lines += ["", _claims(each["claims"], judged)]
         lines.append("Commands: " + ", ".join(f"`{command}`" for command in each["commands"]))
     return "\n".join(lines) + "\n"
+
+
+def _claims(rows: Sequence[Mapping[str, Any]], judged: Mapping[str, Row]) -> str:
+    return f"{BLOCK}{table(tuple(row['claim'] for row in rows), judged)}\n\n</div>\n"
 
 
 def _sentence(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import posixpath
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,21 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "tests/README.md": "tests.md",
+    "docs/verdicts.md": "systems/index.md",
 }
+BOOSTS = {
+    "reference/*": 0.2,
+    "LOG.md": 0.1,
+    "changelog.md": 0.1,
+    "systems/*": 2,
+    "experiments/*": 2,
+    "howto/*": 4,
+    "findings.md": 4,
+    "*": 3,
+}
+"""Weights of pages in the search: what was found and how to do it stand above the API."""
+WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.md", "gallery.md")
+"""Pages of wide tables, without a table of contents beside them."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -32,6 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
         **evidence_pages(),
     }.items():
         files.append(File.generated(config, name, content=text))
+    files.remove(files.src_uris["verdicts.md"])  # systems/index.md is the same list, with links
     pages = files.documentation_pages()
     indexes = {file.src_uri: file.content_string for file in pages if file.src_uri.endswith("index.md")}
     config.nav = expand(config.nav, sorted(file.src_uri for file in pages), indexes)
@@ -61,14 +77,35 @@ def place_in_index(pattern: str, indexes: dict[str, str]) -> Callable[[str], tup
 
 
 def pages_from_elsewhere() -> dict[str, str]:
-    """Return the repository's other pages, their links to docs/ mended."""
+    """Return the repository's pages outside docs/, their links turned to the site."""
     return {
-        page: re.sub(r"\]\((?:docs/|(?=\.\./)\.\./)?", "](", (ROOT / source).read_text())
-        .replace("](CONTRIBUTING.md", "](contributing.md")
-        .replace("](tests/README.md", "](tests.md")
+        page: relinked((ROOT / source).read_text(), source, page)
         for source, page in ELSEWHERE.items()
-        if (ROOT / source).exists()
+        if not source.startswith("docs/") and (ROOT / source).exists()
     }
+
+
+def relinked(text: str, source: str, page: str) -> str:
+    """Return a page with its links to files and packages of the repository turned to pages of the site.
+
+    Links in docs/ work where the repository is read: they name CONTRIBUTING.md and ../testbed/losses, whose
+    pages are made here. source: where the text lies in the repository. page: where it lies in the site.
+    """
+
+    def turned(match: re.Match[str]) -> str:
+        place = in_site(posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1])))
+        return (
+            f"]({posixpath.relpath(place, posixpath.dirname(page) or '.')}{match[2]}" if place else match[0]
+        )
+
+    return re.sub(r"\]\((?![a-z]+:)([^)#\s]+)((?:#[^)\s]*)?[)\s])", turned, text)
+
+
+def in_site(path: str) -> str:
+    """Return the page of a path of the repository, "" where it has none."""
+    if path in ELSEWHERE or path.startswith("docs/"):
+        return ELSEWHERE.get(path) or path.removeprefix("docs/")
+    return f"reference/{path.replace('/', '.')}.md" if (ROOT / path / "__init__.py").exists() else ""
 
 
 def decisions_page() -> dict[str, str]:
@@ -147,7 +184,25 @@ def first_line(path: Path) -> str:
     return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n", 1)[0]
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Give the Markdown that GitHub reads the blank lines that Python-Markdown wants."""
-    text = re.sub(r"(?m)^(<!-- [^\n]* -->)\n(?!\n)", r"\1\n\n", markdown)
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Weigh a page for the search, turn its links, add the blank lines that Python-Markdown wants."""
+    name = page.file.src_uri
+    boosts = [boost for pattern, boost in BOOSTS.items() if fnmatch.fnmatch(name, pattern)]
+    page.meta |= {"search": {"boost": boosts[0]}}
+    page.meta |= {"hide": ["toc"]} if any(fnmatch.fnmatch(name, pattern) for pattern in WIDE) else {}
+    text = with_seeds(markdown) if name == "arena.md" else markdown
+    text = re.sub(r"(?m)^(<!-- [^\n]* -->)\n(?!\n)", r"\1\n\n", relinked(text, f"docs/{name}", name))
     return re.sub(r"(?m)(?<!\n\n)^(<!-- [^\n]* -->)$", r"\n\1", text)
+
+
+def with_seeds(markdown: str) -> str:
+    """Return the arena's page with the finals of every seed, for docs/assets/tables.js to draw."""
+    from analysis.arena.page import seeds
+    from analysis.arena.table import load
+
+    frame = load()
+    return re.sub(
+        r'data-task="(\S+)" data-lag="(\d+)"',
+        lambda at: f'{at[0]} data-finals="{seeds(frame, at[1], int(at[2]))}"',
+        markdown,
+    )

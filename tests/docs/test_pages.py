@@ -1,7 +1,10 @@
 """What the pages promise: the README is short, the picture is the plan, a letter means one thing."""
 
 import importlib.util
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from support.doc_blocks import blocks
@@ -14,6 +17,21 @@ from analysis.pages.findings_page import Facts, page
 from analysis.tables.committed import load_committed
 
 DOCS = ROOT / "docs"
+
+
+def test_every_link_works_where_the_repository_is_read():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {Path(name) for name in listed.splitlines()}
+    known = files | {parent for name in files for parent in name.parents}
+    dead, count = [], 0
+    for name in sorted(name for name in files if name.suffix == ".md"):
+        text = re.sub(r"(?s)```.*?```|`[^`]*`", "", (ROOT / name).read_text())
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", text):
+            count += 1
+            if Path(os.path.normpath(name.parent / link)) not in known:
+                dead.append(f"{name} -> {link}")
+    assert count > 200
+    assert dead == []
 
 
 def test_the_readme_has_at_most_ninety_lines():

@@ -35,6 +35,7 @@ FLAGS = [
 DUMP = ["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
 DRIVER = shutil.which("chromedriver")
 OPENED = ("index.html", "arena.html", "howto/index.html", "architecture.html", "reference/testbed.data.html")
+WIDE = ("arena.html", "leaderboard.html", "experiments/lag.html", "experiments/index.html", "systems/18.html")
 # What blink calls the reader's wish, and what the theme makes of it.
 SCHEMES = {"light": ("preferredColorScheme=1", "default"), "dark": ("preferredColorScheme=0", "slate")}
 
@@ -212,7 +213,7 @@ def driven(profile: Path) -> Iterator[Callable[[str, dict[str, object]], Any]]:
 @pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="chromedriver is missing: the search is not tried"
 )
-def test_the_search_finds_a_page_by_its_words(site, served, tmp_path):
+def test_the_search_puts_what_was_asked_for_first_and_no_page_is_cut(site, served, tmp_path):
     address, _ = served
     type_words = """
         const [words, done] = arguments;
@@ -222,11 +223,20 @@ def test_the_search_finds_a_page_by_its_words(site, served, tmp_path):
         input.dispatchEvent(new Event("input", {bubbles: true}));
         const timer = setInterval(() => {
             const found = [...document.querySelectorAll(".md-search-result__link")].map(link => link.href);
-            if (found.length) { clearInterval(timer); done(found); }
+            const marked = [...document.querySelectorAll(".md-search-result mark")];
+            const asked = marked.some(mark => mark.textContent.toLowerCase() === words.split(" ")[0]);
+            if (found.length && asked) { clearInterval(timer); done(found); }
         }, 50);
     """
     with driven(tmp_path / "profile") as browser:
-        browser("timeouts", {"script": 30_000})
+        browser("timeouts", {"script": 60_000})
         browser("url", {"url": f"{address}/index.html"})
-        found = browser("execute/async", {"script": type_words, "args": ["synchronous trainer"]})
-    assert any("staleness.html" in link for link in found), found
+        for words, page in (("synchronous trainer", "staleness.html"), ("m2po", "systems/18.html")):
+            found = browser("execute/async", {"script": type_words, "args": [words]})
+            assert page in found[0], found
+        for width in (400, 1366):
+            browser("window/rect", {"width": width, "height": 900})
+            for page in WIDE:
+                browser("url", {"url": f"{address}/{page}"})
+                script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                assert browser("execute/sync", {"script": script, "args": []}) == 0, (page, width)

@@ -195,5 +195,5 @@ def test_the_page_has_blocks_that_its_script_can_filter(tmp_path) -> None:
     assert "sorted" in svg
     assert "easy" not in svg, "without headroom nothing is decided"
     for task in FRESH:
-        assert f'<div class="arena sortable" data-task="{task}" data-lag="64" markdown>' in text
+        assert f'<div class="block sortable" data-task="{task}" data-lag="64" markdown>' in text
     assert text.count("<div") == text.count("</div>")
