@@ -1,7 +1,15 @@
-"""How many seeds or worlds would decide a claim that is undecided, from its row in the table of verdicts."""
+"""How many seeds or worlds would decide a claim that is undecided, and why they were not spent.
 
+Both follow from the claim's row in the table of verdicts, and from unit_costs.csv: seconds of one core that
+all arms of an experiment take for one unit, a seed or a mean over worlds, measured over 20 units, tuning left
+out.
+"""
+
+import csv
 import math
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from scipy import stats
@@ -14,6 +22,9 @@ POWER = float(stats.norm.ppf(0.8))
 MOST = 1e7
 LARGEST = 10.0
 """Student's statistic that is enough for any e-value asked here."""
+NEAR = 0.1
+"""Distance from a boundary, as a share of the margin, below which the effect is said to lie at it."""
+COSTS = Path(__file__).with_name("unit_costs.csv")
 CLOSED = 2 / 0.05
 """e-value at which a confidence sequence leaves a value out."""
 
@@ -44,6 +55,36 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
         low, high = (low, middle) if enough else (middle, high)
     step = 10 ** (len(str(int(math.exp(high)))) - 2)
     return math.ceil(math.exp(high) / step) * step if high < math.log(MOST) else None
+
+
+def why_not(row: Mapping[str, Any]) -> str:
+    """Return, in words, why the units that would decide an undecided claim were not spent; "" for another.
+
+    Their cost, where one is on record, and whether the effect lies at a boundary between two words.
+    """
+    if row["verdict"] != UNDECIDED:
+        return ""
+    units = units_to_decide(row)
+    if units is None:
+        differ = row["note"].rpartition("; ")[2]
+        rare = f", {differ}" if differ.endswith("pairs differ") else ""
+        return f"the effect lies on a boundary between two words{rare}"
+    found = []
+    if seconds := seconds_per_unit().get(row["experiment"]):
+        hours = (units - row["n"]) * seconds / 3600
+        time = f"{hours:.2g} more hours" if hours >= 1 else f"{60 * hours:.0f} more minutes"
+        found.append(f"{time} of one core")
+    margin = abs(float(row["asks"].split()[-1]))
+    if margin and _distance(row["effect"], row["asks"]) < NEAR * margin:
+        found.append("the effect lies at a boundary")
+    return ", ".join(found)
+
+
+@cache
+def seconds_per_unit() -> dict[str, float]:
+    """Return the seconds of one core that a unit takes, by experiment."""
+    with COSTS.open(newline="") as file:
+        return {row["experiment"]: float(row["seconds"]) for row in csv.DictReader(file)}
 
 
 def _distance(effect: float, asks: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
 from analysis.judging.evidence import UNDECIDED
-from analysis.judging.needed import units_to_decide
+from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.systems import System, asked, counts, status, systems, trials, world
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import BLOCK, commands, effect, table
@@ -24,7 +24,7 @@ Its status follows from the verdicts on that claim alone:
 - **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
 - **smaller than claimed**: the direction holds beyond doubt, the size does not;
 - **undecided**: the seeds do not say yet; in brackets how many seeds or worlds would, both runs together, in
-  four cases of five, if effect and spread are as estimated;
+  four cases of five, if effect and spread are as estimated, and why they were not spent;
 - **invalid**: the experiment was unfair; the gate that failed is named;
 - **side matter only**: what was judged is not the central claim.
 
@@ -86,11 +86,13 @@ def _claim(row: Row) -> dict[str, Any]:
 
 
 def needs(row: Row) -> str:
-    """Return how many units would decide an undecided claim, in words; "" for another."""
+    """Return how many units would decide an undecided claim, and why not spent, in words; "" for another."""
     if row["verdict"] != UNDECIDED:
         return ""
     units = units_to_decide(row)
-    return f"about {units:,} would decide it" if units else "no number of seeds: on a boundary"
+    many = f"about {units:,} would decide it" if units else "no number of seeds would"
+    reason = why_not(row)
+    return f"{many}; not spent: {reason}" if reason else many
 
 
 def index(judged: Mapping[str, Row], link: str = "") -> str:

@@ -133,25 +133,6 @@ def place_gradients(
     return found
 
 
-def single_gradients(
-    loss: Callable[[Tensor, Batch], Tensor], world: AllResponses, logits_SV: Tensor, batch: Batch
-) -> Tensor:
-    """Return the gradient in the logits of every response's summed loss, [L, S, V]."""
-    import torch
-
-    logp_LT = world.logp(logits_SV.detach()).requires_grad_()
-    (slope_LT,) = torch.autograd.grad(loss(logp_LT, batch).sum(), logp_LT)
-    pi_SV = logits_SV.detach().softmax(-1)
-    found = torch.zeros(len(logp_LT), *pi_SV.shape, dtype=torch.float64)
-    row = torch.arange(len(logp_LT))
-    for t in range(world.length):
-        state_L, token_L = world.state_LT[:, t], world.token_LT[:, t]
-        score_LV = -pi_SV[state_L]
-        score_LV[row, token_L] += 1
-        found[row, state_L] += slope_LT[:, t, None] * score_LV
-    return found
-
-
 def spread(gradient_L: Tensor, weight_L: Tensor) -> tuple[Tensor, float]:
     """Return the mean gradient and the total variance of one draw."""
     flat_LP = gradient_L.flatten(1)

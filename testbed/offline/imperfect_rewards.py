@@ -5,11 +5,10 @@ Tables are [S, A]: a context's answers. Optimization of a proxy is exact: the di
 """
 
 import numpy as np
-from scipy import optimize
 
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
-from testbed.offline.preferences import fit_reward, tilt
+from testbed.offline.preferences import fit_reward
 from testbed.offline.tabular import best_of_n
 
 KEPT = ("all", "best", "best and worst", "best and random")
@@ -41,21 +40,6 @@ def reward_ensemble(weight_KSAA: Floats, label_KSAA: Floats, feature_KSAF: Float
     members = zip(weight_KSAA, label_KSAA, feature_KSAF, strict=True)
     fitted_KSA = np.stack([fit_reward(w[None], y[None], x, ridge)[0] for w, y, x in members])
     return np.asarray(fitted_KSA - fitted_KSA.mean(-1, keepdims=True))
-
-
-def lenient_verifier(right_SA: Floats, false_positive_SA: Floats) -> Floats:
-    """Probability that a verifier passes an answer: 1 for right ones, its false-positive rate for others, [S,
-    A].
-    """
-    if (false_positive_SA < 0).any() or (false_positive_SA > 1).any():
-        raise UserError("A false-positive rate is a chance; expected numbers from 0 to 1.")
-    return np.asarray(right_SA + (1 - right_SA) * false_positive_SA)
-
-
-def accepted_dist(pi_SA: Floats, pass_SA: Floats) -> Floats:
-    """Distribution of an answer that the verifier passes, pi pass / Z: rejection sampling, [S, A]."""
-    kept_SA = pi_SA * pass_SA
-    return np.asarray(kept_SA / kept_SA.sum(-1, keepdims=True))
 
 
 def filtered_dist(pi_SA: Floats, score_SA: Floats, group: int, keep: str) -> Floats:
@@ -96,52 +80,3 @@ def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level
     Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
     """
     return np.asarray(reward_SAK + weight * (reward_SAK - level) * (confidence_K - 0.5))
-
-
-def confident_policy(
-    ref_SAK: Floats, outcome_SA: Floats, paid_2K: Floats, confidence_K: Floats, beta: float, weight: float
-) -> Floats:
-    """Limit of RL with a KL penalty on PPO-C's reward, with the mean reward as level, [S, A, K].
-
-    outcome_SA: probability that an answer is right. paid_2K: the reward of a wrong and of a right answer at
-    each confidence. weight 0 is PPO. The level is a fixed point, found by bisection. Raises UserError for
-    beta <= 0.
-    """
-    if beta <= 0:
-        raise UserError(
-            f"beta is {beta:g}, expected more than 0: without a KL penalty the limit is a vertex."
-        )
-    wrong_K, right_K = paid_2K
-    mean_SAK = outcome_SA[..., None] * right_K + (1 - outcome_SA[..., None]) * wrong_K
-    states = len(ref_SAK)
-
-    def policy(level: float) -> Floats:
-        reward_SAK = shaped_reward(mean_SAK, confidence_K, weight, level)
-        return tilt(ref_SAK.reshape(states, -1), reward_SAK.reshape(states, -1), beta).reshape(ref_SAK.shape)
-
-    def excess(level: float) -> float:
-        return float((policy(level) * mean_SAK).sum() / states) - level
-
-    low, high = float(mean_SAK.min()) - 1e-9, float(mean_SAK.max()) + 1e-9
-    return policy(float(optimize.brentq(excess, low, high, xtol=1e-12)))
-
-
-def own_sample_in_average(
-    reward_K: Floats, chance_K: Floats, batch: int, decay: float, level: float
-) -> float:
-    """E[r - Delta | r] per unit of r - level, PPO-C's bias: 1 - (1 - decay) / batch, for Delta = decay level
-    + (1 - decay) mean of a batch that includes the sample, if the others have mean `level`.
-
-    Raises UserError for a level that differs from the mean reward.
-    """
-    mean = float(chance_K @ reward_K)
-    if abs(mean - level) > 1e-9:
-        raise UserError(
-            f"The level is {level:g}, but rewards have mean {mean:g}; the mean of the moving average "
-            "is then not at that level."
-        )
-    slopes = []
-    for own in reward_K:
-        expected = decay * level + (1 - decay) * (own + (batch - 1) * mean) / batch
-        slopes.append((own - expected) / (own - level) if abs(own - level) > 1e-12 else np.nan)
-    return float(np.nanmean(slopes))

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from analysis.experiments.engines import draft_states
-from analysis.experiments.teachers import private_distillation
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
@@ -26,10 +25,6 @@ def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():
     share_S = draft_states.prefixes(target)
     torch.testing.assert_close(share_S[1:5], target[0].softmax(-1))
     torch.testing.assert_close(share_S[5:21].view(4, 4).sum(1), target[0].softmax(-1))
-
-
-def test_less_privacy_needs_less_noise():
-    assert private_distillation.multiplier(8.0) < private_distillation.multiplier(2.0) / 3
 
 
 @pytest.mark.parametrize(

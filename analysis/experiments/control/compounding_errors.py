@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from analysis.lab import (
@@ -12,13 +11,12 @@ from analysis.lab import (
     Plot,
     Seeds,
     columns,
-    exact,
     must_exceed,
     of_seeds,
     slopes,
 )
 from envs.mechanisms import tightrope
-from testbed.offline.imitation import corrected, erring
+from testbed.offline.imitation import corrected
 from testbed.rng import keys
 
 NAME = "compounding-errors"
@@ -67,29 +65,6 @@ EXPERIMENT = Experiment(
         )
     },
 )
-
-
-@EXPERIMENT.claim(source="Ross & Bagnell (2010), theorem 2.1; sums of the geometric law")
-def errors_compound_quadratically_without_recovery() -> Evidence:
-    """A learner that errs with chance e in every state falls short by sum_t (1 - (1 - e)^t) when it cannot
-    return to the rope, which grows as T^2, and by e (T - 1) when it can.
-    """
-    gaps, error = [], 1e-4
-    horizons = (*HORIZONS, 64)
-    for recoverable, power in ((False, 2.0), (True, 1.0)):
-        short = []
-        for horizon in horizons:
-            world, expert_SA = tightrope(contexts=3, recoverable=recoverable, horizon=horizon)
-            best = float(world.value(expert_SA))
-            for e in (error, 0.2):
-                time_T = np.arange(horizon)
-                wanted = (1 - (1 - e) ** time_T).sum() if not recoverable else e * (horizon - 1)
-                found = best - float(world.value(erring(expert_SA, e)))
-                gaps.append(abs(found - wanted))
-                short += [found] if e == error else []
-        slope = float(np.polyfit(np.log(horizons[2:]), np.log(short[2:]), 1)[0])
-        gaps.append(max(0.0, abs(slope - power) - 0.1))
-    return exact(gaps, 1e-9, "largest distance from a closed form or a power")
 
 
 EXPERIMENT.claim(

@@ -13,7 +13,6 @@ from analysis.lab import (
     Plot,
     combinations,
     difference,
-    exact,
     merged,
     must_exceed,
     of_keys,
@@ -21,7 +20,6 @@ from analysis.lab import (
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline import continuous
-from testbed.offline.continuous import density_score, score_corrected
 
 NAME = "density-score"
 SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02
@@ -116,22 +114,3 @@ EXPERIMENT.claim(
     below=True,
     over={"logger": LOGGERS},
 )
-
-
-@EXPERIMENT.claim(source="Cheng (1995), Mean shift, mode seeking, and clustering")
-def density_scores_ascend() -> Evidence:
-    """A step of size h^2 along the score of a Gaussian kernel density never lowers the density of the action
-    given its context, over 20 steps, 30 logs and 11 contexts.
-    """
-    bandit, grid_S, _ = setting()
-    falls: list[float] = []
-    for law in LOGGERS.values():
-        x_RN, a_RN, _ = bandit.log(np.arange(10), LOGGED, **law)
-        action_RS = np.random.default_rng(20_261_105).uniform(-3.0, 3.0, size=(10, len(grid_S)))
-        before_RS, _ = density_score(x_RN, a_RN, action_RS, grid_S, WIDTH)
-        for _ in range(20):
-            action_RS = score_corrected(x_RN, a_RN, action_RS, grid_S, WIDTH, steps=1, rate=WIDTH[1] ** 2)
-            after_RS, _ = density_score(x_RN, a_RN, action_RS, grid_S, WIDTH)
-            falls.append(float((before_RS - after_RS).max()))
-            before_RS = after_RS
-    return exact(np.maximum(falls, 0.0), 1e-10, "largest fall of the log density in a step")

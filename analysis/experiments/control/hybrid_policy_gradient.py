@@ -21,9 +21,12 @@ from envs.mdps import combination_lock
 from envs.offline import collect, ratio, skilled
 from testbed.offline import tabular
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
+from testbed.rng import keys
 
 NAME = "hybrid-policy-gradient"
 SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
+WORLDS: Mapping[int, int] = {4: 12, 8: 4}
+"""With wrong features a unit is the mean of so many draws of them, by digits of the lock."""
 TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
 """Weight of Bellman targets against returns; the last regresses on targets alone, over all data there are."""
 SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05
@@ -41,10 +44,13 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
         frame, _ = combinations(key_R, length=[length], features=[features], critic=TRUST)
         shape = (world.states, world.actions, -1)
         feature_RSAF: NDArray[np.float64] = np.eye(2 * length + 2).reshape(shape)
+        drawn_R = key_R
         if not exact_features:
-            drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in key_R]
-            feature_RSAF = np.stack(drawn).reshape(len(key_R), *shape)
-        found = [_train(world, feature_RSAF, each, key_R) for each in TRUST]
+            inner = tuple(range(WORLDS[length]))
+            drawn_R = np.concatenate([keys(inner, f"{NAME} {key}") for key in key_R])
+            drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in drawn_R]
+            feature_RSAF = np.stack(drawn).reshape(len(drawn_R), *shape)
+        found = [_train(world, feature_RSAF, e, drawn_R).reshape(len(key_R), -1).mean(1) for e in TRUST]
         yield frame.assign(value=np.concatenate(found))
 
 

@@ -10,16 +10,14 @@ from analysis.lab import (
     Plot,
     combinations,
     difference,
-    exact,
     must_exceed,
     of_keys,
-    short_of,
 )
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from envs.offline import Counts, draw_counts, exact_model
+from envs.offline import draw_counts, exact_model
 from testbed.offline.imitation import occupancy
 
 NAME = "realizable-td"
@@ -89,33 +87,6 @@ EXPERIMENT = Experiment(
     ),
     systems=("When is realizability sufficient",),
 )  # fmt: skip
-
-
-@EXPERIMENT.claim()
-def realizable_td_is_exact_without_noise_though_incomplete() -> Evidence:
-    """On expected data the fixed point of TD in a realizable class is the true Q in 50 random problems,
-    though Bellman's operator leads out of every class; in random classes it is off.
-    """
-    from testbed.offline.linear import lstd_q, realizable_features
-
-    gaps, left, off = [], [], []
-    for seed in range(50):
-        rng = np.random.default_rng([20_261_103, seed])
-        world, pi_1SA, data_1SA, _, q_1SA = _setting(rng)
-        moves_SAS, reward_SA = exact_model(world)
-        counts = Counts(data_1SA, data_1SA[..., None] * moves_SAS, reward_SA[None])
-        feature_1SAF = realizable_features(q_1SA, WIDTH, rng)
-        gaps.append(float(np.abs(lstd_q(counts, feature_1SAF, pi_1SA, DISCOUNT) - q_1SA).max()))
-        wrong_1SAF = rng.normal(size=(1, 8, 2, WIDTH))
-        off.append(float(np.abs(lstd_q(counts, wrong_1SAF, pi_1SA, DISCOUNT) - q_1SA).max()))
-        flat_XF = feature_1SAF.reshape(-1, WIDTH)
-        ahead_XF = DISCOUNT * np.einsum("sat,tb,tbk->sak", moves_SAS, pi_1SA[0], feature_1SAF[0])
-        image_XF = ahead_XF.reshape(-1, WIDTH) + reward_SA.reshape(-1, 1)
-        residual_XF = image_XF - flat_XF @ np.linalg.lstsq(flat_XF, image_XF, rcond=None)[0]
-        left.append(float(np.abs(residual_XF).max()))
-    gaps += [short_of(min(left), 0.05), short_of(min(off), 0.05)]
-    note = f"largest error; images are out by {min(left):.2g}, random classes off by {min(off):.2g} or more"
-    return exact(gaps, 1e-7, note)
 
 
 @EXPERIMENT.claim()

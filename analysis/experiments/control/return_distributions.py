@@ -75,9 +75,8 @@ def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float 
                 moves_SAS.cumsum(-1), reward_SA, noise_SA, features_SAF, KINDS[arm],
                 key(i, f"{NAME} {seed}") % 2**32, STEPS, rate, temperature, floor,
             )  # fmt: skip
-            each_K2 = np.array([soft_values(moves_SAS, reward_SA, q_SA, temperature) for q_SA in q_KSA[4::5]])
-            score_K = (each_K2[:, 0] - low) / (high - low)
-            found.append((score_K[-1], each_K2[-1, 1]))
+            value, over = soft_values(moves_SAS, reward_SA, q_KSA[4::5][-1], temperature)
+            found.append(((value - low) / (high - low), over))
         outcomes.append(np.mean(found, axis=0))
     end_R, over_R = np.array(outcomes).T
     return {"end": end_R, "over-estimation": over_R}

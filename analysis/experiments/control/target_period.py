@@ -17,7 +17,7 @@ from analysis.lab import (
 )
 from envs.arrays import Floats
 from envs.mdps import BAIRD_FEATURES
-from testbed.exact.value_learning import baird_star, linear_td, two_state
+from testbed.exact.value_learning import baird_star, linear_td
 
 NAME = "target-period"
 SEEDS, UPDATES, DISCOUNT = 24, 6000, 0.99
@@ -78,27 +78,6 @@ def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
             found = level(logs, "growth", {"step": step, "period": period})
             groups |= {f"{run} {step:g} {period}": np.sign(radius - 1) * x_N for run, x_N in found.items()}
     return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
-
-
-@EXPERIMENT.claim(source="Zhang, Yao & Whiteson (2021); enumerated here")
-def sampled_refreshes_are_powers_of_the_radius() -> Evidence:
-    """On w -> 2w, where nothing is random, n refreshes of sampled TD multiply w by the n-th power of the
-    exact factor of one, for 24 settings of step size, period and discount.
-    """
-    from testbed.offline.linear import sampled_td
-
-    gaps, key_R = [], np.zeros(1, dtype=np.uint64)
-    moves_SS = np.array([[0.0, 1.0], [0.0, 1.0]])
-    for discount in (0.3, 0.6, 0.9):
-        for step in (0.05, 0.5):
-            for period in (1, 2, 5, 10):
-                found = sampled_td(
-                    np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), moves_SS, np.zeros(2), discount, key_R,
-                    steps=4 * period, every=4 * period, step_size=step, inner=period, start_F=np.ones(1),
-                )  # fmt: skip
-                wanted = two_state(discount).target_radius(step, period) ** 4
-                gaps.append(abs(float(found[-1, 0, 0]) / wanted - 1.0))
-    return exact(gaps, 1e-12, "largest relative distance from the power of the radius, 24 settings")
 
 
 @EXPERIMENT.claim(kind="enumerated")

@@ -13,10 +13,8 @@ from analysis.lab import (
     Plot,
     Seeds,
     difference,
-    exact,
     must_exceed,
     repeated,
-    short_of,
 )
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
@@ -129,22 +127,3 @@ for _name, _other, _says in (
             "numbers of answers and each at its best rate."
         ),
     )(partial(_less, other=_other))
-
-
-@EXPERIMENT.claim(source="Rafailov et al. (2023), arXiv:2305.18290, equation 4")
-def dpo_rests_at_the_posterior_only_by_drawn_labels() -> Evidence:
-    """With the chances of Bradley-Terry's model as labels DPO's expected gradient vanishes at BRAIn's
-    posterior, whoever sampled the pairs; with the better answer as label it does not, for any of 12 worlds.
-    """
-    gaps = []
-    for seed in range(12):
-        _, sampler_A, reward_A = world(seed)
-        better_AA = reward_A[:, None] - reward_A
-        weight_AA = np.outer(sampler_A, sampler_A) * (1 - np.eye(ANSWERS))
-        at = (reward_A[None] / BETA, np.eye(ANSWERS)[None], weight_AA[None, None])
-        drawn, sure = (
-            float(np.linalg.norm(pair_gradient(*at, label_AA[None, None], beta=BETA, kind="dpo")[1]))
-            for label_AA in (special.expit(better_AA), (better_AA > 0).astype(np.float64))
-        )
-        gaps += [drawn, short_of(sure, 0.01)]
-    return exact(gaps, 1e-12, "largest gradient at the posterior, or lack of one")

@@ -8,14 +8,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import (
-    Evidence,
     Experiment,
     Plot,
     Seeds,
     columns,
-    exact,
     of_seeds,
-    short_of,
 )
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs import infinite_horizon
@@ -136,30 +133,6 @@ EXPERIMENT = Experiment(
     ),
     systems=("CAL (off-policy primal-dual safe RL)",),
 )
-
-
-@EXPERIMENT.claim(source="Altman (1999), Constrained Markov decision processes, chapter 3")
-def constrained_optimum_mixes_at_most_one_state() -> Evidence:
-    """The linear program's policy costs at most the budget, is worth what the program says, randomizes in at
-    most one state, and no deterministic policy within the budget is worth more; its value rises with it.
-
-    Return the excesses over these bounds at three budgets, against all 81 deterministic policies.
-    """
-    found = garnet(states=4, actions=3, branching=2, seed=2, discount=0.8)
-    cost_SA, model = generator(2, "cost").random((4, 3)), exact_model(found)
-    every_KSA = np.stack([np.eye(3)[list(choice)] for choice in itertools.product(range(3), repeat=4)])
-    value_K = infinite_horizon.value(found, every_KSA)
-    cost_K = np.array([_cost(found, pi_SA, cost_SA) for pi_SA in every_KSA])
-    excess: list[float] = []
-    last = -np.inf
-    for share in (0.2, 0.5, 0.8):
-        budget = float(np.quantile(cost_K, share))
-        pi_SA, worth = constrained_optimum(*model, cost_SA, found.start_S, 0.8, budget)
-        excess += [_cost(found, pi_SA, cost_SA) - budget, float(value_K[cost_K <= budget].max()) - worth]
-        excess += [abs(worth - float(infinite_horizon.value(found, pi_SA))), last - worth]
-        excess.append(max(0.0, float(((pi_SA > 1e-9).sum(-1) > 1).sum()) - 1))
-        last = worth
-    return exact([*excess, short_of(float(np.ptp(cost_K)), 0.5)], 1e-8, "largest excess over a bound")
 
 
 EXPERIMENT.claim(

@@ -7,19 +7,16 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import (
-    Evidence,
     Experiment,
     Plot,
     Seeds,
     columns,
-    exact,
     of_seeds,
-    short_of,
 )
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.arrays import Bools, Floats
 from envs.offline import covering
-from testbed.offline.constrained import action_support, constrained_optimum, trajectory_support
+from testbed.offline.constrained import action_support, trajectory_support
 from testbed.offline.tabular import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
@@ -96,27 +93,6 @@ EXPERIMENT = Experiment(
     ),
     systems=("OGSRL",),
 )
-
-
-@EXPERIMENT.claim(source="linear program over occupancies, Altman (1999), against a fixed point of supports")
-def trajectory_guardian_is_the_zero_budget_optimum() -> Evidence:
-    """With the model known, planning within the trajectory guardian never meets an unsafe state and is worth
-    the linear program's optimum at budget 0 within the log; the action guardian's plan is unsafe.
-    """
-    seeds = tuple(range(10))
-    worlds, logged_RSA, safe_RSA = hazards(seeds)
-    solvable_R = safe_RSA.any((1, 2))
-    plans = [
-        greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, mask, -1e3), mask)
-        for mask in (safe_RSA, logged_RSA)
-    ]
-    value_R, gaps = worlds.value(plans[0]), list(unsafe_share(worlds, plans[0])[solvable_R])
-    cost_SA = np.repeat((np.arange(STATES) < 2)[:, None], ACTIONS, 1).astype(float)
-    for r in np.flatnonzero(solvable_R):
-        given = worlds.moves_RSAS[r], worlds.reward_RSA[r], cost_SA, worlds.worlds[r].start_S
-        gaps.append(abs(constrained_optimum(*given, DISCOUNT, 0.0, logged_RSA[r])[1] - value_R[r]))
-    unsafe = float(unsafe_share(worlds, plans[1])[solvable_R].mean())
-    return exact([*gaps, short_of(unsafe, 0.02), short_of(solvable_R.mean(), 0.5)], 1e-7, "largest distance")
 
 
 EXPERIMENT.claim(

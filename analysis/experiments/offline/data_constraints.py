@@ -6,13 +6,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
-from analysis.worlds.offline_worlds import random_policies, random_worlds
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline.continuous import density_score, local_mean, nearest_distance, polynomial_critic
-from testbed.offline.tabular import advantage, advantage_filtered
 from testbed.rng import generator
 
 NAME = "data-constraints"
@@ -206,16 +204,3 @@ EXPERIMENT.claim(
     "Averaged over three loggers generated actions add 0.02 of the best to the filter of logged ones.",
     gates={"tuned": inside()},
 ).compare("value", {"arm": "better and generated"}, {"arm": "better data"}, by=MARGIN, over={"logger": "all"})
-
-
-@EXPERIMENT.claim(source="policy improvement theorem, with A^mu >= 0 on what is kept")
-def filtered_cloning_never_loses() -> Evidence:
-    """mu kept to actions with A^mu >= 0 is worth at least as much as mu in every state, and more in most."""
-    seeds = tuple(range(20))
-    worlds, mu_RSA = random_worlds(seeds), random_policies(seeds, 8, 4, "mu", 0.5)
-    q_RSA = worlds.q(mu_RSA)
-    pi_RSA = advantage_filtered(mu_RSA, advantage(q_RSA, mu_RSA))
-    gain_RS = (pi_RSA * worlds.q(pi_RSA)).sum(-1) - (mu_RSA * q_RSA).sum(-1)
-    return exact(
-        [*(-gain_RS).ravel(), short_of(float(np.median(gain_RS)), 0.1)], 1e-9, "largest loss of value"
-    )

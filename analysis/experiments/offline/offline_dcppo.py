@@ -13,7 +13,6 @@ from analysis.lab import (
     Plot,
     Seeds,
     columns,
-    exact,
     level,
     must_exceed,
     of_seeds,
@@ -91,21 +90,6 @@ EXPERIMENT = Experiment(
     figure=Plot("final by setting", x="steps: logged choices", y="score", arm=("arm",)),
     systems=("DCPPO",),
 )
-
-
-@EXPERIMENT.claim(source="Rust (1987); Hotz & Miller (1993), the inversion of choice probabilities")
-def choices_identify_rewards() -> Evidence:
-    """The reward recovered from exact choice probabilities, given one action's, is the true one, and makes
-    the choices again; another anchor's reward leaves the choices as they are.
-    """
-    worlds = choosers(tuple(range(8)))
-    mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
-    found_RSA = recovered_reward(mu_RSA, worlds.moves_RSAS, DISCOUNT)
-    other_RSA = recovered_reward(mu_RSA, worlds.moves_RSAS, DISCOUNT, anchor=1, anchor_reward=-1.0)
-    gaps = [np.abs(found_RSA - worlds.reward_RSA).max()]
-    for reward_RSA in (found_RSA, other_RSA):
-        gaps.append(np.abs(discrete_choice(worlds.moves_RSAS, reward_RSA, DISCOUNT)[0] - mu_RSA).max())
-    return exact(gaps, 1e-8, "largest distance of a reward or a choice probability")
 
 
 for _steps in (50, 200):

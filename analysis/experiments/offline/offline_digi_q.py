@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from functools import cache
 
-import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
-from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_policies, random_worlds
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs.arrays import Floats
 from envs.offline import skilled
@@ -19,7 +18,6 @@ from testbed.offline.tabular import (
     clone,
     kl,
     policy_q,
-    within_kl,
 )
 
 NAME = "offline-digi-q"
@@ -82,31 +80,6 @@ EXPERIMENT = Experiment(
     ),
     systems=("Digi-Q",),
 )
-
-
-@EXPERIMENT.claim(
-    source="Beirami et al. (2024) for the bound; policy improvement theorem for the value", kind="enumerated"
-)
-def best_of_n_improves_within_its_kl() -> Evidence:
-    """Best of N by Q^mu never falls below mu and E Q rises with N, at KL <= log N - (N - 1)/N. At equal KL no
-    policy has more E Q than the exponential tilt; best of 2 to 16 gets nine tenths of its gain.
-    """
-    seeds = tuple(range(12))
-    worlds, mu_RSA = random_worlds(seeds, states=6, actions=6), random_policies(seeds, 6, 6, "mu", 2.0)
-    q_RSA, excess = worlds.q(mu_RSA), []
-    before_RS = (mu_RSA * q_RSA).sum(-1)
-    last_RS = before_RS
-    for n in DRAWS:
-        pi_RSA = best_of_n(mu_RSA, q_RSA, n)
-        now_RS, nats_RS = (pi_RSA * q_RSA).sum(-1), kl(pi_RSA, mu_RSA)
-        excess += [(last_RS - now_RS).max(), (nats_RS - np.log(n) + (n - 1) / n).max()]
-        excess.append((before_RS - (pi_RSA * worlds.q(pi_RSA)).sum(-1)).max())
-        if n > 1:
-            tilted_RS = (within_kl(mu_RSA, q_RSA, nats_RS + 1e-9) * q_RSA).sum(-1)
-            share = float((now_RS - before_RS).sum() / (tilted_RS - before_RS).sum())
-            excess += [(now_RS - tilted_RS).max(), short_of(share, 0.9)]
-        last_RS = now_RS
-    return exact(excess, 1e-6, "largest excess over a bound")
 
 
 EXPERIMENT.claim(

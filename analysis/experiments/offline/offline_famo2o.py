@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, averaged, columns, exact, of_seeds, short_of
-from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_policies, random_worlds
+from analysis.lab import Experiment, Part, Plot, Seeds, averaged, columns, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from envs.arrays import Floats, Ints
 from envs.offline import skilled
 from testbed.offline.tabular import clone, fitted_q, policy_q, within_kl
@@ -77,30 +77,6 @@ EXPERIMENT = Experiment(
         "FamO2O": Part(what="the bound that budgets per state allow; learning the budgets online stays open")
     },
 )
-
-
-@EXPERIMENT.claim(
-    source="Wang et al. (2023): the per-state constraint holds a higher bound of the value", kind="enumerated"
-)
-def per_state_budgets_bound_the_value_from_above() -> Evidence:
-    """The best policy with a KL budget per state is worth at least the best with one budget for all, spends
-    at most its budget in every state, and is worth more by 0.02 in most worlds whose Q is noisy.
-    """
-    seeds = tuple(range(12))
-    worlds, mu_RSA = random_worlds(seeds), random_policies(seeds, 8, 4, "mu") * 0.9 + 0.025
-    noise_RSA = np.stack([generator(s, "noise").normal(size=(8, 4)) for s in seeds])
-    family_RBSA = family(mu_RSA, worlds.q(mu_RSA) + noise_RSA)
-    single_R, budget_RS = best_budgets(worlds, family_RBSA)
-    one_R = worlds.value(taken(family_RBSA, np.repeat(single_R[:, None], 8, 1)))
-    gain_R = worlds.value(taken(family_RBSA, budget_RS)) - one_R
-    spent_RBS = (family_RBSA * np.log(np.maximum(family_RBSA, 1e-300) / mu_RSA[:, None])).sum(-1)
-    over = spent_RBS - BUDGETS[:, None]
-    # A budget is used up, unless the best action alone costs less.
-    bottom_RBS = np.minimum(BUDGETS[:, None], -np.log(mu_RSA).min() / 10)
-    idle = (bottom_RBS - spent_RBS)[:, :3]
-    return exact(
-        [*(-gain_R), over.max(), idle.max(), short_of(float(np.median(gain_R)), 0.02)], 1e-6, "largest excess"
-    )
 
 
 EXPERIMENT.claim(

@@ -11,11 +11,9 @@ from analysis.lab import (
     Plot,
     Seeds,
     columns,
-    exact,
     level,
     must_vanish,
     of_seeds,
-    short_of,
 )
 from envs import infinite_horizon
 from envs.arrays import Floats
@@ -87,34 +85,6 @@ EXPERIMENT = Experiment(
     figure=Plot("final by setting", x="episodes", y="log_rmse: log RMSE", arm=("estimator",)),
     systems=("IV-OPE",),
 )
-
-
-@EXPERIMENT.claim(
-    source="construction of the confounded world; do-calculus with the hidden cause a fair coin"
-)
-def confounding_averages_out_to_the_world() -> Evidence:
-    """Averaged over the hidden cause, moves and rewards are the world's; given the logged action they are
-    not, and the Wald ratio of the instrument gives them back in every state and action.
-    """
-    asked, _ = world()
-    seen, mu_SUZA = asked.seen, asked.mu_SA.reshape(3, 2, 2, 2)
-    reward_SUZA = seen.reward_SA.reshape(3, 2, 2, 2)
-    moves_SUZAS = seen.transition_SAS.reshape(3, 2, 2, 2, 3, 4).sum(-1)
-    gaps = [np.abs(reward_SUZA.mean((1, 2)) - asked.world.reward_SA).max()]
-    gaps.append(np.abs(moves_SUZAS.mean((1, 2)) - asked.world.transition_SAS).max())
-    first_SA = np.diff(mu_SUZA.mean(1), axis=1)[:, 0]
-    wald_SA = np.diff((mu_SUZA * reward_SUZA).mean(1), axis=1)[:, 0] / first_SA
-    step_SAS = np.diff((mu_SUZA[..., None] * moves_SUZAS).mean(1), axis=1)[:, 0] / first_SA[..., None]
-    gaps += [
-        np.abs(wald_SA - asked.world.reward_SA).max(),
-        np.abs(step_SAS - asked.world.transition_SAS).max(),
-    ]
-    given_SA = (mu_SUZA * reward_SUZA).sum((1, 2)) / mu_SUZA.sum((1, 2))
-    return exact(
-        [*gaps, short_of(float(np.abs(given_SA - asked.world.reward_SA).max()), 0.1)],
-        1e-12,
-        "largest distance",
-    )
 
 
 EXPERIMENT.claim(

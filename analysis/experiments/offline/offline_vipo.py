@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
-from testbed.offline.models import low_rank_model, model_loss_gradient, value_consistent_model
+from testbed.offline.models import value_consistent_model
 from testbed.offline.tabular import clone, fitted_q, greedy, policy_q
 from testbed.rng import generator
 
@@ -85,39 +85,6 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="arm", y="score: score of planning", arm=("steps",)),
     systems=("VIPO (model-based offline RL)",),
 )
-
-
-@EXPERIMENT.claim(source="adjoint of the resolvent, derived here")
-def value_consistency_gradient_is_the_derivative() -> Evidence:
-    """The gradient of the value-consistent model loss is its central difference in every logit, and the term
-    vanishes for the likeliest table, which is why a smaller class is needed.
-    """
-    seeds, rng = tuple(range(2)), np.random.default_rng(5)
-    worlds, mu_RSA = random_worlds(seeds, states=4, actions=2), random_policies(seeds, 4, 2, "mu", 3.0)
-    counts = worlds.logged(mu_RSA, 400, seeds, "log")
-    given = counts, mu_RSA, rng.normal(size=(2, 4)), DISCOUNT
-    logits_RSAS = rng.normal(size=(2, 4, 2, 4))
-
-    def model(logits_RSAS: np.ndarray) -> np.ndarray:
-        return low_rank_model(logits_RSAS, np.broadcast_to(np.eye(4), (2, 4, 4)))
-
-    gaps = []
-    slope_RSAS = model_loss_gradient(model(logits_RSAS), *given, 0.7)[1]
-    for _ in range(20):
-        way_RSAS = rng.normal(size=logits_RSAS.shape)
-        up, down = (
-            model_loss_gradient(model(logits_RSAS + e * way_RSAS), *given, 0.7)[0] for e in (1e-5, -1e-5)
-        )
-        gaps.append(np.abs((up - down) / 2e-5 - (slope_RSAS * way_RSAS).sum((1, 2, 3))).max())
-    table_RS = (mu_RSA * policy_q(counts.moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)).sum(-1)
-    with_R, without_R = (
-        model_loss_gradient(counts.moves_RSAS, counts, mu_RSA, table_RS, DISCOUNT, c)[0] for c in (5.0, 0.0)
-    )
-    return exact(
-        [*gaps, np.abs(with_R - without_R).max(), short_of(np.abs(slope_RSAS).max(), 0.01)],
-        1e-6,
-        "largest gap",
-    )
 
 
 FIRST, SECOND, GATES = {"arm": "value-consistent"}, {"arm": "likelihood"}, {"tuned": inside()}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.preference_worlds import PairWorld
 from envs.arrays import Floats
 from testbed.offline.preferences import Draw, select_by_margin
@@ -80,29 +80,6 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="pairs: preference set", y="spurious: spurious share of the weights"),
     systems=("SeRA",),
 )
-
-
-@EXPERIMENT.claim(source="definition of the selection, Ko et al. (2024)")
-def margin_selection_keeps_its_share_of_the_largest() -> Evidence:
-    """What is kept weighs exactly its share, never more than was there, and no dropped pair has a larger
-    margin than a kept one; no other part of that weight has a larger mean margin.
-    """
-    gaps, rng = [], np.random.default_rng(0)
-    weight_RSAA, margin_RSAA = rng.random((6, 2, 3, 3)), rng.normal(size=(6, 2, 3, 3))
-    for share in (0.2, 0.5, 1.0):
-        kept_RSAA = select_by_margin(weight_RSAA, margin_RSAA, share)
-        gaps += [np.abs(kept_RSAA.sum((1, 2, 3)) - share * weight_RSAA.sum((1, 2, 3))).max()]
-        gaps += [(kept_RSAA - weight_RSAA).max(), -kept_RSAA.min()]
-        for kept, weight, key in zip(kept_RSAA, weight_RSAA, margin_RSAA, strict=True):
-            dropped = weight - kept > 1e-12
-            if dropped.any():
-                gaps.append(key[dropped].max() - key[kept > 1e-12].min())
-            other = weight * rng.random(weight.shape)
-            other *= kept.sum() / other.sum()
-            # Only parts that are no larger than the set are rivals.
-            if (other <= weight).all():
-                gaps.append(((other - kept) * key).sum())
-    return exact(gaps, 1e-9, "largest distance or excess")
 
 
 EXPERIMENT.claim(

@@ -1,6 +1,5 @@
 """Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
 
-import itertools
 from collections.abc import Iterator
 from functools import cache
 
@@ -15,22 +14,13 @@ from analysis.lab import (
     Seeds,
     columns,
     difference,
-    exact,
     must_exceed,
     of_seeds,
 )
 from analysis.worlds.preference_learners import STEPS, Learner, demonstrations, experts, gap, votes
-from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH, world
+from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH
 from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends
 from envs.arrays import Floats
-from testbed.offline.preferences import (
-    bradley_terry,
-    fit_reward,
-    pair_dist,
-    pair_gradient,
-    tilt,
-    vote_labels,
-)
 
 NAME = "preference-sets"
 WORLDS, MORE, TUNED_ON, TUNED_MORE = 384, 1216, 16, 96
@@ -212,7 +202,7 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
     ),
     "ppo-has-less-regret-than-dpo": (
         "From the same preferences and prompts PPO, with a reward model that sees more than the policy, has "
-        "less regret than DPO, with good and with poor labels",
+        "less regret than DPO, with good labels (384 worlds a run) and with poor ones (1,216)",
         "regret", BOTH_LABELS, "PPO", "DPO",
     ),
     "a-larger-reward-model-helps-ppo": (
@@ -241,36 +231,3 @@ def labels_matter_more_than_ppo(table: pd.DataFrame) -> Evidence:
     by_ppo = difference(table, "regret", {**good, "learner": "DPO"}, {**good, "learner": "PPO"}, log=True)
     found = {run: by_labels[run] - by_ppo[run] for run in by_labels}
     return must_exceed(found, float(np.log(LESS)), "difference of both mean log factors")
-
-
-@EXPERIMENT.claim(source="Rafailov et al. (2023), equations 4 to 7; Azar et al. (2024), equation 17")
-def pair_losses_have_their_closed_forms() -> Evidence:
-    """DPO's gradient with soft labels vanishes at margin logit(y), IPO's at y - 1/2; the soft label is the
-    posterior mean under an even prior; winners pull by beta / 2 the difference of feature means at the
-    reference; and with all pairs DPO's minimum is the reference tilted by the fitted reward.
-    """
-    gaps, one_RSAA = [], np.array([[[[0.0, 1.0], [0.0, 0.0]]]])
-    for label, beta in itertools.product((0.1, 0.5, 0.95), (0.1, 1.0)):
-        for kind, wanted in (("dpo", np.log(label / (1 - label))), ("ipo", label - 0.5)):
-            theta_RF = np.array([[wanted / beta, 0.0]])
-            given = one_RSAA, np.full_like(one_RSAA, label)
-            gaps.append(
-                np.abs(pair_gradient(theta_RF, np.eye(2)[None], *given, beta=beta, kind=kind)[1]).max()
-            )
-    one_pair, sure = np.ones((1, 1, 1, 1)), np.ones((1, 1, 1))
-    for count in (1, 3, 9):
-        label = vote_labels(one_pair, sure, count, "mmse", np.random.default_rng(0)).item()
-        gaps.append(abs(label - (count + 1) / (count + 2)))
-    found, theta_RF = world(0), np.zeros((1, WIDTH))
-    win_RSA = np.exp(found.policy(theta_RF + 1))
-    weight_RSAA = pair_dist(np.full(PROMPTS, 1 / PROMPTS), win_RSA, found.ref_SA[None])
-    given = weight_RSAA, np.ones_like(weight_RSAA)
-    pull_F = -pair_gradient(theta_RF, found.feature_SAF, *given, beta=0.2, kind="dpo")[1][0]
-    apart_F = np.einsum("sa,saf->f", (win_RSA[0] - found.ref_SA) / PROMPTS, found.feature_SAF)
-    gaps.append(np.abs(pull_F - 0.1 * apart_F).max())
-    given = weight_RSAA, bradley_terry(found.full_SAF @ np.arange(WIDTH))[None]
-    model_RSA = fit_reward(*given, found.full_SAF, 1e-9)
-    theta_RF = np.arange(WIDTH)[None] / 0.3
-    gaps.append(np.abs(pair_gradient(theta_RF, found.feature_SAF, *given, beta=0.3, kind="dpo")[1]).max())
-    gaps.append(np.abs(tilt(found.ref_SA, model_RSA[0], 0.3) - np.exp(found.policy(theta_RF)[0])).max())
-    return exact(gaps, 1e-6, "largest distance")

@@ -6,13 +6,10 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs.arrays import Floats
-from testbed.exact.bandit import exact_moments
 from testbed.offline.imperfect_rewards import (
     calibration_error,
-    confident_policy,
-    own_sample_in_average,
     shaped_reward,
 )
 from testbed.offline.preferences import tilt
@@ -126,36 +123,6 @@ EXPERIMENT = Experiment(
     figure=Plot("distribution", x="learner", y="error: calibration error", arm=("bias",)),
     systems=("PPO-M / PPO-C",),
 )
-
-
-@EXPERIMENT.claim(source="derived here")
-def own_sample_shrinks_a_moving_average() -> Evidence:
-    """With the own sample in the average of its batch PPO-C's difference shrinks to 1 - (1 - decay) / batch
-    of it, by enumeration of the others' mean; its level is where the policy's mean reward is.
-    """
-    gaps, chance_K, reward_K = [], np.array([0.5, 0.3, 0.2]), np.array([0.0, 0.4, 1.0])
-    mean = float(chance_K @ reward_K)
-    for batch, decay in ((2, 0.9), (4, 0.5), (4, 0.0)):
-        factor = own_sample_in_average(reward_K, chance_K, batch, decay, mean)
-        for own in reward_K:
-
-            def statistic(
-                count_RK: Floats, own: float = float(own), n: int = batch, keep: float = decay
-            ) -> Floats:
-                return np.asarray(own - keep * mean - (1 - keep) * (own + count_RK @ reward_K) / n)
-
-            found = exact_moments(batch - 1, chance_K, statistic).mean
-            gaps.append(abs(found - factor * (own - mean)))
-        gaps.append(abs(factor - (1 - (1 - decay) / batch)))
-    said_K, right_SA = np.array(SAID), np.array([[0.2, 0.9], [0.5, 0.4]])
-    ref_SAK, paid_2K = np.full((2, 2, 5), 0.1), np.stack([0.5 * said_K, 1.0 + 0.5 * said_K])
-    mean_SAK = right_SA[..., None] * paid_2K[1] + (1 - right_SA[..., None]) * paid_2K[0]
-    pi_SAK = confident_policy(ref_SAK, right_SA, paid_2K, said_K, 0.1, 1.0)
-    rest = shaped_reward(mean_SAK, said_K, 1.0, float((pi_SAK * mean_SAK).sum() / 2))
-    gaps.append(
-        float(np.abs(tilt(ref_SAK.reshape(2, -1), rest.reshape(2, -1), 0.1) - pi_SAK.reshape(2, -1)).max())
-    )
-    return exact(gaps, 1e-9, "largest distance of the factor, or of the policy at rest")
 
 
 for _learner in ("PPO-M", "PPO-C"):

@@ -12,7 +12,6 @@ from analysis.lab import (
     Plot,
     Seeds,
     all_exceed,
-    exact,
     must_vanish,
     of_seeds,
     runs_of,
@@ -178,26 +177,3 @@ EXPERIMENT.claim(
     "After 60 batches, each at its best rate and bound, normalized ratios have more gold reward.",
     gates=BOTH,
 ).compare("gold", {"arm": "normalized"}, {"arm": "averaged"}, over={"batch": (BATCHES,)})
-
-
-@EXPERIMENT.claim(
-    "drawn-ratios-have-the-laws-of-their-steps",
-    source="derived here",
-    statement="Log-ratios of drawn steps are linear in the noise, with the mean and deviation of their law.",
-)
-def laws() -> Evidence:
-    """Return distances of means and deviations from log_ratio_moments, and from those of normalized ones."""
-    import torch
-
-    from testbed.exact.step_ratios import log_ratio_moments, log_ratios, normalized
-
-    shift, sigma_T = 0.02, torch.from_numpy(SIGMA_T)
-    shift_TD = torch.full((STEPS, DIMS), shift, dtype=torch.float64)
-    each = torch.cat([torch.zeros(1, DIMS), torch.eye(DIMS)])[:, None].expand(-1, STEPS, -1).double()
-    gaps = []
-    averaged = log_ratio_moments(np.full(STEPS, shift), SIGMA_T, DIMS)
-    for normal, law in ((False, averaged), (True, normalized(averaged, shift / np.sqrt(DIMS)))):
-        found_BT = log_ratios(each, shift_TD, sigma_T, normalize=normal).numpy()
-        slope_DT = found_BT[1:] - found_BT[0]
-        gaps += [np.abs(found_BT[0] - law[0]).max(), np.abs(np.sqrt((slope_DT**2).sum(0)) - law[1]).max()]
-    return exact([float(x) for x in gaps], 1e-12, "largest distance of a mean or a deviation")

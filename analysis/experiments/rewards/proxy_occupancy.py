@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
 from testbed.exact.policy_steps import soft_q
-from testbed.exact.value_learning import proxy_slack
 from testbed.offline.preferences import tilt
 from testbed.rng import generator
 
@@ -227,30 +225,6 @@ EXPERIMENT.claim(
     "Averaged over five families the loop gains 0.02 more true return than the exact KL of actions.",
     gates={"tuned": inside()},
 ).compare("true", {"arm": "loop"}, KL, by=MARGIN, over={"world": "all"})
-
-
-@EXPERIMENT.claim(source="Laidlaw et al. (2024), theorem 5.1 as in docs/theory/value-learning.md")
-def orpo_optimum_meets_the_proxy_bound() -> Evidence:
-    """At ORPO's optimum the true gain is at least (1/r) [proxy gain - sqrt((1 - r^2) chi2)] wherever the
-    proxy's correlation r is positive; strong penalties leave the base, and weaker ones cost less proxy.
-    """
-    from testbed.exact.proxy_optimization import distance, optimized
-
-    gaps = []
-    for kind in WORLDS:
-        world, proxy_SA, base_SA = setting(kind, 3)
-        policies = (base_SA, *optimized(world, proxy_SA, base_SA, "occupancy chi2", (100.0, 1.0, 0.1)))
-        laws = [law(world, pi_SA).ravel() for pi_SA in policies]
-        chi = np.sqrt((laws[-1] ** 2 / laws[0]).sum() - 1)
-        gaps.append(distance(world, policies[-1], base_SA, "occupancy chi2") - chi)
-        if np.cov(proxy_SA.ravel(), world.reward_SA.ravel(), aweights=laws[0])[0, 1] > 0:
-            gaps += [
-                -proxy_slack(laws[0], d_X, world.reward_SA.ravel(), proxy_SA.ravel()) for d_X in laws[1:]
-            ]
-        gaps.append(float(np.abs(laws[1] - laws[0]).max()) - 1e-4)
-        gains = [float(d_X @ proxy_SA.ravel()) for d_X in laws]
-        gaps += [low - high - 1e-5 for low, high in pairwise(gains)]
-    return exact(gaps, 1e-8, "largest miss of the bound, or of the order")
 
 
 @EXPERIMENT.claim(

@@ -13,10 +13,8 @@ from analysis.lab import (
     all_exceed,
     all_stay_below,
     difference,
-    exact,
     level,
     of_seeds,
-    short_of,
 )
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
@@ -134,31 +132,6 @@ def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
             gains = difference(table, "gold", {**where, "model": first}, {**where, "model": second})
             found |= {f"{method}, noise {noise:g}, {run}": x_N for run, x_N in gains.items()}
     return found
-
-
-@EXPERIMENT.claim(source="derived here")
-def ensembles_keep_what_members_agree_on() -> Evidence:
-    """The worst-case and the uncertainty-weighted reward are never above the ensemble's mean; with equal
-    members all of them are the single model, and a shift of one context's rewards moves all alike.
-    """
-    gaps = []
-    for seed in range(3):
-        model_KSA = models(seed, 0.0)
-        mean_SA = combine(model_KSA, "mean")
-        shift_S1 = np.arange(float(CONTEXTS))[:, None]
-        for how in COMBINED:
-            found_SA = combine(model_KSA, how, PENALTY)
-            if how in ("worst", "uncertainty"):
-                gaps += [
-                    max(0.0, float((found_SA - mean_SA).max())),
-                    short_of(float((mean_SA - found_SA).max()), 0.1),
-                ]
-            gaps.append(
-                float(np.abs(combine(model_KSA + shift_S1, how, PENALTY) - found_SA - shift_S1).max())
-            )
-            same_KSA = np.repeat(model_KSA[:1], MEMBERS, axis=0)
-            gaps.append(float(np.abs(combine(same_KSA, how, PENALTY) - model_KSA[0]).max()))
-    return exact(gaps, 1e-12, "largest excess over the mean, or distance among equals and under shifts")
 
 
 @EXPERIMENT.claim()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, must_exceed, of_seeds
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_exceed, of_seeds
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -119,39 +119,6 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(
-    "filtered-laws-are-those-of-a-drawn-group",
-    source="derived here",
-    statement=(
-        "Best, worst and random of a group have the laws that counting all groups of three gives, and leave "
-        "the mean score of best and worst apart by the range of the group."
-    ),
-)
-def counted() -> Evidence:
-    """Return distances of the laws from an enumeration of all groups of 3 of 5 answers, 4 worlds."""
-    from itertools import product
-
-    from testbed.offline.imperfect_rewards import filtered_dist
-
-    gaps = []
-    for seed in range(4):
-        rng = generator(seed, "filter laws")
-        pi_A, score_A = rng.dirichlet(np.ones(5)), rng.permutation(5).astype(np.float64)
-        law = {keep: np.zeros(5) for keep in ("best", "best and worst", "best and random")}
-        for group in product(range(5), repeat=3):
-            chance = float(np.prod(pi_A[list(group)]))
-            best, worst = max(group, key=lambda a: score_A[a]), min(group, key=lambda a: score_A[a])
-            law["best"][best] += chance
-            for name, others in (("best and worst", [worst] * 3), ("best and random", list(group))):
-                law[name][best] += chance / 2
-                for other in others:
-                    law[name][other] += chance / 6
-        for name, law_A in law.items():
-            found_SA = filtered_dist(pi_A[None], score_A[None], 3, name)
-            gaps.append(float(np.abs(found_SA[0] - law_A).max()))
-    return exact(gaps, 1e-12, "largest distance of a probability")
-
-
 def ranks(table: pd.DataFrame) -> Evidence:
     """Return the evidence about Spearman's correlation of R^2 and gold reward within each seed, by run."""
     found = {}
@@ -181,35 +148,3 @@ EXPERIMENT.claim(
     "Where the proxy errs as much at every score, and R^2 of best and worst is the highest, they end above "
     "all samples.",
 ).compare("gold", {"kept": "best and worst"}, {"kept": "all"}, over={"noise": "even"})
-
-
-@EXPERIMENT.claim(
-    "false-positives-cap-what-a-filter-reaches",
-    source="derived here",
-    statement=(
-        "Where a verifier passes wrong answers with chance f, filtering by it brings the success rate s to "
-        "s / (s + f (1 - s)) and no further; RL on the same verdicts goes to 1 as its KL penalty falls, "
-        "unless some wrong answer always passes."
-    ),
-)
-def false_positives() -> Evidence:
-    """Return distances from the rate, and of RL's success at beta = 0.01 from 1, or from the share of right
-    ones.
-    """
-    from testbed.offline.imperfect_rewards import accepted_dist, lenient_verifier
-    from testbed.offline.preferences import tilt
-
-    gaps = []
-    for seed in range(4):
-        pi_SA = generator(seed, "verified").dirichlet(np.ones(6), size=1)
-        right_SA = np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]])
-        success = float((pi_SA * right_SA).sum())
-        for f in (0.0, 0.1, 0.5):
-            pass_SA = lenient_verifier(right_SA, np.full((1, 6), f))
-            found = float((accepted_dist(pi_SA, pass_SA) * right_SA).sum())
-            gaps.append(abs(found - success / (success + f * (1 - success))))
-            gaps.append(1.0 - float((tilt(pi_SA, pass_SA, 0.01) * right_SA).sum()))
-        fooled_SA = lenient_verifier(right_SA, np.eye(6)[2:3])
-        share = success / (success + pi_SA[0, 2])
-        gaps.append(abs(float((tilt(pi_SA, fooled_SA, 0.01) * right_SA).sum()) - share))
-    return exact(gaps, 1e-9, "largest distance of a success rate")

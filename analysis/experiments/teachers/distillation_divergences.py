@@ -100,35 +100,6 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="derived; f: arXiv:1606.00709")
-def f_distillation_has_the_gradient_of_its_divergence() -> Evidence:
-    """In expectation over a token of the student, the teacher or a third policy, the f_distillation loss has
-    the gradient of its f-divergence between student and teacher at that place: reverse, forward,
-    Jensen-Shannon at three weights, total variation.
-
-    Return distances from the derivative of the divergence, over 4 seeds, 6 divergences, 3 samplers.
-    """
-    import torch
-
-    from testbed.data.batch import EXPERT, ROLLOUT
-    from testbed.objectives.terms.f_distillation import f_distillation
-
-    world, gaps = AllResponses(5, 1), []
-    for seed in range(4):
-        pi, ref, mu = (world.random(3 * seed + i) for i in range(3))
-        for kind, beta in KINDS:
-            leaf = pi.clone().requires_grad_()
-            value = divergence(kind, beta, leaf[0], ref[0].log_softmax(-1))
-            (wanted,) = torch.autograd.grad(value, leaf)
-            loss: Any = partial(f_distillation, divergence=kind, beta=beta)
-            for drawn, origin in ((pi, ROLLOUT), (mu, ROLLOUT), (ref, EXPERT)):
-                noted = pi if origin == EXPERT else drawn  # an expert's own log-probability is never read
-                batch = world.batch(noted, ref, origin=origin)
-                found = expected_gradient(loss, world, pi, world.law(drawn), batch)
-                gaps.append(float((found - wanted).abs().max()))
-    return exact(gaps, 1e-12, "largest distance from the gradient of the divergence")
-
-
 @EXPERIMENT.claim(kind="enumerated")
 def reverse_seeks_one_mode_forward_covers_both() -> Evidence:
     """A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on the

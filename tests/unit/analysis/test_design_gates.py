@@ -102,7 +102,7 @@ def test_rates_are_those_that_the_cells_are_made_with():
 
 @pytest.mark.parametrize(("seeds", "wanted"), [(19, False), (20, True)])
 def test_worlds_are_at_least_twenty(seeds, wanted):
-    made = Experiment("private-distillation", question="Is it?", source="s", compute=table, keys=("seed",))
+    made = Experiment("private-networks", question="Is it?", source="s", compute=table, keys=("seed",))
     frame = pd.DataFrame({"seed": [-1, *range(seeds)]})
     assert holds(design_gates.worlds(made, frame)) == {"worlds": wanted}
     queue = EXPERIMENTS["pipeline-learning"]

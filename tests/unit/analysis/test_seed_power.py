@@ -14,7 +14,7 @@ from support.made_sweep import TOY, accuracy, made
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
 from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
-from analysis.judging.needed import units_to_decide
+from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from testbed.config.run import grid
 from testbed.errors import UserError
@@ -152,3 +152,22 @@ def test_a_decided_claim_and_an_effect_on_a_boundary_need_no_number():
     assert units_to_decide(row) is None
     assert units_to_decide({**row, "verdict": "supported", "effect": 0.6}) is None
     assert units_to_decide({**row, "effect": 0.55, "high": np.inf}) is None
+
+
+LAW = {"effect": 0.174, "low": 0.146, "high": 0.202, "n": 160, "asks": "< 0.182"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (LAW, "more hours of one core"),
+        (LAW, "at a boundary"),
+        ({"effect": 0.5, "low": 0.01, "high": 1, "n": 32, "asks": "> 0.5"}, "2 of 32 pairs differ"),
+        ({**LAW, "verdict": "refuted"}, ""),
+    ],
+)
+def test_an_undecided_claim_says_why_its_seeds_were_not_spent(row, said):
+    given = {"experiment": "update-ratio-law", "verdict": "undecided", "note": "share; 2 of 32 pairs differ"}
+    reason = why_not({**given, **row})
+    assert said in reason
+    assert bool(said) == bool(reason)

@@ -1,7 +1,8 @@
-"""Imperfect rewards: what cannot be fitted or optimized is refused; strong penalties stay at the base."""
+"""Imperfect rewards: closed forms; what cannot be fitted or optimized is refused."""
 
 import numpy as np
 import pytest
+import torch
 
 from envs.mdps import garnet
 from testbed.errors import UserError
@@ -21,10 +22,6 @@ REFUSED = {
     "Unknown combination of reward models 'best'": lambda: verifiers.combine(PAIRS[0], "best"),
     "Unknown filter 'worst'": lambda: imperfect_rewards.filtered_dist(EVEN, EVEN, 2, "worst"),
     "The share of wrong labels is 0.6": lambda: imperfect_rewards.flipped(PAIRS[0], 0.6),
-    "A false-positive rate is a chance": lambda: imperfect_rewards.lenient_verifier(EVEN, 5 * EVEN),
-    "beta is 0": lambda: imperfect_rewards.confident_policy(
-        EVEN[..., None], EVEN, np.ones((2, 1)), np.ones(1), 0.0, 1.0
-    ),
     "Unknown divergence 'KL'": lambda: proxy_optimization.optimized(WORLD, BASE, BASE, "KL", (1.0,)),
     "gives an action probability 0": lambda: proxy_optimization.optimized(
         WORLD, BASE, np.eye(2)[[0, 0, 0, 0]], "action KL", (1.0,)
@@ -53,6 +50,29 @@ def test_a_strong_penalty_stays_at_the_base_and_a_weak_one_takes_the_proxy():
         near_SA, far_SA = proxy_optimization.optimized(WORLD, proxy_SA, BASE, kind, (100.0, 0.001))
         assert near_SA == pytest.approx(BASE, abs=0.02)
         assert far_SA[:, 1].min() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("keep", "sixteenths"), [("best", [1, 3, 5, 7]), ("best and worst", [4, 4, 4, 4]), ("all", [4, 4, 4, 4])]
+)
+def test_of_two_even_draws_the_larger_is_kept_as_often_as_counting_says(keep, sixteenths):
+    law_SA = imperfect_rewards.filtered_dist(EVEN, np.arange(4.0)[None], 2, keep)
+    assert 16 * law_SA[0] == pytest.approx(sixteenths)
+
+
+def test_worst_keeps_the_least_member_and_uncertainty_pays_for_variance():
+    reward_KSA = np.array([[[1.0, 0.0]], [[3.0, 0.0]]])
+    assert verifiers.combine(reward_KSA, "worst").tolist() == [[1, 0]]
+    assert verifiers.combine(reward_KSA, "uncertainty", penalty=0.5).tolist() == [[1.5, 0]]
+
+
+def test_drawn_log_ratios_have_the_mean_and_spread_of_their_distribution():
+    noise_BTD = torch.randn(20_000, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shift_TD, sigma_T = torch.full((2, 3), 0.2, dtype=torch.float64), torch.tensor([1.0, 0.5]).double()
+    drawn_BT = step_ratios.log_ratios(noise_BTD, shift_TD, sigma_T).numpy()
+    mean_T, std_T = step_ratios.log_ratio_moments(np.array([0.2, 0.2]), sigma_T.numpy(), 3)
+    assert drawn_BT.mean(0) == pytest.approx(mean_T, abs=0.01)  # five standard errors
+    assert drawn_BT.std(0) == pytest.approx(std_T, rel=0.03)
 
 
 def test_half_of_the_labels_turned_over_leave_no_preference():
