@@ -21,7 +21,7 @@ MODES = {
     "seq-mean-token-mean": ("sequence_mean", 0.0, "global_batch_size"),
     "seq-mean-token-sum-norm": ("constant", 0.0, "global_batch_size"),
 }
-"""verl's loss_agg_mode: our aggregation, its length, and the entry of global_batch_info that divides."""
+"""verl's loss_agg_mode -> our aggregation, its length, and its divisor in global_batch_info."""
 
 ABSENT = {
     "ref": "verl adds its own KL term (actor.use_kl_loss), after the policy loss",

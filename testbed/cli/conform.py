@@ -32,7 +32,7 @@ def conform(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Try a loss on batches that break wrong ports; exit code 0 when every property holds, else 1.
+    """Try a loss on batches that expose errors; exit code 0 if every property holds, else 1.
 
     Bounds and both signs, ragged masks, groups of one, extreme ratios, padding, packed rows, micro-batches,
     float32 and bfloat16. Counterexamples are shrunk. Hyperparameters come from the options, then from the

@@ -32,7 +32,7 @@ def identify(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Say which entry of the catalogue a loss equals, or which are nearest and where it parts from them.
+    """Find the catalogue entry that a loss equals, or the nearest entries and where the loss differs.
 
     The loss runs on adversarial batches in a separate process. Its weights -dLoss/dlogp are compared;
     hyperparameters and aggregation are found by search.

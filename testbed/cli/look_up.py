@@ -83,7 +83,7 @@ def singular(kind: str) -> str:
 
 
 def _others() -> dict[str, Kind]:
-    """Return the kinds that `testbed list` has beside objectives and recipes."""
+    """Return the kinds of `testbed list` other than objectives and recipes."""
     from testbed.cli.listing import kinds
 
     return {name: each for name, each in kinds().items() if name not in ("objectives", "recipes")}

@@ -13,7 +13,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="The new results folder.")],
     json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Bring the cells of results folders together in a new one, each cell once.
+    """Combine the cells of results folders in a new folder, each cell once.
 
     Example: testbed merge results/mine results/more-seeds --out results/both
     """

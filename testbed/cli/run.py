@@ -71,7 +71,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a sweep; what its folder already holds is not run again.
+    """Run a sweep, without the cells that its folder already has.
 
     With --model the cells train your local causal language model instead of a sweep's: recipe grpo at lags 0
     and 8 on the task reasoning-gym, or on the problems of --data, unless fields set others.

@@ -51,7 +51,7 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
 
 
 def say(lines: Sequence[str]) -> None:
-    """Print each sentence on a new line, wrapped to the terminal where there is one."""
+    """Print each sentence on a new line, wrapped to the terminal if there is one."""
     from rich.console import Console
 
     console = Console()

@@ -11,7 +11,7 @@ AFTER = 2.0
 
 @contextlib.contextmanager
 def slow_notice(text: str, after: float = AFTER) -> Iterator[None]:
-    """Print the text on standard error if the block is not done after so many seconds."""
+    """Print the text on standard error if the block is not done after that many seconds."""
     timer = threading.Timer(after, lambda: print(text, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()

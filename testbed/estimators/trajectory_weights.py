@@ -168,7 +168,7 @@ class LoggedEpisodes:
                 f"Action {action_xNT[place]} was logged in state {state_xNT[place]}, but mu never takes it. "
                 "Give the policy that produced the data."
             )
-        with np.errstate(divide="ignore", invalid="ignore"):  # mu cannot take these pairs: never read
+        with np.errstate(divide="ignore", invalid="ignore"):  # pairs with mu = 0 are never read
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
             log_rho_NT=log_rho_SA[state_xNT, action_xNT],

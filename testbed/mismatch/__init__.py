@@ -73,7 +73,7 @@ class Draw:
 
 
 Weights = Callable[[Tensor, Layout, Draw], Tensor]
-"""(theta_RP, layout, draw) -> theta_RP of the behavior engine; differentiable, roundings straight through."""
+"""(theta_RP, layout, draw) -> theta_RP of the behavior engine; gradients pass straight through roundings."""
 
 Distribution = Callable[[Tensor, Draw, int], Tensor]
 """(log_pi [R, places, V], draw, tick) -> log mu of the same shape, normalized over V; -inf where mu is 0."""

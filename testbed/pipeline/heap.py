@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 @njit(forceinline=True)
 def push(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int, key: float, item: int) -> None:
-    """Put (key, item) into a heap of `size` entries; the caller counts."""
+    """Put (key, item) into a heap of `size` entries; the caller updates the size."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
@@ -20,7 +20,7 @@ def push(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int, key: 
 
 @njit(forceinline=True)
 def pop(key_K: NDArray[np.float64], item_K: NDArray[np.int64], size: int) -> int:
-    """Remove the item of the smallest key from a heap of `size` entries; the caller counts."""
+    """Remove the item of the smallest key from a heap of `size` entries; the caller updates the size."""
     first = item_K[0]
     last = size - 1
     key, item = key_K[last], item_K[last]

@@ -71,7 +71,7 @@ VALUES = {
 def simulate(
     designs: Sequence[Design], *, replicas: int = 4, batches: int = BATCHES, seed: int = 0
 ) -> list[Report]:
-    """Return one report per design; every design meets the same `replicas` streams of random numbers.
+    """Return one report per design; all designs share the same `replicas` streams of random numbers.
 
     Each design's warm-up is excluded (see `warm_up`). Raises UserError for an impossible design, or one that
     stalls.

@@ -11,7 +11,7 @@ from testbed.recipes.composition import Baselines, HandOver, Recipe, Replay, Ter
 
 @recipe("sfpo", source="SFPO (2025), arXiv:2510.04072; Urheen/SFPO")
 def sfpo(*, fast: int = 3, alpha: float = 0.8) -> Recipe:
-    """GRPO with `fast` passes per batch, pulled back to the start by alpha, and one slow pass more.
+    """GRPO with `fast` passes per batch, pulled back to the start by alpha, and one more slow pass.
 
     Omits the paper's entropy trigger, which returns to plain GRPO permanently.
     """

@@ -1,4 +1,4 @@
-"""Score-function and ratio recipes: GRPO and its kin."""
+"""Score-function and ratio recipes: GRPO and its relatives."""
 
 import math
 from typing import Literal

@@ -26,7 +26,7 @@ PARTS = ("packs", "failures", "provenance", "quarantine")
 
 SIGNED = re.compile(rb',\n"sha256": "([0-9a-f]{64})"}\n\Z')
 UNSIGNED = b'{\n "fingerprint": {'
-"""End of a plan with a digest of its content, and start of a plan without one."""
+"""Last line of a plan with a digest, and first bytes of a plan without one."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Checkpoints:
         except TypeError:
             if self.seconds is None:
                 raise
-            self.path = None  # by default what cannot resume still runs
+            self.path = None  # by default an unresumable run continues without checkpoints
             return
         write_checkpoint(self.path, tree, writer.tensors)
         self.last = time.monotonic()
@@ -299,7 +299,7 @@ class _Reader:
         saved = self.tensors[key]
         mapped = isinstance(current, Tensor) and current.shape == saved.shape and not current.requires_grad
         if mapped and current.device.type == "cpu" and key not in self._moved and current.is_shared():
-            return current.copy_(saved)  # versions in a file stay there
+            return current.copy_(saved)  # keep versions in their file
         if key not in self._moved:
             device = current.device if isinstance(current, Tensor) else self.device
             self._moved[key] = saved.to(device)

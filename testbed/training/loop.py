@@ -89,7 +89,7 @@ def train(run: Run, report: Report | None = None) -> Columns:
     Returns:
         Logged columns by name, each [rows]: "cell", "step" and the metrics of docs/metrics.md.
 
-    Raises UserError for settings that do not go together.
+    Raises UserError for settings that contradict each other.
     """
     return train_pack((run,), report)
 

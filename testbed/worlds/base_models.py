@@ -33,7 +33,7 @@ from testbed.results import atomic_files, user_cache
 FOLDER = "TESTBED_BASE_MODELS"
 """Environment variable with the folder's name; "off" trains every base model in place."""
 DIGEST = 64
-"""Hexadecimal digits of a SHA-256 in front of a file's weights."""
+"""Number of SHA-256 hexadecimal digits before a file's weights."""
 
 Train = Callable[[Sequence[int]], Tensor]
 """(seeds) -> theta_RP, one trained row per seed."""

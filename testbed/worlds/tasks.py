@@ -91,7 +91,7 @@ def tasks_with_turns() -> list[str]:
 
 
 def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:
-    """Return the turn of every token, int64 [R, B, T]; None for ()."""
+    """Repeat the turns of a response for every sequence, int64 [R, B, T]; None for ()."""
     if not turn_T:
         return None
     return torch.tensor(turn_T, device=token_RBT.device).expand(token_RBT.shape)

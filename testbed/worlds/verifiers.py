@@ -280,7 +280,7 @@ def comparisons(
 def judged(
     made: Verifier, seeds: Sequence[int], prompt_MQ: Ints, token_MT: Ints, mask_MT: Bools, gold_M: Floats
 ) -> Floats:
-    """Return the verifier's rewards [M] of stacked cells, those of a cell side by side."""
+    """Return the verifier's rewards [M] of stacked cells; each cell's responses are contiguous."""
     each = len(gold_M) // len(seeds)
     rewards = []
     for k, seed in enumerate(seeds):

@@ -80,7 +80,7 @@ class ChatTask(TokenTask):
         return np.array([any(stop in tail for stop in self.stops) for tail in tails], dtype=bool)
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """The reference answers, another problem's with probability `noise`, and the end."""
+        """Reference answers, replaced by another problem's with probability `noise`, and the end token."""
         response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         mask_NT = np.zeros(response_NT.shape, dtype=bool)
         wrong_N = np.where(rng.random(len(prompt_NQ)) < noise, rng.integers(1, 2**31, len(prompt_NQ)), 0)

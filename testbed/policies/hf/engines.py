@@ -51,7 +51,7 @@ class TokenEngine(Protocol):
 
 
 class VllmEngine:
-    """vLLM in this process, one GPU beside or under the trainer.
+    """vLLM in this process, on a separate GPU or on the trainer's.
 
     Its log-probabilities are those after temperature ("processed"), from which it draws. Raises UserError if
     vllm is not installed.

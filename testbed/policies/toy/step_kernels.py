@@ -173,7 +173,7 @@ def _block(
 def _next_logp(
     law: Floats, normed: Floats, x: Floats, head: Floats, numbers: tuple[np.float32, np.float32]
 ) -> None:
-    """law = log softmax of head norm(x) / temperature."""
+    """Fill law with log softmax(head norm(x) / temperature)."""
     V, B = U(law.shape[0]), U(law.shape[1])
     normalize(normed, x, numbers[1])
     product(law, head, normed, False)
