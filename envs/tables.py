@@ -33,7 +33,7 @@ class Tables(NamedTuple):
 
 
 def running_sums(probability_xK: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Running sums along the last axis, for inverse-CDF draws; 2 from the last entry with mass on.
+    """Running sums along the last axis, for inverse-CDF draws; the last entry with mass and later ones get 2.
 
     The drawn index is the number of sums <= u, so an entry without mass is never drawn, for any u in [0, 1).
     """

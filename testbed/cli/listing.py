@@ -44,7 +44,7 @@ def _first_line(thing: object) -> str:
 
 
 def _entries(registry: str, *promises: str) -> Callable[[], Rows]:
-    """Return a function for a registry's rows, "module:name": name, first line, arguments, promises."""
+    """Return a function that lists a registry: name, first line, arguments and promises of each entry."""
 
     def rows() -> Rows:
         found = pkgutil.resolve_name(registry)

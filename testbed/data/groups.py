@@ -29,7 +29,7 @@ def group_max(value_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 ROUNDING = 16
-"""Units in the last place of the largest value below which values count as equal up to rounding."""
+"""Values count as equal up to rounding if they differ by fewer ulps of the largest value."""
 
 
 def group_centered(value_B: Tensor, group_B: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Packed:
 
     @property
     def size_N(self) -> Tensor:
-        """Members of every group, 0 for a row that only another replica needs; int64 [..., N]."""
+        """Members of every group; 0 in replicas with fewer than N groups; int64 [..., N]."""
         return self.filled_NG.sum(-1)
 
     def put(self, value_B: Tensor, fill: float) -> Tensor:

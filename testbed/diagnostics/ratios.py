@@ -85,7 +85,7 @@ def ess_at(level: str, log_w_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:
 
 
 def sequence_weights(log_rho_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """log W [..., B], and True for sequences that have one: not without tokens, nor with NaN or +inf."""
+    """log W [..., B], and a mask of sequences with tokens, none of them NaN or +inf."""
     log_w_B = log_rho_BT.sum(-1)
     return log_w_B, mask_BT.any(-1) & (log_w_B < torch.inf)
 

@@ -29,7 +29,7 @@ PERIOD = "60s"
 NOTE_EVERY = 1.0
 """Seconds between two progress notes of a pack for `testbed status --watch`."""
 AT_ONCE = 64
-"""Number of packs held by other runners that are polled before the executor runs."""
+"""Most packs that one call tries to claim; other runners may hold all of them."""
 
 
 def run_sweep(
