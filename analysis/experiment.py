@@ -1,6 +1,6 @@
 """An experiment: a question, the numbers that answer it, and the claims judged on them, in one file.
 
-Every file in a room of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
+Every file in an area of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
 
     \"\"\"One line: what the file is about.\"\"\"
 
@@ -302,7 +302,7 @@ class Experiment:
 
 
 class Experiments(Mapping[str, Experiment]):
-    """The experiments of a package's rooms by name; a file is imported when its experiment is asked for."""
+    """The experiments of a package's areas by name; a file is imported when its experiment is asked for."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -321,17 +321,17 @@ class Experiments(Mapping[str, Experiment]):
             found[name] = module.name
         return dict(sorted(found.items()))
 
-    def rooms(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the experiments in each room, both sorted."""
+    def areas(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the experiments in each area, both sorted."""
         found: dict[str, tuple[str, ...]] = {}
         for name, module in self._modules.items():
-            room = module.split(".")[-2]
-            found[room] = (*found.get(room, ()), name)
+            area = module.split(".")[-2]
+            found[area] = (*found.get(area, ()), name)
         return dict(sorted(found.items()))
 
-    def about(self, room: str) -> str:
-        """Return the sentence that says what is asked in a room."""
-        package = self._modules[self.rooms()[room][0]].rpartition(".")[0]
+    def about(self, area: str) -> str:
+        """Return the sentence that says what an area asks."""
+        package = self._modules[self.areas()[area][0]].rpartition(".")[0]
         return (importlib.import_module(package).__doc__ or "").strip()
 
     def module(self, name: str) -> str:

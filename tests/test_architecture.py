@@ -97,14 +97,14 @@ def test_files_and_functions_keep_their_tails_short():
                     assert body <= 60, f"{path}:{node.lineno} {node.name} has {body} lines"
 
 
-def test_every_room_is_in_the_plan_and_the_plan_has_no_other():
-    planned = [room for row in LAYERS for room in row]
+def test_every_package_is_in_the_plan_and_the_plan_has_no_other():
+    planned = [package for row in LAYERS for package in row]
     assert len(planned) == len(set(planned))
     assert set(planned) | {"testbed"} == set(package_graph(module_graph()))
 
 
-def test_rooms_import_from_the_rows_below_their_own():
-    row_of = {room: number for number, row in enumerate(LAYERS) for room in row} | {"testbed": -1}
+def test_packages_import_from_the_rows_below_their_own():
+    row_of = {package: number for number, row in enumerate(LAYERS) for package in row} | {"testbed": -1}
     upward = [
         f"{name} imports {other}, which is not below it"
         for name, others in module_graph().items()
@@ -176,7 +176,7 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_the_right_hand_side_of_the_house_loads_without_torch_or_pyplot():
+def test_packages_without_training_load_without_torch_or_pyplot():
     code = (
         "import importlib, pkgutil, sys\n"
         "for name in ('analysis', 'paper_figs'):\n"

@@ -45,7 +45,7 @@ def _experiments() -> Rows:
             "claims": len(EXPERIMENTS[name].claims),
             "what": EXPERIMENTS[name].question,
         }
-        for area, names in EXPERIMENTS.rooms().items()
+        for area, names in EXPERIMENTS.areas().items()
         for name in names
     ]
 

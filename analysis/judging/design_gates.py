@@ -36,7 +36,7 @@ LEAST_WORLDS = 20
 NESTED = ("prompts", "worlds")
 """What a table's `about` calls the worlds that one seed draws."""
 SIMULATED = "pipelines"
-"""Room of experiments on simulated queues: their seeds repeat one design, and draw no world."""
+"""Area of experiments on simulated queues: their seeds repeat one design, and draw no world."""
 MORE_IS_BETTER = ("accuracy", "area", "best", "last val/pass@8")
 """Outcomes that a better rate could only raise; what it does to others, as an entropy, nobody can say."""
 NOTHING_TO_GAIN = 0.98
@@ -66,9 +66,9 @@ def design_answers(
 
 def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
     """Yield whether a computed table has worlds enough: it draws them by seed, or several by each."""
-    room = EXPERIMENTS.module(experiment.name).split(".")[-2]
+    area = EXPERIMENTS.module(experiment.name).split(".")[-2]
     keys = [name for name in ("run", "world", "seed") if name in frame]
-    if experiment.compute is None or "seed" not in keys or room == SIMULATED:
+    if experiment.compute is None or "seed" not in keys or area == SIMULATED:
         return
     count = len(frame[frame["seed"] >= 0][keys].drop_duplicates()) * _nested(experiment.name)
     yield Answer("worlds", count >= LEAST_WORLDS, f"{count} drawn, {LEAST_WORLDS} expected")

@@ -25,7 +25,7 @@ BLOCK = '<div class="block sortable claims found" markdown>\n\n'
 
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
     """Return the text of the list of experiments and of the page of each area, by file."""
-    areas = EXPERIMENTS.rooms()
+    areas = EXPERIMENTS.areas()
     rows = [
         f"| [{area}]({area}.md) | {_plain(EXPERIMENTS.about(area))} | {len(names)} | "
         f"{sum(len(EXPERIMENTS[name].claims) for name in names)} |"

@@ -2,7 +2,7 @@
 
     python docs/tools/draw_architecture.py
 
-Rows are the plan's, the ground below. An arrow says that a room imports another; those that a longer way
+Rows are the plan's, the ground below. An arrow says that a package imports another; those that a longer way
 says too are left out.
 """
 
@@ -20,7 +20,7 @@ from test_architecture import LAYERS  # noqa: E402
 
 WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 1000, 140, 36, 80
 MARGIN = 12
-COLORS = {  # what a room is for, its fill, the rooms
+COLORS = {  # what a package is for, its fill, the packages
     "ground": ("#64748b", "errors rng registry user_files config data envs"),
     "losses": ("#2f6db5", "losses objectives advantages recipes inspection adapters"),
     "sampling, training": ("#2b8a6b", "policies worlds mismatch staleness anchors pipeline training"),
@@ -30,32 +30,32 @@ COLORS = {  # what a room is for, its fill, the rooms
 }
 
 
-def color(room: str) -> str:
-    """Return the fill of a room's box: what kind of work it does."""
-    name = room.rpartition(".")[2]
+def color(package: str) -> str:
+    """Return the fill of a package's box: what kind of work it does."""
+    name = package.rpartition(".")[2]
     return next((fill for fill, names in COLORS.values() if name in names.split()), COLORS["ground"][0])
 
 
 def ordered(arrows: dict[str, frozenset[str]]) -> list[list[str]]:
-    """Return the rows with each room near what it imports and what imports it, so that few arrows cross."""
+    """Return the rows with each package near its imports and its importers, so that few arrows cross."""
     rows = [list(row) for row in LAYERS]
     near = {
-        room: others | {name for name, below in arrows.items() if room in below}
-        for room, others in arrows.items()
+        package: others | {name for name, below in arrows.items() if package in below}
+        for package, others in arrows.items()
     }
     for _ in range(12):
-        place = {room: (i + 0.5) / len(row) for row in rows for i, room in enumerate(row)}
+        place = {package: (i + 0.5) / len(row) for row in rows for i, package in enumerate(row)}
         for row in rows:
-            row.sort(key=lambda room: sum(map(place.get, near[room])) / max(len(near[room]), 1))
+            row.sort(key=lambda package: sum(map(place.get, near[package])) / max(len(near[package]), 1))
     return rows
 
 
 def places(rows: list[list[str]]) -> dict[str, tuple[float, float]]:
-    """Return the middle of every room's box."""
+    """Return the middle of every package's box."""
     found = {}
     for number, row in enumerate(reversed(rows)):
-        for index, room in enumerate(row):
-            found[room] = (WIDTH * (index + 0.5) / len(row), MARGIN + BOX_HEIGHT / 2 + ROW * number)
+        for index, package in enumerate(row):
+            found[package] = (WIDTH * (index + 0.5) / len(row), MARGIN + BOX_HEIGHT / 2 + ROW * number)
     return found
 
 
@@ -69,20 +69,20 @@ def arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     return f'<path d="{path}" marker-end="url(#head)"/>'
 
 
-def box(room: str, middle: tuple[float, float]) -> str:
-    """Return a room's box with its name."""
+def box(package: str, middle: tuple[float, float]) -> str:
+    """Return a package's box with its name."""
     x, y = middle
-    name = room.removeprefix("testbed.") + ("" if room.count(".") and is_module(room) else "/")
+    name = package.removeprefix("testbed.") + ("" if package.count(".") and is_module(package) else "/")
     return (
         f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" '
-        f'height="{BOX_HEIGHT}" rx="6" fill="{color(room)}"/>'
+        f'height="{BOX_HEIGHT}" rx="6" fill="{color(package)}"/>'
         f'<text x="{x:.0f}" y="{y + 5:.0f}" class="name">{escape(name)}</text>'
     )
 
 
-def is_module(room: str) -> bool:
-    """Return whether a room is a single file."""
-    return module_files()[room].name != "__init__.py"
+def is_module(package: str) -> bool:
+    """Return whether a package is a single file."""
+    return module_files()[package].name != "__init__.py"
 
 
 def legend(y: float) -> list[str]:
@@ -97,12 +97,12 @@ def legend(y: float) -> list[str]:
 
 def picture() -> str:
     """Return the picture as SVG: legible on a light and on a dark page."""
-    rooms = package_graph(module_graph())
-    arrows = reduced({name: others - {"testbed"} for name, others in rooms.items() if name != "testbed"})
+    packages = package_graph(module_graph())
+    arrows = reduced({name: others - {"testbed"} for name, others in packages.items() if name != "testbed"})
     middle = places(ordered(arrows))
     height = 2 * MARGIN + BOX_HEIGHT + ROW * (len(LAYERS) - 1) + 34
     lines = [arrow(middle[name], middle[other]) for name in sorted(arrows) for other in sorted(arrows[name])]
-    boxes = [box(room, middle[room]) for room in sorted(middle)]
+    boxes = [box(package, middle[package]) for package in sorted(middle)]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',

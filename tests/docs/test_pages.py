@@ -83,10 +83,10 @@ def test_the_architecture_picture_is_drawn_from_the_plan_and_the_imports_of_toda
     assert (DOCS / "architecture.svg").read_text() == drawing.picture(), again
 
 
-@pytest.mark.parametrize("room", [room for row in LAYERS for room in row])
-def test_every_room_of_the_house_has_a_paragraph(room):
+@pytest.mark.parametrize("package", [package for row in LAYERS for package in row])
+def test_every_package_has_a_paragraph(package):
     bold = re.findall(r"\*\*\[(.+?)\]", (DOCS / "architecture.md").read_text())
-    assert room in {name for names in bold for name in names.split(", ")}
+    assert package in {name for names in bold for name in names.split(", ")}
 
 
 def test_every_guide_is_a_row_of_the_table_and_every_row_a_guide():

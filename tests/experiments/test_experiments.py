@@ -41,14 +41,14 @@ def test_every_experiment_has_the_name_of_its_file():
     assert set(WITH_TABLE) == COMMITTED
 
 
-def test_a_name_belongs_to_one_room(tmp_path, monkeypatch):
-    for room in ("one", "other"):
-        (tmp_path / "twice" / room).mkdir(parents=True)
+def test_a_name_belongs_to_one_area(tmp_path, monkeypatch):
+    for area in ("one", "other"):
+        (tmp_path / "twice" / area).mkdir(parents=True)
         for file in ("__init__.py", "lag.py"):
-            (tmp_path / "twice" / room / file).touch()
+            (tmp_path / "twice" / area / file).touch()
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match="Two areas have an experiment 'lag'"):
-        Experiments("twice").rooms()
+        Experiments("twice").areas()
 
 
 def test_only_what_claims_nothing_may_still_wait_for_its_table():
@@ -294,9 +294,9 @@ def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, 
 
 
 def test_an_area_has_a_page_with_every_claim_effect_first():
-    area = next(iter(EXPERIMENTS.rooms()))
+    area = next(iter(EXPERIMENTS.areas()))
     text = experiment_page.pages(by_claim())[f"experiments/{area}.md"]
-    for name in EXPERIMENTS.rooms()[area]:
+    for name in EXPERIMENTS.areas()[area]:
         for claim in EXPERIMENTS[name].claims:
             assert f"`{claim}` | " in text
 

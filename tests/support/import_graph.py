@@ -53,9 +53,9 @@ def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
 
 
 def package_of(module: str) -> str:
-    """Return the room of the house that a module is in: a package of testbed, or another top package whole.
+    """Return the package that a module is in: a package of testbed, or another top package whole.
 
-    The modules that lie in testbed/ itself (errors, registry, …) are rooms of their own; `python -m testbed`
+    The modules that lie in testbed/ itself (errors, registry, …) count as packages; `python -m testbed`
     is the command line.
     """
     if module == "testbed.__main__":
@@ -65,11 +65,11 @@ def package_of(module: str) -> str:
 
 
 def package_graph(modules: Graph) -> Graph:
-    """Return which rooms import which others."""
-    rooms: dict[str, set[str]] = {package_of(name): set() for name in modules}
+    """Return which packages import which others."""
+    packages: dict[str, set[str]] = {package_of(name): set() for name in modules}
     for name, others in modules.items():
-        rooms[package_of(name)] |= {package_of(other) for other in others} - {package_of(name)}
-    return {name: frozenset(others) for name, others in rooms.items()}
+        packages[package_of(name)] |= {package_of(other) for other in others} - {package_of(name)}
+    return {name: frozenset(others) for name, others in packages.items()}
 
 
 def circle(graph: Graph) -> list[str]:

@@ -1,4 +1,4 @@
-"""The sampler of real models: engines' laws, rows that leave, room for the cache, weights that change."""
+"""The sampler of real models: engine distributions, finished rows, room for the cache, new weights."""
 
 import dataclasses
 from types import SimpleNamespace
