@@ -51,6 +51,8 @@ FEW = 5
 """Most arms in one panel."""
 MOST = 24
 """Most panels in one figure."""
+LONGEST = 60
+"""Most characters of an argument in a label."""
 
 Names: TypeAlias = str | Sequence[str] | None
 Paint: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
@@ -250,6 +252,16 @@ def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[
     return ([], [*panels, *arms]) if _size(rows, arms) > FEW else (arms, panels)
 
 
+def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with long texts, as system prompts, shortened and numbered."""
+    rows = rows.copy(deep=False)
+    for name in (name for name in rows if "_args." in str(name)):
+        texts = sorted({one for one in rows[name].unique() if isinstance(one, str) and len(one) > LONGEST})
+        cut = {one: f"{one[:25]} … {one[-12:]} ({n})" for n, one in enumerate(texts, start=1)}
+        rows[name] = rows[name].map(lambda one, cut=cut: cut.get(one, one))
+    return rows
+
+
 def _written(label: pd.Series, order: list[str]) -> tuple[pd.Series, list[str]]:
     """Return labels that matplotlib shows in a legend: it hides those that start with "_"."""
     text = {one: f" {one}" if one.startswith("_") else one for one in order}
@@ -269,6 +281,7 @@ def _panels(
     if rows.empty:
         raise UserError(f"No cell has a number for {plot.value or plot.y}, so there is nothing to draw.")
     arms, panels = _roles(rows, plot, arm, by)
+    rows = _bounded(rows)
     arm_of, order = _written(*labeled(rows, arms))
     panel_of, titles = _written(*labeled(rows, panels))
     if len(titles) > (MOST if ax is None else 1):

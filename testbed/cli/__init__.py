@@ -1,7 +1,9 @@
 """The command line. Each command is one module, imported in full only when it is called."""
 
+import contextlib
 import io
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -150,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if answer := moved(words):
         sys.exit(_complain(answer))
     try:
+        _refuse_pipes(words)
         code = command_line()(words, standalone_mode=False, prog_name="testbed")
     except UserError as error:
         sys.exit(_complain(_recipe_named(error) or str(error)))
@@ -182,6 +185,19 @@ def _recipe_named(error: UserError) -> str:
 
     found = recipe.get_named(error.name)
     return f"{error.name} is a recipe; its objective is {found.bind()().objective}." if found else ""
+
+
+def _refuse_pipes(words: Sequence[str]) -> None:
+    """Raise UserError for a named pipe in place of a file: reading one may wait for ever."""
+    values = [word.partition("=")[2] or word for word in words]
+    for path in (*values, *(value.partition(".py:")[0] + ".py" for value in values)):
+        with contextlib.suppress(OSError, ValueError):
+            if not stat.S_ISFIFO(os.stat(path).st_mode):
+                continue
+            break
+    else:
+        return
+    raise UserError(f"{path} is a pipe, expected a file. Save what it gives in a file first.")
 
 
 def _complain(message: str, context: object = None) -> int:

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from testbed.errors import printable
+
 
 def as_json(data: Any) -> None:
     """Print JSON; numbers that are not finite become null, which every reader accepts."""
@@ -55,7 +57,7 @@ def say(lines: Sequence[str]) -> None:
     from rich.console import Console
 
     console = Console()
-    for line in lines:
+    for line in (printable(line, 10 * len(line) + 60) for line in lines):
         print(textwrap.fill(line, console.width - 1) if console.is_terminal else line)
 
 
@@ -83,7 +85,7 @@ def _as_text(rows: Sequence[Mapping[str, Any]], room: int) -> str:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a Markdown table."""
-    body = [[_cell(value).replace("|", "\\|") for value in row.values()] for row in rows]
+    body = [[_cell(value).replace("|", "\\|").replace("\n", " ") for value in row.values()] for row in rows]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *body]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -113,6 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
+    """Return a value as text; what a terminal would obey in the user's texts is escaped."""
     if isinstance(value, float):
         return "–" if value != value else f"{value:.3g}"
-    return str(value)
+    return printable(value)

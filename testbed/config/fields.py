@@ -90,8 +90,18 @@ def _scalar(key: str, item: Any) -> Scalar:
         checked: Scalar = adapters()["scalar"].validate_python(item, strict=True)
     except ValidationError:
         raise ValueError(f"has {key} = {item!r}, expected a number, text, or true or false.") from None
+    if isinstance(checked, str) and not checked.isascii():
+        _refuse_bytes(key, checked)
     whole = isinstance(checked, float) and checked.is_integer() and abs(checked) < 2**53
     return int(checked) if whole else checked
+
+
+def _refuse_bytes(key: str, text: str) -> None:
+    """Raise ValueError for a word of bytes that are no UTF-8, which no result file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"has {key} = {text!r}, which is not UTF-8 text.") from None
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from testbed.execution.threads import cores
-
 PROMISES = {
     "P1": "kill -9 at any moment: no finished pack is lost, none torn; resuming gives the same bytes",
     "P2": "a pack that kills its worker costs only itself",
@@ -30,6 +28,7 @@ PROMISES = {
     "P18": "offline by default; nothing listens beyond loopback; temporary files are private",
     "P19": "malformed training logs end in one message",
     "P20": "user code that is wrong ends in one message, whatever reads it",
+    "P21": "texts of users are drawn, printed and written as they are",
     "Scale": "planning, status, resume and figures take linear time; memory stays flat over 5,000 steps",
 }
 
@@ -61,6 +60,9 @@ def promise_of(name: str) -> str:
 
 def machine() -> str:
     """Return the kind of machine, as "2-core x86_64 Linux"."""
+    # Not above: pytest refuses to start where a module of its plugins is imported already.
+    from testbed.execution.threads import cores
+
     return f"{cores()}-core {platform.machine()} {platform.system()}"
 
 

@@ -10,6 +10,8 @@ import pytest
 from support.small_store import CELLS, PACKS, content, filled
 
 from testbed.errors import UserError
+from testbed.results import manifest
+from testbed.results.repair import repair
 from testbed.results.store import Failure, Store, read
 
 KINDS = ("packs", "failures", "sweep.json", "provenance", ".locks")
@@ -107,6 +109,32 @@ def test_damage_to_a_file_is_never_accepted_in_silence(
     what = "a flipped bit" if damage is flips else "a cut"
     what = what if content_of else "bytes that nobody wrote"
     campaign.tried(f"{what} in {kind if '.' in kind else kind + '/'}", tried)
+
+
+def test_a_damaged_or_lost_plan_is_rebuilt_with_every_result(tmp_path: Path, campaign) -> None:
+    """Flipped, cut or removed, with or without its second copy: what has left a file is in the new plan."""
+    trials = campaign.trials(short=12, full=1000)
+    dice = random.Random(4)
+    whole = made(tmp_path / "whole")
+    packs, made_by, _, failures, rows = answer(whole)
+    left = {pack.id for pack in PACKS[:3]}  # two results and a failure
+    content_of = {name: (whole / name).read_bytes() for name in (manifest.NAME, manifest.SECOND)}
+    for trial in range(trials):
+        folder = Path(shutil.copytree(whole, tmp_path / str(trial)))
+        damage = dice.choice((flips, cuts, None)), dice.choice((flips, cuts, None, "sound"))
+        for (name, good), how in zip(content_of.items(), damage, strict=True):
+            if how is None:
+                (folder / name).unlink()
+            elif how != "sound":
+                (folder / name).write_bytes(next(how(good, 1, dice)))
+        repair(folder)
+        found = answer(folder)
+        in_order = sorted(found[4], key=lambda row: rows.index(row))  # a lost plan's order is lost too
+        assert (found[1], found[3], in_order) == (made_by, failures, rows), damage
+        assert found[0].keys() >= left, damage
+        assert damage[1] != "sound" or found[0] == packs
+        shutil.rmtree(folder)
+    campaign.tried("sweep.json and its second copy damaged or lost, and rebuilt", trials)
 
 
 def test_every_flip_and_every_cut_of_a_result_fails_its_digest(tmp_path: Path, campaign) -> None:

@@ -170,3 +170,12 @@ def test_no_command_of_a_page_finds_the_sweep_of_another_in_its_folder():
                 fields = {word for word in words[3:] if "=" in word}
                 first = taken.setdefault((reader, place), fields)
                 assert first == fields, f"{block.where}: --extend or --out is missing"
+
+
+def test_the_campaign_imports_nothing_of_the_project_before_pytest_starts():
+    """Pytest refuses to rewrite plugins that are imported already, and the campaign would end at once."""
+    code = "import sys, reliability_page; sys.exit('testbed' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests" / "campaign", check=False).returncode
+        == 0
+    )

@@ -173,8 +173,9 @@ def test_a_mistake_on_the_command_line_is_one_message(folder, words, message, ca
 def test_dollars_and_backslashes_of_a_users_texts_are_drawn_as_they_are(tmp_path):
     """A system prompt asks for \\boxed; as mathtext it would not parse, and a formula would be drawn."""
     prompts = [r"Answer in $\boxed{}$ and $x^2$.", r"$\frac{1}{2$ and \$5", r"_$ $"]
+    long = ["a" * 3000 + end for end in "bc"]
     rows = plot.load(
-        made(tmp_path / "s", grid(TOY, task_args=[(("system", p),) for p in prompts], lag=[0, 8]))
+        made(tmp_path / "s", grid(TOY, task_args=[(("system", p),) for p in (*prompts, *long)], lag=[0, 8]))
     )
     for kind, options in (("curves", {}), ("final", {"x": "task_args.system"}), ("heat", {})):
         with plot.style():
@@ -183,7 +184,7 @@ def test_dollars_and_backslashes_of_a_users_texts_are_drawn_as_they_are(tmp_path
             figure.canvas.draw()
             svg = render(figure, "svg").decode()
         texts = "".join(re.findall("<!-- (.*?) -->", svg))  # where glyphs are paths, a text is a comment
-        for prompt in prompts:
+        for prompt in (*prompts, "aaab (1)", "aaac (2)"):
             assert prompt.replace(" ", "") in texts.replace(" ", ""), (kind, prompt)
 
 

@@ -1,6 +1,7 @@
 """What `testbed run` says before anything runs, and what of a folder that lost something."""
 
 import json
+import os
 import time
 
 import pytest
@@ -92,3 +93,14 @@ def test_whoever_waits_is_told_why_and_nobody_else(capsys):
     with slow_notice("not told", after=10):
         pass
     assert capsys.readouterr().err == "compiling\n"
+
+
+@pytest.mark.parametrize(
+    "words", ["diagnose pipe.jsonl", "run pipe.toml", "exact pipe.py:mine", "run --data=pipe.jsonl"]
+)
+def test_a_pipe_in_place_of_a_file_is_refused_not_waited_for(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("pipe.jsonl", "pipe.toml", "pipe.py"):
+        os.mkfifo(name)
+    code, _, said = call(capsys, *words.split())
+    assert (code, "is a pipe, expected a file" in said) == (2, True)

@@ -255,6 +255,7 @@ def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once() -> None:
         ("lagg=3", "'lagg': Run has no field 'lagg'. Did you mean 'lag'?"),
         ("lag.x=3", "'lag.x': Run has no field 'lag.x'. Did you mean 'lag'?"),
         ("steps=0", "'steps': steps is 0, expected at least 1."),
+        ("task_args.x=\udcff", "'task_args.x': task_args has x = '\\udcff', which is not UTF-8 text."),
         ("recipe_args.eps=nan", "'recipe_args.eps': recipe_args has eps = nan, expected a number."),
         ("policy=hf", "model is empty, expected the folder of a Hugging Face model"),
         ("lag=1,2", "'lag=1,2' gives 2 runs, expected one value per field."),
