@@ -29,6 +29,7 @@ class Comparison:
     floor: value below which no arm can fall; arms both near it are no evidence of equality.
     off, rival: arms for which, in the first one's place, the sentence must not hold: the mechanism switched
         off, and what the source compares itself with.
+    drift: KL per token of the first arm's data, in nats, between which the source speaks.
     """
 
     way: Way
@@ -43,6 +44,7 @@ class Comparison:
     floor: float | None = None
     off: Arm | None = None
     rival: Arm | None = None
+    drift: tuple[float, float] | None = None
 
     def __call__(self, table: pd.DataFrame) -> Evidence:
         """Return the evidence of a table."""

@@ -19,7 +19,7 @@ from analysis.judging import rule
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
 from analysis.judging.evidence import REFUTED, SUPPORTED, Evidence
-from analysis.judging.table_gates import Answer
+from analysis.judging.table_gates import NOT_RECORDED, Answer
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
@@ -43,6 +43,20 @@ NOTHING_TO_GAIN = 0.98
 """Score of a chosen rate from which a better one beyond the edge cannot matter."""
 ON_BASE_DATA = 0.6
 """Share of an arm's steps up to which data of the model that training started from are an episode."""
+KL = {
+    "kl": lambda x_N: x_N,
+    "mean rollout_corr/kl_mu_pi_k3": lambda x_N: x_N,
+    "log10 kl": lambda x_N: 10.0**x_N,
+}
+"""Columns of the KL per token from the data to the policy, and what makes nats of them."""
+CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
+UNMEASURED = (
+    *("actor-learner", "anchors", "areal-lag", "batch-size-with-adam", "by-the-clock", "clip-width"),
+    *("ess-collapse", "foretold-arms", "lag-400", "lag-anatomy", "lag-schedules", "lag-times-rate"),
+    *("mismatch-staleness", "passes", "periodic-speed", "rec", "rec-bounded", "seeds-for-a-gap"),
+    *("staleness-cost", "toy-vs-real", "vcpo-parts"),
+)
+"""Experiments whose tables were made before the gate `drift` asked for both (docs/decisions/013)."""
 
 
 def design_answers(
@@ -59,6 +73,7 @@ def design_answers(
         yield from worlds(experiment, frame)
         yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
         yield from long_enough(base_data_of(experiment.name), read)
+    yield from drift(entry.function, frame, read, excused=name in UNMEASURED)
     yield from collapses(read, frame, evidence)
     if isinstance(entry.function, Comparison):
         yield from instead(entry.name, entry.function, frame)
@@ -118,16 +133,48 @@ def tuned(
 
 
 def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
-    """Yield that most steps learn from other data than the first model's; base: a row per arm.
+    """Yield whether most steps learn from other data than the first model's; base: a row per arm.
 
-    An arm with a longer lag may be about old data alone, as its source is; that is no failure.
+    An arm whose lag is not shorter than its run is trained on fixed data on purpose.
     """
     found = pd.concat([_rows(base, each.where) for each in read]) if read and not base.empty else base
     if found.empty or not found["lag"].max():
         return
-    share = float((found["lag"] / found["steps"]).max())
-    if share <= ON_BASE_DATA:
-        yield Answer("long enough", True, f"at most {share:.2g} of all steps on data of the first model")
+    share_N = found["lag"] / found["steps"]
+    share = float(share_N[share_N < 1].max())
+    if np.isnan(share):
+        yield Answer("long enough", True, "fixed data of the first model on purpose")
+    else:
+        said = f"at most {share:.2g} of all steps on data of the first model"
+        yield Answer("long enough", share <= ON_BASE_DATA, said)
+
+
+def drift(
+    check: Callable[..., object], frame: pd.DataFrame, read: Sequence[Read], *, excused: bool = False
+) -> Iterator[Answer]:
+    """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
+
+    excused: the table was made before this was asked.
+    """
+    asked = isinstance(check, Comparison)
+    if asked:
+        wanted = [{**where, **check.over} for where in (check.first, check.second) if where is not None]
+    else:
+        wanted = [each.where for each in read]
+    if "lag" not in frame or not pd.api.types.is_numeric_dtype(frame["lag"]):
+        return
+    arms = [rows for where in wanted if len(rows := _rows(frame, where)[lambda x: x["lag"] > 0])]
+    if not arms:
+        return
+    kl = next((name for name in KL if name in frame), None)
+    clipped = next((name for name in CLIPPED if name in frame), None)
+    if kl is None or clipped is None or any(rows[kl].isna().all() for rows in arms):
+        yield Answer("drift", excused, NOT_RECORDED if excused else "a lag without its KL and clip share")
+        return
+    nats, share = float(KL[kl](arms[0][kl]).median()), float(arms[0][clipped].median())
+    low, high = (check.drift if asked else None) or (0.0, np.inf)
+    said = f"KL {nats:.2g}, clip share {share:.2g}"
+    yield Answer("drift", low <= nats <= high, said + f", asked {low:g} to {high:g}" * (high < np.inf))
 
 
 def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:

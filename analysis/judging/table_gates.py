@@ -1,4 +1,4 @@
-"""Gates that a comparison's own table can answer: room above and below, arms that differ, grids, drift.
+"""Gates that a comparison's own table can answer: room above and below, arms that differ, grids, plateaus.
 
 A gate holds, fails, or does not apply; the first two come with the number behind them.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
-from analysis.judging.replication import level
+from analysis.judging.replication import difference, level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +28,11 @@ PILED = 0.5
 """Share of an arm's seeds at one end from which the arm counts as piled up there."""
 SAME, SEEDS = 0.9, 8
 """Share of seeds with equal outcomes, of at least so many, from which on nothing acted between two arms."""
-DRIFT = ("kl", "mean rollout_corr/kl_mu_pi_k3", "clip_share", "mean actor/clip_share")
-"""Columns that say how far the policy has moved from the data."""
+ENDS = ("accuracy", "final", "exact/value")
+"""Outcomes that are read at the end of training."""
+STILL_MOVING = 0.5
+"""Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
+NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,12 @@ def answers(check: Callable[..., object], table: pd.DataFrame, read: Sequence[Re
     """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms."""
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
-        found += [*_fits(check, read), *_acts(check, read), *_tuned(check, table), *_drift(check, table)]
+        found += [
+            *_fits(check, read),
+            *_acts(check, read),
+            *_tuned(check, table),
+            *_long_enough(check, table),
+        ]
     return found
 
 
@@ -97,16 +105,25 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
     yield Answer("tuned", not edges, f"at the grid's edge: {', '.join(edges)}" if edges else "optimum inside")
 
 
-def _drift(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
-    """Say what the first arm's data were like; that is a number to read, nothing to fail."""
-    if "lag" not in table:
+def _long_enough(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
+    """The gap of two finals may not be closing, nor that of equals opening, when training stops."""
+    end = check.outcome
+    if check.second is None or check.x or check.way == "happens" or end not in ENDS:
         return
-    found = []
-    for column in DRIFT:
-        if column in table:
-            groups = level(table, column, {**check.first, **check.over})
-            values = [float(np.median(x_N)) for x_N in groups.values() if x_N.size]
-            if values:
-                found.append(f"{column.rpartition('/')[2]} {min(values):.2g} to {max(values):.2g}")
-    if found:
-        yield Answer("drift", True, ", ".join(found))
+    if f"rise {end}" not in table:
+        yield Answer("long enough", True, NOT_RECORDED)
+        return
+    gaps, opens = (
+        {
+            cell: float(np.median(x_N))
+            for cell, x_N in difference(table, column, check.first, check.second, **check.over).items()
+        }
+        for column in (str(end), f"rise {end}")
+    )
+    if check.way == "equal":
+        share = max((abs(opening) / check.margin for opening in opens.values()), default=0.0)
+        said = f"the gap moves by {share:.2g} of the margin over the last fifth of the steps"
+    else:
+        share = max((-opens[cell] / gap for cell, gap in gaps.items() if gap), default=0.0)
+        said = f"the gap closes by {max(share, 0.0):.2g} of itself over the last fifth of the steps"
+    yield Answer("long enough", share <= STILL_MOVING, said)

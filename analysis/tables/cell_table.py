@@ -5,6 +5,7 @@ Metrics are words:
     best, collapsed, peak_step, …     what analysis.tables.outcomes.outcome says of the cell's accuracy
     steps_to 0.5, rollouts_to 0.5     … of that accuracy; without a number 0.8
     min NAME, max NAME, mean NAME     over all logged rows; first NAME: in the first one
+    rise NAME                         final value less that at four fifths of the logged rows
     known NAME, last NAME             mean over, and value in the last of, the rows that have a number
 A diverged run has accuracy 0 from there on, as in analysis.tables.outcomes; any other metric that is NaN
 where it is read stays NaN.
@@ -49,15 +50,20 @@ DEFAULT = "default"
 
 REDUCTIONS: Mapping[str, Callable[[NDArray[np.float64]], float]] = MappingProxyType(
     {
-        "final": lambda x_L: float(x_L[-WINDOW:].mean()),
+        "final": lambda x_L: _end(x_L),
         "first": lambda x_L: float(x_L[0]),
         "min": lambda x_L: float(x_L.min()),
         "max": lambda x_L: float(x_L.max()),
         "mean": lambda x_L: float(x_L.mean()),
+        "rise": lambda x_L: _end(x_L) - _end(x_L[: max(1, len(x_L) * 4 // 5)]),
         "known": lambda x_L: _known(x_L, lambda known_M: known_M.mean()),
         "last": lambda x_L: _known(x_L, lambda known_M: known_M[-1]),
     }
 )
+
+
+def _end(x_L: NDArray[np.float64]) -> float:
+    return float(x_L[-WINDOW:].mean())
 
 
 def _known(x_L: NDArray[np.float64], reduce: Callable[[NDArray[np.float64]], Any]) -> float:

@@ -20,7 +20,7 @@ EXPERIMENT = Experiment(
     source="this project",
     cells=cells,
     keys=("lag", "seed"),
-    metrics=(VALUE, "first exact/value"),
+    metrics=(VALUE, "first exact/value", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
     margins={"mean value over training that counts as slower": MARGIN},
     figure=Plot("final by setting", x="lag", y=VALUE),
 )

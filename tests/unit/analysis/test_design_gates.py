@@ -15,7 +15,7 @@ from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly, median_exceeds
 from analysis.judging.evidence import Evidence
-from analysis.tables.committed import load_committed
+from analysis.tables.committed import load_committed, manifest
 from testbed.errors import UserError
 
 GOOD, BAD, OFF = {"arm": "good"}, {"arm": "bad"}, {"arm": "off"}
@@ -123,9 +123,32 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
 
 def test_most_steps_learn_from_other_data_than_the_first_models():
     base = pd.DataFrame({"arm": ["good", "bad"], "lag": [16, 64], "steps": [320, 320]})
-    assert holds(design_gates.long_enough(base, read())) == {"long enough": True}
-    assert not holds(design_gates.long_enough(base.assign(lag=[16, 256]), read()))
+    for lags, wanted in (([16, 64], True), ([16, 192], True), ([16, 256], False), ([16, 320], True)):
+        found = holds(design_gates.long_enough(base.assign(lag=lags), read()))
+        assert found == {"long enough": wanted}, lags
     assert not holds(design_gates.long_enough(base.assign(lag=0), read()))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rises", "say"),
+    [
+        (True, (0.0, 0.0), "above"),
+        (True, (0.1, 0.2), "above"),  # a gap of .3 closes by a third
+        (True, (0.2, 0.0), "above"),
+        (False, (0.1, 0.3), "above"),
+        (True, (0.02, 0.0), "equal"),
+        (False, (0.0, 0.04), "equal"),
+    ],
+)
+def test_a_gap_of_finals_is_not_closing_nor_equals_parting_when_training_stops(wanted, rises, say):
+    frame = rows_table(0.8, 0.5 if say == "above" else 0.8, kl=0.1, clip_share=0.1)
+    frame["rise accuracy"] = np.repeat(rises, 32)
+    equal = lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.05)  # noqa: E731
+    assert said(frame, gain(0.1) if say == "above" else equal)["long enough"].holds is wanted
+
+
+def test_without_a_curve_nobody_knows_whether_training_was_long_enough():
+    assert said(rows_table(0.8, 0.5), gain(0.1))["long enough"].why == "not recorded"
 
 
 # An arm in the method's place
@@ -233,8 +256,26 @@ def test_an_optimum_at_the_edge_of_its_grid_is_not_tuned():
     assert "first arm" in edge.why
 
 
-def test_a_lag_is_told_with_the_drift_that_it_caused():
-    answer = said(rows_table(0.8, 0.5, kl=0.25, clip_share=0.1), gain(0.1))["drift"]
-    assert answer.holds
-    assert answer.why == "kl 0.25 to 0.25, clip_share 0.1 to 0.1"
-    assert "drift" not in said(rows_table(0.8, 0.5), gain(0.1))
+@pytest.mark.parametrize(
+    ("wanted", "measured", "asked"),
+    [
+        (True, {"kl": 0.25, "clip_share": 0.1}, None),
+        (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}, (0.05, 0.2)),
+        (False, {"kl": 0.25, "clip_share": 0.1}, (0.0, 0.2)),
+        (False, {"kl": 0.25}, None),
+        (False, {"clip_share": 0.1}, None),
+        (False, {"kl": np.nan, "clip_share": 0.1}, None),
+    ],
+)
+def test_a_lag_is_told_with_the_drift_of_which_the_source_speaks(wanted, measured, asked):
+    frame = rows_table(0.8, 0.5, **measured)
+    say = lambda claim: claim.compare("accuracy", GOOD, BAD, by=0.1, drift=asked)  # noqa: E731
+    assert said(frame, say)["drift"].holds is wanted
+    assert "drift" not in said(frame.assign(lag=0), say)
+
+
+def test_a_table_is_excused_from_the_measurement_only_while_it_lacks_it():
+    for name in design_gates.UNMEASURED:
+        columns = set(manifest()[name]["columns"])
+        assert "lag" in columns, name
+        assert not (columns & set(design_gates.KL) and columns & set(design_gates.CLIPPED)), name
