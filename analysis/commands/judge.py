@@ -8,7 +8,7 @@ import typer
 
 
 def judge_claims(
-    pattern: Annotated[str, typer.Argument(help="Shell pattern of claims.")] = "*",
+    pattern: Annotated[str, typer.Argument(help="Shell pattern of claims, or an experiment.")] = "*",
     data: Annotated[
         Path | None, typer.Option(help="Results folder or tables; default: the committed tables.")
     ] = None,

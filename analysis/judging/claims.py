@@ -7,9 +7,12 @@ seeds, and its word by one rule over all claims (analysis.judging.rule).
 
 from __future__ import annotations
 
+import csv
 import fnmatch
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.experiment import EXPERIMENTS, Experiment
@@ -40,12 +43,39 @@ class Claims(Registry):
                 self.add(entry)
         return self._entries
 
+    def __getitem__(self, name: str) -> Entry:
+        return self.alone(name) or super().__getitem__(name)
+
+    def alone(self, name: str) -> Entry | None:
+        """Return a claim of the committed table and load its experiment only; None if all must be loaded."""
+        there = committed().get(name, "")
+        if self._experiments is None or there not in self._experiments:
+            return None
+        return self._experiments[there].claims.get(name)
+
 
 CLAIMS = Claims(EXPERIMENTS)
+VERDICTS = Path(__file__).parents[1] / "verdicts.csv"
+
+
+@functools.cache
+def committed() -> dict[str, str]:
+    """Return the experiment of every claim in the committed table; empty without a table."""
+    if not VERDICTS.is_file():
+        return {}
+    with VERDICTS.open(newline="", encoding="utf-8") as file:
+        return {row["claim"]: row["experiment"] for row in csv.DictReader(file)}
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the claims that match a shell pattern; raise UserError with the nearest name where none does."""
+    """Return the claims that match a shell pattern, or those of the experiment of that name.
+
+    Raises UserError with the nearest name where there are none.
+    """
+    if CLAIMS.alone(pattern):
+        return [pattern]
+    if pattern in EXPERIMENTS and EXPERIMENTS[pattern].claims:
+        return list(EXPERIMENTS[pattern].claims)
     found = [name for name in CLAIMS if fnmatch.fnmatchcase(name, pattern)]
     if not found:
         raise unknown("claim", pattern, CLAIMS)

@@ -156,11 +156,11 @@ def drift(
 
     excused: the table was made before this was asked.
     """
-    asked = isinstance(check, Comparison)
-    if asked:
+    wanted: list[Arm] = [each.where for each in read]
+    low, high = 0.0, np.inf
+    if isinstance(check, Comparison):
         wanted = [{**where, **check.over} for where in (check.first, check.second) if where is not None]
-    else:
-        wanted = [each.where for each in read]
+        low, high = check.drift or (low, high)
     if "lag" not in frame or not pd.api.types.is_numeric_dtype(frame["lag"]):
         return
     arms = [rows for where in wanted if len(rows := _rows(frame, where)[lambda x: x["lag"] > 0])]
@@ -172,7 +172,6 @@ def drift(
         yield Answer("drift", excused, NOT_RECORDED if excused else "a lag without its KL and clip share")
         return
     nats, share = float(KL[kl](arms[0][kl]).median()), float(arms[0][clipped].median())
-    low, high = (check.drift if asked else None) or (0.0, np.inf)
     said = f"KL {nats:.2g}, clip share {share:.2g}"
     yield Answer("drift", low <= nats <= high, said + f", asked {low:g} to {high:g}" * (high < np.inf))
 

@@ -9,6 +9,7 @@ from analysis.judging.claims import CLAIMS
 from analysis.judging.evidence import UNDECIDED
 from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.systems import System, asked, counts, status, systems, trials, world
+from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import BLOCK, commands, effect, table
 
@@ -103,6 +104,7 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
     found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
     lines = [HEAD, f"{len(rows)} systems: {found}.\n", f"Findings by kind: {kinds_line(judged)}.\n"]
+    lines.append(unrecorded(judged))
     lines += [
         "| n | system | its source claims | status | effect on the central claim | world |",
         "|---" * 6 + "|",
@@ -128,6 +130,19 @@ def kinds_line(judged: Mapping[str, Row]) -> str:
     return "; ".join(
         f"{kind}: " + (", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none")
         for kind, words in findings(judged).items()
+    )
+
+
+def unrecorded(judged: Mapping[str, Row]) -> str:
+    """Return of how many claims a table lacks what two gates read."""
+    curve, drift = (
+        sum(f"{gate}: {NOT_RECORDED}" in row["checked"] for row in judged.values())
+        for gate in ("long enough", "drift")
+    )
+    return (
+        f"Not recorded, so that the gate could not fail: for {curve} claims on finals whether the gap was "
+        f"closing when training stopped; for {drift} claims what their lag did to KL and clip share "
+        "(decisions/013-long-enough-and-drift.md).\n"
     )
 
 
