@@ -12,17 +12,17 @@ from testbed.errors import UserError, unknown
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "curves by arm": "Lines: median over the other keys; bands: order-statistic 95% interval of it.",
-        "final by setting": "Points: mean over the other keys; bars: its 95% interval (Student's t).",
-        "heat map": "Colors and numbers: mean over the other keys.",
-        "distribution": "Dots: rows; marks and bars: their median and quartiles.",
-        "strips": "Dots: rows; marks and bars: their median and its order-statistic 95% interval.",
-        "ROC": "Shares of rows with, and without, the event whose score is at or above a threshold.",
-        "frontier": "Points: mean over the other keys; line: what no other point beats in both.",
-        "scatter": "Marks: rows.",
+        "curves by arm": "lines: median over {over}; bands: order-statistic 95% interval of it",
+        "final by setting": "points: mean over {over}; bars: its 95% interval (Student's t)",
+        "heat map": "colors and numbers: mean over {over}",
+        "distribution": "dots: {over}; marks and bars: their median and quartiles",
+        "strips": "dots: {over}; marks and bars: their median and its order-statistic 95% interval",
+        "ROC": "shares of runs with, and without, the event whose score is at or above a threshold",
+        "frontier": "points: mean over {over}; line: what no other point beats in both",
+        "scatter": "marks: {over}",
     }
 )
-"""Shared kinds, with what their marks are."""
+"""Shared kinds, with what their marks are; over: what a mark is a mean of, or a dot is, as seeds."""
 
 
 @dataclass(frozen=True)

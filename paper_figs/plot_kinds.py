@@ -1,5 +1,6 @@
 """What each shared kind of plot draws on its axes; the kinds are in `analysis.plot.KINDS`."""
 
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -98,6 +99,8 @@ def final_by_setting(
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
         found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}
+        if _is_share(plot.y, table[plot.y].to_numpy()):
+            found = {x: replace(i, low=max(i.low, 0.0), high=min(i.high, 1.0)) for x, i in found.items()}
         shift = room * ((index + 0.5) / len(groups) - 0.5)
         center_N = np.array([i.center for i in found.values()])
         reach_2N = np.array(
@@ -119,6 +122,14 @@ def final_by_setting(
         )
     ax.set_xticks(range(len(settings)), _places(plot, settings))
     _log(ax, plot.log.replace("x", ""))
+
+
+def _is_share(column: str, value_N: np.ndarray) -> bool:
+    """Return whether a column holds shares, whose mean lies between 0 and 1 whatever a t interval says."""
+    named = re.search(r"accuracy|share|success|collapsed|coverage|pass@|frequency", column)
+    return bool(
+        named and not re.search(r"lost|gain|less", column) and ((value_N >= 0) & (value_N <= 1)).all()
+    )
 
 
 def heat_map(

@@ -84,12 +84,26 @@ def axis_labels(plot: Plot) -> tuple[str, str]:
 
 
 def caption(experiment: Experiment, plot: Plot) -> str:
-    """Return the caption of a shared plot: the question, what is drawn, what the marks are."""
+    """Return the caption of a shared plot: the question, what is drawn with which marks, in which world."""
     by = f", by {title(plot)}" if title(plot) else ""
     by += f", a panel for each {plot.panel_label or plot.panel}" if plot.panel else ""
     only = "".join(f"; {column} {', '.join(map(str, _each(x)))}" for column, x in plot.where.items())
-    says = plot.says or f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}."
-    return f"{experiment.question} {says} {KINDS[plot.kind]}"
+    marks = KINDS[plot.kind].format(over=_over(experiment, plot))
+    drawn = f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}; {marks}."
+    said = f"{plot.says} {marks[0].upper()}{marks[1:]}." if plot.says else drawn
+    here = f" Here: {experiment.differs}." if experiment.differs and not plot.says else ""
+    return f"{experiment.question} {said}{here}"
+
+
+def _over(experiment: Experiment, plot: Plot) -> str:
+    """Return the keys of the table that a plot does not tell apart, "lags and seeds"; "rows" without any."""
+    keys = [key for key in experiment.keys if key not in plot.columns and key != "run"]
+    if plot.of is not None:  # what it makes of the table has other columns
+        keys = [key for key in keys if key == "seed"]
+    words = [
+        f"{(TITLES.get(key) or key.rpartition('.')[2].replace('_', ' ')).removesuffix('s')}s" for key in keys
+    ]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "rows"
 
 
 def _what(plot: Plot) -> str:

@@ -77,6 +77,14 @@ def test_strips_are_a_row_of_dots_per_arm_with_its_median():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["first", "b"]
 
 
+def test_an_interval_of_accuracies_stays_between_0_and_1_and_one_of_gains_need_not():
+    table = pd.DataFrame({"x": [0, 0, 0], "accuracy": [0.7, 1.0, 1.0], "gain": [0.0, 0.9, 0.0]})
+    for column, ends in (("accuracy", [0.470, 1.0]), ("gain", [-0.991, 1.591])):
+        ax = shared_plots.draw(table, plot=Plot("final by setting", x="x", y=column)).axes[0]
+        (bar,) = ax.containers[0].lines[2][0].get_segments()
+        assert bar[:, 1] == pytest.approx(ends, abs=1e-3), column
+
+
 def test_a_roc_counts_alarms_at_every_score():
     false, true = plot_kinds.roc_points(np.array([3.0, 1.0, 2.0, 2.0]), np.array([True, False, True, False]))
     assert true.tolist() == [0, 0.5, 1, 1]
@@ -101,7 +109,10 @@ def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_a
     for name in PLOTS:
         caption = base.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
-        assert caption.endswith(KINDS[EXPERIMENTS[name].figure.kind])
+        plot = EXPERIMENTS[name].figure
+        assert KINDS[plot.kind].partition("{")[0] in caption.lower().replace("roc", "ROC")
+        assert plot.says or EXPERIMENTS[name].differs in caption
+        assert "other keys" not in caption
 
 
 def test_values_of_a_column_have_a_panel_each_with_one_look_per_arm_and_further_plots_stand_below():
