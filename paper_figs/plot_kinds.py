@@ -94,8 +94,9 @@ def final_by_setting(
     settings = sorted(table[plot.x].unique(), key=natural)
     joined = not any(isinstance(x, str) for x in settings)
     groups = arms(table, plot)
-    # Of the axis, not of the step between settings: beside each other, and still clearly at their setting.
-    room = min(0.5, 0.1 * len(settings))
+    # Of the axis, not of the step between settings: beside each other, and still clearly at their setting,
+    # nearer where the settings are numbers and lines join them.
+    room = min(0.5, 0.1 * len(settings)) * (0.5 if joined else 1.0)
     for index, (label, rows) in enumerate(groups.items()):
         style, width = _look(index)
         found = {x: interval(part[plot.y].to_numpy()) for x, part in rows.groupby(plot.x)}

@@ -40,7 +40,7 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
         spec = ax.get_subplotspec()
         ax.set_title(text, fontsize=8)
         ax.set_xlabel(x_label if not share or spec.is_last_row() else "")
-        ax.set_ylabel(y_label if not share or spec.is_first_col() else "")
+        ax.set_ylabel(y_label if not plot.panel or spec.is_first_col() else "")
     for ax in axes.flat[len(panels) :]:
         ax.remove()
     known = {

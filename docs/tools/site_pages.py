@@ -7,6 +7,7 @@ import fnmatch
 import posixpath
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ ELSEWHERE = {
     "docs/verdicts.md": "systems/index.md",
 }
 BOOSTS = {
-    "reference/*": 0.2,
+    "reference/*": 0.005,
     "LOG.md": 0.1,
     "changelog.md": 0.1,
     "systems/*": 2,
@@ -38,6 +39,13 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 """Pages of wide tables, without a table of contents beside them."""
 
 
+GALLERY = (
+    *("arena", "known-model", "staleness", "phase-diagram", "lag-and-rate", "vcpo-parts", "rec", "passes"),
+    *("ratio-tails", "pipeline-frontier", "mismatch-horizon", "imperfect-rewards"),
+)
+"""Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made here and replace patterns in the navigation by the pages they stand for."""
     for name, text in {
@@ -47,6 +55,8 @@ def on_files(files: Files, config: Any) -> Files:
         **evidence_pages(),
     }.items():
         files.append(File.generated(config, name, content=text))
+    for name, content in gallery().items():
+        files.append(File.generated(config, name, content=content))
     files.remove(files.src_uris["verdicts.md"])  # systems/index.md is the same list, with links
     pages = files.documentation_pages()
     indexes = {file.src_uri: file.content_string for file in pages if file.src_uri.endswith("index.md")}
@@ -116,6 +126,30 @@ def decisions_page() -> dict[str, str]:
         rows.append(f"- [{title}]({path.name})")
     text = "# Decisions\n\nWhat was decided, why, and what was rejected.\n\n" + "\n".join(rows) + "\n"
     return {"decisions/index.md": text}
+
+
+def gallery() -> dict[str, str | bytes]:
+    """Return the gallery and its pictures, drawn from the committed tables."""
+    from analysis.tables.committed import load_committed
+    from paper_figs.run import FIGURES, draw, render, style
+
+    found: dict[str, str | bytes] = {}
+    lines = [
+        "# Gallery\n",
+        f"{len(GALLERY)} of {len(FIGURES)} figures, drawn from the committed tables with this site. "
+        "`testbed list figures` has all, and `testbed evidence figures NAME` draws one as PDF and PNG.\n",
+        '<div class="gallery" markdown>\n',
+    ]
+    for name in GALLERY:
+        promises = FIGURES[name].promises
+        table = load_committed([promises["data"]])[promises["data"]].frame
+        with style():
+            found[f"gallery/{name}.png"] = render(draw(name, table), "png", dpi=130)
+        said = f"{promises['caption']} {promises['counted'](table)}".rstrip()
+        picture = f"[![{name}](gallery/{name}.png)](gallery/{name}.png)"
+        text = f"<figcaption>{escape(said)}</figcaption>"
+        lines.append(f"<figure markdown>\n{picture}\n{text}</figure>\n")
+    return {"gallery.md": "\n".join([*lines, "</div>\n"]), **found}
 
 
 def evidence_pages() -> dict[str, str]:

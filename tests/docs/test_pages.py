@@ -4,6 +4,8 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,14 @@ from analysis.tables.committed import load_committed
 DOCS = ROOT / "docs"
 
 
+def load(path):
+    """Return a file of Python that is in no package, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_every_link_works_where_the_repository_is_read():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = {Path(name) for name in listed.splitlines()}
@@ -32,6 +42,24 @@ def test_every_link_works_where_the_repository_is_read():
                 dead.append(f"{name} -> {link}")
     assert count > 200
     assert dead == []
+
+
+def test_the_readme_has_no_relative_link_on_a_package_index(monkeypatch):
+    # hatchling builds the package elsewhere; of it only the name of a base class is needed here.
+    for name in ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    interface = types.SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", interface)
+    made = load(ROOT / "hatch_build.py").for_an_index
+    text = (ROOT / "README.md").read_text()
+    relative = r"\]\((?![a-z]+:|#)"
+    assert len(re.findall(relative, text)) > 10
+    for source in ("", "https://forge.example/me/testbed"):
+        assert not re.search(relative, made(text, source))
+        assert ("![" in made(text, source)) == bool(source)
+    assert made("![a](docs/a.png)\n\n*Dots.*\n\n[b](c.md) [d](https://e.f)", "") == "b [d](https://e.f)"
+    assert made("![a](docs/a.png)", "https://g.h/i/") == "![a](https://g.h/i/raw/main/docs/a.png)"
+    assert made("[b](docs/b.md#c)", "https://g.h/i") == "[b](https://g.h/i/blob/main/docs/b.md#c)"
 
 
 def test_the_readme_has_at_most_ninety_lines():
@@ -75,10 +103,7 @@ def test_the_tutorial_gives_on_policy_medians_with_their_intervals():
 
 @pytest.mark.slow
 def test_the_architecture_picture_is_drawn_from_the_plan_and_the_imports_of_today():
-    path = DOCS / "tools" / "draw_architecture.py"
-    spec = importlib.util.spec_from_file_location("draw_architecture", path)
-    drawing = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(drawing)
+    drawing = load(DOCS / "tools" / "draw_architecture.py")
     again = "docs/architecture.svg is of an older plan; run: python docs/tools/draw_architecture.py"
     assert (DOCS / "architecture.svg").read_text() == drawing.picture(), again
 
