@@ -32,9 +32,20 @@ def draw_weights(axes: Mapping[str, str], path: Path) -> None:
 
 def draw_lags(found: "Report", path: Path) -> None:
     """Draw the shares of tokens, samples and groups by lag that a pipeline simulation found."""
-    from paper_figs.pipeline_frontier import draw_lags as drawn
+    import numpy as np
+    import pandas as pd
 
-    _draw(path, lambda: drawn(found.token_K, found.sample_K, found.group_K))
+    from analysis.plot import Plot
+    from paper_figs.shared_plots import draw
+
+    shares = {"tokens": found.token_K, "samples": found.sample_K, "groups": found.group_K}
+    last = max(np.flatnonzero(share_K > 1e-4).max(initial=1) for share_K in shares.values()) + 1
+    rows = pd.concat(
+        pd.DataFrame({"lag": range(last), "share": share_K[:last], "of": name})
+        for name, share_K in shares.items()
+    )
+    plot = Plot("curves by arm", x="lag: lag (updates)", y="share", arm=("of: ",))
+    _draw(path, lambda: draw(rows, plot=plot))
 
 
 def _draw(path: Path, make: "Callable[[], Figure]") -> None:

@@ -61,14 +61,6 @@ def test_the_check_sees_what_it_is_for(draw, words):
         assert any(words in fault for fault in faults(fig))
 
 
-def test_labels_are_moved_apart_as_little_as_possible_and_keep_their_order():
-    assert panels.apart([0.0, 1.0, 2.0], 0.5) == pytest.approx([0, 1, 2])
-    assert panels.apart([1.0, 1.0], 0.5) == pytest.approx([0.75, 1.25])
-    found = panels.apart([0.9, 0.1, 0.92, 0.88], 0.1)
-    assert found == pytest.approx([0.9, 0.1, 1.0, 0.8])
-    assert np.diff(np.sort(found)).min() >= 0.1 - 1e-12
-
-
 def test_a_legend_says_nothing_twice():
     one, same = Line2D([], [], color="k", label="a"), Line2D([], [], color="k", label="b")
     with pytest.raises(ValueError, match="twice"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from testbed.pipeline.design import Design
 
@@ -100,6 +100,13 @@ EXPERIMENT = Experiment(
     compute=pipeline_frontier,
     keys=("family", "setting", "sigma"),
     metrics=("training", "lag_token", "lag_sample", "speed", "samples_per_s", "stderr"),
-    figure="pipeline-frontier",
+    figure=Plot(
+        "curves by arm",
+        x="lag_token: mean lag of trained tokens (updates)",
+        y="speed: samples/s ÷ synchronous",
+        arm=("family",),
+        panel="sigma: σ of log length",
+        log="x",
+    ),
     see=("pipelining-alone-gains-nothing",),
 )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, must_exceed
+from analysis.lab import Evidence, Experiment, Plot, must_exceed
 from analysis.tables.committed import Table
 from analysis.tables.value_table import VALUE
 from analysis.tables.wall_clock import AGE, LATE, TIME, pace, reached
@@ -149,8 +149,27 @@ EXPERIMENT = Experiment(
     fresh=FRESH,
     keys=("setting", "recipe", "learning_rate", "seed"),
     metrics=("age", "period", "final", "end", "updates", "seconds"),
-    figure="time-to-accuracy",
+    figure=Plot(
+        "curves by arm",
+        x="age: mean lag (updates)",
+        y="hours: hours until return 0.9",
+        arm=("recipe",),
+        names={"importance_reinforce": "importance weights"},
+        log="xy",
+        of=lambda table: typical(table),
+        also=({"y": "updates: updates until return 0.9"},),
+        says="Drawn: medians at learning rate 16 by mean lag of the pipeline, where most seeds get there.",
+    ),
 )
+
+
+def typical(table: pd.DataFrame) -> pd.DataFrame:
+    """Return medians over seeds at RATE of hours and updates to the level, where half of them have it."""
+    rows = table[table["learning_rate"] == RATE].assign(hours=lambda rows: rows["seconds"] / 3600)
+    found = rows.groupby(["recipe", "setting"])[["hours", "updates"]].median()
+    return found.join(rows.groupby(["recipe", "setting"])["age"].mean())[
+        found["hours"] < np.inf
+    ].reset_index()
 
 
 def gain(table: pd.DataFrame, recipe: str, slow: str, fast: str, rate: float = RATE) -> NDArray[np.float64]:
