@@ -30,18 +30,21 @@ place of `cells`; a family of exact claims has neither.
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.judging.sentences import Statement
 from analysis.plot import Plot
+from analysis.sweeps.seeds_and_rates import LEAST_CAP, Stop, Tuned
 from testbed.errors import UserError, unknown
 from testbed.registry import Entry
 
@@ -60,53 +63,12 @@ Check: TypeAlias = Callable[..., Any]
 Gate: TypeAlias = "Callable[[pd.DataFrame], str]"
 
 
-LEAST_CAP = 32
-"""Fewest seeds a run may be allowed: with 32 + 32 a gap of one standard deviation is decided in .996."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When an experiment has seeds enough: they come in blocks, until the evidence suffices or at a cap.
-
-    Bets (analysis.judging.bets) allow a look after every block. A first run and a replication on fresh seeds
-    follow each other; see analysis.judging.rule for how much evidence ends each of them.
-
-    block: seeds added at once. cap: largest number of seeds of a run; below LEAST_CAP a gap of one standard
-    deviation is decided too rarely to be asked. begun_with: the cap that was written down before the first
-    run, where it has been raised since, which bets allow at any time. first, fresh: first seed of the first
-    run, and of the replication.
-    """
-
-    block: int = 8
-    cap: int = 48
-    begun_with: int | None = None
-    first: int = 100
-    fresh: int = 1000
-
-    def written(self) -> dict[str, float]:
-        """Return the rule as designs have it on record since they were begun."""
-        cap = self.begun_with or self.cap
-        return {"block": self.block, "cap": cap, "level": 0.01, "first": self.first, "fresh": self.fresh}
-
-    def seeds(self) -> Iterator[tuple[range, range]]:
-        """Yield (all seeds of a run up to here, those that are new) block by block of the first run."""
-        return self._blocks(self.first)
-
-    def fresh_seeds(self) -> Iterator[tuple[range, range]]:
-        """As `seeds`, of the replication."""
-        return self._blocks(self.fresh)
-
-    def _blocks(self, start: int) -> Iterator[tuple[range, range]]:
-        for done in range(0, self.cap, self.block):
-            yield range(start, start + done + self.block), range(start + done, start + done + self.block)
-
-
 @dataclass(frozen=True)
 class Part:
     """The part of a published method's claim that this experiment tests.
 
     what: the part, in words, and what stays open; "" where the claims speak of all of it.
-    claims: those of the experiment that speak of it; () for all.
+    claims: those of the experiment that speak of it, or shell patterns of them; () for all.
     """
 
     what: str = ""
@@ -123,6 +85,7 @@ class Experiment:
     differs: what is other here than in the source; "" for a question of this project.
     prepare: () -> None, makes what the runs need and is not there yet; called before they start.
     cells: () -> the runs behind the table; `testbed run NAME` runs them.
+    tuned: how the cells' learning rates are chosen, where they are; then `arms` are the cells without.
     drawn: which cells a seed has, where it has not all of them: those of a task drawn by the seed, say.
     seeds: those of the table, where `cells` has fewer, for a first look.
     stop: the rule by which seeds are added in place of that, and run again on fresh ones.
@@ -150,6 +113,7 @@ class Experiment:
     differs: str = ""
     prepare: Callable[[], None] | None = None
     cells: Cells | None = None
+    tuned: Tuned | None = None
     drawn: Callable[[Run], bool] | None = None
     seeds: range | None = None
     stop: Stop | None = None
@@ -165,6 +129,7 @@ class Experiment:
     command: str = ""
     systems: Mapping[str, Part] | tuple[str, ...] = ()
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
+    arms: Cells | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise UserError naming the first contradiction."""
@@ -192,6 +157,17 @@ class Experiment:
         for what, holds in wrong.items():
             if holds:
                 raise UserError(f"Experiment '{self.name}' cannot be: {what}.")
+        object.__setattr__(self, "arms", self.cells)
+        if self.tuned is not None and self.cells is not None:
+            object.__setattr__(
+                self, "cells", functools.update_wrapper(functools.partial(self._at_own_rates), self.cells)
+            )
+
+    def _at_own_rates(self) -> tuple[Run, ...]:
+        """Return the arms, each at the learning rate that its tuning runs chose."""
+        assert self.tuned is not None
+        assert self.arms is not None
+        return self.tuned.chosen(self.arms(), EXPERIMENTS[self.tuned.table].keys)
 
     def claim(
         self,
@@ -252,15 +228,16 @@ class Experiment:
         Raises UserError for a claim that the experiment does not make.
         """
         given = self.systems if isinstance(self.systems, Mapping) else dict.fromkeys(self.systems, Part())
+        found = {}
         for system, part in given.items():
-            if other := set(part.claims) - set(self.claims):
+            named = {each: fnmatch.filter(self.claims, each) for each in part.claims or ("*",)}
+            if other := [each for each in part.claims if not named[each]]:
                 raise UserError(
                     f"Experiment '{self.name}' judges '{system}' by {', '.join(sorted(other))}; "
                     f"it makes {', '.join(self.claims) or 'no claim'}."
                 )
-        return {
-            system: replace(part, claims=part.claims or tuple(self.claims)) for system, part in given.items()
-        }
+            found[system] = replace(part, claims=tuple(itertools.chain.from_iterable(named.values())))
+        return found
 
     def make_ready(self, *, quiet: bool = False) -> None:
         """Make what the runs need and is not there yet."""
@@ -307,7 +284,7 @@ class Experiments(Mapping[str, Experiment]):
     def __init__(self, package: str) -> None:
         self._package = package
 
-    @cached_property
+    @functools.cached_property
     def _modules(self) -> dict[str, str]:
         """Name -> module, from the names of folders and files alone, sorted by name."""
         found: dict[str, str] = {}

@@ -2,8 +2,7 @@
 
 # ruff: noqa: F401
 
-from analysis.experiment import Check, Experiment, Part, Stop
-from analysis.judging.arm_claims import Recipes, above, declare, named, sooner, steady
+from analysis.experiment import Check, Experiment, Part, Stop, Tuned
 from analysis.judging.comparisons import (
     Arm,
     arm,
@@ -22,6 +21,7 @@ from analysis.judging.comparisons import (
     paired_by,
     short_of,
     shown,
+    sooner,
 )
 from analysis.judging.evidence import Evidence, exact
 from analysis.judging.replication import (

@@ -13,7 +13,7 @@ from analysis.judging.replication import difference, level, slopes
 
 Outcome: TypeAlias = str | Callable[[pd.DataFrame], pd.Series]
 """A column, or what computes one from the table."""
-Way: TypeAlias = Literal["above", "below", "equal", "happens"]
+Way: TypeAlias = Literal["above", "below", "equal", "happens", "spared"]
 MEASURES = {"median": MEDIAN, "mean": MEAN}
 DERIVED = "outcome"
 """Column that holds a computed outcome."""
@@ -49,7 +49,7 @@ class Comparison:
     def __call__(self, table: pd.DataFrame) -> Evidence:
         """Return the evidence of a table."""
         table, value = self._with_outcome(table)
-        if self.way == "happens":
+        if self.way in ("happens", "spared"):
             return self._event(table, value)
         groups = self._groups(table, value)
         measure, note = MEASURES[self.typical], self._note(value)
@@ -74,6 +74,8 @@ class Comparison:
 
     def _event(self, table: pd.DataFrame, value: str) -> Evidence:
         first = arm(table, value, {**self.first, **self.over})
+        if self.way == "spared":
+            return happens_mostly(first <= 0.5, f"share of seeds without {value}{_at(self.first)}")
         if self.second is None:
             return happens_mostly(first > 0.5, f"share of seeds with {value}{_at(self.first)}")
         note = f"share of discordant seeds with {value}{_at(self.first)}, not{_at(self.second)}"

@@ -83,9 +83,14 @@ class Statement:
         """Say that outcomes of both arms differ by less than `within`; floor: value none can fall below."""
         self._by("equal", outcome, a, b, within, over, typical, floor=floor)
 
-    def happens(self, event: Outcome, a: Arm, b: Arm | None = None, *, over: Arm | None = None) -> None:
-        """Say that an event, a column above 1/2, happens on most seeds; with b, more often than in b."""
-        self._by("happens", event, a, b, 0.0, over, "")
+    def happens(
+        self, event: Outcome, a: Arm, b: Arm | None = None, *, over: Arm | None = None, spared: bool = False
+    ) -> None:
+        """Say that an event, a column above 1/2, happens on most seeds; with b, more often than in b.
+
+        spared: say that it does not happen on most seeds.
+        """
+        self._by("spared" if spared else "happens", event, a, b, 0.0, over, "")
 
     def trend(
         self,

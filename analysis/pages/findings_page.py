@@ -130,9 +130,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             f"to take one, gains {held} over tuned GRPO. The placebo, GRPO under another name and on other "
             f"seeds, gains {placebo}: differences of that size mean nothing. Verdicts per recipe: claims of "
             "experiment `arena`. The answer by drift measured on a run, with settings and expected loss: "
-            "[which to use](arena.md#which-to-use). Lag 400 was asked once, of OAPL against sequence "
-            "weights, at rates of which its own lay at the grid's edge, so that it has no verdict "
-            "(`oapl-holds-its-accuracy-at-lag-400`).",
+            "[which to use](arena.md#which-to-use).",
         ),
         (
             "3. The best recipe of one task can be the worst of another",

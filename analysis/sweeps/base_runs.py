@@ -31,6 +31,9 @@ SMALL = replace(
 )
 """Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
 
+LITE = replace(SMALL, prompts=4, steps=300)
+"""SMALL with half the prompts."""
+
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 

@@ -5,7 +5,6 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiments.lag.shared_rates import KEYS, NAME, anchor_cells
 from analysis.lab import (
     Arm,
     Evidence,
@@ -13,12 +12,13 @@ from analysis.lab import (
     Part,
     Plot,
     Stop,
+    Tuned,
     arms,
     at_floor,
     median_exceeds,
     median_within,
 )
-from analysis.sweeps.tuned_cells import tuned
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 
 EWMA = "Hilton, Cobbe & Schulman (2021), arXiv:2110.00641"
@@ -34,7 +34,12 @@ ARMS: dict[str, Arm] = {
 
 def cells() -> tuple[Run, ...]:
     """Anchors at lag 16 and under partial rollouts, four passes over every batch, each at its best rate."""
-    return tuple(replace(cell, seed=0) for cell in tuned(anchor_cells(), NAME, KEYS))
+    base = replace(SMALL, steps=200, recipe="decoupled")
+    partial = replace(base, staleness="partial", staleness_args=(("tokens", 1),))
+    return (
+        *(replace(base, lag=16, anchor=name) for name in ("behavior", "ewma")),
+        *(replace(partial, anchor=name) for name in ("snapshot", "ewma", "missing")),
+    )
 
 
 EXPERIMENT = Experiment(
@@ -43,6 +48,7 @@ EXPERIMENT = Experiment(
     source=f"{EWMA}; {LOST}",
     differs="a transformer of 7,000 weights, sums of 6 digits; decay 0.889, untuned; 200 steps, four passes",
     cells=cells,
+    tuned=Tuned(),
     stop=Stop(block=16, cap=32, begun_with=16),
     keys=("staleness", "anchor", "seed"),
     metrics=("accuracy", "area", "collapsed", "mean actor/clip_share_last_pass"),

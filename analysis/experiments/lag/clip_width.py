@@ -1,51 +1,34 @@
 """REC by the width of its clip, and RED, at two lags."""
 
-from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 
-from analysis.experiments.lag.class_rates import CLIP_LAGS, CLIPS, KEYS, NAME, clip_cells
-from analysis.lab import Check, Experiment, Plot, Stop, above, declare, named, steady
-from analysis.sweeps.tuned_cells import tuned
+from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.sweeps.base_runs import LITE
+from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
 MARGIN = 0.05
 """Accuracy below a rival that counts as no worse than it. Set before the sweep was run."""
-NARROW, WIDE, OPEN, *_ = CLIPS
+LAGS = (16, 64)
+CLIPS = {
+    "REC, 0.2": Run(recipe="rec"),
+    "REC, 0.6 and 2": Run(recipe="rec", recipe_args=(("eps_high", 2), ("eps_low", 0.6))),
+    "REC, 2": Run(recipe="rec", recipe_args=(("eps_high", 2), ("eps_low", 2))),
+    "RED-drop": Run(recipe="red", recipe_args=(("how", "drop"),)),
+    "RED-weight": Run(recipe="red"),
+    "GRPO": Run(recipe="grpo"),
+}
+"""REC by its bounds below and above 1; a bound of 2 below cuts nothing."""
+NARROW, WIDE, OPEN, DROP, WEIGHT, GRPO = arms_of(CLIPS, CLIPS.values(), ("recipe", "recipe_args")).values()
 
 
 def cells() -> tuple[Run, ...]:
     """REC at three widths, RED and GRPO at two lags, each at its own learning rate."""
-    return tuned(clip_cells(), NAME, KEYS)
-
-
-def claims() -> Iterator[tuple[str, str, Check]]:
-    """Yield what the source says of the width and of RED, at each lag."""
-    for lag in CLIP_LAGS:
-        where = named(CLIPS, lag=lag)
-        wide, narrow, opened = ({name: where[name]} for name in (WIDE, NARROW, OPEN))
-        yield (
-            f"a-wide-rec-clip-learns-faster-at-lag-{lag}",
-            f"At lag {lag}, REC with bounds of 0.6 below and 2 above has a higher mean accuracy along the "
-            "run than with 0.2, on most seeds.",
-            partial(above, pair=wide | narrow, outcome="area"),
-        )
-        for title, name, pair in (("a-wide-rec-clip", WIDE, wide), ("no-rec-clip-below", OPEN, opened)):
-            yield (
-                f"{title}-ends-no-lower-at-lag-{lag}",
-                f"At lag {lag}, {name} ends at most 0.05 below REC with 0.2, on most seeds.",
-                partial(above, pair=pair | narrow, margin=-MARGIN),
-            )
-        yield (
-            f"a-wide-rec-clip-does-not-collapse-at-lag-{lag}",
-            f"At lag {lag}, REC with bounds of 0.6 and 2 collapses on less than half of all seeds.",
-            partial(steady, where=where[WIDE]),
-        )
-        for name in ("RED-drop", "RED-weight"):
-            yield (
-                f"{name.lower()}-ends-above-grpo-at-lag-{lag}",
-                f"At lag {lag}, {name} ends with a higher accuracy than GRPO, on most seeds.",
-                partial(above, pair={name: where[name], "GRPO": where["GRPO"]}),
-            )
+    return tuple(
+        replace(LITE, lag=lag, recipe=arm.recipe, recipe_args=arm.recipe_args)
+        for lag in LAGS
+        for arm in CLIPS.values()
+    )
 
 
 EXPERIMENT = Experiment(
@@ -54,6 +37,7 @@ EXPERIMENT = Experiment(
     source="Yao et al. (2025), arXiv:2509.24203",
     differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; rates by arm",
     cells=cells,
+    tuned=Tuned(),
     stop=Stop(block=16, cap=32),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
@@ -77,4 +61,31 @@ EXPERIMENT = Experiment(
     ),
     systems=("REC (Group-relative REINFORCE is off-policy)",),
 )
-declare(EXPERIMENT, claims())
+
+for _lag in LAGS:
+    _at = {"lag": _lag}
+    EXPERIMENT.claim(
+        f"a-wide-rec-clip-learns-faster-at-lag-{_lag}",
+        f"At lag {_lag}, REC with bounds of 0.6 below and 2 above has a higher mean accuracy along the run "
+        "than with 0.2, on most seeds.",
+    ).compare("area", WIDE, NARROW, over=_at)
+    EXPERIMENT.claim(
+        f"a-wide-rec-clip-ends-no-lower-at-lag-{_lag}",
+        f"At lag {_lag}, REC, 0.6 and 2 ends at most 0.05 below REC with 0.2, on most seeds.",
+    ).compare("accuracy", WIDE, NARROW, by=-MARGIN, over=_at)
+    EXPERIMENT.claim(
+        f"no-rec-clip-below-ends-no-lower-at-lag-{_lag}",
+        f"At lag {_lag}, REC, 2 ends at most 0.05 below REC with 0.2, on most seeds.",
+    ).compare("accuracy", OPEN, NARROW, by=-MARGIN, over=_at)
+    EXPERIMENT.claim(
+        f"a-wide-rec-clip-does-not-collapse-at-lag-{_lag}",
+        f"At lag {_lag}, REC with bounds of 0.6 and 2 collapses on less than half of all seeds.",
+    ).happens("collapsed", WIDE, over=_at, spared=True)
+    EXPERIMENT.claim(
+        f"red-drop-ends-above-grpo-at-lag-{_lag}",
+        f"At lag {_lag}, RED-drop ends with a higher accuracy than GRPO, on most seeds.",
+    ).compare("accuracy", DROP, GRPO, over=_at)
+    EXPERIMENT.claim(
+        f"red-weight-ends-above-grpo-at-lag-{_lag}",
+        f"At lag {_lag}, RED-weight ends with a higher accuracy than GRPO, on most seeds.",
+    ).compare("accuracy", WEIGHT, GRPO, over=_at)

@@ -1,73 +1,45 @@
 """Up to sixteen updates on every batch, by plain reuse, SFPO and R2VPO."""
 
-from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 
-from analysis.experiments.lag.class_rates import KEYS, NAME, PASS_LAG, PASSES, pass_cells
-from analysis.lab import Check, Experiment, Part, Plot, Stop, above, declare, named, sooner
-from analysis.sweeps.tuned_cells import tuned
+from analysis.lab import Experiment, Part, Plot, Stop, Tuned, sooner
+from analysis.sweeps.base_runs import LITE
+from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
 KEPT = 0.1
 """Share of tokens more that keep a gradient. Set before the sweep was run."""
-FRESH, OLD = named(PASSES, lag=0), named(PASSES, lag=PASS_LAG)
-DRIFT, CUT = "val/kl_start_k3", "mean actor/clip_share_last_pass"
+BASE = replace(LITE, steps=150, log_every=5)
+PASSES = {
+    "GRPO": replace(BASE, recipe="grpo"),
+    "GRPO x4": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 1), ("fast", 3))),
+    "GRPO x16": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 1), ("fast", 15))),
+    "SFPO, 1 fast": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 0.8), ("fast", 1))),
+    "SFPO, 3 fast": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 0.8), ("fast", 3))),
+    "SFPO, 5 fast": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 0.8), ("fast", 5))),
+    "SFPO, alpha 0.25": replace(BASE, recipe="sfpo", recipe_args=(("alpha", 0.25), ("fast", 3))),
+    "R2VPO x4": replace(BASE, recipe="r2vpo", recipe_args=(("passes", 4),)),
+    "R2VPO x16": replace(BASE, recipe="r2vpo", recipe_args=(("passes", 16),)),
+}
+"""SFPO with alpha 1 pulls nothing back: it is GRPO with so many passes."""
+STALE = {name: replace(PASSES[name], lag=64) for name in ("GRPO", "GRPO x4", "R2VPO x4")}
+KEYS = ("recipe", "recipe_args", "lag")
+FRESH, OLD = (arms_of(arms, arms.values(), KEYS) for arms in (PASSES, STALE))
+DRIFT, CUT, NEEDED = "val/kl_start_k3", "mean actor/clip_share_last_pass", "rollouts_to 0.8"
 
 
 def cells() -> tuple[Run, ...]:
     """The arms on fresh data and three of them at lag 64, each at its rate with the largest area."""
-    return tuned(pass_cells(), NAME, KEYS, "area")
+    return (*PASSES.values(), *STALE.values())
 
 
-def claims() -> Iterator[tuple[str, str, Check]]:
-    """Yield who needs fewer rollouts than whom to accuracy 0.8, who drifts less and who keeps more tokens."""
-    for name, rival, times in (
-        *((f"SFPO, {fast} fast", "GRPO", 1) for fast in (1, 3, 5)),
-        ("SFPO, 3 fast", "GRPO x4", 1),
-        *((f"R2VPO x{passes}", "GRPO", 2) for passes in (4, 16)),
-        ("R2VPO x16", "GRPO x16", 1),
-    ):
-        share = "half the rollouts of" if times > 1 else "fewer rollouts than"
-        yield (
-            f"{_slug(name)}-needs-{_slug(share)}-{_slug(rival)}",
-            f"{name} needs {'under ' if times > 1 else ''}{share} {rival} to accuracy 0.8, on most seeds.",
-            partial(sooner, pair={name: FRESH[name], rival: FRESH[rival]}, times=times),
-        )
-    for name in ("SFPO, 3 fast", "SFPO, alpha 0.25"):
-        yield (
-            f"{_slug(name)}-drifts-less-than-plain-reuse",
-            f"GRPO with four passes ends further from the base model in KL than {name}, on most seeds.",
-            partial(above, pair={"GRPO x4": FRESH["GRPO x4"], name: FRESH[name]}, outcome=DRIFT),
-        )
-    for rival in ("GRPO x4", "GRPO"):
-        pair = {"R2VPO x4": OLD["R2VPO x4"], rival: OLD[rival]}
-        yield (
-            f"r2vpo-halves-the-rollouts-of-{_slug(rival)}-at-lag-64",
-            f"At lag 64, R2VPO x4 needs under half the rollouts of {rival} to accuracy 0.8, on most seeds.",
-            partial(sooner, pair=pair, times=2),
-        )
-        yield (
-            f"r2vpo-ends-above-{_slug(rival)}-at-lag-64",
-            f"At lag 64, R2VPO x4 ends with a higher accuracy than {rival}, on most seeds.",
-            partial(above, pair=pair),
-        )
-    yield (
-        "r2vpo-keeps-tokens-that-the-clip-drops-at-lag-64",
-        "At lag 64, the clip takes the gradient from 0.1 more of all tokens at GRPO's last of four passes "
-        "than R2VPO's variance term, on most seeds.",
-        partial(above, pair={name: OLD[name] for name in ("GRPO x4", "R2VPO x4")}, outcome=CUT, margin=KEPT),
-    )
+def rates(run: Run) -> tuple[float, ...]:
+    """Return the rates that an arm is tried at: smaller ones for many passes."""
+    return (3e-4, 1e-3, 3e-3) if run in (PASSES["GRPO x16"], PASSES["R2VPO x16"]) else (1e-3, 3e-3, 1e-2)
 
 
 def _slug(words: str) -> str:
     return words.lower().replace(", ", "-").replace(" ", "-").replace(".", "-")
-
-
-CLAIMS = tuple(claims())
-
-
-def _part(subject: str) -> Part:
-    return Part(claims=tuple(name for name, *_ in CLAIMS if name.startswith(subject)))
 
 
 EXPERIMENT = Experiment(
@@ -77,16 +49,17 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits, 150 steps of 32 responses; no entropy "
     "trigger; plain reuse clips around the weights of a batch's first pass, not around its sampler",
     cells=cells,
+    tuned=Tuned(rates, "area"),
     stop=Stop(block=12, cap=36, begun_with=24),
-    keys=("recipe", "recipe_args", "lag", "seed"),
+    keys=(*KEYS, "seed"),
     metrics=(
-        *("accuracy", "area", "collapsed", "rollouts_to 0.5", "rollouts_to 0.8", "rollouts_to 0.9"),
+        *("accuracy", "area", "collapsed", "rollouts_to 0.5", NEEDED, "rollouts_to 0.9"),
         *(DRIFT, CUT, "mean actor/learning_rate"),
     ),
     margins={"share of tokens more that keep a gradient": KEPT},
     figure=Plot(
         "strips",
-        x="rollouts_to 0.8",
+        x=NEEDED,
         y="recipe_args",
         where={"lag": 0},
         names={str(arm["recipe_args"]): name for name, arm in FRESH.items()},
@@ -94,8 +67,41 @@ EXPERIMENT = Experiment(
         y_label="updates on a batch",
     ),
     systems={
-        "SFPO (Slow-Fast)": _part("sfpo"),
-        "R²VPO": _part("r2vpo"),
+        "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),
+        "R²VPO": Part(claims=("r2vpo-*",)),
     },
 )
-declare(EXPERIMENT, CLAIMS)
+
+for _name, _rival, _times in (
+    ("SFPO, 1 fast", "GRPO", 1),
+    ("SFPO, 3 fast", "GRPO", 1),
+    ("SFPO, 5 fast", "GRPO", 1),
+    ("SFPO, 3 fast", "GRPO x4", 1),
+    ("R2VPO x4", "GRPO", 2),
+    ("R2VPO x16", "GRPO", 2),
+    ("R2VPO x16", "GRPO x16", 1),
+):
+    _share = "half the rollouts of" if _times > 1 else "fewer rollouts than"
+    EXPERIMENT.claim(
+        f"{_slug(_name)}-needs-{_slug(_share)}-{_slug(_rival)}",
+        f"{_name} needs {'under ' if _times > 1 else ''}{_share} {_rival} to accuracy 0.8, on most seeds.",
+    )(sooner(NEEDED, FRESH[_name], FRESH[_rival], times=_times))
+for _name in ("SFPO, 3 fast", "SFPO, alpha 0.25"):
+    EXPERIMENT.claim(
+        f"{_slug(_name)}-drifts-less-than-plain-reuse",
+        f"GRPO with four passes ends further from the base model in KL than {_name}, on most seeds.",
+    ).compare(DRIFT, FRESH["GRPO x4"], FRESH[_name])
+for _rival in ("GRPO x4", "GRPO"):
+    EXPERIMENT.claim(
+        f"r2vpo-halves-the-rollouts-of-{_slug(_rival)}-at-lag-64",
+        f"At lag 64, R2VPO x4 needs under half the rollouts of {_rival} to accuracy 0.8, on most seeds.",
+    )(sooner(NEEDED, OLD["R2VPO x4"], OLD[_rival], times=2))
+    EXPERIMENT.claim(
+        f"r2vpo-ends-above-{_slug(_rival)}-at-lag-64",
+        f"At lag 64, R2VPO x4 ends with a higher accuracy than {_rival}, on most seeds.",
+    ).compare("accuracy", OLD["R2VPO x4"], OLD[_rival])
+EXPERIMENT.claim(
+    "r2vpo-keeps-tokens-that-the-clip-drops-at-lag-64",
+    "At lag 64, the clip takes the gradient from 0.1 more of all tokens at GRPO's last of four passes than "
+    "R2VPO's variance term, on most seeds.",
+).compare(CUT, OLD["GRPO x4"], OLD["R2VPO x4"], by=KEPT)

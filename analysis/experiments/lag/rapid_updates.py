@@ -6,20 +6,20 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiments.lag.shared_rates import KEYS, NAME, UPDATES, rapid_cells
 from analysis.lab import (
     Arm,
     Evidence,
     Experiment,
     Plot,
     Stop,
+    Tuned,
     arm,
     arms,
     at_floor,
     median_exceeds,
     median_within,
 )
-from analysis.sweeps.tuned_cells import tuned
+from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
 
@@ -28,6 +28,7 @@ MARGIN = 0.02
 """Accuracy. Set before the sweep was run."""
 SAVED = 0.11
 """Share of simulated time, the lower end of what the source reports (11 to 34 %)."""
+UPDATES = (2, 4, 8)
 MOST = UPDATES[-1]
 ARMS: dict[str, Arm] = {
     "synchronous": {"recipe": "reinforce", "staleness_args": "default"},
@@ -38,7 +39,15 @@ ARMS: dict[str, Arm] = {
 
 def cells() -> tuple[Run, ...]:
     """On-policy REINFORCE, RAPID at N = 2, 4 and 8, REINFORCE at N = 8, each at its best rate."""
-    return tuple(replace(cell, seed=0, log_every=10) for cell in tuned(rapid_cells(), NAME, KEYS))
+    base = replace(SMALL, log_every=10)
+    several = [
+        replace(base, staleness="periodic", staleness_args=(("period", n),), lag=n // 2) for n in UPDATES
+    ]
+    return (
+        replace(base, recipe="reinforce"),
+        *(replace(run, recipe="rapid") for run in several),
+        replace(several[-1], recipe="reinforce"),
+    )
 
 
 EXPERIMENT = Experiment(
@@ -50,6 +59,7 @@ EXPERIMENT = Experiment(
         "seconds of a pipeline's closed form, in which generation takes nine tenths of a synchronous step"
     ),
     cells=cells,
+    tuned=Tuned(),
     stop=Stop(block=16, cap=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
     metrics=("accuracy", "collapsed", "steps_to 0.9", "min rollout_corr/ess_kish_sequence_raw"),

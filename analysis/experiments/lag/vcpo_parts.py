@@ -5,7 +5,6 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiments.lag.parts_rates import KEYS, NAME, OLD, VCPO_ARMS, vcpo_cells
 from analysis.lab import (
     Arm,
     Evidence,
@@ -13,34 +12,42 @@ from analysis.lab import (
     Part,
     Plot,
     Stop,
+    Tuned,
     arms,
     at_floor,
     happens_more_often,
     median_exceeds,
     median_within,
 )
-from analysis.sweeps.tuned_cells import tuned
+from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 
 SOURCE = "VCPO (2026), arXiv:2602.17616"
 MARGIN = 0.05
+OLD = 128
+VCPO_ARMS = {
+    "neither": (0, "group_std", OLD),
+    "step rule": (1, "group_std", OLD),
+    "baseline": (0, "proxy", OLD),
+    "both": (1, "proxy", OLD),
+    "on-policy": (1, "proxy", 0),
+}
+"""ESS share that counts as on-policy (0: no step rule), baseline and lag of each arm."""
 RULE, BASELINE = "recipe_args.ess_reference", "recipe_args.baseline"
-
-
-def own_rate() -> tuple[Run, ...]:
-    """Return the arms, each at its best rate."""
-    return tuple(replace(cell, seed=0) for cell in tuned(vcpo_cells(), NAME, KEYS))
 
 
 def cells() -> tuple[Run, ...]:
     """Truncated weights at lag 128 with and without each part, both on-policy; at own and common rates."""
-    own = own_rate()
-    return tuple(dict.fromkeys((*own, *(replace(cell, learning_rate=own[-1].learning_rate) for cell in own))))
+    return tuple(
+        replace(SMALL, recipe="vcpo", lag=lag, recipe_args=(("baseline", baseline), ("ess_reference", rule)))
+        for rule, baseline, lag in VCPO_ARMS.values()
+    )
 
 
 def _arms(rate: str) -> dict[str, Arm]:
     """Return where the table has each arm: at its "own" best rate, or at the "common" one, on-policy's."""
-    own = own_rate()
+    assert EXPERIMENT.cells is not None
+    own = EXPERIMENT.cells()[: len(VCPO_ARMS)]
     return {
         name: {RULE: rule, BASELINE: baseline, "lag": lag, "learning_rate": cell.learning_rate}
         for (name, (rule, baseline, lag)), cell in zip(
@@ -55,6 +62,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     differs="a transformer of 7,000 weights; the authors' logit proxy in the baseline; rates from three",
     cells=cells,
+    tuned=Tuned(all_at=-1),
     stop=Stop(block=16, cap=32, begun_with=16),
     keys=(RULE, BASELINE, "lag", "learning_rate", "seed"),
     metrics=(

@@ -4,8 +4,6 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiments.lag.small_rates import KEYS, NAME, very_old
-from analysis.experiments.lag.small_rates import VERY_OLD as OLD
 from analysis.lab import (
     Arm,
     Evidence,
@@ -13,17 +11,20 @@ from analysis.lab import (
     Part,
     Plot,
     Stop,
+    Tuned,
     arms,
     at_floor,
     median_exceeds,
     median_stays_below,
     median_within,
 )
-from analysis.sweeps.tuned_cells import tuned
-from testbed.config.run import Run
+from analysis.sweeps.base_runs import SMALL
+from testbed.config.run import Run, grid
 
 M2PO = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
 OAPL = "Ritter et al. (2026), arXiv:2602.19362"
+OLD = 256
+ON_POLICY = ("grpo", "m2po", "oapl")
 MARGIN = 0.05
 SHARE = 0.1
 """Of GRPO's clip share; the source has 1.22 % against 0.06 %."""
@@ -31,8 +32,9 @@ CLIPPED = "mean actor/clip_share"
 
 
 def cells() -> tuple[Run, ...]:
-    """Six recipes at lag 256, three of them on-policy too, each at its best rate of `small-rates`."""
-    return tuned(very_old(), NAME, KEYS)
+    """Six recipes at lag 256, three of them on-policy too, each at its best rate."""
+    recipes = (*ON_POLICY, "vcpo", "topr", "asymre")
+    return (*grid(SMALL, recipe=ON_POLICY, lag=[0]), *grid(SMALL, recipe=recipes, lag=[OLD]))
 
 
 EXPERIMENT = Experiment(
@@ -41,6 +43,7 @@ EXPERIMENT = Experiment(
     source=f"{M2PO}; {OAPL}; VCPO (2026), arXiv:2602.17616",
     differs="a transformer of 7,000 weights on running sums; 400 steps; rates chosen from four on 2 seeds",
     cells=cells,
+    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
     stop=Stop(cap=32, begun_with=24),
     keys=("recipe", "lag", "seed"),
     metrics=(

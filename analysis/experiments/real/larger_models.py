@@ -11,13 +11,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SIGNS
-from analysis.experiments.real.larger_rates import BY, MODELS
-from analysis.experiments.real.larger_rates import NAME as RATES
+from analysis.experiments.real.larger_rates import MODELS
 from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, arms, toy_rows, with_signs
 from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, gain_over_grpo, taus
 from analysis.judging.auroc import auroc
-from analysis.lab import Evidence, Experiment, Plot, Stop, median_exceeds
-from analysis.sweeps.tuned_cells import tuned
+from analysis.lab import Evidence, Experiment, Plot, Stop, Tuned, median_exceeds
 from analysis.tables.committed import Table
 from analysis.worlds.hf_bases import make
 from testbed import rng
@@ -33,7 +31,7 @@ ESS = "log10 ess"
 
 def cells() -> tuple[Run, ...]:
     """Eight recipes at lags 32 and 64, and GRPO on-policy, at tuned rates, on three models."""
-    return tuned((cell for model in MODELS for cell in arms(model.run(**SHORTER), OLD)), RATES, BY)
+    return tuple(cell for model in MODELS for cell in arms(model.run(**SHORTER), OLD))
 
 
 def drawn(run: Run) -> bool:
@@ -55,6 +53,7 @@ EXPERIMENT = Experiment(
     differs="models of a million weights, trained here; 64 steps of 32 responses; rates chosen from five",
     prepare=partial(make, MODELS),
     cells=cells,
+    tuned=Tuned(table="larger-rates"),
     drawn=drawn,
     from_rows=from_rows,
     stop=STOP,

@@ -91,9 +91,9 @@ def test_of_many_arms_a_comparison_alone_says_which_are_compared():
 
 
 def test_rates_are_those_that_the_cells_are_made_with():
-    found = design_gates.rates_of("lag-400")
-    row = found[(found["recipe"] == "oapl") & (found["lag"] == 400)].iloc[0]
-    assert (row["learning_rate"], row["at_edge"]) == (0.0003, "low")
+    found = design_gates.rates_of("clip-width")
+    row = found[(found["recipe_args"] == "how=drop") & (found["lag"] == 16)].iloc[0]
+    assert (row["learning_rate"], row["at_edge"]) == (0.001, "low")
     assert design_gates.rates_of("rec").empty
 
 
@@ -182,7 +182,7 @@ def test_committed_claims_fail_where_a_hand_finds_it():
         name = entry.promises["experiment"]
         return [a.gate for a in gates.checked(entry, load_committed([name])[name].frame) if not a.holds]
 
-    assert failed("oapl-holds-its-accuracy-at-lag-400") == ["tuned"]
+    assert failed("r2vpo-ends-above-grpo-x4-at-lag-64") == ["tuned"]
     assert failed("vcpo-at-lag-128-is-as-good-as-on-policy") == []
 
 

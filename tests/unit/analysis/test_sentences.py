@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import Experiment
+from analysis.judging.comparisons import sooner
 from analysis.judging.evidence import NONE, REFUTED, SUPPORTED
 from testbed.errors import UserError
 from tests.support import deciding
@@ -54,12 +55,26 @@ def word(say):
         (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 8})),
         (REFUTED, lambda s: s.happens("fell", {**BAD, "lag": 1})),
         (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 1}, spared=True)),
+        (REFUTED, lambda s: s.happens("fell", BAD, over={"lag": 8}, spared=True)),
         (SUPPORTED, lambda s: s.trend("score", BAD, x="lag", by=0.05, below=True)),
         (REFUTED, lambda s: s.trend("score", BAD, x="lag", by=0.01)),
     ],
 )
 def test_a_statement_is_judged_as_it_says(said, say):
     assert word(say) == said
+
+
+NEVER = np.nan
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "times", "share"),
+    [(64.0, NEVER, 3, 1), (NEVER, NEVER, 1, 0), (49.0, 100.0, 2, 1), (49.0, 100.0, 3, 0)],
+)
+def test_an_arm_is_sooner_by_a_factor_and_two_that_never_get_there_are_no_saving(good, bad, times, share):
+    table = drawn().query("lag == 8").assign(needed=lambda t: t["arm"].map({"good": good, "bad": bad}))
+    assert sooner("needed", GOOD, BAD, times=times)(table).effect == share
 
 
 def test_two_arms_at_the_floor_are_no_evidence_of_equality():

@@ -1,0 +1,84 @@
+"""When an experiment has seeds enough, and how the learning rates of its arms are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.config.run import Run
+
+LEAST_CAP = 32
+"""Fewest seeds a run may be allowed: with 32 + 32 a gap of one standard deviation is decided in .996."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When an experiment has seeds enough: they come in blocks, until the evidence suffices or at a cap.
+
+    Bets (analysis.judging.bets) allow a look after every block. A first run and a replication on fresh seeds
+    follow each other; see analysis.judging.rule for how much evidence ends each of them.
+
+    block: seeds added at once. cap: largest number of seeds of a run; below LEAST_CAP a gap of one standard
+    deviation is decided too rarely to be asked. begun_with: the cap that was written down before the first
+    run, where it has been raised since, which bets allow at any time. first, fresh: first seed of the first
+    run, and of the replication.
+    """
+
+    block: int = 8
+    cap: int = 48
+    begun_with: int | None = None
+    first: int = 100
+    fresh: int = 1000
+
+    def written(self) -> dict[str, float]:
+        """Return the rule as designs have it on record since they were begun."""
+        cap = self.begun_with or self.cap
+        return {"block": self.block, "cap": cap, "level": 0.01, "first": self.first, "fresh": self.fresh}
+
+    def seeds(self) -> Iterator[tuple[range, range]]:
+        """Yield (all seeds of a run up to here, those that are new) block by block of the first run."""
+        return self._blocks(self.first)
+
+    def fresh_seeds(self) -> Iterator[tuple[range, range]]:
+        """As `seeds`, of the replication."""
+        return self._blocks(self.fresh)
+
+    def _blocks(self, start: int) -> Iterator[tuple[range, range]]:
+        for done in range(0, self.cap, self.block):
+            yield range(start, start + done + self.block), range(start + done, start + done + self.block)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How the learning rate of each of an experiment's cells is chosen: the best of some, on tuning seeds.
+
+    rates: those that are tried; a function of the cell where they differ. outcome: column whose median is to
+    be the highest. table: experiment whose table has the tuning runs. all_at: number of a cell at whose rate
+    all others run, too.
+    """
+
+    rates: Sequence[float] | Callable[[Run], Sequence[float]] = (1e-3, 3e-3, 1e-2)
+    outcome: str = "accuracy"
+    table: str = "tuning-rates"
+    all_at: int | None = None
+
+    def tried(self, arms: Sequence[Run]) -> tuple[Run, ...]:
+        """Return every arm at every rate, on tuning seeds."""
+        from analysis.sweeps.tuning import at_rates
+
+        rates = self.rates if callable(self.rates) else lambda _: self.rates
+        return tuple(cell for arm in arms for cell in at_rates([arm], rates(arm)))
+
+    def chosen(self, arms: Sequence[Run], keys: Sequence[str]) -> tuple[Run, ...]:
+        """Return every arm at its best rate; keys: those of the table."""
+        from analysis.sweeps.tuned_cells import tuned
+
+        found = tuned(
+            arms, self.table, [key for key in keys if key not in ("learning_rate", "seed")], self.outcome
+        )
+        if self.all_at is None:
+            return found
+        common = found[self.all_at].learning_rate
+        return tuple(dict.fromkeys((*found, *(replace(cell, learning_rate=common) for cell in found))))
