@@ -53,7 +53,7 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
         units = math.exp(middle)
         enough = _reaches(distance / spread * math.sqrt(units) - POWER, int(units), rule.USUAL)
         low, high = (low, middle) if enough else (middle, high)
-    step = 10 ** (len(str(int(math.exp(high)))) - 2)
+    step = 10 ** max(0, len(str(int(math.exp(high)))) - 2)
     return math.ceil(math.exp(high) / step) * step if high < math.log(MOST) else None
 
 

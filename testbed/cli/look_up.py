@@ -219,10 +219,11 @@ def _loss_names() -> list[str]:
 
 
 def report(name: str, kind: str, facts: dict[str, Any]) -> None:
-    """Print the facts about a name of one kind."""
+    """Print the facts about a name of one kind, under the name that it has there."""
+    name = str(facts.get("name", name))
     print(f"{name}, {'an' if kind[0] in 'aeiou' else 'a'} {kind}")
     if kind == "objective":
-        _report_objective(str(facts["name"]))
+        _report_objective(name)
         return
     _print_facts({label: value for label, value in facts.items() if label != "name"})
     plural = {singular(each): other.use for each, other in _others().items()}

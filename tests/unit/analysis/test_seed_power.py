@@ -154,6 +154,11 @@ def test_a_decided_claim_and_an_effect_on_a_boundary_need_no_number():
     assert units_to_decide({**row, "effect": 0.55, "high": np.inf}) is None
 
 
+def test_few_units_are_a_whole_number():
+    row = {"verdict": "undecided", "effect": 0.5, "low": 0.3, "high": 0.7, "n": 5, "asks": "> 0"}
+    assert str(units_to_decide(row)) == "7"
+
+
 LAW = {"effect": 0.174, "low": 0.146, "high": 0.202, "n": 160, "asks": "< 0.182"}
 
 

@@ -43,6 +43,7 @@ def test_a_name_is_shown_as_everything_that_it_is(name, kinds):
 def test_a_recipe_says_what_it_composes(capsys):
     code, out, _ = call(capsys, "show", "vcpo")
     assert code == 0
+    assert "testbed run staleness recipe=vcpo\n" in call(capsys, "show", "VCPO", "--kind", "recipe")[1]
     for words in ("importance_reinforce(level=sequence, cap=8.0)", "ess_reference=1.0", "recipe=vcpo"):
         assert words in out
 
