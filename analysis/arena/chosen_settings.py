@@ -1,12 +1,11 @@
 """Gives the cells of arms at the settings that the committed table chose for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 
 from analysis.arena.arms import known
-from analysis.arena.tasks import TASKS
+from analysis.arena.tasks import TASKS, aged, tuned_at
 from analysis.arena.tuning import cell
 from analysis.tables.cell_table import words
 from testbed.config.run import Run
@@ -22,8 +21,8 @@ def cells_of(
     rows = {(row["arm"], row["lag"]): row for row in frame[frame["task"] == task].to_dict("records")}
     found: list[Run] = []
     for name, lag in ((name, lag) for name, lags in arms.items() for lag in lags):
-        arm, row = known()[name], rows[name, lag]
+        arm, row = known()[name], rows[name, tuned_at(lag)]
         tried = [cell(TASKS[task], arm, lag, (float(row["rate"]), args), 0) for args in arm.knob]
         chosen = next(run for run in tried if words(run.recipe_args) == row["knob"])
-        found += [replace(chosen, seed=seed + arm.shift) for seed in seeds]
+        found += [aged(chosen, lag, seed + arm.shift) for seed in seeds]
     return tuple(found)

@@ -12,8 +12,8 @@ import numpy as np
 
 from analysis.arena.arms import Arm, grid_of
 from analysis.arena.run import run_queue
-from analysis.arena.table import summary
-from analysis.arena.tasks import refuse_without_headroom
+from analysis.arena.table import held, summary
+from analysis.arena.tasks import NEAR, PIPELINE, refuse_without_headroom
 from analysis.arena.tuning import FULL, Effort
 from analysis.tables.committed import SWEEP
 from testbed.config.run import Run
@@ -69,10 +69,11 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
 
     Raises UserError without any, without headroom, and where they have an arm of that name.
     """
+    if lag == PIPELINE:
+        raise UserError(f"Nothing is tuned on a pipeline's ages; add your recipe with --lag {NEAR}.")
     rows = frame[(frame["task"] == task) & (frame["lag"] == lag)]
     if rows.empty:
-        had = ", ".join(f"{a} at lag {b}" for a, b in frame[["task", "lag"]].drop_duplicates().to_numpy())
-        raise UserError(f"The committed table has no runs of '{task}' at lag {lag}. It has {had}.")
+        raise UserError(f"The committed table has no runs of '{task}' at lag {lag}. It has {held(frame)}.")
     fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
     if not fresh.empty:
         refuse_without_headroom(task, float(fresh.mean()))

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.arena import table
 from analysis.arena.arms import Arm
 from analysis.arena.chosen_settings import cells_of
+from analysis.arena.tasks import shown, tuned_at
 from analysis.arena.tuning import (
     FACTOR,
     FULL,
@@ -113,18 +114,19 @@ def run_more(
     """
     from testbed.execution.runner import run_sweep
 
-    cell_rows = frame[(frame["task"] == name) & (frame["lag"] == lag)].groupby("arm")
-    had, edges = cell_rows["seed"].agg(set), cell_rows["at_edge"].max()
+    rows_at = dict(iter(frame[frame["task"] == name].groupby("lag")))
+    had = rows_at[lag].groupby("arm")["seed"].agg(set).to_dict() if lag in rows_at else {}
+    edges = rows_at[tuned_at(lag)].groupby("arm")["at_edge"].max()
     wanted = [
         (arm, run)
         for arm in arms
-        for run in cells_of(frame, name, {arm.name: (lag,)}, seeds_up_to(count, had[arm.name]))
+        for run in cells_of(frame, name, {arm.name: (lag,)}, seeds_up_to(count, had.get(arm.name, ())))
     ]
-    place = folder / name / f"lag{lag}" / f"to{count}"
+    place = folder / name / f"lag{shown(lag)}" / f"to{count}"
     run_sweep([run for _, run in wanted], place, workers=0)
     rows = load_results(place)
     found = table.rows_of(name, rows, wanted, [], {arm.name: bool(edges[arm.name]) for arm in arms})
-    found.to_csv(folder / f"{name}-{lag}-more.csv", index=False)
+    found.to_csv(folder / f"{name}-{shown(lag)}-more.csv", index=False)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.arms import Arm
-from analysis.arena.tasks import TASKS
+from analysis.arena.tasks import PIPELINE, TASKS, lag_of, shown
 from analysis.arena.tuning import FRESH, Scores
 from analysis.judging.intervals import student_interval
 from analysis.tables import committed as tables
@@ -69,7 +69,7 @@ def rows_of(
         wrong_rate = off.get((arm.name, seed))
         found.append(
             {
-                **dict(zip(KEYS, (task, run.lag, arm.name, seed), strict=True)),
+                **dict(zip(KEYS, (task, lag_of(run), arm.name, seed), strict=True)),
                 "rate": run.learning_rate,
                 "knob": words(run.recipe_args),
                 "at_edge": int(at_edge[arm.name]),
@@ -196,6 +196,12 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
     return table.sort_values(["task", "lag", "final"], ascending=[True, True, False], ignore_index=True)
 
 
+def held(frame: pd.DataFrame) -> str:
+    """Return the tasks and lags of a table, for messages."""
+    pairs = frame[["task", "lag"]].drop_duplicates().to_numpy()
+    return ", ".join(f"{task} at lag {shown(lag)}" for task, lag in pairs)
+
+
 def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
     """Return the tasks on which the lag costs tuned GRPO at least so much final accuracy: others say nothing
     about staleness.
@@ -223,6 +229,8 @@ def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows to be shown: three digits behind the point, rates as they are."""
-    shown = frame.assign(**frame.drop(columns="rate", errors="ignore").select_dtypes("number").round(3))
-    return [{str(name): value for name, value in row.items()} for row in shown.to_dict("records")]
+    """Return the rows to be shown: three digits behind the point, rates as they are, lags as people say."""
+    rows = frame.assign(**frame.drop(columns="rate", errors="ignore").select_dtypes("number").round(3))
+    if "lag" in rows:
+        rows["lag"] = [shown(lag) if lag == PIPELINE else lag for lag in rows["lag"]]
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]

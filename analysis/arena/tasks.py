@@ -36,6 +36,16 @@ LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     }
 )
 """Optimizer steps; 256 only where that is less than two thirds of the budget."""
+PIPELINE, NEAR = -1, 16
+"""What stands for the ages of PIPELINES among lags, and the constant lag at whose settings they run."""
+PIPELINES = (
+    "slots=208 engines=8 sigma=1 group=8 batch=32 train_time=2 "
+    "in_flight=true queue_rule=drop-oldest max_age=40"
+)
+"""Design of `testbed pipeline`: running responses go on with new weights, groups older than 40 updates are
+dropped; ages from 3 to 40, mean 16 over the 200 and 300 steps of `sums` and `sorted`."""
+PIPELINE_SEEDS = 16
+"""Of each run, at PIPELINE."""
 LOW, HIGH = 0.5, 0.9
 """Final accuracy of fresh data between which a task has headroom."""
 
@@ -43,6 +53,38 @@ LOW, HIGH = 0.5, 0.9
 def queue() -> list[tuple[str, int]]:
     """Return task and lag in the order of work: fresh data, lag 64, the longest lag, the shortest."""
     return [(name, lag) for lag in (0, 64, 256, 16) for name in TASKS if lag in LAGS[name]]
+
+
+def aged(base: Run, lag: int, seed: int) -> Run:
+    """Return the run at a lag, or at PIPELINE, where each seed has a pipeline of its own; see `lag_of`."""
+    if lag != PIPELINE:
+        return replace(base, lag=lag, seed=seed)
+    words = (("design", PIPELINES), ("seed", seed), ("token", "first"))
+    return replace(base, staleness="pipeline", staleness_args=words, seed=seed)
+
+
+def tuned_at(lag: int) -> int:
+    """Return the constant lag at whose settings the arms run at a lag."""
+    return NEAR if lag == PIPELINE else lag
+
+
+def lag_of(run: Run) -> int:
+    """Return the lag that `aged` was called with."""
+    return PIPELINE if run.staleness == "pipeline" else run.lag
+
+
+def shown(lag: int) -> str:
+    """Return a lag as people read and write it."""
+    return "pipeline" if lag == PIPELINE else str(lag)
+
+
+def lag_from(text: str) -> int:
+    """Return the lag of `shown`; raise UserError for anything else."""
+    if text == shown(PIPELINE):
+        return PIPELINE
+    if not text.isdecimal():
+        raise UserError(f"Lag is '{text}', expected optimizer steps, as in 64, or {shown(PIPELINE)}.")
+    return int(text)
 
 
 def task(name: str) -> Run:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from analysis.arena.arms import Arm
+from analysis.arena.tasks import aged
 from analysis.sweeps.tuning import FIRST_SEED
 from testbed.config.run import Arguments, Run
 
@@ -62,9 +63,8 @@ def mean(values: Sequence[float]) -> float:
 def cell(base: Run, arm: Arm, lag: int, setting: Setting, seed: int) -> Run:
     """Return the run of an arm at a lag, a setting and a seed, which the arm's shift is added to."""
     rate, args = setting
-    return replace(
-        base, recipe=arm.recipe, recipe_args=args, learning_rate=rate, lag=lag, seed=seed + arm.shift
-    )
+    made = replace(base, recipe=arm.recipe, recipe_args=args, learning_rate=rate)
+    return aged(made, lag, seed + arm.shift)
 
 
 def on_tuning_seeds(

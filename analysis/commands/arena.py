@@ -9,7 +9,9 @@ app = typer.Typer(
     help="Compare recipes on stale data, each tuned alike.", rich_markup_mode=None, no_args_is_help=True
 )
 Task = Annotated[str, typer.Option(help="Task of the arena.")]
-Lag = Annotated[int, typer.Option(min=0, help="Optimizer steps between generation and update.")]
+Lag = Annotated[
+    str, typer.Option(metavar="N|pipeline", help="Age of data in optimizer steps, or a pipeline's ages.")
+]
 Out = Annotated[Path, typer.Option(help="Results folder; the same call goes on from there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 SHOWN = (
@@ -30,29 +32,29 @@ SHOWN = (
 @app.command("show")
 def show_table(
     task: Annotated[str, typer.Option(help="Only this task.")] = "",
-    lag: Annotated[int, typer.Option(help="Only this lag; -1 shows all.")] = -1,
+    lag: Annotated[str, typer.Option(metavar="N|pipeline", help="Only this lag.")] = "",
     json: Json = False,
 ) -> None:
     """Show the committed table: finals, gains over GRPO with 95 % intervals, cost of a wrong rate.
 
     Example: testbed arena show --task sorted --lag 64
     """
-    from analysis.arena import table
+    from analysis.arena import table, tasks
     from testbed.cli import show
     from testbed.errors import UserError
 
     found = table.summary(table.load())
-    chosen = found[((found["task"] == task) | (task == "")) & ((found["lag"] == lag) | (lag < 0))]
+    at = [tasks.lag_from(lag)] if lag else found["lag"]
+    chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]
     if chosen.empty:
-        had = ", ".join(f"{a} at lag {b}" for a, b in found[["task", "lag"]].drop_duplicates().to_numpy())
-        raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {had}.")
+        raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {table.held(found)}.")
     show.as_json(table.records(chosen)) if json else show.table(table.records(chosen[list(SHOWN)]))
 
 
 @app.command("run")
 def run_arena(
     task: Annotated[str, typer.Option(help="Task; all runs every task at every lag.")] = "sorted",
-    lag: Lag = 64,
+    lag: Lag = "64",
     arm: Annotated[list[str] | None, typer.Option(help="Only this arm; can be repeated.")] = None,
     seeds: Annotated[
         int, typer.Option(min=0, help="Continue arms of the table to this many seeds, at its settings.")
@@ -74,15 +76,19 @@ def run_arena(
         if name not in known:
             raise unknown("arm", name, known)
     asked = [known[name] for name in arm or []]
-    part = _shard(shard)
-    if seeds:
+    part, steps = _shard(shard), tasks.lag_from(lag)
+    if seeds or steps == tasks.PIPELINE:
         frame = table.load()
-        had = set(frame[(frame["task"] == task) & (frame["lag"] == lag)]["arm"])
-        if not asked or not {one.name for one in asked} <= had:
-            raise UserError(f"--seeds needs --arm, of the table's at {task} and lag {lag}: {sorted(had)}.")
-        run.run_more(task, asked, lag, frame, out, seeds)
+        tuned = frame[(frame["task"] == task) & (frame["lag"] == tasks.tuned_at(steps))]
+        had = sorted(set(tuned["arm"]))
+        if not asked or not {one.name for one in asked} <= {*had}:
+            raise UserError(
+                f"--seeds and --lag pipeline need --arm, of those tuned for '{task}' at lag {lag}: {had}. "
+                f"The table has {table.held(frame)}."
+            )
+        run.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
         return
-    for name, at in tasks.queue() if task == "all" else [(task, lag)]:
+    for name, at in tasks.queue() if task == "all" else [(task, steps)]:
         run.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
 
 
@@ -100,7 +106,7 @@ def add(
     recipe: Annotated[str, typer.Argument(metavar="FILE:FN", help="A recipe, or FILE:FUNCTION.")],
     knob: Annotated[str, typer.Option(help="NAME=VALUE,VALUE,…: the argument to tune.")] = "",
     task: Task = "sorted",
-    lag: Lag = 64,
+    lag: Lag = "64",
     quick: Annotated[
         bool,
         typer.Option("--quick", help="A third of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
@@ -124,13 +130,14 @@ def add(
     from testbed.cli.extensions import part
 
     base, arm = tasks.task(task), own.arm_of(recipe, knob)
-    committed = own.rivals(table.load(), task, lag, arm.name)
+    steps = tasks.lag_from(lag)
+    committed = own.rivals(table.load(), task, steps, arm.name)
     say = partial(print, file=sys.stderr)
-    rows = own.trained(task, base, arm, lag, out / "own", say, QUICK if quick else FULL)
+    rows = own.trained(task, base, arm, steps, out / "own", say, QUICK if quick else FULL)
     found = table.records(own.ranked(committed, rows))
     show.as_json(found) if json else show.table(found)
     if quick:
         say("Quick: tuned on fewer seeds than the table's recipes, so that the full run may rank it higher.")
     if html is not None:
-        part("write_arena_page")(html, own.joined(committed, rows), found[0], task, lag)
+        part("write_arena_page")(html, own.joined(committed, rows), found[0], task, steps)
         say(f"Wrote {html}")

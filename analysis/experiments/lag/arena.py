@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.arena import table as finals
-from analysis.lab import Arm, Evidence, Experiment, Part, arm, happens_mostly, must_exceed
+from analysis.arena.tasks import NEAR, PIPELINE
+from analysis.lab import Arm, Evidence, Experiment, Part, arm, happens_mostly, must_exceed, must_vanish
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
@@ -154,6 +155,52 @@ on_each(
     "On fresh data, tuned for pass@8, the policy gradient of max@k has 0.05 more pass@8 than GRPO",
     "pass@8", ({"arm": "max_at_k"}, {"arm": "grpo_pass"}), PASS, by=MARGIN, over={"lag": 0},
 )  # fmt: skip
+
+
+AGED = """grpo topr gspo ppo_ewma m2po vcpo minpro mis cispo reinforce""".split()  # noqa: SIM905
+"""Arms on a pipeline's ages; the placebo, which is GRPO, has no place of its own in an order."""
+TAU = 0.1
+"""Kendall's tau by which two orders of them may agree less."""
+
+
+def _finals(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
+    """Return the finals of AGED, a row per seed."""
+    found = {name: arm(table, "final", {"arm": name, "lag": lag, "task": task}) for name in AGED}
+    return pd.DataFrame(found).dropna()
+
+
+def _mean_cost(table: pd.DataFrame, task: str) -> Evidence:
+    more = (_finals(table, task, PIPELINE) - _finals(table, task, NEAR)).dropna().mean(axis=1)
+    return must_vanish(
+        {task: more}, MARGIN, "mean final of the arms on a pipeline's ages, less that at lag 16"
+    )
+
+
+def _order(table: pd.DataFrame, task: str) -> Evidence:
+    aged, old = _finals(table, task, PIPELINE), _finals(table, task, NEAR)
+    less = []
+    for seed in aged.index.intersection(old.index):
+        others = old.drop(seed).mean()
+        less.append(others.corr(aged.loc[seed], "kendall") - others.corr(old.loc[seed], "kendall"))
+    return must_exceed({task: pd.Series(less)}, -TAU, "tau on a pipeline's ages, less that at lag 16")
+
+
+for _task in SHORT:
+    EXPERIMENT.claim(
+        f"a-pipelines-ages-cost-grpo-what-their-mean-does-on-{_task}",
+        "At the settings of lag 16, GRPO on ages of a pipeline with mean 16 ends within 0.05 of lag 16 on "
+        f"{_task}.",
+    ).equal("final", {**TUNED, "lag": PIPELINE}, {**TUNED, "lag": NEAR}, within=MARGIN, over={"task": _task})
+    EXPERIMENT.claim(
+        f"a-pipelines-ages-cost-recipes-what-their-mean-does-on-{_task}",
+        "At the settings of lag 16, ten recipes on ages of a pipeline with mean 16 end in the mean "
+        f"within 0.05 of lag 16 on {_task}.",
+    )(partial(_mean_cost, task=_task))
+    EXPERIMENT.claim(
+        f"a-pipelines-ages-rank-recipes-as-their-mean-does-on-{_task}",
+        "Ten recipes on ages of a pipeline with mean 16 agree in order with their means at lag 16 as well as "
+        f"at lag 16, by Kendall's tau less 0.1, on {_task}.",
+    )(partial(_order, task=_task))
 
 
 @EXPERIMENT.claim(source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts")
