@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,10 +55,6 @@ class Advice:
     rows: list[dict[str, Any]]
     cells: list[dict[str, Any]]
     says: list[str]
-
-    def plain(self) -> dict[str, Any]:
-        """Return everything as JSON-able values."""
-        return asdict(self)
 
 
 def drift_of(log: Log) -> Drift:
@@ -113,16 +110,17 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
         where = "below" if drift.kl < low else "above" if drift.kl > high else "between"
         says = [f"KL of the log is {drift.kl:.3g}, {where} what the table covers ({span}): no advice."]
         if where == "below":
-            says.append("The table's least stale cells drift more. Its fresh data are GRPO at lag 0.")
+            says.append("Its least stale cells drift more. What small lags cost: docs/findings.md, 1.")
         return Advice(drift, False, low, high, [], [], says)
     losses = _losses(frame, near)
     rows = [_row(arm, part, near) for arm, part in losses.groupby("arm", sort=False)]
-    rows = [row for row in rows if row["tasks"] == len(near)]
+    compared = [row for row in rows if row["tasks"] == len(near)]
+    others, rows = len(rows) - len(compared), compared
     order = [row.pop("first") for row in rows]
     order = [row["wrong rate"] for row in rows] if guessed else order
     rows = [rows[place] for place in np.argsort(order, kind="stable")]
     kept = [row for place, row in enumerate(rows) if place < SHOWN or row["arm"] == "grpo"]
-    return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span, guessed))
+    return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span, guessed, others))
 
 
 def _cells(frame: pd.DataFrame) -> pd.DataFrame:
@@ -158,7 +156,7 @@ def _row(arm: object, rows: pd.DataFrame, near: pd.DataFrame) -> dict[str, Any]:
     cells = [part for _, part in rows.groupby(["task", "lag"])]
     again = [part.loc[part["run"] == "replication", "loss"].to_numpy() for part in cells]
     first = [part.loc[part["run"] == "first", "loss"].mean() for part in cells]
-    told = [f"{part['task'].iloc[0]}, lag {part['lag'].iloc[0]}: {part['knob'].iloc[0]}" for part in cells]
+    knobs = Counter(part["knob"].iloc[0] for part in cells).most_common()
     done = sum(len(loss_N) > 1 for loss_N in again)
     row = {"arm": str(arm), "tasks": done, "first": float(np.mean(first))}
     if done < len(near):
@@ -174,11 +172,11 @@ def _row(arm: object, rows: pd.DataFrame, near: pd.DataFrame) -> dict[str, Any]:
         "wrong rate": float(np.mean([part["wrong"].mean() for part in cells])),
         "rate / GRPO's": f"{min(factors):.2g}"
         + (f" to {max(factors):.2g}" if max(factors) > min(factors) else ""),
-        "knob": "; ".join(told),
+        "knob": "; ".join(f"{knob} in {count}" for knob, count in knobs),
     }
 
 
-def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool) -> list[str]:
+def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool, others: int) -> list[str]:
     if not rows:
         return ["No method has run, with its replication, in every cell at this drift: no advice."]
     best = rows[0]
@@ -191,6 +189,11 @@ def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool) ->
     ]
     if even:
         found.append(f"Intervals do not separate it from {', '.join(even)}.")
+    if others:
+        found.append(
+            f"Compared are recipes that ran in all {best['tasks']} cells at this drift; {others} others "
+            "ran in some: testbed arena show."
+        )
     return [
         *found,
         f"Valid for KL {span}, measured on a transformer of 7,000 weights and answers of at most a few "

@@ -25,8 +25,6 @@ OLD = (16, 64)
 ALIKE = {"running-sum": "sums", "reasoning-gym": "sorted"}
 """By task of the real models: the arena's task that is most alike. Both of the second reorder the prompt."""
 CONFIDENCE = 0.9
-SAFE = 0.9
-"""Share of fresh data's accuracy that a safe lag keeps."""
 SEEDS = 16
 """Of the real runs that a mean is taken over."""
 KEYS = ("task", "lag", "recipe")
@@ -85,16 +83,6 @@ def foretold(frame: pd.DataFrame) -> pd.DataFrame:
             row["product collapses"] = float(np.clip(often * moved, 0, 1))
             found.append(row)
     return pd.DataFrame(found).round(4)
-
-
-def safe_lags(shares_L: pd.Series) -> int:
-    """Return the largest lag up to which every share, by lag, is at least SAFE; 0 where none is."""
-    safe = 0
-    for lag in sorted(shares_L.index):
-        if shares_L[lag] < SAFE:
-            break
-        safe = int(lag)
-    return safe
 
 
 def load() -> pd.DataFrame:

@@ -43,7 +43,9 @@ def arm_of(recipe: str, knob: str) -> Arm:
     from testbed.recipes import recipe as recipes
 
     pinned = pin(recipe)
-    arm = Arm(_called(pinned), pinned, grid_of(name, _values(knob, name, text)))
+    # A file is called without its folder, a recipe of ours as it is.
+    called = Path(pinned.partition("#")[0]).name if in_a_file(pinned) else pinned
+    arm = Arm(called, pinned, grid_of(name, _values(knob, name, text)))
     for args in arm.knob:
         recipes[pinned].bind(**dict(args))
     return arm
@@ -57,11 +59,6 @@ def _values(knob: str, name: str, text: str) -> tuple[float, ...]:
     if not all(map(math.isfinite, values)) or len(set(values)) < len(values):
         raise UserError(f"Knob '{knob}' needs finite values that differ, expected {name}=.1,.3,1.")
     return tuple(int(value) if value.is_integer() else value for value in values)
-
-
-def _called(pinned: str) -> str:
-    """Return the arm's name: the file without its folder, then the function; a recipe of ours as it is."""
-    return Path(pinned.partition("#")[0]).name if in_a_file(pinned) else pinned
 
 
 def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.arena.advice import Advice, Drift, advise
 from analysis.arena.picture import gains, losses
 from analysis.arena.table import joint, load, records, summary, tuning
-from analysis.arena.tasks import HIGH, LOW
+from analysis.arena.tasks import HIGH, LOW, PIPELINE, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
 PICTURE = "assets/arena-{lag}.svg"
@@ -95,8 +95,8 @@ def page(frame: pd.DataFrame) -> str:
     parts = [HEAD, _which(frame), _joint(), FILTERS, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]
-        parts.append(f'<div class="block sortable" data-task="{task}" data-lag="{lag}" markdown>\n')
-        parts += [f"## {task}, lag {lag}\n", _headroom(frame, task)]
+        parts.append(f'<div class="block sortable" data-task="{task}" data-lag="{shown(lag)}" markdown>\n')
+        parts += [f"## {task}, lag {shown(lag)}\n", _headroom(frame, task)]
         parts += [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|"]
         parts += [*(_line(row) for row in records(rows)), "\n</div>\n"]
     return "\n".join(parts)
@@ -115,7 +115,8 @@ def pictures(frame: pd.DataFrame) -> dict[int, str]:
     grpo = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
     roomy = frame[frame["task"].isin(grpo[grpo.between(LOW, HIGH)].index)]
     found = summary(roomy) if len(roomy) else roomy
-    drawn = {int(lag): gains(found, lag) for lag in sorted(frame["lag"].unique())} if len(found) else {}
+    lags = sorted(set(frame["lag"]) - {PIPELINE})
+    drawn = {int(lag): gains(found, lag) for lag in lags} if len(found) else {}
     return {lag: svg for lag, svg in drawn.items() if svg}
 
 

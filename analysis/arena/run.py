@@ -148,7 +148,7 @@ def run_queue(
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
     part = f"-shard{k}of{n}" if n > 1 else ""
     cells, seconds = cost(len(arms), effort)
-    say(f"{name} at lag {lag}: at most {cells} cells, about {seconds / 60:.0f} core-minutes.")
+    say(f"{name} at lag {lag}: at most {cells} cells, about {seconds / 60:.1f} core-minutes.")
     done: list[tuple[pd.DataFrame, pd.DataFrame]] = []
     for first in range(0, len(arms), BATCH):
         some = arms[first : first + BATCH]

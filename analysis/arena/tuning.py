@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TypeAlias
 
 from analysis.arena.arms import Arm
@@ -55,11 +56,6 @@ def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:
     return tuple(seed for seed in both if seed not in had)
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the mean."""
-    return sum(values) / len(values)
-
-
 def cell(base: Run, arm: Arm, lag: int, setting: Setting, seed: int) -> Run:
     """Return the run of an arm at a lag, a setting and a seed, which the arm's shift is added to."""
     rate, args = setting
@@ -76,7 +72,7 @@ def on_tuning_seeds(
 
 def best_of(scores: Scores, count: int = BEST) -> list[Setting]:
     """Return the best settings by the mean of the largest number of seeds they share, smaller rates first."""
-    return sorted(scores, key=lambda setting: (-mean(scores[setting]), setting[0], setting[1]))[:count]
+    return sorted(scores, key=lambda setting: (-fmean(scores[setting]), setting[0], setting[1]))[:count]
 
 
 def chosen(scores: Scores) -> Setting:

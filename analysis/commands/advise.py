@@ -1,5 +1,6 @@
 """testbed advise: the method that the arena's table recommends at the drift of a training log."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,7 @@ def advise(
         ) from error
     found = advice.advise(drift, table.load(), guess_rate)
     if json:
-        show.as_json(found.plain())
+        show.as_json(asdict(found))
         return
     show.say([*log.notes, *found.says])
     show.table(

@@ -27,17 +27,25 @@ SHOWN = (
     "gain_high",
     "sensitivity",
 )
+OUTCOMES = ("area", "collapsed", "entropy", "length", "pass@8", "steps_to_fresh", "kl", "clip_share", "ess")
+"""What --outcomes shows in place of the gains."""
 
 
 @app.command("show")
 def show_table(
     task: Annotated[str, typer.Option(help="Only this task.")] = "",
     lag: Annotated[str, typer.Option(metavar="N|pipeline", help="Only this lag.")] = "",
+    outcomes: Annotated[
+        bool,
+        typer.Option("--outcomes", help="Show area, collapse, entropy, length, pass@8 and drift."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the committed table: finals, gains over GRPO with 95 % intervals, cost of a wrong rate.
 
-    Example: testbed arena show --task sorted --lag 64
+    Examples: testbed arena show --task sorted --lag 64
+
+    testbed arena show --task guess --lag 64 --outcomes
     """
     from analysis.arena import table, tasks
     from testbed.cli import show
@@ -48,7 +56,8 @@ def show_table(
     chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]
     if chosen.empty:
         raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {table.held(found)}.")
-    show.as_json(table.records(chosen)) if json else show.table(table.records(chosen[list(SHOWN)]))
+    columns = [*SHOWN[:-4], "sensitivity", *OUTCOMES] if outcomes else [*SHOWN]
+    show.as_json(table.records(chosen)) if json else show.table(table.records(chosen[columns]))
 
 
 @app.command("run")

@@ -54,7 +54,8 @@ def test_the_first_run_orders_and_the_replication_says_the_loss() -> None:
         assert row["loss"] == pytest.approx(loss - 0.01)
         assert (row["low"], row["high"]) == pytest.approx((loss - 0.01 - half, loss - 0.01 + half))
     assert found.rows[1]["wrong rate"] == pytest.approx(0.15 - 0.01 + 0.2)
-    assert found.rows[0]["knob"] == "sorted, lag 64: lucky=1; sums, lag 64: lucky=1"
+    assert found.rows[0]["knob"] == "lucky=1 in 2"
+    assert "Compared are recipes that ran in all 2 cells at this drift; 1 others ran" in " ".join(found.says)
     assert {(cell["task"], cell["kl"]) for cell in found.cells} == {("sorted", 0.04), ("sums", 0.1)}
 
 
