@@ -35,13 +35,13 @@ fresh data ended at .43) and is given up.
 - **Added** after lag 64 of the first 24 arms had been read, and before its own runs: the knobs of `sapo` and
   `bapo`, which had run at nine rates alone, and whose first rows are dropped; `long`, whose pilot of GRPO on
   fresh data ended at .84 to .94 after 860 steps; the reuse; six arms at the end of the list.
-- **Pipeline**, a column added after lag 16 of `sorted` and `sums` had been read and before its own runs: the
+- **Pipeline**, a column added after lag 16 of `sorted` and `sums` had been read and before its own runs:
   eleven of the arms that ran there, at the settings tuned there, 16 + 16 seeds, on ages that a simulated
   pipeline gives (`tasks.PIPELINES`: in-flight updates, groups dropped, responses resumed; ages 3 to 40, mean
   16), each seed its own pipeline. A response has the weights of its first token, as a group has one age here.
   Asked: whether GRPO, and the arms' mean, end within 0.05 of lag 16; and whether the arms' order on a seed
   agrees with their mean order at lag 16 on the other seeds as well as the order at lag 16 does, Kendall's tau
-  less by at most 0.1.
+  less by at most 0.1. Time allowed ten arms without the placebo on `sorted`, 10 + 10 seeds.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.arena.table import costly
-from analysis.arena.tasks import PIPELINE, TASKS
+from analysis.arena.tasks import NEAR, PIPELINE, TASKS
+from analysis.experiments.lag.arena import AGED
 from analysis.experiments.real import foretold_arms
 from analysis.judging.intervals import student_interval
 from analysis.judging.verdicts import Row
@@ -27,6 +28,8 @@ ASKED = (*SHORT, "guess")
 
 SCOPES = (
     "lags of 4 to 15, and what a lag below 64 costs a larger model at a tuned rate.",
+    "another pipeline, larger mean ages, settings tuned on it, weights that change within a response, any "
+    "task but sorted.",
     "lag 1, where old data cost nothing that a recipe could save; lag 400 with rates inside their grids; two "
     "knobs of a recipe at once.",
     "why, and whether an average over more tasks would name one recipe.",
@@ -63,6 +66,12 @@ class Facts:
         """Return the mean difference to a rival on the same seeds, with its interval."""
         low, center, high = self.interval(task, arm, rival, lag)
         return f"{center:+.2f} [{low:.2f}, {high:.2f}]"
+
+    def aged(self, arm: str) -> tuple[float, float, float]:
+        """Return low end, mean and high end of what a pipeline's ages add to lag NEAR on sorted."""
+        more = self._finals("sorted", arm, PIPELINE) - self._finals("sorted", arm, NEAR)
+        found = student_interval(more.dropna().to_numpy())
+        return found.low, found.center, found.high
 
     def interval(
         self, task: str, arm: str, rival: str = "grpo", lag: int = LAG
@@ -143,7 +152,11 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             f"{f.claim('staleness-costs-grpo-accuracy')}.",
         ),
         (
-            f"2. Which recipe at lag {LAG}: {_verdict(f)}",
+            "2. What a pipeline's spread of ages costs beside a constant lag of the same mean",
+            _of_ages(f),
+        ),
+        (
+            f"3. Which recipe at lag {LAG}: {_verdict(f)}",
             f"{_ranks(f)}\n\n![Gain over tuned GRPO at lag {LAG}](assets/arena-{LAG}.svg)\n\n"
             "Every recipe's rate and one knob were tuned alike, at that task and lag. VCPO, "
             f"to take one, gains {held} over tuned GRPO. The placebo, GRPO under another name and on other "
@@ -152,17 +165,17 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             "[which to use](arena.md#which-to-use).",
         ),
         (
-            "3. The best recipe of one task can be the worst of another",
+            "4. The best recipe of one task can be the worst of another",
             f"TOPR ends at {topr}. Why is not settled here; what follows is that a table of one task says "
             "little of the next.",
         ),
         (
-            "4. A wide clip alone buys a part of what the methods sell, a smaller rate little",
+            "5. A wide clip alone buys a part of what the methods sell, a smaller rate little",
             f"{_knobs(f)}\n\nScores of GRPO in tuning at lag {LAG}, on two to five seeds. A comparison with "
             "GRPO at clip 0.2, or at the rate of fresh data, gives a method that much for nothing.",
         ),
         (
-            "5. Plain REINFORCE is no baseline at lag 64",
+            "6. Plain REINFORCE is no baseline at lag 64",
             f"With its rate tuned it ends below or beside tuned GRPO: {plain}. In a sweep "
             "that is too short at its longest lag for a verdict, the share that collapses grows with lag "
             f"times rate by {f.claim('collapse-grows-with-lag-times-rate')}.",
@@ -173,7 +186,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
 def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
     return [
         (
-            "6. Very old data can be used",
+            "7. Very old data can be used",
             "On long, sorting 14 digits for 900 steps, tuned at lag 256, M2PO ends at most 0.05 below GRPO "
             f"on fresh data: {f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')}; VCPO: "
             f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')}; and GRPO itself: "
@@ -184,7 +197,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"weights, at lag 64, by {f.claim('vcpo-ends-above-grpo-on-larger-models')}.",
         ),
         (
-            "7. Importance weights hurt at a full rate and are nearly idle at a small one",
+            "8. Importance weights hurt at a full rate and are nearly idle at a small one",
             "Beside REC's clip they change the final accuracy by "
             f"{f.claim('rec-importance-weights-change-nothing')} at the full rate and "
             f"by {f.claim('rec-slow-importance-weights-change-nothing')} at a tenth of it. The clip is "
@@ -192,7 +205,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"data: share of seeds {f.claim('rec-clip-prevents-collapse')}.",
         ),
         (
-            "8. Watch the entropy before the effective sample size",
+            "9. Watch the entropy before the effective sample size",
             "At lag 256 and one rate, the mean of the first 200 of 600 steps foretells which of six recipes "
             "collapses later: a small entropy better than a small ESS, difference of AUROC "
             f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}; AUROC of the ESS, which had to "
@@ -202,22 +215,22 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"{f.claim('early-ess-ranks-losses-of-larger-models')}.",
         ),
         (
-            "9. What asynchrony gains is that nobody waits for the longest response",
+            "10. What asynchrony gains is that nobody waits for the longest response",
             _of_pipelines(f),
         ),
         (
-            "10. Formats as coarse as FP8 did not break training here",
+            "11. Formats as coarse as FP8 did not break training here",
             "Share of seeds on which FP8 rollouts made the trainer collapse: "
             f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
             f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}.",
         ),
         (
-            "11. Published gains over GRPO depend on the task once GRPO is tuned",
+            "12. Published gains over GRPO depend on the task once GRPO is tuned",
             f"Asked was a gain of 0.05 over tuned GRPO at lag {LAG} on every task that the recipe ran.\n\n"
             f'{_by_verdict(f)}\n\n"Undecided" mostly means a gain on one task and none on another.',
         ),
         (
-            "12. Several updates on a fresh batch",
+            "13. Several updates on a fresh batch",
             "Mean accuracy along the run, the number of updates tuned for both. SFPO over GRPO with one: "
             f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
             f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
@@ -236,9 +249,9 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
         "Q4_0": "four-bit-rollouts-are-far-from-a-float32-trainer",
     }
     return [
-        ("13. The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
+        ("14. The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "14. On a model that people know a lag of 16 costs accuracy; bfloat16 rollouts are not exact",
+            "15. On a model that people know a lag of 16 costs accuracy; bfloat16 rollouts are not exact",
             "SmolLM2-135M-Instruct, GRPO with adapters at one rate: at lag 16 the mean accuracy along the "
             f"run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
@@ -307,6 +320,30 @@ def _verdict(f: Facts) -> str:
         f"{' and '.join(names)} alone gain{'s' * (len(names) == 1)} on every task"
         if names
         else "none gains on every task"
+    )
+
+
+def _of_ages(f: Facts) -> str:
+    ends = {arm: f.aged(arm) for arm in AGED}
+    higher = [arm for arm, (low, _, _) in ends.items() if low > 0]
+    lower = [arm for arm, (_, _, high) in ends.items() if high < 0]
+    rows = [
+        f"| {arm} | {f.final('sorted', arm, NEAR)} | {f.final('sorted', arm, PIPELINE)} "
+        f"| {center:+.2f} [{low:.2f}, {high:.2f}] |"
+        for arm, (low, center, high) in ends.items()
+    ]
+    stem = "a-pipelines-ages-{}-on-sorted"
+    return (
+        "Ages of a simulated pipeline with in-flight updates and groups dropped beyond an age of 40: 3 to "
+        "40 updates, mean 16. Recipes ran on them at the settings tuned at lag 16. Final accuracy less that "
+        f"at lag 16, of GRPO: {f.claim(stem.format('cost-grpo-what-their-mean-does'))}; of ten recipes in "
+        f"the mean: {f.claim(stem.format('cost-recipes-what-their-mean-does'))}. Kendall's tau of their "
+        "order on a seed with their mean order at lag 16, less that of lag 16 on the same seed: "
+        f"{f.claim(stem.format('rank-recipes-as-their-mean-does'))}. Not asked beforehand: higher than at "
+        f"the constant lag end {', '.join(higher) or 'none'}, lower {', '.join(lower) or 'none'}.\n\n"
+        + "\n".join(
+            ["| recipe | lag 16 | pipeline | difference on the same seeds |", "|---" * 4 + "|", *rows]
+        )
     )
 
 

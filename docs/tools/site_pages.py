@@ -233,10 +233,11 @@ def with_seeds(markdown: str) -> str:
     """Return the arena's page with the finals of every seed, for docs/assets/tables.js to draw."""
     from analysis.arena.page import seeds
     from analysis.arena.table import load
+    from analysis.arena.tasks import lag_from
 
     frame = load()
     return re.sub(
-        r'data-task="(\S+)" data-lag="(\d+)"',
-        lambda at: f'{at[0]} data-finals="{seeds(frame, at[1], int(at[2]))}"',
+        r'data-task="(\S+)" data-lag="(\S+)"',
+        lambda at: f'{at[0]} data-finals="{seeds(frame, at[1], lag_from(at[2]))}"',
         markdown,
     )
