@@ -55,7 +55,7 @@ for shard in sys.argv[3:]:
 def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_path: Path, campaign) -> None:
     settings = [
         ("0", {"PYTHONHASHSEED": "0"}, ["1/1"]),
-        ("2", {"PYTHONHASHSEED": "7", "TZ": "Pacific/Apia", "LANG": "C"}, ["3/3", "1/3", "1/1", "2/3"]),
+        ("2", {"PYTHONHASHSEED": "7", "TZ": "Pacific/Apia", "LANG": "C"}, ["3/3", "1/1"]),
         ("1", {"PYTHONHASHSEED": "1"}, ["2/2", "1/2"]),
         ("3", {"PYTHONHASHSEED": "2", "LC_ALL": "tr_TR.UTF-8"}, ["1/1", "1/1"]),
     ]

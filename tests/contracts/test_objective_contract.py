@@ -8,6 +8,7 @@ import torch
 from references.weights import CASES, F1_ROWS, WEIGHTS
 from support.fixtures import F1, Sequence, batch_of, changed, rows_of
 
+from testbed.errors import UserError
 from testbed.inspection import promises
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
@@ -219,3 +220,36 @@ def test_extreme_log_ratios_never_give_nan_and_bounded_weights_stay_finite(name)
 @every_objective
 def test_groups_of_one_and_equal_rewards_have_a_defined_outcome(name):
     assert promises.degenerate_groups_are_defined(name) == ""
+
+
+WRONG = (
+    ("alp", {"level": "cum-token"}, "ratio level 'cum-token'"),
+    ("bapo", {"share": "values"}, "share of positive tokens 'values'"),
+    ("chord", {"phi": "no"}, "on"),
+    ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'.*Known: old, rollout"),
+    ("entropy_bonus", {"gradient": "both"}, "Unknown gradient 'both'"),
+    ("holder", {"clip": "tokens"}, "clip of holder 'tokens'"),
+    ("kl_penalty", {"direction": "reversed"}, "Unknown direction 'reversed'.*Did you mean 'reverse'"),
+    ("kl_penalty", {"estimator": "k4"}, "Unknown estimator 'k4'"),
+    ("kl_penalty", {"gradient": "path"}, "Unknown gradient 'path'.*Did you mean 'pathwise'"),
+    ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
+    ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),
+    ("max_at_k", {"order": "second"}, "exact"),
+    ("online_dpo", {"loss": "dop"}, "dpo"),
+    ("p3o", {"clip": "jiont"}, "joint"),
+    ("r2vpo", {"level": "prefix"}, "Unknown ratio level 'prefix'.*geometric, sequence, token"),
+    ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'"),
+    ("rec_oneside", {"weight": "importanse"}, "Unknown weight 'importanse'. Did you mean 'importance'"),
+    ("rec_ring", {"weight": "is"}, "Known: importance, none"),
+    ("red_drop", {"sede": 1}, "no hyperparameter 'sede'"),
+    ("st_ppo", {"correction": "norms"}, "correction 'norms'"),
+    ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
+    ("two_sided", {"delta": 0.9}, "delta=0.9"),
+)
+
+
+@pytest.mark.parametrize(("name", "hyper", "message"), WRONG)
+def test_a_wrong_hyperparameter_is_answered_with_what_can_be(name, hyper, message):
+    logp, batch = batch_of()
+    with pytest.raises(UserError, match=message):
+        effective_weights(name, logp, batch, **hyper)

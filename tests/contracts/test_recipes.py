@@ -82,11 +82,7 @@ def test_an_objective_in_a_file_is_swept_under_the_name_of_its_version(capsys, m
     joined = ["run", "ess-collapse", "recipe=grpo,reinforce", *TINY, "--out", "both", *words[-2:]]
     code, out, _ = call(capsys, *joined)
     assert code == 0
-    assert {row["recipe"] for row in json.loads(out)["summary"]} == {
-        "grpo",
-        "reinforce",
-        "capped",
-    }
+    assert {row["recipe"] for row in json.loads(out)["summary"]} == {"grpo", "reinforce", "capped"}
 
 
 def test_a_changed_file_is_another_cell_and_never_a_silent_rerun(mine):

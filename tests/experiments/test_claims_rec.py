@@ -54,13 +54,7 @@ def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [
-        (0.0, "supported"),
-        (0.05, "undecided"),
-        (-0.05, "undecided"),
-        (-0.2, "refuted"),
-        (0.2, "refuted"),
-    ],
+    [(0.0, "supported"), (0.05, "undecided"), (-0.05, "undecided"), (-0.2, "refuted"), (0.2, "refuted")],
 )
 def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
     table = rec_table(change)

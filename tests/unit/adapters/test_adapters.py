@@ -61,8 +61,7 @@ def aligned(inputs):
 
 @pytest.mark.parametrize("change", [None, truncated, aligned], ids=["tools", "truncated", "aligned"])
 @pytest.mark.parametrize(
-    ("loss_type", "aggregation"),
-    [("dapo", "token_mean"), ("grpo", "sequence_mean"), ("dr_grpo", "constant")],
+    ("loss_type", "aggregation"), [("dapo", "token_mean"), ("grpo", "sequence_mean"), ("dr_grpo", "constant")]
 )
 def test_ppo_clip_in_the_adapter_is_trls_own_loss(loss_type, aggregation, change):
     for seed in range(3):

@@ -23,11 +23,7 @@ def padded(name):
 
 
 def test_verl_gets_the_batchs_ratio_metrics_under_its_names():
-    data = {
-        "old_log_probs": padded("pi"),
-        "rollout_log_probs": padded("mu"),
-        "response_mask": padded("mask"),
-    }
+    data = {"old_log_probs": padded("pi"), "rollout_log_probs": padded("mu"), "response_mask": padded("mask")}
     found = verl_metrics(data)
     mask = padded("mask").bool()
     batch = Batch(

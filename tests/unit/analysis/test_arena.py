@@ -70,11 +70,7 @@ LADDER = tuple((("cap", x),) for x in (1, 2, 4, 8))
 
 @pytest.mark.parametrize(
     ("best", "expected"),
-    [
-        ((3e-4, 4), [(9.5e-5, 4), (3e-4, 8)]),
-        ((1e-3, 2), [(1e-3, 1)]),
-        ((3e-3, 4), [(9.5e-3, 4), (3e-3, 8)]),
-    ],
+    [((3e-4, 4), [(9.5e-5, 4), (3e-4, 8)]), ((1e-3, 2), [(1e-3, 1)]), ((3e-3, 4), [(9.5e-3, 4), (3e-3, 8)])],
     ids=["low", "knob alone", "high"],
 )
 def test_the_grid_grows_beyond_an_optimum_at_its_edge_until_the_ladder_ends(best, expected) -> None:

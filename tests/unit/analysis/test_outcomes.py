@@ -11,14 +11,7 @@ import pandas as pd
 import pytest
 from support.import_graph import ROOT
 
-from analysis.judging.comparisons import (
-    arm,
-    arms,
-    must_happen_more_often,
-    paired,
-    paired_by,
-    shown,
-)
+from analysis.judging.comparisons import arm, arms, must_happen_more_often, paired, paired_by, shown
 from analysis.tables import outcomes as collapse
 from analysis.tables.cell_table import OUTCOMES
 from testbed.errors import UserError

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from support.command_line import call, refused
 from support.import_graph import ROOT
 
 from analysis.arena import table
@@ -14,7 +15,6 @@ from analysis.experiments.cards import card_cost, card_exact
 from analysis.pages import leaderboard_page
 from analysis.tables.committed import load_committed
 from paper_figs.report_card import page, radar
-from testbed.cli import main
 from testbed.objectives import objective
 
 OWN = '''
@@ -149,17 +149,13 @@ def test_the_arenas_part_is_its_recipes_with_the_objective():
     ],
 )
 def test_what_has_no_card_ends_with_one_message(own, capsys, words, said):
-    with pytest.raises(SystemExit) as stop:
-        main(["card", *words, "--quick"])
-    assert stop.value.code == 2
-    assert re.search(said, capsys.readouterr().err)
+    assert re.search(said, refused(capsys, "card", *words, "--quick"))
 
 
 def test_an_objective_without_leading_axes_gets_part_one_with_the_line_that_fails(own, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["card", "own.py:flat", "--quick", "--quiet", "--json"])
-    assert stop.value.code == 0
-    found = json.loads(capsys.readouterr().out)
+    code, out, _ = call(capsys, "card", "own.py:flat", "--quick", "--quiet", "--json")
+    assert code == 0
+    found = json.loads(out)
     stacked = next(check for check in found["checks"] if check["what"].startswith("stacked"))
     assert "own.py:25, in flat" in stacked["found"]
     assert found["lines"] == []
@@ -167,12 +163,9 @@ def test_an_objective_without_leading_axes_gets_part_one_with_the_line_that_fail
 
 
 def test_the_page_lies_where_it_was_asked_for(own, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["card", "own.py:flat", "--quick", "--html", "a/b.html"])
-    assert "Page: a/b.html" in capsys.readouterr().out
+    assert "Page: a/b.html" in call(capsys, "card", "own.py:flat", "--quick", "--html", "a/b.html")[1]
     assert (tmp_path / "a" / "b.html").read_text().startswith("<!doctype html>")
-    with pytest.raises(SystemExit):
-        main(["evidence", "pages", "leaderboard", "--docs", "x"])
+    call(capsys, "evidence", "pages", "leaderboard", "--docs", "x")
     assert (tmp_path / "x" / "leaderboard.md").read_text() == leaderboard_page.page()
 
 

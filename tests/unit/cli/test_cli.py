@@ -202,9 +202,7 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     small = (("digits", 2), ("modulus", 2))
     toy = replace(TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
     train, cells = tiny_model.train_tiny_model, real_model.demo_model
-    cells_of = {
-        "ess-collapse": grid(CHAIN, lag=[0, 8], seed=[0, 1], steps=[20]),
-    }
+    cells_of = {"ess-collapse": grid(CHAIN, lag=[0, 8], seed=[0, 1], steps=[20])}
     monkeypatch.setattr("analysis.experiment.sweep", cells_of.__getitem__)
     monkeypatch.setattr(
         "paper_figs.commands.demo.arena", lambda: grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4])

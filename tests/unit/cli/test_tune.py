@@ -4,11 +4,10 @@ import json
 
 import pandas as pd
 import pytest
-from support.command_line import refused
+from support.command_line import call, refused
 
 from analysis.commands.tune import brief, split, tuning_cells
 from analysis.sweeps.tuning_knobs import KNOBS
-from testbed.cli import main
 from testbed.config.run import Run, grid
 
 
@@ -54,14 +53,10 @@ def test_seeds_are_the_tuning_s_own(capsys):
 def test_a_small_sweep_is_tuned_from_the_command_line(tmp_path, capsys):
     words = ["recipe=cispo,reinforce", "lag=0", "steps=12", "prompts=4", "learning_rate=0.01,1.0", "--json"]
     options = ["--seeds", "3", "--workers", "0", "--quiet", "--out", str(tmp_path / "runs")]
-    with pytest.raises(SystemExit) as stop:
-        main(["tune", "bandit-grid", *words, *options])
-    assert stop.value.code == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(row["recipe"], row["learning_rate"], row["at_edge"]) for row in told["rates"]] == [
-        ("cispo", 1.0, "high"),
-        ("reinforce", 1.0, "high"),
-    ]
+    code, out, _ = call(capsys, "tune", "bandit-grid", *words, *options)
+    told = json.loads(out)
+    rates = [(row["recipe"], row["learning_rate"], row["at_edge"]) for row in told["rates"]]
+    assert (code, rates) == (0, [("cispo", 1.0, "high"), ("reinforce", 1.0, "high")])
     written = pd.read_csv(told["csv"])
     assert len(written) == 2 * (3 + 1), "every rate of three settings of CISPO and of one of REINFORCE"
     assert written["seeds"].unique().tolist() == [3]

@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
+from support.command_line import call
 from support.doc_blocks import blocks
 from support.import_graph import ROOT
 
 from envs.tokens.running_sum import RunningSum
-from testbed.cli import main
 from testbed.results.store import read
 
 SMALL = {"device=cuda": "device=cpu", "task_args.response_length=512": "task_args.response_length=4"}
@@ -38,22 +38,14 @@ def test_the_command_of_the_guide_trains_recipes_at_lags_and_tells_its_rows(tmp_
     problems = [{"prompt": f"{a}+2=", "answer": a + 2} for a in range(12)]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in problems))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(command(PATH=str(model), out=str(out)))
-    assert end.value.code == 0
-    told = capfd.readouterr().err
+    code, _, told = call(capfd, *command(PATH=str(model), out=str(out)))
+    assert code == 0
     for recipe in ("grpo", "m2po"):
         for lag in (0, 16):
             assert f"{recipe}, lag {lag}, seed 0: step 2 of 2, reward " in told
     table = read(out)
-    assert sorted(
-        {(r, n) for r, n in zip(*(table[c].to_pylist() for c in ("recipe", "lag")), strict=True)}
-    ) == [
-        ("grpo", 0),
-        ("grpo", 16),
-        ("m2po", 0),
-        ("m2po", 16),
-    ]
+    arms = set(zip(*(table[c].to_pylist() for c in ("recipe", "lag")), strict=True))
+    assert arms == {("grpo", 0), ("grpo", 16), ("m2po", 0), ("m2po", 16)}
     assert max(table["staleness/age_max_token"].to_pylist()) == 1
     assert sum(table["verifier/errors"].to_pylist()) == 0
 
@@ -74,20 +66,19 @@ def test_a_base_model_goes_through_the_guide_run_trl_and_diagnose(tmp_path, capf
     (tmp_path / "mine.jsonl").write_text("".join(lines))
 
     def called(words):
-        with pytest.raises(SystemExit) as end:
-            main(words.split())
-        assert end.value.code == 0
-        return capfd.readouterr()
+        code, *told = call(capfd, *words.split())
+        assert code == 0
+        return told
 
     called("pretrained scratch base --steps 3 --width 16 --layers 1")
     tokenizer = AutoTokenizer.from_pretrained("base")
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<end>", "<pad>")
     small = "lag=0 steps=3 prompts=2 group=2 evaluation_prompts=2 log_every=1"
-    said = called(f"run --model base --data mine.jsonl --verifier number --out a {small}").err
+    said = called(f"run --model base --data mine.jsonl --verifier number --out a {small}")[1]
     assert "note: mine.jsonl#" in said
     assert "1 line repeats the prompt and answer of an earlier line" in said
     assert [f"step {step} of 3" in said for step in (1, 2, 3)] == [True] * 3  # every logged row, not some
-    assert "note" not in called(f"run --model base --data mine.jsonl --dedupe --out b {small}").err
+    assert "note" not in called(f"run --model base --data mine.jsonl --dedupe --out b {small}")[1]
 
     args = trl.GRPOConfig(
         output_dir="trl", max_steps=2, per_device_train_batch_size=4, num_generations=4, use_cpu=True,
@@ -104,7 +95,7 @@ def test_a_base_model_goes_through_the_guide_run_trl_and_diagnose(tmp_path, capf
     trainer.add_callback(DiagnosticsCallback(trainer))
     trainer.train()
     capfd.readouterr()
-    report = called("diagnose trl/completions --model base --behavior-model base --objective ppo_clip").out
+    report = called("diagnose trl/completions --model base --behavior-model base --objective ppo_clip")[0]
     assert re.search(r"sequences +8\n", report)
     assert "ppo_clip" in report
     assert any("testbed/ess_sequence" in row for row in trainer.state.log_history)

@@ -118,14 +118,8 @@ def test_the_normal_form_of_a_normal_form_is_itself() -> None:
         ("[run]\nlag = -1\n", "sweep.toml:2: lag is -1, expected at least 0."),
         ("[run]\nlearning_rate = inf\n", "sweep.toml:2: learning_rate is inf, expected a finite number"),
         ("[run]\nlearning_rate = nan\n", "sweep.toml:2: learning_rate is nan, expected a finite number"),
-        (
-            "[run]\nteacher_noise = 1.5\n",
-            "sweep.toml:2: teacher_noise is 1.5, expected at most",
-        ),
-        (
-            "[run]\nsteps = 2147483648\n",
-            "sweep.toml:2: steps is 2147483648, expected at most 2147483647.",
-        ),
+        ("[run]\nteacher_noise = 1.5\n", "sweep.toml:2: teacher_noise is 1.5, expected at most"),
+        ("[run]\nsteps = 2147483648\n", "sweep.toml:2: steps is 2147483648, expected at most 2147483647."),
         ('[run]\npolicy = "toi"\n', "sweep.toml:2: policy is 'toi' (str), expected 'tabular', 'toy' or 'hf'"),
         (
             '[run]\npolicy = "hf"\n',

@@ -285,10 +285,7 @@ def test_a_number_on_request_is_that_of_the_batch_where_both_exist():
     sums = WeightSums.of(WIDE).metrics("sequence")
     assert sums["rollout_corr/ess_floor"] == 1 / 500
     assert sums["rollout_corr/ess_kish_sequence_raw"] == WeightSums.of(WIDE).ess("kish")
-    for call in (
-        lambda: WeightSums.of(WIDE).metrics("turn"),
-        lambda: tail_metrics(WIDE, "turn"),
-    ):
+    for call in (lambda: WeightSums.of(WIDE).metrics("turn"), lambda: tail_metrics(WIDE, "turn")):
         with pytest.raises(ValueError, match="Unknown level 'turn'"):
             call()
     with pytest.raises(ValueError, match="Unknown kind of weights 'clipped'"):

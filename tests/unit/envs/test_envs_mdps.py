@@ -14,15 +14,7 @@ from envs import infinite_horizon
 from envs.bandits import bandit
 from envs.finite_mdp import FiniteMDP
 from envs.gym_env import FiniteMDPEnv
-from envs.mdps import (
-    BAIRD_FEATURES,
-    baird_behavior,
-    baird_star,
-    chain,
-    combination_lock,
-    garnet,
-    grid_world,
-)
+from envs.mdps import BAIRD_FEATURES, baird_behavior, baird_star, chain, combination_lock, garnet, grid_world
 
 
 def always(world, action: int) -> np.ndarray:

@@ -49,10 +49,7 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
     assert "fake_training.py" in found["0"].trace
     assert (found["2"].message, found["2"].trace) == ("seed 2 is bad input", "")
     if workers:
-        assert (found["4"].kind, found["4"].message) == (
-            "died",
-            "The worker process ended with exit code 3.",
-        )
+        assert (found["4"].kind, found["4"].message) == ("died", "The worker process ended with exit code 3.")
         assert found["4"].attempts == 2
         assert {found[seed].attempts for seed in "0123"} == {1}, "only a dead worker gets a second try"
     assert status.done == 2
@@ -197,11 +194,7 @@ def test_every_cell_is_in_one_pack_and_the_sweep_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("field", ["task", "steps", "group", "prompts", "policy_args", "log_every", "device"])
 def test_cells_of_unequal_shape_never_share_a_pack(field: str) -> None:
-    values = {
-        "task": ["bandit", "chain"],
-        "policy_args": [(), (("width", 8),)],
-        "device": ["cpu", "cuda"],
-    }
+    values = {"task": ["bandit", "chain"], "policy_args": [(), (("width", 8),)], "device": ["cpu", "cuda"]}
     packs = plan(grid(Run(), seed=range(2), **{field: values.get(field, [3, 4])}))
     assert len(packs) == 2
     assert all(len({getattr(cell, field) for cell in pack.cells}) == 1 for pack in packs)

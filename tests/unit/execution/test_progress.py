@@ -101,10 +101,7 @@ def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch) -> Non
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     stream = io.StringIO()
     assert list(progress.watched("making cells", 5000, range(5000), stream)) == list(range(5000))
-    assert stream.getvalue().splitlines() == [
-        "making cells: 1,000 of 5,000",
-        "making cells: 3,000 of 5,000",
-    ]
+    assert stream.getvalue().splitlines() == ["making cells: 1,000 of 5,000", "making cells: 3,000 of 5,000"]
 
 
 def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_needs(monkeypatch) -> None:

@@ -89,10 +89,7 @@ def test_the_batched_probe_gives_what_one_probe_after_another_gives():
 
 
 def test_the_worked_example_has_the_published_weights():
-    assert atlas.example_weights("ppo_clip") == (
-        pytest.approx([0, 0.5]),
-        pytest.approx([0, -1.25, -4]),
-    )
+    assert atlas.example_weights("ppo_clip") == (pytest.approx([0, 0.5]), pytest.approx([0, -1.25, -4]))
     first, second = atlas.example_weights("importance_reinforce")
     assert (first, second) == (pytest.approx([0.75, 0.75]), pytest.approx([-2.5, -2.5, -2.5]))
 

@@ -2,9 +2,8 @@
 
 import re
 
-import pytest
+from support.command_line import call
 
-from testbed.cli import main
 from testbed.inspection.bibtex import bibtex
 from testbed.objectives import objective
 
@@ -49,7 +48,5 @@ def test_every_objective_can_be_cited():
 
 
 def test_the_command_prints_entries(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["show", "m2po", "bapo", "--bibtex"])
-    assert end.value.code == 0
-    assert capsys.readouterr().out.count("@misc{") == 2
+    code, out, _ = call(capsys, "show", "m2po", "bapo", "--bibtex")
+    assert (code, out.count("@misc{")) == (0, 2)

@@ -248,16 +248,3 @@ def test_another_family_that_drops_tokens_has_a_kept_mask_too():
     logp, batch = batch_of()
     kept = kept_mask("m2po", logp, batch, tau=0.0)
     assert ((weights("m2po", tau=0.0) != 0) == kept).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "hyper", "message"),
-    [
-        ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
-        ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
-        ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),
-    ],
-)
-def test_unknown_levels_and_estimators_are_named(name, hyper, message):
-    with pytest.raises(UserError, match=message):
-        weights(name, **hyper)

@@ -10,7 +10,6 @@ from support.fixtures import SEQUENCES, Sequence, batch_of, weights
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 
@@ -195,9 +194,3 @@ def test_remax_charges_a_token_for_its_own_divergence_alone():
     plain = [Sequence(1.0, (1.0, 1.0, 1.0), reference=(1.0, 2.0, 1.0))]
     expected = torch.tensor([[1.0, 1.0 - 0.1 * np.log(2), 1.0]], dtype=torch.float64)
     torch.testing.assert_close(weights("remax", plain), expected)
-
-
-@pytest.mark.parametrize(("name", "hyper"), [("p3o", {"clip": "jiont"}), ("online_dpo", {"loss": "dop"})])
-def test_an_unknown_choice_names_the_known_ones(name, hyper):
-    with pytest.raises(UserError, match=r"joint|dpo"):
-        weights(name, **hyper)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from support.fixtures import SEQUENCES, Sequence, batch_of, changed, weights
 
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
@@ -262,21 +261,6 @@ def test_the_key_of_red_drop_is_the_hash_it_says():
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("name", "hyper", "message"),
-    [
-        ("rec_oneside", {"weight": "importanse"}, "Unknown weight 'importanse'. Did you mean 'importance'"),
-        ("rec_ring", {"weight": "is"}, "Known: importance, none"),
-        ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'"),
-        ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'.*Known: old, rollout"),
-        ("red_drop", {"sede": 1}, "no hyperparameter 'sede'"),
-    ],
-)
-def test_wrong_arguments_are_answered_with_the_known_ones(name, hyper, message):
-    with pytest.raises(UserError, match=message):
-        weights(name, **hyper)
 
 
 @pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])

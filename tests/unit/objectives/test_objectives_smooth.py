@@ -8,7 +8,6 @@ import pytest
 import torch
 from support.fixtures import Sequence, batch_of, changed, weights
 
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
 from testbed.objectives.smooth.gbpo import target_ratio
@@ -231,11 +230,6 @@ def test_the_authors_gbpo_divides_by_the_std_first():
 
 
 # Bad input
-
-
-def test_an_unknown_level_is_answered_with_the_known_ones():
-    with pytest.raises(UserError, match="Unknown ratio level 'prefix'.*geometric, sequence, token"):
-        weights("r2vpo", level="prefix")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,13 +16,7 @@ from testbed.offline.replay import replay_actor_critic, replay_q
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        {"updates": 2.0, "batch": 4},
-        {"target_every": 20.0},
-        {"model_share": 0.5},
-        {"on_policy": 1.0},
-    ],
+    [{}, {"updates": 2.0, "batch": 4}, {"target_every": 20.0}, {"model_share": 0.5}, {"on_policy": 1.0}],
     ids=lambda settings: "-".join(settings) or "plain",
 )
 def test_every_way_of_replaying_finds_the_optimal_values(settings):

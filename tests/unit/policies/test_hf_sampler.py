@@ -22,11 +22,7 @@ TASK = tiny_models.Echo()
 N, GROUP, T = 5, 4, TASK.response_length
 B = N * GROUP
 NEAR = {"rtol": 0, "atol": LOGP_TOLERANCE[torch.float32]}
-LAWS = {
-    "top-p": {"p": 0.6},
-    "logit-noise": {"sigma": 0.5},
-    "top-k+temperature": {"k": 3, "temperature": 1.5},
-}
+LAWS = {"top-p": {"p": 0.6}, "logit-noise": {"sigma": 0.5}, "top-k+temperature": {"k": 3, "temperature": 1.5}}
 
 
 @pytest.fixture(scope="module")

@@ -99,12 +99,7 @@ def test_score_is_that_of_the_decoded_text(tokenizer, sums):
     )
     answer = answer.removesuffix("<end>")
     ended = {f"x{answer}": 0, "": 0, answer: 1, f" {answer}": 1, f"\n {answer} ": 1, f"{answer}\nand more": 1}
-    ended |= {
-        f"{answer}0": 0,
-        f"{answer} or not": 0,
-        f"{answer}<|endoftext|>": 0,
-        "123456789": 0,
-    }
+    ended |= {f"{answer}0": 0, f"{answer} or not": 0, f"{answer}<|endoftext|>": 0, "123456789": 0}
     token_NT, mask_NT = rows(task, *ended)
     reward_N = task.score(np.repeat(prompt_NQ, len(ended), 0), token_NT, mask_NT)
     assert dict(zip(ended, reward_N, strict=True)) == ended

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from support.command_line import refused
+from support.command_line import call, refused
 
 from envs.tokens.copy_task import Copy
 from envs.tokens.graded_problems import FAMILIES, problems, write_problems
@@ -269,14 +269,7 @@ def test_a_bpe_tokenizer_learns_from_the_task_and_reads_it_back(tmp_path):
     policy = HuggingFacePolicy(tmp_path, task)
     before = float(teaching_loss(policy, policy.initial([0]), task, 32, 0.0, 0, 99))
     train_base(
-        tmp_path,
-        SUM,
-        "llama",
-        "bpe",
-        width=32,
-        layers=1,
-        vocabulary=270,
-        lesson=Lesson(20, 0.0, 16, 1e-2),
+        tmp_path, SUM, "llama", "bpe", width=32, layers=1, vocabulary=270, lesson=Lesson(20, 0.0, 16, 1e-2)
     )
     policy = HuggingFacePolicy(tmp_path, task)
     after = float(teaching_loss(policy, policy.initial([0]), task, 32, 0.0, 0, 99))
@@ -308,10 +301,8 @@ def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path
         "--width",
         "16",
     ]
-    with pytest.raises(SystemExit) as end:
-        main([*words, "--layers", "1", "--json", "digits=2", "modulus=4"])
-    assert end.value.code == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = call(capsys, *words, "--layers", "1", "--json", "digits=2", "modulus=4")
+    assert code == 0
     assert '"accuracy"' in printed
     assert '"weights"' in printed
     assert "is not empty" in refused(capsys, *words)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command_line import call
 from support.fake_training import train
 from support.made_sweep import TOY
 from support.small_store import PACKS, content, files, filled
 
 from analysis.tables.committed import load_results
-from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.runner import run_sweep
@@ -192,9 +192,8 @@ def test_the_command_repairs_and_counts(tmp_path: Path, capsys: pytest.CaptureFi
     ran(tmp_path / "s")
     (tmp_path / "s" / manifest.NAME).unlink()
     for words, code, told in (([], 2, "--repair"), (["--repair"], 0, "rebuilt from its second copy")):
-        with pytest.raises(SystemExit) as ended:
-            main(["status", str(tmp_path / "s"), *words])
-        assert (ended.value.code, told in capsys.readouterr().err) == (code, True)
+        ended, _, err = call(capsys, "status", tmp_path / "s", *words)
+        assert (ended, told in err) == (code, True)
     shutil.rmtree(tmp_path / "s" / "packs")
     (tmp_path / "s" / manifest.NAME).unlink()
     (tmp_path / "s" / manifest.SECOND).unlink()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.command_line import call
 from support.made_sweep import TOY, columns, made
 from support.small_store import files
 
 from analysis.tables.committed import load_results
-from testbed.cli import main
 from testbed.config.run import cell_id, grid
 from testbed.config.toml_file import expand, from_toml
 from testbed.errors import UserError
@@ -165,10 +165,8 @@ def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path: Path) -> None:
 def test_the_command_merges(tmp_path: Path, capsys) -> None:
     made(tmp_path / "a", OLD)
     made(tmp_path / "b", [replace(TOY, lag=8)])
-    with pytest.raises(SystemExit) as stop:
-        main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "c"), "--json"])
-    assert stop.value.code == 0
-    assert json.loads(capsys.readouterr().out)["done"] == 5
+    code, out, _ = call(capsys, "merge", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "c", "--json")
+    assert (code, json.loads(out)["done"]) == (0, 5)
 
 
 def test_part_of_a_pack_is_encoded_as_those_cells_alone_would_be() -> None:

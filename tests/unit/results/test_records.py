@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.command_line import call
 from support.fake_training import train
 from support.small_store import CELLS, PACKS, content, files, filled
 
-from testbed.cli import main
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import SHOWN, UserError, printable
 from testbed.execution.packs import plan
@@ -209,10 +209,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def said_by(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    heard = capsys.readouterr()
-    return int(ended.value.code or 0), heard.out + heard.err
+    code, out, err = call(capsys, *words)
+    return int(code or 0), out + err
 
 
 def raw_failure(folder: Path, pack: str, **fields: object) -> None:

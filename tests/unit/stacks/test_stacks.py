@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.command_line import call, refused
 from support.fixtures import batch_of
 
 from testbed.anchors import anchor
-from testbed.cli import main
 from testbed.cli.run import resolve
 from testbed.errors import UserError
 from testbed.objectives import objective
@@ -193,20 +193,15 @@ def test_defaults_of_one_setting_may_depend_on_another():
     ],
 )  # fmt: skip
 def test_bad_words_are_one_message_with_candidates_and_exit_code_two(capsys, words, message):
-    with pytest.raises(SystemExit) as stop:
-        main(["objectives", "from", *words])
-    out, err = capsys.readouterr()
-    assert stop.value.code == 2
-    assert out == ""
+    err = refused(capsys, "objectives", "from", *words)
     assert re.search(message, err)
     assert err.startswith("error: ")
 
 
 def printed(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(["objectives", "from", *words])
-    assert not stop.value.code
-    return capsys.readouterr().out
+    code, out, _ = call(capsys, "objectives", "from", *words)
+    assert code == 0
+    return out
 
 
 def test_the_command_prints_what_it_composes(capsys):
