@@ -93,9 +93,9 @@ def dppo_tv_prime_rl(
 ) -> Tensor:
     """L = -M rho adv_tau A + kl_tau (log rho)^2, M as in dppo_tv, rho = pi/mu.
 
-    No cap on rho. The term in (log rho)^2 pulls toward mu, also for masked tokens and A = 0, with weight -2
-    kl_tau log rho. adv_tau, called a temperature there, scales the advantage (default 1): beside learning
-    rate and kl_tau it is redundant, and 0 leaves only the pull.
+    It sets no cap on rho. The term in (log rho)^2 pulls toward mu, also for masked tokens and A = 0, with
+    weight -2 kl_tau log rho. adv_tau, called a temperature there, scales the advantage (default 1): beside
+    learning rate and kl_tau it is redundant, and 0 leaves only the pull.
     """
     log_rho_BT = log_token(logp_BT, batch)
     keep_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high) & (

@@ -135,9 +135,9 @@ def tis_areal(
 ) -> Tensor:
     """L = -sg[clip((prod_t d_t)^(1/T), low, high)] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A).
 
-    d = anchor/mu, u = pi/anchor. Truncates on both sides. AReaL's level "sequence" is the geometric mean: all
-    tokens of a sequence share one weight, which does not grow with length. No token is dropped. low and high
-    are an example; AReaL's default is [0, 5]. c: dual clip for A < 0, off by default.
+    d = anchor/mu, u = pi/anchor. It truncates d on both sides. AReaL's level "sequence" is the geometric
+    mean: all tokens of a sequence share one weight, which does not grow with length. No token is dropped.
+    low and high are an example; AReaL's default is [0, 5]. c: dual clip for A < 0, off by default.
     """
     log_h_BT = log_mismatch_at(level, batch).clamp(log_bound(low), log_bound(high))
     return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, log_h_BT=log_h_BT, c=c)
