@@ -137,7 +137,10 @@ def add(
     from analysis.arena.tuning import FULL, QUICK
     from testbed.cli import show
     from testbed.cli.extensions import part
+    from testbed.errors import UserError
 
+    if html is not None and html.is_dir():
+        raise UserError(f"--html names the folder {html}, expected a file, as in --html page.html.")
     base, arm = tasks.task(task), own.arm_of(recipe, knob)
     steps = tasks.lag_from(lag)
     committed = own.rivals(table.load(), task, steps, arm.name)

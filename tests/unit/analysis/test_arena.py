@@ -25,6 +25,7 @@ from testbed.errors import UserError
 from testbed.execution.runner import run_sweep
 from testbed.objectives.clipped import bapo
 from testbed.recipes import recipe
+from testbed.staleness import plan_for
 
 SMALL = replace(TASKS["sorted"], steps=4, log_every=2, warm_start_steps=2, prompts=2, group=2)
 
@@ -124,6 +125,34 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
 def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
     with pytest.raises(UserError):
         own.arm_of("cispo", knob)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "cispo", "--knob", "eps_high=1,4", "--lag", "pipeline"), "--lag 16"),
+        (("add", "cispo", "--knob", "eps_high=1,4", "--html", "."), "expected a file"),
+        (("run", "--lag", "pipeline"), "need --arm"),
+        (("show", "--lag", "soon"), "expected optimizer steps"),
+    ],
+)
+def test_lags_and_pages_that_cannot_be_are_refused_before_anything_runs(words, said, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["arena", *words])
+    assert said in capsys.readouterr().err
+
+
+def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> None:
+    frame = table.load()
+    made = cells_of(frame, "sorted", {"topr": (tasks.PIPELINE, tasks.NEAR)}, (3,))
+    assert [tasks.lag_of(run) for run in made] == [tasks.PIPELINE, tasks.NEAR]
+    assert [dict(run.staleness_args).get("seed") for run in made] == [3, None]
+    assert len({(run.learning_rate, run.recipe_args) for run in made}) == 1
+    plan = plan_for(made[0])
+    plan.check(made[0])
+    assert plan.versions(made[0], 10) == 41, "groups older than 40 updates are dropped"
+    shown = table.records(table.summary(frame[frame["lag"] == tasks.PIPELINE]))
+    assert {row["lag"] for row in shown} == {"pipeline"}
 
 
 def test_rates_are_shown_as_they_are() -> None:
