@@ -1,6 +1,7 @@
 """What the arena's table says at the drift of a log, and how its page and pictures show it."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -198,3 +199,6 @@ def test_the_page_has_blocks_that_its_script_can_filter(tmp_path) -> None:
     for task in FRESH:
         assert f'<div class="block sortable" data-task="{task}" data-lag="64" markdown>' in text
     assert text.count("<div") == text.count("</div>")
+    first, *_, fresh = page.seeds(frame(), "sorted", 64).split(";")
+    assert re.fullmatch(r"\w+:\d+( \d+)*", first)
+    assert fresh.startswith("fresh:"), "fresh data stand last"
