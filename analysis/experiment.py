@@ -42,8 +42,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from analysis.declared_plot import Plot
 from analysis.judging.sentences import Statement
-from analysis.plot import Plot
 from analysis.sweeps.seeds_and_rates import LEAST_CAP, Stop, Tuned
 from testbed.errors import UserError, unknown
 from testbed.registry import Entry

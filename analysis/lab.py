@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from analysis.declared_plot import Plot
 from analysis.experiment import Check, Experiment, Part, Stop, Tuned
 from analysis.judging.comparisons import (
     Arm,
@@ -45,4 +46,3 @@ from analysis.judging.replication import (
     slopes,
     stays_below,
 )
-from analysis.plot import Plot

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis.arena.table import costly
 from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, INK, ORANGE
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 
 LAG = 64
 CONTROLS = ("grpo", "placebo", "reinforce")

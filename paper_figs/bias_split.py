@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.palette import BLUE, INK, ORANGE, RULE, VERMILION
 from analysis.tables.outcomes import need
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 
 PARTS = {
     "bias_state": ("state distribution: prefixes from μ", BLUE),

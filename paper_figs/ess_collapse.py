@@ -12,7 +12,7 @@ from analysis.judging.intervals import bands
 from analysis.palette import INK, RULE, in_order, look
 from analysis.tables.outcomes import ESS, ESS_FLOOR, need
 from analysis.tables.sampled_ess import EXACT, deepest
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 
 DEPTH = 1e-4
 """The axis of the exact ESS ends at this multiple of the floor 1/N; what is smaller is drawn at its edge."""

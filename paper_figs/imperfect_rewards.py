@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from analysis.judging.intervals import student_interval
 from analysis.palette import BLUE, GRAY, GREEN, LONG, RULE, SHORT, SOLID, VERMILION, Dash
 from analysis.tables.outcomes import need
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 from paper_figs.panels import legend
 
 LOOKS: dict[str, tuple[str, Dash, str]] = {

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from analysis.experiments.cards.objective_weights import COLUMNS
 from analysis.palette import BLUE, RULE, VERMILION
 from analysis.tables.outcomes import need
-from paper_figs.base import PAGE
+from paper_figs.figure_registry import PAGE
 from paper_figs.panels import legend
 
 OTHERS = "#c4c4c4"

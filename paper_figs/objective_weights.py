@@ -12,7 +12,7 @@ import testbed.objectives
 from analysis.experiments.cards.objective_weights import COLUMNS, NAME
 from analysis.palette import BLUE, DASH_DOT, DOT, INK, LONG, RULE, SHORT, SOLID, VERMILION, Dash
 from analysis.tables.outcomes import need
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 from testbed.errors import UserError
 
 FAMILIES = tuple(

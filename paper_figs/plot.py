@@ -23,9 +23,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.declared_plot import Plot
 from analysis.judging.intervals import wilson_interval
 from analysis.palette import BLUE, RULE, SHORT, SOLID, VERMILION
-from analysis.plot import Plot
 from analysis.sweeps.sweep_table import (
     as_word,
     labeled,
@@ -41,7 +41,7 @@ from analysis.sweeps.sweep_table import (
 )
 from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
 from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
-from paper_figs.base import COLUMN, PAGE, no_mathtext
+from paper_figs.figure_registry import COLUMN, PAGE, no_mathtext
 from paper_figs.plot_kinds import curves_by_arm, final_by_setting, heat_map
 from paper_figs.run import render, style, write_file
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES

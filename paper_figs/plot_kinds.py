@@ -1,4 +1,4 @@
-"""What each shared kind of plot draws on its axes; the kinds are in `analysis.plot.KINDS`."""
+"""What each shared kind of plot draws on its axes; the kinds are in `analysis.declared_plot.KINDS`."""
 
 import re
 import textwrap
@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterMathtext, SymmetricalLogLocator
 
+from analysis.declared_plot import Plot
 from analysis.judging.intervals import Interval, median_interval, student_interval
 from analysis.palette import (
     BLUE,
@@ -31,8 +32,7 @@ from analysis.palette import (
     VERMILION,
     Look,
 )
-from analysis.plot import Plot
-from paper_figs.words import natural
+from paper_figs.value_names import natural
 
 LOOKS = tuple(
     Look(color, marker, dash)

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator
 from analysis.palette import DASH_DOT, DOT, LONG, RULE, SHORT, SOLID, in_order, lag_colors, spread
 from analysis.tables.outcomes import need
 from analysis.tables.tails import HISTOGRAM, tails
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 from paper_figs.panels import few, legend, say_dropped
 
 PANELS = 6

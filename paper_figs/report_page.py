@@ -27,7 +27,7 @@ from analysis.sweeps.sweep_table import (
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ACCURACY
 from paper_figs import plot
-from paper_figs.base import PAGE
+from paper_figs.figure_registry import PAGE
 from paper_figs.run import render, style
 from testbed.config.toml_text import as_toml, groups
 from testbed.errors import UserError, counted, printable

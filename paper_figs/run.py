@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from analysis.tables.committed import Table
 from analysis.tables.condensed import load_tables
-from paper_figs.base import FIGURES, draw, no_mathtext
+from paper_figs.figure_registry import FIGURES, draw, no_mathtext
 from testbed.errors import UserError, unknown
 
 OUT = Path(__file__).resolve().parent / "out"

@@ -1,6 +1,7 @@
 """The shared kinds of plots: an experiment that names one needs no file here.
 
-What a kind draws is in `analysis.plot.KINDS`; every experiment with a `Plot` has a figure of its own name.
+What a kind draws is in `analysis.declared_plot.KINDS`; every experiment with a `Plot` has a figure of its
+name.
 """
 
 import textwrap
@@ -12,12 +13,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.plot import KINDS, Plot
 from analysis.tables.outcomes import need
-from paper_figs.base import COLUMN, FIGURES, PAGE, figure
+from paper_figs.figure_registry import COLUMN, FIGURES, PAGE, figure
 from paper_figs.plot_kinds import DRAW, arms, heat_map, word
-from paper_figs.words import TITLES, natural, proper, title
+from paper_figs.value_names import TITLES, natural, proper, title
 
 
 def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analysis.judging.intervals import bands, median_interval
 from analysis.palette import RULE, in_order, look, spread
 from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, WINDOW, need
-from paper_figs.base import PAGE, figure
+from paper_figs.figure_registry import PAGE, figure
 from paper_figs.panels import few, legend, say_dropped
 
 PANELS = 5

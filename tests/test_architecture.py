@@ -38,7 +38,7 @@ LAYERS = (
 )
 # What may lie in testbed/ and analysis/ themselves; everything else is in a package.
 LOOSE = {"__main__", "errors", "registry", "rng", "user_files", "words"}
-LOOSE_IN_ANALYSIS = {"experiment", "lab", "palette", "plot"}
+LOOSE_IN_ANALYSIS = {"declared_plot", "experiment", "lab", "palette"}
 MAY_IMPORT = {
     "envs": {"envs"},
     "testbed": {"envs", "testbed"},

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import CLAIMS
 from analysis.judging.verdicts import Row
-from analysis.plot import Plot
 from analysis.tables.committed import manifest
 
 HEAD = """# Experiments and their claims

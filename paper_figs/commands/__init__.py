@@ -6,7 +6,7 @@ from testbed.cli.extensions import Command, Extension, Kind
 
 
 def _figures() -> list[dict[str, Any]]:
-    from paper_figs.base import FIGURES
+    from paper_figs.figure_registry import FIGURES
 
     return [
         {"name": name, "table": entry.promises["data"], "what": entry.promises["caption"]}

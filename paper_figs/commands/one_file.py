@@ -35,7 +35,7 @@ def draw_lags(found: "Report", path: Path) -> None:
     import numpy as np
     import pandas as pd
 
-    from analysis.plot import Plot
+    from analysis.declared_plot import Plot
     from paper_figs.shared_plots import draw
 
     shares = {"tokens": found.token_K, "samples": found.sample_K, "groups": found.group_K}

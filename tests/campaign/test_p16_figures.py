@@ -54,7 +54,7 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
 
 @pytest.mark.slow
 def test_figures_are_the_same_bytes_in_other_places_and_times(tmp_path: Path, campaign) -> None:
-    from paper_figs.base import FIGURES
+    from paper_figs.figure_registry import FIGURES
 
     names = list(FIGURES) if campaign.full else ["ratio-tails"]
     one, other = (drawn(tmp_path / str(n), names, said) for n, said in enumerate(SETTINGS))

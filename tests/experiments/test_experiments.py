@@ -11,17 +11,17 @@ import pytest
 from support.command_line import call, refused
 
 from analysis import experiment as registry
+from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
 from analysis.judging import preregistration
 from analysis.judging.claims import CLAIMS, Claims, look
 from analysis.judging.comparisons import must_exceed
 from analysis.judging.verdicts import by_claim
 from analysis.pages import experiment_page
-from analysis.plot import Plot
 from analysis.tables.committed import Table, load_committed
 from analysis.tables.making import add_tables, make
 from paper_figs import run, shared_plots
-from paper_figs.base import FIGURES
+from paper_figs.figure_registry import FIGURES
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 

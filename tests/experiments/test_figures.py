@@ -23,13 +23,17 @@ from analysis.tables import making as table_files
 from analysis.tables import outcomes as collapse
 from analysis.tables import sampled_ess as ess
 from analysis.tables import tails
-from paper_figs import base, run
+from paper_figs import figure_registry, run
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 N = 64
-OF_RUNS = sorted(name for name in base.FIGURES if base.FIGURES[name].promises["data"] in condense.NAMES)
+OF_RUNS = sorted(
+    name
+    for name in figure_registry.FIGURES
+    if figure_registry.FIGURES[name].promises["data"] in condense.NAMES
+)
 """Figures drawn from results; those of the atlas of objectives are tested in test_atlas.py."""
 
 
@@ -84,7 +88,7 @@ def saved(folder, tmp_path_factory):
 
 def drawn(name, tables):
     with run.style():
-        return base.draw(name, tables[base.FIGURES[name].promises["data"]].frame)
+        return figure_registry.draw(name, tables[figure_registry.FIGURES[name].promises["data"]].frame)
 
 
 def lines_of(ax, color):
@@ -92,7 +96,7 @@ def lines_of(ax, color):
 
 
 def test_three_figures_are_registered():
-    assert {"staleness", "ess-collapse", "ratio-tails"} <= set(base.FIGURES)
+    assert {"staleness", "ess-collapse", "ratio-tails"} <= set(figure_registry.FIGURES)
 
 
 @pytest.mark.parametrize("name", OF_RUNS)
@@ -100,13 +104,13 @@ def test_a_figure_leaves_settings_alone_and_fits_the_page(name, tables):
     before = dict(matplotlib.rcParams)
     fig = drawn(name, tables)
     assert dict(matplotlib.rcParams) == before
-    assert fig.get_figwidth() in (base.COLUMN, base.PAGE)
+    assert fig.get_figwidth() in (figure_registry.COLUMN, figure_registry.PAGE)
     assert all(ax.get_xlabel() or ax.get_shared_x_axes().get_siblings(ax) for ax in fig.axes)
 
 
 def test_a_caption_has_at_most_four_sentences():
-    for name in base.FIGURES:
-        promises = base.FIGURES[name].promises
+    for name in figure_registry.FIGURES:
+        promises = figure_registry.FIGURES[name].promises
         caption = promises["caption"] + (" Counted." if isinstance(promises["counted"], partial) else "")
         assert len(re.findall(r"[.!?](?=\s|$)", caption)) <= 4, name
 
@@ -115,8 +119,8 @@ def test_a_caption_has_at_most_four_sentences():
 def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
     from analysis.judging.claims import CLAIMS
 
-    assert "seeds" in base.FIGURES[name].promises["caption"]
-    assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)
+    assert "seeds" in figure_registry.FIGURES[name].promises["caption"]
+    assert set(figure_registry.FIGURES[name].promises["supports"]) <= set(CLAIMS)
 
 
 @pytest.mark.slow
@@ -151,7 +155,7 @@ def test_staleness_draws_medians_of_the_seeds_in_the_recipes_color(tables):
 def test_staleness_marks_where_panels_have_made_equally_many_stale_updates():
     rows = staleness_rows()
     with run.style():
-        fig = base.draw("staleness", pd.concat([rows, rows[rows["lag"] == 64].assign(lag=160)]))
+        fig = figure_registry.draw("staleness", pd.concat([rows, rows[rows["lag"] == 64].assign(lag=160)]))
     dotted = [[x.get_xdata()[0] for x in ax.lines if x.get_linestyle() == ":"] for ax in fig.axes[:3]]
     assert dotted == [[], [64 + 240 - 160], []]
 
@@ -160,7 +164,7 @@ def test_staleness_counts_a_run_without_accuracy_as_zero():
     rows = staleness_rows()
     rows.loc[(rows["recipe"] == "grpo") & (rows["step"] == 240), "accuracy"] = np.nan
     with run.style():
-        fig = base.draw("staleness", rows)
+        fig = figure_registry.draw("staleness", rows)
     assert lines_of(fig.axes[1], palette.look("grpo").color)[0].get_ydata()[-1] == 0.0
 
 
@@ -196,7 +200,8 @@ def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables)
     assert [each.name for each in made] == sorted(manifest) == OF_RUNS
     for each in made:
         assert (
-            manifest[each.name]["table"]["sha256"] == tables[base.FIGURES[each.name].promises["data"]].sha256
+            manifest[each.name]["table"]["sha256"]
+            == tables[figure_registry.FIGURES[each.name].promises["data"]].sha256
         )
         assert (
             manifest[each.name]["files"][each.pdf.name] == hashlib.sha256(each.pdf.read_bytes()).hexdigest()
@@ -296,4 +301,4 @@ def test_committed_tables_are_whole_small_and_enough_for_every_figure():
     for name, table in tables.items():
         assert len(table.csv) <= 2**20, name
     awaited = {name for name, each in EXPERIMENTS.items() if each.keys and not each.claims} - set(tables)
-    assert {entry.promises["data"] for entry in base.FIGURES.values()} <= {*tables, *awaited}
+    assert {entry.promises["data"] for entry in figure_registry.FIGURES.values()} <= {*tables, *awaited}

@@ -7,19 +7,20 @@ from matplotlib.lines import Line2D
 from support.figure_boxes import faults
 
 from analysis.tables.committed import load_committed
-from paper_figs import base, panels, run
+from paper_figs import figure_registry, panels, run
 
 TABLES = load_committed()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [n for n in sorted(base.FIGURES) if base.FIGURES[n].promises["data"] in TABLES]
+    "name",
+    [n for n in sorted(figure_registry.FIGURES) if figure_registry.FIGURES[n].promises["data"] in TABLES],
 )
 def test_no_text_of_a_figure_is_cut_off_small_struck_through_or_over_another(name):
-    table = base.FIGURES[name].promises["data"]
+    table = figure_registry.FIGURES[name].promises["data"]
     with run.style():
-        assert faults(base.draw(name, TABLES[table].frame)) == []
+        assert faults(figure_registry.draw(name, TABLES[table].frame)) == []
 
 
 @pytest.mark.slow
@@ -83,7 +84,7 @@ def test_the_lag_of_a_panel_is_marked_and_its_runs_end_with_an_interval():
 
     table = load_committed(["staleness"])["staleness"].frame
     with run.style():
-        fig = base.draw("staleness", table)
+        fig = figure_registry.draw("staleness", table)
     ax = fig.axes[2]
     assert ax.get_title() == "lag 64"
     assert any(list(line.get_xdata()) == [64, 64] for line in ax.lines)

@@ -11,7 +11,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
-from paper_figs.base import no_mathtext
+from paper_figs.figure_registry import no_mathtext
 from paper_figs.run import render
 from testbed.cli import main
 from testbed.config.run import grid

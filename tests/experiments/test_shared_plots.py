@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS
-from analysis.plot import KINDS, Plot
-from paper_figs import base, plot_kinds, run, shared_plots
+from paper_figs import figure_registry, plot_kinds, run, shared_plots
 from testbed.errors import UserError
 
 PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
@@ -107,7 +107,7 @@ def test_only_the_rows_asked_for_are_drawn():
 
 def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_are():
     for name in PLOTS:
-        caption = base.FIGURES[name].promises["caption"]
+        caption = figure_registry.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
         plot = EXPERIMENTS[name].figure
         assert KINDS[plot.kind].partition("{")[0] in caption.lower().replace("roc", "ROC")

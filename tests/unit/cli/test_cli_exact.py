@@ -12,7 +12,7 @@ from analysis.experiments.weights import bias_variance, optimal_baseline
 from analysis.judging.claims import CLAIMS
 from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables
-from paper_figs import base, run
+from paper_figs import figure_registry, run
 from testbed.exact.gradient_report import gradient_report
 
 NAMES = ("bias-variance", "bias-split", "optimal-baseline")
@@ -128,15 +128,15 @@ def test_tables_are_written_beside_the_others(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_are_drawn_from_the_committed_tables_and_support_claims_there_are(name):
     with run.style():
-        drawn = base.draw(name, load_committed([name])[name].frame)
+        drawn = figure_registry.draw(name, load_committed([name])[name].frame)
     assert drawn.axes
-    assert set(base.FIGURES[name].promises["supports"]) <= set(CLAIMS)
+    assert set(figure_registry.FIGURES[name].promises["supports"]) <= set(CLAIMS)
 
 
 def test_bars_end_at_the_bias():
     table = load_committed(["bias-split"])["bias-split"].frame
     with run.style():
-        left = base.draw("bias-split", table).axes[0]
+        left = figure_registry.draw("bias-split", table).axes[0]
     ends = {}
     for bar in left.patches:
         y = round(bar.get_y() + bar.get_height() / 2)

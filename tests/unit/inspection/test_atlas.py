@@ -13,7 +13,7 @@ from support.fixtures import batch_of, rows_of
 from analysis import palette
 from analysis.experiments.cards import objective_weights as objective_table
 from analysis.tables import committed as load
-from paper_figs import base, objective_weights, run
+from paper_figs import figure_registry, objective_weights, run
 from testbed.errors import UserError
 from testbed.inspection import atlas, atlas_page
 from testbed.inspection.effective_weights import effective_weights
@@ -184,15 +184,15 @@ def small():
 
 def drawn(frame, family):
     with run.style():
-        fig = base.draw(f"objectives-{family}", frame)
+        fig = figure_registry.draw(f"objectives-{family}", frame)
         fig.draw_without_rendering()
     return fig
 
 
 def test_every_family_has_a_figure_of_the_committed_table():
     named = {f"objectives-{entry.family}" for entry in objective.values()}
-    assert named <= set(base.FIGURES)
-    assert all(base.FIGURES[name].promises["data"] == objective_table.NAME for name in named)
+    assert named <= set(figure_registry.FIGURES)
+    assert all(figure_registry.FIGURES[name].promises["data"] == objective_table.NAME for name in named)
     assert set(objective_weights.FAMILIES) == {entry.family for entry in objective.values()}
 
 
@@ -234,7 +234,7 @@ def test_no_text_of_the_atlas_is_cut_off_or_small(table, family):
     assert min(ink.x0, ink.y0) >= -0.01
     assert ink.x1 <= fig.get_figwidth() + 0.01
     assert ink.y1 <= fig.get_figheight() + 0.01
-    assert fig.get_figwidth() == base.PAGE
+    assert fig.get_figwidth() == figure_registry.PAGE
     texts = [text for text in fig.findobj(Text) if text.get_visible() and text.get_text()]
     assert min(text.get_fontsize() for text in texts) >= 7
     titles = [ax.title.get_window_extent() for ax in fig.axes if ax.get_title()]

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from analysis.plot import Plot
+from analysis.declared_plot import Plot
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {name.lower().replace("-", "_"): name for name in (

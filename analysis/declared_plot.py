@@ -29,19 +29,18 @@ KINDS: Mapping[str, str] = MappingProxyType(
 class Plot:
     """A plot that needs no file of its own.
 
-    kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost, less
-    is better, and the gain; of strips the value and the column whose values stand below each other;
-    "column: words" where its axis says something else than the column's name, as x_label and y_label do. arm:
-    columns whose combinations are drawn apart; "column: words" where the legend's title says something else
-    than the column's name, or nothing, as arm_labels do. value: the color of a heat map,
-    "column: words". where: only rows
-    with these values, a tuple for several. names: what values are called where not as in the table or
-    by paper_figs.words. x_label, y_label: in place of the columns' names. log: axes with a logarithmic scale,
-    "x", "y" or "xy"; values of a setting stand side by side at equal distances. order: the arms' labels in
-    the order of their looks, where a panel may lack some of them. panel: a column whose values have a panel
-    each, titled by them behind panel_label, or by their names. also: further panels, each by what differs
-    from the first. of: what makes the rows that are drawn of the table. says: a sentence of the caption in
-    place of what x and y are called.
+    kind: one of KINDS. x, y: columns; of a ROC the score and the event, 0 or 1; of a frontier the cost,
+    less is better, and the gain; of strips the value and the column whose values stand below each other;
+    "column: words" where its axis says something else than the column's name, as x_label and y_label do.
+    arm: columns whose combinations are drawn apart; "column: words" where the legend's title says
+    something else than the column's name, or nothing, as arm_labels do. value: the color of a heat map,
+    "column: words". where: only rows with these values, a tuple for several. names: what values are
+    called where not as in the table or by paper_figs.value_names. x_label, y_label: in place of the
+    columns' names. log: axes with a logarithmic scale, "x", "y" or "xy"; values of a setting stand side
+    by side at equal distances. order: the arms' labels in the order of their looks, where a panel may
+    lack some of them. panel: a column whose values have a panel each, titled by them behind panel_label,
+    or by their names. also: further panels, each by what differs from the first. of: what makes the rows
+    that are drawn of the table. says: a sentence of the caption in place of what x and y are called.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """
