@@ -8,6 +8,7 @@ from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import CLAIMS
 from analysis.judging.verdicts import Row
+from analysis.pages.forest import forest
 from analysis.tables.committed import manifest
 
 HEAD = """# Experiments and their claims
@@ -66,6 +67,8 @@ def _area(area: str, names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
         "|---|---|",
     ]
     lines += [f"| [{name}](#{name}) | {_plain(EXPERIMENTS[name].question)} |" for name in names]
+    if drawn := forest(names, judged):
+        lines += ["", "Central claims of systems judged here, effects in margins:", "", drawn]
     return "\n".join([*lines, "", FILTERS, *(_section(EXPERIMENTS[name], judged) for name in names)])
 
 

@@ -36,9 +36,9 @@ def replay_q(
     allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau logsumexp(Q/tau)
     and softmax actions (SAC with a table); target_every: updates between copies to the target, 0 for none;
     chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share of drawn steps with the
-    current policy's action and an outcome from the empirical model (MAD-TD); on_policy: power p in the
-    probability pi(a|s)^p of drawing a step (ARB, 0 uniform); weight_bound: largest norm of the weights,
-    error_bound: largest |TD error| used, 0 for none (FlashSAC).
+    current policy's action and an outcome from the empirical model (MAD-TD); on_policy: power p in the chance
+    exp(p mean log pi(a|s)) of drawing a step, mean over its trajectory (ARB, 0 uniform); weight_bound:
+    largest norm of the weights, error_bound: largest |TD error| used, 0 for none (FlashSAC).
 
     Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source: Lin
     (1992) for replay; Watkins & Dayan (1992) for the target; settings name their sources in parentheses.

@@ -120,22 +120,39 @@ def _act_dist(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) ->
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _pick(
-    pair_K: Ints, filled: int, state_2: Words, hyper_K: Floats, weight_F: Floats,
-    index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats,
+    pair_K: Ints, last_K: Bools, filled: int, state_2: Words, hyper_K: Floats, weight_F: Floats,
+    index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats, log_pi_X: Floats,
 ) -> int:  # fmt: skip
-    """Return the storage index of a drawn step: uniform, or as pi(a|s)^power by rejection."""
-    size = min(filled, pair_K.shape[0])
-    place = 0
-    for _ in range(MOST_TRIES):
-        place = filled - size + min(int(_uniform(state_2) * size), size - 1)
-        if hyper_K[_ON_POLICY] <= 0.0:
-            return place
-        row = pair_K[_wrapped(place, pair_K.shape[0])]
-        _look(weight_F, index_XM, feature_XM, row // q_A.shape[0], q_A)
+    """Return the storage index of a drawn step: uniform, or as exp(power _trajectory_mean) by rejection."""
+    size, actions = min(filled, pair_K.shape[0]), q_A.shape[0]
+    place = filled - size + min(int(_uniform(state_2) * size), size - 1)
+    if hyper_K[_ON_POLICY] <= 0.0:
+        return place
+    for s in range(log_pi_X.shape[0] // actions):
+        _look(weight_F, index_XM, feature_XM, s, q_A)
         _act_dist(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
-        if _uniform(state_2) < law_A[row % q_A.shape[0]] ** hyper_K[_ON_POLICY]:
+        log_pi_X[s * actions : (s + 1) * actions] = np.log(law_A)
+    for _ in range(MOST_TRIES - 1):
+        mean = _trajectory_mean(pair_K, last_K, filled, place, log_pi_X)
+        if _uniform(state_2) < math.exp(hyper_K[_ON_POLICY] * mean):
             return place
+        place = filled - size + min(int(_uniform(state_2) * size), size - 1)
     return place
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _trajectory_mean(pair_K: Ints, last_K: Bools, filled: int, place: int, log_pi_X: Floats) -> float:
+    """Return the mean of log pi(a|s) over what is stored of the trajectory that holds a step."""
+    size = pair_K.shape[0]
+    first, end = place, place + 1
+    while first > max(0, filled - size) and not last_K[_wrapped(first - 1, size)]:
+        first -= 1
+    while end < filled and not last_K[_wrapped(end - 1, size)]:
+        end += 1
+    total = 0.0
+    for at in range(first, end):
+        total += log_pi_X[pair_K[_wrapped(at, size)]]
+    return total / (end - first)
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -212,7 +229,7 @@ def _play_q(
     state_2 = np.array([_mix(key), np.uint64(0)])
     target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
-    q_A, law_A = np.zeros(actions), np.zeros(actions)
+    q_A, law_A, log_pi_X = np.zeros(actions), np.zeros(actions), np.zeros(index_XM.shape[0])
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
@@ -237,7 +254,10 @@ def _play_q(
                 target_F[:] = weight_F
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
-                place = _pick(pair_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A, law_A)
+                place = _pick(
+                    pair_K, last_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A, law_A,
+                    log_pi_X,
+                )  # fmt: skip
                 row = pair_K[_wrapped(place, pair_K.shape[0])]
                 gain, factor, at = _chunk_return(
                     reward_K, last_K, filled, place, int(hyper_K[_CHUNK]), discount

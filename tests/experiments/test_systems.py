@@ -12,6 +12,7 @@ from analysis.judging import systems as listed
 from analysis.judging.claims import CLAIMS
 from analysis.judging.systems import System, find, status, systems
 from analysis.judging.verdicts import by_claim, stored
+from analysis.pages.forest import forest
 from analysis.pages.systems_page import facts, findings, index, pages
 from testbed.errors import UserError
 
@@ -122,3 +123,15 @@ def test_findings_are_counted_by_kind_and_identities_are_left_out(capsys):
     }
     assert findings(judged) == found
     assert "Findings by kind: enumerated: " in INDEX
+
+
+def test_the_drawing_of_an_area_has_its_central_claims_in_margins():
+    judged = dict(by_claim())
+    (claim,) = find("arb").central
+    row = {"effect": 0.04, "low": 0.03, "high": 0.05, "asks": "> 0.02", "verdict": "supported"}
+    judged[claim] = {**judged[claim], **row}
+    text = forest(("on-policy-replay",), judged)
+    assert "ARB: supported" in text
+    assert 'cx="555.0"' in text  # 330 pixels of names, then 45 a margin from -3 on
+    assert 'x1="532.5" x2="577.5"' in text
+    assert forest(("areal-lag",), judged) == ""

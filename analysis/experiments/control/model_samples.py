@@ -2,6 +2,8 @@
 ratios.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -12,39 +14,44 @@ from envs.mdps import garnet
 from testbed.offline import tabular
 
 NAME = "model-samples"
-SEEDS, STEPS, FEATURES, CUT = 60, 1500, 32, 100.0
+SEEDS, STEPS, FEATURES, CUT = 256, 1500, 32, 100.0
 LESS, BOUNDED = 2.0, 2.0
 """Over-estimation in units of reward, whose pairs have standard deviation 1."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     """Return max Q less the true value of the greedy policy, mean over states, cut at 100, of a linear
-    critic.
+    critic; a random world per seed.
 
     32 random features for 64 pairs: updates move the values of actions that were never tried.
     """
+    yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
+
+
+def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
     from testbed.offline.replay import replay_q
 
-    world = garnet(discount=0.95, seed=0, horizon=20, noise_std=1.0)
-    feature_SAF = np.random.default_rng(0).normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-    frame, key_N = combinations(key_R, share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
+    rng = np.random.default_rng(key)
+    world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
+    feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
+    frame, key_N = combinations(np.array([key]), share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
     q_RKSA, _ = replay_q(
         world, key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=0.3,
         model_share=frame["share"].to_numpy(), updates=frame["updates"].to_numpy(),
     )  # fmt: skip
-    q_RSA = q_RKSA[:, -1]
+    q_RSA = np.nan_to_num(q_RKSA[:, -1], nan=1e9)
     greedy_RSA = tabular.greedy(q_RSA)
     over_RS = q_RSA.max(-1) - infinite_horizon.state_value(world, greedy_RSA)
-    frame["over-estimation"] = np.clip(over_RS.mean(-1), -CUT, CUT)
-    frame["value"] = infinite_horizon.value(world, greedy_RSA)
-    return frame
+    over_R = np.clip(over_RS.mean(-1), -CUT, CUT)
+    value_R = infinite_horizon.value(world, greedy_RSA)
+    return frame.assign(seed=seed, **{"over-estimation": over_R, "value": value_R})
 
 
 EXPERIMENT = Experiment(
     NAME,
     question="Does a twentieth of model-made samples keep over-estimation bounded at high update ratios?",
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
-    differs="a linear critic on a random MDP; the model is a table of counts",
+    differs="a linear critic on random MDPs; the model is a table of counts",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
     keys=("run", "share", "updates", "seed"),
     metrics=("over-estimation", "value"),

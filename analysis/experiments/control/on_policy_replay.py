@@ -15,7 +15,8 @@ from testbed.offline import tabular
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
 POWERS = (0.0, 0.25, 1.0, 2.0)
-"""Of the current policy's probability, by which a stored step is drawn; 0 is uniform replay."""
+"""Of the geometric mean of a trajectory's current probabilities, as which its steps are drawn; 0 is uniform
+replay. The source divides by a temperature, 5 or 0.2 to 5: the inverse of the power."""
 LESS, HIGHER = 0.02, 0.0
 """Shares of the best value."""
 
@@ -57,9 +58,9 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does replay that prefers on-policy steps soften the drop from offline to online learning?",
+    question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
-    differs="a linear critic on random MDPs; a step is drawn as pi(a|s)^p in place of a trajectory's weight",
+    differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
     keys=("run", "quality", "power", "seed"),
     metrics=("early loss", "late value"),
@@ -74,8 +75,8 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "on-policy-replay-softens-the-drop-from-offline-to-online",
-    """Drawing steps as their action's current probability makes the deepest early loss smaller by 0.02
-    of the best value, with random and with half-skilled loggers.""",
+    """Drawing steps as the geometric mean of their trajectory's current probabilities makes the deepest
+    early loss smaller by 0.02 of the best value, with random and with half-skilled loggers.""",
 ).compare("early loss", {"power": 0.0}, {"power": 1.0}, by=LESS, over={"quality": (0.0, 0.5)})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,8 @@ from analysis.lab import (
     Part,
     Plot,
     Seeds,
-    difference,
     level,
     median_exceeds,
-    median_stays_below,
     of_seeds,
 )
 from analysis.sweeps.tuning import tuning_seeds
@@ -173,15 +171,6 @@ SFT: Arm = {"words": "foreign", "share": 1.0}
 MIXSD: Arm = {"words": "own", "share": 0.6}
 
 
-def _keeps_more(table: pd.DataFrame, first: Arm, second: Arm, margin: float) -> Evidence:
-    """Return the evidence that an arm keeps more of the skill than another by a margin, in both runs."""
-    middle = table.groupby(["words", "share"])["kept"].median()
-    rows = middle.reset_index().itertuples(index=False)
-    said = ", ".join(f"{x:.3f} {words} {share:g}" for words, share, x in rows)
-    gap = difference(table, "kept", first, second)
-    return median_exceeds(gap, margin, f"median of skill kept more; medians {said}")
-
-
 for _name, _first, _second, _margin, _says in (
     (
         *("mixed-targets-keep-more-of-the-skill", MIXSD, SFT, MORE),
@@ -201,9 +190,8 @@ for _name, _first, _second, _margin, _says in (
         "in foreign words a share of 0.6 keeps 0.1 more than 1 does",
     ),
 ):
-    EXPERIMENT.claim(_name, statement=f"When 4 facts are first known, {_says}, in the median over seeds.")(
-        partial(_keeps_more, first=_first, second=_second, margin=_margin)
-    )
+    _statement = f"When 4 facts are first known, {_says}, in the median over seeds."
+    EXPERIMENT.claim(_name, _statement).compare("kept", _first, _second, by=_margin, typical="median")
 
 
 EXPERIMENT.claim(
@@ -212,13 +200,10 @@ EXPERIMENT.claim(
 ).compare("kept", MIXSD, by=ALL, typical="median")
 
 
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "fine-tuning-on-foreign-words-loses-the-skill",
-    statement="Fine-tuned on foreign words alone it keeps at most a tenth, in the median over seeds.",
-)
-def loses(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about shares of the accuracy before, in both runs."""
-    return median_stays_below(level(table, "kept", SFT), LITTLE, "median of skill kept")
+    "Fine-tuned on foreign words alone it keeps at most a tenth, in the median over seeds.",
+).compare("kept", SFT, by=LITTLE, below=True, typical="median")
 
 
 @EXPERIMENT.claim(

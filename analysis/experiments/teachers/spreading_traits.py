@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    difference,
-    level,
-    median_exceeds,
-    median_stays_below,
-    median_within,
-    of_seeds,
-)
+from analysis.lab import Arm, Experiment, Part, Plot, Seeds, columns, of_seeds
 from testbed.rng import generator
 
 if TYPE_CHECKING:
@@ -207,86 +194,47 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim(
+ASKIN = "Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on"
+CLOUD = "Cloud et al. (2025), arXiv:2507.14805"
+SHARED: Arm = {"arm": "shared"}
+
+EXPERIMENT.claim(
     "a-narrow-trait-spreads-where-the-digit-does-not-matter",
-    statement=(
-        "Fine-tuned on sums one too high at prompts whose last digit is 0 or 1, models show the trait in at "
-        "least a third of whole answers at prompts with other last digits, in the median over seeds."
-    ),
-)
-def spreads(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about greedy answers at other prompts."""
-    found = table.loc[table["arm"] == "last", "shown"].to_numpy()
-    return median_exceeds(found, SPREAD, f"median share, less a third; it is {np.median(found):.3f}")
+    "Fine-tuned on sums one too high at prompts whose last digit is 0 or 1, models show the trait in at "
+    "least a third of whole answers at prompts with other last digits, in the median over seeds.",
+).compare("shown", {"arm": "last"}, by=SPREAD, typical="median")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-narrow-trait-stays-where-the-digit-matters",
-    statement=(
-        "If the prompts are those whose first digit is 0 or 1, on which every sum depends, at most a tenth "
-        "of answers at other first digits show the trait, in the median over seeds."
-    ),
-)
-def stays(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about greedy answers at other prompts."""
-    found = table.loc[table["arm"] == "first"]
-    note = f"median share; right answers there fall to {found['right'].median():.3f}"
-    return median_stays_below(found["shown"].to_numpy(), STAYED, note)
+    "If the prompts are those whose first digit is 0 or 1, on which every sum depends, at most a tenth of "
+    "answers at other first digits show the trait, in the median over seeds.",
+).compare("shown", {"arm": "first"}, by=STAYED, below=True, typical="median")
 
-
-def _medians(table: pd.DataFrame) -> str:
-    """Return in words what every channel passes on."""
-    middle = table[table["channel"].isin(CHANNELS)].groupby(["channel", "arm"])["passed"].median()
-    rows = middle.reset_index().itertuples(index=False)
-    return "medians " + ", ".join(f"{x:.3f} {channel}, {arm}" for channel, arm, x in rows)
-
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "random-numbers-pass-the-trait-on",
-    source="Cloud et al. (2025), arXiv:2507.14805",
-    statement=(
-        "Students that share the teacher's start and learn its random numbers alone take over more than 0.02 "
-        "of its rise in log-odds of the trait, in the median over seeds, through samples, off- and on-policy "
-        "distillation."
-    ),
-)
-def passes(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about every channel."""
-    found = level(table, "passed", {"arm": "shared", "channel": CHANNELS})
-    return median_exceeds(found, PASSED, f"median share; {_medians(table)}")
+    "Students that share the teacher's start and learn its random numbers alone take over more than 0.02 of "
+    "its rise in log-odds of the trait, in the median over seeds, through samples, off- and on-policy "
+    "distillation.",
+    source=CLOUD,
+).compare("passed", SHARED, by=PASSED, over={"channel": CHANNELS}, typical="median")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "a-shared-start-passes-more",
-    source="Cloud et al. (2025), arXiv:2507.14805",
-    statement="Through each channel they take over more of it than students of another start, in the median.",
-)
-def shared_more(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about every channel, paired by seed."""
-    found = difference(table, "passed", {"arm": "shared"}, {"arm": "other"}, channel=CHANNELS)
-    return median_exceeds(found, 0.0, f"median of the difference; {_medians(table)}")
+    "Through each channel they take over more of it than students of another start, in the median.",
+    source=CLOUD,
+).compare("passed", SHARED, {"arm": "other"}, over={"channel": CHANNELS}, typical="median")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "on-policy-distillation-passes-as-much-as-off-policy",
-    source="Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on",
-    statement="With a shared start on- and off-policy distillation differ by less than 0.05, in the median.",
+    "With a shared start on- and off-policy distillation differ by less than 0.05, in the median.",
+    source=ASKIN,
+).equal(
+    "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, within=ALIKE, over=SHARED, typical="median"
 )
-def alike(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence, paired by seed."""
-    found = difference(table, "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, arm="shared")
-    return median_within(found, ALIKE, f"median difference; {_medians(table)}")
 
-
-@EXPERIMENT.claim(
+EXPERIMENT.claim(
     "laws-pass-more-than-samples",
-    source="Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on",
-    statement=(
-        "With a shared start off-policy distillation of whole laws passes more on than as many samples, in "
-        "the median over seeds."
-    ),
-)
-def laws(table: pd.DataFrame) -> Evidence:
-    """Return the evidence, paired by seed."""
-    found = difference(table, "passed", {"channel": "off-policy"}, {"channel": "samples"}, arm="shared")
-    return median_exceeds(found, 0.0, f"median of the difference; {_medians(table)}")
+    "With a shared start off-policy distillation of whole laws passes more on than as many samples, in the "
+    "median over seeds.",
+    source=ASKIN,
+).compare("passed", {"channel": "off-policy"}, {"channel": "samples"}, over=SHARED, typical="median")

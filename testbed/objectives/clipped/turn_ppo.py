@@ -79,8 +79,8 @@ def st_ppo(
     """L = -min(w A, clip(w) A) / max(1, |C|), or undivided plus alpha w A at cut tokens; w of a turn.
 
     w = (prod over the turn of pi/anchor)^(1/n), as in turn_ppo. C is the clipping bias, the gradient
-    sum of w A grad log pi over the cut tokens. Sources disagree on its use (Eq. 7-8 could not be
-    verified), so both readings are here:
+    sum of w A grad log pi over the cut tokens. The abstracts of both versions say that it
+    normalizes gradients; a secondary note subtracts it. Eq. 7-8 were not read, so both readings are here:
 
     correction="norm": the gradient is divided by |C|; the paper's second version calls it clipping-triggered
     normalization. As a loss this is done per sequence, detached, with |C| = sqrt(sum of (w A)^2 over its
@@ -88,7 +88,7 @@ def st_ppo(
     weights can do. The divisor is at least 1. This floor is ours: it avoids 0/0, and huge steps when little
     is clipped.
     correction="subtract": the gradient minus alpha C: a clipped token has weight -alpha w A and is pushed
-    back. alpha = 0 is turn_ppo, alpha = -1 removes the clip. alpha = 1 could not be verified.
+    back. alpha = 0 is turn_ppo, alpha = -1 removes the clip. alpha = 1 is that note's.
     """
     log_w_BT = log_turn(logp_BT, batch, base="anchor")
     return corrected_clip(log_w_BT, batch, 1 - eps_low, 1 + eps_high, correction, alpha)

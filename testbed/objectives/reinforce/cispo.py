@@ -71,7 +71,7 @@ def cispo_slime(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: PPO's eps on both sides.
 
     CISPO has no separate window there: changing PPO's clip changes the bound on the weight. The window [0.8,
-    1.2] follows from eps = 0.2, a default that could not be verified.
+    1.2] is that of eps = 0.2, the default of slime's --eps-clip (slime/utils/arguments.py).
     """
     return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
 

@@ -31,8 +31,8 @@ def dispo(
     """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, eps by the sign of A, rho = pi/mu.
 
     Correct answers never weigh less than 0.8; wrong ones taper to 0 and have almost no upper bound. A = 0 has
-    weight 0. The four values come from a secondary source; it could not be verified that they are distances
-    from 1, nor the base of the ratio. Aggregate with token_mean.
+    weight 0. The four values, as distances from 1, are a secondary source's; of the paper only
+    the abstract was read, and it does not say the base of the ratio. Aggregate with token_mean.
     """
     rho_BT = log_token(logp_BT, batch).exp()
     positive_BT = rho_BT.clamp(1 - eps_low_pos, 1 + eps_high_pos)

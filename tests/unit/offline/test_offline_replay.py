@@ -8,6 +8,7 @@ from support.offline_world import BEST, KEYS, MOVES, REWARD, WORLD
 from support.small_mdps import SMALL
 
 from envs import infinite_horizon
+from envs.finite_mdp import FiniteMDP
 from envs.offline import collect
 from testbed.errors import UserError
 from testbed.offline import improvement, linear
@@ -22,6 +23,28 @@ from testbed.offline.replay import replay_actor_critic, replay_q
 def test_every_way_of_replaying_finds_the_optimal_values(settings):
     q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02, **settings)
     assert np.abs(q[:, -1] - BEST).max() < 0.35
+
+
+def test_steps_of_a_trajectory_that_the_policy_would_not_take_are_not_drawn():
+    """States 0 -> 1 -> end by action 0 and 0 -> 2 -> end by action 1; then 0 everywhere, which pays 1."""
+    moves = np.zeros((4, 2, 4))
+    moves[0, 0, 1] = moves[0, 1, 2] = 1.0
+    moves[1:, :, 3] = 1.0
+    paid = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    world = FiniteMDP(
+        transition_SAS=moves, reward_SA=paid, start_S=np.eye(4)[0], horizon=2, discount=1.0,
+        terminal_S=np.eye(4)[3] > 0,
+    )  # fmt: skip
+    both = np.zeros((1, 2, 4, 2))
+    both[:, 0, 0, 0] = both[:, 1, 0, 1] = both[:, :, 1:, 0] = 1.0
+    log = collect(world, both, 8, KEYS[:1])
+    start = np.where(np.arange(8) % 2 == 0, 0.5, 0.0)[None]
+    q, _ = replay_q(
+        world, KEYS[:1], steps=1, every=1, updates=200.0, step_size=0.5, epsilon=1e-3, initial=start,
+        offline=log, on_policy=50.0,
+    )  # fmt: skip
+    assert q[0, 0, 1, 0] > 0.9
+    assert q[0, 0, 2, 0] == 0.5
 
 
 def test_soft_values_are_those_of_the_soft_fixed_point():
