@@ -118,13 +118,19 @@ class Evidence:
 def gather(binding: Binding, rows: Sequence[Rows] | None = None) -> Evidence:
     """Return the evidence of a loss on the stack, or on the given batches of one shape.
 
-    Raises LossError as `call` does, if a weight or the loss is not finite, and if the call changes its
-    inputs.
+    Raises LossError as `call` does, if a weight or the loss is not finite, if the call changes its inputs,
+    and if all weights of the stack are 0.
     """
-    quiet = gather(binding, calm()) if rows is None else None
+    whole = rows is None
+    quiet = gather(binding, calm()) if whole else None
     rows = tuple(visible(each, binding) for each in rows or stack())
     made = [tensors(each) for each in rows]
     outcomes = [sound(binding, logp, batch) for logp, batch in made]
+    if whole and not any(bool(each.weight_BT.any()) for each in outcomes):
+        raise LossError(
+            "detached",
+            f"{binding.name} has a gradient of 0 in every batch: none leads back to the log-probabilities.",
+        )
     single = any(each.dtype != torch.float64 for each in outcomes)
     return Evidence(
         binding,

@@ -21,6 +21,7 @@ from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
 def test_the_threshold_is_the_smallest_step_at_which_enough_claims_agree():
     # Of 10 claims, 2 * 10 / (.05 * 80) = 5 must have e >= 80; at 70 it would be 5.7.
     assert rule.threshold([90, 90, 90, 90, 90], 10) == 80
+    assert rule.threshold([80.0] * 5, 10) == 80  # at the step is enough
     assert rule.threshold([90, 90, 90, 90], 10) == float("inf")
     assert rule.threshold([1e6] * 4, 10) == 100
     assert rule.threshold([], 10) == float("inf")
@@ -225,5 +226,6 @@ def test_an_end_of_a_median_s_sequence_appears_with_its_bet_and_stays():
     sizes = range(1, 12)
     ends = [bets.median_sequence(np.ones(n))[0] > -math.inf for n in sizes]
     assert ends == [bets.median(np.ones(n), 0.5)[0] >= 40 for n in sizes]
+    assert ends == [bets.median_sequence(np.ones(n))[1] < math.inf for n in sizes]
     assert 0 < sum(ends) < len(sizes)
     assert bets.median_sequence([*np.ones(12), *np.zeros(12)])[0] == 1.0

@@ -24,6 +24,7 @@ MESSAGES = {
     "numpy_number": ("type", "returned numpy.float64; expected a torch tensor", PASSED),
     "changes": ("changed", "changes its inputs in place: advantages", PASSED),
     "detached": ("detached", "no gradient leads back to them", PASSED),
+    "a_leaf": ("detached", "a gradient of 0 in every batch"),
 }
 
 

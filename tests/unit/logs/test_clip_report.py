@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from support import made_logs
 
 from testbed.errors import UserError
@@ -115,6 +116,7 @@ def test_long_logs_are_thinned_evenly_and_that_is_told(tmp_path):
     log = read([tmp_path / "log"])
     held = batches(log, budget=1)
     assert len(held.pairs) == 1
+    assert torch.equal(held.pairs[0][0], batches(log.at(log.steps[-1])).pairs[0][0])  # the newest
     assert "1 of 2 steps are read" in " ".join(held.notes)
 
 

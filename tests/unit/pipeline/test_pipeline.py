@@ -1,10 +1,12 @@
 """The pipeline simulator: clocks and versions by hand, rules that bind, closed forms, the same bits."""
 
+import math
 from dataclasses import replace
 
 import numba
 import numpy as np
 import pytest
+from scipy import stats
 
 from testbed.errors import UserError
 from testbed.pipeline import closed_forms
@@ -99,6 +101,8 @@ def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
     assert found.sample_K[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
     assert found.group_K[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
     assert found.mean("lag_token") == pytest.approx(1.5)
+    alone = replications(replace(FIXED, **SYNCHRONOUS, updates=8))  # each response of a group in its own
+    assert alone.sample_K[:9] == pytest.approx([1 / 8] * 8 + [0])
 
 
 def test_weights_synced_every_k_batches_make_lags_zero_to_k_minus_one():
@@ -247,6 +251,15 @@ def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
 
 
 # Randomness.
+
+
+def test_closed_forms_by_hand():
+    """Lengths are rounded to the nearest token; with load 2 and a queue of 2 batches, 1/2 + (4 + 2 - 1)/4."""
+    design = Design(slots=8, batch=8, group=2, length_mean=2.0, sigma=0.5, max_length=3)
+    score = [(math.log(x) - math.log(2.0) + 0.5**2 / 2) / 0.5 for x in (1.5, 2.5)]
+    assert closed_forms.moments(design).mean == pytest.approx(3 - stats.norm.cdf(score).sum(), rel=1e-12)
+    late = replace(FIXED, train_time=10.0, queue=2, queue_rule="drop-oldest")
+    assert closed_forms.sample_lag(late) == pytest.approx(1.75, rel=1e-12)
 
 
 @pytest.mark.slow

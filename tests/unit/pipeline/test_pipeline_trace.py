@@ -184,3 +184,6 @@ def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
         sizing.SizingPlan(accelerators=(2,), trainer_share=(0.01, 0.99))
     )
     assert first.engines == last.engines == 1
+    (_, found), *_ = sizing.designs(sizing.SizingPlan(accelerators=(8,), trainer_share=(0.25,)))
+    assert (found.engines, found.slots, found.batch) == (6, 6 * 16, 64)
+    assert found.train_time == 1.5 * 64 / 2

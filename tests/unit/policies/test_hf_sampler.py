@@ -225,6 +225,19 @@ def test_a_response_ends_with_any_of_the_end_tokens_and_only_at_its_last_place()
     assert over_M.tolist() == [True, True, False, False]
 
 
+def test_a_stop_string_ends_a_response_beside_its_end_tokens():
+    task = SimpleNamespace(end_tokens=(7,), stops=("x",), stopped=lambda token_MT: token_MT[:, -1] == 3)
+    over_M = sampler.ended_by(task)(torch.tensor([[1, 7], [1, 3], [1, 1]]), torch.arange(3), 1)
+    assert over_M.tolist() == [True, True, False]
+
+
+def test_a_token_of_chance_one_in_a_billion_has_its_share_of_the_uniforms():
+    """In float32 the tokens before it already add up to 1."""
+    logits_BV = torch.tensor([[0.0, np.log(1e-9)]], dtype=torch.float32).expand(2, 2)
+    token_B, _ = sampler.inverse_cdf(logits_BV, 1 - torch.tensor([2e-9, 5e-10], dtype=torch.float64))
+    assert token_B.tolist() == [0, 1]
+
+
 def test_greedy_responses_take_the_likeliest_token_at_every_place(policy):
     theta_RP, prompt_RNQ = policy.initial([0]), prompts()
     token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, 1, uniforms()[:, :N], greedy=True)

@@ -20,7 +20,7 @@ from support.small_store import CELLS, PACKS, content, files, filled
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import SHOWN, UserError, printable
 from testbed.execution.packs import plan
-from testbed.results import manifest, store
+from testbed.results import locks, manifest, store
 from testbed.results.locks import Locks
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, made_on, read, status
@@ -100,6 +100,18 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
     assert status(tmp_path / "s").failed == 0
 
 
+def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path: Path, monkeypatch) -> None:
+    lock = locks._lock
+
+    def after_removal(descriptor: int) -> bool:
+        (tmp_path / "pack").unlink()
+        (tmp_path / "pack").touch()
+        return lock(descriptor)
+
+    monkeypatch.setattr(locks, "_lock", after_removal)
+    assert not Locks(tmp_path).take("pack")
+
+
 def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Path) -> None:
     store = filled(tmp_path / "s")
     before = files(tmp_path / "s")
@@ -118,6 +130,7 @@ def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Pat
     assert (store.status().damaged, store.status().failed) == (0, 1)
     store.commit(pack.id, content(pack), {})
     assert files(tmp_path / "s") == before
+    assert (store.status().damaged, store.status().quarantined) == (0, 1)
 
 
 def test_a_good_file_under_another_packs_name_is_not_taken_for_it(tmp_path: Path) -> None:

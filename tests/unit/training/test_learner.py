@@ -13,6 +13,7 @@ from testbed.errors import UserError
 from testbed.losses.dual_update import DualUpdate
 from testbed.objectives import objective
 from testbed.objectives.smooth.r2vpo import dual_step
+from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
 from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
 from testbed.training.signal_providers import sequence_score_norm
@@ -348,6 +349,12 @@ def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
     lost = trainer.take_step(State(theta, torch.tensor([True, False])), first, 0)
     assert lost.alive_R.tolist() == [True, False]
     assert torch.equal(lost.theta_RP[1], theta[1])
+    momentum = State(theta, torch.tensor([True, True]))
+    for learner in learners:
+        learner.optimizer = OPTIMIZERS["adam"](theta[learner.rows])
+    moving = trainer.take_step(momentum, first, 0)
+    frozen = trainer.take_step(dataclasses.replace(moving, alive_R=torch.tensor([True, False])), first, 0)
+    assert torch.equal(frozen.theta_RP[1], moving.theta_RP[1])  # whatever its optimizer remembers
     assert not torch.equal(lost.theta_RP[0], theta[0])
 
 
@@ -412,6 +419,9 @@ def test_after_a_step_the_dual_variable_and_the_averaged_anchor_are_those_of_the
             expected = dual_step(start, logp, batch, rate=0.1, budget=0.0)
             assert expected > start
             assert learner.hyper(1)["lam"].flatten().tolist() == expected.tolist()
+            learner.update_dual(logp, batch, 1)
+            again = dual_step(expected, logp, batch, rate=0.1, budget=0.0)
+            assert learner.hyper(2)["lam"].flatten().tolist() == again.tolist()
         else:
             torch.testing.assert_close(learner.anchor.total_CP, 0.5 * theta + after, rtol=0, atol=1e-15)
 
