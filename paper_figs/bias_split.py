@@ -33,7 +33,7 @@ CAPTION = (
     "bias-split",
     data="bias-split",
     caption=CAPTION,
-    supports=("gradient-bias-is-state-and-suffix", "baseline-free-only-under-plain-ratios"),
+    supports=(),
 )
 def draw(table: pd.DataFrame) -> Figure:
     """Return the page-wide figure; columns objective, the three parts, relative bias and deviation.

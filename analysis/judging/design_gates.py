@@ -52,7 +52,7 @@ KL = {
 CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
 UNMEASURED = (
     *("actor-learner", "anchors", "areal-lag", "batch-size-with-adam", "by-the-clock", "clip-width"),
-    *("ess-collapse", "foretold-arms", "lag-400", "lag-anatomy", "lag-schedules", "lag-times-rate"),
+    *("ess-collapse", "foretold-arms", "lag-anatomy", "lag-schedules", "lag-times-rate"),
     *("mismatch-staleness", "passes", "periodic-speed", "rec", "rec-bounded", "seeds-for-a-gap"),
     *("staleness-cost", "toy-vs-real", "vcpo-parts"),
 )

@@ -4,20 +4,13 @@ from analysis.planted_bugs.bug import Bug
 
 VALUES = "testbed/exact/value_learning.py"
 LINEAR = "testbed/offline/linear.py"
-OFFLINE = "testbed/offline/"
-TABULAR, OFFLINE_MODELS, PREFERENCES, CONSTRAINED = (
-    f"{OFFLINE}{name}.py" for name in ("tabular", "models", "preferences", "constrained")
-)
-UPDATE, STEPS, STEP_RATIOS, TWO_REWARDS, PROXY = (
+UPDATE, STEPS, TWO_REWARDS, PROXY = (
     f"testbed/exact/{name}.py"
-    for name in ("bandit_update", "policy_steps", "step_ratios", "two_rewards", "proxy_optimization")
+    for name in ("bandit_update", "policy_steps", "two_rewards", "proxy_optimization")
 )
-IMPERFECT, OBJECTIVES = OFFLINE + "imperfect_rewards.py", "testbed/objectives/"
+OBJECTIVES = "testbed/objectives/"
 PREFIXES = "testbed/exact/prefixes.py"
-DISTILL, SFT, DRAFTS = (
-    f"testbed/{name}.py"
-    for name in ("objectives/terms/f_distillation", "objectives/terms/distillation", "exact/speculative")
-)
+DISTILL, DRAFTS = (f"testbed/{name}.py" for name in ("objectives/terms/f_distillation", "exact/speculative"))
 
 PLANTED = (
     # Pipelines by model size, load and route to old log-probabilities.

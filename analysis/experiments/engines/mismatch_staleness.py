@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.engines.mismatch import PI
 from analysis.lab import Arm, Evidence, Experiment, Plot, arms, exact, must_exceed, short_of
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
@@ -17,6 +16,7 @@ from testbed.config.run import Run, grid
 if TYPE_CHECKING:
     from testbed.mismatch.ratio_distribution import RatioDistribution
 
+PI = np.array([0.7, 0.2, 0.1])
 DRIFT = np.array([0.9, -0.4, 0.2])
 """Direction in which the logits of PI drift away from it."""
 SIGMA = "mismatch_args.sigma"

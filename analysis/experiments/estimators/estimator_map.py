@@ -1,14 +1,16 @@
 """The table of exact mean squared errors of bandit estimators over parameter and sample size; no sampling."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.estimators.bandit_estimators import World, moments
 from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
+from testbed.estimators import estimator
+from testbed.estimators.bandit import Logged, logged
 from testbed.exact.bandit import LoggedDistribution
 
 NAME = "estimator-map"
@@ -33,6 +35,43 @@ MAP: dict[str, tuple[str, Floats, str]] = {
     "dr_os": ("lambda_", WIDE, "dr"),
 }
 """Estimator: its parameter, the values drawn, and what it is without regularization."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A contextual bandit of finitely many atoms (x, a, r), logging and target policy, a reward model."""
+
+    law: LoggedDistribution
+    context_K: Ints
+    action_K: Ints
+    reward_K: Floats
+    mass_K: Floats
+    model_SA: Floats
+
+    def data(self, n: int, shift: float = 0.0) -> tuple[Logged, Floats]:
+        """Return every data set of n rounds [C, n], K^n of them, and their probabilities [C]."""
+        index_RN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
+        context_RN, action_RN = self.context_K[index_RN], self.action_K[index_RN]
+        found = logged(
+            reward=self.reward_K[index_RN] + shift,
+            action=action_RN,
+            behavior_dist=self.law.mu_SA[context_RN],
+            action_dist=self.law.pi_SA[context_RN],
+            estimated_rewards_by_reg_model=self.model_SA[context_RN],
+        )
+        return found, self.mass_K[index_RN].prod(-1)
+
+    def atom_weight_K(self) -> Floats:
+        """pi/mu of each atom."""
+        return self.law.weight_SA[self.context_K, self.action_K]
+
+
+def moments(world: World, n: int, name: str, **hyper: float) -> tuple[float, float]:
+    """Return mean and variance of an estimator over all data sets of n rounds."""
+    data, mass_R = world.data(n)
+    value_R = estimator[name].bind(**hyper)(data).value
+    mean = float(mass_R @ value_R)
+    return mean, float(mass_R @ (value_R - mean) ** 2)
 
 
 def world(seed: int = 3) -> World:
@@ -87,7 +126,7 @@ def _softmax(score_XA: Floats) -> Floats:
 EXPERIMENT = Experiment(
     NAME,
     question="Which regularization of a bandit estimator has the smallest error at which sample size?",
-    source="papers of the estimators, with the claims of bandit-estimators",
+    source="papers of the estimators; docstrings of testbed.estimators",
     differs="moments are sums over the atoms of one world: no sampling",
     compute=estimator_map,
     keys=("estimator", "parameter", "value", "n", "plain"),
@@ -101,5 +140,4 @@ EXPERIMENT = Experiment(
         log="xy",
         of=lambda table: table[table["plain"] == 0],
     ),
-    see=("bandit-linear-family-moments",),
 )

@@ -59,9 +59,4 @@ EXPERIMENT = Experiment(
         log="x",
         also=({"y": "support: actions left"},),
     ),
-    see=(
-        "asymre-limit-is-a-filtered-policy",
-        "asymre-collapses-before-zero",
-        "unclipped-reinforce-can-end-at-a-worse-action",
-    ),
 )

@@ -53,8 +53,4 @@ EXPERIMENT = Experiment(
     keys=("objective",),
     metrics=("bias_state", "bias_suffix", "bias_clipping", "relative_bias", "relative_deviation"),
     figure="bias-split",
-    see=(
-        "gradient-bias-is-state-and-suffix",
-        "baseline-free-only-under-plain-ratios",
-    ),
 )

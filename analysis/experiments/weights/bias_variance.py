@@ -81,9 +81,4 @@ EXPERIMENT = Experiment(
         log="xy",
         also=({"y": "deviation: relative deviation"},),
     ),
-    see=(
-        "gradient-only-three-ratio-signal-pairs-unbiased",
-        "gradient-bias-is-state-and-suffix",
-        "prefix-ratio-variance",
-    ),
 )

@@ -47,8 +47,4 @@ EXPERIMENT = Experiment(
         of=lambda table: table[table["time"] > 0],
         also=({"y": "value: value", "log": "x"},),
     ),
-    see=(
-        "oapl-passes-through-collapse-at-small-beta2",
-        "oapl-minimizer-is-the-tilt-iff-temperatures-agree",
-    ),
 )

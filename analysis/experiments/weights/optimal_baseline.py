@@ -46,8 +46,4 @@ EXPERIMENT = Experiment(
         arm=("ratio",),
         also=({"y": "relative_bias: relative bias"},),
     ),
-    see=(
-        "optimal-baseline-excess-variance",
-        "baseline-free-only-under-plain-ratios",
-    ),
 )

@@ -58,5 +58,4 @@ EXPERIMENT = Experiment(
         panel="law",
         of=lambda table: pd.concat([table, table.assign(estimator="truth", index=table["truth"])]),
     ),
-    see=("hill-finds-a-tail-in-every-law",),
 )

@@ -35,7 +35,9 @@ def test_the_page_is_written_from_verdicts_and_stored_numbers():
         assert 2 <= len(re.findall(r"[.:?](?= [A-Z`]|$)", answer)) <= 5, answer
         assert "{" not in answer + question.scope(numbers.get(question.n, {}), by_claim())
         assert (question.compute is not None) == (question.n in numbers)
-        assert question.claims or numbers[question.n]["table"]
+        tests = [ROOT / each for each in re.findall(r"tests/[\w/]+\.py", question.holds)]
+        assert question.claims or tests or numbers[question.n]["table"]
+        assert all(each.is_file() for each in tests), question.n
     assert len(catalog.find(())) >= 30
 
 

@@ -11,15 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.logged_worlds import FAMILY, WORLDS, embedded, random_world, two_arms
 
-from analysis.experiments.estimators.bandit_estimators import (
-    FAMILY,
-    WORLDS,
-    embedded,
-    moments,
-    random_world,
-    two_arms,
-)
+from analysis.experiments.estimators.estimator_map import moments
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.bandit import Logged, logged
@@ -135,6 +129,18 @@ def test_promises_of_bias_and_linearity_hold_over_every_data_set(name):
         linear = abs(one - two) < 1e-12 and abs(var_1 - 2 * var_2) < 1e-12
         assert unbiased == promises["unbiased"]
         assert linear == promises["linear"]
+
+
+@pytest.mark.parametrize(("name", "hyper", "weight"), FAMILY, ids=[name for name, *_ in FAMILY])
+def test_a_linear_estimator_weighs_a_round_as_its_paper_writes(name, hyper, weight):
+    """The estimate of one round is E_pi[q] + what(w, mu) (r - q), q the model, or 0 without one."""
+    world = random_world(0)
+    data, _ = world.data(1)
+    w_R, mu_R, reward_R = data.weight_N[:, 0], data.pscore_N[:, 0], data.reward_N[:, 0]
+    modelled = name in (*WITH_MODEL, "dm")
+    q_R, base_R = (data.q_N[:, 0], data.q_pi_N[:, 0]) if modelled else (0.0, 0.0)
+    expected_R = base_R + weight(w_R, mu_R) * (reward_R - q_R)
+    np.testing.assert_allclose(estimator[name].bind(**hyper)(data).value, expected_R, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", BANDIT)

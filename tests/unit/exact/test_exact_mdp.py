@@ -201,7 +201,11 @@ def test_the_vtrace_operator_is_its_defining_sum_and_evaluates_the_clipped_polic
     mixed = np.minimum(rho_bar * mu, pi)
     mixed /= mixed.sum(-1, keepdims=True)
     assert operator.fixed_point() == pytest.approx(infinite_horizon.state_value(world, mixed))
-    assert operator.sup_norm <= fixed_points.vtrace_contraction_bound(pi, mu, rho_bar, 0.9) + 1e-12
+    assert fixed_points.vtrace_policy(pi, mu, rho_bar) == pytest.approx(mixed)
+    bound = fixed_points.vtrace_contraction_bound(pi, mu, rho_bar, 0.9)
+    assert operator.sup_norm <= bound + 1e-12
+    one_step = fixed_points.vtrace(world, pi, mu, rho_bar=rho_bar, c_bar=c_bar, lam=0.0)
+    assert one_step.sup_norm == pytest.approx(bound)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
