@@ -81,7 +81,7 @@ def rows_of(
                 "curve": " ".join(f"{value:.3f}" for value in part[ACCURACY].fillna(0.0)),
             }
         )
-    return pd.DataFrame(found).round(4)
+    return _rounded(pd.DataFrame(found))
 
 
 def tuning_of(task: str, lag: int, scores: Mapping[str, Scores]) -> pd.DataFrame:
@@ -95,7 +95,12 @@ def tuning_of(task: str, lag: int, scores: Mapping[str, Scores]) -> pd.DataFrame
         for arm, settings in scores.items()
         for (rate, args), finals_N in settings.items()
     ]
-    return pd.DataFrame(found).round(4)
+    return _rounded(pd.DataFrame(found))
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return outcomes to four decimals; a rate of 3e-5 stays what it is."""
+    return frame.round({name: 4 for name in frame.select_dtypes("float") if name != "rate"})
 
 
 def _logged(part: pd.DataFrame, word: str) -> bool:

@@ -155,9 +155,13 @@ def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> No
     assert {row["lag"] for row in shown} == {"pipeline"}
 
 
-def test_rates_are_shown_as_they_are() -> None:
+def test_rates_are_kept_and_shown_as_they_are() -> None:
     (shown,) = table.records(pd.DataFrame([{"rate": 1.8e-4, "final": 0.12345}]))
     assert shown == {"rate": 1.8e-4, "final": 0.123}
+    tried = table.tuning_of("sums", 64, {"topr": {(3e-5, ()): [0.12345]}})
+    assert tried[["rate", "final"]].values.tolist() == [[3e-5, 0.1234]]
+    assert (table.load()["rate"] > 0).all()
+    assert (table.tuning()["rate"] > 0).all()
 
 
 def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
