@@ -121,13 +121,14 @@ def _act_dist(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) ->
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _pick(
     pair_K: Ints, last_K: Bools, filled: int, state_2: Words, hyper_K: Floats, weight_F: Floats,
-    index_XM: Ints, feature_XM: Floats, q_A: Floats, law_A: Floats, log_pi_X: Floats,
+    index_XM: Ints, feature_XM: Floats, q_A: Floats,
 ) -> int:  # fmt: skip
     """Return the storage index of a drawn step: uniform, or as exp(power _trajectory_mean) by rejection."""
-    size, actions = min(filled, pair_K.shape[0]), q_A.shape[0]
+    size = min(filled, pair_K.shape[0])
     place = filled - size + min(int(_uniform(state_2) * size), size - 1)
     if hyper_K[_ON_POLICY] <= 0.0:
         return place
+    actions, law_A, log_pi_X = q_A.shape[0], np.zeros_like(q_A), np.zeros(index_XM.shape[0])
     for s in range(log_pi_X.shape[0] // actions):
         _look(weight_F, index_XM, feature_XM, s, q_A)
         _act_dist(q_A, hyper_K[_EPSILON], hyper_K[_TEMPERATURE], law_A)
@@ -229,7 +230,7 @@ def _play_q(
     state_2 = np.array([_mix(key), np.uint64(0)])
     target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
-    q_A, law_A, log_pi_X = np.zeros(actions), np.zeros(actions), np.zeros(index_XM.shape[0])
+    q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
         _look(weight_F, index_XM, feature_XM, s, q_A)
@@ -254,10 +255,7 @@ def _play_q(
                 target_F[:] = weight_F
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
-                place = _pick(
-                    pair_K, last_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A, law_A,
-                    log_pi_X,
-                )  # fmt: skip
+                place = _pick(pair_K, last_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A)
                 row = pair_K[_wrapped(place, pair_K.shape[0])]
                 gain, factor, at = _chunk_return(
                     reward_K, last_K, filled, place, int(hyper_K[_CHUNK]), discount
