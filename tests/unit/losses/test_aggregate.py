@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from testbed.errors import UserError
-from testbed.losses.aggregate import AGGREGATIONS, aggregate, micro_batch_weights
+from testbed.losses.aggregate import AGGREGATIONS, aggregate, micro_batch_weights, spread
 
 # Objective terms of PPO on fixture F1: 1.2, 0.5 and -0.8, -1.25, -4.0; as losses their negatives.
 LOSS = torch.tensor([[-1.2, -0.5, 99.0, 99.0], [0.8, 1.25, 4.0, 99.0]], dtype=torch.float64)
@@ -129,3 +129,9 @@ def test_a_length_for_a_mode_without_one_is_refused():
 def test_a_loss_of_another_shape_is_refused():
     with pytest.raises(UserError, match="one loss per token"):
         aggregate(LOSS[:, :3], MASK, "token_mean")
+
+
+def test_a_sequence_loss_is_spread_in_equal_shares_of_its_tokens():
+    mask_BT = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
+    shares_BT = spread(torch.tensor([[3.0], [5.0], [7.0]]), mask_BT)
+    assert shares_BT.tolist() == [[1.5, 1.5, 0.0], [5.0, 0.0, 0.0], [0.0, 0.0, 0.0]]

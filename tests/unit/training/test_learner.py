@@ -363,6 +363,8 @@ def test_hyperparameters_follow_their_schedule():
         PPO, objective_args=pairs(eps_low=0.2), schedules=(("eps_high", lambda step, steps: step / steps),)
     )
     assert recipe.hyper(3, 6) == {"eps_low": 0.2, "eps_high": 0.5}
+    both = dataclasses.replace(recipe, objective_args=pairs(eps_low=0.2, eps_high=0.9))
+    assert both.hyper(3, 6)["eps_high"] == 0.5  # the schedule's, not the argument
 
 
 def test_a_replica_that_is_lost_does_not_stop_the_others():
