@@ -15,8 +15,9 @@ LABEL, WIDTH, HEIGHT = 330, 360, 15
 def forest(names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
     """Return an SVG with a line per central claim that an area's experiments make, "" without any.
 
-    Effects are divided by the claim's margin and point the source's way: 0 is no effect, 1 the margin. Claims
-    without a margin, or asked within one, have no place on that axis.
+    Effects are divided by the claim's margin and point the source's way: 0 is no effect, the tick is what the
+    claim asks for. Arrows point at effects beyond the ends; a claim's name shows under the pointer. Claims
+    without a margin, or asked within one, and shares of seeds have no place on that axis.
     """
     lines = []
     for system in systems().values():
@@ -25,17 +26,28 @@ def forest(names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
             sign, _, number = row["asks"].partition(" ")
             if row["experiment"] in names and sign in "<>" and float(number) and row["low"] is not None:
                 unit = abs(float(number)) * (1 if sign == ">" else -1)
-                lines.append((f"{system.name.split(' (')[0]}: {row['verdict']}", row, unit))
+                if float(number) != 0.5:  # no effect of a share
+                    label = f"{system.name.split(' (')[0]}: {row['verdict']}"
+                    lines.append((label, claim, row, unit, float(number) / unit))
     if not lines:
         return ""
     high = HEIGHT * (len(lines) + 2)
-    marks = [_rule(0.0, high, "0"), _rule(1.0, high, "the margin")]
-    for i, (text, row, unit) in enumerate(lines):
+    zero = f"{_place(0.0):.1f}"
+    marks = [
+        f'<line x1="{zero}" x2="{zero}" y1="{HEIGHT}" y2="{high}" stroke="gray" stroke-dasharray="3"/>',
+        f'<text x="{zero}" y="{HEIGHT - 4}" text-anchor="middle">0; a tick is what is asked</text>',
+    ]
+    for i, (label, claim, row, unit, asked) in enumerate(lines):
         y = HEIGHT * (i + 1.5)
         low, middle, top = sorted(_place(row[name] / unit) for name in ("low", "effect", "high"))
-        marks.append(f'<text x="{LABEL - 8}" y="{y + 4}" text-anchor="end">{escape(text)}</text>')
-        marks.append(f'<line x1="{low:.1f}" x2="{top:.1f}" y1="{y}" y2="{y}" stroke="currentColor"/>')
-        marks.append(f'<circle cx="{middle:.1f}" cy="{y}" r="3" fill="currentColor"/>')
+        tick = f"{_place(asked):.1f}"
+        marks.append(
+            f"<g><title>{escape(claim)}</title>"
+            f'<text x="{LABEL - 14}" y="{y + 4}" text-anchor="end">{escape(label)}</text>'
+            f'<line x1="{tick}" x2="{tick}" y1="{y - 5}" y2="{y + 5}" stroke="gray" stroke-width="2"/>'
+            f'<line x1="{low:.1f}" x2="{top:.1f}" y1="{y}" y2="{y}" stroke="currentColor"/>'
+            f"{_mark(row['effect'] / unit, middle, y)}</g>"
+        )
     size = f'viewBox="0 0 {LABEL + WIDTH + 40} {high}" width="100%" font-size="11" fill="currentColor"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>{"".join(marks)}</svg>'
 
@@ -45,8 +57,9 @@ def _place(x: float) -> float:
     return LABEL + WIDTH * (min(max(x, LEFT), RIGHT) - LEFT) / (RIGHT - LEFT)
 
 
-def _rule(x: float, high: float, text: str) -> str:
-    """Return a dashed line over all claims with its name above."""
-    at = f"{_place(x):.1f}"
-    line = f'<line x1="{at}" x2="{at}" y1="{HEIGHT}" y2="{high}" stroke="gray" stroke-dasharray="3"/>'
-    return f'{line}<text x="{at}" y="{HEIGHT - 4}" text-anchor="middle">{text}</text>'
+def _mark(effect: float, x: float, y: float) -> str:
+    """Return a dot at an effect, or an arrow at the end beyond which it lies."""
+    if LEFT <= effect <= RIGHT:
+        return f'<circle cx="{x:.1f}" cy="{y}" r="3" fill="currentColor"/>'
+    tip = 7 if effect > RIGHT else -7
+    return f'<path d="M{x:.1f} {y - 4}v8l{tip} -4z" fill="currentColor"/>'

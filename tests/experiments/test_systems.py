@@ -134,4 +134,8 @@ def test_the_drawing_of_an_area_has_its_central_claims_in_margins():
     assert "ARB: supported" in text
     assert 'cx="555.0"' in text  # 330 pixels of names, then 45 a margin from -3 on
     assert 'x1="532.5" x2="577.5"' in text
+    assert 'x1="510.0" x2="510.0"' in text  # what is asked: a margin
+    judged[claim] |= {"effect": 0.2, "high": 0.3, "asks": "> -0.02"}
+    text = forest(("on-policy-replay",), judged)
+    assert "<path" in text and 'x1="420.0" x2="420.0"' in text  # an arrow, and what is asked lies below 0
     assert forest(("areal-lag",), judged) == ""
