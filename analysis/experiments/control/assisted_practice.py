@@ -63,7 +63,14 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("learning", "end", "at end"),
     margins={"share of the best value": MARGIN},
-    figure=Plot("strips", x="learning: mean share of the best value", y="arm"),
+    figure=Plot(
+        "strips",
+        x="learning: mean share of the best value",
+        y="arm",
+        says="Shows the value of a policy, as a share of the best and averaged over rounds of practice, on "
+        "random tasks of many stages: cloned copies all episodes so far alike, the others weigh them by a "
+        "critic, of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
+    ),
     systems=("ALOE",),
 )
 GATES = {"tuned": inside()}

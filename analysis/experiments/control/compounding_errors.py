@@ -58,6 +58,10 @@ EXPERIMENT = Experiment(
         y="shortfall: shortfall against the expert",
         arm=("learner",),
         log="y",
+        says="Shows by how much a learner's episode earns less than the expert's (log axis) against the "
+        "horizon, on a rope where each wrong action leads beside it: cloning learns from the expert's "
+        "episodes; correction from its own with the expert's labels, after a first round of the expert's, "
+        "and from as many labels.",
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(

@@ -82,6 +82,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",
         arm=("correction",),
+        says="Shows value, as a share of the best, against the share of actions where data are rare, in a "
+        "continuous bandit: none leaves a finished policy alone; score 5 and score 20 move its actions so "
+        "many steps up the density of the data; penalty 10 and penalty 100 weigh the distance to the "
+        "nearest data when its actions are chosen.",
     ),
     systems=("CDSA",),
 )  # fmt: skip

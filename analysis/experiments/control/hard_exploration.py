@@ -82,7 +82,14 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("log regret", "exponent", "trajectories", "at end"),
     margins={"exponent of regret": ROOT, "of trajectories": SQUARE, "factor of regret": TWICE},
-    figure=Plot("distribution", x="arm", y="exponent: exponent of regret"),
+    figure=Plot(
+        "distribution",
+        x="arm",
+        y="exponent: exponent of regret",
+        says="Shows the exponent with which regret grows with episodes, for actor-critics on random "
+        "combination locks: optimistic adds a bonus to what it has rarely tried; by chance takes a share "
+        "of random actions instead; by chance, logged does so after 200 logged episodes.",
+    ),
     systems=("Actor-critics optimal sample efficiency",),
 )
 GATES = {"tuned": inside()}

@@ -60,6 +60,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",
         arm=("step: step size",), log="x",
+        says="Shows by what factor values are multiplied from one refresh of a target network to the next, "
+        "below 1 where they shrink, against updates per refresh (log axis), for sampled linear TD on "
+        "Baird's star, a line for each step size.",
     ),
     systems=("Why target networks stabilise TD",),
 )  # fmt: skip

@@ -212,6 +212,10 @@ EXPERIMENT = Experiment(
         y="log_variance: log variance of the metric",
         arm=("estimator",),
         where={"estimator": ("uncontrolled", "a priori", "post-hoc", "post-hoc, reweighted")},
+        says="Shows the log variance, over 24 logs, of the satisfaction that simulated users report to an "
+        "agent that was not logged, against the turns of a talk: users are tables fitted to 1000 talks, "
+        "told nothing (uncontrolled), a trait known before (a priori), or the talk's outcome (post-hoc), "
+        "there also with talks reweighted to the agent.",
     ),
     systems={
         "STAR (abstract reward processes)": Part(

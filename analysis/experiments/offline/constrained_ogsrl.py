@@ -90,6 +90,9 @@ EXPERIMENT = Experiment(
         x="steps: logged steps",
         y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
+        says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans "
+        "in random worlds of 12 states: none lets a plan take any action; actions lets it take those in "
+        "the log; trajectories only those that, by the log, never lead to an unsafe or unknown state.",
     ),
     systems=("OGSRL",),
 )

@@ -164,7 +164,14 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "logger", "arm"),
     metrics=("value", "over-estimation", "at end"),
     margins={"share of the best value": MARGIN, "over-estimation, in the same units": LESS},
-    figure=Plot("final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",)),
+    figure=Plot("final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",),
+        says="Shows value, as a share of the best, by log (poor: wide around a wrong line; mixed: a fifth "
+        "of it good; narrow: beside the best; all: their mean) in random one-step bandits with continuous "
+        "actions and a polynomial critic: an action is held by nothing (none), near the mean logged one "
+        "(cloning), where logs are dense (support), near a logged pair (nearest data, PRDC), or near "
+        "logged, or also generated, actions of positive advantage (better data, better and generated, "
+        "A2PR).",
+    ),
     systems={
         "PRDC": Part("", ("nearest-data-beats-a-support-constraint", "nearest-data-beats-cloning",
                           "nearest-data-over-estimates-less-than-no-constraint")),

@@ -109,7 +109,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("end", "lost", "at end"),
     margins={"score": MARGIN},
-    figure=Plot("distribution", x="arm", y="end: final score"),
+    figure=Plot(
+        "distribution",
+        x="arm",
+        y="end: final score",
+        says="Shows the final score (0 the uniform policy, 1 the optimum) from 40 logged steps of random "
+        "MDPs: cloned copies the log; ungated makes ten updates from there by implicit Q-learning; gated "
+        "takes only those that gain enough in a model of the log; gated by chance those that a coin "
+        "approves.",
+    ),
     systems=("RL-100",),
 )
 GATES = {"tuned": inside()}

@@ -130,6 +130,10 @@ EXPERIMENT = Experiment(
         y="regret",
         arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
+        says="Shows regret against logged rounds in random bandits of 10 contexts and 6 arms, logged by a "
+        "policy of high (mild) or low temperature (peaked): IPS divides rewards by the logged chances; "
+        "clipped raises small chances to a floor; smoothed takes them to a power below 1; all have a "
+        "variance penalty.",
     ),
     systems={
         "Exponential smoothing for OPL": Part(

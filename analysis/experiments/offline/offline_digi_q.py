@@ -77,6 +77,10 @@ EXPERIMENT = Experiment(
         y="score: score (1 optimal)",
         arm=("arm",),
         where={"steps": 600},
+        says="Shows the score (0 the uniform policy, 1 the optimum) against the distance from the clone of "
+        "600 logged steps, in random worlds, for uses of one critic: best of N takes the highest Q among N "
+        "actions that the clone draws, of 1 being the clone; weighted tilts its chances by exp(beta A); "
+        "filtered keeps its actions of no negative advantage.",
     ),
     systems=("Digi-Q",),
 )

@@ -188,7 +188,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("score", "at end"),
     margins={"score": MARGIN},
-    figure=Plot("strips", x="score", y="arm"),
+    figure=Plot(
+        "strips",
+        x="score",
+        y="arm",
+        says="Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random MDPs and 60 "
+        "preferences between them: a clone of all or of the preferred episodes; a policy that is told a "
+        "code of its episode (context), at a code that preferences steer or the mean of preferred ones; a "
+        "plan with rewards fitted to the preferences.",
+    ),
     systems=("OPPO",),
 )
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}

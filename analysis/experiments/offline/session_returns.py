@@ -157,7 +157,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("clicks", "length", "both", "at end"),
     margins={"mean share of the best": MARGIN},
-    figure=Plot("distribution", x="arm", y="both: mean share of the best clicks and length"),
+    figure=Plot(
+        "distribution",
+        x="arm",
+        y="both: mean share of the best clicks and length",
+        says="Shows the mean of clicks and session length, each as a share of the best policy's, for "
+        "random users and items: cloned copies the loggers; clicks, length, sum and both returns clone a "
+        "state's steps that were followed by the most of one, of their sum, or of each; two tasks predicts "
+        "both and chooses items by that.",
+    ),
     systems=("DT4IER",),
 )
 GATES = {"tuned": inside()}

@@ -77,7 +77,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "pairs"),
     metrics=("regret", "spurious"),
     margins={"regret, and share of the weights": MARGIN},
-    figure=Plot("distribution", x="pairs: preference set", y="spurious: spurious share of the weights"),
+    figure=Plot(
+        "distribution",
+        x="pairs: preference set",
+        y="spurious: spurious share of the weights",
+        says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes "
+        "with winners in the log, with 12 contexts and 6 actions: frozen learns from all logged pairs; "
+        "selected from the half with the largest margins by the policy so far; bootstrapped adds pairs "
+        "that it makes and judges itself.",
+    ),
     systems=("SeRA",),
 )
 

@@ -131,7 +131,19 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "data", "learner"),
     metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
-    figure=Plot("strips", x="regret", y="data", arm=("learner",), log="x"),
+    figure=Plot(
+        "strips",
+        x="regret",
+        y="data",
+        arm=("learner",),
+        log="x",
+        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers: "
+        "from votes DPO and IPO take majorities, VDPO and VIPO labels as soft as the votes, smoothed "
+        "labels all equally soft; SFT clones winners, aligned does so before DPO; losers are logged, the "
+        "reference's, the policy's own or an older checkpoint's (lagged; flips may exchange it with the "
+        "winner); PPO follows a reward model of all features or fewer (small model), on the pairs' or more "
+        "prompts.",
+    ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(
             claims=("vdpo-has-less-regret-than-dpo", "vipo-has-less-regret-than-ipo")

@@ -151,7 +151,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("accuracy", "base", "at end"),
     margins={"share of questions answered": MORE},
-    figure=Plot("strips", x="accuracy: chance of a right answer", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: chance of a right answer",
+        y="arm",
+        says="Shows the chance of a right answer after online DPO in layered decision trees, with a "
+        "process reward model whose early scores err most: outcomes prefers right responses to wrong ones; "
+        "steps prefers the choice with the higher score at each step; look-ahead first moves a score "
+        "toward those of sampled next steps.",
+    ),
     systems={
         "ReARTeR": Part(
             claims=("look-ahead-mends-step-preferences", "step-preferences-end-above-outcome-preferences")

@@ -129,7 +129,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("steps", "knob", "reward", "log kl", "base"),
     margins={"reward that counts as equal": SAME, "factor of KL": FAR},
-    figure=Plot("strips", x="log kl: log of the KL to the base, nats", y="arm"),
+    figure=Plot(
+        "strips",
+        x="log kl: log of the KL to the base, nats",
+        y="arm",
+        says="Shows how far a policy moves from its base (log of the KL, on new contexts) in contextual "
+        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best: stopped makes a "
+        "few updates on one batch; penalized has a KL to the base in its loss; distilled makes many and "
+        "goes toward them as far as a KL allows.",
+    ),
     systems={
         "ERPD (Extreme Region Policy Distillation)": Part(
             claims=(

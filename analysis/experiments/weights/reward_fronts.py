@@ -93,6 +93,10 @@ EXPERIMENT = Experiment(
         of=lambda table: table.groupby(["kind", "normalization", "steps", "weight"], as_index=False).mean(
             numeric_only=True
         ),
+        says="Shows speed against accuracy after 20 or 80 expected steps on four prompts of 6 answers, "
+        "along weights of the speed from 0.01 to 100: joint normalizes the weighted sum of both rewards "
+        "within a group, decoupled each reward by itself before they are weighed; accuracy is graded, or "
+        "right or wrong.",
     ),
     systems=("LightningRL",),
 )
