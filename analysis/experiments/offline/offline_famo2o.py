@@ -77,9 +77,10 @@ EXPERIMENT = Experiment(
         x="steps: logged steps",
         y="score",
         arm=("budgets",),
-        says="Shows the score (0 the uniform policy, 1 the optimum) against logged steps of good and poor "
-        "states in random worlds: a budget is the KL by which a policy may leave the log in a state; one "
-        "takes a single budget for all states, per state one for each, both the best by true value.",
+        says="Shows the score (0 the uniform policy, 1 the optimum) against steps logged by a policy that "
+        "is good in half of the states, in random worlds: a budget is the KL by which a policy may leave "
+        "the log in a state; one takes a single budget for all states, per state one for each, both the "
+        "best by true value.",
     ),
     systems={
         "FamO2O": Part(what="the bound that budgets per state allow; learning the budgets online stays open")

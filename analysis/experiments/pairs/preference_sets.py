@@ -137,11 +137,12 @@ EXPERIMENT = Experiment(
         y="data",
         arm=("learner",),
         log="x",
-        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers: "
-        "from votes DPO and IPO take majorities, VDPO and VIPO labels as soft as the votes, smoothed "
-        "labels all equally soft; SFT clones winners, aligned does so before DPO; losers are logged, the "
-        "reference's, the policy's own or an older checkpoint's (lagged; flips may exchange it with the "
-        "winner); PPO follows a reward model of all features or fewer (small model), on the pairs' or more "
+        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers: of "
+        "votes DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; with "
+        "experts, so many nats from the reference, DPO learns pairs, SFT clones winners, aligned does one "
+        "after the other; with demonstrations losers are logged, the reference's, the policy's own or an "
+        "older checkpoint's (lagged; flips may call them winners); with labels, poor ones in part turned "
+        "over, PPO follows a reward model of all or fewer features (small model) on the pairs' or more "
         "prompts.",
     ),
     systems={

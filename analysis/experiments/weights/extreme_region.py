@@ -136,7 +136,7 @@ EXPERIMENT = Experiment(
         says="Shows how far a policy moves from its base (log of the KL, on new contexts) in contextual "
         "bandits, each arm at its least KL with a pilot reward within 0.01 of the best: stopped makes a "
         "few updates on one batch; penalized has a KL to the base in its loss; distilled makes many and "
-        "goes toward them as far as a KL allows.",
+        "then goes from the base toward their end as far as a KL allows.",
     ),
     systems={
         "ERPD (Extreme Region Policy Distillation)": Part(
