@@ -58,7 +58,7 @@ EXPERIMENT = Experiment(
     NAME,
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
     source="ALOE, of which a summary alone was read: action-level off-policy evaluation over action chunks",
-    differs="a task of 10 stages in a table; chunks are runs of single actions; no ensemble",
+    differs="a task of 16 stages in a table; chunks are runs of single actions; no ensemble",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "seed", "arm"),
     metrics=("learning", "end", "at end"),
