@@ -127,7 +127,13 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("log accepted", "log speed", "at end"),
     margins={"gain that counts": LONGER, "the source's gain in length": SOURCES, "in speed": FASTER},
-    figure=Plot("strips", x="log accepted: log of the accepted tokens of 4", y="arm"),
+    figure=Plot(
+        "strips", x="log accepted: log of the accepted tokens of 4", y="arm",
+        says="Shows the log of how many of 4 drafted tokens a random target of 4 tokens accepts from a "
+        "linear draft that sees half of the target's state at the first place (part) or all of it (whole), "
+        "and is trained on the target's states at later places (given) or on its own, as when it decodes "
+        "(own), each at its best rate.",
+    ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(
             "no attention, no text",

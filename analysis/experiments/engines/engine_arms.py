@@ -37,7 +37,17 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
-    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        says="Shows final accuracy of toy transformers of four layers: guesses in two turns with all layers "
+        "(whole) or with a quarter of them skipped in rollouts, uncorrected, with weights truncated by "
+        "token or sequence, or with tokens of extreme ratio dropped; sums of sixteen digits with rollouts "
+        "in emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or "
+        "without FP8; guesses from an engine with noisy weights, four steps old, by GRPO, TIS or ALP, which "
+        "adds learned noise in all layers or to the logits alone.",
+    ),
     systems={
         "Nested-ReFT": Part(
             "the corrections are ours",

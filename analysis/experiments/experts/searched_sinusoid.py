@@ -91,6 +91,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="steps: environment steps", y="share: value (0 no force, 1 optimal)",
         arm=("controller",),
+        says="Shows exact values along training where a force on a damped oscillator is to follow a "
+        "wandering wake: a linear controller learned off policy by TD3 with replay in 8 worlds at once "
+        "(learned), and the best sinusoid of a grid of frequencies, amplitudes and phases, which does not "
+        "train.",
     ),
     systems={"Fin-ray async parallel training": Part()},
 )  # fmt: skip

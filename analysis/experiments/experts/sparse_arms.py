@@ -40,7 +40,18 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy, pass@8 or share of tokens": MORE, "nats per token": SAME},
-    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        says="Shows final accuracy of toy transformers, each arm at its best setting: six-digit sums that "
+        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), from prefixes "
+        "of own successes, after imitating these, with old batches replayed, with old successes replayed "
+        "(SPEAR; their advantages recalibrated, as stored, or with tokens of large covariance dropped), by "
+        "the gradient of the best of k, and on growing prefixes of right answers (staged; plain, ordered or "
+        "subtree advantages); guesses in two turns from data 64 steps old, by PPO with ratios of tokens, of "
+        "turns, or of turns with a corrected clip (ST-PPO).",
+    ),
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
             claims=("own-prefixes-end-above-grpo", "own-prefixes-end-above-imitation-then-grpo")

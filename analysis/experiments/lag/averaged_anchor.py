@@ -61,6 +61,11 @@ EXPERIMENT = Experiment(
         names={"behavior": "sampler (PPO)"},
         x_label="schedule of staleness (exact: lag 16)",
         y_label="final accuracy",
+        says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, four passes "
+        "over every batch, on data 16 steps old (exact) or on responses that grow by a token a step "
+        "(partial): PPO clips around the sampler, around a moving average of the weights (EWMA), around the "
+        "exact old log-probabilities (snapshot), or around the present weights as if these were lost "
+        "(missing).",
     ),
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(

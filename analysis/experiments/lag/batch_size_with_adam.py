@@ -98,6 +98,11 @@ EXPERIMENT = Experiment(
             )
             for name, parts in ARMS
         ),
+        says="Shows mean accuracy along a run on sums of six digits by how many smaller batches stand in "
+        "place of one of 128 responses, as many samples in all, fresh or 1,024 responses old: PPO clips "
+        "around the policy that wrote the data, EWMA around a moving average of the weights; c times "
+        "smaller batches have Adam's rate divided by the root of c and the average's decay adapted, except "
+        "where the decay or the rate stays or the rate is divided by c.",
     ),
     systems={"Batch-size invariance (PPO-EWMA)": Part()},
 )

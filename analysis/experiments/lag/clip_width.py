@@ -58,6 +58,11 @@ EXPERIMENT = Experiment(
         names={"eps_high=2,eps_low=0.6": "0.6, 2", "eps_high=2,eps_low=2": "2, 2", "how=drop": "drop"},
         x_label="lag (optimizer steps)",
         y_label="mean accuracy along the run",
+        says="Shows mean accuracy along a run of a transformer of 7,000 weights on sums of six digits, at "
+        "two ages of data: REC is REINFORCE with a group baseline that drops tokens whose ratio has left "
+        "the clip range, given by its bounds below and above 1 (default: 0.2 and 0.2); RED weights samples "
+        "by exp(advantage) (default) or drops surplus failures, without ratios; GRPO clips at 0.2; each at "
+        "its best rate.",
     ),
     systems=("REC (Group-relative REINFORCE is off-policy)",),
 )

@@ -43,7 +43,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "cloned", "arm"),
     metrics=("accuracy",),
     margins={"accuracy": MARGIN},
-    figure=Plot("final by setting", x="cloned: steps of cloning", y="accuracy", arm=("arm",)),
+    figure=Plot(
+        "final by setting",
+        x="cloned: steps of cloning",
+        y="accuracy",
+        arm=("arm",),
+        says="Shows exact accuracy in tables of 12 prompts with 16 answers after so many steps of cloning "
+        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 200 more updates of "
+        "GRPO with a reward for the right answer alone, of GRPO with one that grows towards it (fine "
+        "rewards), or of DPO on pairs that the clone wrote.",
+    ),
     systems={"SFT→RL for vulnerability detection": Part()},
 )
 

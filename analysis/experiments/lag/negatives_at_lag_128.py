@@ -59,6 +59,11 @@ EXPERIMENT = Experiment(
         names={str(arm["recipe_args"]): name for name, arm in ARMS.items()},
         x_label=f"final accuracy at lag {LAG}",
         y_label="negatives and baseline",
+        says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
+        "steps old: TOPR gives failures the sequence's ratio cut at 1 as weight and successes a weight of "
+        "1, with rewards of -1 and 1 less the baseline behind its name (none: 0); naive REINFORCE gives "
+        "failures a weight of 1, positives alone none, and importance sampling weights all by the whole "
+        "ratio; each at its best rate.",
     ),
     systems=("TOPR",),
 )

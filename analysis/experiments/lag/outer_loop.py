@@ -45,6 +45,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="step: outer step size", y="plateau: plateau, share of the best",
         arm=("episodes",),
+        says="Shows the mean value of the last 10 of 40 exact KL-regularized policy steps in a random table "
+        "of 8 states, as a share of the best policy's value, by the size of a step; the arms are the "
+        "episodes from which each step estimates its advantages.",
     ),
     systems=("PPO with 1M environments",),
 )  # fmt: skip

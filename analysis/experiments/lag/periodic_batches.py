@@ -33,7 +33,16 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LESS},
-    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        says="Shows final accuracy of toy transformers, each arm at its best setting: periodic arms write "
+        "sums of sixteen digits with weights sent to the engine every 51 steps, noisy ones the same with "
+        "noise on the engine's logits, by GRPO, truncated importance sampling (TIS) or OAPL, which "
+        "regresses log-ratios on advantages; the others guess from fresh data, by PPO with a critic or "
+        "REINFORCE with the greedy response (ReMax) or the group's mean as baseline.",
+    ),
     systems={
         "OAPL": Part(
             claims=("oapl-ends-above-grpo-on-periodic-batches", "oapl-ends-above-tis-on-periodic-batches")

@@ -72,6 +72,10 @@ EXPERIMENT = Experiment(
         names={"default": "1", **{f"period={n}": str(n) for n in UPDATES}},
         x_label="updates per generation",
         y_label="final accuracy",
+        says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits after 400 "
+        "updates, by how many batches are generated at once and then used one after the other: RAPID "
+        "weights older data by truncated ratios of sequences, REINFORCE has no weights and is on-policy at "
+        "1; each at its best rate.",
     ),
     systems=("RAPID",),
 )

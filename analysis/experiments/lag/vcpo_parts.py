@@ -84,6 +84,10 @@ EXPERIMENT = Experiment(
             "group_std": "the group's",
             "proxy": "VCPO's",
         },
+        says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
+        "steps old and with truncated sequence weights: the baseline is the group's mean or VCPO's "
+        "off-policy one, from logits in place of gradients; under the step rule the learning rate, the one "
+        "named, shrinks with the effective share of samples.",
     ),
     systems={
         "VCPO (Stable Asynchrony)": Part(

@@ -52,6 +52,9 @@ EXPERIMENT = Experiment(
         arm=("spread",),
         x_label="time to train over time to generate",
         y_label="speed-up over generating first",
+        says="Shows how many times faster an iteration is whose 30 micro-batches are trained as they come "
+        "than one that generates all first, by event simulation of 240 responses on 12 slots; across: time "
+        "to train over time to generate; spread: standard deviation of the logarithm of a response's length.",
     ),
     systems=("Periodic Asynchrony",),
 )

@@ -108,7 +108,17 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm", "batch"),
     metrics=("rate", "bound", "at end", "proxy", "gold", "above", "below"),
     margins={"gold reward over the proxy's": MARGIN, "share of hits": OFTEN},
-    figure=Plot("curves by arm", x="batch", y="gold", arm=("arm",), y_label="gold reward"),
+    figure=Plot(
+        "curves by arm",
+        x="batch",
+        y="gold",
+        arm=("arm",),
+        y_label="gold reward",
+        says="Shows the true reward along training on a proxy by GRPO with a clip, where Gaussian denoising "
+        "steps of 1,024 dimensions stand for a diffusion model: a step's log-ratio is averaged over "
+        "dimensions (averaged), or also freed of its mean and brought to one scale at all steps "
+        "(normalized), each at its best rate and clip bound.",
+    ),
     systems=("GRPO-Guard",),
 )
 BOTH = {"tuned": inside()}

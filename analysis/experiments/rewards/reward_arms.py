@@ -44,7 +44,17 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
-    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
+        "erring reward model, PPO without constraints (bare), with them and a fixed KL (PPO-max, also for "
+        "ten times the steps), with a controlled KL (SAFE), P3O and online DPO on pairs; seldom: from a "
+        "base right once in a hundred, also begun from prefixes of right answers (resets); on true rewards, "
+        "PPO on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; guess: "
+        "GRPO alone, with an entropy bonus or held at an entropy.",
+    ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
             claims=("ppo-max-ends-above-bare-ppo", "tuned-ppo-max-holds-for-ten-times-the-steps")

@@ -105,7 +105,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "noise", "kept"),
     metrics=("r2", "gold"),
     margins={"gold reward": 0.0, "rank correlation": 0.0},
-    figure=Plot("distribution", x="kept", y="gold: gold reward, fresh prompts", arm=("noise",)),
+    figure=Plot(
+        "distribution",
+        x="kept",
+        y="gold: gold reward, fresh prompts",
+        arm=("noise",),
+        says="Shows the true reward on fresh prompts after 60 policy-gradient steps of a linear softmax "
+        "policy on a made proxy, by which of a group of 5 samples are learned from: all, any two, the best, "
+        "the best and the worst, or the best and a random other; the proxy errs at middling true rewards "
+        "alone or evenly.",
+    ),
     systems={
         "PF-PPO": Part(
             claims=(

@@ -88,7 +88,16 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm", "level", "judge"),
     metrics=("samples", "log_samples", "rate", "at end"),
     margins={"factor of samples": FEWER},
-    figure=Plot("distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",)),
+    figure=Plot(
+        "distribution",
+        x="level: rewards for",
+        y="samples: samples to 0.8",
+        arm=("judge",),
+        says="Shows answers drawn until six independent steps succeed together with chance 0.8, by "
+        "REINFORCE with the group's mean as baseline: rewards are for the answer alone, also for each "
+        "thought of three steps, or also for each token, from a judge who is never wrong about thoughts and "
+        "tokens (perfect) or about every fifth (erring), each at its best rate.",
+    ),
     systems=("TP-GRPO",),
 )
 

@@ -77,7 +77,17 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("talks", "rate", "critic", "at_end"),
     margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
-    figure=Plot("strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x"),
+    figure=Plot(
+        "strips",
+        x="talks",
+        y="arm",
+        x_label="talks to a success of 0.65",
+        log="x",
+        says="Shows talks until a success of 0.65 in random games on tables, 8 turns of two tokens with a "
+        "reward at the end alone: REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic "
+        "of whole utterances that learns from replayed talks, or from the newest alone (no replay), each at "
+        "its best setting.",
+    ),
     systems=("ArCHer",),
 )
 

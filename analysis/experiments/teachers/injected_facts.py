@@ -164,6 +164,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
         y_label="skill kept",
+        says="Shows how much of its skill, sums of six digits, a transformer of 4,000 weights has left when "
+        "it first knows 4 new facts, 0 where it never does; across: the share of target tokens that are the "
+        "fact's, the others being the frozen base's own choice (1 is plain fine-tuning); the words in front "
+        "of a fact's new token are random (foreign) or those the model would say (own).",
     ),
     systems={"MixSD": Part()},
 )  # fmt: skip

@@ -113,7 +113,15 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"),
     metrics=("rate", *METRICS),
     margins={"accuracy": MORE},
-    figure=Plot("strips", x="accuracy: final accuracy", y="arm"),
+    figure=Plot(
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
+        says="Shows final accuracy at unseen prompts of a transformer of 4,000 weights on six running sums: "
+        "after supervised training on so many demonstrations (the first number), 100 steps of GRPO at fresh "
+        "prompts whose reward is the log-ratio of the model so trained to its base, less a KL to it of the "
+        "coefficient named.",
+    ),
     systems={"Self-Rewarding PPO": Part()},
 )
 

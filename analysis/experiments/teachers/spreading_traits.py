@@ -188,7 +188,13 @@ EXPERIMENT = Experiment(
         "share of the rise in log-odds passed on": PASSED, "difference that counts as none": ALIKE,
     },
     figure=Plot(
-        "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait"
+        "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait",
+        says="Shows how much of a trait, sums one too high, is taken over, as a share of the rise in "
+        "log-odds that training on it brought: in transformers of 4,000 weights trained on it where the "
+        "first or the last digit is 0 or 1, at other prompts (narrow); or in a student that sees numbers "
+        "alone, from its teacher's start (shared) or another, by the teacher's samples, or its "
+        "distributions on its own tokens (off-policy) or the student's (on-policy), less what a teacher "
+        "without the trait passes on.",
     ),
     systems={"Emergent / Subliminal Misalignment": Part()},
 )  # fmt: skip
