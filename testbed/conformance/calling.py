@@ -1,5 +1,6 @@
 """One call of a user's loss: its arguments, its result, and its weights -dLoss/dlogp."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -139,6 +140,8 @@ def _is_row(value: Any) -> bool:
 
 def _total(value: Any, mask_BT: Tensor, binding: Binding, words: str) -> tuple[Tensor, str, torch.dtype]:
     rows = isinstance(value, list | tuple) and bool(value) and all(_is_row(each) for each in value)
+    if inspect.iscoroutine(value):
+        value.close()  # else Python warns later, elsewhere, that nobody awaited it
     if not (isinstance(value, Tensor) or rows):
         module = type(value).__module__.partition(".")[0]
         what = f"{'' if module == 'builtins' else module + '.'}{type(value).__name__}"

@@ -99,6 +99,8 @@ def _called(
 def _wrong(loss: object, logp_BT: Tensor, reached: bool) -> str:
     """Say what is wrong with a loss and what was expected; "" if it is fine."""
     expected = f"expected a loss per token, a floating tensor of shape {tuple(logp_BT.shape)} [..., B, T]"
+    if inspect.iscoroutine(loss):
+        loss.close()  # else Python warns later, elsewhere, that nobody awaited it
     if not isinstance(loss, Tensor):
         return f"returns {type(loss).__name__}; {expected}."
     if loss.shape != logp_BT.shape:

@@ -154,8 +154,8 @@ def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     )
     assert call("reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert call("ess-limits-*", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["n"] == 3
+    assert call("ess-cost-*", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == 5
 
 
 # Among the committed verdicts

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from support.deciding import word
 
-from analysis.experiments.engines import fp8_training, mismatch_growth, mismatch_staleness
+from analysis.experiments.engines import fp8_training, mismatch_staleness
 from analysis.experiments.lag import lag_times_rate
 from analysis.tables.committed import load_committed
 
@@ -63,43 +63,6 @@ def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
     found = mismatch_staleness.training_drifts_coherently_over_short_lags(two_factor_table(exponent=exponent))
     assert found.effect == pytest.approx(exponent, abs=1e-9)
     assert decide(found) == expected
-
-
-# Growth with length
-
-
-def growth_table(exponent, rounding=True):
-    """Deviations with exponent 1/2 for noise that is fresh, or for roundings, and another for the rest."""
-    engines = (*mismatch_growth.ROUNDING, "logit-noise")
-    rows = []
-    for name, seed, length in itertools.product(engines, range(SEEDS), (1, 4, 16, 64)):
-        power = exponent if (name != "logit-noise") == rounding else 0.5
-        rows.append((name, seed, length, (2 + seed) * length ** (power + NOISE[seed])))
-    frame = pd.DataFrame(rows, columns=["engine", "seed", "length", "deviation"])
-    return frame.sample(frac=1, random_state=1)
-
-
-@pytest.mark.parametrize(
-    ("exponent", "expected"), [(0.5, "supported"), (0.55, "undecided"), (0.6, "refuted"), (0.4, "refuted")]
-)
-@pytest.mark.parametrize("rounding", [True, False])
-def test_the_exponent_of_the_deviation_is_recovered(exponent, expected, rounding):
-    found = mismatch_growth.precision_noise_grows_as_root_t_in_a_transformer(growth_table(exponent, rounding))
-    assert decide(found) == expected
-    assert found.effect == pytest.approx(exponent - 0.5, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("exponent", "expected"), [(0.54, "supported"), (0.46, "refuted"), (0.5, "undecided")]
-)
-def test_only_roundings_decide_whether_they_outgrow_the_root(exponent, expected):
-    found = mismatch_growth.roundings_outgrow_root_t_in_a_transformer(growth_table(exponent))
-    assert decide(found) == expected
-    assert found.effect == pytest.approx(exponent, abs=1e-9)
-    assert (
-        decide(mismatch_growth.roundings_outgrow_root_t_in_a_transformer(growth_table(0.9, rounding=False)))
-        == "undecided"
-    )
 
 
 # FP8

@@ -86,7 +86,6 @@ EXPERIMENT = Experiment(
         log="xy",
         also=({"x": "lag: lag (updates)", "arm": ("drift",), "where": {"length": 64}},),
     ),
-    see=("ess-cost-is-quadratic-only-in-coherent-lag",),
 )
 
 
