@@ -50,22 +50,27 @@ def of_seeds(
     return compute
 
 
-def averaged(rows: Callable[[Seeds], Frames], worlds: int, values: tuple[str, ...]) -> Callable[..., Any]:
-    """Return rows(seeds) in which a unit is the mean of these columns over so many fresh random worlds.
+def averaged(
+    rows: Callable[[Seeds], Frames], worlds: int, values: tuple[str, ...], *, continued: bool = False
+) -> Callable[..., Any]:
+    """Return rows(seeds) in which a unit is the mean of these columns over so many random worlds.
 
-    Unit s meets the worlds from (s + 1000) * worlds on, none of which a unit of one world met. This keeps the
-    table of many worlds small where an effect is near its margin.
+    Unit s meets the worlds from (s + 1000) * worlds on, none of which a unit of one world met; continued: the
+    first of them is world s, which the unit met when it had one. This keeps the table of many worlds small
+    where an effect is near its margin.
     """
+
+    def met(s: int) -> Iterator[int]:
+        fresh = ((s + 1000) * worlds + i for i in range(worlds))
+        return itertools.chain([s], itertools.islice(fresh, 1, None)) if continued else fresh
 
     @functools.wraps(rows)
     def units(seeds: Seeds) -> Iterator[pd.DataFrame]:
         for start in range(0, len(seeds), _AT_ONCE):
-            met = tuple(
-                (s + 1000) * worlds + i for s in seeds[start : start + _AT_ONCE] for i in range(worlds)
-            )
-            given = rows(met)
+            unit_of = {world: s for s in seeds[start : start + _AT_ONCE] for world in met(s)}
+            given = rows(tuple(unit_of))
             frame = given if isinstance(given, pd.DataFrame) else pd.concat(given)
-            frame["seed"] = frame["seed"] // worlds - 1000
+            frame["seed"] = frame["seed"].map(unit_of)
             others = [column for column in frame if column not in values]
             yield frame.groupby(others, sort=False, as_index=False)[list(values)].mean()
 
