@@ -48,6 +48,8 @@ def replay_q(
     if batch < 1 or (hyper_RK[:, list(Q_SETTINGS).index("chunk")] < 1).any() or not 1 <= every <= steps:
         raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
     pairs, shape = world.states * world.actions, (world.states, world.actions)
+    table = feature_SAF is None
+    packed = (np.arange(pairs)[:, None], np.ones((pairs, 1)))
     feature_SAF = np.eye(pairs).reshape(*shape, pairs) if feature_SAF is None else feature_SAF
     if feature_SAF.shape[:2] != shape:
         raise UserError(f"feature_SAF has shape {feature_SAF.shape}, expected {(*shape, 'F')}.")
@@ -58,9 +60,11 @@ def replay_q(
     if offline is not None:
         _prefill_model(world, offline, model_RXK, model_reward_RX)
     found_RKF, earned_RK = q_loop(
-        world.tables, *buffer, hyper_RK, *_packed(feature_SAF.reshape(pairs, -1)), weight_RF, model_RXK,
-        model_reward_RX, key, steps, every, batch,
+        world.tables, *buffer, hyper_RK, *(packed if table else _packed(feature_SAF.reshape(pairs, -1))),
+        weight_RF, model_RXK, model_reward_RX, key, steps, every, batch,
     )  # fmt: skip
+    if table and np.isfinite(found_RKF).all():  # the product below, quickly
+        return found_RKF.reshape(*found_RKF.shape[:2], *shape), earned_RK
     return np.einsum("rek,sak->resa", found_RKF, feature_SAF), earned_RK
 
 

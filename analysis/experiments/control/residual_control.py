@@ -62,8 +62,8 @@ def mass(wind_P: Ints, slip: float, goal: int) -> FiniteMDP:
 
 
 @lru_cache(64 * WORLDS)
-def given(seed: int) -> tuple[FiniteMDP, Ints, Log, float]:
-    """Return a random world, the cloned base's forces [S], its 10 demonstrations, and J*.
+def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
+    """Return a random world, that in which a residual corrects the cloned base, 10 demonstrations, and J*.
 
     The demonstrator knows a world without wind: it often fails. The clone stands still where it saw nothing.
     """
@@ -78,7 +78,10 @@ def given(seed: int) -> tuple[FiniteMDP, Ints, Log, float]:
     seen_S = log.counts(world.states, world.actions).visit_RSA.sum((0, 2)) > 0
     base_S = np.where(seen_S, FORCES[guide_1SA[0].argmax(-1)], 0)
     best = float(world.value(tabular.greedy(tabular.optimal_q(world))[0]))
-    return world, base_S, log, best
+    used_SA = (np.clip(base_S[:, None] + RESIDUALS, -2, 2)[..., None] == FORCES).argmax(-1)
+    corrected_SAS = world.transition_SAS[np.arange(world.states)[:, None], used_SA]
+    corrected = replace(world, transition_SAS=corrected_SAS, reward_SA=np.zeros(used_SA.shape))
+    return world, corrected, log, best
 
 
 def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
@@ -87,15 +90,10 @@ def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
 
     found = []
     for seed in seeds:
-        world, base_S, log, best = given(int(seed))
-        played, used = world, np.repeat(np.arange(len(FORCES))[None], world.states, 0)
+        world, corrected, log, best = given(int(seed))
+        played = world
         if not arm.startswith("scratch"):
-            force_SA = np.clip(base_S[:, None] + RESIDUALS, -2, 2)
-            used = (force_SA[..., None] == FORCES).argmax(-1)
-            rows_S1 = np.arange(world.states)[:, None]
-            played = replace(
-                world, transition_SAS=world.transition_SAS[rows_S1, used], reward_SA=np.zeros(used.shape)
-            )
+            played = corrected
             log = replace(log, action_RBT=np.zeros_like(log.action_RBT))
         if arm == "base":
             share = float(played.value(np.eye(3)[np.zeros(world.states, int)])) / best
@@ -105,7 +103,7 @@ def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
             played, keys(tuple(range(INNER)), f"{NAME} learn {seed}"), steps=STEPS, every=EVERY,
             updates=UPDATES, offline=log if arm.endswith("demonstrations") else None, **knobs,
         )  # fmt: skip
-        share_RK = played.value(np.eye(used.shape[1])[q_RKSA.argmax(-1)]) / best
+        share_RK = played.value(np.eye(played.actions)[q_RKSA.argmax(-1)]) / best
         found.append((float(share_RK.mean()), float(share_RK[:, -1].mean())))
     means, ends = np.array(found).T
     return means, ends

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.judging.replication import RUNS, combinations, of_keys
+from analysis.judging.replication import RUNS, averaged, columns, combinations, of_keys
 from analysis.tables.cell_table import DEFAULT, REDUCTIONS, arms_of, cell_table
 from analysis.tables.outcomes import cells as outcomes
 from testbed.config.run import Run, cell_id, grid
@@ -209,6 +209,22 @@ def test_arms_of_a_seed_share_their_key_and_no_run_or_experiment_shares_one():
     assert (table.groupby(["run", "seed"])["key"].nunique() == 1).all()
     assert table["key"].nunique() == 2 * 3
     assert not set(table["key"]) & set(of_keys("y", _make, 3)().frame["key"])
+
+
+@pytest.mark.parametrize(("continued", "kept"), [(False, {}), (True, {3000: 0, 3003: 1})])
+def test_a_unit_is_the_mean_of_worlds_that_no_other_meets(continued, kept):
+    met = []
+
+    def rows(seeds):
+        met.extend(seeds)
+        yield from (columns(seeds, arm=arm, y=np.array(seeds, float)) for arm in "ab")
+
+    table = pd.concat(averaged(rows, 3, ("y",), continued=continued)((0, 1)))
+    worlds = [kept.get(world, world) for world in range(3000, 3006)]
+    assert sorted(met) == sorted(worlds)
+    for arm in "ab":
+        mine = table[table["arm"] == arm].set_index("seed")["y"]
+        assert mine.to_dict() == {0: np.mean(worlds[:3]), 1: np.mean(worlds[3:])}
 
 
 def _of(first, second):
