@@ -1,13 +1,13 @@
 """FlashSAC on random MDPs: few large updates of a critic of bounded norm, against soft Q-learning."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, averaged, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs import infinite_horizon
 from envs.arrays import Floats
@@ -17,24 +17,24 @@ from testbed.offline import tabular
 from testbed.rng import generator, keys
 
 NAME = "bounded-critics"
-SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 256, 18, 12, 1500, 12, 4, 24
+SEEDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 96, 12, 1500, 12, 4, 24
 SCORE = 0.02
 """Of the optimum's lead over the uniform policy. Set before the table was made, as the grids were."""
-KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0, 10.0), "temperature": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
+KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0, 10.0), "temperature": (0.03, 0.1, 0.3, 1.0, 3.0)}
 ARMS: dict[str, Grid] = {
     "usual": {**KNOBS, "updates": (0.5, 2.0, 4.0, 8.0, 16.0)},
     "few large": KNOBS,
     "few large, bounded": {
         **KNOBS,
-        "weight_bound": (3.0, 10.0, 30.0, 100.0, 300.0),
-        "error_bound": (0.3, 1.0, 3.0, 10.0, 30.0),
+        "weight_bound": (3.0, 10.0, 30.0, 100.0),
+        "error_bound": (0.1, 0.3, 1.0, 3.0),
     },
 }
 """Updates of 8 steps, so many per step of the world; an update of 64 steps per four; that with bounds of the
 weights and of the error that a gradient carries."""
 
 
-@lru_cache(64 * WORLDS)
+@cache
 def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
     """Return a world with noisy rewards, unit features [S, A, F], and the values of chance and optimum."""
     world = garnet(states=STATES, actions=ACTIONS, discount=0.9, seed=seed, horizon=24, noise_std=2.0)
@@ -80,24 +80,13 @@ EXPERIMENT = Experiment(
     question="Do bounds of a critic's norms let few large updates earn more than many small ones?",
     source="FlashSAC (2026), arXiv:2604.04539, of which public summaries were read",
     differs="random MDPs, linear soft Q-learning on half as many features as pairs; as many replayed steps",
-    compute=of_seeds(
-        NAME, averaged(rows, WORLDS, ("score", "size"), continued=True), SEEDS,
-        {"worlds": WORLDS, "steps": STEPS, "pilots": PILOTS},
-    ),
+    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "pilots": PILOTS}),
     keys=("run", "seed", "arm"),
     metrics=("score", "size", "at end"),
     margins={"score": SCORE},
-    figure=Plot(
-        "distribution",
-        x="arm",
-        y="score: final score",
-        says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
-        "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
-        "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
-        "also limits the critic's weights and the error that a gradient carries.",
-    ),
+    figure=Plot("distribution", x="arm", y="score: final score"),
     systems=("FlashSAC",),
-)  # fmt: skip
+)
 
 for _name, _rival, _words in (
     ("few-bounded-updates-end-above-many", "usual", "usual updates at their best number per step,"),
