@@ -84,7 +84,15 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("score", "size", "at end"),
     margins={"score": SCORE},
-    figure=Plot("distribution", x="arm", y="score: final score"),
+    figure=Plot(
+        "distribution",
+        x="arm",
+        y="score: final score",
+        says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
+        "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
+        "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
+        "also limits the critic's weights and the error that a gradient carries.",
+    ),
     systems=("FlashSAC",),
 )
 
