@@ -193,17 +193,18 @@ def driven(profile: Path) -> Iterator[Callable[[str, dict[str, object]], Any]]:
     port = next(found[1] for line in driver.stdout if (found := re.search(r"success.* on port (\d+)", line)))
     base = f"http://127.0.0.1:{port}/session"
 
-    def post(url: str, body: dict[str, object]) -> Any:
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    def post(url: str, body: dict[str, object], method: str = "POST") -> Any:
+        data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, kind, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
+    options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
+    session = post(base, {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
     try:
-        options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
-        session = post(base, {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
         yield lambda command, body: post(f"{base}/{session}/{command}", body)
-        post(f"{base}/{session}/execute/sync", {"script": "window.close()", "args": []})
     finally:
+        post(f"{base}/{session}", {}, "DELETE")  # else the browser outlives its driver
         driver.terminate()
         driver.wait(timeout=30)
         driver.stdout.close()
