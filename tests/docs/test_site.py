@@ -199,12 +199,14 @@ def driven(profile: Path) -> Iterator[Callable[[str, dict[str, object]], Any]]:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
-    options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
-    session = post(base, {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
     try:
-        yield lambda command, body: post(f"{base}/{session}/{command}", body)
+        options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
+        session = post(base, {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
+        try:
+            yield lambda command, body: post(f"{base}/{session}/{command}", body)
+        finally:
+            post(f"{base}/{session}", {}, "DELETE")  # else the browser outlives its driver
     finally:
-        post(f"{base}/{session}", {}, "DELETE")  # else the browser outlives its driver
         driver.terminate()
         driver.wait(timeout=30)
         driver.stdout.close()
