@@ -16,12 +16,7 @@ MARGIN = 0.03
 """Share of the best value, mean over practice. Set before the table was made."""
 CHUNKS = ("chunks of 2", "chunks of 4", "chunks of 8")
 SHARP = {"sharpness": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
-ARMS: dict[str, Grid] = {
-    "cloned": {},
-    "outcomes": SHARP,
-    "one action": SHARP,
-    **dict.fromkeys(CHUNKS, SHARP),
-}
+ARMS: dict[str, Grid] = {"cloned": {}, "outcomes": SHARP, "one action": SHARP, **dict.fromkeys(CHUNKS, SHARP)}
 LENGTHS = {"cloned": 1, "outcomes": 0, "one action": 1, **{name: int(name[-1]) for name in CHUNKS}}
 
 

@@ -4,17 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    must_exceed,
-    of_seeds,
-    slopes,
-)
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_exceed, of_seeds, slopes
 from envs.mechanisms import tightrope
 from testbed.offline.imitation import corrected
 from testbed.rng import keys

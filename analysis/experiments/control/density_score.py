@@ -7,16 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    combinations,
-    difference,
-    merged,
-    must_exceed,
-    of_keys,
-)
+from analysis.lab import Evidence, Experiment, Plot, combinations, difference, merged, must_exceed, of_keys
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline import continuous

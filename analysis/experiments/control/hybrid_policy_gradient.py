@@ -6,16 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    combinations,
-    difference,
-    level,
-    must_exceed,
-    of_keys,
-)
+from analysis.lab import Evidence, Experiment, Plot, combinations, difference, level, must_exceed, of_keys
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import combination_lock
 from envs.offline import collect, ratio, skilled

@@ -4,15 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    combinations,
-    difference,
-    must_exceed,
-    of_keys,
-)
+from analysis.lab import Evidence, Experiment, Plot, combinations, difference, must_exceed, of_keys
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP

@@ -6,16 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    difference,
-    must_exceed,
-    repeated,
-)
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, difference, must_exceed, repeated
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
 from envs.arrays import Floats

@@ -53,10 +53,7 @@ SOURCES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("verifier", "last"): {"verifier": "last"},
     ("verifier", "steps"): {"verifier": "steps"},
     ("verifier", "comparisons"): {"verifier": "comparisons"},
-    ("verifier", "comparisons, five models"): {
-        "verifier": "comparisons",
-        "verifier_args": (("members", 5),),
-    },
+    ("verifier", "comparisons, five models"): {"verifier": "comparisons", "verifier_args": (("members", 5),)},
 }
 
 

@@ -7,13 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Experiment,
-    Plot,
-    Seeds,
-    columns,
-    of_seeds,
-)
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs import infinite_horizon
 from envs.arrays import Floats

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Experiment,
-    Plot,
-    Seeds,
-    columns,
-    of_seeds,
-)
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.arrays import Bools, Floats
 from envs.offline import covering

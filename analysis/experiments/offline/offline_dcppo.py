@@ -7,16 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    Seeds,
-    columns,
-    level,
-    must_exceed,
-    of_seeds,
-)
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, level, must_exceed, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats

@@ -10,15 +10,7 @@ from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs.arrays import Floats
 from envs.offline import skilled
-from testbed.offline.tabular import (
-    advantage,
-    advantage_filtered,
-    awr,
-    best_of_n,
-    clone,
-    kl,
-    policy_q,
-)
+from testbed.offline.tabular import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
 
 NAME = "offline-digi-q"
 SEEDS, PILOTS = 128, 64
@@ -91,13 +83,7 @@ EXPERIMENT.claim(
     "With a critic learned from the log, best of 16 scores 0.05 more than filtering, and than weighting at "
     "its best temperature of pilot worlds, at each size.",
     gates={"tuned": inside()},
-).compare(
-    "score",
-    {"arm": "best of 16"},
-    {"arm": ("weighted", "filtered")},
-    by=MARGIN,
-    over={"steps": STEPS},
-)
+).compare("score", {"arm": "best of 16"}, {"arm": ("weighted", "filtered")}, by=MARGIN, over={"steps": STEPS})
 
 
 EXPERIMENT.claim(

@@ -5,12 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.offline_worlds import (
-    DISCOUNT,
-    guessed_rewards,
-    random_worlds,
-    some_actions,
-)
+from analysis.worlds.offline_worlds import DISCOUNT, guessed_rewards, random_worlds, some_actions
 from envs.offline import covering, skilled
 from testbed.offline.tabular import awr, clone, fitted_q, greedy, iql, policy_q
 

@@ -6,16 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    Seeds,
-    columns,
-    level,
-    must_vanish,
-    of_seeds,
-)
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, level, must_vanish, of_seeds
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.mdps import garnet

@@ -88,12 +88,7 @@ EXPERIMENT.claim(
     "Where the groups do not differ nested fitted Q earns the small group at most 0.02 more.",
     source="this project: the off-switch",
 ).compare(
-    "score",
-    {"fit": "nested"},
-    {"fit": "group-blind"},
-    by=SAME,
-    below=True,
-    over={"gap": 0.0, "steps": SIZES},
+    "score", {"fit": "nested"}, {"fit": "group-blind"}, by=SAME, below=True, over={"gap": 0.0, "steps": SIZES}
 )
 
 EXPERIMENT.claim(

@@ -6,17 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    difference,
-    must_exceed,
-    of_seeds,
-)
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, difference, must_exceed, of_seeds
 from analysis.worlds.preference_learners import STEPS, Learner, demonstrations, experts, gap, votes
 from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH
 from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends

@@ -8,10 +8,7 @@ from scipy import optimize, special
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs.arrays import Floats
-from testbed.offline.imperfect_rewards import (
-    calibration_error,
-    shaped_reward,
-)
+from testbed.offline.imperfect_rewards import calibration_error, shaped_reward
 from testbed.offline.preferences import tilt
 from testbed.rng import generator
 

@@ -5,17 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Groups,
-    Plot,
-    Seeds,
-    all_exceed,
-    must_vanish,
-    of_seeds,
-    runs_of,
-)
+from analysis.lab import Evidence, Experiment, Groups, Plot, Seeds, all_exceed, must_vanish, of_seeds, runs_of
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import generator

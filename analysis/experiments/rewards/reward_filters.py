@@ -14,13 +14,7 @@ NAME = "reward-filters"
 SEEDS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 4, 16, 100, 24, 12, 5, 60
 NOISES = ("middling", "even")
 """Where the proxy errs: at middling gold rewards, by 1.5 exp(-(gold / 0.6)^2), or everywhere by 0.8."""
-RATES = {
-    "all": 10.0,
-    "two": 3.0,
-    "best": 3.0,
-    "best and worst": 3.0,
-    "best and random": 10.0,
-}
+RATES = {"all": 10.0, "two": 3.0, "best": 3.0, "best and worst": 3.0, "best and random": 10.0}
 """Best of .1, .3, … 100 for gold reward in middling noise, on 48 other worlds."""
 OTHERS = {"kept": ("all", "two", "best", "best and random")}
 

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Arm,
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    level,
-    median_exceeds,
-    of_seeds,
-)
+from analysis.lab import Arm, Evidence, Experiment, Part, Plot, Seeds, level, median_exceeds, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.rng import generator
 
