@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from testbed.policies.base import Layout
 
 NAME = "known-engines"
-PROMPTS, GROUP, LENGTH = 16, 6, 48
+PROMPTS, GROUP, LENGTH = 32, 6, 48
 """Half of the prompts are the first run. Responses of one prompt share its unit."""
 WORDS = """a river, bread, the moon, a library, rain, a bicycle, tea, a mountain, the number seven, sleep,
-a letter, wool, a bridge, salt, an owl, silence"""
+a letter, wool, a bridge, salt, an owl, silence, a garden, ice, a clock, the sea, gold, a market, a fox,
+music, a window, fire, a train, honey, a forest, glass, a king, snow, a coat, paper"""
 ENGINES = ("bfloat16", "int8", "fp8-block", "Q8_0", "Q4_0")
 """bfloat16: weights and arithmetic; the others: float32 arithmetic on rounded matrices of the layers. int8
 and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, blocks of 32 weights.
