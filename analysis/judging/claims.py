@@ -107,7 +107,7 @@ def _world(experiment: Experiment) -> str:
 def _made_of(experiment: Experiment) -> str:
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
     policies = {cell.policy for cell in source.cells()} if source.cells is not None else set()
-    if "hf" in policies:
+    if "hf" in policies or (source.cells is None and digests.loads_a_model(source.name)):
         return "real model"
     if "toy" in policies or (source.cells is None and digests.trains(source.name)):
         return "toy training"

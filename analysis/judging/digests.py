@@ -59,6 +59,11 @@ def trains(experiment: str) -> bool:
     return bool(TRAIN_THE_TOY & set(_imports(EXPERIMENTS.module(experiment))))
 
 
+def loads_a_model(experiment: str) -> bool:
+    """Whether an experiment's computed table comes from a Hugging Face model."""
+    return "testbed.policies.hf.policy" in _imports(EXPERIMENTS.module(experiment))
+
+
 def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:LENGTH]
 

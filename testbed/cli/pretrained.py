@@ -98,6 +98,7 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     from envs.tokens.graded_problems import write_problems
     from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of
+    from testbed.policies.hf.options import faster_dtype
     from testbed.policies.hf.pretrained import MODELS, write_pretrained
 
     write_pretrained(name, out)
@@ -110,5 +111,6 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     print(f"Problems: {', '.join(str(path) for path in files)}")
     print(
         f"Next: testbed run --model {out} --data {files[0]} --verifier number --lora recipe=grpo lag=0 "
-        "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 policy_args.dtype=bfloat16"
+        "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 "
+        f"policy_args.dtype={faster_dtype()}"
     )

@@ -264,7 +264,7 @@ def warn(cells: "Iterable[Run]", quiet: bool) -> None:
         text = f"note: lag {lag} in a run of {steps} steps: every step learns from data of the start weights."
         print(text, file=sys.stderr)
     if not quiet:
-        for line in data_notes(cells):
+        for line in (*data_notes(cells), *dtype_notes(cells)):
             print(f"note: {line}", file=sys.stderr)
 
 
@@ -274,6 +274,19 @@ def data_notes(cells: "Iterable[Run]") -> Iterator[str]:
 
     for cell in {(cell.task, cell.task_args): cell for cell in cells if cell.task == "jsonl"}.values():
         yield from (f"{dict(cell.task_args).get('file')}: {line}" for line in token_task(cell).notes)
+
+
+def dtype_notes(cells: "Iterable[Run]") -> Iterator[str]:
+    """Yield a note if the cells compute in bfloat16 on a CPU that is slow at it."""
+    asked = (dict(c.policy_args).get("dtype") == "bfloat16" for c in cells if c.model and c.device == "cpu")
+    if any(asked):
+        from testbed.policies.hf.options import bfloat16_slowdown
+
+        if (times := bfloat16_slowdown()) > 2:
+            yield (
+                f"products in bfloat16 take {times:.0f} times as long as in float32 on this CPU; "
+                "policy_args.dtype=float32 is faster."
+            )
 
 
 def summarize(folder: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """Train small language models of several architectures on a task, and save them as ordinary folders."""
 
+import os
 import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +94,7 @@ def train_base(
 
     architecture: one of ARCHITECTURES. tokenizer: "char", one token per symbol of the task, or "bpe",
     byte-level pairs of at most `vocabulary` tokens, learned from the task's prompts and solutions. The same
-    arguments give the same files.
+    arguments give the same files. Weights appear in the folder once they are trained.
 
     Raises UserError for an unknown architecture or tokenizer, and a width that is not a multiple of 16.
     """
@@ -103,18 +105,23 @@ def train_base(
         )
     if tokenizer not in TOKENIZERS:
         raise unknown("tokenizer", tokenizer, TOKENIZERS)
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    if tokenizer == "char":
-        save_tokenizer(folder, task)
-    else:
-        save_bpe_tokenizer(folder, task, seed, vocabulary)
-        (folder / "config.json").write_text("{}")  # AutoTokenizer requires a config file
-        save_random_model(folder, task, seed, 16, 1, architecture)
-        task = task_for_model(task, folder)
-    save_random_model(folder, task, seed, width, layers, architecture)
-    teach(folder, task, seed, lesson, progress)
-    return folder
+    out = Path(path)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".untrained-", dir=out.parent) as made:
+        folder = Path(made)
+        if tokenizer == "char":
+            save_tokenizer(folder, task)
+        else:
+            save_bpe_tokenizer(folder, task, seed, vocabulary)
+            (folder / "config.json").write_text("{}")  # AutoTokenizer requires a config file
+            save_random_model(folder, task, seed, 16, 1, architecture)
+            task = task_for_model(task, folder)
+        save_random_model(folder, task, seed, width, layers, architecture)
+        teach(folder, task, seed, lesson, progress)
+        # Weights come last: whoever finds them finds a trained model, also after a kill.
+        for file in sorted(folder.iterdir(), key=lambda each: each.suffix == ".safetensors"):
+            os.replace(file, out / file.name)
+    return out
 
 
 def teach(folder: Path, task: TokenTask, seed: int, lesson: Lesson, progress: Progress | None = None) -> None:

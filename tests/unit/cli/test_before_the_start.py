@@ -3,12 +3,15 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 from support.command_line import call, refused
 
 from testbed import __version__
+from testbed.cli.run import dtype_notes
 from testbed.cli.slow_notice import slow_notice
+from testbed.config.run import MODEL_RUN
 
 SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "log_every=2"]
 
@@ -104,3 +107,14 @@ def test_a_pipe_in_place_of_a_file_is_refused_not_waited_for(words, tmp_path, mo
         os.mkfifo(name)
     code, _, said = call(capsys, *words.split())
     assert (code, "is a pipe, expected a file" in said) == (2, True)
+
+
+@pytest.mark.parametrize(("times", "noted"), [(9.0, True), (0.25, False)])
+def test_bfloat16_is_noted_where_the_cpu_is_slow_at_it(monkeypatch, times, noted):
+    monkeypatch.setattr("testbed.policies.hf.options.bfloat16_slowdown", lambda: times)
+    cell = replace(MODEL_RUN, model="any", policy_args=(("dtype", "bfloat16"),))
+    said = [*dtype_notes([cell])]
+    assert len(said) == noted
+    assert all("9 times as long" in line and "dtype=float32 is faster" in line for line in said)
+    assert not [*dtype_notes([replace(cell, device="cuda")])]
+    assert not [*dtype_notes([replace(cell, policy_args=())])]

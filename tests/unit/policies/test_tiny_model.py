@@ -260,6 +260,15 @@ def test_every_architecture_learns_its_task_and_opens_as_its_own_class(architect
     assert score_N.mean() > 0.3  # 1/16 without having learned
 
 
+def test_a_stopped_training_leaves_no_weights(tmp_path):
+    def stop(step, _steps):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_base(tmp_path / "base", SUM, width=16, layers=1, lesson=Lesson(2), progress=stop)
+    assert not any(tmp_path.rglob("*.safetensors"))
+
+
 @pytest.mark.slow
 def test_a_bpe_tokenizer_learns_from_the_task_and_reads_it_back(tmp_path):
     train_base(tmp_path, SUM, "llama", "bpe", width=32, layers=1, vocabulary=270, lesson=Lesson(0))
