@@ -42,6 +42,14 @@ fresh data ended at .43) and is given up.
   Asked: whether GRPO, and the arms' mean, end within 0.05 of lag 16; and whether the arms' order on a seed
   agrees with their mean order at lag 16 on the other seeds as well as the order at lag 16 does, Kendall's tau
   less by at most 0.1. Time allowed ten arms without the placebo on `sorted`, 10 + 10 seeds.
+- **Pipeline, the planned seeds**, written before their runs: `sorted` goes on to 16 + 16 seeds, the placebo
+  runs as well, and REINFORCE runs again at the rate of the grid, .00056, as its rows had been at .0006.
+- **One setting**, added after the finals had been read and before its own runs (`one_setting`): what fixing
+  rate and knob beforehand costs. The setting is the one with the best mean tuning score over all stale tasks
+  and lags of an arm (`table.joint`). Arms: ten of the pipeline's and the placebo. In the order of work: lag
+  64 of `sorted`, `sums` and `guess`, then lag 16 of `sorted` and `sums`, 10 + 10 seeds of the finals. Where
+  an arm's one setting is its own nothing runs and the loss is 0. Reported: own less one with an interval over
+  seeds; no claim is asked. Curves are measured twice as often as the arena measures, finals at its steps.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -108,15 +108,17 @@ def run_more(
     name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path, count: int
 ) -> pd.DataFrame:
     """Run the arms at the settings of the committed table until both runs have `count` seeds; write
-    FOLDER/NAME-lag-more.csv, the rows that were missing.
+    FOLDER/NAME-lag-more.csv, the rows that were missing or had run at another rate.
 
     Raises KeyError for an arm that the table lacks at the task and lag.
     """
     from testbed.execution.runner import run_sweep
 
     rows_at = dict(iter(frame[frame["task"] == name].groupby("lag")))
-    had = rows_at[lag].groupby("arm")["seed"].agg(set).to_dict() if lag in rows_at else {}
-    edges = rows_at[tuned_at(lag)].groupby("arm")["at_edge"].max()
+    tuned = rows_at[tuned_at(lag)].groupby("arm")
+    edges, rates = tuned["at_edge"].max(), tuned["rate"].first()
+    here = rows_at.get(lag, frame[:0])
+    had = here[here["rate"] == here["arm"].map(rates)].groupby("arm")["seed"].agg(set).to_dict()
     wanted = [
         (arm, run)
         for arm in arms
