@@ -18,7 +18,8 @@ from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 
 TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "asked.csv"))
-ANSWERS = ("delivered", "in part", "differs", "not delivered")
+ANSWERS = ("delivered", "delivered but for what is wrong", "delivered but for what is open")
+"""What came of a request: all ran, or the reason says what would test nothing here and what was not run."""
 DECIDED, SIDE = "decided", "side matter only"
 STATUSES = (DECIDED, SMALLER, UNDECIDED, INVALID, SIDE)
 

@@ -327,14 +327,17 @@ def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path,
     committed = table.load()
     had = committed.query("task == 'sorted' and lag == 64 and arm == 'grpo'")
     count = (had["run"] == "first").sum() + 1
-    rows = run.run_more("sorted", [known()["grpo"]], 64, committed, tmp_path, count)
-    assert list(rows["seed"]) == [count - 1, 1000 + count - 1]
+    other = had.index[had["seed"] == 3]
+    older = committed.assign(rate=committed["rate"].mask(committed.index.isin(other), 0.0006))
+    rows = run.run_more("sorted", [known()["grpo"]], 64, older, tmp_path, count)
+    assert list(rows["seed"]) == [3, count - 1, 1000 + count - 1], "what ran at another rate runs again"
     assert set(rows["rate"]) == {had["rate"].iloc[0]}
     assert set(rows["knob"]) == {had["knob"].iloc[0]}
     joined = table.gathered(tmp_path, committed)
     assert len(joined) == len(committed) + 2
+    kept = committed.drop(other)
     pd.testing.assert_frame_equal(
-        joined.merge(committed[list(table.KEYS)]).reset_index(drop=True), committed, check_dtype=False
+        joined.merge(kept[list(table.KEYS)]), kept.reset_index(drop=True), check_dtype=False
     )
 
 
