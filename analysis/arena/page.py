@@ -64,7 +64,7 @@ recipe on other seeds and cells: smaller differences than theirs mean nothing.
 
 </div>
 """
-FILTERS = '<div class="filters" data-by="task lag" data-words="grpo, vcpo"></div>\n'
+FILTERS = '<div class="filters" data-by="task lag arm" data-words="grpo, vcpo"></div>\n'
 DRIFTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """KL per token of the choices."""
 TITLES = (

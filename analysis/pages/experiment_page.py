@@ -19,9 +19,9 @@ first, with 95 % intervals; the verdict follows from one rule over all claims
 NAME` does all of it again.
 """
 COLUMNS = ("claim", "verdict", "effect", "asked", "kind", "n", "lag", "what the effect is, and gates")
-FILTERS = '<div class="filters" data-by="verdict kind lag" data-words="m2po, vcpo"></div>\n'
+CHOSEN_BY = "verdict kind lag"
 BLOCK = '<div class="block sortable claims found" markdown>\n\n'
-"""Over the tables of a page, and around one: docs/assets/tables.js makes the fields and sorts."""
+"""Around a table: docs/assets/tables.js sorts it, and filters it by the fields of `filters`."""
 
 
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
@@ -38,6 +38,16 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
     }
 
 
+def filters(columns: str, text: str) -> str:
+    """Return the fields over the tables of a page: values of columns, methods that the text names, words."""
+    from testbed.objectives import objective
+    from testbed.recipes import recipe
+
+    named = {*recipe, *objective} & set(re.findall(r"[a-z0-9_@]+", text.lower()))
+    shown = f'data-by="{columns}" data-methods="{" ".join(sorted(named))}" data-words="clip, lag"'
+    return f'<div class="filters" {shown}></div>\n'
+
+
 def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str:
     """Return every claim in a line: name with a link to its experiment, verdict, effect, kind and lag."""
     lines = [
@@ -47,7 +57,8 @@ def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str
         for name in names
         for claim in EXPERIMENTS[name].claims
     ]
-    head = ["## All claims\n", FILTERS, '<div class="block sortable" markdown>\n']
+    fields = filters(CHOSEN_BY, "\n".join(lines))
+    head = ["## All claims\n", fields, '<div class="block sortable" markdown>\n']
     return "\n".join(
         [*head, "| claim | verdict | effect | kind | lag |", "|---" * 5 + "|", *lines, "\n</div>"]
     )
@@ -69,7 +80,8 @@ def _area(area: str, names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
     lines += [f"| [{name}](#{name}) | {_plain(EXPERIMENTS[name].question)} |" for name in names]
     if drawn := forest(names, judged):
         lines += ["", "Central claims of systems judged here, effects in margins:", "", drawn]
-    return "\n".join([*lines, "", FILTERS, *(_section(EXPERIMENTS[name], judged) for name in names)])
+    sections = [_section(EXPERIMENTS[name], judged) for name in names]
+    return "\n".join([*lines, "", filters(CHOSEN_BY, "\n".join(sections)), *sections])
 
 
 def _section(experiment: Experiment, judged: Mapping[str, Row]) -> str:

@@ -29,7 +29,7 @@ small world does not hold for a large model. `testbed card NAME` draws one row a
 
 **One row again:** `testbed card NAME --quick`. All rows: `testbed evidence run card-exact card-cost --write`.
 """
-FILTERS = '<div class="filters" data-by="family" data-words="ppo, cispo"></div>'
+FILTERS = '<div class="filters" data-by="family objective" data-words="ppo, cispo"></div>'
 
 
 def page() -> str:

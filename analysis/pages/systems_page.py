@@ -11,7 +11,7 @@ from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.systems import System, asked, counts, status, systems, trials, world
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
-from analysis.pages.experiment_page import BLOCK, commands, effect, table
+from analysis.pages.experiment_page import BLOCK, commands, effect, filters, table
 
 FINDINGS = ("enumerated", "small world", "toy training", "real model")
 HEAD = """# What was found on the central claim of each system
@@ -163,10 +163,9 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
     text, table_, rest = re.split(
         r"(?ms)^(\| n .*\|)$", index(judged, "{n}.md").replace("(theory/", "(../theory/")
     )
-    filters = '<div class="filters" data-by="status world" data-words="m2po, clip"></div>'
-    text = (
-        f'{text}{filters}\n\n<div class="block sortable claims systems" markdown>\n\n{table_}\n\n</div>{rest}'
-    )
+    fields = filters("status world", table_ + rest)
+    block = '<div class="block sortable claims systems" markdown>'
+    text = f"{text}{fields}\n{block}\n\n{table_}\n\n</div>{rest}"
     return {"systems/index.md": text} | {f"systems/{row['n']}.md": _page(row, judged) for row in rows}
 
 

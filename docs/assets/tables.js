@@ -34,9 +34,11 @@ function makeSortable(table) {
 
 // <div class="filters" data-by="verdict lag" data-words="m2po"> chooses among the rows of all ".block"s. A row's
 // values are those of its column of that name, else of its block's data: "16, 64" are two, "invalid: tuned" is
-// "invalid". Without either a row stays. Fields start as the address says: ?lag=64&words=m2po.
+// "invalid". Without either a row stays. data-methods="m2po vcpo": a row's methods are those that it or its title
+// names. Fields start as the address says: ?lag=64&method=m2po.
 function makeFilters(bar) {
-  const names = bar.dataset.by.split(" ");
+  const methods = new Set((bar.dataset.methods ?? "").split(" "));
+  const names = [...bar.dataset.by.split(" "), ...(bar.dataset.methods ? ["method"] : [])];
   const entries = [...document.querySelectorAll(".block")].flatMap((block) => {
     const table = block.querySelector("table");
     const heads = table ? [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim()) : [];
@@ -45,7 +47,9 @@ function makeFilters(bar) {
       const text = (name) => (heads.includes(name) ? row.cells[heads.indexOf(name)].textContent : block.dataset[name]);
       const values = (said) => said?.split(", ").map((each) => each.split(/[:;(]/)[0].trim()).filter((each) => each);
       const of = Object.fromEntries(names.map((name) => [name, values(text(name))]));
-      return { block, row, of, words: `${title} ${row?.textContent ?? ""}`.toLowerCase() };
+      const words = [title, ...[...row?.cells ?? []].map((cell) => cell.textContent)].join(" ").toLowerCase();
+      if (row && bar.dataset.methods) of.method = words.split(/[^a-z0-9_@]+/).filter((word) => methods.has(word));
+      return { block, row, of, words };
     });
   });
   const given = new URLSearchParams(location.search);

@@ -177,11 +177,15 @@ def finish(folder: Path, status: "Status", json: bool) -> None:
     """Print the outcome of a sweep; exit with 1 if cells failed."""
     from testbed.cli import show
 
-    summary = summarize(folder)
-    if json:
-        show.as_json({"folder": str(folder), **counts(status), "summary": summary})
-    else:
-        report(folder, status, summary)
+    try:
+        summary = summarize(folder)
+        if json:
+            show.as_json({"folder": str(folder), **counts(status), "summary": summary})
+        else:
+            report(folder, status, summary)
+    except KeyboardInterrupt:
+        again = f"The results are in {folder}; print them with: testbed report {shlex.quote(str(folder))}"
+        raise KeyboardInterrupt(f"Stopped before the summary. {settled(status)} {again}") from None
     if status.failed:
         raise typer.Exit(1)
 

@@ -36,7 +36,7 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
     Missing advantages become rewards minus their group's mean. A missing anchor becomes the behavior policy.
     Raises UserError if there are neither advantages nor rewards, or nothing finite is left.
     """
-    notes, pairs, lost, total, split = [], [], 0, 0, 0
+    notes, pairs, lost, total, split, torn = [], [], 0, 0, 0, 0
     if not log.has("advantage"):
         if not log.has("reward"):
             raise UserError("Some sequences have neither advantage nor reward.")
@@ -54,11 +54,19 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
             assert tokens.group_B is not None
             parts = chunks(tokens.length_B, tokens.group_B, kept_B)
             split += len(parts) > 1
-            pairs += [_pair(tokens, places) for places in parts]
+            groups = [set(tokens.group_B[places].tolist()) for places in parts]
+            torn += sum(map(len, groups)) - len(set().union(*groups))
+            adv_N = _advantages(tokens, kept_B)
+            pairs += [_pair(tokens, adv_N, places) for places in parts]
     if split:
         notes.append(
             f"Sequences differ widely in length at {counted(split, 'step')}: objectives that weigh a whole "
             "batch see batches of similar length; other objectives are unaffected."
+        )
+    if torn:
+        notes.append(
+            "A response is much longer than the rest of its group, which is split by length: objectives that "
+            "weigh a whole group see responses of similar length."
         )
     if lost:
         notes.append(f"{lost} of {total} sequences have no token or a token that is not finite: left out.")
@@ -90,7 +98,7 @@ def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]
     """Return the positions of kept sequences in batches padded to at most WASTE times their tokens.
 
     One batch, in order, if that suffices or its size is at most FREE. Otherwise groups stay whole, sorted by
-    their longest sequence, so a batch with a group of WASTE + 1 or more may exceed the limit.
+    their longest sequence; a group that exceeds the limit by itself is split by length.
     """
     every = torch.nonzero(kept_B)[:, 0].tolist()
     length, group = length_B.tolist(), group_B.tolist()
@@ -100,7 +108,12 @@ def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]
     for i in every:
         members.setdefault(group[i], []).append(i)
     found: list[list[int]] = []
-    for places in sorted(members.values(), key=lambda places: max(length[i] for i in places)):
+    units = [
+        unit
+        for places in members.values()
+        for unit in ([[i] for i in places] if _ragged([length[i] for i in places]) else [places])
+    ]
+    for places in sorted(units, key=lambda places: max(length[i] for i in places)):
         if not found or _ragged([length[i] for i in (*found[-1], *places)]):
             found.append([])
         found[-1] += places
@@ -112,7 +125,19 @@ def _ragged(lengths: Sequence[int]) -> bool:
     return padded > max(FREE, WASTE * sum(lengths))
 
 
-def _pair(tokens: Tokens, places: Sequence[int]) -> tuple[Tensor, Batch]:
+def _advantages(tokens: Tokens, kept_B: Tensor) -> Tensor:
+    """Return the advantages of tokens, [N]: as logged, or reward minus the group's mean over kept ones."""
+    if tokens.adv_N is not None:
+        return tokens.adv_N
+    assert tokens.group_B is not None
+    assert tokens.reward_B is not None
+    reward_B, group_B = tokens.reward_B, tokens.group_B
+    sum_G = torch.zeros_like(reward_B).index_add_(0, group_B[kept_B], reward_B[kept_B])
+    count_G = group_B[kept_B].bincount(minlength=len(reward_B))
+    return (reward_B - (sum_G / count_G)[group_B]).repeat_interleave(tokens.length_B)
+
+
+def _pair(tokens: Tokens, adv_N: Tensor, places: Sequence[int]) -> tuple[Tensor, Batch]:
     """Return the sequences at given positions as a batch, padded on the right with 0, and pi of it."""
     assert tokens.group_B is not None
     mask_BT = _padded(tokens, tokens.mask_N, places)
@@ -120,20 +145,14 @@ def _pair(tokens: Tokens, places: Sequence[int]) -> tuple[Tensor, Batch]:
     reward_B = (
         torch.zeros(len(places), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[places]
     )
-    if tokens.adv_N is None:
-        mean_G = torch.zeros(len(reward_B), dtype=torch.float64).index_add(0, group_B, reward_B)
-        adv_BT = (reward_B - (mean_G / group_B.bincount(minlength=len(reward_B)))[group_B])[:, None].expand(
-            mask_BT.shape
-        )
-    else:
-        adv_BT = _padded(tokens, tokens.adv_N, places).masked_fill_(~mask_BT, 0.0)
+    adv_BT = _padded(tokens, adv_N, places).masked_fill_(~mask_BT, 0.0)
     mu_BT = _padded(tokens, tokens.log_mu_N, places)
     anchor_BT = (
         mu_BT
         if tokens.log_anchor_N is None
         else _padded(tokens, tokens.log_anchor_N, places).masked_fill_(~mask_BT, 0.0)
     )
-    batch = Batch(mu_BT, adv_BT.contiguous(), mask_BT, reward_B, group_B, anchor_BT)
+    batch = Batch(mu_BT, adv_BT, mask_BT, reward_B, group_B, anchor_BT)
     return _padded(tokens, tokens.log_pi_N, places), batch
 
 

@@ -11,13 +11,14 @@ from support.import_graph import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGE = """
-<div class="filters" data-by="task lag verdict" data-words="grpo"></div>
+<div class="filters" data-by="task lag verdict" data-methods="grpo topr vcpo" data-words="grpo"></div>
 <div class="block" data-lag="64"><p>picture</p></div>
 <div class="block sortable" data-task="sorted" data-lag="64"
  data-finals="grpo:500 700;vcpo:900 800;fresh:1000">
 <table><thead><tr><th>arm</th><th>verdict</th></tr></thead><tbody>
 <tr><td>grpo</td><td>supported</td></tr><tr><td>vcpo</td><td>invalid: tuned</td></tr></tbody></table></div>
-<div class="block sortable" data-task="sums"><table><thead><tr><th>arm</th><th>lag</th></tr></thead><tbody>
+<div class="block sortable" data-task="sums"><h2>GRPO-like</h2>
+<table><thead><tr><th>arm</th><th>lag</th></tr></thead><tbody>
 <tr><td>topr</td><td>16, 64</td></tr><tr><td>m2po</td><td></td></tr></tbody></table></div>
 <pre></pre><script src="SCRIPT"></script><script>
 const out = {};
@@ -51,6 +52,7 @@ SHOWN = [
     ({"task": "sorted"}, [[], ["grpo", "vcpo"]], "2 of 4 rows"),
     ({"lag": "16"}, [["topr"]], "1 of 4 rows"),
     ({"verdict": "invalid"}, [[], ["vcpo"], ["topr", "m2po"]], "3 of 4 rows"),
+    ({"method": "grpo"}, [[], ["grpo"], ["topr", "m2po"]], "3 of 4 rows"),
     ({"words": "VC, topr", "lag": "64"}, [[], ["vcpo"], ["topr"]], "2 of 4 rows"),
 ]
 
@@ -72,7 +74,9 @@ def test_filters_heads_and_recipes_do_what_they_promise(tmp_path):
     found = json.loads(html.unescape(re.search(r"<pre>(.*?)</pre>", done.stdout, re.S)[1]))
     for wanted, rows, count in SHOWN:
         assert found[json.dumps(wanted, separators=(",", ":"))] == [rows, count], wanted
-    assert found["options"] == [["", "sorted", "sums"], ["", "16", "64"], ["", "invalid", "supported"]]
+    assert found["options"] == [
+        ["", "sorted", "sums"], ["", "16", "64"], ["", "invalid", "supported"], ["", "grpo", "topr", "vcpo"]
+    ]  # fmt: skip
     assert found["sorted"] == ["vcpo", "grpo"]
     assert found["seeds"] == ["vcpo", 5], "two seeds each, and one of fresh data"
     assert found["closed"]

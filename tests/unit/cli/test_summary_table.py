@@ -4,6 +4,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.commands.summary_table import next_steps, print_summary
 from testbed.cli import show
-from testbed.cli.run import report, summarize
+from testbed.cli.run import finish, report, summarize
 from testbed.config.run import grid
 from testbed.results.store import Status, status
 
@@ -39,6 +40,13 @@ def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path
     assert "[range of the seeds]" in text
     assert "floor 1/N, here 0.016" in text
     assert "collapsed: rose by 0.2 or more, and ended with less than 50% of its best accuracy." in text
+
+
+def test_ctrl_c_during_the_summary_says_what_is_done_and_how_to_print_it(tmp_path, monkeypatch) -> None:
+    folder = made(tmp_path / "s")
+    monkeypatch.setattr("testbed.cli.run.summarize", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt, match=rf"{len(CELLS)} of {len(CELLS)} cells done.*report {folder}"):
+        finish(folder, status(folder), json=False)
 
 
 def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal) -> None:

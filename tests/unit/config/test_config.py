@@ -15,7 +15,7 @@ import pytest
 
 from testbed.config.argument_types import wrong_arguments, wrong_types
 from testbed.config.fields import check, normal
-from testbed.config.pack import largest
+from testbed.config.pack import LARGEST, largest
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
 from testbed.config.toml_text import as_toml, groups
@@ -274,7 +274,7 @@ def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path: Path) -
 def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
     run = Run(age_limit=0, too_old="truncate")
     assert check(run) == run
-    assert largest(run) == 1
+    assert (largest(run), largest(replace(run, too_old="wait"))) == (1, LARGEST["tabular"])
     with pytest.raises(UserError, match="no sample is too old; set age_limit"):
         check(Run(too_old="wait"))
 
@@ -300,13 +300,14 @@ def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_value
     assert wrong[0].startswith("lag is -1")
 
 
-def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2): ...
+def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
+          many: int | list[int] = 1): ...  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5}, ""),
+        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2)}, ""),
         ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
         ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
         ({"on": 1}, "it has on = 1 (int), expected true or false."),

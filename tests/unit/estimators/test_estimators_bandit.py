@@ -282,6 +282,8 @@ def test_marginal_weights_sum_over_the_actions_that_show_the_embedding():
     with pytest.raises(UserError, match=r"never shows the embedding logged in round \[0\]"):
         embedding_log_weight(embedding=[1], **never)
     assert embedded(0, direct=False).mips_bias_formula() == pytest.approx(0, abs=1e-15)
+    data = full()
+    assert run("mips", data).value == pytest.approx((np.exp(data.embedding_log_w_N) * data.reward_N).mean())
 
 
 def instrumented(strata=1, lead=()) -> Logged:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,9 @@ def test_groups_stay_whole_in_batches_of_similar_length(monkeypatch):
             one.group for i, one in enumerate(log.sequences) if i not in part
         )
         assert len(held) * max(len(one.mask) for one in held) <= 4 * sum(len(one.mask) for one in held)
+    mixed = tensors(ragged([900] + [5] * 7 + [6] * 8, group=8))  # 7,200 entries for 935 tokens
+    parts = chunks(mixed.length_B, mixed.group_B, torch.ones(16, dtype=torch.bool))
+    assert sorted(map(sorted, parts)) == [[0], list(range(1, 16))]
     every[40:44] = False
     assert set(range(40, 44)).isdisjoint(
         i for part in chunks(tokens.length_B, tokens.group_B, every) for i in part
@@ -80,15 +84,23 @@ def test_groups_stay_whole_in_batches_of_similar_length(monkeypatch):
 
 
 def test_objectives_say_the_same_of_a_batch_that_is_split_by_length(monkeypatch):
-    log = ragged([5] * 40 + [300] * 4)
     names = ["ppo_clip", "gspo", "cispo", "topr", "tis"]  # of tokens and of sequences
-    whole, before = weigh(log, names)
-    monkeypatch.setattr(clip_report, "FREE", 0)
-    parts, after = weigh(log, names)
-    assert "Sequences differ widely in length at 1 step:" in (set(after) - set(before)).pop()
-    for one, other in zip(whole, parts, strict=True):
-        assert one.pop("objective") == other.pop("objective")
-        assert one == pytest.approx(other, rel=1e-12, nan_ok=True)
+    for lengths, said in (
+        ([5] * 40 + [300] * 4, ["Sequences differ widely in length at 1 step:"]),
+        ([900] + [5] * 7, ["A response is much longer than", "Sequences differ widely in length at 1 step:"]),
+    ):
+        log = ragged(lengths, group=8)
+        # Rewards alone: the mean is that of the whole group, whatever batch its responses are in.
+        log = Log("made", tuple(replace(one, advantage=None) for one in log.sequences))
+        monkeypatch.setattr(clip_report, "FREE", 100_000)
+        whole, before = weigh(log, names)
+        monkeypatch.setattr(clip_report, "FREE", 0)
+        parts, after = weigh(log, names)
+        new = sorted(set(after) - set(before))
+        assert [note.startswith(start) for note, start in zip(new, said, strict=True)] == [True] * len(said)
+        for one, other in zip(whole, parts, strict=True):
+            assert one.pop("objective") == other.pop("objective")
+            assert one == pytest.approx(other, rel=1e-12, nan_ok=True)
 
 
 def took() -> float:

@@ -94,7 +94,10 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
     failure = Failure(PACKS[0].id, "timeout", "too long", PACKS[0].names, 2, "trace")
     store.fail(failure)
     assert store.failure(PACKS[0].id) == failure
-    assert status(tmp_path / "s").failures == (failure,)
+    now = status(tmp_path / "s")
+    assert now.failures == (failure,)
+    done, failed = len(CELLS) - len(PACKS[0].names), len(PACKS[0].names)
+    assert (now.planned, now.done, now.failed, now.pending) == (len(CELLS), done, failed, 0)
     assert PACKS[0].names[0] not in read(tmp_path / "s")["cell"].to_pylist()
     store.commit(PACKS[0].id, content(PACKS[0]), {})
     assert status(tmp_path / "s").failed == 0

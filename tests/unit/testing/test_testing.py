@@ -160,6 +160,9 @@ def test_planning_agrees_with_the_textbook_and_with_itself():
     for given in ({"std": 2.0}, {"bounds": (-1.0, 3.0)}, {"std": 0.1, "bounds": (-1.0, 3.0)}):
         n = min_num_samples(0.25, **given)
         assert min_discrepancy(n, **given) <= 0.25 < min_discrepancy(n - 1, **given)
+    # Width 2, 8 draws, rate e^-4: 2 sqrt(4 / 16), and .1 sqrt(2 4 / 8) + 2 4 / 24.
+    assert Spread(None, (0, 2)).radius(8, math.exp(-4)) == pytest.approx(1.0, rel=1e-12)
+    assert Spread(0.1, (0, 2)).radius(8, math.exp(-4)) == pytest.approx(0.1 + 1 / 3, rel=1e-12)
     assert min_num_samples(0.05, std=1.0) / min_num_samples(0.1, std=1.0) == pytest.approx(4, rel=1e-3)
     # A small deviation makes Bernstein's bound need far fewer draws than Hoeffding's; a large one, as many.
     assert min_num_samples(0.1, bounds=(0, 1), std=0.05) < min_num_samples(0.1, bounds=(0, 1)) / 5

@@ -220,7 +220,25 @@ def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
     kl = float((rho - 1 - rho.log()).mean())
     for limit, factor in ((0.99 * kl, 0.0), (1.01 * kl, 1.0)):
         assert float(StepRule(kl_limit=limit).factor(logp, batch)) == factor
+        both = StepRule(0.9, "linear", limit).factor(logp, batch)
+        assert float(both) == pytest.approx(factor * share / 0.9, rel=1e-9)
     assert float(PLAIN.step_rule.factor(logp, batch)) == 1.0
+    trainer = trainer_of(world, Learner(RecipeBlock(recipe, slice(0, 1)), world, theta, (CHAIN,)))
+    rate_R = trainer.first_pass(moved(theta, 1.0), rollout, 0).rate_R
+    assert rate_R.item() == pytest.approx(CHAIN.learning_rate * share / 0.9, rel=1e-9)
+
+
+def test_every_batch_is_a_lesson_of_the_critic():
+    game = dataclasses.replace(
+        BANDIT, task="tree", task_args=(("task", "guess"),), recipe="ppo", critic="table"
+    )
+    world, theta, learner = one_learner(Recipe("gae", "ppo_clip", "token_mean"), game)
+    rollout = world.generate(theta, 0)
+    for lesson in (1, 2):
+        before = learner.critic.values(theta, rollout)
+        learner.batch(theta, rollout, world.logp(theta, rollout), 0)
+        assert learner.critic.lessons == lesson
+        assert not torch.equal(learner.critic.values(theta, rollout), before)
 
 
 @pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
