@@ -9,13 +9,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 
 Constructor = TypeVar("Constructor", bound=Callable[..., Any])
 
 _TABULAR_MODULES = ("envs.bandits", "envs.logged_bandit", "envs.mdps")
 # These declare no world; importing them would load gymnasium or Numba, which may be missing.
-_WITHOUT_WORLDS = frozenset({"envs.tokens.gym_env", "envs.tokens.tree_kernel"})
+_WITHOUT_WORLDS = frozenset({"envs.tokens.token_gym_env", "envs.tokens.tree_kernel"})
 
 _declared: dict[str, Callable[..., Any]] = {}
 

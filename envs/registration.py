@@ -12,8 +12,8 @@ from envs.catalog import kind, worlds
 
 VERSION = 0
 _ENTRY_POINTS = {
-    "finite-mdp": ("envs.gym_env:FiniteMDPEnv", "world"),
-    "token-task": ("envs.tokens.gym_env:TokenEnv", "task"),
+    "finite-mdp": ("envs.mdp_gym_env:FiniteMDPEnv", "world"),
+    "token-task": ("envs.tokens.token_gym_env:TokenEnv", "task"),
 }
 
 

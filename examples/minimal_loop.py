@@ -8,11 +8,11 @@ from testbed.advantages import advantage
 from testbed.config import Run
 from testbed.data.batch import Batch
 from testbed.data.signals import Signals
-from testbed.diagnostics.ratios import ess
+from testbed.diagnostics.ratio_metrics import ess
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
 from testbed.policies.optimizers import Adam
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 LAG, STEPS, RATE = 4, 61, 1e-2
 TASK, MODEL = (("digits", 4), ("modulus", 4)), (("width", 16), ("layers", 1), ("heads", 2))

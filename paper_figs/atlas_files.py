@@ -24,7 +24,7 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
         atlas,
         atlas_page,  # torch is loaded here, and nowhere else in this package
     )
-    from testbed.stacks.page import pages
+    from testbed.stacks.stack_pages import pages
 
     table = table_of(atlas.atlas())
     written = add_tables({NAME: table}, data)

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ LAYERS = (
 )
 # What may lie in testbed/ and analysis/ themselves; everything else is in a package.
 LOOSE = {"__main__", "errors", "registry", "rng", "user_files", "words"}
+TWICE = {"__init__", "pytest_plugin"}
+"""Base names of several files: users name both plugins in `pytest_plugins`."""
 LOOSE_IN_ANALYSIS = {"declared_plot", "experiment", "lab", "palette"}
 MAY_IMPORT = {
     "envs": {"envs"},
@@ -145,6 +148,11 @@ def test_no_module_lies_loose_in_testbed():
         name.partition(".")[2] for name, path in module_files().items() if path.parent == ROOT / "testbed"
     }
     assert loose - {""} == LOOSE
+
+
+def test_no_two_files_of_the_core_have_the_same_name():
+    stems = Counter(path.stem for package in ("envs", "testbed") for path in files(package))
+    assert {stem for stem, times in stems.items() if times > 1} == TWICE
 
 
 def test_analysis_keeps_at_most_five_loose_modules():

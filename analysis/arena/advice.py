@@ -61,7 +61,7 @@ def drift_of(log: Log) -> Drift:
     """Return the drift of a training log; raise UserError where log-probabilities or finite ratios lack."""
     import torch
 
-    from testbed.logs.arrays import tensors
+    from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import by_step
 
     tokens = tensors(log)

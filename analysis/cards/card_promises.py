@@ -35,7 +35,7 @@ def refuse_broken(name: str) -> None:
     import torch
 
     from testbed.inspection.effective_weights import effective_weights
-    from testbed.inspection.small_batches import batch_of
+    from testbed.inspection.promise_batches import batch_of
     from testbed.objectives import objective
 
     logp, batch = batch_of()

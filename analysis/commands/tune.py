@@ -60,7 +60,7 @@ def tune(
     from analysis.sweeps.tuning import best_rates, tuning_seeds
     from testbed.cli import show
     from testbed.cli.cost_prompt import agree, cost_of
-    from testbed.cli.run import describe, resolve
+    from testbed.cli.run_sweep import describe, resolve
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for

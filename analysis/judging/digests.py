@@ -61,7 +61,7 @@ def trains(experiment: str) -> bool:
 
 def loads_a_model(experiment: str) -> bool:
     """Whether an experiment's computed table comes from a Hugging Face model."""
-    return "testbed.policies.hf.policy" in _imports(EXPERIMENTS.module(experiment))
+    return "testbed.policies.hf.hf_policy" in _imports(EXPERIMENTS.module(experiment))
 
 
 def _short(data: bytes) -> str:

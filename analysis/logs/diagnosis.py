@@ -112,8 +112,8 @@ def diagnose(
 
     if isinstance(log, ScalarLog):
         return _of_scalars(log, objectives, folder)
-    from testbed.logs.arrays import tensors
     from testbed.logs.clip_report import weigh
+    from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
     from testbed.logs.sanity_checks import suspicions, verdict
     from testbed.objectives import objective

@@ -172,7 +172,7 @@ def averaged_ess() -> Numbers:
     """Return pooled ESS shares and the mean of the parts'."""
     import torch
 
-    from testbed.diagnostics.ratios import ess
+    from testbed.diagnostics.ratio_metrics import ess
 
     def shares(parts: list[list[float]]) -> tuple[float, float]:
         logs = [torch.tensor(part, dtype=torch.float64).log() for part in parts]

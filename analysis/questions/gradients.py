@@ -21,7 +21,7 @@ SEEDS = range(5)
 
 
 def _pair(length: int, drift: float, seed: int, vocabulary: int = 2) -> tuple[Any, Floats, Floats]:
-    from testbed.exact.tree import random_policies, random_tree
+    from testbed.exact.response_tree import random_policies, random_tree
 
     tree = random_tree(vocabulary, length, seed)
     return (tree, *random_policies(tree, drift, seed))
@@ -125,7 +125,7 @@ def averaging() -> Numbers:
     """Return cosines with the true gradient by aggregation, groups of three enumerated."""
     from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.tree import random_policies, random_tree
+    from testbed.exact.response_tree import random_policies, random_tree
 
     modes = ("constant", "token_mean", "sequence_mean")
 
@@ -264,7 +264,7 @@ def _whole_reported() -> Callable[..., Tensor]:
 def switched() -> Numbers:
     """Return the bias of sequence ratios by what is recorded, and chi-square to the current policy."""
     from testbed.exact.gradient_report import Bench
-    from testbed.exact.tree import softmax
+    from testbed.exact.response_tree import softmax
 
     def row(seed: int) -> dict[str, float]:
         tree, first, second = _pair(5, 0.5, seed)

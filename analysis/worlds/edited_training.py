@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
     Change: TypeAlias = Callable[[Batch, Rollout, Tensor, int], Batch]
     """(batch, rollout, log-probabilities before the step [R, B, T], step) -> the batch that is learned."""
@@ -65,7 +65,7 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     from testbed.training.loop import mask_nonfinite_replicas
     from testbed.training.recorder import Recorder
     from testbed.training.update import State, Trainer
-    from testbed.worlds.build import build_world
+    from testbed.worlds.build_world import build_world
 
     class Changed(Learner):
         """A learner whose batches are bent and changed."""

@@ -46,7 +46,7 @@ def make(models: Iterable[Made]) -> None:
         if (model.folder / "model.safetensors").exists():
             continue
         from testbed.policies.hf.tiny_model import Lesson, train_base
-        from testbed.worlds.tasks import token_task
+        from testbed.worlds.task_registry import token_task
 
         lesson = Lesson(model.steps, model.noise)
         task = token_task(model.run())

@@ -8,9 +8,9 @@ from analysis.judging.replication import Seeds
 from envs import infinite_horizon
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
+from envs.logged_data import Counts, draw_counts, exact_model
 from envs.mdps import garnet
-from envs.offline import Counts, draw_counts, exact_model
-from testbed.offline.tabular import fitted_q, greedy, policy_q
+from testbed.offline.tabular_offline import fitted_q, greedy, policy_q
 from testbed.rng import generator
 
 DISCOUNT = 0.9

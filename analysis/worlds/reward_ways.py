@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
 GOOD: Arguments = (("blind", 0), ("pairs", 512), ("wrong", 0.25))

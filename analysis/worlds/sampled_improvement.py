@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from analysis.worlds.offline_worlds import Worlds
 from envs.arrays import Floats, Ints
-from envs.offline import Counts, ratio
+from envs.logged_data import Counts, ratio
 from testbed.offline.improvement import clipped_passes, pooled_by_post, softmax
-from testbed.offline.tabular import within_kl
+from testbed.offline.tabular_offline import within_kl
 
 PASSES, CHUNK, FLOOR = 10, 8, -30.0
 """Gradient steps on a batch; steps after which an adaptive behavior looks at the data again; least logit."""

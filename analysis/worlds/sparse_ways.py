@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 RARE = replace(
     SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)), teacher_noise=0.48, prompts=8, steps=60,

@@ -32,7 +32,7 @@ class AllResponses:
         """The responses, int64."""
         import torch
 
-        from envs.tokens.base import every_response
+        from envs.tokens.token_task import every_response
 
         return torch.from_numpy(every_response(self.vocabulary, self.length, None)[0])
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
+from envs.logged_data import Log
 from envs.mdps import chain, garnet, grid_world
-from envs.offline import Log
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.base import TokenTask, check_counts, corruption
+from envs.tokens.token_task import TokenTask, check_counts, corruption
 
 
 class DigitTask(TokenTask):

@@ -4,8 +4,8 @@ import numpy as np
 
 from envs.arrays import Bools, Ints
 from envs.catalog import world
-from envs.tokens.base import corruption
 from envs.tokens.running_sum import RunningSum
+from envs.tokens.token_task import corruption
 
 
 @world("hinted-sum")

@@ -12,8 +12,8 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import TokenTask, corruption
 from envs.tokens.reasoning_gym import ASCII
+from envs.tokens.token_task import TokenTask, corruption
 from envs.tokens.verifiers import Verifier, VerifierError, checked, open_verifier
 
 DIGEST = 12

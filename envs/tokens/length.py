@@ -4,7 +4,7 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import TokenTask, check_counts, corruption
+from envs.tokens.token_task import TokenTask, check_counts, corruption
 
 
 @world("length")

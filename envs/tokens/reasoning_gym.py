@@ -10,8 +10,8 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import TokenTask, arguments, check_counts, corruption
 from envs.tokens.safe_scorer import SafeScorer, isolated
+from envs.tokens.token_task import TokenTask, arguments, check_counts, corruption
 
 ASCII = "\n" + "".join(chr(c) for c in range(32, 127))
 POOL = 4096

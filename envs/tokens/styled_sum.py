@@ -4,8 +4,8 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.base import corruption
 from envs.tokens.digits import DigitTask
+from envs.tokens.token_task import corruption
 
 
 @world("styled-sum")

@@ -76,7 +76,7 @@ def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
 
     from analysis.experiments.real.real_model import ONE_DIGIT, demo_model
     from analysis.sweeps.base_runs import HF_RUN
-    from testbed.worlds.tasks import token_task
+    from testbed.worlds.task_registry import token_task
 
     if not (folder / "model.safetensors").exists():
         from testbed.policies.hf.tiny_model import train_tiny_model

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
-from testbed.diagnostics.ratios import clip_share
+from testbed.diagnostics.ratio_metrics import clip_share
 from testbed.errors import UserError, unknown
 from testbed.inspection.effective_weights import effective_weights
 from testbed.losses.aggregate import AGGREGATIONS, aggregate

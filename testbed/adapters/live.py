@@ -11,7 +11,7 @@ from torch import Tensor
 
 from testbed.diagnostics.metric_aliases import ALIASES
 from testbed.errors import UserError, unknown
-from testbed.logs.arrays import Tokens
+from testbed.logs.log_tensors import Tokens
 from testbed.logs.measure import ratio_numbers, tails
 
 STACKS = ("verl", "VCPO", "PipelineRL", "ms-swift", "rLLM", "tinker-cookbook", "TRL")

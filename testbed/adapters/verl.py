@@ -9,7 +9,7 @@ from torch import Tensor
 
 from testbed.adapters.adapted import Adapted, rescaled
 from testbed.data.batch import Batch
-from testbed.diagnostics.ratios import masked_mean
+from testbed.diagnostics.ratio_metrics import masked_mean
 from testbed.errors import UserError, unknown
 from testbed.recipes.composition import Term
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from testbed.advantages import advantage
-from testbed.advantages.critics import backward_sum, in_a_row, next_value
+from testbed.advantages.critic_advantages import backward_sum, in_a_row, next_value
 from testbed.data.compact import Compact
 from testbed.data.groups import are_equal
 from testbed.data.signals import Signals

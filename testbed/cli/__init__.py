@@ -41,7 +41,7 @@ CORE = (
         "Write a small language model as a folder.",
         "testbed.cli.pretrained:pretrained",
     ),
-    Command("Run", "run", "Run a sweep; what is done is not run again.", "testbed.cli.run:run"),
+    Command("Run", "run", "Run a sweep; what is done is not run again.", "testbed.cli.run_sweep:run"),
     Command("Run", "status", "Count done and failed cells; follow a sweep.", "testbed.cli.status:status"),
     Command("Run", "merge", "Bring results folders together in a new one.", "testbed.cli.merge:merge"),
     Command(

@@ -54,7 +54,7 @@ def exact(
     Examples: testbed exact ppo_clip,gspo,ratio:prefix    testbed exact cispo vocabulary=3 length=3 drift=1
     """
     from testbed.cli import show
-    from testbed.exact.tree import tree_facts
+    from testbed.exact.response_tree import tree_facts
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     if not names:
@@ -102,7 +102,7 @@ def _value(name: str, text: str) -> Any:
 
 def _bench(given: dict[str, Any]) -> "Bench":
     from testbed.exact.gradient_report import Bench
-    from testbed.exact.tree import random_policies, random_tree
+    from testbed.exact.response_tree import random_policies, random_tree
 
     tree = random_tree(given["vocabulary"], given["length"], given["seed"], given["end_token"])
     return Bench(tree, *random_policies(tree, given["drift"], given["seed"]))

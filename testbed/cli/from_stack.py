@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from testbed.recipes.from_stack import Composition
+    from testbed.recipes.stack_composition import Composition
 
 NONE = "none"
 
@@ -32,7 +32,7 @@ def from_stack(
     testbed objectives from trl loss_type=cispo epsilon_high=5.0 beta=0.04
     """
     from testbed.cli import show
-    from testbed.recipes.from_stack import compose
+    from testbed.recipes.stack_composition import compose
     from testbed.stacks import stack
 
     composed = compose(name, settings or [])

@@ -64,7 +64,7 @@ def _entry_row(name: str, entry: Any, promises: Sequence[str]) -> dict[str, Any]
 
 
 def _tasks() -> Rows:
-    from testbed.worlds.tasks import tasks
+    from testbed.worlds.task_registry import tasks
 
     return [_entry_row(name, entry, ()) for name, entry in tasks().items()]
 

@@ -18,7 +18,7 @@ def merge(
     Example: testbed merge results/mine results/more-seeds --out results/both
     """
     from testbed.cli import show
-    from testbed.cli.run import counts, settled
+    from testbed.cli.run_sweep import counts, settled
     from testbed.results.merging import merge as merged
 
     status = merged(folders, out)

@@ -32,7 +32,7 @@ def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, js
 
     Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
     """
-    from testbed.cli.run import describe, resolve
+    from testbed.cli.run_sweep import describe, resolve
     from testbed.errors import UserError
     from testbed.results.store import folder_for
 
@@ -55,7 +55,7 @@ def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, js
 
 def parse(tail: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of `testbed run` by name, parsed as that command does."""
-    from testbed.cli.run import run
+    from testbed.cli.run_sweep import run
 
     app = typer.Typer(add_completion=False)
     app.command("run")(run)
@@ -72,7 +72,7 @@ def under(cells: "Sequence[Run]", design: "Design", seed: int) -> "tuple[Run, ..
 
 def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Status":
     """Run the cells missing from the folder, with the options of `testbed run`."""
-    from testbed.cli.run import _ray
+    from testbed.cli.run_sweep import _ray
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
 
@@ -99,7 +99,7 @@ def keep_trace(folder: Path, design: "Design", steps: int, seed: int) -> None:
 def report(folder: Path, status: "Status", reach: float | None, json: bool) -> None:
     """Print return and simulated time per recipe, and where the results are."""
     from testbed.cli import show
-    from testbed.cli.run import counts, settled
+    from testbed.cli.run_sweep import counts, settled
     from testbed.results.store import read
 
     level, rows = part("wall_clock")(read(folder).to_pandas(), reach) if status.done else (reach, [])

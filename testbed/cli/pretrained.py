@@ -52,7 +52,7 @@ def pretrained(
     from testbed.policies.hf.model_folder import parameters_of
     from testbed.policies.hf.special_tokens import finish_folder
     from testbed.policies.hf.tiny_model import Lesson, train_base
-    from testbed.worlds.tasks import token_task
+    from testbed.worlds.task_registry import token_task
 
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty; nothing was written. Give a new folder.")
@@ -76,7 +76,7 @@ def _run(task: str, arguments: list[str], out: Path, seed: int) -> Any:
 
 
 def _accuracy(run: Any) -> float | None:
-    from testbed.worlds.build import build_world
+    from testbed.worlds.build_world import build_world
 
     world = build_world((run,))
     accuracy = world.accuracy(world.initial())
@@ -99,7 +99,7 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of
     from testbed.policies.hf.options import faster_dtype
-    from testbed.policies.hf.pretrained import MODELS, write_pretrained
+    from testbed.policies.hf.shipped_models import MODELS, write_pretrained
 
     write_pretrained(name, out)
     files = write_problems(out.with_name(f"{out.name}-problems"))

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from envs.arrays import Bools, Ints
-from envs.tokens.base import corruption
 from envs.tokens.digits import DigitTask
+from envs.tokens.token_task import corruption
 from testbed.data.batch import Batch
 from testbed.losses.ratios import log_token
 from testbed.losses.score_loss import score_loss

@@ -39,7 +39,7 @@ def status(
     testbed status results/staleness --repair
     """
     from testbed.cli import show
-    from testbed.cli.run import counts
+    from testbed.cli.run_sweep import counts
     from testbed.errors import UserError
     from testbed.results.store import Store
 
@@ -68,7 +68,7 @@ def status(
 
 
 def _print(found: "Status", store: "Store") -> None:
-    from testbed.cli.run import settled
+    from testbed.cli.run_sweep import settled
     from testbed.errors import counted
 
     print(settled(found))

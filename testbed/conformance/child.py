@@ -44,8 +44,8 @@ def load(target: str) -> Callable[..., Any]:
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Return the findings of identify or conform in their JSON form."""
     from testbed.conformance.calling import announce
-    from testbed.conformance.conform import conform
-    from testbed.conformance.identify import identify
+    from testbed.conformance.conformance_check import conform
+    from testbed.conformance.nearest_entries import identify
     from testbed.conformance.signature import bind
 
     for listener in announce:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from testbed.conformance.batches import Rows, in_words, tensors
 from testbed.conformance.calling import LossError, call
-from testbed.conformance.evidence import differs, visible
-from testbed.conformance.reference import Reference
+from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.loss_evidence import differs, visible
 from testbed.conformance.signature import Binding
 from testbed.conformance.strategies import batches, smallest
 

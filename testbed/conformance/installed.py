@@ -12,9 +12,9 @@ import torch
 
 from testbed.conformance.batches import tensors
 from testbed.conformance.calling import LossError
-from testbed.conformance.evidence import visible
-from testbed.conformance.identify import Identity, identify
 from testbed.conformance.layouts import call_arguments
+from testbed.conformance.loss_evidence import visible
+from testbed.conformance.nearest_entries import Identity, identify
 from testbed.conformance.signature import bind
 
 PACKAGES = {
@@ -25,7 +25,7 @@ PACKAGES = {
     "OpenRLHF": "openrlhf",
     "trinity-rft": "trinity",
 }
-"""Package name -> the module of testbed.conformance.peers that calls its losses."""
+"""Package name -> the module NAME_losses of testbed.conformance.peers that calls its losses."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _of(package: str, release: str, only: str) -> Iterator[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            losses = importlib.import_module(f"testbed.conformance.peers.{PACKAGES[package]}").losses()
+            losses = importlib.import_module(f"testbed.conformance.peers.{PACKAGES[package]}_losses").losses()
         except Exception as error:  # the package cannot be imported on this machine
             why = f"{type(error).__name__}: {error}"
             yield Outcome(package, release, "every loss", "cannot be called", why)

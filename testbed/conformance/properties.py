@@ -11,8 +11,8 @@ from torch import Tensor
 
 from testbed.conformance.batches import Row, Rows, Token, tensors
 from testbed.conformance.calling import call, reaches_old
-from testbed.conformance.evidence import close, visible
-from testbed.conformance.reference import Reference
+from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.loss_evidence import close, visible
 from testbed.conformance.signature import Binding
 from testbed.conformance.strategies import batches
 from testbed.data.batch import Batch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from testbed.conformance.conform import Conformance
+    from testbed.conformance.conformance_check import Conformance
 
 
 @pytest.fixture(scope="session")
@@ -14,8 +14,8 @@ def conforms() -> "Callable[..., Conformance]":
     """Return a function that fails the test if a loss differs from the entry it is called by.
 
     conforms(fn, as_="cispo", aggregation="token_mean", hyper={"eps_high": 4.0}, inputs={"a": "adv"},
-    given={"beta": 0.0}, layout="packed", strict=False): names of testbed.conformance.conform.conform and
-    testbed.conformance.signature.bind. Returns the findings.
+    given={"beta": 0.0}, layout="packed", strict=False): arguments of conformance_check.conform and
+    signature.bind in testbed.conformance. Returns the findings.
     """
 
     def check(
@@ -26,7 +26,7 @@ def conforms() -> "Callable[..., Conformance]":
         layout: str = "",
         **options: Any,
     ) -> "Conformance":
-        from testbed.conformance.conform import conform
+        from testbed.conformance.conformance_check import conform
         from testbed.conformance.conformance_report import in_words
         from testbed.conformance.signature import bind
 

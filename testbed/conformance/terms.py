@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 
 from testbed.conformance.calling import call
-from testbed.conformance.evidence import Evidence
-from testbed.conformance.reference import Reference
-from testbed.conformance.search import Fit, best_aggregation
+from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.hyperparameter_search import Fit, best_aggregation
+from testbed.conformance.loss_evidence import Evidence
 from testbed.recipes.composition import Arguments, Term, pairs
 
 PENALTIES: tuple[tuple[str, Arguments], ...] = (

@@ -16,7 +16,7 @@ from testbed.data.signals import Signals
 from testbed.errors import UserError, refuse, unknown
 from testbed.recipes.composition import Recipe
 from testbed.registry import Registry
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 critic = Registry("critic", package="testbed.critics")
 """Makers promise `policies`, those they support."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.critics import Critic, critic
 from testbed.data.rollout import Rollout
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 
 class Known(Critic):

@@ -16,7 +16,7 @@ from testbed.data.rollout import Rollout
 from testbed.data.signals import Signals
 from testbed.errors import UserError
 from testbed.policies.optimizers import Adam
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

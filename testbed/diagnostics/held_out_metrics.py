@@ -10,7 +10,7 @@ from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.diagnostics.metric_names import PASS_KS
 from testbed.diagnostics.pass_at_k import SOLVED, max_at_k, pass_at_k
-from testbed.diagnostics.ratios import masked_mean
+from testbed.diagnostics.ratio_metrics import masked_mean
 
 
 def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:

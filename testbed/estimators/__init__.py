@@ -2,7 +2,7 @@
 
 `estimator` registers them with their citation and promises, which contract tests check:
 
-family:    "bandit" takes a testbed.estimators.bandit.Logged, "trajectory" takes logged episodes.
+family:    "bandit" takes a testbed.estimators.logged_rounds.Logged, "trajectory" takes logged episodes.
 unbiased:  True when E[value] is the target policy's value for every sample size, given overlap (mu > 0 where
            pi > 0), exact propensities and nuisances that were not fitted on the same data.
 needs:     the optional fields of the data that the estimator requires.

@@ -8,7 +8,7 @@ import numpy as np
 from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
-from testbed.estimators.bandit import Logged, check_not_negative, check_unit, check_weights, weighted
+from testbed.estimators.logged_rounds import Logged, check_not_negative, check_unit, check_weights, weighted
 
 
 @estimator("ips", source="Horvitz & Thompson (1952)", family="bandit", unbiased=True, linear=True)

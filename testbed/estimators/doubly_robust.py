@@ -12,13 +12,13 @@ import numpy as np
 from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, mean_of_terms
-from testbed.estimators.bandit import (
+from testbed.estimators.bandit_weights import harmonic
+from testbed.estimators.logged_rounds import (
     Logged,
     check_not_negative,
     check_weights,
     mean_product,
 )
-from testbed.estimators.bandit_weights import harmonic
 
 MODEL = ("q_N", "q_pi_N")
 

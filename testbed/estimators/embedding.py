@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator
-from testbed.estimators.bandit import Logged, weighted
+from testbed.estimators.logged_rounds import Logged, weighted
 
 
 def embedding_log_weight(

@@ -15,7 +15,7 @@ from scipy import special
 
 from envs.arrays import Floats
 from testbed.errors import UserError
-from testbed.estimators.bandit import normalized
+from testbed.estimators.logged_rounds import normalized
 
 SIDES = ("two", "lower", "upper")
 BISECTIONS = 50

@@ -82,7 +82,7 @@ def step_sums(
 
 
 def _weigh(steps_RNT: tuple[Floats, ...], plan_RKT: Floats) -> tuple[Floats, Floats, bool]:
-    from testbed.estimators.kernels import weigh_steps
+    from testbed.estimators.compiled_passes import weigh_steps
 
     replicates, n, steps = steps_RNT[0].shape
     unit_KRN = np.empty((2, replicates, n))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
-from testbed.estimators import bandit
+from testbed.estimators import logged_rounds
 from testbed.estimators.trajectory_sums import StepSums, step_sums
 
 
@@ -199,8 +199,8 @@ class LoggedEpisodes:
         if mask is not None and np.shape(mask) != np.shape(reward_NT):
             raise UserError(f"mask_NT has shape {np.shape(mask)}, but reward_NT has {np.shape(reward_NT)}.")
         given = (action_NT, pscore_NT, evaluation_policy_action_dist_NTA, state_action_value_prediction_NTA)
-        if np.size(reward_NT) >= bandit.COMPILED_FROM:
-            read = bandit.read_at_once(np.asarray(reward_NT), *given, mask)
+        if np.size(reward_NT) >= logged_rounds.COMPILED_FROM:
+            read = logged_rounds.read_at_once(np.asarray(reward_NT), *given, mask)
             if read is not None:
                 return cls(reward_NT=reward_NT, **_episode_fields(read), **fields)
         target_NTA = np.asarray(evaluation_policy_action_dist_NTA, dtype=np.float64)
@@ -211,7 +211,7 @@ class LoggedEpisodes:
                 "pscore_NT has values outside (0, 1]; give the chance mu had of the logged action."
             )
         total_NT = target_NTA @ np.ones(target_NTA.shape[-1])
-        law_NT = (np.abs(total_NT - 1.0) <= bandit.SUM_TOLERANCE) & (target_NTA.min(-1) >= 0.0)
+        law_NT = (np.abs(total_NT - 1.0) <= logged_rounds.SUM_TOLERANCE) & (target_NTA.min(-1) >= 0.0)
         if (inside & ~law_NT).any():
             raise UserError(
                 "evaluation_policy_action_dist_NTA has negative entries or rows that do not sum to 1."
@@ -287,7 +287,7 @@ class LoggedEpisodes:
     @property
     def large(self) -> bool:
         """True if a compiled pass takes the sums over steps."""
-        return self.reward_NT.size >= bandit.COMPILED_FROM
+        return self.reward_NT.size >= logged_rounds.COMPILED_FROM
 
     @cached_property
     def sums(self) -> StepSums | None:

@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed.errors import UserError
 from testbed.estimators import estimator
-from testbed.estimators.bandit import Logged, logged
+from testbed.estimators.logged_rounds import Logged, logged
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.exact.bandit import MOST_COUNTS, LoggedDistribution, count_dist
+from testbed.exact.bandit_moments import MOST_COUNTS, LoggedDistribution, count_dist
 from testbed.exact.mdp import enumerate_episodes
 from testbed.exact.ratios_dice import state_marginal_ratios
 
@@ -133,7 +133,7 @@ def episode_units(
 
 def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistribution:
     """List a token tree's responses as episodes rewarded at the last token. UserError if too many."""
-    from testbed.exact.tree import check_policies, enumerate_leaves
+    from testbed.exact.response_tree import check_policies, enumerate_leaves
 
     mu, pi = check_policies(tree, mu=mu_SA, pi=pi_SA)
     leaves = enumerate_leaves(tree)

@@ -28,11 +28,11 @@ from torch import Tensor
 
 from envs.arrays import Floats
 from envs.kernels import scatter_score
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError, unknown
 from testbed.exact.gradient_facts import GradientReport, cut_tokens, share
-from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
+from testbed.exact.response_tree import Leaves, check_policies, enumerate_leaves
 from testbed.inspection.effective_weights import effective_weights
 from testbed.losses import ratios
 from testbed.losses.aggregate import aggregate

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed.errors import UserError
-from testbed.exact.tree import Leaves, check_policies, enumerate_leaves
+from testbed.exact.response_tree import Leaves, check_policies, enumerate_leaves
 
 TRACE = 1e-3
 """Share of the previous distribution that remains after a round of imitation."""

@@ -161,8 +161,8 @@ def on_workers(seconds: Iterable[float], workers: int) -> float:
 
 def guessed(run: Run) -> Rates:
     """Return rough rates, good only for deciding if timing is worthwhile."""
-    from testbed.worlds.build import policy_size
-    from testbed.worlds.tasks import longest_response
+    from testbed.worlds.build_world import policy_size
+    from testbed.worlds.task_registry import longest_response
 
     if run.policy == "tabular":
         return Rates(ROUGH["tabular"], ROUGH["tabular"], 0.0)

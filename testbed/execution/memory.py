@@ -14,7 +14,7 @@ from pathlib import Path
 from testbed.config.pack import Pack
 from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
-from testbed.execution.ranks import ranks_of
+from testbed.execution.rank_processes import ranks_of
 
 COPIES = 4
 """Copies of the weights that a step holds: theta, its gradient, the new weights and the reference."""
@@ -161,7 +161,7 @@ def needed(pack: Pack) -> Need:
 @lru_cache(maxsize=1024)
 def _size(run: Run) -> tuple[int, int, int]:
     """Return parameters, bytes per weight and bytes of activations of one cell."""
-    from testbed.worlds.build import policy_size
+    from testbed.worlds.build_world import policy_size
 
     return policy_size(run)
 
@@ -172,7 +172,7 @@ def _versions(run: Run) -> tuple[int, int]:
     from testbed.anchors import build_anchor
     from testbed.recipes import recipe
     from testbed.staleness import plan_for
-    from testbed.worlds.tasks import longest_response
+    from testbed.worlds.task_registry import longest_response
 
     made = recipe[run.recipe].bind(**dict(run.recipe_args))()
     anchored = build_anchor(made, run.anchor, run.anchor_args).versions

@@ -72,7 +72,7 @@ def hostile_objectives(cells: Collection[Run]) -> list[str]:
     found = []
     for name in sorted({cell.recipe for cell in cells if in_a_file(cell.recipe)}):
         from testbed.inspection.effective_weights import effective_weights
-        from testbed.inspection.small_batches import batch_of
+        from testbed.inspection.promise_batches import batch_of
 
         try:
             effective_weights(name, *batch_of())
@@ -106,20 +106,20 @@ def _distinct(cells: Collection[Run], fields: Sequence[str]) -> Collection[Run]:
 
 
 def _check_task(cell: Run) -> None:
-    from testbed.worlds.tasks import task_for
+    from testbed.worlds.task_registry import task_for
 
     task_for(cell)
 
 
 def _check_policy(cell: Run) -> None:
-    from testbed.worlds.build import check_policy
+    from testbed.worlds.build_world import check_policy
 
     check_policy(cell)
 
 
 def _check_schedule(cell: Run) -> None:
     from testbed.staleness import plan_for
-    from testbed.worlds.tasks import longest_response
+    from testbed.worlds.task_registry import longest_response
 
     made = plan_for(cell)
     made.check(cell)
@@ -153,7 +153,7 @@ def _check_signals(cell: Run) -> None:
     """Raise UserError if a recipe reads turns or values that its world or critic lacks."""
     from testbed.critics import check_critic, parts
     from testbed.recipes import recipe
-    from testbed.worlds.tasks import task_for, tasks_with_turns, turns_of
+    from testbed.worlds.task_registry import task_for, tasks_with_turns, turns_of
 
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
     turned = [part for part in parts(made) if "turn" in part.reads or "turn_BT" in part.needs]
@@ -170,7 +170,7 @@ def _check_prefixes(cell: Run) -> None:
     from testbed.staleness import plan_for
     from testbed.staleness.by_age import ByAge
     from testbed.worlds.prefix_masking import refuse_given, source_of
-    from testbed.worlds.tasks import task_for
+    from testbed.worlds.task_registry import task_for
 
     if source_of(cell, task_for(cell)) is not None and not isinstance(plan_for(cell), ByAge):
         refuse_given(cell)
@@ -234,9 +234,9 @@ def _check_teacher(cell: Run) -> None:
 
 def _check_mended(cell: Run) -> None:
     """Raise UserError if nothing can correct a response from its first error on."""
-    from envs.tokens.base import TokenTask
-    from testbed.worlds.base import CORRECTIONS
-    from testbed.worlds.tasks import task_for
+    from envs.tokens.token_task import TokenTask
+    from testbed.worlds.task_registry import task_for
+    from testbed.worlds.world import CORRECTIONS
 
     task = task_for(cell)
     mute = not isinstance(task, TokenTask) or type(task).correction is TokenTask.correction
@@ -247,7 +247,7 @@ def _check_mended(cell: Run) -> None:
 def _check_verifier(cell: Run) -> None:
     """Raise UserError if a run cannot have its verifier, or its recipe cannot use it."""
     from testbed.recipes import recipe
-    from testbed.worlds.verifiers import verifier_of
+    from testbed.worlds.verifier_rewards import verifier_of
 
     made = verifier_of(cell)
     if made is None or not made.by_seed:

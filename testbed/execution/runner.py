@@ -17,7 +17,7 @@ from testbed.errors import UserError, counted, printable
 from testbed.execution.executors import Executor, Inline, Local
 from testbed.execution.preflight import prepare
 from testbed.execution.progress import Progress
-from testbed.execution.ranks import ranks_of
+from testbed.execution.rank_processes import ranks_of
 from testbed.execution.threads import advice, cores
 from testbed.execution.worker import TRAIN, Receipt
 from testbed.results import manifest

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from testbed.config.pack import Pack, restore
 from testbed.errors import UserError
-from testbed.execution.ranks import gathered, leave, ranks_of
+from testbed.execution.rank_processes import gathered, leave, ranks_of
 from testbed.results.fingerprint import difference, fingerprint
 from testbed.user_files import line_of_a_user, words_of
 

@@ -2,7 +2,7 @@
 
 `CHECKS` are properties that every objective must have; each returns "" or the problem. `measure` measures an
 objective's promises: the fields it reads, the scope of its weights, its weight on-policy, its bound and its
-sign. All use the batch of `testbed.inspection.small_batches`, in float64.
+sign. All use the batch of `testbed.inspection.promise_batches`, in float64.
 """
 
 import math
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.inspection.effective_weights import effective_weights
+from testbed.inspection.promise_batches import SEQUENCES, Sequence, batch_of, changed
 from testbed.inspection.shared_statistic import shared_statistic
-from testbed.inspection.small_batches import SEQUENCES, Sequence, batch_of, changed
 from testbed.objectives import objective
 
 READS = ("mu", "anchor", "ref", "adv", "reward", "group", "turn", "origin")

@@ -9,7 +9,7 @@ from torch import Tensor
 from envs.arrays import Floats
 from testbed.data.batch import Batch
 from testbed.inspection.effective_weights import effective_weights
-from testbed.inspection.small_batches import F1, SEQUENCES, Sequence, batch_of, changed
+from testbed.inspection.promise_batches import F1, SEQUENCES, Sequence, batch_of, changed
 from testbed.objectives import objective
 
 POWERS = (1, 2, -1)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from testbed.data.batch import Batch
 from testbed.errors import UserError, counted
 from testbed.inspection.effective_weights import effective_weights
-from testbed.logs.arrays import Tokens, tensors
+from testbed.logs.log_tensors import Tokens, tensors
 from testbed.logs.record import Log
 from testbed.objectives import objective
 

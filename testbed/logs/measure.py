@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.diagnostics.ratios import ess, ess_at, kl_estimates, quantiles_at
-from testbed.diagnostics.tails import Estimated, Flat, ParetoK, pareto_k
+from testbed.diagnostics.ratio_metrics import ess, ess_at, kl_estimates, quantiles_at
+from testbed.diagnostics.tail_indices import Estimated, Flat, ParetoK, pareto_k
 from testbed.errors import UserError
-from testbed.logs.arrays import Tokens, tensors
+from testbed.logs.log_tensors import Tokens, tensors
 from testbed.logs.record import Log
 
 Numbers = dict[str, float]

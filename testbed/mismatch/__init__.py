@@ -30,7 +30,7 @@ from envs.streams import uniforms
 from testbed import rng
 from testbed.config.run import Scalar
 from testbed.errors import UserError
-from testbed.policies.base import Layout, Policy
+from testbed.policies.policy import Layout, Policy
 from testbed.registry import Registry
 
 LARGEST_UNIFORM = 1.0 - 2.0**-53

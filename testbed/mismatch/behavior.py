@@ -20,7 +20,7 @@ from torch import Tensor
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, Forward, SamplerEngine
-from testbed.policies.base import Drawn, Law, Policy, Reweighted
+from testbed.policies.policy import Drawn, Law, Policy, Reweighted
 
 
 def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:

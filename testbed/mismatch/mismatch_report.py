@@ -6,8 +6,8 @@ from torch import Tensor
 
 from envs.arrays import Ints
 from envs.streams import uniforms
-from envs.tokens.base import TokenTask
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_task import TokenTask
+from envs.tokens.token_tree import TokenTree
 from testbed import rng
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError

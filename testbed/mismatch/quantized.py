@@ -16,7 +16,7 @@ from testbed.mismatch.number_formats import (
     to_float,
     to_int8,
 )
-from testbed.policies.base import Layout, Policy
+from testbed.policies.policy import Layout, Policy
 
 
 @mismatch(

@@ -10,7 +10,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from envs.tokens.tree import TokenTree
+    from envs.tokens.token_tree import TokenTree
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
 

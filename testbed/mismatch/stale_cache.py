@@ -5,11 +5,11 @@ from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, mismatch
-from testbed.policies.base import Drawn, Law, Policy, Reweighted, Rounding
+from testbed.policies.policy import Drawn, Law, Policy, Reweighted, Rounding
 from testbed.policies.toy.decoder import KeyValues, Prompts, next_dist, read_prompts
 from testbed.policies.toy.layers import Weights
-from testbed.policies.toy.sampler import generate, read
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_sampler import generate, read
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 SPANS = ("prompt", "all")
 OVER_THE_CACHE = "that of every token over its cache"

@@ -2,5 +2,5 @@
 
 The first axis of every array is R cells (seeds, settings). A model of a finite MDP is a pair (moves_RSAS,
 reward_RSA): probabilities of live successors, which sum to 1 minus the probability that the episode ends, and
-mean rewards. `envs.offline` makes it: `exact_model`, or `moves_RSAS` and `reward_RSA` of logged counts.
+mean rewards. `envs.logged_data` makes it: `exact_model`, or `moves_RSAS` and `reward_RSA` of logged counts.
 """

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from envs import infinite_horizon
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect, exact_model, ratio
+from envs.logged_data import Counts, collect, exact_model, ratio
 from testbed.errors import UserError
 from testbed.offline.improvement import softmax
-from testbed.offline.tabular import ahead, policy_q
+from testbed.offline.tabular_offline import ahead, policy_q
 
 
 def constrained_optimum(

@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect
-from testbed.offline.tabular import greedy
+from envs.logged_data import Counts, collect
+from testbed.offline.tabular_offline import greedy
 
 
 def replay_weights(rounds: int, boost: ArrayLike) -> Floats:

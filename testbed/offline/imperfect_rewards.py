@@ -1,7 +1,7 @@
 """Proxy and gold rewards: ensembles of reward models, label noise, lenient verifiers, filters, confidence.
 
 Tables are [S, A]: a context's answers. Optimization of a proxy is exact: the distribution of the best of n
-(`testbed.offline.tabular.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
+(`testbed.offline.tabular_offline.best_of_n`) or the tilt (`testbed.offline.preferences.tilt`).
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
 from testbed.offline.preferences import fit_reward
-from testbed.offline.tabular import best_of_n
+from testbed.offline.tabular_offline import best_of_n
 
 KEPT = ("all", "best", "best and worst", "best and random")
 

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts, collect, ratio
+from envs.logged_data import Counts, collect, ratio
 
 
 def softmax(logits_RSA: Floats) -> Floats:

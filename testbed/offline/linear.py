@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from envs import kernels
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Counts
+from envs.logged_data import Counts
 from envs.tables import running_sums
 from testbed.errors import UserError
 from testbed.exact.value_learning import LinearTD

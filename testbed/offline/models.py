@@ -5,10 +5,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from envs.arrays import Floats
-from envs.offline import Counts, ratio
+from envs.logged_data import Counts, ratio
 from testbed.errors import UserError
 from testbed.offline.control import Adam
-from testbed.offline.tabular import CLOSE, MOST_ROUNDS, ahead, fitted_q
+from testbed.offline.tabular_offline import CLOSE, MOST_ROUNDS, ahead, fitted_q
 
 
 def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from testbed.pipeline.draws import GROUP, length, normal, tool_wait
 from testbed.pipeline.heap import pop, push
+from testbed.pipeline.pipeline_draws import GROUP, length, normal, tool_wait
 from testbed.pipeline.records import LAGS, SWAPS, Out, Store
 
 _BLOCK, _DROP_OLDEST = 0, 1

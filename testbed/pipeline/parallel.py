@@ -14,13 +14,13 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from envs import kernels
-from testbed.pipeline import draws, heap, kernel, records
+from testbed.pipeline import heap, kernel, pipeline_draws, records
 from testbed.pipeline.kernel import run_one
 from testbed.pipeline.records import SWAPS, TRACE_COLUMNS, Out, Store
 
 
 def _checksum() -> int:
-    files = (str(module.__file__) for module in (kernels, draws, heap, kernel, records))
+    files = (str(module.__file__) for module in (kernels, pipeline_draws, heap, kernel, records))
     return zlib.crc32(b"".join(Path(file).read_bytes() for file in files))
 
 

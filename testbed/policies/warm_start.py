@@ -9,8 +9,8 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
-from testbed.policies.base import Policy
 from testbed.policies.optimizers import Adam
+from testbed.policies.policy import Policy
 
 
 class Teacher(Protocol):

@@ -13,7 +13,7 @@ is one file here. promises: `parents`, True if sequences of a group continue one
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
 from testbed.errors import UserError, refuse
-from testbed.prefixes.base import PrefixSource
+from testbed.prefixes.prefix_source import PrefixSource
 from testbed.registry import Registry
 
 prefix = Registry("prefix", package="testbed.prefixes")

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError, unknown
 from testbed.prefixes import prefix
-from testbed.prefixes.base import Asked, PrefixSource, Start, first_tokens
+from testbed.prefixes.prefix_source import Asked, PrefixSource, Start, first_tokens
 
 CREDITS = ("suffix", "whole")
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from envs.arrays import Ints
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError, unknown
 from testbed.prefixes import prefix
-from testbed.prefixes.base import Asked, PrefixSource, Start, first_tokens, note
+from testbed.prefixes.prefix_source import Asked, PrefixSource, Start, first_tokens, note
 
 LAWS = ("fixed", "uniform", "falling", "staged")
 

@@ -2,7 +2,7 @@
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
-from testbed.recipes.from_stack import compose
+from testbed.recipes.stack_composition import compose
 
 
 @recipe("stack", source="the stack's own, docs/stacks/ (snapshots of 2026)")

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from testbed.diagnostics.ratios import ess, kl_estimates
+from testbed.diagnostics.ratio_metrics import ess, kl_estimates
 from testbed.errors import UserError, unknown
 
 RULES = ("sqrt", "linear")

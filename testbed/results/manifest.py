@@ -15,8 +15,8 @@ from testbed.config.pack import Pack, pack_id_of, packed, restore
 from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.results import atomic_files
+from testbed.results.file_locks import Locks
 from testbed.results.fingerprint import FORMAT, Fingerprint, difference, fingerprint
-from testbed.results.locks import Locks
 
 NAME = "sweep.json"
 SECOND = ".sweep.json"

@@ -23,8 +23,8 @@ import pyarrow as pa
 from testbed.config.pack import Pack
 from testbed.errors import UserError, printable
 from testbed.results import atomic_files, manifest
+from testbed.results.file_locks import Locks
 from testbed.results.fingerprint import difference
-from testbed.results.locks import Locks
 from testbed.results.parquet import decode, header
 
 RESULT = re.compile(r"([0-9a-f]{16})-([0-9a-f]{64})\.parquet")

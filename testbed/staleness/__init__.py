@@ -15,10 +15,10 @@ from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
 from testbed.errors import UserError, refuse
 from testbed.registry import Entry, Registry
-from testbed.staleness.base import SchedulePlan, Source
+from testbed.staleness.schedule_plan import SchedulePlan, Source
 from testbed.user_files import in_a_file, outside_function
-from testbed.worlds.base import World
 from testbed.worlds.generation import engine_of
+from testbed.worlds.world import World
 
 
 class Schedules(Registry):

@@ -10,7 +10,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 

@@ -16,11 +16,11 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.staleness.age_distribution import AgeDistribution, Ages
-from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.limited_ages import Discarding, Waiting
+from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.staleness.versions import VersionBuffer
-from testbed.worlds.base import BehaviorWeights, World
 from testbed.worlds.generation import engine_of
+from testbed.worlds.world import BehaviorWeights, World
 
 
 @dataclass(frozen=True)

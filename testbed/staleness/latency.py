@@ -17,11 +17,11 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import with_version
+from testbed.staleness.schedule_plan import Generated, SchedulePlan
 
 if TYPE_CHECKING:
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 STRIDE = 2**20
 """Random streams: wait w before a step draws from stream step + w STRIDE."""

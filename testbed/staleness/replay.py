@@ -18,11 +18,11 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError, unknown
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import with_version
+from testbed.staleness.schedule_plan import Generated, SchedulePlan
 
 if TYPE_CHECKING:
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 LOG_LEAST, LOG_MOST = -12.0, 7.0
 """Bound at which ARB clips log-probabilities before averaging."""

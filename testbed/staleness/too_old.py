@@ -22,8 +22,8 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.staleness.base import Generated, SchedulePlan, Source
-from testbed.worlds.base import BehaviorWeights
+from testbed.staleness.schedule_plan import Generated, SchedulePlan, Source
+from testbed.worlds.world import BehaviorWeights
 
 
 def limited(plan: SchedulePlan, run: Run) -> SchedulePlan:

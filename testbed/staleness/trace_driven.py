@@ -21,12 +21,12 @@ from testbed.pipeline import trace as traces
 from testbed.pipeline.design import Design, from_words
 from testbed.pipeline.trace import Lags
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated, SchedulePlan
 from testbed.staleness.by_age import ByAge, ByAgeSource
+from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.user_files import unchanged
 
 if TYPE_CHECKING:
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 TIME = "pipeline/time"
 

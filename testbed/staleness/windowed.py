@@ -11,14 +11,14 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.data.select import pick_groups
 from testbed.errors import UserError
-from testbed.policies.in_flight import checked_cache
+from testbed.policies.token_versions import checked_cache
 from testbed.staleness import schedule
-from testbed.staleness.base import Generated, SchedulePlan
+from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.staleness.versions import VersionBuffer
-from testbed.worlds.tasks import longest_response, task_for
+from testbed.worlds.task_registry import longest_response, task_for
 
 if TYPE_CHECKING:
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

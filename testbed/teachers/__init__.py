@@ -15,7 +15,7 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError, refuse
 from testbed.registry import Registry
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 teacher = Registry("teacher", package="testbed.teachers")
 

@@ -20,7 +20,7 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import with_origin
 from testbed.errors import UserError, refuse
 from testbed.registry import Registry
-from testbed.staleness.base import Generated, Source
+from testbed.staleness.schedule_plan import Generated, Source
 from testbed.teachers import Teacher
 
 guide = Registry("guide", package="testbed.teachers")

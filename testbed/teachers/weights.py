@@ -96,7 +96,7 @@ def solution(place: Place, *, weights: str = "start") -> Teacher:
 )
 def values(place: Place, *, temperature: float = 0.1) -> Teacher:
     """The table with its action values over a temperature as logits, on a token tree; exact."""
-    from envs.tokens.tree import TokenTree
+    from envs.tokens.token_tree import TokenTree
 
     task = getattr(place.world, "task", None)
     if not isinstance(task, TokenTree):

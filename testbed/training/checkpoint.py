@@ -26,8 +26,8 @@ from testbed.critics.fitted import Fit
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine
-from testbed.policies.base import Policy
 from testbed.policies.optimizers import SGD, Adam
+from testbed.policies.policy import Policy
 from testbed.recipes.composition import Recipe, Replay
 from testbed.results.atomic_files import mended
 from testbed.results.checkpoint_files import (
@@ -38,12 +38,12 @@ from testbed.results.checkpoint_files import (
     sweep_unfinished,
     write_checkpoint,
 )
-from testbed.staleness.base import SchedulePlan, Source
 from testbed.staleness.by_age import ByAgeSource
 from testbed.staleness.in_flight import InFlightSource
 from testbed.staleness.latency import CellQueue, Group, LatencySource
 from testbed.staleness.partial import Done, PartialSource
 from testbed.staleness.replay import ReplaySource, Stored
+from testbed.staleness.schedule_plan import SchedulePlan, Source
 from testbed.staleness.too_old import FilteredSource
 from testbed.staleness.versions import VersionBuffer
 from testbed.staleness.windowed import WindowedSource
@@ -53,7 +53,7 @@ from testbed.training.learner import Learner
 from testbed.training.recorder import Recorder
 from testbed.training.replay_buffer import ReplayBuffer
 from testbed.training.update import State, Trainer
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 Tree: TypeAlias = "dict[str, Any]"
 """A value in its JSON form."""

@@ -20,7 +20,7 @@ from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.teachers import OWN, Teacher, build_teacher
 from testbed.training.replay_buffer import ReplayBuffer
 from testbed.training.signal_providers import SignalInputs, critic_signals, signals_for
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

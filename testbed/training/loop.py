@@ -18,11 +18,11 @@ from testbed.staleness import build_source
 from testbed.teachers import build_teacher
 from testbed.teachers.guides import build_guided
 from testbed.training.checkpoint import Checkpoints, Held
-from testbed.training.live import LiveRows, Told
+from testbed.training.live_rows import LiveRows, Told
 from testbed.training.recorder import Columns, Recorder
 from testbed.training.token_record import TokenRecord
 from testbed.training.update import State, Trainer
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 Report: TypeAlias = Callable[[int, int], None]
 

@@ -14,17 +14,17 @@ from testbed.config.run import Run, cell_id
 from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
 from testbed.diagnostics.held_out_metrics import held_out_metrics
-from testbed.diagnostics.ratios import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
+from testbed.diagnostics.ratio_metrics import clip_share, log_ratio_histogram, masked_mean, ratio_metrics
 from testbed.diagnostics.sign_shares import sign_shares
-from testbed.diagnostics.tails import Estimated, hill, pareto_k
+from testbed.diagnostics.tail_indices import Estimated, hill, pareto_k
 from testbed.inspection.effective_weights import effective_weights
 from testbed.recipes.composition import Recipe
 
 if TYPE_CHECKING:
-    from testbed.staleness.base import Generated
+    from testbed.staleness.schedule_plan import Generated
     from testbed.training.learner import Learner
     from testbed.training.update import State, Update
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 Columns: TypeAlias = dict[str, "np.ndarray | list[object]"]
 

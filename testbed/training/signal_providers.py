@@ -10,7 +10,7 @@ from torch import Tensor
 from testbed.data.rollout import Rollout
 from testbed.recipes.composition import Recipe
 from testbed.teachers import Teacher
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from testbed.losses.ratios import log_token
 from testbed.recipes import recipe
 from testbed.teachers import Teacher, build_teacher
 from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
-from testbed.worlds.base import World
+from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

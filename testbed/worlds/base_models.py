@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.policies.base import Policy
+from testbed.policies.policy import Policy
 from testbed.policies.toy.layers import unrounded
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.results import atomic_files, user_cache
 
 FOLDER = "TESTBED_BASE_MODELS"

@@ -12,8 +12,8 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
-from testbed.policies.base import Policy
-from testbed.policies.in_flight import logp_by_version
+from testbed.policies.policy import Policy
+from testbed.policies.token_versions import logp_by_version
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]

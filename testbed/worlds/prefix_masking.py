@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_task import TokenTask
+from envs.tokens.token_tree import TokenTree
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.prefixes import source_for
-from testbed.prefixes.base import PrefixSource
+from testbed.prefixes.prefix_source import PrefixSource
 
 
 def source_of(run: Run, task: object) -> PrefixSource | None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
 from envs.tokens.jsonl import ERROR, TIMEOUT
+from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
-from testbed.worlds.verifiers import judged, verifier_of
+from testbed.worlds.verifier_rewards import judged, verifier_of
 
 if TYPE_CHECKING:
-    from testbed.policies.base import Ranks
+    from testbed.policies.policy import Ranks
 
 
 class Rewards:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.policies.base import Drawn, Law, Layout, Policy
+from testbed.policies.policy import Drawn, Law, Layout, Policy
 
 ROLES = ("shared", "separate")
 ACROSS_VERSIONS = ("in-flight", "partial", "windowed")

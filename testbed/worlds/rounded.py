@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from envs.tokens.base import arguments
+from envs.tokens.token_task import arguments
 from testbed.config.run import Run, Scalar
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, engine, mismatch
-from testbed.policies.base import Policy, Reweighted
+from testbed.policies.policy import Policy, Reweighted
 
 
 class Rounded(Reweighted):

@@ -9,24 +9,24 @@ import torch
 from torch import Tensor
 
 from envs.streams import uniforms
-from envs.tokens.base import TokenTask
 from envs.tokens.hinted import Hinted
+from envs.tokens.token_task import TokenTask
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError, unknown
-from testbed.policies.base import Policy
-from testbed.prefixes.base import Asked, Start
-from testbed.worlds.base import World
+from testbed.policies.policy import Policy
+from testbed.prefixes.prefix_source import Asked, Start
 from testbed.worlds.base_models import made_of, shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
-from testbed.worlds.perturbed import Perturbed, check_perturbable, loss_noise_draw, perturb_of
+from testbed.worlds.loss_noise import Perturbed, check_perturbable, loss_noise_draw, perturb_of
 from testbed.worlds.prefix_masking import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rewards import Rewards
 from testbed.worlds.roles import ROLES, separated
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import spread, token_task, turns_of
+from testbed.worlds.task_registry import spread, token_task, turns_of
+from testbed.worlds.world import World
 
 Draw: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """(prompt_XNQ, uniform_XBT) -> token, mask and log mu, each [X, B, T]."""
@@ -375,7 +375,7 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
     arguments: dict[str, Any] = dict(given)
     try:
         if run.policy == "toy":
-            from testbed.policies.toy.transformer import ToyTransformer
+            from testbed.policies.toy.toy_transformer import ToyTransformer
 
             (sigma, where), roles = perturb_of(arguments), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
@@ -385,7 +385,7 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
             if roles == "separate":
                 return task, separated(toy, task.turn_T, bool(sigma or precision), run.staleness)
             return task, Perturbed(toy, sigma, where) if sigma else of_precision(toy, precision)
-        from testbed.policies.hf.build import HuggingFacePolicy, build_hf
+        from testbed.policies.hf.build_hf import HuggingFacePolicy, build_hf
 
         sigma, where = perturb_of(arguments)
         task, hf = build_hf(task, run.model, run.device, arguments)

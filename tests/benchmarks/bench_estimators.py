@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from testbed.estimators import estimator
-from testbed.estimators.bandit import Logged, logged
 from testbed.estimators.embedding import embedding_log_weight
+from testbed.estimators.logged_rounds import Logged, logged
 
 N, ACTIONS, EMBEDDINGS, STRATA, FEATURES = 1_000_000, 10, 4, 5, 8
 LIMIT, TARGET = 2.0, 20.0

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from testbed.exact.gradient_report import Bench, gradient_report
-from testbed.exact.transformer import transformer_distribution
-from testbed.exact.tree import random_policies, random_tree
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.exact.response_tree import random_policies, random_tree
+from testbed.exact.transformer_table import transformer_distribution
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 VOCABULARY, LENGTH, DRIFT = 8, 6, 0.3
 OBJECTIVES = (  # noqa: SIM905

@@ -70,7 +70,7 @@ def our_q() -> int:
     import numpy as np
 
     from envs.catalog import make
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     replay_q(make("grid-world", discount=0.99), np.arange(100), steps=PEER_STEPS, every=PEER_STEPS)
     return 100 * PEER_STEPS
@@ -81,7 +81,7 @@ def our_log() -> int:
     import numpy as np
 
     from envs.catalog import make
-    from envs.offline import collect
+    from envs.logged_data import collect
 
     log = collect(make("grid-world"), np.full((100, 1, 16, 4), 0.25), 500, np.arange(100, dtype=np.uint64))
     return int(log.mask_RBT.sum())
@@ -103,9 +103,9 @@ def seconds_of_tables() -> dict[str, float]:
     """A thousand data sets of 16 states and 4 actions through each tabular kernel."""
     import numpy as np
 
+    from envs.logged_data import draw_counts
     from envs.mdps import garnet
-    from envs.offline import draw_counts
-    from testbed.offline import models, tabular
+    from testbed.offline import models, tabular_offline
 
     world = garnet(discount=0.9)
     law = np.full((16, 4), 1 / 64)
@@ -113,9 +113,11 @@ def seconds_of_tables() -> dict[str, float]:
         "draw 1000 steps": lambda: draw_counts(world, law, 1000, np.random.default_rng(0), cells=1000)
     }
     counts = draw_counts(world, law, 1000, np.random.default_rng(0), cells=1000)
-    moves, mu = counts.moves_RSAS, tabular.clone(counts.visit_RSA)
-    jobs["fitted Q in the data"] = lambda: tabular.fitted_q(moves, counts.reward_RSA, 0.9, counts.seen_RSA)
-    jobs["IQL"] = lambda: tabular.iql(moves, counts.reward_RSA, mu, 0.9, 0.9)
+    moves, mu = counts.moves_RSAS, tabular_offline.clone(counts.visit_RSA)
+    jobs["fitted Q in the data"] = lambda: tabular_offline.fitted_q(
+        moves, counts.reward_RSA, 0.9, counts.seen_RSA
+    )
+    jobs["IQL"] = lambda: tabular_offline.iql(moves, counts.reward_RSA, mu, 0.9, 0.9)
     jobs["pessimistic Q"] = lambda: models.pessimistic_q(counts, 0.9, 1.0)
     jobs["nested FQI"] = lambda: models.nested_fitted_q(counts, counts, 0.9, 1.0)
     found = {}

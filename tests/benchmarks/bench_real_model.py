@@ -35,7 +35,7 @@ from bench_toy_llm import GROUP, PROMPTS, TASK, TOKENS, peer_trainer
 from testbed.config.run import Run
 from testbed.policies.hf.model_folder import quiet_transformers
 from testbed.training.update import State, Trainer
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 LEAST_RATIO = {"84k": 2.5, "3m": 2.5, "30m": 2.5}
 SHAPES = {"84k": (64, 2, 4), "3m": (256, 4, 4), "30m": (512, 10, 8)}

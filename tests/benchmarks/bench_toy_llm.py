@@ -33,7 +33,7 @@ from envs.streams import uniforms
 from envs.tokens.running_sum import RunningSum
 from testbed import rng
 from testbed.policies.optimizers import Adam
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 WIDTH, LAYERS, HEADS = 32, 2, 4
 PROMPTS, GROUP, REPLICAS = 8, 8, 32

@@ -14,7 +14,7 @@ from testbed.config.run import grid
 from testbed.execution.packs import plan
 from testbed.results.parquet import decode, encode
 from testbed.training.loop import train_pack
-from testbed.worlds import build as worlds
+from testbed.worlds import build_world as worlds
 
 WORLDS = {"tabular": SMALL, "toy": dataclasses.replace(TOY, steps=4)}
 POISONS = (float("nan"), float("inf"), -float("inf"))

@@ -86,7 +86,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refused_or_usable(folder: Path) -> bool:
     """Open a model folder; return whether it was refused."""
-    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
     try:
         HuggingFacePolicy(folder, tiny_models.Echo())

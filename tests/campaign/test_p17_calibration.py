@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from analysis.judging.intervals import clopper_pearson_interval, median_interval
-from testbed.diagnostics.tails import Estimated, pareto_k, tail_length
+from testbed.diagnostics.tail_indices import Estimated, pareto_k, tail_length
 from testbed.estimators import intervals
 
 FALSE_ALARM = 1e-6

@@ -41,7 +41,7 @@ from testbed.cli import main
 for words in sys.argv[1:]:
     if words.startswith("run --model"):
         from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
-        from testbed.worlds.tasks import build_task
+        from testbed.worlds.task_registry import build_task
         task = build_task("running-sum", digits=2, modulus=2)
         save_tokenizer("model", task), save_random_model("model", task, seed=0, width=16, layers=1)
     try:

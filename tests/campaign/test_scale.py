@@ -62,7 +62,7 @@ steps, kind = int(sys.argv[1]), sys.argv[2]
 run = {"tabular": SMALL, "toy": TOY, "hf": TOY}[kind]
 if kind == "hf":
     from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
-    from testbed.worlds.tasks import build_task
+    from testbed.worlds.task_registry import build_task
     task = build_task(TOY.task, **dict(TOY.task_args))
     save_tokenizer("model", task), save_random_model("model", task, seed=0, width=16, layers=1)
     run = dataclasses.replace(TOY, policy="hf", policy_args=(), model="model")

@@ -11,17 +11,17 @@ import torch
 from support.mismatch_setting import TABLE, toy
 
 from testbed.mismatch.stale_cache import StaleCache
-from testbed.policies.base import Policy, Reweighted
-from testbed.policies.hf.policy import HuggingFacePolicy
-from testbed.policies.tabular import TabularPolicy
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.policy import Policy, Reweighted
+from testbed.policies.tabular_policy import TabularPolicy
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.staleness import schedule
-from testbed.staleness.base import SchedulePlan, Source
-from testbed.worlds.base import World
-from testbed.worlds.perturbed import Perturbed
+from testbed.staleness.schedule_plan import SchedulePlan, Source
+from testbed.worlds.loss_noise import Perturbed
 from testbed.worlds.rounded import Rounded
-from testbed.worlds.tabular import TabularRuns
+from testbed.worlds.tabular_world import TabularRuns
 from testbed.worlds.tokens import TokenRuns
+from testbed.worlds.world import World
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("policies", "worlds", "staleness", "anchors", "mismatch", "training")

@@ -23,7 +23,7 @@ def test_every_source_that_needs_no_file_of_its_own_is_on_the_page():
     from testbed.prefixes import prefix
     from testbed.teachers import teacher
     from testbed.teachers.guides import guide
-    from testbed.worlds.verifiers import verifier
+    from testbed.worlds.verifier_rewards import verifier
 
     listed = {(row["kind"], row["name"].partition(",")[0]) for row in tool().rows()}
     there = {"prefix": prefix, "guide": guide, "teacher": teacher, "critic": critic, "verifier": verifier}

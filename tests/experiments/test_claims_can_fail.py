@@ -31,12 +31,12 @@ def test_a_planted_bug_refutes_the_claim(bug):
 
 # Planting itself
 
-FILE = "testbed/diagnostics/tails.py"
+FILE = "testbed/diagnostics/tail_indices.py"
 BUG = Bug("hill", FILE, "return math.ceil(min(n / 5, 3 * math.sqrt(n)))", "return 99")
 
 
 def test_a_planted_bug_is_seen_through_every_name_and_gone_afterwards():
-    tails = importlib.import_module("testbed.diagnostics.tails")
+    tails = importlib.import_module("testbed.diagnostics.tail_indices")
     imported = tails.tail_length
     with planted(BUG.file, BUG.old, BUG.new):
         assert imported(100) == tails.tail_length(100) == 99
@@ -50,6 +50,6 @@ def test_a_bug_that_is_nowhere_or_outside_functions_is_not_planted():
 
 
 def test_the_function_that_holds_the_bug_is_named():
-    assert BUG.about == "testbed.diagnostics.tails.tail_length"
+    assert BUG.about == "testbed.diagnostics.tail_indices.tail_length"
     inside = Bug("y", "testbed/anchors/weight_anchors.py", "self.total_CP / self.weight", "x")
     assert inside.about == "testbed.anchors.weight_anchors.Average.logp"

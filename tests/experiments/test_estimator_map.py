@@ -9,7 +9,7 @@ import pytest
 from analysis.experiments.estimators.estimator_map import NAME, SIZES, estimator_map, world
 from analysis.tables.committed import load_committed
 from testbed.estimators import estimator
-from testbed.exact.bandit import linear_weight
+from testbed.exact.bandit_moments import linear_weight
 
 PAGE = Path(__file__).parents[2] / "docs" / "estimators.md"
 

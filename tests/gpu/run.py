@@ -24,13 +24,13 @@ from support import tiny_models  # noqa: E402
 from support.fixtures import batch_of  # noqa: E402
 from support.small_runs import SMALL, TOY  # noqa: E402
 
-from envs.tokens.base import TokenTask  # noqa: E402
 from envs.tokens.running_sum import RunningSum  # noqa: E402
+from envs.tokens.token_task import TokenTask  # noqa: E402
 from testbed.losses.aggregate import aggregate  # noqa: E402
 from testbed.objectives import objective  # noqa: E402
+from testbed.policies.hf.hf_policy import HuggingFacePolicy  # noqa: E402
 from testbed.policies.hf.model_folder import quiet_transformers  # noqa: E402
-from testbed.policies.hf.policy import HuggingFacePolicy  # noqa: E402
-from testbed.policies.toy.transformer import ToyTransformer  # noqa: E402
+from testbed.policies.toy.toy_transformer import ToyTransformer  # noqa: E402
 from testbed.training.loop import train  # noqa: E402
 
 LIMIT = 460.0

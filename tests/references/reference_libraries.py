@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from envs.continuous import point_mass
+from envs.logged_data import exact_model
 from envs.mdps import garnet
-from envs.offline import exact_model
-from testbed.offline import bandits, continuous, control, tabular
+from testbed.offline import control, logged_bandits, one_continuous_action, tabular_offline
 
 CELLS, STATES, ACTIONS, DISCOUNT, TAU, BETA = 3, 6, 4, 0.9, 0.8, 3.0
 Gap = Callable[[], float]
@@ -66,7 +66,7 @@ def expectiles() -> float:
     rng = np.random.default_rng(0)
     value_NK, mass_NK = rng.normal(size=(20, 7)), rng.dirichlet(np.ones(7), 20)
     theirs = [expectile(x, TAU, weights=w) for x, w in zip(value_NK, mass_NK, strict=True)]
-    return far(tabular.expectiles(value_NK, mass_NK, TAU), theirs)
+    return far(tabular_offline.expectiles(value_NK, mass_NK, TAU), theirs)
 
 
 def lyapunov() -> float:
@@ -92,7 +92,7 @@ def linear_program() -> float:
     moves, reward, _ = model()
     rows = DISCOUNT * moves[0].reshape(-1, STATES) - np.repeat(np.eye(STATES), ACTIONS, axis=0)
     found = linprog(np.ones(STATES), A_ub=rows, b_ub=-reward[0].ravel(), bounds=(None, None))
-    return far(tabular.fitted_q(moves, reward, DISCOUNT)[0].max(-1), found.x)
+    return far(tabular_offline.fitted_q(moves, reward, DISCOUNT)[0].max(-1), found.x)
 
 
 def policy_iteration() -> float:
@@ -102,7 +102,7 @@ def policy_iteration() -> float:
     moves, reward, _ = model()
     solver = PolicyIteration(np.moveaxis(moves[0], 1, 0), reward[0], DISCOUNT)
     solver.run()
-    return far(tabular.fitted_q(moves, reward, DISCOUNT)[0].max(-1), solver.V)
+    return far(tabular_offline.fitted_q(moves, reward, DISCOUNT)[0].max(-1), solver.V)
 
 
 def every_pair() -> tuple[Any, Any, Any]:
@@ -129,7 +129,7 @@ def iql() -> float:
     from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
 
     moves, reward, mu = model()
-    q_RSA, v_RS = tabular.iql(moves, reward, mu, DISCOUNT, TAU)
+    q_RSA, v_RS = tabular_offline.iql(moves, reward, mu, DISCOUNT, TAU)
     (s, a, t), _, batch = every_pair()
     q_SA = torch.tensor(q_RSA[0], requires_grad=True)
     value_S = torch.tensor(v_RS[0], requires_grad=True)
@@ -162,7 +162,7 @@ def iql() -> float:
         IQLImpl._compute_weight(self, batch)[:, 0].detach().numpy().reshape(STATES, ACTIONS, STATES)[..., 0]
     )
     theirs = mu[0] * weight / (mu[0] * weight).sum(-1, keepdims=True)
-    ours = tabular.awr(mu, q_RSA - v_RS[..., None], BETA)[0]
+    ours = tabular_offline.awr(mu, q_RSA - v_RS[..., None], BETA)[0]
     return max(float(by_v.abs().max()), float(by_q.abs().max()), far(ours, theirs))
 
 
@@ -305,7 +305,7 @@ def prdc() -> float:
     rng, weight = np.random.default_rng(0), 2.0
     x, a = rng.random((1, 200)), rng.normal(size=(1, 200))
     grid_s, grid_a = np.linspace(0, 1, 5), np.linspace(-2, 2, 9)
-    near = continuous.nearest_distance(x, a, grid_s, grid_a, weight)[1]
+    near = one_continuous_action.nearest_distance(x, a, grid_s, grid_a, weight)[1]
     search = NearestNeighbors(n_neighbors=1).fit(np.stack([weight * x[0], a[0]], axis=-1))
     s, u = (torch.as_tensor(g.ravel()[:, None]) for g in np.meshgrid(grid_s, grid_a, indexing="ij"))
     self = SimpleNamespace(
@@ -329,7 +329,7 @@ def score_tables() -> float:
     bandit = logged_bandit(contexts=5, arms=4, seed=0)
     data = bandit.log(np.arange(1, dtype=np.uint64), 400)
     context, action = data.context_RN[0], data.action_RN[0]
-    model_RSA = bandits.mean_model(data, 5, 4)
+    model_RSA = logged_bandits.mean_model(data, 5, 4)
     gaps = []
     for pi_SA in np.random.default_rng(0).dirichlet(np.ones(4), (3, 5)):
         given = {
@@ -339,12 +339,12 @@ def score_tables() -> float:
         }  # fmt: skip
         value = lambda table, pi=pi_SA: float((table[0] * pi).sum())  # noqa: E731
         ips, dr = InverseProbabilityWeighting(), DoublyRobust()
-        gaps.append(far(value(bandits.score_table(data, 5, 4)), ips.estimate_policy_value(**given)))
-        doubly = bandits.score_table(data, 5, 4, model_RSA=model_RSA)
+        gaps.append(far(value(logged_bandits.score_table(data, 5, 4)), ips.estimate_policy_value(**given)))
+        doubly = logged_bandits.score_table(data, 5, 4, model_RSA=model_RSA)
         gaps.append(far(value(doubly), dr.estimate_policy_value(**given)))
         # A floor on propensities is obp's IPS with the propensities it is given.
         floored = {**given, "pscore": np.maximum(data.propensity_RN[0], 0.2)}
-        table = bandits.score_table(data, 5, 4, floor=0.2)
+        table = logged_bandits.score_table(data, 5, 4, floor=0.2)
         gaps.append(far(value(table), ips.estimate_policy_value(**floored)))
     return max(gaps)
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from testbed.inspection.effective_weights import effective_weights
-from testbed.inspection.small_batches import F1, SEQUENCES, Sequence, as_sequences, batch_of, changed
+from testbed.inspection.promise_batches import F1, SEQUENCES, Sequence, as_sequences, batch_of, changed
 
 __all__ = ["F1", "SEQUENCES", "Row", "Sequence", "as_sequences", "batch_of", "changed", "rows_of", "weights"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.cli.run import describe, resolve
+from testbed.cli.run_sweep import describe, resolve
 from testbed.config.run import Run
 from testbed.execution.packs import plan
 from testbed.results.parquet import encode

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analysis.experiments.estimators.estimator_map import World
-from testbed.exact.bandit import EmbeddedDistribution, LoggedDistribution
+from testbed.exact.bandit_moments import EmbeddedDistribution, LoggedDistribution
 
 WORLDS = range(5)
 

@@ -6,12 +6,12 @@ from torch import Tensor
 
 from envs.catalog import token_task
 from envs.streams import uniforms
-from envs.tokens.tree import tree
+from envs.tokens.token_tree import tree
 from testbed import rng
 from testbed.mismatch import engine
 from testbed.mismatch.behavior import Behavior
-from testbed.policies.tabular import TabularPolicy
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.tabular_policy import TabularPolicy
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 SEEDS = (3, 8)
 TASK = token_task("running-sum", {"digits": 3, "modulus": 3})

@@ -7,7 +7,7 @@ import torch
 
 from testbed.config.run import Run
 from testbed.training.loop import train
-from testbed.worlds import build as worlds
+from testbed.worlds import build_world as worlds
 
 SMALL = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
 LENGTHS = dataclasses.replace(

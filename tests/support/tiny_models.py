@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import transformers
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed.policies.hf.model_folder import quiet_transformers
 
 ROWS = 16

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from testbed.conformance.peers.trl import stub_trainer as stand_in
+from testbed.conformance.peers.trl_losses import stub_trainer as stand_in
 from testbed.data.batch import Batch
 
 ACCUMULATION, STEPS_PER_GENERATION = 2, 4

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.lab import Experiment
 from analysis.tables.committed import Table
-from testbed.exact.tree import random_policies, random_tree
+from testbed.exact.response_tree import random_policies, random_tree
 from testbed.objectives import objective
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from testbed.offline.imitation import discriminator_reward, replay_weights
 from testbed.offline.improvement import softmax
-from testbed.offline.tabular import ahead, clone
+from testbed.offline.tabular_offline import ahead, clone
 from testbed.rng import generator
 
 NAME = "boosted-imitation"

@@ -13,7 +13,7 @@ from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 from testbed.rng import generator, keys
 
 NAME = "bounded-critics"
@@ -41,14 +41,14 @@ def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
     feature_SAF = generator(seed, NAME).normal(size=(STATES, ACTIONS, FEATURES))
     feature_SAF /= np.linalg.norm(feature_SAF, axis=-1, keepdims=True)
     flat_1SA = np.full((1, STATES, ACTIONS), 1 / ACTIONS)
-    best_1SA = tabular.greedy(tabular.optimal_q(world))
+    best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     low, high = (float(infinite_horizon.value(world, pi_1SA)[0]) for pi_1SA in (flat_1SA, best_1SA))
     return world, feature_SAF, low, high
 
 
 def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
     """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm, [R]."""
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     settings: dict[str, Any] = {"updates": 0.25, **knobs} if arm.startswith("few") else knobs
     found = []

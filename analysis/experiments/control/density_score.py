@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analysis.lab import Evidence, Experiment, Plot, combinations, difference, merged, must_exceed, of_keys
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
-from testbed.offline import continuous
+from testbed.offline import one_continuous_action
 
 NAME = "density-score"
 SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02
@@ -33,19 +33,19 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
         x_RN, a_RN, r_RN = bandit.log(key_R, LOGGED, **law)
-        q_RSA = continuous.polynomial_critic(x_RN, a_RN, r_RN, grid_S, grid_A, DEGREE, 1e-3)
-        far_RSA, _ = continuous.nearest_distance(x_RN, a_RN, grid_S, grid_A, 2.0)
-        trained_RS = continuous.penalized_actions(q_RSA, far_RSA, 0.0, grid_A)
+        q_RSA = one_continuous_action.polynomial_critic(x_RN, a_RN, r_RN, grid_S, grid_A, DEGREE, 1e-3)
+        far_RSA, _ = one_continuous_action.nearest_distance(x_RN, a_RN, grid_S, grid_A, 2.0)
+        trained_RS = one_continuous_action.penalized_actions(q_RSA, far_RSA, 0.0, grid_A)
         for arm in ARMS:
             kind, _, number = arm.partition(" ")
             taken_RS = trained_RS
             if kind == "penalty":
-                taken_RS = continuous.penalized_actions(q_RSA, far_RSA, float(number), grid_A)
+                taken_RS = one_continuous_action.penalized_actions(q_RSA, far_RSA, float(number), grid_A)
             elif kind == "score":
-                taken_RS = continuous.score_corrected(
+                taken_RS = one_continuous_action.score_corrected(
                     x_RN, a_RN, trained_RS, grid_S, WIDTH, steps=int(number), rate=WIDTH[1] ** 2
                 )
-            log_density_RS, _ = continuous.density_score(x_RN, a_RN, taken_RS, grid_S, WIDTH)
+            log_density_RS, _ = one_continuous_action.density_score(x_RN, a_RN, taken_RS, grid_S, WIDTH)
             frame, _ = combinations(key_R, logger=[logger], correction=[arm])
             frame["outside"] = (log_density_RS < np.log(RARE)).mean(-1)
             frame["value"] = bandit.mean_reward(grid_S, taken_RS).mean(-1) / best

@@ -9,7 +9,7 @@ from analysis.lab import Experiment, Part, Plot, of_keys
 from envs.arrays import Floats
 from envs.mechanisms import tightrope
 from testbed.offline.improvement import outer_loop
-from testbed.offline.tabular import greedy
+from testbed.offline.tabular_offline import greedy
 
 NAME = "fresh-against-replayed"
 SEEDS, CONTEXTS, HORIZON, EPISODES, POINTS = 24, 8, 16, 20, 30
@@ -27,7 +27,7 @@ def fallen(score_KR: Floats) -> tuple[Floats, Floats]:
 
 def make(key_R: np.ndarray) -> pd.DataFrame:
     """Return last score and fall of PPO and of replayed Q-learning with a table and with features."""
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     rope, expert_SA = tightrope(contexts=CONTEXTS, horizon=HORIZON)
     world = replace(rope, discount=0.9)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from analysis.lab import Evidence, Experiment, Plot, combinations, difference, level, must_exceed, of_keys
 from envs.finite_mdp import FiniteMDP
+from envs.logged_data import collect, ratio, skilled
 from envs.mdps import combination_lock
-from envs.offline import collect, ratio, skilled
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 from testbed.rng import keys
 
@@ -49,7 +49,7 @@ def _train(
     world: FiniteMDP, feature_RSAF: NDArray[np.float64], critic: str, key_R: NDArray[np.uint64]
 ) -> NDArray[np.float64]:
     shape = (world.states, world.actions)
-    best_1SA = tabular.greedy(tabular.optimal_q(world))
+    best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))
     known = collect(world, logger_RWSA, LOGGED, key_R, step=ITERATIONS).counts(*shape)
     logits_RSA, values = np.zeros((len(key_R), *shape)), []

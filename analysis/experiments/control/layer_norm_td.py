@@ -13,7 +13,7 @@ from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import BAIRD_FEATURES, garnet
 from testbed.exact.value_learning import baird_star, linear_td
-from testbed.offline.tabular import greedy, optimal_q
+from testbed.offline.tabular_offline import greedy, optimal_q
 from testbed.rng import keys
 
 NAME = "layer-norm-td"
@@ -45,7 +45,7 @@ def given(seed: int) -> tuple[FiniteMDP, float, float]:
 def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> dict[str, Floats]:
     """Return the score of the greedy policy, mean over 20 points of training, [R]; Q is a table."""
     from testbed.offline.linear import parallel_q
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     found, table_SAF = [], np.eye(64).reshape(16, 4, 64)
     for seed in seeds:

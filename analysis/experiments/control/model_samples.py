@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs import infinite_horizon
 from envs.mdps import garnet
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 256, 1500, 32, 100.0
@@ -29,7 +29,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     rng = np.random.default_rng(key)
     world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
@@ -40,7 +40,7 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
         model_share=frame["share"].to_numpy(), updates=frame["updates"].to_numpy(),
     )  # fmt: skip
     q_RSA = np.nan_to_num(q_RKSA[:, -1], nan=1e9)
-    greedy_RSA = tabular.greedy(q_RSA)
+    greedy_RSA = tabular_offline.greedy(q_RSA)
     over_RS = q_RSA.max(-1) - infinite_horizon.state_value(world, greedy_RSA)
     over_R = np.clip(over_RS.mean(-1), -CUT, CUT)
     value_R = infinite_horizon.value(world, greedy_RSA)

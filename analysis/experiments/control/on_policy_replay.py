@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from analysis.lab import Experiment, Plot, combinations, of_keys
 from envs import infinite_horizon
+from envs.logged_data import collect, skilled
 from envs.mdps import garnet
-from envs.offline import collect, skilled
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
@@ -31,18 +31,20 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     rng = np.random.default_rng(key)
     world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
     feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-    best_1SA = tabular.greedy(tabular.optimal_q(world))
+    best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     frame, key_N = combinations(np.array([key]), quality=[0.0, 0.5], power=POWERS)
     logger_NSA = skilled(best_1SA[0], frame["quality"].to_numpy())
     log = collect(world, logger_NSA[:, None], EPISODES, key_N)
 
     def value(q_RKSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        return infinite_horizon.value(world, tabular.greedy(q_RKSA)) / infinite_horizon.value(world, best_1SA)
+        return infinite_horizon.value(world, tabular_offline.greedy(q_RKSA)) / infinite_horizon.value(
+            world, best_1SA
+        )
 
     common = {"feature_SAF": feature_SAF, "offline": log, "step_size": 0.05}
     before, _ = replay_q(world, key_N, steps=1, every=1, updates=4000.0, epsilon=0.0, **common)

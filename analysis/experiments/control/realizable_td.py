@@ -8,8 +8,8 @@ from analysis.lab import Evidence, Experiment, Plot, combinations, difference, m
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
+from envs.logged_data import draw_counts, exact_model
 from envs.mdps import garnet
-from envs.offline import draw_counts, exact_model
 from testbed.offline.imitation import occupancy
 
 NAME = "realizable-td"

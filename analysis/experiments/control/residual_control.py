@@ -12,8 +12,8 @@ from analysis.lab import Experiment, Plot, Seeds, averaged, columns, of_seeds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Log, collect
-from testbed.offline import tabular
+from envs.logged_data import Log, collect
+from testbed.offline import tabular_offline
 from testbed.rng import generator, keys
 
 NAME = "residual-control"
@@ -72,12 +72,12 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
     goal, slip = int(rng.integers(2, PLACES - 2)), float(rng.uniform(0.05, 0.2))
     wind_P[goal] = 0
     world = mass(wind_P, slip, goal)
-    guide_1SA = tabular.greedy(tabular.optimal_q(mass(0 * wind_P, slip, goal)))
+    guide_1SA = tabular_offline.greedy(tabular_offline.optimal_q(mass(0 * wind_P, slip, goal)))
     key_R = keys(tuple(range(INNER)), f"{NAME} {seed}")
     log = collect(world, np.repeat(guide_1SA[None], INNER, 0), DEMOS, key_R)
     seen_S = log.counts(world.states, world.actions).visit_RSA.sum((0, 2)) > 0
     base_S = np.where(seen_S, FORCES[guide_1SA[0].argmax(-1)], 0)
-    best = float(world.value(tabular.greedy(tabular.optimal_q(world))[0]))
+    best = float(world.value(tabular_offline.greedy(tabular_offline.optimal_q(world))[0]))
     used_SA = (np.clip(base_S[:, None] + RESIDUALS, -2, 2)[..., None] == FORCES).argmax(-1)
     corrected_SAS = world.transition_SAS[np.arange(world.states)[:, None], used_SA]
     corrected = replace(world, transition_SAS=corrected_SAS, reward_SA=np.zeros(used_SA.shape))
@@ -86,7 +86,7 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
 
 def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
     """Return the share of J* of the greedy policy, mean over 20 points of training and at the end, [R]."""
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     found = []
     for seed in seeds:

@@ -10,7 +10,7 @@ from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.worlds.offline_worlds import random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
-from testbed.offline.tabular import policy_q
+from testbed.offline.tabular_offline import policy_q
 from testbed.rng import generator, key
 
 NAME = "return-distributions"

@@ -10,8 +10,8 @@ import pandas as pd
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
+from envs.logged_data import exact_model
 from envs.mechanisms import lot_sizing
-from envs.offline import exact_model
 from testbed.rng import generator
 
 NAME = "small-batches"

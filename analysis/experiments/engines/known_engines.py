@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from testbed.config.run import Run
-    from testbed.policies.base import Layout
+    from testbed.policies.policy import Layout
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48
@@ -43,9 +43,9 @@ def compute() -> Table:
     import torch
 
     from testbed.mismatch import Draw, mismatch
-    from testbed.policies.hf.build import build_hf
-    from testbed.policies.hf.policy import HuggingFacePolicy
-    from testbed.worlds.tasks import token_task
+    from testbed.policies.hf.build_hf import build_hf
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
+    from testbed.worlds.task_registry import token_task
 
     build: dict[str, Any] = {"micro_tokens": 2048}
     task, policy = build_hf(token_task(_run()), str(MODEL), "cpu", build)

@@ -81,8 +81,8 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
     """
     import torch
 
-    from testbed.worlds.base import BehaviorWeights
-    from testbed.worlds.build import build_world
+    from testbed.worlds.build_world import build_world
+    from testbed.worlds.world import BehaviorWeights
 
     arguments: tuple[tuple[str, Any], ...]
     still = Run(task="tree", prompts=4, group=4, steps=6, learning_rate=0.0, log_every=1)
@@ -179,7 +179,7 @@ def _temperature_excess(sign: float, size: float) -> float:
 
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
-    from testbed.policies.tabular import TabularPolicy
+    from testbed.policies.tabular_policy import TabularPolicy
 
     old_A = np.log(PI)
     hot = engine("temperature", temperature=1.0 / (1.0 + sign * size))

@@ -10,8 +10,8 @@ from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats, Ints
 from testbed.estimators import estimator
-from testbed.estimators.bandit import Logged, logged
-from testbed.exact.bandit import LoggedDistribution
+from testbed.estimators.logged_rounds import Logged, logged
+from testbed.exact.bandit_moments import LoggedDistribution
 
 NAME = "estimator-map"
 COLUMNS = ("estimator", "parameter", "value", "n", "bias", "deviation", "rmse", "plain")

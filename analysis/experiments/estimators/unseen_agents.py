@@ -10,12 +10,12 @@ from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.trajectory_worlds import of_log
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Log, collect, skilled
+from envs.logged_data import Log, collect, skilled
 from testbed.estimators.abstraction import star
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr, wdr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
 from testbed.estimators.trajectory import cwpdis, pdis, trajectory_is, trajectory_wis
-from testbed.offline.tabular import greedy, optimal_q
+from testbed.offline.tabular_offline import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "unseen-agents"

@@ -43,7 +43,7 @@ def trained_path(seeds: Sequence[int] = SEEDS, steps: int = STEPS) -> tuple[Any,
     """Return a token tree and the policies of synchronous GRPO before every step, [seeds, steps, S, A]."""
     from testbed.staleness import build_source
     from testbed.training.update import State, Trainer
-    from testbed.worlds.build import build_world
+    from testbed.worlds.build_world import build_world
 
     base = Run(task="tree", recipe="grpo", prompts=16, group=8, learning_rate=3.0, steps=steps)
     runs = grid(base, seed=seeds)

@@ -17,9 +17,9 @@ from scipy.optimize import brentq
 
 from analysis.lab import Arm, Evidence, Experiment, Plot, arms, exact, must_exceed
 from envs.arrays import Floats
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed.config.run import Run, grid
-from testbed.exact.tree import random_tree
+from testbed.exact.response_tree import random_tree
 
 LAG, TREES = 4, 5
 ORDER = (

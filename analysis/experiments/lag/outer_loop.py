@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from analysis.lab import Evidence, Experiment, Plot, combinations, difference, must_vanish, of_keys
 from envs.arrays import Floats
 from envs.mdps import garnet
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 from testbed.offline.improvement import outer_loop
 
 NAME = "outer-loop"
@@ -28,7 +28,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     for seed, key in enumerate(key_R):
         drawn = int(np.random.default_rng(key).integers(2**31))
         world = garnet(states=8, discount=0.9, seed=drawn, horizon=12)
-        best_1SA = tabular.greedy(tabular.optimal_q(world))
+        best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
         low, high = (float(world.value(pi_SA)) for pi_SA in (np.full_like(best_1SA[0], 0.25), best_1SA[0]))
         for episodes in EPISODES:
             frame, key_N = combinations(key_R[seed : seed + 1], episodes=[episodes], step=STEPS)

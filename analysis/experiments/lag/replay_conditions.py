@@ -12,7 +12,7 @@ from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.mdps import garnet
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 from testbed.rng import keys
 
 NAME = "replay-conditions"
@@ -28,14 +28,14 @@ MARGIN = 0.05
 
 def score(seeds: Seeds, arm: str, replays: int, **knobs: Any) -> Floats:
     """Return the score of the final most likely actions, mean over two runs in a random MDP per seed, [R]."""
-    from testbed.offline.replay import replay_actor_critic, replay_q
+    from testbed.offline.replay_control import replay_actor_critic, replay_q
 
     found = []
     for seed in seeds:
         world = garnet(
             states=12, actions=4, branching=3, seed=int(seed), discount=0.95, horizon=50, noise_std=1.0
         )
-        best_SA = tabular.greedy(tabular.optimal_q(world))[0]
+        best_SA = tabular_offline.greedy(tabular_offline.optimal_q(world))[0]
         low, high = (
             float(infinite_horizon.value(world, pi)) for pi in (np.full_like(best_SA, 0.25), best_SA)
         )
@@ -46,7 +46,7 @@ def score(seeds: Seeds, arm: str, replays: int, **knobs: Any) -> Floats:
             last, _ = replay_actor_critic(
                 world, key_R, steps=STEPS, every=STEPS, replays=float(replays), **knobs
             )
-        value_R = infinite_horizon.value(world, tabular.greedy(np.nan_to_num(last[:, -1])))
+        value_R = infinite_horizon.value(world, tabular_offline.greedy(np.nan_to_num(last[:, -1])))
         found.append(float((value_R.mean() - low) / (high - low)))
     return np.array(found)
 

@@ -12,8 +12,8 @@ from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
+from envs.logged_data import exact_model
 from envs.mdps import garnet
-from envs.offline import exact_model
 from testbed.offline.constrained import constrained_optimum, primal_dual
 from testbed.rng import generator, keys
 

@@ -10,7 +10,12 @@ from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
-from testbed.offline.continuous import density_score, local_mean, nearest_distance, polynomial_critic
+from testbed.offline.one_continuous_action import (
+    density_score,
+    local_mean,
+    nearest_distance,
+    polynomial_critic,
+)
 from testbed.rng import generator
 
 NAME = "data-constraints"

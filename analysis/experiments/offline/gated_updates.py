@@ -10,9 +10,9 @@ from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
-from envs.offline import Counts
+from envs.logged_data import Counts
 from testbed.offline.improvement import softmax
-from testbed.offline.tabular import policy_q
+from testbed.offline.tabular_offline import policy_q
 from testbed.rng import generator
 
 NAME = "gated-updates"

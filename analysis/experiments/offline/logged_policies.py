@@ -20,7 +20,7 @@ from analysis.lab import (
 )
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, LoggedData, logged_bandit
-from testbed.offline.bandits import best_policy, mean_model, score_table
+from testbed.offline.logged_bandits import best_policy, mean_model, score_table
 from testbed.rng import generator, keys
 
 NAME = "logged-policies"

@@ -12,7 +12,7 @@ from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
-from testbed.offline.tabular import clone, fitted_q, greedy
+from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
 NAME = "offline-dcppo"
 SEEDS, FEWER, PILOTS = 1600, 256, 96

@@ -9,8 +9,8 @@ from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs.arrays import Floats
-from envs.offline import skilled
-from testbed.offline.tabular import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
+from envs.logged_data import skilled
+from testbed.offline.tabular_offline import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
 
 NAME = "offline-digi-q"
 SEEDS, PILOTS = 128, 64

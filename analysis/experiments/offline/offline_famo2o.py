@@ -8,8 +8,8 @@ import pandas as pd
 from analysis.lab import Experiment, Part, Plot, Seeds, averaged, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from envs.arrays import Floats, Ints
-from envs.offline import skilled
-from testbed.offline.tabular import clone, fitted_q, policy_q, within_kl
+from envs.logged_data import skilled
+from testbed.offline.tabular_offline import clone, fitted_q, policy_q, within_kl
 from testbed.rng import generator
 
 NAME = "offline-famo2o"

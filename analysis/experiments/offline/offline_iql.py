@@ -6,8 +6,8 @@ import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, guessed_rewards, random_worlds, some_actions
-from envs.offline import covering, skilled
-from testbed.offline.tabular import awr, clone, fitted_q, greedy, iql, policy_q
+from envs.logged_data import covering, skilled
+from testbed.offline.tabular_offline import awr, clone, fitted_q, greedy, iql, policy_q
 
 NAME = "offline-iql"
 SEEDS, STEPS = 24, 600

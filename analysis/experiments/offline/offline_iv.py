@@ -9,10 +9,10 @@ import pandas as pd
 from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, level, must_vanish, of_seeds
 from envs import infinite_horizon
 from envs.arrays import Floats
+from envs.logged_data import Confounded, confounded
 from envs.mdps import garnet
-from envs.offline import Confounded, confounded
-from testbed.offline.instrument import instrumented_value
-from testbed.offline.tabular import clone, policy_q
+from testbed.offline.instrumented_mdp import instrumented_value
+from testbed.offline.tabular_offline import clone, policy_q
 from testbed.rng import generator, keys
 
 NAME = "offline-iv"

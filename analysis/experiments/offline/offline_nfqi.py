@@ -7,9 +7,9 @@ import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from envs.offline import exact_model, two_groups
+from envs.logged_data import exact_model, two_groups
 from testbed.offline.models import nested_fitted_q
-from testbed.offline.tabular import greedy
+from testbed.offline.tabular_offline import greedy
 
 NAME = "offline-nfqi"
 SEEDS, LOGS, BACKGROUND = 96, 8, 4000

@@ -11,7 +11,7 @@ from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_wor
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs.arrays import Floats
 from testbed.offline.models import value_consistent_model
-from testbed.offline.tabular import clone, fitted_q, greedy, policy_q
+from testbed.offline.tabular_offline import clone, fitted_q, greedy, policy_q
 from testbed.rng import generator
 
 NAME = "offline-vipo"

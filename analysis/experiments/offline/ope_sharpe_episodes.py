@@ -10,13 +10,13 @@ from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import collect, skilled
+from envs.logged_data import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
 from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
 from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
-from testbed.offline.tabular import greedy, optimal_q
+from testbed.offline.tabular_offline import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"

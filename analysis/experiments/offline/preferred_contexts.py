@@ -11,7 +11,7 @@ from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
-from testbed.offline.tabular import fitted_q, greedy
+from testbed.offline.tabular_offline import fitted_q, greedy
 from testbed.rng import generator
 
 NAME = "preferred-contexts"

@@ -91,7 +91,7 @@ def shared() -> Evidence:
     from envs.catalog import token_task
     from testbed import rng
     from testbed.policies.toy.attention import Tree
-    from testbed.policies.toy.transformer import ToyTransformer
+    from testbed.policies.toy.toy_transformer import ToyTransformer
 
     gaps = []
     for digits, group in ((6, 4), (12, 8)):

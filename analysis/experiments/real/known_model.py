@@ -19,7 +19,7 @@ AREA, ESS = "mean accuracy", "mean rollout_corr/ess_kish_sequence_raw"
 def prepare() -> None:
     """Write the model and its problems, where they are not there yet."""
     if not MODEL.exists():
-        from testbed.policies.hf.pretrained import write_pretrained
+        from testbed.policies.hf.shipped_models import write_pretrained
 
         write_pretrained("smollm2", MODEL)
     if not PROBLEMS.exists():

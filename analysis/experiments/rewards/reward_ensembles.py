@@ -20,9 +20,9 @@ from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.imperfect_rewards import flipped, reward_ensemble
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
-from testbed.offline.tabular import best_of_n, kl
+from testbed.offline.tabular_offline import best_of_n, kl
 from testbed.rng import generator
-from testbed.worlds.verifiers import COMBINED, combine
+from testbed.worlds.verifier_rewards import COMBINED, combine
 
 NAME = "reward-ensembles"
 SEEDS, MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 24, 5, 150, 4, 64, 12, 8

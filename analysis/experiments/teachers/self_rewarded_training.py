@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
-    from testbed.worlds.base import World
+    from testbed.worlds.world import World
 
 NAME = "self-rewarded-training"
 SEEDS, RATES, MORE = 64, (1e-4, 3e-4, 1e-3), 0.02

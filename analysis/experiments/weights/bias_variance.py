@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
-from testbed.exact.tree import random_policies, random_tree
+from testbed.exact.response_tree import random_policies, random_tree
 
 if TYPE_CHECKING:
     from testbed.exact.gradient_report import Bench

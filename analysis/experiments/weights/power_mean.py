@@ -20,7 +20,7 @@ from analysis.lab import (
     of_seeds,
 )
 from envs.arrays import Floats
-from testbed.exact.tree import random_policies, random_tree
+from testbed.exact.response_tree import random_policies, random_tree
 from testbed.rng import generator
 
 NAME = "power-mean"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from analysis.lab import Arm, Evidence, Experiment, Plot, arm, exact, must_exceed, must_vanish, paired, shown
 from envs.arrays import Floats
-from envs.tokens.tree import tree as token_tree
+from envs.tokens.token_tree import tree as token_tree
 from testbed.config.run import Run, grid
 
 LENGTH, VALUE = "mean staleness/length_made", "exact/value"

@@ -7,7 +7,7 @@ from scipy import special
 
 from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
-from testbed.diagnostics.tails import tail_curve
+from testbed.diagnostics.tail_indices import tail_curve
 
 NAME = "tail-stability"
 ESTIMATORS = ("hill", "moment", "pickands")

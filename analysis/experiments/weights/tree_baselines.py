@@ -9,7 +9,7 @@ import numpy as np
 from analysis.lab import Evidence, Experiment, exact, short_of
 from envs.arrays import Floats, Ints
 from testbed.exact.prefixes import Segments, alive, continued, reset_gradient
-from testbed.exact.tree import random_policies, random_tree, softmax
+from testbed.exact.response_tree import random_policies, random_tree, softmax
 
 SOURCE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes"
 TREES, LENGTH = range(10), 4

@@ -21,7 +21,7 @@ from analysis.lab import (
 )
 from envs import infinite_horizon
 from envs.mdps import garnet
-from testbed.offline import tabular
+from testbed.offline import tabular_offline
 from testbed.rng import keys
 
 NAME = "update-ratio-law"
@@ -71,14 +71,14 @@ def _law(steps_U: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _steps(seed: int, updates: float, rate: float, key_N: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Steps to the threshold of every cell, capped at 30,000 / updates^0.7."""
-    from testbed.offline.replay import replay_q
+    from testbed.offline.replay_control import replay_q
 
     world = garnet(discount=0.9, seed=seed, horizon=16)
-    best_1SA = tabular.greedy(tabular.optimal_q(world))
+    best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     every = max(10, int(100 / updates**0.7))
     steps = int(MOST / updates**0.7) // every * every
     q_RKSA, _ = replay_q(world, key_N, steps=steps, every=every, updates=updates, epsilon=0.3, step_size=rate)
-    value_RK = infinite_horizon.value(world, tabular.greedy(q_RKSA))
+    value_RK = infinite_horizon.value(world, tabular_offline.greedy(q_RKSA))
     there_RK = value_RK >= THRESHOLD * infinite_horizon.value(world, best_1SA)
     return every * (1.0 + np.where(there_RK.any(-1), there_RK.argmax(-1), there_RK.shape[1]))
 

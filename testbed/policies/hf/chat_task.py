@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.base import TokenTask
 from envs.tokens.jsonl import Jsonl, Problem
+from envs.tokens.token_task import TokenTask
 from testbed.errors import UserError
 from testbed.policies.hf.json_files import read_json
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError, unknown
-from testbed.policies.base import Drawn
+from testbed.policies.policy import Drawn
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.base import TokenTask
 from envs.tokens.jsonl import Jsonl
+from envs.tokens.token_task import TokenTask
 from testbed.errors import UserError
 from testbed.policies.hf.chat_task import ChatTask, encoded, end_tokens
 from testbed.policies.hf.model_folder import check_model_folder, quiet_transformers

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed import rng
 from testbed.errors import UserError, unknown
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.model_folder import quiet_transformers
-from testbed.policies.hf.policy import HuggingFacePolicy
 from testbed.policies.hf.text_task import task_for_model
 
 Progress = Callable[[int, int], None]

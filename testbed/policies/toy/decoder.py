@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from testbed.policies.base import Drawn
-from testbed.policies.in_flight import present
+from testbed.policies.policy import Drawn
+from testbed.policies.token_versions import present
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.cache import PromptCache, attend_step, counts, prompt_cache, served

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from envs.arrays import Floats
-from testbed.policies.base import Rounding
+from testbed.policies.policy import Rounding
 from testbed.policies.toy import compiled
 from testbed.policies.toy.block import FeedForward, Read
 

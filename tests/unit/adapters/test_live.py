@@ -8,7 +8,7 @@ from support.trl_stub import random_inputs, stub_trainer, tiny_trainer
 
 from testbed.adapters.live import live_metrics, names_of, verl_metrics
 from testbed.data.batch import Batch
-from testbed.diagnostics.ratios import ratio_metrics
+from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError
 from testbed.logs.readers import read_any
 

@@ -19,7 +19,7 @@ from testbed.recipes.composition import HandOver, Recipe
 from testbed.training.learner import Learner, RecipeBlock
 from testbed.training.loop import train, train_pack
 from testbed.training.update import Trainer
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 HOT = {"mismatch": "temperature", "mismatch_args": (("temperature", 1.5),)}
 BANDIT = Run(

@@ -9,7 +9,7 @@ import pytest
 from support.command_line import call, refused
 
 from testbed import __version__
-from testbed.cli.run import dtype_notes
+from testbed.cli.run_sweep import dtype_notes
 from testbed.cli.slow_notice import slow_notice
 from testbed.config.run import MODEL_RUN
 

@@ -35,7 +35,7 @@ def test_its_json_is_the_report(capsys):
     code, out, _ = call(capsys, *words, "--json")
     found = json.loads(out)
     (row,) = found["reports"]
-    from testbed.exact.tree import random_policies, random_tree
+    from testbed.exact.response_tree import random_policies, random_tree
 
     tree = random_tree(3, 2, 2)
     expected = gradient_report("cispo", tree, *random_policies(tree, 0.8, 2), signal="R-b", baseline=0.25)

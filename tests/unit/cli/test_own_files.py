@@ -14,7 +14,7 @@ import pytest
 from support.command_line import call, refused
 
 from testbed.cli.new import commands
-from testbed.cli.run import resolve
+from testbed.cli.run_sweep import resolve
 from testbed.results.store import status
 
 OWN = """

@@ -13,7 +13,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.commands.summary_table import next_steps, print_summary
 from testbed.cli import show
-from testbed.cli.run import finish, report, summarize
+from testbed.cli.run_sweep import finish, report, summarize
 from testbed.config.run import grid
 from testbed.results.store import Status, status
 
@@ -44,7 +44,7 @@ def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path
 
 def test_ctrl_c_during_the_summary_says_what_is_done_and_how_to_print_it(tmp_path, monkeypatch) -> None:
     folder = made(tmp_path / "s")
-    monkeypatch.setattr("testbed.cli.run.summarize", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("testbed.cli.run_sweep.summarize", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=rf"{len(CELLS)} of {len(CELLS)} cells done.*report {folder}"):
         finish(folder, status(folder), json=False)
 

@@ -18,7 +18,7 @@ from testbed.config.run import cell_id, cell_ids, grid
 from testbed.execution.packs import plan
 from testbed.execution.progress import Bar, Plain, Progress, choose
 from testbed.execution.runner import run_sweep
-from testbed.results.locks import Locks
+from testbed.results.file_locks import Locks
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store
 

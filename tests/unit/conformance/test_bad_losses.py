@@ -8,7 +8,7 @@ from support import bad_losses
 
 from testbed.cli import main
 from testbed.conformance.calling import LossError
-from testbed.conformance.identify import identify
+from testbed.conformance.nearest_entries import identify
 from testbed.conformance.sandbox import run
 from testbed.conformance.signature import bind
 from testbed.errors import UserError

@@ -11,9 +11,9 @@ from support.ported_losses import AS
 from support.porting_bugs import BUGS
 
 from testbed.conformance.calling import LossError
-from testbed.conformance.conform import conform
+from testbed.conformance.conformance_check import conform
 from testbed.conformance.conformance_report import in_words, page
-from testbed.conformance.identify import identify
+from testbed.conformance.nearest_entries import identify
 from testbed.conformance.signature import bind
 from testbed.conformance.strategies import smallest
 
@@ -58,7 +58,7 @@ def test_no_right_port_is_accused_and_each_takes_under_twenty_seconds(name, monk
     """All examples for one port of every layout, the first third of them for the others."""
     if name not in ("padded_grpo", "packed_varlen", "lists_gmpo"):
         fewer = lambda strategy, holds, examples, **more: smallest(strategy, holds, examples // 3, **more)  # noqa: E731
-        monkeypatch.setattr("testbed.conformance.conform.smallest", fewer)
+        monkeypatch.setattr("testbed.conformance.conformance_check.smallest", fewer)
     found = conform(bind(getattr(ported_losses, name), name), **AS[name])
     assert found.holds, in_words(found.as_dict())
     assert found.seconds < 3 * SECONDS  # of a machine that others use

@@ -6,7 +6,7 @@ import pytest
 from support import scrambled_losses
 from support.scrambled_losses import EXPECTED
 
-from testbed.conformance.identify import identify
+from testbed.conformance.nearest_entries import identify
 from testbed.conformance.signature import bind
 from testbed.objectives import objective
 

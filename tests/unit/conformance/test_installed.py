@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from testbed.conformance import installed
-from testbed.conformance.identify import identify
 from testbed.conformance.installed import HEAD, Outcome, outcomes, page
+from testbed.conformance.nearest_entries import identify
 from testbed.conformance.signature import bind
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -45,7 +45,7 @@ def test_a_difference_comes_with_the_call_that_shows_it(monkeypatch):
     peer = SimpleNamespace(losses=lambda: {"mine": loss, "other": loss})
     monkeypatch.setattr(installed, "version", lambda _: "9")
     monkeypatch.setitem(installed.PACKAGES, "pkg", "mine")
-    monkeypatch.setitem(sys.modules, "testbed.conformance.peers.mine", peer)
+    monkeypatch.setitem(sys.modules, "testbed.conformance.peers.mine_losses", peer)
     (row,) = outcomes(["pkg"], only="pkg mine")
     assert (row.loss, row.verdict) == ("mine", "differs")
     passed = dict(line.split(" = ") for line in row.passed)
@@ -68,7 +68,7 @@ def test_the_committed_page_is_what_the_command_writes():
 @pytest.mark.slow
 def test_losses_of_trl_are_what_they_are_called():
     pytest.importorskip("trl")
-    from testbed.conformance.peers.trl import losses
+    from testbed.conformance.peers.trl_losses import losses
 
     expected = {
         "GRPOTrainer loss_type=bnpo importance_sampling_level=token": "ppo_clip",
@@ -88,6 +88,6 @@ def test_losses_of_a_peer_can_be_called_where_it_is_installed(package):
     pytest.importorskip(package)
     import importlib
 
-    losses = importlib.import_module(f"testbed.conformance.peers.{package.partition('_')[0]}").losses()
+    losses = importlib.import_module(f"testbed.conformance.peers.{package.partition('_')[0]}_losses").losses()
     name, function = next(iter(losses.items()))
     assert identify(bind(function, name)).equals, name

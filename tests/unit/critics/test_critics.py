@@ -14,7 +14,7 @@ from testbed.errors import UserError
 from testbed.execution.preflight import prepare
 from testbed.training.loop import train_pack
 from testbed.training.signal_providers import critic_signals
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 GAE = (("advantage", "gae"),)
 GAME = Run(

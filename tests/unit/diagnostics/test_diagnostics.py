@@ -21,7 +21,7 @@ from testbed.cli import main
 from testbed.diagnostics.metric_aliases import ALIASES, page, rows
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
 from testbed.diagnostics.pass_at_k import max_at_k, pass_at_k
-from testbed.diagnostics.ratios import (
+from testbed.diagnostics.ratio_metrics import (
     HOW,
     clip_share,
     ess,
@@ -31,7 +31,7 @@ from testbed.diagnostics.ratios import (
     quantiles,
     ratio_metrics,
 )
-from testbed.diagnostics.tails import Flat, pareto_k, tail_metrics
+from testbed.diagnostics.tail_indices import Flat, pareto_k, tail_metrics
 from testbed.diagnostics.weight_sums import WeightSums
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights

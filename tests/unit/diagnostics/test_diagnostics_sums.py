@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.fixtures import batch_of
 
-from testbed.diagnostics.ratios import ess, prefix_ess
+from testbed.diagnostics.ratio_metrics import ess, prefix_ess
 from testbed.diagnostics.weight_sums import HOW, WeightSums, expected_share
 from testbed.errors import UserError
 from testbed.losses.ratios import log_prefix

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.experiments.weights.tail_stability import log_weights, tail_stability
 from analysis.tables.committed import load_committed
-from testbed.diagnostics.tails import (
+from testbed.diagnostics.tail_indices import (
     Estimated,
     Flat,
     TooFew,

@@ -13,7 +13,7 @@ from support.small_mdps import SMALL, bare, policies, random_mdp
 from envs import infinite_horizon
 from envs.bandits import bandit
 from envs.finite_mdp import FiniteMDP
-from envs.gym_env import FiniteMDPEnv
+from envs.mdp_gym_env import FiniteMDPEnv
 from envs.mdps import BAIRD_FEATURES, baird_behavior, baird_star, chain, combination_lock, garnet, grid_world
 
 

@@ -15,12 +15,12 @@ from gymnasium.utils.env_checker import check_env
 from references import reference_tokens as reference
 
 from envs.catalog import token_task, worlds
-from envs.tokens.base import TokenTask, arguments, corruption
 from envs.tokens.graded_sum import GradedSum
-from envs.tokens.gym_env import TokenEnv
 from envs.tokens.length import Length
 from envs.tokens.styled_sum import StyledSum
 from envs.tokens.three_skills import ThreeSkills
+from envs.tokens.token_gym_env import TokenEnv
+from envs.tokens.token_task import TokenTask, arguments, corruption
 
 FIXED = ["running-sum", "copy", "sorted"]
 SMALL = [(name, {"digits": 3, "modulus": 3}) for name in FIXED]

@@ -10,8 +10,8 @@ from references import reference_tokens as reference
 from envs.catalog import token_task, worlds
 from envs.finite_mdp import FiniteMDP
 from envs.kernels import uniforms
-from envs.tokens.base import TokenTask
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_task import TokenTask
+from envs.tokens.token_tree import TokenTree
 from envs.tokens.tree_kernel import walk
 
 

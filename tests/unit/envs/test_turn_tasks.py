@@ -6,8 +6,8 @@ import pytest
 
 from envs import registration
 from envs.catalog import token_task
-from envs.tokens.tree import TurnTree, tree
-from testbed.exact.tree import random_policies
+from envs.tokens.token_tree import TurnTree, tree
+from testbed.exact.response_tree import random_policies
 
 SMALL = {"base": 2, "digits": 2, "turns": 3}
 

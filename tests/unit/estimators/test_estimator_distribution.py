@@ -11,9 +11,9 @@ from test_estimators_trajectory import TRAJECTORY, everything
 
 from testbed.errors import UserError
 from testbed.estimators import estimator
-from testbed.estimators.bandit import logged
+from testbed.estimators.logged_rounds import logged
 from testbed.exact import mdp
-from testbed.exact.bandit import LoggedDistribution, linear_weight
+from testbed.exact.bandit_moments import LoggedDistribution, linear_weight
 from testbed.exact.estimator_distribution import (
     UnitDistribution,
     bandit_units,
@@ -22,7 +22,7 @@ from testbed.exact.estimator_distribution import (
     exact_moments,
     response_units,
 )
-from testbed.exact.tree import enumerate_leaves, random_policies, random_tree
+from testbed.exact.response_tree import enumerate_leaves, random_policies, random_tree
 
 TWO_ARMS = LoggedDistribution(
     np.ones(1), np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]]), np.array([[0.0, 1.0]]), np.zeros((1, 2))

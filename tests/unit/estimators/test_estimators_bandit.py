@@ -16,8 +16,8 @@ from support.logged_worlds import FAMILY, WORLDS, embedded, random_world, two_ar
 from analysis.experiments.estimators.estimator_map import moments
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
-from testbed.estimators.bandit import Logged, logged
 from testbed.estimators.embedding import embedding_log_weight
+from testbed.estimators.logged_rounds import Logged, logged
 
 BANDIT = [name for name in estimator if estimator[name].promises["family"] == "bandit"]
 WITH_MODEL = ("dr", "switch_dr", "dr_ps", "dr_os", "sg_dr")

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.bench_estimators import BITING  # hyperparameters that bite
 
 from testbed.errors import UserError
-from testbed.estimators import bandit, estimator
-from testbed.estimators.bandit import Logged, logged
+from testbed.estimators import estimator, logged_rounds
+from testbed.estimators.logged_rounds import Logged, logged
 from testbed.estimators.trajectory_sums import StepSums
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
@@ -73,7 +73,7 @@ def both_ways(monkeypatch, make):
     """The result with compiled passes and without."""
     found = []
     for least in (1, 10**9):
-        monkeypatch.setattr(bandit, "COMPILED_FROM", least)
+        monkeypatch.setattr(logged_rounds, "COMPILED_FROM", least)
         found.append(make())
     return found
 
@@ -195,7 +195,7 @@ def test_weights_that_leave_double_precision_and_come_back_are_not_lost(monkeypa
 
 
 def test_weights_too_large_or_all_zero_are_refused_for_large_data_too(monkeypatch):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     episodes = tabular(episodes=300)
     far = replace(episodes, log_rho_NT=episodes.log_rho_NT + np.array([800.0, 0, 0, 0, 0, 0]))
     never = replace(episodes, log_rho_NT=np.full_like(episodes.log_rho_NT, -np.inf))
@@ -210,7 +210,7 @@ def test_weights_too_large_or_all_zero_are_refused_for_large_data_too(monkeypatc
 
 
 def test_data_sets_are_summed_apart(monkeypatch):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     given = arrays((7,), 11, ending=False)
     for name in (*PLAIN, *MODELED):
         together = numbers(name, LoggedEpisodes.from_policies(**given))
@@ -224,7 +224,7 @@ def test_data_sets_are_summed_apart(monkeypatch):
 
 
 def test_a_new_model_or_new_ratios_do_not_meet_old_sums(monkeypatch):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     rng, episodes = np.random.default_rng(3), tabular()
     first = estimator["trajectory_dr"].function(episodes).value
     q_TSA = rng.normal(size=(STEPS, STATES, ACTIONS))
@@ -241,7 +241,7 @@ def test_a_new_model_or_new_ratios_do_not_meet_old_sums(monkeypatch):
 
 @pytest.mark.parametrize("name", ["cwpdis", "wdr"])
 def test_the_second_pass_waits_until_a_standard_error_is_asked_for(monkeypatch, name):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     passes = []
     pull_N = StepSums.pull_N
     monkeypatch.setattr(StepSums, "pull_N", lambda self: passes.append(1) or pull_N(self))
@@ -254,7 +254,7 @@ def test_the_second_pass_waits_until_a_standard_error_is_asked_for(monkeypatch, 
 
 @pytest.mark.parametrize("name", NORMALIZED)
 def test_one_episode_has_no_standard_error_in_large_data_either(monkeypatch, name):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     found = estimator[name].function(tabular(lead=(3,), episodes=1))
     assert np.isnan(found.stderr).all()
     np.testing.assert_allclose(found.ess, 1.0)
@@ -288,7 +288,7 @@ def rounds(lead=()):
 def both_ways_on_rounds(monkeypatch, make):
     found = []
     for least in (1, 10**9):
-        monkeypatch.setattr(bandit, "COMPILED_FROM", least)
+        monkeypatch.setattr(logged_rounds, "COMPILED_FROM", least)
         found.append(make())
     return found
 
@@ -364,7 +364,7 @@ def test_rounds_can_be_taken_before_the_log_weights_are_known(monkeypatch):
 
 
 def test_weights_that_sum_to_zero_or_overflow_are_refused_in_large_data_too(monkeypatch):
-    monkeypatch.setattr(bandit, "COMPILED_FROM", 1)
+    monkeypatch.setattr(logged_rounds, "COMPILED_FROM", 1)
     given = rounds()
     given["action"] = np.zeros(ROUNDS, dtype=np.int64)
     given["action_dist"] = np.tile([0.0, 1.0, 0.0, 0.0], (ROUNDS, 1))

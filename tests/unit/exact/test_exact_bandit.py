@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from testbed.errors import UserError
-from testbed.exact import bandit
+from testbed.exact import bandit_moments
 from testbed.exact.value_learning import expectile
-from testbed.offline.tabular import expectiles
+from testbed.offline.tabular_offline import expectiles
 
 MASS, WEIGHT, REWARD = np.array([0.75, 0.25]), np.array([1 / 3, 3.0]), np.array([0.0, 1.0])
 
@@ -21,7 +21,7 @@ def random_law(seed=0):
     """Three contexts, four actions, rewards 0 and 1: "random bandit" of docs/theory/small-worlds.md."""
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4))
-    return bandit.LoggedDistribution(
+    return bandit_moments.LoggedDistribution(
         rng.dirichlet(np.ones(3)), *rng.dirichlet(np.full(4, 2.0), size=(2, 3)), mean, mean * (1 - mean)
     )
 
@@ -60,16 +60,18 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
         (p, (law.pi_SA[x] * used[x]).sum() + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)
     ]
     mean = sum(p * v for p, v in value)
-    found = bandit.linear_weight(law, weight, model)
+    found = bandit_moments.linear_weight(law, weight, model)
     assert found.bias == pytest.approx(mean - law.value, abs=1e-13)
     assert found.n_variance == pytest.approx(sum(p * v**2 for p, v in value) - mean**2)
     assert found.mse(7) == pytest.approx(found.bias**2 + found.n_variance / 7)
 
 
 def test_ips_on_the_two_armed_bandit_has_the_published_variance():
-    law = bandit.LoggedDistribution(np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2)))
+    law = bandit_moments.LoggedDistribution(
+        np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2))
+    )
     assert law.value == 0.75
-    found = bandit.linear_weight(law, law.weight_SA)
+    found = bandit_moments.linear_weight(law, law.weight_SA)
     assert (found.bias, found.n_variance) == pytest.approx((0.0, 27 / 16), abs=1e-15)
 
 
@@ -77,21 +79,24 @@ def test_the_doubly_robust_bias_with_a_wrong_propensity_is_a_product_of_errors()
     law = random_law(1)
     rng = np.random.default_rng(2)
     assumed, model = rng.dirichlet(np.full(4, 3.0), size=3), rng.random((3, 4))
-    found = bandit.linear_weight(law, law.pi_SA / assumed, model).bias
+    found = bandit_moments.linear_weight(law, law.pi_SA / assumed, model).bias
     errors = law.pi_SA * (law.mu_SA / assumed - 1) * (law.mean_SA - model)
     assert found == pytest.approx(law.context_S @ errors.sum(-1))
 
 
 def test_count_vectors_are_all_of_them_once():
-    counts = bandit.count_vectors(5, 3)
+    counts = bandit_moments.count_vectors(5, 3)
     assert sorted(map(tuple, counts)) == sorted(c for c in product(range(6), repeat=3) if sum(c) == 5)
-    assert len(bandit.count_vectors(50, 4)) == bandit.number_of_counts(50, 4) == 23_426
-    _, chance = bandit.count_dist(9, np.array([0.2, 0.0, 0.8]))
+    assert len(bandit_moments.count_vectors(50, 4)) == bandit_moments.number_of_counts(50, 4) == 23_426
+    _, chance = bandit_moments.count_dist(9, np.array([0.2, 0.0, 0.8]))
     assert chance.sum() == pytest.approx(1.0)
 
 
 def test_snips_has_the_published_means_and_variances_at_small_n():
-    found = [bandit.exact_moments(n, MASS, bandit.self_normalized(WEIGHT, REWARD)) for n in range(1, 6)]
+    found = [
+        bandit_moments.exact_moments(n, MASS, bandit_moments.self_normalized(WEIGHT, REWARD))
+        for n in range(1, 6)
+    ]
     means = [Fraction(1, 4), Fraction(2, 5), Fraction(413, 836), Fraction(311, 560), Fraction(233123, 390572)]
     assert [each.mean for each in found] == pytest.approx([float(mean) for mean in means], rel=1e-13)
     variances = [0.1875, 0.20625, 0.18019, 0.14724, 0.11805]
@@ -106,30 +111,30 @@ def test_counting_gives_what_summing_over_ordered_samples_gives():
         drawn = list(draws)
         values.append(weight[drawn] @ reward[drawn] / weight[drawn].sum())
         chances.append(mass[drawn].prod())
-    found = bandit.exact_moments(4, mass, bandit.self_normalized(weight, reward))
+    found = bandit_moments.exact_moments(4, mass, bandit_moments.self_normalized(weight, reward))
     assert found.mean == pytest.approx(np.dot(chances, values))
     assert found.variance == pytest.approx(np.dot(chances, np.square(values)) - found.mean**2)
 
 
 @pytest.mark.parametrize(("n", "lam"), [(1, 0.5), (2, 0.5), (6, 3.0)])
 def test_logarithmic_smoothing_is_an_exact_e_value(n, lam):
-    found = bandit.log_smoothing_e_value(n, MASS, WEIGHT, REWARD, lam)
+    found = bandit_moments.log_smoothing_e_value(n, MASS, WEIGHT, REWARD, lam)
     assert found == pytest.approx((1 + 0.75 * lam) ** n)
 
 
 def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
     with pytest.raises(UserError, match=r"count vectors \(.* MiB\); at most 1,000"):
-        bandit.count_vectors(50, 4, most=1000)
+        bandit_moments.count_vectors(50, 4, most=1000)
     with pytest.raises(UserError, match="not finite for counts"):
-        bandit.exact_moments(2, MASS, bandit.self_normalized(np.array([0.0, 1.0]), REWARD))
+        bandit_moments.exact_moments(2, MASS, bandit_moments.self_normalized(np.array([0.0, 1.0]), REWARD))
     with pytest.raises(UserError, match="sum to 0.9"):
-        bandit.count_dist(2, np.array([0.5, 0.4]))
+        bandit_moments.count_dist(2, np.array([0.5, 0.4]))
     with pytest.raises(UserError, match="must be at least 1"):
-        bandit.count_vectors(0, 2)
+        bandit_moments.count_vectors(0, 2)
     with pytest.raises(UserError, match="needs rewards >= 0"):
-        bandit.log_smoothing_e_value(2, MASS, WEIGHT, -REWARD, 0.5)
+        bandit_moments.log_smoothing_e_value(2, MASS, WEIGHT, -REWARD, 0.5)
     with pytest.raises(UserError, match="never takes action 1 in context 0"):
-        bandit.LoggedDistribution(
+        bandit_moments.LoggedDistribution(
             np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2))
         )
 
@@ -137,7 +142,7 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
 def embedded(direct, seed=3):
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4, 2)) if direct else np.repeat(rng.random((3, 1, 2)), 4, axis=1)
-    return bandit.EmbeddedDistribution(
+    return bandit_moments.EmbeddedDistribution(
         context_S=rng.dirichlet(np.ones(3)),
         mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
         pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
@@ -164,7 +169,7 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
 
 def test_an_action_that_neither_policy_takes_changes_nothing():
     law = embedded(direct=True)
-    padded = bandit.EmbeddedDistribution(
+    padded = bandit_moments.EmbeddedDistribution(
         law.context_S,
         *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
         *(
@@ -178,7 +183,7 @@ def test_an_action_that_neither_policy_takes_changes_nothing():
 
 
 def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
-    law = bandit.EmbeddedDistribution(
+    law = bandit_moments.EmbeddedDistribution(
         np.ones(1),
         np.array([[0.5, 0.5, 0.0]]),
         np.array([[0.2, 0.3, 0.5]]),
@@ -193,7 +198,7 @@ def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
 
 
 def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
-    law = bandit.InstrumentDistribution(
+    law = bandit_moments.InstrumentDistribution(
         np.array([0.6, 0.4]), 0.3, np.array([[0.2, 0.6], [0.5, 0.9]]), np.array([[0.2, 0.7], [0.35, 0.5]])
     )
     assert law.effect(1) == pytest.approx(0.6 * 0.35 + 0.4 * 0.5)
@@ -202,17 +207,19 @@ def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
     # P(A = 1, u) = (.6 (.7 .2 + .3 .5), .4 (.7 .6 + .3 .9)).
     share = np.array([0.6 * 0.29, 0.4 * 0.69])
     assert law.naive(1) == pytest.approx(share @ [0.35, 0.5] / share.sum())
-    weak = bandit.InstrumentDistribution(np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]]))
+    weak = bandit_moments.InstrumentDistribution(
+        np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]])
+    )
     with pytest.raises(UserError, match="does not move action 1"):
         weak.identified(1)
 
 
 def test_the_criterion_of_mrdr_is_zero_at_the_truth_and_along_a_line_beside_it():
     law = random_law(4)
-    assert bandit.mrdr_objective(law, law.mean_SA) == pytest.approx(0.0, abs=1e-15)
+    assert bandit_moments.mrdr_objective(law, law.mean_SA) == pytest.approx(0.0, abs=1e-15)
     beside = law.mean_SA + np.array([[1.0], [-2.0], [0.5]]) * law.mu_SA / law.pi_SA
-    assert bandit.mrdr_objective(law, beside) == pytest.approx(0.0, abs=1e-13)
-    assert bandit.mrdr_objective(law, beside**2) > 1e-3
+    assert bandit_moments.mrdr_objective(law, beside) == pytest.approx(0.0, abs=1e-13)
+    assert bandit_moments.mrdr_objective(law, beside**2) > 1e-3
 
 
 @pytest.mark.parametrize("tau", [0.03, 0.5, 0.9])

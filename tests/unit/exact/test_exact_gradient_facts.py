@@ -15,7 +15,7 @@ from testbed.exact.flows import drift_limit
 from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
 from testbed.exact.objective_facts import ending, gradient_facts
-from testbed.exact.tree import enumerate_leaves, random_policies, random_tree, reward_tree, softmax
+from testbed.exact.response_tree import enumerate_leaves, random_policies, random_tree, reward_tree, softmax
 from testbed.objectives import objective
 
 TREE = reward_tree([1.0, 0.0, 1.0, 0.0], 2, 2, end_token=1)

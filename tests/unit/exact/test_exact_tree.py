@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from envs.tokens.running_sum import RunningSum
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.exact.gradient_report import Bench, gradient_report, optimal_baselines, plain_ratio
 from testbed.exact.group import group_report, multisets
-from testbed.exact.transformer import transformer_distribution, weight_gradient
-from testbed.exact.tree import (
+from testbed.exact.response_tree import (
     RewardTable,
     check_size,
     enumerate_leaves,
@@ -23,9 +22,10 @@ from testbed.exact.tree import (
     softmax,
     tree_facts,
 )
+from testbed.exact.transformer_table import transformer_distribution, weight_gradient
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 
 def two_prompts():
@@ -302,7 +302,7 @@ def test_every_registered_objective_has_a_report(name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_transformers_law_is_its_own_at_every_prefix(dtype, monkeypatch):
-    monkeypatch.setattr("testbed.exact.transformer.CHUNK", 4)
+    monkeypatch.setattr("testbed.exact.transformer_table.CHUNK", 4)
     tree = TokenTree(RunningSum(digits=3, modulus=3), 2)
     policy = ToyTransformer(tree.task, width=8, layers=1, heads=2, dtype=dtype)
     theta = policy.initial([3])[0]

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
-from testbed.exact.tree import random_policies, random_tree, reward_tree
+from testbed.exact.response_tree import random_policies, random_tree, reward_tree
 
 CLEARLY = 0.01
 """A bias of more than 1 % of the gradient's norm."""

@@ -20,7 +20,7 @@ from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.model_folder import load_model, parameters_of
 from testbed.staleness import build_source, schedule
-from testbed.worlds.build import build_world, policy_size
+from testbed.worlds.build_world import build_world, policy_size
 
 BANDIT = Run(task="bandit", steps=3, prompts=4, group=4, log_every=1)
 LIMIT = 2**20
@@ -234,8 +234,10 @@ def test_the_weights_of_a_model_folder_are_counted_by_its_headers(name, tmp_path
 )
 def test_wrong_arguments_of_a_model_are_refused_before_its_weights_are_read(wrong, tmp_path, monkeypatch):
     folder = write_model(tmp_path, CONFIGS["llama"]())
-    monkeypatch.setattr("testbed.worlds.build.TRIED", 0)  # as for a model of a billion weights
-    monkeypatch.setattr("testbed.policies.hf.policy.load_model", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("testbed.worlds.build_world.TRIED", 0)  # as for a model of a billion weights
+    monkeypatch.setattr(
+        "testbed.policies.hf.hf_policy.load_model", lambda *_: pytest.fail("weights were read")
+    )
     run = dataclasses.replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
     with pytest.raises(UserError, match=wrong[0]):
         prepare([run])

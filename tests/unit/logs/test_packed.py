@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from testbed.data.batch import Batch
-from testbed.diagnostics.ratios import ratio_metrics
+from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.logs import clip_report
-from testbed.logs.arrays import tensors
 from testbed.logs.clip_report import chunks, weigh
+from testbed.logs.log_tensors import tensors
 from testbed.logs.measure import age_rows, ratio_numbers, split, tails
 from testbed.logs.record import Log, LoggedSequence
 

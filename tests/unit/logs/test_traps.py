@@ -10,7 +10,7 @@ from support import made_logs
 from support.made_logs import BOTH, sequences
 
 from testbed.errors import UserError
-from testbed.logs.arrays import ages, tensors
+from testbed.logs.log_tensors import ages, tensors
 from testbed.logs.measure import age_rows, ratio_numbers, split, tails
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence, made

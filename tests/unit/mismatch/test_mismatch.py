@@ -28,7 +28,7 @@ from testbed.mismatch.ratio_distribution import (
     sampled_distribution,
     tree_distribution,
 )
-from testbed.policies.toy.transformer import LOGP_TOLERANCE
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE
 
 # Engines keep their promises
 

@@ -33,14 +33,14 @@ from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
-from testbed.mismatch.perturbed import drawn_layers
+from testbed.mismatch.perturbed_engines import drawn_layers
 from testbed.mismatch.ratio_distribution import (
     LEVELS,
     enumerated_distribution,
     tree_distribution,
     tree_responses,
 )
-from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 # Laws in closed form
 
@@ -355,7 +355,7 @@ def test_tabular_engines_of_weights_use_the_policys_own_paths(name):
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_weight_engines_work_on_a_hugging_face_model(tmp_path, family):
-    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
     task = tiny_models.Echo()
     folder = tiny_models.write_model(tmp_path, tiny_models.CONFIGS[family]())

@@ -16,7 +16,7 @@ from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.number_formats import BFLOAT16, E4M3, e4, largest_by_block, scale_of, to_float, to_int8
 from testbed.training.loop import train
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 from testbed.worlds.rounded import Rounded
 
 

@@ -15,7 +15,7 @@ from testbed.mismatch import Draw, SamplerEngine, compose, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.mismatch.number_formats import E4M3, to_float
-from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 GROUP = 4
 TASKS = pytest.mark.parametrize("task", [TASK, WITH_END], ids=["fixed-length", "with-end"])

@@ -10,11 +10,11 @@ from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.mismatch import Draw, engine, mismatch
-from testbed.policies.tabular import TabularPolicy
+from testbed.policies.tabular_policy import TabularPolicy
 from testbed.staleness import build_source
 from testbed.training.loop import train, train_pack
-from testbed.worlds.base import BehaviorWeights
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
+from testbed.worlds.world import BehaviorWeights
 
 TREE = Run(task="tree", prompts=4, group=4, steps=8, learning_rate=1.0, log_every=1)
 CHAIN = dataclasses.replace(TREE, task="chain")

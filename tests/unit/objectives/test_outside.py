@@ -6,7 +6,7 @@ from support.command_line import call
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
-from testbed.inspection.small_batches import batch_of
+from testbed.inspection.promise_batches import batch_of
 from testbed.objectives import objective
 
 HOSTILE = {

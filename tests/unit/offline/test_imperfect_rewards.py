@@ -8,7 +8,7 @@ from envs.mdps import garnet
 from testbed.errors import UserError
 from testbed.exact import bandit_update, policy_steps, proxy_optimization, step_ratios, two_rewards
 from testbed.offline import imperfect_rewards
-from testbed.worlds import verifiers
+from testbed.worlds import verifier_rewards
 
 EVEN = np.full((1, 4), 0.25)
 BASE = np.full((4, 2), 0.5)
@@ -19,7 +19,7 @@ REFUSED = {
     "Reward model 1 never saw a pair": lambda: imperfect_rewards.reward_ensemble(
         PAIRS * np.array([1.0, 0.0])[:, None, None, None], PAIRS, np.zeros((2, 1, 4, 3)), 1.0
     ),
-    "Unknown combination of reward models 'best'": lambda: verifiers.combine(PAIRS[0], "best"),
+    "Unknown combination of reward models 'best'": lambda: verifier_rewards.combine(PAIRS[0], "best"),
     "Unknown filter 'worst'": lambda: imperfect_rewards.filtered_dist(EVEN, EVEN, 2, "worst"),
     "The share of wrong labels is 0.6": lambda: imperfect_rewards.flipped(PAIRS[0], 0.6),
     "Unknown divergence 'KL'": lambda: proxy_optimization.optimized(WORLD, BASE, BASE, "KL", (1.0,)),
@@ -62,8 +62,8 @@ def test_of_two_even_draws_the_larger_is_kept_as_often_as_counting_says(keep, si
 
 def test_worst_keeps_the_least_member_and_uncertainty_pays_for_variance():
     reward_KSA = np.array([[[1.0, 0.0]], [[3.0, 0.0]]])
-    assert verifiers.combine(reward_KSA, "worst").tolist() == [[1, 0]]
-    assert verifiers.combine(reward_KSA, "uncertainty", penalty=0.5).tolist() == [[1.5, 0]]
+    assert verifier_rewards.combine(reward_KSA, "worst").tolist() == [[1, 0]]
+    assert verifier_rewards.combine(reward_KSA, "uncertainty", penalty=0.5).tolist() == [[1.5, 0]]
 
 
 def test_drawn_log_ratios_have_the_mean_and_spread_of_their_distribution():

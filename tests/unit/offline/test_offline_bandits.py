@@ -7,7 +7,7 @@ from support.small_mdps import policies
 
 from envs.logged_bandit import logged_bandit
 from testbed.errors import UserError
-from testbed.offline import bandits, preferences
+from testbed.offline import logged_bandits, preferences
 
 KEYS = np.arange(3, dtype=np.uint64)
 WORLD = logged_bandit(contexts=2, arms=3)
@@ -31,11 +31,11 @@ def test_a_score_table_is_the_estimator_of_every_policy():
         "twice": weight / LOG.propensity_RN * 2 * LOG.reward_RN,
     }
     tables = {
-        "ips": bandits.score_table(LOG, 2, 3),
-        "smooth": bandits.score_table(LOG, 2, 3, alpha=0.6),
-        "clip": bandits.score_table(LOG, 2, 3, floor=0.2),
-        "dr": bandits.score_table(LOG, 2, 3, model_RSA=model),
-        "twice": bandits.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
+        "ips": logged_bandits.score_table(LOG, 2, 3),
+        "smooth": logged_bandits.score_table(LOG, 2, 3, alpha=0.6),
+        "clip": logged_bandits.score_table(LOG, 2, 3, floor=0.2),
+        "dr": logged_bandits.score_table(LOG, 2, 3, model_RSA=model),
+        "twice": logged_bandits.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
     }
     for name, table in tables.items():
         np.testing.assert_allclose(
@@ -44,7 +44,7 @@ def test_a_score_table_is_the_estimator_of_every_policy():
 
 
 def test_the_model_shrinks_to_the_mean_reward():
-    model = bandits.mean_model(LOG, 2, 3, prior=2.0)
+    model = logged_bandits.mean_model(LOG, 2, 3, prior=2.0)
     here = (LOG.context_RN[0] == 1) & (LOG.action_RN[0] == 2)
     mean = LOG.reward_RN[0].mean()
     assert model[0, 1, 2] == pytest.approx((LOG.reward_RN[0][here].sum() + 2 * mean) / (here.sum() + 2))
@@ -182,7 +182,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
+        (lambda: logged_bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
         (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)), "rule 'soft'"),
         (
             lambda: preferences.pair_gradient(np.zeros((1, 6)), TABLE, EVEN, EVEN, beta=1.0, kind="kto"),

@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from envs.continuous import BumpBandit, normals, pendulum_step, point_mass, upright_pendulum
 from testbed.errors import UserError
-from testbed.offline import continuous, control
+from testbed.offline import control, one_continuous_action
 
 KEYS = np.arange(3, dtype=np.uint64)
 MASS = point_mass(noise_std=0.1)
@@ -198,7 +198,7 @@ LOG = BUMPS.log(KEYS, 300, mean_W=[-0.2], std_W=[0.4], share_W=[1.0])
 
 def test_a_polynomial_critic_is_ridge_regression():
     x, a, r = LOG
-    q = continuous.polynomial_critic(x, a, r, GRID_X, GRID_G, 1, 0.1)
+    q = one_continuous_action.polynomial_critic(x, a, r, GRID_X, GRID_G, 1, 0.1)
     phi = np.stack([np.ones(300), a[0], x[0]], axis=-1)
     weight = np.linalg.solve(phi.T @ phi + 0.1 * np.eye(3), phi.T @ r[0])
     np.testing.assert_allclose(q[0], weight[0] + weight[1] * GRID_G + weight[2] * GRID_X[:, None], atol=1e-10)
@@ -206,7 +206,7 @@ def test_a_polynomial_critic_is_ridge_regression():
 
 def test_nearest_data_is_found_in_the_weighted_distance():
     x, a, _ = LOG
-    square, near = continuous.nearest_distance(x, a, GRID_X, GRID_G, 2.0)
+    square, near = one_continuous_action.nearest_distance(x, a, GRID_X, GRID_G, 2.0)
     wanted = min(
         (4 * (GRID_X[3] - s) ** 2 + (GRID_G[7] - u) ** 2, u) for s, u in zip(x[1], a[1], strict=True)
     )
@@ -215,26 +215,26 @@ def test_nearest_data_is_found_in_the_weighted_distance():
 
 def test_a_weight_on_the_penalty_moves_the_action_from_the_critic_to_the_data():
     x, a, r = LOG
-    q = continuous.polynomial_critic(x, a, r, GRID_X, GRID_G, 3, 1e-3)
-    square, _ = continuous.nearest_distance(x, a, GRID_X, GRID_G, 1.0)
-    free, held = (continuous.penalized_actions(q, square, w, GRID_G) for w in (0.0, 1e6))
+    q = one_continuous_action.polynomial_critic(x, a, r, GRID_X, GRID_G, 3, 1e-3)
+    square, _ = one_continuous_action.nearest_distance(x, a, GRID_X, GRID_G, 1.0)
+    free, held = (one_continuous_action.penalized_actions(q, square, w, GRID_G) for w in (0.0, 1e6))
     np.testing.assert_allclose(free, GRID_G[q.argmax(-1)])
     rows = np.arange(3)[:, None], np.arange(5)
     assert (square[(*rows, np.searchsorted(GRID_G, held))] <= square.min(-1) + 1e-12).all()
-    mean = continuous.local_mean(x, a, GRID_X, 0.2)
+    mean = one_continuous_action.local_mean(x, a, GRID_X, 0.2)
     assert np.abs(mean + 0.2).max() < 0.2
 
 
 def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_density():
     x, a, _ = LOG
     query, width = np.tile(np.linspace(-1.5, 1.5, 5), (3, 1)), (0.3, 0.2)
-    log_p, score = continuous.density_score(x, a, query, GRID_X, width)
-    up, down = (continuous.density_score(x, a, query + d, GRID_X, width)[0] for d in (1e-5, -1e-5))
+    log_p, score = one_continuous_action.density_score(x, a, query, GRID_X, width)
+    up, down = (one_continuous_action.density_score(x, a, query + d, GRID_X, width)[0] for d in (1e-5, -1e-5))
     np.testing.assert_allclose(score, (up - down) / 2e-5, atol=1e-5)
     kernel = stats.norm.pdf(GRID_X[2], x[0], 0.3) * stats.norm.pdf(query[0, 2], a[0], 0.2)
     assert np.exp(log_p[0, 2]) == pytest.approx(kernel.mean())
-    moved = continuous.score_corrected(x, a, query, GRID_X, width, steps=5, rate=0.04)
-    assert (continuous.density_score(x, a, moved, GRID_X, width)[0] >= log_p - 1e-9).all()
+    moved = one_continuous_action.score_corrected(x, a, query, GRID_X, width, steps=5, rate=0.04)
+    assert (one_continuous_action.density_score(x, a, moved, GRID_X, width)[0] >= log_p - 1e-9).all()
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from references.reference_libraries import COMPARISONS, missing
 from support.small_mdps import SMALL, policies
 
 from envs import infinite_horizon
-from envs.mdps import garnet
-from envs.mechanisms import lot_sizing, tightrope
-from envs.offline import (
+from envs.logged_data import (
     Counts,
     collect,
     confounded,
@@ -24,6 +22,8 @@ from envs.offline import (
     skilled,
     two_groups,
 )
+from envs.mdps import garnet
+from envs.mechanisms import lot_sizing, tightrope
 
 KEYS = np.arange(3, dtype=np.uint64)
 WORLD = SMALL["terminal"]

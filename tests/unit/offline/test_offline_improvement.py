@@ -8,9 +8,9 @@ from support.small_mdps import SMALL, policies
 
 from analysis.worlds.sampled_improvement import adapted_policy
 from envs import infinite_horizon
+from envs.logged_data import collect, exact_model, expected_counts
 from envs.mechanisms import lot_sizing, tightrope
-from envs.offline import collect, exact_model, expected_counts
-from testbed.offline import imitation, improvement, tabular
+from testbed.offline import imitation, improvement, tabular_offline
 
 
 def test_returns_to_go_average_to_the_action_values():
@@ -72,7 +72,7 @@ def test_outer_steps_improve_with_samples_and_stall_when_they_are_too_large():
 
 def test_natural_steps_are_mirror_steps():
     pi = improvement.softmax(improvement.natural_step(np.log(policies(WORLD, 1)), BEST[None], [0.7]))
-    np.testing.assert_allclose(pi, tabular.awr(policies(WORLD, 1), BEST[None], 0.7))
+    np.testing.assert_allclose(pi, tabular_offline.awr(policies(WORLD, 1), BEST[None], 0.7))
 
 
 def test_post_decision_states_pool_what_they_share():
@@ -98,12 +98,12 @@ def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     pi, visits = np.array([[[0.5, 0.5]]]), np.array([[[8.0, 2.0]]])
     mu = adapted_policy(pi, visits, 0.1, 10.0)
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
-    assert tabular.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
+    assert tabular_offline.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
     np.testing.assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
 
 
 def test_boosted_replay_forgets_from_the_oldest_and_a_matched_occupancy_pays_nothing():
-    law = imitation.occupancy(WORLD, tabular.greedy(BEST[None]))
+    law = imitation.occupancy(WORLD, tabular_offline.greedy(BEST[None]))
     assert law.sum() == pytest.approx(1)
     np.testing.assert_allclose(
         imitation.replay_weights(3, [0.0, 0.5, 1.0]), [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]]

@@ -7,7 +7,7 @@ from support.offline_world import BEST, KEYS, MOVES, REWARD, WORLD
 from support.small_mdps import policies
 
 from envs import infinite_horizon
-from envs.offline import expected_counts
+from envs.logged_data import expected_counts
 from testbed.exact import value_learning
 from testbed.offline import linear
 

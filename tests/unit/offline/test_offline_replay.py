@@ -9,10 +9,10 @@ from support.small_mdps import SMALL
 
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
-from envs.offline import collect
+from envs.logged_data import collect
 from testbed.errors import UserError
 from testbed.offline import improvement, linear
-from testbed.offline.replay import replay_actor_critic, replay_q
+from testbed.offline.replay_control import replay_actor_critic, replay_q
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from scipy import optimize
 from support.small_mdps import SMALL, policies
 
 from envs import infinite_horizon
+from envs.logged_data import Counts, collect, confounded, exact_model, expected_counts
 from envs.mdps import garnet
-from envs.offline import Counts, collect, confounded, exact_model, expected_counts
 from testbed.errors import UserError
 from testbed.exact.value_learning import expectile
-from testbed.offline import constrained, instrument, models, tabular
+from testbed.offline import constrained, instrumented_mdp, models, tabular_offline
 
 WORLD = garnet(states=6, actions=3, branching=3, discount=0.9, seed=1)
 MOVES, REWARD = (x[None] for x in exact_model(WORLD))
@@ -30,13 +30,13 @@ def test_policy_q_is_that_of_the_world_with_and_without_ends():
         world = SMALL[name]
         pi = policies(world, 2)
         moves, reward = exact_model(world)
-        q = tabular.policy_q(moves[None].repeat(2, 0), reward[None].repeat(2, 0), pi, world.discount)
+        q = tabular_offline.policy_q(moves[None].repeat(2, 0), reward[None].repeat(2, 0), pi, world.discount)
         np.testing.assert_allclose(q, infinite_horizon.q_value(world, pi), atol=1e-12)
 
 
 def test_fitted_q_is_the_best_of_all_deterministic_policies():
     every = every_policy(np.ones((6, 3), bool))
-    q = tabular.fitted_q(MOVES, REWARD, 0.9)
+    q = tabular_offline.fitted_q(MOVES, REWARD, 0.9)
     best = infinite_horizon.state_value(WORLD, every).max(0)
     np.testing.assert_allclose(q[0].max(-1), best, atol=1e-9)
 
@@ -44,7 +44,7 @@ def test_fitted_q_is_the_best_of_all_deterministic_policies():
 def test_a_masked_maximum_is_the_best_within_the_mask_and_reads_nothing_else():
     allowed = np.random.default_rng(0).random((6, 3)) < 0.6
     allowed[:, 0] |= ~allowed.any(-1)
-    q = tabular.fitted_q(MOVES, np.where(allowed, REWARD, 1e6), 0.9, allowed[None])
+    q = tabular_offline.fitted_q(MOVES, np.where(allowed, REWARD, 1e6), 0.9, allowed[None])
     best = infinite_horizon.state_value(WORLD, every_policy(allowed)).max(0)
     np.testing.assert_allclose(np.where(allowed, q[0], -np.inf).max(-1), best, atol=1e-9)
     assert (q[0][~allowed] == 0).all()
@@ -52,9 +52,9 @@ def test_a_masked_maximum_is_the_best_within_the_mask_and_reads_nothing_else():
 
 def test_plain_fitted_q_trusts_what_it_has_not_seen_and_the_masked_one_does_not():
     half = expected_counts(WORLD, np.eye(3)[[[0] * 6]])
-    trusting = tabular.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9)
-    hopeful = tabular.fitted_q(half.moves_RSAS, np.where(half.seen_RSA, half.reward_RSA, 5.0), 0.9)
-    careful = tabular.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9, half.seen_RSA)
+    trusting = tabular_offline.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9)
+    hopeful = tabular_offline.fitted_q(half.moves_RSAS, np.where(half.seen_RSA, half.reward_RSA, 5.0), 0.9)
+    careful = tabular_offline.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9, half.seen_RSA)
     assert (hopeful.max(-1) >= trusting.max(-1)).all()
     np.testing.assert_allclose(
         careful[0, :, 0], infinite_horizon.state_value(WORLD, np.eye(3)[[0] * 6]), atol=1e-9
@@ -68,8 +68,8 @@ def test_many_expectiles_at_once_are_the_exact_ones():
     mass /= mass.sum(-1, keepdims=True)
     tau = rng.uniform(0.02, 0.98, size=40)
     wanted = [expectile(v[m > 0], m[m > 0], t) for v, m, t in zip(value, mass, tau, strict=True)]
-    np.testing.assert_allclose(tabular.expectiles(value, mass, tau), wanted, atol=1e-12)
-    assert tabular.expectiles(value, 0 * mass, tau).tolist() == [0.0] * 40
+    np.testing.assert_allclose(tabular_offline.expectiles(value, mass, tau), wanted, atol=1e-12)
+    assert tabular_offline.expectiles(value, 0 * mass, tau).tolist() == [0.0] * 40
 
 
 def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
@@ -77,9 +77,11 @@ def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
     mu = mu / mu.sum(-1, keepdims=True)
     three = [np.repeat(x, 3, axis=0) for x in (MOVES, REWARD, mu)]
     three[1] = np.where(three[2] > 0, three[1], np.nan)  # never read
-    q, value = tabular.iql(three[0], np.nan_to_num(three[1], nan=1e9), three[2], 0.9, [0.5, 0.9, 1 - 1e-6])
+    q, value = tabular_offline.iql(
+        three[0], np.nan_to_num(three[1], nan=1e9), three[2], 0.9, [0.5, 0.9, 1 - 1e-6]
+    )
     np.testing.assert_allclose(value[0], infinite_horizon.state_value(WORLD, mu[0]), atol=1e-8)
-    best = tabular.fitted_q(MOVES, REWARD, 0.9, (mu > 0))[..., :2].max(-1)[0]
+    best = tabular_offline.fitted_q(MOVES, REWARD, 0.9, (mu > 0))[..., :2].max(-1)[0]
     np.testing.assert_allclose(value[2], best, atol=1e-3)
     assert (np.diff(value, axis=0) > 0).all()
     assert (q[..., 2] > 1e8).all()
@@ -87,21 +89,21 @@ def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
 
 def test_advantage_weighting_is_the_optimum_under_a_kl_penalty():
     advantage = np.random.default_rng(1).normal(size=MU.shape)
-    pi = tabular.awr(MU, advantage, 2.0)
-    gain = (pi * advantage).sum(-1) - tabular.kl(pi, MU) / 2.0
+    pi = tabular_offline.awr(MU, advantage, 2.0)
+    gain = (pi * advantage).sum(-1) - tabular_offline.kl(pi, MU) / 2.0
     for seed in range(20):
         other = policies(WORLD, 1, seed=seed)
-        assert (gain >= (other * advantage).sum(-1) - tabular.kl(other, MU) / 2.0).all()
-    np.testing.assert_allclose(tabular.awr(MU, advantage, np.zeros(1)), MU)
+        assert (gain >= (other * advantage).sum(-1) - tabular_offline.kl(other, MU) / 2.0).all()
+    np.testing.assert_allclose(tabular_offline.awr(MU, advantage, np.zeros(1)), MU)
 
 
 def test_a_kl_budget_is_spent_and_a_large_one_buys_the_best_action():
     q = np.random.default_rng(1).normal(size=MU.shape)
     budget = np.linspace(0.05, 0.3, 6)[None]
-    pi = tabular.within_kl(MU, q, budget)
-    np.testing.assert_allclose(tabular.kl(pi, MU), budget, atol=1e-6)
-    np.testing.assert_allclose(tabular.within_kl(MU, q, 20.0), tabular.greedy(q), atol=1e-9)
-    np.testing.assert_allclose(tabular.within_kl(MU, q, 0.0), MU, atol=1e-6)
+    pi = tabular_offline.within_kl(MU, q, budget)
+    np.testing.assert_allclose(tabular_offline.kl(pi, MU), budget, atol=1e-6)
+    np.testing.assert_allclose(tabular_offline.within_kl(MU, q, 20.0), tabular_offline.greedy(q), atol=1e-9)
+    np.testing.assert_allclose(tabular_offline.within_kl(MU, q, 0.0), MU, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -110,13 +112,15 @@ def test_best_of_n_is_the_law_of_the_winner_among_all_draws(n):
     law = np.zeros(3)
     for drawn in itertools.product(range(3), repeat=n):
         law[min(drawn, key=lambda a: (-q[a], a))] += np.prod(mu[list(drawn)])
-    np.testing.assert_allclose(tabular.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12)
+    np.testing.assert_allclose(
+        tabular_offline.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12
+    )
 
 
 def test_filtering_keeps_the_better_part_of_the_logger():
-    q = tabular.policy_q(MOVES, REWARD, MU, 0.9)
-    advantage = tabular.advantage(q, MU)
-    kept = tabular.advantage_filtered(MU, advantage)
+    q = tabular_offline.policy_q(MOVES, REWARD, MU, 0.9)
+    advantage = tabular_offline.advantage(q, MU)
+    kept = tabular_offline.advantage_filtered(MU, advantage)
     assert ((kept > 0) == (advantage >= 0)).all()
     assert infinite_horizon.value(WORLD, kept)[0] > infinite_horizon.value(WORLD, MU)[0]
 
@@ -154,7 +158,7 @@ def test_value_consistency_buys_value_accuracy_where_the_model_class_is_too_smal
         counts, np.repeat(MU, 2, axis=0), np.repeat(value, 2, axis=0), 0.9, rank=1,
         consistency=[0.0, 1.0], rng=np.random.default_rng(0), steps=300,
     )  # fmt: skip
-    q = tabular.policy_q(moves, np.repeat(REWARD, 2, axis=0), np.repeat(MU, 2, axis=0), 0.9)
+    q = tabular_offline.policy_q(moves, np.repeat(REWARD, 2, axis=0), np.repeat(MU, 2, axis=0), 0.9)
     error = np.abs((np.repeat(MU, 2, axis=0) * q).sum(-1) - value).max(-1)
     assert error[1] < error[0] / 2
     np.testing.assert_allclose(moves.sum(-1), 1)
@@ -167,12 +171,14 @@ def test_nested_regression_is_pooled_or_separate_at_its_ends():
     ).counts(6, 3)
     q_0, q_1 = models.nested_fitted_q(one, two, 0.9, 0.0)
     for counts, q in ((one, q_0), (two, q_1)):
-        own = tabular.fitted_q(counts.moves_RSAS, counts.reward_RSA, 0.9)
+        own = tabular_offline.fitted_q(counts.moves_RSAS, counts.reward_RSA, 0.9)
         np.testing.assert_allclose(q[counts.seen_RSA], own[counts.seen_RSA], atol=1e-6)
     pooled_0, pooled_1 = models.nested_fitted_q(one, two, 0.9, np.inf)
     both = one + two
     np.testing.assert_allclose(pooled_0, pooled_1)
-    np.testing.assert_allclose(pooled_0, tabular.fitted_q(both.moves_RSAS, both.reward_RSA, 0.9), atol=1e-6)
+    np.testing.assert_allclose(
+        pooled_0, tabular_offline.fitted_q(both.moves_RSAS, both.reward_RSA, 0.9), atol=1e-6
+    )
     between, _ = models.nested_fitted_q(one, two, 0.9, 1e9)
     np.testing.assert_allclose(between, pooled_0, atol=1e-5)
 
@@ -211,7 +217,7 @@ def test_pessimism_lowers_what_has_few_data_and_never_takes_what_has_none():
     assert np.isneginf(plain[..., 2]).all()
     assert (plain[..., :2] - low[..., :2] > 1 / np.sqrt(counts.visit_RSA[..., :2].max())).all()
     np.testing.assert_allclose(
-        plain[..., :2], tabular.fitted_q(MOVES, REWARD, 0.9, counts.seen_RSA)[..., :2], atol=1e-9
+        plain[..., :2], tabular_offline.fitted_q(MOVES, REWARD, 0.9, counts.seen_RSA)[..., :2], atol=1e-9
     )
 
 
@@ -222,7 +228,7 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
     world = garnet(states=3, actions=2, branching=2, discount=0.5, horizon=10, seed=0)
     hidden = confounded(world, instrument=0.6, hidden=0.4)
     log, z = hidden.collect(20_000, KEYS[:2])
-    model = instrument.instrumented_model(log, z, 3, 2)
+    model = instrumented_mdp.instrumented_model(log, z, 3, 2)
     counts = log.counts(3, 2)
     assert (
         np.abs(model.reward_RSA - world.reward_SA).max()
@@ -230,7 +236,7 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
         < np.abs(counts.reward_RSA - world.reward_SA).min()
     )
     pi = policies(world)
-    value, error = instrument.instrumented_value(log, z, pi, world.start_S, world.discount)
+    value, error = instrumented_mdp.instrumented_value(log, z, pi, world.start_S, world.discount)
     truth = infinite_horizon.value(world, pi)
     assert (np.abs(value - truth) < 4.5 * error).all()
     assert (error < 0.05).all()
@@ -239,11 +245,11 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
 def test_the_standard_error_of_an_instrumented_value_is_that_of_its_replicates():
     world = garnet(states=2, actions=2, branching=2, discount=0.5, horizon=5, seed=0)
     log, z = confounded(world).collect(400, np.arange(300, dtype=np.uint64))
-    value, error = instrument.instrumented_value(log, z, policies(world), world.start_S, 0.5)
+    value, error = instrumented_mdp.instrumented_value(log, z, policies(world), world.start_S, 0.5)
     # The deviation of 300 replicates has a relative error of 4%, of which these are five.
     assert np.median(error) / value.std() == pytest.approx(1, abs=0.2)
     with pytest.raises(UserError, match="No step"):
-        instrument.instrumented_model(log, np.zeros_like(z), 2, 2)
+        instrumented_mdp.instrumented_model(log, np.zeros_like(z), 2, 2)
 
 
 # -- constraints ------------------------------------------------------------------------------------
@@ -315,10 +321,10 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: tabular.policy_q(MOVES, REWARD, MU, 1.0), "discount"),
-        (lambda: tabular.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
-        (lambda: tabular.within_kl(MU, REWARD, -0.1), "0 or more"),
-        (lambda: tabular.best_of_n(MU, REWARD, 0), "at least 1"),
+        (lambda: tabular_offline.policy_q(MOVES, REWARD, MU, 1.0), "discount"),
+        (lambda: tabular_offline.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
+        (lambda: tabular_offline.within_kl(MU, REWARD, -0.1), "0 or more"),
+        (lambda: tabular_offline.best_of_n(MU, REWARD, 0), "at least 1"),
         (
             lambda: models.value_consistent_model(
                 expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)),

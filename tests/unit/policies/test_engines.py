@@ -11,7 +11,7 @@ from support import tiny_models
 
 from testbed.errors import UserError
 from testbed.policies.hf.engines import Completion, written
-from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
 TASK = tiny_models.Echo()
 N, GROUP = 3, 2

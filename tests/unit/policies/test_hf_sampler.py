@@ -13,9 +13,9 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
-from testbed.policies.hf import sampler
-from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
-from testbed.policies.in_flight import logp_by_version
+from testbed.policies.hf import hf_decoder
+from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.token_versions import logp_by_version
 from testbed.training.loop import train
 
 TASK = tiny_models.Echo()
@@ -89,9 +89,9 @@ def test_rows_that_ended_leave_and_change_nothing(policy, monkeypatch):
         return run(weights, prefix, token_BT, new)
 
     monkeypatch.setattr(policy._model, "run_tokens", spy)
-    monkeypatch.setattr(sampler, "LEAVE", 0.99)
+    monkeypatch.setattr(hf_decoder, "LEAVE", 0.99)
     left = policy.sample(theta_RP, prompts(), GROUP, uniforms())
-    monkeypatch.setattr(sampler, "LEAVE", 0.0)
+    monkeypatch.setattr(hf_decoder, "LEAVE", 0.0)
     stayed = policy.sample(theta_RP, prompts(), GROUP, uniforms())
     assert widths == sorted(widths[: T - 1], reverse=True) + [B] * (T - 1)
     assert widths[T - 2] == int(left[1][..., -1].sum()) < B
@@ -103,9 +103,9 @@ def test_rows_that_ended_leave_and_change_nothing(policy, monkeypatch):
 @pytest.mark.parametrize("room", ["none", "one token"])
 def test_room_in_the_cache_changes_no_number(policy, room, monkeypatch):
     drawn = policy.sample(policy.initial([0]), prompts(), GROUP, uniforms())
-    make = sampler.make_room
+    make = hf_decoder.make_room
     monkeypatch.setattr(
-        sampler, "make_room", (lambda *_: None) if room == "none" else (lambda c, n: make(c, 1))
+        hf_decoder, "make_room", (lambda *_: None) if room == "none" else (lambda c, n: make(c, 1))
     )
     again = policy.sample(policy.initial([0]), prompts(), GROUP, uniforms())
     assert torch.equal(drawn[0], again[0])
@@ -221,20 +221,20 @@ def test_the_module_has_its_own_weights_back_after_sampling_under_others(policy,
 def test_a_response_ends_with_any_of_the_end_tokens_and_only_at_its_last_place():
     task = SimpleNamespace(end_tokens=(3, 7), stops=())
     token_MT = torch.tensor([[0, 3], [0, 7], [7, 0], [3, 5]])
-    over_M = sampler.ended_by(task)(token_MT, torch.arange(4), 1)
+    over_M = hf_decoder.ended_by(task)(token_MT, torch.arange(4), 1)
     assert over_M.tolist() == [True, True, False, False]
 
 
 def test_a_stop_string_ends_a_response_beside_its_end_tokens():
     task = SimpleNamespace(end_tokens=(7,), stops=("x",), stopped=lambda token_MT: token_MT[:, -1] == 3)
-    over_M = sampler.ended_by(task)(torch.tensor([[1, 7], [1, 3], [1, 1]]), torch.arange(3), 1)
+    over_M = hf_decoder.ended_by(task)(torch.tensor([[1, 7], [1, 3], [1, 1]]), torch.arange(3), 1)
     assert over_M.tolist() == [True, True, False]
 
 
 def test_a_token_of_chance_one_in_a_billion_has_its_share_of_the_uniforms():
     """In float32 the tokens before it already add up to 1."""
     logits_BV = torch.tensor([[0.0, np.log(1e-9)]], dtype=torch.float32).expand(2, 2)
-    token_B, _ = sampler.inverse_cdf(logits_BV, 1 - torch.tensor([2e-9, 5e-10], dtype=torch.float64))
+    token_B, _ = hf_decoder.inverse_cdf(logits_BV, 1 - torch.tensor([2e-9, 5e-10], dtype=torch.float64))
     assert token_B.tolist() == [0, 1]
 
 

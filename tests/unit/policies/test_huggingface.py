@@ -12,8 +12,8 @@ from support import tiny_models
 
 from testbed.errors import UserError
 from testbed.policies.hf import causal_model
-from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
-from testbed.policies.hf.sampler import inverse_cdf
+from testbed.policies.hf.hf_decoder import inverse_cdf
+from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
 from testbed.policies.optimizers import Adam
 
 TASK = tiny_models.Echo()
@@ -387,7 +387,7 @@ for name in ("gymnasium", "pydantic", "ray", "reasoning_gym", "rich", "typer", "
     sys.modules[name] = None
 import numpy as np, torch
 sys.path.insert(0, {str(Path(tiny_models.__file__).parents[1])!r})
-from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from support import tiny_models
 policy = HuggingFacePolicy({str(folders["llama"])!r}, tiny_models.Echo())
 theta = policy.initial([0]).requires_grad_()

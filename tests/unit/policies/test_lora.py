@@ -11,11 +11,11 @@ from support import tiny_models
 
 from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.model_folder import adapter_parameters, check_model_folder
-from testbed.policies.hf.policy import HuggingFacePolicy
 from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
 from testbed.staleness.versions import VersionBuffer
-from testbed.worlds import build
+from testbed.worlds import build_world
 from testbed.worlds.generation import engine_of
 
 peft = pytest.importorskip("peft")
@@ -92,8 +92,8 @@ def test_a_version_that_is_kept_has_the_size_of_the_adapters(llama, folders):
     buffer = VersionBuffer(llama.initial([0]), [9])
     assert buffer.slots_MP.shape == (9, llama.parameters)
     run = Run(task="jsonl", policy="hf", model=str(folders["llama"]), policy_args=(("lora", 2),))
-    parameters, size, activations = build.policy_size(run)
-    whole, _, without = build.policy_size(dataclasses.replace(run, policy_args=()))
+    parameters, size, activations = build_world.policy_size(run)
+    whole, _, without = build_world.policy_size(dataclasses.replace(run, policy_args=()))
     assert (parameters, size) == (llama.parameters, 4)
     assert activations - without == 4 * whole  # the frozen weights are there once
 

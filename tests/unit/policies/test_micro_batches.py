@@ -13,8 +13,8 @@ from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
 from testbed.policies.hf import causal_model
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.micro_batches import parts
-from testbed.policies.hf.policy import HuggingFacePolicy
 from testbed.training.loop import train
 
 TASK = tiny_models.Echo()

@@ -13,14 +13,14 @@ from support import tiny_models
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.data.batch import Batch
-from testbed.diagnostics.ratios import ratio_metrics
+from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError
 from testbed.execution.memory import needed
 from testbed.execution.runner import run_sweep
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
-from testbed.policies.hf.policy import LOGP_TOLERANCE, HuggingFacePolicy
-from testbed.policies.hf.ranks import WEIGHT_TOLERANCE, InRanks, Ranks, checked_ranks
+from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.shared_batches import WEIGHT_TOLERANCE, InRanks, Ranks, checked_ranks
 from testbed.results.store import read
 from testbed.training.checkpoint import Checkpoints
 from testbed.training.loop import train
@@ -221,7 +221,7 @@ SAME = ("actor/grad_norm", "rollout_corr/ess_kish_sequence_raw", "reward/mean", 
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory):
     from testbed.policies.hf.tiny_model import Lesson, train_base
-    from testbed.worlds.tasks import build_task
+    from testbed.worlds.task_registry import build_task
 
     task = build_task("running-sum", digits=2, modulus=2)
     folder = tmp_path_factory.mktemp("real") / "m"

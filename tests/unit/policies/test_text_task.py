@@ -18,7 +18,7 @@ from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.policies.hf.chat_task import ChatTask, end_tokens
-from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
 from testbed.policies.hf.tiny_model import save_tokenizer
 from testbed.training.loop import train

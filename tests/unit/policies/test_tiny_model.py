@@ -21,9 +21,9 @@ from envs.tokens.reasoning_gym import ReasoningGym
 from envs.tokens.running_sum import RunningSum
 from testbed.cli import main
 from testbed.errors import UserError
-from testbed.policies.hf import pretrained
-from testbed.policies.hf.policy import HuggingFacePolicy
-from testbed.policies.hf.pretrained import MODELS, shipped_file, write_pretrained
+from testbed.policies.hf import shipped_models
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.shipped_models import MODELS, shipped_file, write_pretrained
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
 from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base, train_tiny_model
 
@@ -179,15 +179,15 @@ def test_another_file_than_the_known_one_is_refused(package, tmp_path):
 
 
 def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
-    digest = pretrained._sha256(package)
-    monkeypatch.setitem(pretrained.MODELS, "smollm2", replace(MODELS["smollm2"], sha256=digest))
+    digest = shipped_models._sha256(package)
+    monkeypatch.setitem(shipped_models.MODELS, "smollm2", replace(MODELS["smollm2"], sha256=digest))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
 
     def fails(file, folder):
         folder.mkdir()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pretrained, "_convert", fails)
+    monkeypatch.setattr(shipped_models, "_convert", fails)
     with pytest.raises(OSError, match="No space"):
         write_pretrained("smollm2", tmp_path / "new" / "out")
     assert not list((tmp_path / "new").iterdir())

@@ -15,9 +15,9 @@ from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
 from testbed.policies.toy.cache import attend_step, dense_step, prompt_cache
 from testbed.policies.toy.layers import Shape, finish_block
-from testbed.policies.toy.sampler import inverse_cdf
 from testbed.policies.toy.simd import exp2, load, store
-from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.policies.toy.toy_sampler import inverse_cdf
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 PAD = 4
 

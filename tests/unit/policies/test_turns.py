@@ -7,8 +7,8 @@ import torch
 
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.worlds.build import build_world
-from testbed.worlds.tasks import token_task
+from testbed.worlds.build_world import build_world
+from testbed.worlds.task_registry import token_task
 
 SMALL = (("heads", 2), ("layers", 1), ("width", 8))
 GAME = Run(

@@ -9,7 +9,7 @@ from envs.tokens.length import Length
 from envs.tokens.running_sum import RunningSum
 from testbed import rng
 from testbed.errors import UserError
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.policies.warm_start import warm_start
 
 SMALL = RunningSum(digits=2, modulus=3)

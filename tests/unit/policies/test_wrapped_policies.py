@@ -11,7 +11,7 @@ from testbed.pipeline import trace
 from testbed.pipeline.design import from_words
 from testbed.staleness import build_source, schedule
 from testbed.training.loop import train
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 TABLE = dataclasses.replace(LENGTHS, steps=3)
 TRANSFORMER = dataclasses.replace(TOY, steps=3)

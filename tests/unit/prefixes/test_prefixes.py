@@ -11,7 +11,7 @@ from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.prefixes import prefix
 from testbed.training.loop import train
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 TREE = Run(task="tree", prompts=4, group=4, steps=6, seed=3, log_every=5)
 TOY = Run(

@@ -17,7 +17,7 @@ from testbed.errors import UserError
 from testbed.execution.packs import plan, plan_into
 from testbed.execution.runner import run_sweep
 from testbed.results import manifest
-from testbed.results.locks import Locks
+from testbed.results.file_locks import Locks
 from testbed.results.merging import merge
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, read, status

@@ -20,8 +20,8 @@ from support.small_store import CELLS, PACKS, content, files, filled
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import SHOWN, UserError, printable
 from testbed.execution.packs import plan
-from testbed.results import locks, manifest, store
-from testbed.results.locks import Locks
+from testbed.results import file_locks, manifest, store
+from testbed.results.file_locks import Locks
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, made_on, read, status
 
@@ -104,14 +104,14 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
 
 
 def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path: Path, monkeypatch) -> None:
-    lock = locks._lock
+    lock = file_locks._lock
 
     def after_removal(descriptor: int) -> bool:
         (tmp_path / "pack").unlink()
         (tmp_path / "pack").touch()
         return lock(descriptor)
 
-    monkeypatch.setattr(locks, "_lock", after_removal)
+    monkeypatch.setattr(file_locks, "_lock", after_removal)
     assert not Locks(tmp_path).take("pack")
 
 

@@ -11,13 +11,13 @@ from support.command_line import call, refused
 from support.fixtures import batch_of
 
 from testbed.anchors import anchor
-from testbed.cli.run import resolve
+from testbed.cli.run_sweep import resolve
 from testbed.errors import UserError
 from testbed.objectives import objective
 from testbed.recipes import recipe
-from testbed.recipes.from_stack import compose
+from testbed.recipes.stack_composition import compose
 from testbed.stacks import ABSENT, GIVEN, NUMBER, RANGE, Their, stacks
-from testbed.stacks.page import pages
+from testbed.stacks.stack_pages import pages
 
 FOLDER = Path(__file__).parents[3] / "docs" / "stacks"
 STACKS = sorted(stacks())
@@ -105,7 +105,7 @@ def refused_words(stack, refusal):
 
 
 def choices(stack, setting):
-    from testbed.recipes.from_stack import choices_of
+    from testbed.recipes.stack_composition import choices_of
 
     return choices_of(stack, setting)
 

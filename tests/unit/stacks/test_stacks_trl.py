@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.trl_stub import batch_of_inputs, random_inputs, stub_trainer
 
-from testbed.recipes.from_stack import compose, read
+from testbed.recipes.stack_composition import compose, read
 from testbed.stacks import stacks
 
 trl = pytest.importorskip("trl")

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from envs import kernels
 from envs.catalog import token_task
-from envs.tokens.tree import tree
+from envs.tokens.token_tree import tree
 from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
-from testbed.policies.in_flight import logp_by_version
-from testbed.policies.tabular import TabularPolicy
-from testbed.policies.toy.sampler import inverse_cdf
-from testbed.policies.toy.transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.policies.tabular_policy import TabularPolicy
+from testbed.policies.token_versions import logp_by_version
+from testbed.policies.toy.toy_sampler import inverse_cdf
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 R, N, GROUP, W = 2, 2, 4, 3
 B = N * GROUP

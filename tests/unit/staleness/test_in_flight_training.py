@@ -11,7 +11,7 @@ from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for
 from testbed.training.loop import train, train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", [TREE, CHAIN, TOY], ids=["tree", "chain", "toy"])
 

@@ -26,7 +26,7 @@ from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.latency import STRIDE, CellQueue, Latency
 from testbed.training.loop import train, train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
 

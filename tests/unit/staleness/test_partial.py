@@ -10,7 +10,7 @@ from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.staleness import build_source, plan_for
 from testbed.training.loop import train, train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 WIDE = dataclasses.replace(TOY, task_args=(("limit", 6), ("modulus", 3)))
 """Enough responses that no two groups are alike by chance."""

@@ -25,7 +25,7 @@ from testbed.staleness.bookkeeping import check_versions
 from testbed.staleness.by_age import ByAge, by_distribution
 from testbed.staleness.geometric import cut_geometric
 from testbed.training.loop import train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 LAW = "0:0.5 4:0.3 9:0.2"
 EXAMPLES = {

@@ -19,15 +19,15 @@ from testbed.execution.memory import Need, Room, needed
 from testbed.execution.packs import plan
 from testbed.execution.preflight import check_arguments
 from testbed.execution.runner import run_sweep
-from testbed.policies.hf.policy import HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.results.store import read
 from testbed.staleness import build_source, plan_for, schedule, storage
 from testbed.staleness.by_age import ByAge
 from testbed.staleness.versions import VersionBuffer
 from testbed.training.loop import train, train_pack
-from testbed.worlds.base import BehaviorWeights
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 from testbed.worlds.generation import narrow_versions
+from testbed.worlds.world import BehaviorWeights
 
 BANDIT = Run(task="bandit", prompts=4, group=2)
 TREE = Run(task="tree", prompts=4, group=2)

@@ -25,12 +25,12 @@ from testbed.execution.packs import plan
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
-from testbed.staleness.base import Generated
 from testbed.staleness.by_age import ByAge
 from testbed.staleness.limited_ages import Discarding
+from testbed.staleness.schedule_plan import Generated
 from testbed.staleness.too_old import drop, truncate
 from testbed.training.loop import train, train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
 RULES = ("wait", "discard", "drop", "truncate")

@@ -14,7 +14,7 @@ from testbed.pipeline.design import Design, from_words, to_words
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.trace_driven import fewest_slices, pin_trace
 from testbed.training.loop import train, train_pack
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 BANDIT = Run(task="bandit", prompts=4, group=2, steps=9, log_every=1, learning_rate=0.5)
 TREE = replace(BANDIT, task="tree", learning_rate=8.0)

@@ -10,11 +10,11 @@ from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
-from testbed.staleness.base import Generated
+from testbed.staleness.schedule_plan import Generated
 from testbed.teachers import build_teacher
 from testbed.teachers.guides import GuidedSource, OwnSuccesses, failed, guide_for
 from testbed.training.loop import train
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 TREE = Run(
     task="tree",

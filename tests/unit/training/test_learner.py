@@ -18,7 +18,7 @@ from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Repla
 from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
 from testbed.training.signal_providers import sequence_score_norm
 from testbed.training.update import State, Trainer
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 BANDIT = Run(task="bandit", prompts=4, group=4, learning_rate=0.5, steps=6)
 CHAIN = dataclasses.replace(BANDIT, task="chain")

@@ -14,7 +14,7 @@ from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
 from testbed.training.loop import mask_nonfinite_replicas, train, train_pack
 from testbed.training.update import State, Trainer, clip_norm, finite_rows
-from testbed.worlds import build as worlds
+from testbed.worlds import build_world as worlds
 
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
 CHAIN = dataclasses.replace(BANDIT, task="chain")
@@ -40,7 +40,7 @@ every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
 def hub_run(tmp_path_factory):
     """A cell on a Hugging Face model of a few thousand random weights."""
     from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
-    from testbed.worlds.tasks import build_task
+    from testbed.worlds.task_registry import build_task
 
     folder = tmp_path_factory.mktemp("model")
     task = build_task(TOY.task, **dict(TOY.task_args))

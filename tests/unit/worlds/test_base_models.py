@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from testbed.config.run import Run
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.policies.warm_start import warm_start
 from testbed.worlds import base_models
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 from testbed.worlds.tokens import build_token_policy
 
 RUN = Run(

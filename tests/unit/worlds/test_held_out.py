@@ -19,7 +19,7 @@ from testbed.diagnostics.held_out_metrics import (
 from testbed.diagnostics.metric_names import METRICS
 from testbed.training.loop import train
 from testbed.training.recorder import sequence_tails
-from testbed.worlds.build import build_world
+from testbed.worlds.build_world import build_world
 
 TOY = Run(
     task="running-sum",

@@ -12,13 +12,13 @@ from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.mismatch import Draw
-from testbed.policies.hf.policy import HuggingFacePolicy
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.training.loop import train, train_pack
 from testbed.training.update import Trainer
-from testbed.worlds.build import build_world
-from testbed.worlds.perturbed import MOST_PASSES, Perturbed, check_perturbable, loss_noise_draw
-from testbed.worlds.tasks import build_task
+from testbed.worlds.build_world import build_world
+from testbed.worlds.loss_noise import MOST_PASSES, Perturbed, check_perturbable, loss_noise_draw
+from testbed.worlds.task_registry import build_task
 
 ALP = dataclasses.replace(TOY, recipe="alp", policy_args=(*TOY.policy_args, ("perturb", 0.1)))
 

@@ -10,8 +10,8 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.training.loop import train_pack
-from testbed.worlds.tasks import token_task
-from testbed.worlds.verifiers import Compared, fixed_uniform, verifier_of
+from testbed.worlds.task_registry import token_task
+from testbed.worlds.verifier_rewards import Compared, fixed_uniform, verifier_of
 
 RUN = Run(
     task="copy", task_args=(("digits", 3), ("modulus", 4)), policy="toy", steps=2, log_every=1, prompts=4,

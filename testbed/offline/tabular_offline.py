@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
-from envs.offline import exact_model, ratio
+from envs.logged_data import exact_model, ratio
 from testbed.errors import UserError
 
 MOST_ROUNDS = 10_000

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed.errors import UserError
-from testbed.policies.base import Drawn, Law, Policy
 from testbed.policies.hf.causal_model import CausalModel, Head, Hidden
 from testbed.policies.hf.chunked_logp import (
     chunk_rows,
@@ -26,18 +25,7 @@ from testbed.policies.hf.chunked_logp import (
     logits_score_norm,
 )
 from testbed.policies.hf.engines import Sampling, TokenEngine, open_engine, seed_of, written
-from testbed.policies.hf.lora import ALL, Lora
-from testbed.policies.hf.micro_batches import (
-    Refused,
-    checked_micro_tokens,
-    lengths,
-    parts,
-    recomputed,
-    refusing,
-)
-from testbed.policies.hf.model_folder import DTYPES, load_model
-from testbed.policies.hf.options import check_options
-from testbed.policies.hf.sampler import (
+from testbed.policies.hf.hf_decoder import (
     Choose,
     DecodeRequest,
     Ended,
@@ -50,7 +38,19 @@ from testbed.policies.hf.sampler import (
     split_by_version,
     write,
 )
-from testbed.policies.in_flight import checked_cache, checked_versions
+from testbed.policies.hf.lora import ALL, Lora
+from testbed.policies.hf.micro_batches import (
+    Refused,
+    checked_micro_tokens,
+    lengths,
+    parts,
+    recomputed,
+    refusing,
+)
+from testbed.policies.hf.model_folder import DTYPES, load_model
+from testbed.policies.hf.options import check_options
+from testbed.policies.policy import Drawn, Law, Policy
+from testbed.policies.token_versions import checked_cache, checked_versions
 
 LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights.

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
-from envs.offline import Log
+from envs.logged_data import Log
 from testbed.errors import UserError
 from testbed.offline.replay_loops import ACTOR_SETTINGS, Q_SETTINGS, actor_loop, q_loop
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.policies.base import Drawn, Law, Tool
-from testbed.policies.in_flight import present
+from testbed.policies.policy import Drawn, Law, Tool
+from testbed.policies.token_versions import present
 from testbed.policies.toy.decoder import Decoder
-from testbed.policies.toy.sampler import generate
+from testbed.policies.toy.toy_sampler import generate
 
 
 def generate_recomputed(

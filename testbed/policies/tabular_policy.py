@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from envs.kernels import gather_logp, scatter_score
-from testbed.policies.base import Layout, Policy
+from testbed.policies.policy import Layout, Policy
 
 
 class TabularLogp(torch.autograd.Function):

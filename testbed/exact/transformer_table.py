@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from envs.arrays import Floats, Ints
-from envs.tokens.base import every_response
-from envs.tokens.tree import TokenTree
-from testbed.exact.tree import check_size
-from testbed.policies.toy.transformer import ToyTransformer
+from envs.tokens.token_task import every_response
+from envs.tokens.token_tree import TokenTree
+from testbed.exact.response_tree import check_size
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 CHUNK = 4096
 """Number of responses per pass of the model."""

@@ -1,8 +1,8 @@
 """All responses of a small token task: leaves of the tree, their probabilities, exact divergences.
 
-A tree is an `envs.tokens.tree.TokenTree`; a policy is a table of probabilities [S, A], one row per prefix
-(the softmax of a table of logits, or a transformer's distributions: testbed.exact.transformer). Both policies
-must be positive everywhere, as ratios and scores require.
+A tree is an `envs.tokens.token_tree.TokenTree`; a policy is a table of probabilities [S, A], one row per
+prefix (the softmax of a table of logits, or a transformer's distributions: testbed.exact.transformer_table).
+Both policies must be positive everywhere, as ratios and scores require.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.base import TokenTask, every_response
-from envs.tokens.tree import MOST_ENTRIES, TokenTree
+from envs.tokens.token_task import TokenTask, every_response
+from envs.tokens.token_tree import MOST_ENTRIES, TokenTree
 from testbed.errors import UserError
 
 MOST_TOKENS = 2**23

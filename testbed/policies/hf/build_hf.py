@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from envs.tokens.base import TokenTask
-from testbed.policies.base import Policy
-from testbed.policies.hf.policy import HuggingFacePolicy
-from testbed.policies.hf.ranks import InRanks, Ranks, checked_ranks
+from envs.tokens.token_task import TokenTask
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.shared_batches import InRanks, Ranks, checked_ranks
 from testbed.policies.hf.text_task import task_for_model
+from testbed.policies.policy import Policy
 
 
 def build_hf(task: TokenTask, model: str, device: str, arguments: dict[str, Any]) -> tuple[TokenTask, Policy]:

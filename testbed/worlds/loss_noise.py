@@ -8,11 +8,11 @@ from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw
-from testbed.policies.base import Layout, Policy, Reweighted
-from testbed.policies.toy.transformer import ToyTransformer
+from testbed.policies.policy import Layout, Policy, Reweighted
+from testbed.policies.toy.toy_transformer import ToyTransformer
 
 if TYPE_CHECKING:
-    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
 ALPHA = BETA = 0.001
 """Weights of the regularizer in the authors' code."""

@@ -9,20 +9,20 @@ from torch import Tensor
 
 from envs.finite_mdp import Episodes, FiniteMDP
 from envs.streams import uniforms
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_tree import TokenTree
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-from testbed.policies.base import Policy
-from testbed.policies.in_flight import logp_by_version
-from testbed.prefixes.base import Asked, PrefixSource, Start
-from testbed.worlds.base import BehaviorWeights, World
+from testbed.policies.policy import Policy
+from testbed.policies.token_versions import logp_by_version
+from testbed.prefixes.prefix_source import Asked, PrefixSource, Start
 from testbed.worlds.generation import Generation, whole
 from testbed.worlds.prefix_masking import refuse_given, source_of, wave_keys, without_given
 from testbed.worlds.rounded import of_precision, split_precision
-from testbed.worlds.tasks import spread, tabular_task, turns_of
+from testbed.worlds.task_registry import spread, tabular_task, turns_of
+from testbed.worlds.world import BehaviorWeights, World
 
 
 class TabularRuns(World):
@@ -289,7 +289,7 @@ def _cosine(left_RP: np.ndarray, right_RP: np.ndarray) -> np.ndarray:
 
 def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
     """Return the world of a run and its table; raise UserError for arguments that tables lack."""
-    from testbed.policies.tabular import TabularPolicy
+    from testbed.policies.tabular_policy import TabularPolicy
 
     task = tabular_task(run)
     own, precision = split_precision(run)

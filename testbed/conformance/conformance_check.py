@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from testbed.conformance.battery import BATTERY
+from testbed.conformance.catalogue_entry import Reference, with_hyper
 from testbed.conformance.counterexample import Counterexample, failing, told
-from testbed.conformance.evidence import Evidence
-from testbed.conformance.identify import identify, observed
+from testbed.conformance.loss_evidence import Evidence
+from testbed.conformance.nearest_entries import identify, observed
 from testbed.conformance.properties import Judged, Property
-from testbed.conformance.reference import Reference, with_hyper
 from testbed.conformance.signature import Binding
 from testbed.conformance.strategies import smallest
 from testbed.errors import UserError
@@ -166,8 +166,8 @@ def settled(
 
 
 def _only_hyper(evidence: Evidence, start: Reference, known: Mapping[str, Any]) -> Reference:
+    from testbed.conformance.hyperparameter_search import fitted
     from testbed.conformance.probes import bends, candidates, constants
-    from testbed.conformance.search import fitted
 
     numbers = candidates(constants(evidence.binding.function), bends(evidence.binding))
     fit = fitted(evidence, replace(start, hyper=()), numbers, known, (start.aggregation,))

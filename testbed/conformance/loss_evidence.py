@@ -25,7 +25,7 @@ from testbed.conformance.batches import (
     tensors,
 )
 from testbed.conformance.calling import LossError, Outcome, call
-from testbed.conformance.reference import Reference
+from testbed.conformance.catalogue_entry import Reference
 from testbed.conformance.signature import Binding
 from testbed.data.batch import Batch
 

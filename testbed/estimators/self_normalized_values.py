@@ -2,7 +2,7 @@
 
 from envs.arrays import Floats
 from testbed.estimators import Estimate, estimator, mean_of_terms
-from testbed.estimators.bandit import Logged
+from testbed.estimators.logged_rounds import Logged
 
 
 @estimator(

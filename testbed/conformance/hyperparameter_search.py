@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from envs.arrays import Floats
-from testbed.conformance.evidence import Evidence, likeness
-from testbed.conformance.reference import Reference, with_hyper
+from testbed.conformance.catalogue_entry import Reference, with_hyper
+from testbed.conformance.loss_evidence import Evidence, likeness
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envs.arrays import Ints
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 

@@ -11,7 +11,7 @@ from envs.catalog import token_task, world
 from envs.checks import as_versions
 from envs.divergence import Divergence
 from envs.finite_mdp import Episodes
-from envs.tokens.base import TokenTask, arguments, check_counts, every_response
+from envs.tokens.token_task import TokenTask, arguments, check_counts, every_response
 
 MOST_ENTRIES = 2**24
 SMALL: Mapping[str, Mapping[str, int]] = {

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, standard_error
-from testbed.estimators.bandit import Logged
+from testbed.estimators.logged_rounds import Logged
 
 VARIES = 1e-9
 """Difference of action probabilities that counts as another policy."""

@@ -259,7 +259,7 @@ def read_at_once(
     if not (plain and action_N.flags.c_contiguous and action_N.dtype == np.int64):
         return None
     try:
-        from testbed.estimators.kernels import read_rounds
+        from testbed.estimators.compiled_passes import read_rounds
     except ImportError:
         return None
     rows, actions = reward_N.size, pi_NA.shape[-1]

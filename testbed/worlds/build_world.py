@@ -9,14 +9,14 @@ import numpy as np
 from testbed.config.argument_types import wrong_arguments
 from testbed.config.run import Run
 from testbed.errors import UserError, refuse
-from testbed.policies.base import Policy, Reweighted
-from testbed.policies.toy.transformer import ToyTransformer
-from testbed.worlds.base import World
-from testbed.worlds.perturbed import perturb_of
+from testbed.policies.policy import Policy, Reweighted
+from testbed.policies.toy.toy_transformer import ToyTransformer
+from testbed.worlds.loss_noise import perturb_of
 from testbed.worlds.rounded import rounding_of, split_precision
-from testbed.worlds.tabular import TabularRuns, build_tabular_policy
-from testbed.worlds.tasks import token_task
+from testbed.worlds.tabular_world import TabularRuns, build_tabular_policy
+from testbed.worlds.task_registry import token_task
 from testbed.worlds.tokens import TokenRuns, build_token_policy
+from testbed.worlds.world import World
 
 KEPT = 16
 """Approximate numbers per token, layer and unit of width kept for a Hugging Face model's backward pass."""
@@ -32,9 +32,9 @@ def check_policy(run: Run) -> None:
     if run.policy != "hf":
         _policy(run)
         return
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
     from testbed.policies.hf.model_folder import check_model_folder, parameters_of, refuse_unloadable
     from testbed.policies.hf.options import check_options
-    from testbed.policies.hf.policy import HuggingFacePolicy
 
     folder = check_model_folder(run.model)
     given, precision = split_precision(run)
@@ -50,7 +50,7 @@ def check_policy(run: Run) -> None:
 
 def _try(run: Run, given: dict[str, Any]) -> None:
     """Load the model once on the CPU; raise UserError as its pack would."""
-    from testbed.policies.hf.policy import HuggingFacePolicy
+    from testbed.policies.hf.hf_policy import HuggingFacePolicy
     from testbed.policies.hf.text_task import task_for_model
 
     options = {name: value for name, value in given.items() if name not in ("ranks", "engine")}
@@ -93,7 +93,7 @@ def _refuse_arguments(run: Run, constructor: Callable[..., object]) -> None:
     if run.policy == "toy":
         given.pop("roles", None)
     elif "ranks" in given:
-        from testbed.policies.hf.ranks import checked_ranks
+        from testbed.policies.hf.shared_batches import checked_ranks
 
         checked_ranks(given.pop("ranks"))
     perturb_of(given)

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from testbed.errors import UserError
-from testbed.policies.base import Drawn, Law, Policy, Reweighted
+from testbed.policies.policy import Drawn, Law, Policy, Reweighted
 
 WEIGHT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 """Largest difference between a gradient of several ranks and of one, relative to its largest entry."""

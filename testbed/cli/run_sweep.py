@@ -206,7 +206,7 @@ def resolve(
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin
-    from testbed.worlds.tasks import pin_data, tasks
+    from testbed.worlds.task_registry import pin_data, tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
     watch = watch or unwatched
@@ -274,7 +274,7 @@ def warn(cells: "Iterable[Run]", quiet: bool) -> None:
 
 def data_notes(cells: "Iterable[Run]") -> Iterator[str]:
     """Yield notes on the data sets that the cells read."""
-    from testbed.worlds.tasks import token_task
+    from testbed.worlds.task_registry import token_task
 
     for cell in {(cell.task, cell.task_args): cell for cell in cells if cell.task == "jsonl"}.values():
         yield from (f"{dict(cell.task_args).get('file')}: {line}" for line in token_task(cell).notes)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from envs.catalog import worlds
 from envs.finite_mdp import FiniteMDP
-from envs.tokens.base import TokenTask
-from envs.tokens.tree import TokenTree
+from envs.tokens.token_task import TokenTask
+from envs.tokens.token_tree import TokenTree
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run, Scalar
 from testbed.errors import UserError, refuse

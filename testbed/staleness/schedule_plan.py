@@ -14,7 +14,7 @@ from testbed.config.run import Run
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.staleness.age_distribution import AgeDistribution
-from testbed.worlds.base import BehaviorWeights, World
+from testbed.worlds.world import BehaviorWeights, World
 
 
 @dataclass(frozen=True)

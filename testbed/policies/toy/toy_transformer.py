@@ -13,13 +13,13 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
-from testbed.policies.base import Drawn, Law, Layout, Policy, Rounding, TaskShape, Tool
-from testbed.policies.in_flight import checked_cache, checked_versions, logp_by_version, present
+from testbed.policies.policy import Drawn, Law, Layout, Policy, Rounding, TaskShape, Tool
+from testbed.policies.token_versions import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder, can_write, write
-from testbed.policies.toy.in_flight import generate_recomputed
 from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_distribution, unrounded
-from testbed.policies.toy.sampler import generate, read
+from testbed.policies.toy.recomputed_cache import generate_recomputed
+from testbed.policies.toy.toy_sampler import generate, read
 
 LOGP_TOLERANCE = 5e-7
 """Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.policies.in_flight import checked_cache, logp_by_version
+from testbed.policies.token_versions import checked_cache, logp_by_version
 
 Layout: TypeAlias = Mapping[str, tuple[int, ...]]
 """Names and shapes of the matrices in a flat theta, in its order."""

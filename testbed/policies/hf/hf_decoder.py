@@ -7,11 +7,11 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from envs.tokens.base import TokenTask
-from testbed.policies.base import Drawn, Law
+from envs.tokens.token_task import TokenTask
 from testbed.policies.hf.causal_model import CausalModel, Head, Prefix
 from testbed.policies.hf.chunked_logp import chunk_rows, logits_logp
 from testbed.policies.hf.growing_cache import make_room, select_rows
+from testbed.policies.policy import Drawn, Law
 
 LEAVE = 0.75
 """Compact the batch once fewer than this share of rows is unfinished: compaction copies the cache."""

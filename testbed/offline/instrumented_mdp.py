@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.arrays import Floats, Ints
-from envs.offline import Log
+from envs.logged_data import Log
 from testbed.errors import UserError
 
 WEAKEST = 1e-12
@@ -29,8 +29,8 @@ def instrumented_model(log: Log, z_RBT: Ints, states: int, actions: int) -> Inst
 
     Identified if z is independent of the hidden cause, affects Y only through the action, and has an effect
     on the action that does not depend on the cause. Source: Xu et al. (2023), An instrumental variable
-    approach to confounded off-policy evaluation; one step is `testbed.estimators.instrument`. Raises
-    UserError for a state without data under one value of z, and an action that z does not affect.
+    approach to confounded off-policy evaluation; one step is `testbed.estimators.instrumental_variable`.
+    Raises UserError for a state without data under one value of z, and an action that z does not affect.
     """
     taken, earned, going = [], [], []
     for value in (0, 1):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import optimize, special
 
 from envs.arrays import Bools, Floats, Ints
-from envs.tokens.base import TokenTask
+from envs.tokens.token_task import TokenTask
 from testbed import rng
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run
@@ -52,7 +52,7 @@ def verifier_of(run: Run) -> Verifier | None:
             f"verifier '{run.verifier}' judges the digits of token tasks with policy 'toy', but policy is "
             f"'{run.policy}'; leave verifier at '{GOLD}'."
         )
-    from testbed.worlds.tasks import token_task
+    from testbed.worlds.task_registry import token_task
 
     made: Verifier = bound(token_task(run))
     return made

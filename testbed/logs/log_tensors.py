@@ -47,7 +47,7 @@ class Tokens:
         """Return log-ratios of tokens [N], prefixes [N] or sequences [B], and a mask of those that count.
 
         Excluded are tokens that are not finite, and prefixes and sequences with a NaN or +inf token; see
-        `testbed.diagnostics.ratios.ess_family`.
+        `testbed.diagnostics.ratio_metrics.ess_family`.
         """
         raw_N = self.log_rho_N
         if name == "token":

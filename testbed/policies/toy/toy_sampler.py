@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from testbed.policies.base import Drawn, Law, Tool
+from testbed.policies.policy import Drawn, Law, Tool
 from testbed.policies.toy.decoder import Decoder
 
 

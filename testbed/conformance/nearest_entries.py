@@ -11,12 +11,12 @@ import torch
 from testbed.advantages import advantage
 from testbed.conformance.batches import tensors
 from testbed.conformance.calling import LossError, call, passed
+from testbed.conformance.catalogue_entry import Reference, comparable, with_hyper
 from testbed.conformance.counterexample import Counterexample, where_they_part
-from testbed.conformance.evidence import Evidence, gather, more_batches, parts, widened
+from testbed.conformance.hyperparameter_search import Fit, best_aggregation, fitted, lengths
 from testbed.conformance.layouts import call_arguments
+from testbed.conformance.loss_evidence import Evidence, gather, more_batches, parts, widened
 from testbed.conformance.probes import bends, candidates, constants
-from testbed.conformance.reference import Reference, comparable, with_hyper
-from testbed.conformance.search import Fit, best_aggregation, fitted, lengths
 from testbed.conformance.signature import Binding
 from testbed.conformance.terms import PENALTIES, with_term, without_penalty
 from testbed.objectives import objective
