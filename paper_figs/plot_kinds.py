@@ -133,6 +133,19 @@ def _is_share(column: str, value_N: np.ndarray) -> bool:
     )
 
 
+def keep_shares_within(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
+    """End an axis of shares at 0 and 1, a dot's width beyond."""
+    axis = {"strips": "x", "distribution": "y", "final by setting": "y", "curves by arm": "y"}.get(plot.kind)
+    if (
+        axis is None
+        or axis in plot.log
+        or not _is_share(getattr(plot, axis), table[getattr(plot, axis)].to_numpy())
+    ):
+        return
+    low, high = getattr(ax, f"get_{axis}lim")()
+    getattr(ax, f"set_{axis}lim")(max(low, -0.03), min(high, 1.03))
+
+
 def heat_map(
     ax: Axes, table: pd.DataFrame, plot: Plot, span: tuple[float, float] | None = None, bar: bool = True
 ) -> None:

@@ -17,7 +17,7 @@ from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.tables.outcomes import need
 from paper_figs.figure_registry import COLUMN, FIGURES, PAGE, figure
-from paper_figs.plot_kinds import DRAW, arms, heat_map, word
+from paper_figs.plot_kinds import DRAW, arms, heat_map, keep_shares_within, word
 from paper_figs.value_names import TITLES, natural, proper, title
 
 
@@ -31,12 +31,14 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     fig = Figure(figsize=(COLUMN, high) if across == 1 else (PAGE, high if down == 1 else 0.5 + 1.8 * down))
     # Panels of one column mean one thing, those of `also` another.
     share: dict[str, Any] = {"sharex": True, "sharey": "row"} if plot.panel and not plot.of else {}
+    share |= {"sharey": False} if plot.kind == "strips" else {}
     axes = fig.subplots(down, across, squeeze=False, **share)
     for ax, (each, shown, text) in zip(axes.flat, panels, strict=False):
         if each.value and plot.also:  # the numbers are in the fields
             heat_map(ax, shown, each, bar=False)
         else:
             DRAW[each.kind](ax, shown, each)
+        keep_shares_within(ax, shown, each)
         x_label, y_label = axis_labels(each)
         spec = ax.get_subplotspec()
         ax.set_title(text, fontsize=8)

@@ -75,6 +75,10 @@ def test_strips_are_a_row_of_dots_per_arm_with_its_median():
         sorted(part["y"]) for _, part in rows().groupby("arm")
     ]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["first", "b"]
+    # Panels hold other arms: each names its rows.
+    apart = rows().assign(task=rows()["arm"].map({"a": "one", "b": "two"}))
+    fig, _ = drawn(apart, "strips", x="y", y="arm", panel="task")
+    assert [[text.get_text() for text in each.get_yticklabels()] for each in fig.axes] == [["a"], ["b"]]
 
 
 def test_an_interval_of_accuracies_stays_between_0_and_1_and_one_of_gains_need_not():
@@ -83,6 +87,11 @@ def test_an_interval_of_accuracies_stays_between_0_and_1_and_one_of_gains_need_n
         ax = shared_plots.draw(table, plot=Plot("final by setting", x="x", y=column)).axes[0]
         (bar,) = ax.containers[0].lines[2][0].get_segments()
         assert bar[:, 1] == pytest.approx(ends, abs=1e-3), column
+        assert (ax.get_ylim()[1] <= 1.03) == (column == "accuracy")
+    table["accuracy"] = [0.0, 1.0, 1.0]
+    for kind, axes in (("distribution", ("x", "accuracy")), ("strips", ("accuracy", "x"))):
+        ax = shared_plots.draw(table, plot=Plot(kind, *axes)).axes[0]
+        assert (ax.get_xlim() if kind == "strips" else ax.get_ylim()) == (-0.03, 1.03), kind
 
 
 def test_a_roc_counts_alarms_at_every_score():

@@ -61,9 +61,11 @@ EXPERIMENT = Experiment(
         "strips",
         x="accuracy: final accuracy",
         y="recipe",
-        arm=("task", "teacher_args"),
-        says="Shows final accuracy of a transformer of 4,000 weights by recipe, a row holding all its runs "
-        "on either task, five sums with the solution in the teacher's prompt and 24 sums with a better "
+        arm=("teacher_args",),
+        panel="task",
+        names={"hinted-sum": "five sums, the solution shown", "running-sum": "24 sums, a better teacher"},
+        says="Shows final accuracy of a transformer of 4,000 weights by recipe, a row holding all its runs, "
+        "on five sums with the solution in the teacher's prompt and on 24 sums with a better "
         "trained teacher: GRPO has the reward alone, OPD the teacher's distribution, on the student's "
         "tokens or, for some runs of the five sums, on the teacher's, dGRPO both (24 sums alone), and SFT "
         "imitates right solutions (24 sums alone).",
