@@ -48,10 +48,10 @@ test: setup      ## lint, types and every test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS)
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
 
 quick: setup     ## tests without the slow ones
-	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not slow"
 
 lint: setup      ## ruff
 	@$(BIN)/ruff check .

@@ -35,6 +35,10 @@ class Row:
     reward: float = 0.0
     group: int = 0
 
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """Hypothesis would write down every draw, for as long as all other work of a test takes."""
+        printer.text(repr(self))
+
 
 Rows = tuple[Row, ...]
 

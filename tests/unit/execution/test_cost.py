@@ -140,7 +140,7 @@ def test_memory_is_that_of_the_packs_that_run_at_once():
     small, large = (plan(grid(TOY, seed=range(n)))[0] for n in (2, 32))
     assert one.memory == cost.PROCESS + cost.bytes_of(large) > cost.PROCESS + cost.bytes_of(small)
     for packs in ((small, large), (large, small)):  # the largest may come first
-        assert cost.cost(packs, 1).memory == one.memory
+        assert cost.cost(packs, 1, lambda _: Rates(0.01, 0.1, 0.05)).memory == one.memory
 
 
 def test_a_model_of_any_size_has_an_unknown_time_and_is_not_asked_for():
