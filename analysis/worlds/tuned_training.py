@@ -31,7 +31,7 @@ class Way:
     at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
     the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
     batches. like: an earlier way whose settings are taken in place of a search. by: what settings are chosen
-    by where that is not the family's.
+    by where that is not the family's. rates: learning rates that are tried first.
     """
 
     at: Callable[[Any], Run | Arm]
@@ -40,6 +40,7 @@ class Way:
     change: Maker | None = None
     like: str = ""
     by: str = ""
+    rates: tuple[float, ...] = RATES
 
     def arm(self, value: float) -> Arm:
         """Return the arm at a value of the knob."""
@@ -152,7 +153,7 @@ def grown(scores: Scores, way: Way, rates: list[float], values: list[float]) -> 
 def settled(way: Way) -> dict[str, float]:
     """Return rate, value and score of the best setting on pilot seeds; at_end: how many lie at an end."""
     first = max(0, (len(way.ladder) - 3) // 2)
-    rates, values = list(RATES), list(way.ladder[first : first + 3])
+    rates, values = list(way.rates), list(way.ladder[first : first + 3])
     scores: Scores = {}
     for _ in range(ROUNDS + 1):
         for value in values:

@@ -130,7 +130,7 @@ CORE = {
     "critics": _registered("value functions", "critics", "critic", "policies"),
     "teachers": _registered("policies to learn from", "teachers", "teacher"),
     "guides": _registered("answers put into groups", "teachers/guides", "guide"),
-    "verifiers": _registered("judges of answers", "worlds/verifiers", "verifier"),
+    "verifiers": _registered("judges of answers", "worlds/verifier_rewards", "verifier"),
     "metrics": Kind("logged numbers", _metrics, aliases=_metric_aliases),
 }
 
