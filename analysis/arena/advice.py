@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.arena.table import records
-from analysis.arena.tasks import HIGH, LOW
+from analysis.arena.table import records, roomy
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -125,10 +124,7 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
 
 def _cells(frame: pd.DataFrame) -> pd.DataFrame:
     """Return task, lag, GRPO's mean KL and ESS of stale cells on tasks with headroom."""
-    grpo = frame[frame["arm"] == "grpo"]
-    fresh = grpo[grpo["lag"] == 0].groupby("task")["final"].mean()
-    roomy = fresh[fresh.between(LOW, HIGH)].index
-    stale = grpo[(grpo["lag"] > 0) & grpo["task"].isin(roomy)]
+    stale = frame[(frame["arm"] == "grpo") & (frame["lag"] > 0) & frame["task"].isin(roomy(frame))]
     cells = stale.groupby(["task", "lag"], sort=False)[["kl", "ess"]].mean().reset_index()
     if cells.empty:
         raise UserError("The arena's table has no stale data on a task with headroom; run the arena first.")

@@ -32,7 +32,6 @@ KEYS = ("task", "lag", "recipe")
 
 def shares(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per task, lag and arm of the arena: share of the fresh final, rate, collapses, seeds."""
-    fresh = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
     stale = frame[frame["lag"].isin(OLD) & frame["arm"].isin(RECIPES)]
     found = stale.groupby(["task", "lag", "arm"], as_index=False).agg(
         final=("final", "mean"),
@@ -40,7 +39,7 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
         collapsed=("collapsed", "sum"),
         seeds=("seed", "size"),
     )
-    return found.assign(share=found["final"] / found["task"].map(fresh))
+    return found.assign(share=found["final"] / found["task"].map(table.fresh(frame)))
 
 
 def foretold(frame: pd.DataFrame) -> pd.DataFrame:

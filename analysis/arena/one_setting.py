@@ -1,11 +1,13 @@
 """What a setting that is fixed beforehand costs: finals at each arm's one setting, beside those at its own.
 
-    python -m analysis.arena.one_setting
+    python -m analysis.arena.one_setting [TASK LAG]
 
-goes on where it was stopped, cell by cell in the order of PLACES, and writes one_setting.csv and curves.csv
+goes on where it was stopped, in the order of PLACES up to the given one, and writes one_setting.csv and
+curves.csv
 beside this file. The design is the text of `analysis/arena/__init__.py`.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,11 @@ from testbed.config.run import Run, cell_ids
 
 FINALS, CURVES = (Path(__file__).with_name(f"{name}.csv") for name in ("one_setting", "curves"))
 SWEEPS = Path("results/one-setting")
-PLACES = (("sorted", 64), ("sums", 64), ("guess", 64), ("sorted", 16), ("sums", 16))
+PLACES = (
+    *(("sorted", 64), ("sums", 64), ("sorted", 0), ("sums", 0)),
+    *(("guess", 64), ("guess", 0), ("sorted", 16), ("sums", 16)),
+)
+"""Fresh data have a curve of GRPO alone."""
 ARMS = tuple("grpo topr gspo ppo_ewma m2po vcpo minpro mis cispo reinforce placebo".split())  # noqa: SIM905
 SEEDS = (*range(10), *range(FRESH, FRESH + 10))
 DRAWN = 4
@@ -47,11 +53,11 @@ def run_place(task: str, lag: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     own, one = load(), settings()
     fixed = own.assign(**{name: own["arm"].map(one[name]) for name in ("rate", "knob")})
     cells: list[tuple[str, str, int, Run]] = []
-    for arm in ARMS:
+    for arm in ARMS if lag else ARMS[:1]:
         for run in cells_of(own, task, {arm: (lag,)}, SEEDS[:DRAWN]):
             cells.append((arm, "own", run.seed - known()[arm].shift, run))
         here = own[(own["task"] == task) & (own["lag"] == lag) & (own["arm"] == arm)].iloc[0]
-        if (here["rate"], here["knob"]) != tuple(one.loc[arm]):
+        if lag and (here["rate"], here["knob"]) != tuple(one.loc[arm]):
             for run in cells_of(fixed, task, {arm: (lag,)}, SEEDS):
                 cells.append((arm, "one", run.seed - known()[arm].shift, run))
     runs = [replace(run, log_every=run.log_every // FINER) for *_, run in cells]
@@ -69,7 +75,8 @@ def _kept(
         where = {"task": task, "lag": lag, "arm": arm}
         curves += [where | {"setting": setting, "step": step, "at": at} for step, at in _curve(part)]
         if setting == "one":
-            final = value_of(part[part["step"] % TASKS[task].log_every == 0], ACCURACY)
+            measured = (part["step"] % TASKS[task].log_every == 0) | (part["step"] == part["step"].max())
+            final = value_of(part[measured], ACCURACY)
             kept = {"rate": run.learning_rate, "knob": words(run.recipe_args)}
             finals.append(where | {"seed": seed, **kept, "final": round(final, 4)})
     drawn = pd.DataFrame(curves).groupby([*KEYS, "setting", "step"], sort=False)["at"].agg(["size", "mean"])
@@ -98,6 +105,12 @@ def curves() -> pd.DataFrame:
     return pd.read_csv(CURVES)
 
 
+def places() -> list[tuple[str, int]]:
+    """Return the tasks and lags whose finals are committed."""
+    found = finals()[["task", "lag"]].drop_duplicates()
+    return list(found.itertuples(index=False, name=None))
+
+
 def losses(frame: pd.DataFrame, by: Sequence[str] = KEYS) -> pd.DataFrame:
     """Return own, one and their difference, the loss, with a Student interval of 95 % over seeds.
 
@@ -109,8 +122,8 @@ def losses(frame: pd.DataFrame, by: Sequence[str] = KEYS) -> pd.DataFrame:
         by: KEYS, or "arm" alone.
     """
     fixed = finals()
-    places = fixed[["task", "lag"]].drop_duplicates()
-    own = frame[frame["arm"].isin(ARMS) & frame["seed"].isin(SEEDS)].merge(places)
+    own = frame[frame["arm"].isin(ARMS) & frame["seed"].isin(SEEDS)]
+    own = own.merge(fixed[["task", "lag"]].drop_duplicates())
     keys = [*KEYS, "seed"]
     both = own[[*keys, "final"]].merge(fixed, on=keys, how="left", suffixes=("", "_one"))
     both["one"] = both["final_one"].fillna(both["final"])
@@ -125,8 +138,9 @@ def losses(frame: pd.DataFrame, by: Sequence[str] = KEYS) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
+    last = (sys.argv[1], int(sys.argv[2])) if sys.argv[1:] else PLACES[-1]
     done = []
-    for place in PLACES:
+    for place in PLACES[: PLACES.index(last) + 1]:
         done.append(run_place(*place))
         for path, tables in zip((FINALS, CURVES), zip(*done, strict=True), strict=True):
             pd.concat(tables).to_csv(path, index=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.arena.arms import Arm, grid_of
 from analysis.arena.run import run_queue
-from analysis.arena.table import held, summary
+from analysis.arena.table import fresh, held, summary
 from analysis.arena.tasks import NEAR, PIPELINE, refuse_without_headroom
 from analysis.arena.tuning import FULL, Effort
 from analysis.tables.committed import SWEEP
@@ -71,9 +71,9 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
     rows = frame[(frame["task"] == task) & (frame["lag"] == lag)]
     if rows.empty:
         raise UserError(f"The committed table has no runs of '{task}' at lag {lag}. It has {held(frame)}.")
-    fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
-    if not fresh.empty:
-        refuse_without_headroom(task, float(fresh.mean()))
+    finals = fresh(frame)
+    if task in finals:
+        refuse_without_headroom(task, float(finals[task]))
     if arm in set(rows["arm"]):
         raise UserError(
             f"'{arm}' is in the committed table already (testbed arena show --task {task} --lag {lag}); "

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.arena import one_setting
 from analysis.arena.advice import Advice, Drift, advise
 from analysis.arena.picture import gains, losses
-from analysis.arena.table import joint, load, records, summary, tuning
+from analysis.arena.table import fresh, joint, load, records, roomy, summary, tuning
 from analysis.arena.tasks import HIGH, LOW, PIPELINE, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
@@ -24,7 +25,8 @@ the verdicts are the claims of experiment `arena`. What follows from it: [findin
 The placebo is GRPO tuned and run on other seeds: a gain of the size that it shows is what tuning and seeds
 alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
 `testbed advise LOG` reads this table at the drift of a training log. In the site the page can be filtered by
-task, lag and recipe; a click on a column's head sorts by it, and a click on a recipe shows its seeds.
+task, lag and recipe; a click on a column's head sorts by it, and a click on a recipe shows its seeds and,
+where they were kept, its curves.
 
 | column | what it says |
 |---|---|
@@ -52,14 +54,16 @@ gain. Below {low:.2g} and above {high:.2g} nats the table says nothing, nor does
 JOINT = """## One setting for all
 
 What a user has to fix beforehand: the one setting of rate and knob with the best mean score over all stale
-tasks and lags of a recipe, among those that tuning tried in all of them, beside the mean of the best scores
-of each. Scores of tuning, on two to five seeds; recipes ran on different cells, and grpo and placebo are one
-recipe on other seeds and cells: smaller differences than theirs mean nothing.
+tasks and lags of a recipe, among those that tuning tried in all of them, beside each cell's own. On the left
+scores of tuning, on two to five seeds; on the right finals of {seeds} seeds on which nothing was tuned, at
+{places}, with a 95 % interval over seeds. Recipes were tuned on different cells, and grpo and placebo are one
+recipe on other seeds and cells: smaller differences than theirs mean nothing. `testbed arena show
+--one-setting` prints the finals cell by cell.
 
 <div class="sortable" markdown>
 
-| arm | rate | knob | cells | one setting | each its own | loss |
-|---|---|---|---|---|---|---|
+| arm | rate | knob | cells | score at one | at own | loss | final at one | at own | loss of accuracy |
+|---|---|---|---|---|---|---|---|---|---|
 {rows}
 
 </div>
@@ -92,7 +96,7 @@ def page(frame: pd.DataFrame) -> str:
     In the site assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
     """
     found = summary(frame)
-    parts = [HEAD, _which(frame), _joint(), FILTERS, *(_picture(lag) for lag in pictures(frame))]
+    parts = [HEAD, _which(frame), _joint(frame), FILTERS, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]
         parts.append(f'<div class="block sortable" data-task="{task}" data-lag="{shown(lag)}" markdown>\n')
@@ -105,16 +109,25 @@ def page(frame: pd.DataFrame) -> str:
 def seeds(frame: pd.DataFrame, task: str, lag: int) -> str:
     """Return "grpo:837 694;fresh:…": finals of arms in thousandths, a number per seed."""
     here = frame[(frame["task"] == task) & frame["lag"].isin({0, lag})]
-    fresh = here[(here["lag"] == 0) & (here["arm"] == "grpo")].assign(arm="fresh")
-    found = pd.concat([here[here["lag"] == lag], fresh]).groupby("arm", sort=False)["final"]
+    base = here[(here["lag"] == 0) & (here["arm"] == "grpo")].assign(arm="fresh")
+    found = pd.concat([here[here["lag"] == lag], base]).groupby("arm", sort=False)["final"]
     return ";".join(f"{arm}:{' '.join(f'{1000 * final:.0f}' for final in finals)}" for arm, finals in found)
+
+
+def curves(task: str, lag: int) -> str:
+    """Return "grpo:35 51 …;grpo at one setting:…;fresh:…": mean accuracy along training in thousandths."""
+    found = one_setting.curves()
+    found = found[(found["task"] == task) & found["lag"].isin({0, lag})]
+    names = found["arm"].where(found["setting"] == "own", found["arm"] + " at one setting")
+    names = names.where(found["lag"] == lag, "fresh") if lag else names
+    lines = (" ".join(f"{1000 * float(at):.0f}" for at in curve.split()) for curve in found["curve"])
+    return ";".join(f"{name}:{line}" for name, line in zip(names, lines, strict=True))
 
 
 def pictures(frame: pd.DataFrame) -> dict[int, str]:
     """Return the SVG of gains by lag, of tasks with headroom."""
-    grpo = frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
-    roomy = frame[frame["task"].isin(grpo[grpo.between(LOW, HIGH)].index)]
-    found = summary(roomy) if len(roomy) else roomy
+    found = frame[frame["task"].isin(roomy(frame))]
+    found = summary(found) if len(found) else found
     lags = sorted(set(frame["lag"]) - {PIPELINE})
     drawn = {int(lag): gains(found, lag) for lag in lags} if len(found) else {}
     return {lag: svg for lag, svg in drawn.items() if svg}
@@ -149,13 +162,22 @@ def _which(frame: pd.DataFrame) -> str:
     return WHICH.format(low=found[0][2].low, high=found[0][2].high, rows="\n".join(rows))
 
 
-def _joint() -> str:
-    rows = [
-        f"| {row['arm']} | {row['rate']:g} | {row['knob']} | {row['cells']} | {row['joint']:.2f} | "
-        f"{row['own']:.2f} | {row['loss']:.2f} |"
-        for row in joint(tuning()).to_dict("records")
-    ]
-    return JOINT.format(rows="\n".join(rows))
+def _joint(frame: pd.DataFrame) -> str:
+    found = one_setting.losses(frame, ["arm"]).set_index("arm")
+    rows = []
+    for row in joint(tuning()).to_dict("records"):
+        ran = "– | – | –"
+        if row["arm"] in found.index:
+            at = found.loc[row["arm"]]
+            ran = (
+                f"{at['one']:.2f} | {at['own']:.2f} | {at['loss']:.2f} ({at['low']:.2f} to {at['high']:.2f})"
+            )
+        rows.append(
+            f"| {row['arm']} | {row['rate']:g} | {row['knob']} | {row['cells']} | {row['joint']:.2f} | "
+            f"{row['own']:.2f} | {row['loss']:.2f} | {ran} |"
+        )
+    places = ", ".join(f"{task} {lag}" for task, lag in one_setting.places())
+    return JOINT.format(rows="\n".join(rows), seeds=len(one_setting.SEEDS), places=places)
 
 
 def _picture(lag: int) -> str:
@@ -171,12 +193,12 @@ def _picture(lag: int) -> str:
 
 
 def _headroom(frame: pd.DataFrame, task: str) -> str:
-    fresh = frame[(frame["task"] == task) & (frame["lag"] == 0) & (frame["arm"] == "grpo")]["final"]
-    if fresh.empty:
+    finals = fresh(frame)
+    if task not in finals:
         return "Fresh data have not run on this task, so its headroom is not known.\n"
-    inside = LOW <= fresh.mean() <= HIGH
+    inside = LOW <= finals[task] <= HIGH
     said = "the task has headroom" if inside else "the task has no headroom and decides nothing"
-    return f"Fresh data end at {fresh.mean():.2f}, expected {LOW:g} to {HIGH:g}: {said}.\n"
+    return f"Fresh data end at {finals[task]:.2f}, expected {LOW:g} to {HIGH:g}: {said}.\n"
 
 
 def _line(row: dict[str, object]) -> str:

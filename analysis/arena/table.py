@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.arms import Arm
-from analysis.arena.tasks import PIPELINE, TASKS, lag_of, shown
+from analysis.arena.tasks import HIGH, LOW, PIPELINE, TASKS, lag_of, shown
 from analysis.arena.tuning import FRESH, Scores
 from analysis.judging.intervals import student_interval
 from analysis.tables import committed as tables
@@ -207,6 +207,17 @@ def held(frame: pd.DataFrame) -> str:
     return ", ".join(f"{task} at lag {shown(lag)}" for task, lag in pairs)
 
 
+def fresh(frame: pd.DataFrame) -> pd.Series:
+    """Return the mean final of GRPO on fresh data, by task."""
+    return frame[(frame["lag"] == 0) & (frame["arm"] == "grpo")].groupby("task")["final"].mean()
+
+
+def roomy(frame: pd.DataFrame) -> pd.Index:
+    """Return the tasks with headroom."""
+    finals = fresh(frame)
+    return finals[finals.between(LOW, HIGH)].index
+
+
 def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
     """Return the tasks on which the lag costs tuned GRPO at least so much final accuracy: others say nothing
     about staleness.
@@ -223,12 +234,11 @@ def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
 
     Infinite where it never does; NaN on tasks without GRPO at lag 0.
     """
-    fresh = others[(others["lag"] == 0) & (others["arm"] == "grpo")].groupby("task")["final"].mean()
-    found = []
+    finals, found = fresh(others), []
     for task, curve in zip(frame["task"], frame["curve"], strict=True):
         accuracy_L = np.array(curve.split(), dtype=float)
-        at = np.flatnonzero(accuracy_L >= SHARE * fresh.get(task, np.nan))
-        never = np.inf if task in fresh else np.nan
+        at = np.flatnonzero(accuracy_L >= SHARE * finals.get(task, np.nan))
+        never = np.inf if task in finals else np.nan
         found.append(at[0] * TASKS[task].steps / (len(accuracy_L) - 1) if at.size else never)
     return found
 

@@ -39,6 +39,12 @@ def show_table(
         bool,
         typer.Option("--outcomes", help="Show area, collapse, entropy, length, pass@8 and drift."),
     ] = False,
+    one_setting: Annotated[
+        bool, typer.Option("--one-setting", help="Show finals at a recipe's one setting for all tasks.")
+    ] = False,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Draw mean accuracy along training, 0 to 1.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the committed table: finals, gains over GRPO with 95 % intervals, cost of a wrong rate.
@@ -46,18 +52,30 @@ def show_table(
     Examples: testbed arena show --task sorted --lag 64
 
     testbed arena show --task guess --lag 64 --outcomes
+
+    testbed arena show --task sums --lag 64 --curve
     """
+    from analysis.arena import one_setting as one
     from analysis.arena import table, tasks
     from testbed.cli import show
     from testbed.errors import UserError
 
-    found = table.summary(table.load())
+    if one_setting + curve + outcomes > 1:
+        raise UserError("Give one of --outcomes, --one-setting and --curve: each shows other columns.")
+    found = (
+        one.curves() if curve else one.losses(table.load()) if one_setting else table.summary(table.load())
+    )
     at = [tasks.lag_from(lag)] if lag else found["lag"]
     chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]
     if chosen.empty:
         raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {table.held(found)}.")
+    if json:
+        return show.as_json(table.records(chosen))
+    if curve:
+        drawn = [show.sparkline(map(float, line.split())) for line in chosen["curve"]]
+        return show.table(table.records(chosen.assign(curve=drawn)))
     columns = [*SHOWN[:-4], "sensitivity", *OUTCOMES] if outcomes else [*SHOWN]
-    show.as_json(table.records(chosen)) if json else show.table(table.records(chosen[columns]))
+    show.table(table.records(chosen if one_setting else chosen[columns]))
 
 
 @app.command("run")

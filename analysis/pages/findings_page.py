@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.arena import one_setting
 from analysis.arena.table import costly
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.experiments.lag.arena import AGED
@@ -34,6 +35,7 @@ SCOPES = (
     "knobs of a recipe at once.",
     "why, and whether an average over more tasks would name one recipe.",
     "clips beside other recipes; rates and clips between those of the grid; longer budgets.",
+    "a task on which the setting was not chosen, where it may lose more; a setting for each kind of task.",
     "REINFORCE with a learned baseline; lag 400.",
     "lags above 256 at tuned rates, and lag 256 on larger models.",
     "weights with and without, each at its own tuned rate, beside other clips.",
@@ -129,8 +131,8 @@ def _in_brief(row: Row) -> str:
 def page(facts: Facts) -> str:
     """Return the page."""
     found = [*_of_recipes(facts), *_of_mechanisms(facts), *_of_models(facts)]
-    texts = zip(found, SCOPES, strict=True)
-    parts = (f"## {title}\n\n{text}\n\nNot tested: {scope}\n" for (title, text), scope in texts)
+    texts = enumerate(zip(found, SCOPES, strict=True), 1)
+    parts = (f"## {n}. {title}\n\n{text}\n\nNot tested: {scope}\n" for n, ((title, text), scope) in texts)
     return "\n".join([HEAD, *parts])
 
 
@@ -142,7 +144,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
     placebo = ", ".join(f"{f.gain(task, 'placebo')} on {task}" for task in f.tasks)
     return [
         (
-            "1. A lag of a few steps costs nothing that can be seen; a lag of 64 does",
+            "A lag of a few steps costs nothing that can be seen; a lag of 64 does",
             "Three steps of lag change GRPO's final accuracy by "
             f"{f.claim('three-steps-of-lag-cost-grpo-less-than-five-points')}. "
             "One step off, online DPO is as good as in turn: "
@@ -152,11 +154,11 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             f"{f.claim('staleness-costs-grpo-accuracy')}.",
         ),
         (
-            "2. What a pipeline's spread of ages costs beside a constant lag of the same mean",
+            "What a pipeline's spread of ages costs beside a constant lag of the same mean",
             _of_ages(f),
         ),
         (
-            f"3. Which recipe at lag {LAG}: {_verdict(f)}",
+            f"Which recipe at lag {LAG}: {_verdict(f)}",
             f"{_ranks(f)}\n\n![Gain over tuned GRPO at lag {LAG}](assets/arena-{LAG}.svg)\n\n"
             "Every recipe's rate and one knob were tuned alike, at that task and lag. VCPO, "
             f"to take one, gains {held} over tuned GRPO. The placebo, GRPO under another name and on other "
@@ -165,17 +167,18 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             "[which to use](arena.md#which-to-use).",
         ),
         (
-            "4. The best recipe of one task can be the worst of another",
+            "The best recipe of one task can be the worst of another",
             f"TOPR ends at {topr}. Why is not settled here; what follows is that a table of one task says "
             "little of the next.",
         ),
         (
-            "5. A wide clip alone buys a part of what the methods sell, a smaller rate little",
+            "A wide clip alone buys a part of what the methods sell, a smaller rate little",
             f"{_knobs(f)}\n\nScores of GRPO in tuning at lag {LAG}, on two to five seeds. A comparison with "
             "GRPO at clip 0.2, or at the rate of fresh data, gives a method that much for nothing.",
         ),
+        ("What one setting for all tasks and lags costs", _of_one_setting(f)),
         (
-            "6. Plain REINFORCE is no baseline at lag 64",
+            "Plain REINFORCE is no baseline at lag 64",
             f"With its rate tuned it ends below or beside tuned GRPO: {plain}. In a sweep "
             "that is too short at its longest lag for a verdict, the share that collapses grows with lag "
             f"times rate by {f.claim('collapse-grows-with-lag-times-rate')}.",
@@ -186,7 +189,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
 def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
     return [
         (
-            "7. Very old data can be used",
+            "Very old data can be used",
             "On long, sorting 14 digits for 900 steps, tuned at lag 256, M2PO ends at most 0.05 below GRPO "
             f"on fresh data: {f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')}; VCPO: "
             f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')}; and GRPO itself: "
@@ -197,7 +200,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"weights, at lag 64, by {f.claim('vcpo-ends-above-grpo-on-larger-models')}.",
         ),
         (
-            "8. Importance weights hurt at a full rate and are nearly idle at a small one",
+            "Importance weights hurt at a full rate and are nearly idle at a small one",
             "Beside REC's clip they change the final accuracy by "
             f"{f.claim('rec-importance-weights-change-nothing')} at the full rate and "
             f"by {f.claim('rec-slow-importance-weights-change-nothing')} at a tenth of it. The clip is "
@@ -205,7 +208,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"data: share of seeds {f.claim('rec-clip-prevents-collapse')}.",
         ),
         (
-            "9. Watch the entropy before the effective sample size",
+            "Watch the entropy before the effective sample size",
             "At lag 256 and one rate, the mean of the first 200 of 600 steps foretells which of six recipes "
             "collapses later: a small entropy better than a small ESS, difference of AUROC "
             f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}; AUROC of the ESS, which had to "
@@ -215,22 +218,22 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"{f.claim('early-ess-ranks-losses-of-larger-models')}.",
         ),
         (
-            "10. What asynchrony gains is that nobody waits for the longest response",
+            "What asynchrony gains is that nobody waits for the longest response",
             _of_pipelines(f),
         ),
         (
-            "11. Formats as coarse as FP8 did not break training here",
+            "Formats as coarse as FP8 did not break training here",
             "Share of seeds on which FP8 rollouts made the trainer collapse: "
             f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
             f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}.",
         ),
         (
-            "12. Published gains over GRPO depend on the task once GRPO is tuned",
+            "Published gains over GRPO depend on the task once GRPO is tuned",
             f"Asked was a gain of 0.05 over tuned GRPO at lag {LAG} on every task that the recipe ran.\n\n"
             f'{_by_verdict(f)}\n\n"Undecided" mostly means a gain on one task and none on another.',
         ),
         (
-            "13. Several updates on a fresh batch",
+            "Several updates on a fresh batch",
             "Mean accuracy along the run, the number of updates tuned for both. SFPO over GRPO with one: "
             f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
             f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
@@ -249,9 +252,9 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
         "Q4_0": "four-bit-rollouts-are-far-from-a-float32-trainer",
     }
     return [
-        ("14. The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
+        ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "15. On a model that people know a lag of 16 costs accuracy; bfloat16 rollouts are not exact",
+            "On a model that people know a lag of 16 costs accuracy; bfloat16 rollouts are not exact",
             "SmolLM2-135M-Instruct, GRPO with adapters at one rate: at lag 16 the mean accuracy along the "
             f"run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
@@ -343,6 +346,22 @@ def _of_ages(f: Facts) -> str:
         + "\n".join(
             ["| recipe | lag 16 | pipeline | difference on the same seeds |", "|---" * 4 + "|", *rows]
         )
+    )
+
+
+def _of_one_setting(f: Facts) -> str:
+    found = one_setting.losses(f.frame, ["arm"]).sort_values("loss")
+    rows = [
+        f"| {row.arm} | {row.own:.2f} | {row.one:.2f} | {row.loss:+.2f} [{row.low:.2f}, {row.high:.2f}] |"
+        for row in found.itertuples()
+    ]
+    places = ", ".join(f"{task} {lag}" for task, lag in one_setting.places())
+    return (
+        "Whoever cannot tune at every task and lag fixes a recipe's rate and knob beforehand. Below is the "
+        "mean final accuracy at each task's and lag's own setting and at the one that scores best in tuning "
+        f"over all of a recipe's stale tasks and lags, on {len(one_setting.SEEDS)} other seeds; task and "
+        f"lag: {places}. Where both settings are one the loss is 0.\n\n"
+        + "\n".join(["| recipe | each its own | one setting | lost |", "|---" * 4 + "|", *rows])
     )
 
 

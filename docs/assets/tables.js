@@ -1,4 +1,4 @@
-// Tables: a click on a head sorts, filters choose rows, a click on a recipe of the arena shows its seeds.
+// Tables: a click on a head sorts, filters choose rows, a click on a recipe of the arena shows its seeds and curves.
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".sortable table").forEach(makeSortable);
   document.querySelectorAll(".filters").forEach(makeFilters);
@@ -89,10 +89,14 @@ function makeFilters(bar) {
   filter();
 }
 
-// data-finals="grpo:837 694;vcpo:…": thousandths of final accuracy, a number per seed. A click on a recipe
-// opens its seeds beside those of tuned GRPO and of fresh data.
+// data-finals="grpo:837 694;vcpo:…": thousandths of final accuracy, a number per seed; data-curves the same, a
+// number per measurement. A click on a recipe opens both, beside those of tuned GRPO and of fresh data.
 function showSeeds(block) {
-  const finals = Object.fromEntries(block.dataset.finals.split(";").map((part) => part.split(":")));
+  const read = (text) => Object.fromEntries((text ?? "").split(";").filter((part) => part).map((part) => {
+    const [name, values] = part.split(":");
+    return [name, values.split(" ").map((each) => each / 1000)];
+  }));
+  const [finals, curves] = [read(block.dataset.finals), read(block.dataset.curves)];
   for (const row of block.querySelectorAll("tbody tr")) {
     const arm = row.cells[0].textContent.trim();
     if (!finals[arm]) continue;
@@ -102,10 +106,26 @@ function showSeeds(block) {
       opened.className = "seeds";
       const cell = opened.appendChild(document.createElement("td"));
       cell.colSpan = row.cells.length;
-      const shown = [...new Set([arm, "grpo", "fresh"])].filter((name) => finals[name]);
-      cell.innerHTML = strips(shown.map((name) => [name, finals[name].split(" ").map((each) => each / 1000)]));
+      const kept = (of, ...names) => [...new Set(names)].filter((name) => of[name]).map((name) => [name, of[name]]);
+      const lines = kept(curves, arm, `${arm} at one setting`, "grpo", "fresh");
+      cell.innerHTML = strips(kept(finals, arm, "grpo", "fresh")) + (curves[arm] ? drawn(lines, arm) : "");
     });
   }
+}
+
+function drawn(rows, arm) {
+  const [x, y] = [(share) => 100 + 440 * share, (value) => 130 - 120 * value];
+  const ticks = [0, 0.5, 1].map((tick) =>
+    `<path d="M100 ${y(tick)}H540" class="rule"/><text x="92" y="${y(tick) + 4}" class="name">${tick}</text>`);
+  const lines = rows.map(([name, values], place) => {
+    const kind = name === arm ? "own" : name.startsWith(arm) ? "one" : name;
+    const points = values.map((value, at) => `${x(at / (values.length - 1))} ${y(value)}`).join("L");
+    const [left, down] = [100 + 220 * (place % 2), 166 + 18 * Math.floor(place / 2)];
+    return `<path d="M${points}" class="line ${kind}"/><path d="M${left} ${down - 4}h24" class="line ${kind}"/>` +
+      `<text x="${left + 30}" y="${down}" class="of">${name}</text>`;
+  });
+  return `<svg viewBox="0 0 560 ${160 + 18 * Math.ceil(rows.length / 2)}" role="img">${ticks.join("")}${lines.join("")}` +
+    `<text x="${x(0.5)}" y="147">accuracy from the first step to the last, mean over seeds</text></svg>`;
 }
 
 function strips(rows) {

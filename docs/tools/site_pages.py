@@ -230,14 +230,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def with_seeds(markdown: str) -> str:
-    """Return the arena's page with the finals of every seed, for docs/assets/tables.js to draw."""
-    from analysis.arena.page import seeds
+    """Return the arena's page with finals of every seed and curves, for docs/assets/tables.js to draw."""
+    from analysis.arena.page import curves, seeds
     from analysis.arena.table import load
     from analysis.arena.tasks import lag_from
 
     frame = load()
-    return re.sub(
-        r'data-task="(\S+)" data-lag="(\S+)"',
-        lambda at: f'{at[0]} data-finals="{seeds(frame, at[1], lag_from(at[2]))}"',
-        markdown,
-    )
+
+    def drawn(at: re.Match[str]) -> str:
+        task, lag = at[1], lag_from(at[2])
+        lines = curves(task, lag)
+        return f'{at[0]} data-finals="{seeds(frame, task, lag)}"' + (
+            f' data-curves="{lines}"' if lines else ""
+        )
+
+    return re.sub(r'data-task="(\S+)" data-lag="(\S+)"', drawn, markdown)

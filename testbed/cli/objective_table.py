@@ -12,7 +12,6 @@ from testbed.registry import Entry
 
 LOG_RATIOS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.1, 0.22, 0.5, 1.0, 2.0)
 EXAMPLE = ("A>0: 1.5", "0.5", "A<0: 0.5", "1.25", "4.0")
-BLOCKS = "▁▂▃▄▅▆▇█"
 FULL = 2.0
 """The |w/A| that fills a sparkline."""
 
@@ -59,12 +58,8 @@ def main_axis(entry: Entry) -> str:
 
 def _sparklines(name: str, axis: str) -> dict[str, str]:
     both = atlas.weights(name, np.linspace(-2, 2, 17), axis)
-    positive, negative = ("".join(BLOCKS[_height(w)] for w in np.abs(weight)) for weight in both)
+    positive, negative = (show.sparkline(np.abs(weight), FULL) for weight in both)
     return {"positive": positive, "negative": negative}
-
-
-def _height(weight: float) -> int:
-    return min(round(weight / FULL * (len(BLOCKS) - 1)), len(BLOCKS) - 1) if np.isfinite(weight) else 7
 
 
 def report(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -3,10 +3,12 @@
 import json
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from testbed.errors import printable
+
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def as_json(data: Any) -> None:
@@ -24,6 +26,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def sparkline(values: Iterable[float], full: float = 1.0) -> str:
+    """Return a block per value of at least 0, the tallest for `full` and above and for what is not finite."""
+    heights = (
+        round(min(value / full, 1.0) * (len(BLOCKS) - 1)) if math.isfinite(value) else -1 for value in values
+    )
+    return "".join(BLOCKS[height] for height in heights)
 
 
 def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from support.command_line import call
 
-from analysis.arena import own, page, run, table, tasks, tuning
+from analysis.arena import one_setting, own, page, run, table, tasks, tuning
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.run import cost, run_queue
@@ -153,6 +153,44 @@ def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> No
     assert plan.versions(made[0], 10) == 41, "groups older than 40 updates are dropped"
     shown = table.records(table.summary(frame[frame["lag"] == tasks.PIPELINE]))
     assert {row["lag"] for row in shown} == {"pipeline"}
+
+
+def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final_of_the_seed() -> None:
+    frame, fixed, lines = table.load(), one_setting.finals(), one_setting.curves()
+    chosen = one_setting.settings()
+    for arm, rows in fixed.groupby("arm"):
+        assert {*zip(rows["rate"], rows["knob"], strict=True)} == {tuple(chosen.loc[arm])}
+    keys = ["task", "lag", "arm", "seed"]
+    both = fixed.merge(frame, on=keys, suffixes=("", "_own"))
+    assert len(both) == len(fixed), "a seed without a final at its own setting"
+    assert not fixed.duplicated(keys).any()
+    assert ((both["rate"] != both["rate_own"]) | (both["knob"] != both["knob_own"])).all()
+    by_cell = both.assign(loss=both["final_own"] - both["final"]).groupby(keys[:3])["loss"].mean()
+    found = one_setting.losses(frame).set_index(keys[:3])["loss"]
+    assert len(found) == len(one_setting.places()) * len(one_setting.ARMS)
+    assert found.drop(by_cell.index).abs().max() == 0
+    np.testing.assert_allclose(found[by_cell.index], by_cell)
+    points = lines["curve"].str.split().map(len)
+    assert set(points) == {10 * one_setting.FINER + 1}
+    last = lines[lines["setting"] == "one"].set_index(keys[:3])["curve"]
+    ends = last.map(lambda curve: np.mean([float(at) for at in curve.split()[-5::2]]))
+    np.testing.assert_allclose(ends[by_cell.index], fixed.groupby(keys[:3])["final"].mean(), atol=1e-3)
+
+
+def test_curves_and_finals_at_one_setting_are_shown(capsys) -> None:
+    shown = ("arena", "show", "--task", "sorted", "--lag", "64")
+    code, out, _ = call(capsys, *shown, "--curve")
+    (grpo,) = [line for line in out.splitlines() if " grpo " in line]
+    assert code == 0
+    assert {"▁", "▆"} <= set(grpo)
+    code, out, _ = call(capsys, *shown, "--one-setting", "--json")
+    assert code == 0
+    assert {row["arm"] for row in json.loads(out)} == set(one_setting.ARMS)
+    code, _, err = call(capsys, *shown, "--curve", "--outcomes")
+    assert code == 2
+    assert "Give one of" in err
+    told = dict(part.split(":") for part in page.curves("sorted", 64).split(";"))
+    assert {"grpo", "topr", "topr at one setting"} <= set(told)
 
 
 def test_rates_are_kept_and_shown_as_they_are() -> None:
