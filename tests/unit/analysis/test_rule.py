@@ -153,8 +153,9 @@ def test_bets_on_the_median_stay_fair_at_any_stopping_time():
     assert mean == pytest.approx(1.0, rel=1e-9)
 
 
-def test_bets_on_the_mean_are_the_mixture_of_noncentral_t_densities():
-    x_N = np.array([0.3, 1.1, -0.2, 0.9, 0.4])
+@pytest.mark.parametrize("values", [(0.3, 1.1, -0.2, 0.9, 0.4), (1.0, 1.3, 0.8, 1.1, 0.9)])
+def test_bets_on_the_mean_are_the_mixture_of_noncentral_t_densities(values):
+    x_N = np.array(values)
     student = x_N.mean() / x_N.std(ddof=1) * math.sqrt(5)
     d_K = np.linspace(1e-6, 9, 20_001)
     for found, sign in zip(bets.mean(x_N, 0.0), (1, -1), strict=True):

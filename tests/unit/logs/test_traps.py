@@ -86,6 +86,10 @@ def test_a_list_of_one_is_a_value_and_a_list_of_one_token_a_sequence(tmp_path):
     for one in read([tmp_path / "train_data_step3.jsonl"]).sequences:
         assert (one.step, one.reward, one.length) == (3, 1.0, 1)
         assert (one.logp_mu.tolist(), one.logp_pi.tolist(), one.advantage.tolist()) == ([-1.0], [-1.5], [0.5])
+    del row["token_loss_mask"]
+    (tmp_path / "train_data_step3.jsonl").write_text(json.dumps(row))
+    with pytest.raises(UserError, match=r"has no token_loss_mask.*Log with a newer NeMo-RL"):
+        read([tmp_path / "train_data_step3.jsonl"], "nemo-rl")
 
 
 def test_ranks_are_joined_and_a_missing_one_is_told(tmp_path):

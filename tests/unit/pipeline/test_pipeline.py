@@ -1,5 +1,6 @@
 """The pipeline simulator: clocks and versions by hand, rules that bind, closed forms, the same bits."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -260,6 +261,19 @@ def test_closed_forms_by_hand():
     assert closed_forms.moments(design).mean == pytest.approx(3 - stats.norm.cdf(score).sum(), rel=1e-12)
     late = replace(FIXED, train_time=10.0, queue=2, queue_rule="drop-oldest")
     assert closed_forms.sample_lag(late) == pytest.approx(1.75, rel=1e-12)
+
+
+def test_moments_are_those_of_all_batches_enumerated():
+    lengths = (1, 2, 5, 5)
+    design = replace(
+        LOGNORMAL, length="empirical", lengths=lengths, correlation=0.0, group=3, batch=6, max_length=9
+    )
+    batch_NB = np.array(list(itertools.product(lengths, repeat=6)))
+    first_N, longest_N = batch_NB[:, 0], batch_NB[:, :3].max(axis=1)
+    expected = {"mean": first_N, "square": first_N**2, "longest": longest_N, "cross": first_N * longest_N}
+    found = vars(closed_forms.moments(design))
+    for name, value_N in {**expected, "batch": batch_NB.max(axis=1)}.items():
+        assert found[name] == pytest.approx(value_N.mean(), rel=1e-12), name
 
 
 @pytest.mark.slow

@@ -253,6 +253,18 @@ def test_status_escapes_and_bounds_what_failures_say(folder: Path, capsys, flags
     assert not [c for c in said if not c.isprintable() and c != "\n"]
 
 
+def test_a_failure_of_unknown_kind_and_a_lock_of_no_planned_pack_are_left_out(folder: Path) -> None:
+    raw_failure(folder, PACKS[3].id, kind="vanished")
+    raw_failure(folder, PACKS[4].id, attempts="many")
+    store = Store(folder)
+    assert store.failures() == {}
+    for pack in (PACKS[3].id, "of-another-sweep"):
+        assert store.claim(pack)
+        store.note_share(pack, 0.25)
+    assert store.running() == {PACKS[3].id: 0.25}
+    store.close()
+
+
 def test_a_failure_is_kept_in_bounds(folder: Path) -> None:
     store = Store(folder)
     store.fail(Failure(PACKS[3].id, "failed", HOSTILE + "y" * 10**7, ("c",), 1, "z" * 10**7))
