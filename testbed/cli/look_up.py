@@ -1,6 +1,7 @@
 """testbed show: print what a name of any kind stands for."""
 
 import inspect
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,7 +122,7 @@ def _folded(name: str) -> str:
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
     """Print the sources of objectives, and of recipes without an objective of the same name."""
     from testbed.cli import show
-    from testbed.errors import unknown
+    from testbed.errors import UserError, unknown
 
     known = {name: list(_of_the_loss(name)) for name in names}
     sources = {
@@ -131,8 +132,14 @@ def _cite(names: list[str], bibtex: bool, json: bool) -> None:
         if "source" in facts
     }
     for name in names:
-        if name not in sources:
-            raise unknown("objective or recipe", name, _loss_names())
+        if name in sources:
+            continue
+        if one := next((one for one, each in _others().items() if _name_in(each, name)), ""):
+            raise UserError(
+                f"'{name}' is a {singular(one)}, and its source is not recorded; --cite prints the sources "
+                f"of objectives and recipes. What is known of it: testbed show {shlex.quote(name)}"
+            )
+        raise unknown("objective or recipe", name, _loss_names())
     if json:
         show.as_json(sources)
     elif bibtex:
