@@ -14,8 +14,6 @@ DISTILL, DRAFTS = (f"testbed/{name}.py" for name in ("objectives/terms/f_distill
 
 PLANTED = (
     # Pipelines by model size, load and route to old log-probabilities.
-    Bug("the-gain-of-splitting-grows-with-the-model-where-exchanges-are-slow", "testbed/pipeline/closed_forms.py", "return max(generation_time(design), train_time(design))", "return generation_time(design) + train_time(design)"),
-    Bug("most-of-the-gain-of-splitting-is-that-nobody-waits", "testbed/pipeline/closed_forms.py", "return design.tau_0 * found.batch + ", "return design.tau_0 * found.mean + "),
     Bug("a-shared-prompt-saves-its-copies", "testbed/policies/toy/toy_transformer.py", "time[Q:].repeat_interleave(G).repeat(N)", "time[Q:].repeat(G).repeat(N)"),
     # Replay control, linear TD, continuous actions.
     Bug("layer-norm-bounds-the-l2-that-stabilizes-td", LINEAR, "np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))", "((centered_xK**2).mean(-1, keepdims=True) + epsilon))"),
