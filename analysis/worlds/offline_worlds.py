@@ -25,6 +25,12 @@ class Worlds:
     reward_RSA: Floats
     discount: float = DISCOUNT
 
+    @classmethod
+    def of(cls, worlds: tuple[FiniteMDP, ...]) -> "Worlds":
+        """Return worlds with their exact models."""
+        models = [exact_model(world) for world in worlds]
+        return cls(worlds, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
+
     @property
     def best_RSA(self) -> Floats:
         """An optimal policy of each world, one-hot."""
@@ -76,8 +82,7 @@ def random_worlds(
         )
         for s in seeds
     )
-    models = [exact_model(world) for world in worlds]
-    return Worlds(worlds, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
+    return Worlds.of(worlds)
 
 
 def some_actions(seeds: Seeds, states: int, actions: int, kept: int, purpose: str) -> Bools:

@@ -1,16 +1,16 @@
 """Settings of arms chosen on pilot worlds, which no table has, and the gate that asks for wide grids."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from analysis.judging.replication import Seeds, columns
-from envs.arrays import Floats
+from analysis.experiment import Experiment
+from analysis.judging.replication import Seeds, columns, of_seeds
 
 Grid: TypeAlias = Mapping[str, Sequence[float]]
 PILOT = 5_000_000
@@ -41,32 +41,52 @@ def tuned(score: Callable[..., float], grid: Grid, flat: float = FLAT) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class TunedArms:
-    """Arms of a table, each at its best setting on pilot worlds.
+    """Arms of a table, each at its best setting on pilot worlds, in each of some cells.
 
-    arms: grid of each. learn: learn(seeds, arm, **setting), outcomes by column, [R] each. score: the outcome
-    that is to be high on average over `pilots` pilot worlds.
+    arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
+    outcome that is to be high on average over `pilots` pilot worlds. cells: further columns and their values.
     """
 
     arms: Mapping[str, Grid]
-    learn: Callable[..., Mapping[str, Floats]]
+    learn: Callable[..., Mapping[str, Any]]
     score: str
     pilots: int
+    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
-    @cached_property
-    def settings(self) -> dict[str, tuple[dict[str, float], bool]]:
-        """Setting of each arm, and whether it lies at an end of its grid."""
-        seeds = tuple(range(PILOT, PILOT + self.pilots))
+    @functools.cache  # noqa: B019 - one object a module
+    def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
+        """Return an arm's setting in a cell, by its values, and whether it is at an end of its grid."""
+        seeds, named = tuple(range(PILOT, PILOT + self.pilots)), dict(zip(self.cells, cell, strict=True))
+        return tuned(
+            lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
+            self.arms[arm],
+        )
 
-        def scored(arm: str) -> Callable[..., float]:
-            return lambda **knobs: float(np.mean(self.learn(seeds, arm, **knobs)[self.score]))
+    def rows(self, seeds: Seeds) -> Iterator[pd.DataFrame]:
+        """Yield the outcomes of each arm in each cell and world, with a column `at end`."""
+        for cell, arm in itertools.product(itertools.product(*self.cells.values()), self.arms):
+            knobs, ends = self.setting(arm, *cell)
+            named = dict(zip(self.cells, cell, strict=True))
+            outcomes = self.learn(seeds, arm, **named, **knobs)
+            yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(ends)})
 
-        return {arm: tuned(scored(arm), grid) for arm, grid in self.arms.items()}
-
-    def rows(self, seeds: Seeds, **given: object) -> Iterator[pd.DataFrame]:
-        """Yield the outcomes of each arm in each world, with a column `at end`; given: further columns."""
-        for arm, (knobs, ends) in self.settings.items():
-            outcomes = self.learn(seeds, arm, **knobs)
-            yield columns(seeds, **given, arm=arm, **outcomes, **{"at end": int(ends)})
+    def experiment(
+        self,
+        name: str,
+        seeds: int,
+        metrics: tuple[str, ...],
+        about: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Experiment:
+        """Return the experiment with the table of `rows`; more: what else `Experiment` takes."""
+        about = {"pilots": self.pilots, **(about or {})}
+        return Experiment(
+            name,
+            compute=of_seeds(name, self.rows, seeds, about),
+            keys=("run", "seed", *self.cells, "arm"),
+            metrics=(*metrics, "at end"),
+            **more,
+        )
 
 
 def inside(**where: Any) -> Callable[[pd.DataFrame], str]:

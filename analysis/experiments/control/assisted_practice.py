@@ -1,11 +1,8 @@
 """ALOE on a task of stages: chunked off-policy critics of mixed episodes, against their logged outcomes."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import key
@@ -41,22 +38,13 @@ def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> dict[str, Floats]:
     return {"learning": means, "end": ends}
 
 
-TUNED = TunedArms(ARMS, learn, "learning", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield shares of the best value by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("learning", "end"),
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
     source="ALOE, of which a summary alone was read: action-level off-policy evaluation over action chunks",
     differs="a task of 16 stages in a table; chunks are runs of single actions; no ensemble",
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("learning", "end", "at end"),
     margins={"share of the best value": MARGIN},
     figure=Plot(
         "strips",

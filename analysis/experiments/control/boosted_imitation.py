@@ -1,14 +1,12 @@
 """AILBoost: a replay that is weighted as the deployed ensemble is, against DAC and its newest policy."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.offline.imitation import discriminator_reward, replay_weights
 from testbed.offline.improvement import softmax
@@ -89,41 +87,25 @@ def imitated(
     return np.asarray(np.mean(deployed[-LAST:], axis=0))
 
 
-def score(seeds: Seeds, trajectories: int, arm: str, **knobs: float) -> Floats:
-    """Return `imitated`, or the score of cloning, which is uniform in unseen states, [R]."""
-    if arm == "cloning":
-        worlds, visit_RSA, low_R, high_R = demonstrated(seeds, trajectories)
-        return (worlds.value(clone(visit_RSA)) - low_R) / (high_R - low_R)
-    return imitated(seeds, trajectories, arm, **knobs)
+def learn(seeds: Seeds, arm: str, trajectories: int, **knobs: float) -> dict[str, Floats]:
+    """Return the score of `imitated`, or of cloning, which is uniform in unseen states, [R]."""
+    if arm != "cloning":
+        return {"score": imitated(seeds, trajectories, arm, **knobs)}
+    worlds, visit_RSA, low_R, high_R = demonstrated(seeds, trajectories)
+    return {"score": (worlds.value(clone(visit_RSA)) - low_R) / (high_R - low_R)}
 
 
-@cache
-def settings(trajectories: int, arm: str) -> tuple[dict[str, float], bool]:
-    """Return the setting of the highest score on pilot worlds, and whether it is at an end of its grid."""
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    return tuned(lambda **knobs: float(score(seeds, trajectories, arm, **knobs).mean()), GRIDS[arm])
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return scores by expert trajectories and arm, each at its setting."""
-    for trajectories in TRAJECTORIES:
-        for arm in GRIDS:
-            knobs, ends = settings(trajectories, arm)
-            found = {"score": score(seeds, trajectories, arm, **knobs), "at end": int(ends)}
-            yield columns(seeds, trajectories=trajectories, arm=arm, **found)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTORIES}).experiment(
     NAME,
+    SEEDS,
+    ("score",),
+    {"rounds": ROUNDS, "draws": DRAWS},
     question="Does an ensemble with a replay of its own weights imitate better than DAC's newest policy?",
     source="Chang et al. (2024), AILBoost",
     differs=(
         "random MDPs of 30 states whose moves the learner knows; discriminators are tables fitted to drawn "
         "replay; soft optima in place of SAC"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "draws": DRAWS, "pilots": PILOTS}),
-    keys=("run", "seed", "trajectories", "arm"),
-    metrics=("score", "at end"),
     margins={"score that counts as more": MARGIN},
     figure=Plot(
         "final by setting",

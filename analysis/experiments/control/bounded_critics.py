@@ -1,13 +1,11 @@
 """FlashSAC on random MDPs: few large updates of a critic of bounded norm, against soft Q-learning."""
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs import infinite_horizon
 from envs.arrays import Floats
@@ -67,22 +65,14 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
     return {"score": score_R, "size": size_R}
 
 
-TUNED = TunedArms(ARMS, learn, "score", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield scores by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("score", "size"),
+    {"steps": STEPS},
     question="Do bounds of a critic's norms let few large updates earn more than many small ones?",
     source="FlashSAC (2026), arXiv:2604.04539, of which public summaries were read",
     differs="random MDPs, linear soft Q-learning on half as many features as pairs; as many replayed steps",
-    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("score", "size", "at end"),
     margins={"score": SCORE},
     figure=Plot(
         "distribution",

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, exact, of_seeds, short_of
+from analysis.lab import Evidence, Plot, Seeds, exact, short_of
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs import infinite_horizon
 from envs.arrays import Floats
@@ -67,22 +66,14 @@ def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -
     return {"score": np.array(found)}
 
 
-TUNED = TunedArms(ARMS, learn, "score", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield scores by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("score",),
+    {"updates": UPDATES},
     question="Does LayerNorm with l2 stabilize TD, and do parallel copies replace replay and target network?",
     source="Gallici et al. (2025), Simplifying deep temporal difference learning",
     differs="linear TD on normalized features, and a table; updates are the time, one copy's steps are few",
-    compute=of_seeds(NAME, rows, SEEDS, {"updates": UPDATES, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("score", "at end"),
     margins={"score": SCORE},
     figure=Plot(
         "distribution",

@@ -1,16 +1,15 @@
 """ResFiT on a point mass with a sparse reward: a residual on a cloned controller against scratch."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, averaged, columns, of_seeds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
-from envs.arrays import Floats, Ints
+from analysis.lab import Experiment, Plot, Seeds, averaged, of_seeds
+from analysis.worlds.pilots import Grid, TunedArms, inside
+from envs.arrays import Ints
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Log, collect
 from testbed.offline import tabular_offline
@@ -84,7 +83,7 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
     return world, corrected, log, best
 
 
-def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Any]:
     """Return the share of J* of the greedy policy, mean over 20 points of training and at the end, [R]."""
     from testbed.offline.replay_control import replay_q
 
@@ -105,26 +104,11 @@ def learned(seeds: Seeds, arm: str, **knobs: Any) -> tuple[Floats, Floats]:
         )  # fmt: skip
         share_RK = played.value(np.eye(played.actions)[q_RKSA.argmax(-1)]) / best
         found.append((float(share_RK.mean()), float(share_RK[:, -1].mean())))
-    means, ends = np.array(found).T
-    return means, ends
+    mean_R, end_R = np.array(found).T
+    return {"learning": mean_R, "end": end_R, "solved": (end_R >= SOLVED).astype(int)}
 
 
-@cache
-def settings(arm: str) -> tuple[dict[str, float], bool]:
-    """Return the setting of the best mean share on pilot worlds, and whether it is at an end of its grid."""
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    return tuned(
-        lambda **knobs: float(learned(seeds, arm, **knobs)[0].mean()), {} if arm == "base" else LEARNER
-    )
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return shares of J* by arm, each at its setting."""
-    for arm in ARMS:
-        knobs, ends = settings(arm)
-        mean_R, end_R = learned(seeds, arm, **knobs)
-        solved_R = (end_R >= SOLVED).astype(int)
-        yield columns(seeds, arm=arm, learning=mean_R, end=end_R, solved=solved_R, **{"at end": int(ends)})
+TUNED = TunedArms({arm: {} if arm == "base" else LEARNER for arm in ARMS}, learn, "learning", PILOTS)
 
 
 def unsolved(table: pd.DataFrame) -> str:
@@ -140,7 +124,7 @@ EXPERIMENT = Experiment(
     source="Residual off-policy RL (ResFiT), of which a summary alone was read",
     differs="random point masses on 16 places with a reward at the goal alone; replayed Q-learning, a table",
     compute=of_seeds(
-        NAME, averaged(rows, WORLDS, ("learning", "end", "solved"), continued=True), SEEDS,
+        NAME, averaged(TUNED.rows, WORLDS, ("learning", "end", "solved"), continued=True), SEEDS,
         {"worlds": WORLDS, "steps": STEPS, "demonstrations": DEMOS, "pilots": PILOTS},
     ),
     keys=("run", "seed", "arm"),

@@ -1,12 +1,10 @@
 """DSAC on random MDPs with noisy rewards: a critic of the return's distribution, one critic, two critics."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
@@ -94,22 +92,14 @@ def _best(seed: int) -> Floats:
     return q_SA
 
 
-TUNED = TunedArms(ARMS, learn, "end", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield scores and over-estimation by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("end", "over-estimation"),
+    {"steps": STEPS, "inner": INNER},
     question="Does a critic of the return's distribution over-estimate less, and does its policy earn more?",
     source="Duan et al. (2021), Distributional soft actor-critic",
     differs="random MDPs of 16 states with noisy rewards; linear critics, an exact actor; rates tuned",
-    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "inner": INNER, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("end", "over-estimation", "at end"),
     margins={"score": SCORE, "over-estimation": LESS},
     figure=Plot(
         "distribution",

@@ -51,7 +51,7 @@ def lots(seeds: Seeds) -> tuple[Worlds, dict[str, Any]]:
         found.append(lot_sizing(demand_K=demand_K, price=price, holding_cost=cost))
     worlds = tuple(world for world, _ in found)
     paid_RSA = np.stack([world.reward_SA for world in worlds])
-    return _worlds(worlds), {"post_SA": found[0][1], "paid_RSA": paid_RSA, "noise": 0.0}
+    return Worlds.of(worlds), {"post_SA": found[0][1], "paid_RSA": paid_RSA, "noise": 0.0}
 
 
 def sentences(seeds: Seeds, composed: bool) -> Worlds:
@@ -64,12 +64,7 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
         each_SNV = generator(seed, f"{NAME} tokens").normal(size=(world.states, *TREE.after_NV.shape))
         reward_SA = (each_SNV[:, np.arange(len(TREE.after_NV)), TREE.token_AN] * TREE.reach_AN).sum(-1)
         found.append(dataclasses.replace(world, reward_SA=(reward_SA - reward_SA.mean()) / reward_SA.std()))
-    return _worlds(tuple(found))
-
-
-def _worlds(worlds: tuple[Any, ...]) -> Worlds:
-    models = [exact_model(world) for world in worlds]
-    return Worlds(worlds, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
+    return Worlds.of(tuple(found))
 
 
 def trained(

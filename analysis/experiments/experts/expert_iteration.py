@@ -1,11 +1,8 @@
 """Expert iteration on random provers: a filter of steps by perplexity, and retraining (BFS-Prover-V2)."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
+from analysis.lab import Part, Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -109,25 +106,16 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
     return {"at one try": np.mean(at_one, 0), "at 32 tries": np.mean(at_many, 0)}
 
 
-TUNED = TunedArms(ARMS, learn, "at 32 tries", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return a row per arm and world, each arm at its best setting on pilot worlds."""
-    return TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("at one try", "at 32 tries"),
     question="Do a filter of steps by perplexity and retraining raise the plateau of expert iteration?",
     source=SOURCE,
     differs=(
         "provers are linear in features of random steps, some of which have a lucky tactic; 32 tries in "
         "place of a search; no planner"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("at one try", "at 32 tries", "at end"),
     margins={"share of problems solved": MORE},
     figure=Plot(
         "strips",

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
+from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.offline.one_continuous_action import (
@@ -115,8 +115,8 @@ def guides(arm: str, logger: str, seeds: Seeds) -> tuple[Floats, Floats]:
 
 
 def judged(
-    arm: str, logger: str, seeds: Seeds, weight: float = 0.0, beta: float = 0.0, floor: float = 0.0
-) -> tuple[Floats, Floats]:
+    seeds: Seeds, arm: str, logger: str, weight: float = 0.0, beta: float = 0.0, floor: float = 0.0
+) -> dict[str, Floats]:
     """Return the value of the greedy policy as a share of the best, and how much Q over-estimates it, [R]."""
     bandits, *_, q_RSA = logs(logger, seeds)
     held_RSA = q_RSA
@@ -130,31 +130,18 @@ def judged(
     paid_RSA = np.stack([bandit.mean_reward(GRID_S[:, None], GRID_A) for bandit in bandits])
     best_R = paid_RSA.max(-1).mean(-1)
     true_R, said_R = (np.take_along_axis(x, at_RS[..., None], -1).mean((1, 2)) for x in (paid_RSA, q_RSA))
-    return true_R / best_R, (said_R - true_R) / best_R
+    return {"value": true_R / best_R, "over-estimation": (said_R - true_R) / best_R}
 
 
-def settings(arm: str, logger: str) -> tuple[dict[str, float], bool]:
-    """Return the setting that is worth most on pilot worlds, and whether it is at an end of its grid."""
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    return tuned(lambda **knobs: float(judged(arm, logger, seeds, **knobs)[0].mean()), GRIDS[arm])
+TUNED = TunedArms(GRIDS, judged, "value", PILOTS, {"logger": LOGGERS})
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return value and over-estimation of every arm at its setting, by logger and on average ("all")."""
-    for arm in GRIDS:
-        found, every = [], False
-        for logger in LOGGERS:
-            knobs, ends = settings(arm, logger)
-            found.append(judged(arm, logger, seeds, **knobs))
-            every = every or ends
-            yield _row(seeds, logger, arm, *found[-1], ends)
-        value_R, over_R = (np.mean([pair[i] for pair in found], axis=0) for i in (0, 1))
-        yield _row(seeds, "all", arm, value_R, over_R, every)
-
-
-def _row(seeds: Seeds, logger: str, arm: str, value_R: Floats, over_R: Floats, ends: bool) -> pd.DataFrame:
-    found = {"value": value_R, "over-estimation": over_R, "at end": int(ends)}
-    return columns(seeds, logger=logger, arm=arm, **found)
+    found = pd.concat(TUNED.rows(seeds))
+    mean = found.groupby(["seed", "arm"], sort=False)[["value", "over-estimation"]].mean()
+    ends = found.groupby(["seed", "arm"], sort=False)["at end"].max()
+    yield pd.concat([found, mean.assign(**{"at end": ends, "logger": "all"}).reset_index()])[list(found)]
 
 
 EXPERIMENT = Experiment(

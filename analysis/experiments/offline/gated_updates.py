@@ -1,12 +1,10 @@
 """RL-100's offline stage: policy updates that a learned model must approve, on random worlds."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
@@ -92,22 +90,14 @@ def learn(
     return {"end": score_R, "lost": lost_R}
 
 
-TUNED = TunedArms(ARMS, learn, "end", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield final scores and losses on the way by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("end", "lost"),
+    {"updates": UPDATES, "logged": LOGGED},
     question="Do offline updates that a learned model must approve end higher, and fall less on their way?",
     source="Lei et al. (2025), RL-100: the offline stage",
     differs="random tables, 40 logged steps; no imitation of images, no online stage",
-    compute=of_seeds(NAME, rows, SEEDS, {"updates": UPDATES, "logged": LOGGED, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("end", "lost", "at end"),
     margins={"score": MARGIN},
     figure=Plot(
         "distribution",

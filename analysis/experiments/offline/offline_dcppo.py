@@ -1,15 +1,15 @@
 """Pessimism with rewards recovered from logged discrete choices (DCPPO), against greedy planning."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, level, must_exceed, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
@@ -41,32 +41,27 @@ def choosers(seeds: Seeds) -> Worlds:
     return Worlds(worlds, plain.moves_RSAS, reward_RSA)
 
 
-def planned(seeds: Seeds, steps: int, arm: str, prior: float, scale: float = 0.0) -> Floats:
+def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> dict[str, Floats]:
     """Return the score of planning from logged choices, [R]; rewards are never logged."""
     worlds = choosers(seeds)
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
     counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")
     reward_RSA = recovered_reward(clone(counts.visit_RSA, prior), counts.moves_RSAS, DISCOUNT)
+    q_RSA, allowed_RSA = pessimistic_q(counts, DISCOUNT, scale, reward_RSA), counts.seen_RSA
     if arm == "greedy":
-        return worlds.score(greedy(fitted_q(counts.moves_RSAS, reward_RSA, DISCOUNT)))
-    return worlds.score(greedy(pessimistic_q(counts, DISCOUNT, scale, reward_RSA), counts.seen_RSA))
+        q_RSA, allowed_RSA = fitted_q(counts.moves_RSAS, reward_RSA, DISCOUNT), np.ones_like(allowed_RSA)
+    return {"score": worlds.score(greedy(q_RSA, allowed_RSA))}
 
 
-@cache
-def setting(steps: int, arm: str) -> tuple[dict[str, float], bool]:
-    """Return the setting of the highest score on pilot worlds, and whether it is at an end of its grid."""
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    return tuned(lambda **knobs: float(planned(seeds, steps, arm, **knobs).mean()), ARMS[arm])
+TUNED = TunedArms(ARMS, learn, "score", PILOTS, {"steps": SIZES})
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield scores by logged choices and arm, each at its setting."""
-    for steps in SIZES:
-        for arm in ARMS:
-            knobs, ends = setting(steps, arm)
-            met = seeds if steps < 1000 else seeds[:FEWER]
-            score_R = planned(met, steps, arm, **knobs)
-            yield columns(met, steps=steps, arm=arm, score=score_R, **{"at end": int(ends)})
+    """Yield scores by logged choices and arm, each at its setting; with many choices of fewer worlds."""
+    for steps, arm in itertools.product(SIZES, ARMS):
+        met = seeds if steps < 1000 else seeds[:FEWER]
+        knobs, ends = TUNED.setting(arm, steps)
+        yield columns(met, steps=steps, arm=arm, **learn(met, arm, steps, **knobs), **{"at end": int(ends)})
 
 
 EXPERIMENT = Experiment(

@@ -1,13 +1,10 @@
 """The best of N logged-policy actions by an offline critic (Digi-Q), against weighting and filtering."""
 
-from collections.abc import Iterator
 from functools import cache
 
-import pandas as pd
-
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, inside, tuned
+from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from envs.logged_data import skilled
 from testbed.offline.tabular_offline import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
@@ -17,10 +14,15 @@ SEEDS, PILOTS = 128, 64
 DRAWS = (1, 2, 4, 8, 16)
 STEPS = (200, 600, 2000)
 MARGIN = 0.05
-BETAS = (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Inverse temperatures of weighting; the best on pilot worlds is taken at each size."""
+ARMS: dict[str, Grid] = {
+    **{f"best of {n}": {} for n in DRAWS},
+    "weighted": {"beta": (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)},
+    "filtered": {},
+}
+"""beta: the inverse temperature of weighting."""
 
 
+@cache
 def critic(seeds: Seeds, steps: int) -> tuple[Worlds, Floats, Floats, Floats]:
     """Return random worlds, the cloned log, its action values and advantages, [R, S, A] each."""
     worlds = random_worlds(seeds)
@@ -30,38 +32,25 @@ def critic(seeds: Seeds, steps: int) -> tuple[Worlds, Floats, Floats, Floats]:
     return worlds, cloned_RSA, q_RSA, advantage(q_RSA, cloned_RSA)
 
 
-@cache
-def beta_of(steps: int) -> tuple[float, bool]:
-    """Return the inverse temperature of the highest score on pilot worlds, and whether it is at an end."""
-    worlds, cloned_RSA, _, ahead_RSA = critic(tuple(range(PILOT, PILOT + PILOTS)), steps)
-    knobs, ends = tuned(
-        lambda beta: float(worlds.score(awr(cloned_RSA, ahead_RSA, beta)).mean()), {"beta": BETAS}
-    )
-    return knobs["beta"], ends
+def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0) -> dict[str, Floats]:
+    """Return the score of a way to use the critic, and its KL to the cloned log, [R] each."""
+    worlds, cloned_RSA, q_RSA, ahead_RSA = critic(seeds, steps)
+    if arm == "weighted":
+        pi_RSA = awr(cloned_RSA, ahead_RSA, beta)
+    elif arm == "filtered":
+        pi_RSA = advantage_filtered(cloned_RSA, ahead_RSA)
+    else:
+        pi_RSA = best_of_n(cloned_RSA, q_RSA, int(arm.removeprefix("best of ")))
+    return {"score": worlds.score(pi_RSA), "kl": kl(pi_RSA, cloned_RSA).mean(-1)}
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return scores of three ways to use one critic, by logged steps."""
-    for steps in STEPS:
-        worlds, cloned_RSA, q_RSA, ahead_RSA = critic(seeds, steps)
-        beta, ends = beta_of(steps)
-        learned = {f"best of {n}": best_of_n(cloned_RSA, q_RSA, n) for n in DRAWS}
-        learned["weighted"] = awr(cloned_RSA, ahead_RSA, beta)
-        learned["filtered"] = advantage_filtered(cloned_RSA, ahead_RSA)
-        for name, pi_RSA in learned.items():
-            found = {"score": worlds.score(pi_RSA), "kl": kl(pi_RSA, cloned_RSA).mean(-1)}
-            at_end = int(ends and name == "weighted")
-            yield columns(seeds, steps=steps, arm=name, **found, **{"at end": at_end})
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experiment(
     NAME,
+    SEEDS,
+    ("score", "kl"),
     question="How far does the best of N actions by an offline critic get, and how far from the log?",
     source="Bai et al. (2025), Digi-Q",
     differs="random worlds, tables; the critic is the solved model of the counts",
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "steps", "arm"),
-    metrics=("score", "kl", "at end"),
     margins={"score": MARGIN},
     figure=Plot(
         "frontier",
@@ -89,4 +78,4 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "best-of-n-improves-on-the-log-by-a-fifth",
     "Without interaction, best of 16 from 600 steps scores 0.2 more than cloning.",
-).compare("score", {"arm": f"best of {16}"}, {"arm": f"best of {1}"}, by=0.2, over={"steps": 600})
+).compare("score", {"arm": "best of 16"}, {"arm": "best of 1"}, by=0.2, over={"steps": 600})

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from envs.logged_data import exact_model, two_groups
+from envs.logged_data import two_groups
 from testbed.offline.models import nested_fitted_q
 from testbed.offline.tabular_offline import greedy
 
@@ -26,8 +26,7 @@ def groups(seeds: Seeds, gap: float) -> tuple[Worlds, Worlds]:
     first = random_worlds(seeds)
     pairs = zip(first.worlds, seeds, strict=True)
     other = tuple(two_groups(w, gap=gap, share=0.3, seed=s)[1] for w, s in pairs)
-    models = [exact_model(world) for world in other]
-    return first, Worlds(other, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
+    return first, Worlds.of(other)
 
 
 def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Iterator[pd.DataFrame]:

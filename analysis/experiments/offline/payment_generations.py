@@ -1,12 +1,10 @@
 """Adyen's payment bandits: generations of a regression oracle that explores unevenly, on delayed feedback."""
 
-from collections.abc import Iterator
 from functools import cache, lru_cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -126,22 +124,14 @@ def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> dict[str, F
     return {"success": paid_GR.mean(0), "policy": late_GR.mean(0), "falls": falls_R, "correlation": swing_R}
 
 
-TUNED = TunedArms(ARMS, learn, "success", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield success, falls and lag-1 correlations by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("success", "policy", "falls", "correlation"),
+    {"generations": GENERATIONS, "rounds": ROUNDS, "delay": DELAY},
     question="Does uneven exploration by a regression oracle earn more, and do its generations swing?",
     source="Vangara & Egg (2024), Contextual bandits in payment processing, arXiv:2412.00569",
     differs="simulated payments, most of which succeed; a linear oracle that cannot express the truth",
-    compute=of_seeds(NAME, rows, SEEDS, {"generations": GENERATIONS, "rounds": ROUNDS, "delay": DELAY}),
-    keys=("run", "seed", "arm"),
-    metrics=("success", "policy", "falls", "correlation", "at end"),
     margins={"success": LEAD, "correlation": SWING},
     figure=Plot(
         "distribution",

@@ -1,12 +1,10 @@
 """OPPO on random worlds: contexts of hindsight that preferences steer, against a reward model."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
@@ -171,22 +169,14 @@ def learn(
     return {"score": worlds.score(pi_RSA)}
 
 
-TUNED = TunedArms(ARMS, learn, "score", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield scores by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("score",),
+    {"episodes": EPISODES, "pairs": PAIRS},
     question="From preferences of episodes, does a context of hindsight do better than a reward model?",
     source="Kang et al. (2023), OPPO: beyond reward, offline preference-guided policy optimization",
     differs="random tables, 60 episodes and preferences; linear encoder and policy; Markov rewards",
-    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "pairs": PAIRS, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("score", "at end"),
     margins={"score": MARGIN},
     figure=Plot(
         "strips",

@@ -1,12 +1,10 @@
 """DT4IER on sessions of a recommender: clone what led to clicks and to long sessions, or to one of them."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Bools, Floats, Ints
 from testbed.offline.improvement import softmax
@@ -140,22 +138,14 @@ def learn(seeds: Seeds, arm: str, parts: float = 1.0, temperature: float = 1.0) 
     return {"clicks": share_R2[:, 0], "length": share_R2[:, 1], "both": share_R2.mean(-1)}
 
 
-TUNED = TunedArms(ARMS, learn, "both", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield shares of clicks and length by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("clicks", "length", "both"),
+    {"sessions": SESSIONS},
     question="Does cloning what led to both clicks and long sessions beat one return, their sum, two tasks?",
     source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="random users and items, tables in place of a transformer; the top returns of a state as prompt",
-    compute=of_seeds(NAME, rows, SEEDS, {"sessions": SESSIONS, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("clicks", "length", "both", "at end"),
     margins={"mean share of the best": MARGIN},
     figure=Plot(
         "distribution",

@@ -1,11 +1,8 @@
 """Preferences over steps by a process reward model that misjudges early ones, and TD look-ahead (ReARTeR)."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
+from analysis.lab import Part, Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
 from testbed.rng import generator
@@ -134,22 +131,14 @@ def _spread(pull_RN: Floats, state_RN: Ints, pi_RSA: Floats) -> Floats:
     return found_RS[..., None] * pi_RSA
 
 
-TUNED = TunedArms(ARMS, learn, "accuracy", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return a row per arm and world, each arm at its best setting on pilot worlds."""
-    return TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("accuracy", "base"),
+    {"bias": BIAS},
     question="Does TD look-ahead mend preferences over steps whose early scores are biased?",
     source=SOURCE,
     differs="layered decision trees in tables; a made bias of early scores; no search, no explanations",
-    compute=of_seeds(NAME, rows, SEEDS, {"bias": BIAS, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("accuracy", "base", "at end"),
     margins={"share of questions answered": MORE},
     figure=Plot(
         "strips",

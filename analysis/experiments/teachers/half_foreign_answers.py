@@ -1,11 +1,8 @@
 """SOPHIA on descriptions and reasoning: own descriptions, reasoned on by a teacher that sees no picture."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
@@ -102,22 +99,14 @@ def learn(seeds: Seeds, arm: str, rate: float, centered: float = 0.0) -> dict[st
     return {"success": success(scene_RX, see_RXV, word_RVTW, right_RVT), "area": area_R}
 
 
-TUNED = TunedArms(ARMS, learn, "success", PILOTS)
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield success by arm, each at its setting."""
-    yield from TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("success", "area"),
+    {"steps": STEPS, "samples": SAMPLES},
     question="Do own descriptions with a blind teacher's reasoning teach more than imitation or RL?",
     source="Shen et al. (2025), SOPHIA, arXiv:2507.16814; abstract",
     differs="12 pictures of 6 scenes, 4 words of reasoning, tables; success below 0.01 before training",
-    compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "samples": SAMPLES, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("success", "area", "at end"),
     margins={"success": MARGIN},
     figure=Plot(
         "strips",
