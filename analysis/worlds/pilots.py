@@ -103,3 +103,21 @@ def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
         return f"at an end of its grid: {', '.join(arms)}" if arms else ""
 
     return gate
+
+
+def ask(
+    experiment: Experiment,
+    name: str,
+    statement: str,
+    first: str,
+    second: str | tuple[str, ...],
+    by: float,
+    outcome: str = "accuracy",
+    source: str = "",
+    **more: Any,
+) -> None:
+    """Declare that an arm's outcome is above that of each of the others, no setting being at an end."""
+    both = (first, *((second,) if isinstance(second, str) else second))
+    experiment.claim(name, statement, source=source, gates={"tuned": inside(arm=both)}).compare(
+        outcome, {"arm": first}, {"arm": second}, by=by, **more
+    )

@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask, inside
 from envs.arrays import Floats
 from testbed.offline.tabular_offline import policy_q
 from testbed.rng import generator, key
@@ -111,18 +111,17 @@ EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     ),
     systems=("DSAC",),
 )
-GATES = {"tuned": inside()}
-
-for _slug, _arm in (("one-critic", "one critic"), ("the-least-of-two", "least of two")):
-    EXPERIMENT.claim(
-        f"a-return-distribution-earns-more-than-{_slug}",
-        f"A soft actor-critic of the return's distribution ends with a score 0.02 above the arm '{_arm}', "
-        "rates and temperatures tuned.",
-        gates={"tuned": inside(arm=("distribution", _arm))},
-    ).compare("end", {"arm": "distribution"}, {"arm": _arm}, by=SCORE)
+for _name, _rival, _statement in (
+    ("a-return-distribution-earns-more-than-one-critic", "one critic", "A soft actor-critic of the return's "
+     "distribution ends with a score 0.02 above the arm 'one critic', rates and temperatures tuned."),
+    ("a-return-distribution-earns-more-than-the-least-of-two", "least of two", "A soft actor-critic of the "
+     "return's distribution ends with a score 0.02 above the arm 'least of two', rates and temperatures "
+     "tuned."),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, "distribution", _rival, SCORE, "end")
 
 EXPERIMENT.claim(
     "a-return-distribution-over-estimates-less",
     "At its best setting it over-estimates by 0.1 less than one critic at its best.",
-    gates=GATES,
+    gates={"tuned": inside()},
 ).compare("over-estimation", {"arm": "one critic"}, {"arm": "distribution"}, by=LESS)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, arm, of_seeds
 from analysis.worlds.expert_arms import EXPERTS, OTHER
-from analysis.worlds.pilots import inside
+from analysis.worlds.pilots import ask, inside
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "expert-help"
@@ -58,13 +58,7 @@ EXPERIMENT = Experiment(
         "whose whole answers or mends from the first error on (splices) replace failures.",
     ),
     systems={
-        "CHORD": Part(
-            claims=tuple(
-                f"{way}-{rival}"
-                for way in ("chord-beats", "falling-weights-beat")
-                for rival in ("grpo", "imitation", "imitation-then-rl", "a-constant-mixture")
-            )
-        ),
+        "CHORD": Part(claims=("chord-beats-*", "falling-weights-beat-*")),
         "RGR-GRPO": Part(
             "graded rewards and the expert in failing groups; no rubrics in words",
             ("rubrics-with-guidance-raise-pass-at-4",),
@@ -107,84 +101,68 @@ EXPERIMENT = Experiment(
 )
 
 
-def _ask(
-    name: str,
-    statement: str,
-    first: str,
-    second: str | tuple[str, ...],
-    by: float = MORE,
-    outcome: str = "accuracy",
-    source: str = "",
-    **more: Any,
-) -> None:
-    """Declare that an arm's outcome is above that of each of the others by a margin, in the mean."""
-    both = (first, *((second,) if isinstance(second, str) else second))
-    EXPERIMENT.claim(name, statement, source=source, gates={"tuned": inside(arm=both)}).compare(
-        outcome, {"arm": first}, {"arm": second}, by=by, **more
-    )
-
-
 CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
-for _arm, _slug, _words in (
-    ("chord-phi", "chord-beats", "CHORD-phi"),
-    ("chord-mu", "falling-weights-beat", "CHORD-mu"),
-):
-    for _rival, _short, _says in (
-        ("grpo", "grpo", "GRPO"),
-        ("sft", "imitation", "imitation"),
-        ("sft, then grpo", "imitation-then-rl", "imitation that is followed by GRPO"),
-        ("fixed", "a-constant-mixture", "a mixture of constant weight"),
-    ):
-        _ask(
-            f"{_slug}-{_short}", f"{_words} ends 0.02 more accurate than {_says}.", _arm, _rival,
-            source=CHORD,
-        )  # fmt: skip
-_ask(
-    "rubrics-with-guidance-raise-pass-at-4",
+for _name, _statement, _first, _second in (
+    ("chord-beats-grpo", "CHORD-phi ends 0.02 more accurate than GRPO.", "chord-phi", "grpo"),
+    ("chord-beats-imitation", "CHORD-phi ends 0.02 more accurate than imitation.", "chord-phi", "sft"),
+    ("chord-beats-imitation-then-rl", "CHORD-phi ends 0.02 more accurate than imitation that is followed by "
+     "GRPO.", "chord-phi", "sft, then grpo"),
+    ("chord-beats-a-constant-mixture", "CHORD-phi ends 0.02 more accurate than a mixture of constant "
+     "weight.", "chord-phi", "fixed"),
+    ("falling-weights-beat-grpo", "CHORD-mu ends 0.02 more accurate than GRPO.", "chord-mu", "grpo"),
+    ("falling-weights-beat-imitation", "CHORD-mu ends 0.02 more accurate than imitation.", "chord-mu", "sft"),
+    ("falling-weights-beat-imitation-then-rl", "CHORD-mu ends 0.02 more accurate than imitation that is "
+     "followed by GRPO.", "chord-mu", "sft, then grpo"),
+    ("falling-weights-beat-a-constant-mixture", "CHORD-mu ends 0.02 more accurate than a mixture of constant "
+     "weight.", "chord-mu", "fixed"),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, MORE, source=CHORD)
+ask(
+    EXPERIMENT, "rubrics-with-guidance-raise-pass-at-4",
     "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, and "
     "than the expert in groups without a success and no rubrics.",
-    "rubrics", ("grpo", "anchors"), outcome="last val/pass@4", source="RGR-GRPO (2025)",
+    "rubrics", ("grpo", "anchors"), MORE, outcome="last val/pass@4", source="RGR-GRPO (2025)",
 )  # fmt: skip
-_ask(
-    "bent-advantages-end-above-plain-ones",
+ask(
+    EXPERIMENT, "bent-advantages-end-above-plain-ones",
     "With a right answer in every group and graded rewards, bent rewards end 0.02 more accurate than plain "
     "ones, and than GRPO without the answer.",
-    "graded, bent", ("graded, plain", "graded"), source="TempSamp-R1 (2025), arXiv:2509.18056",
+    "graded, bent", ("graded, plain", "graded"), MORE, source="TempSamp-R1 (2025), arXiv:2509.18056",
 )  # fmt: skip
 DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
-_ask(
-    "anchors-end-above-grpo",
+ask(
+    EXPERIMENT, "anchors-end-above-grpo",
     "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
-    "anchors", "grpo", source=DAGRPO,
+    "anchors", "grpo", MORE, source=DAGRPO,
 )  # fmt: skip
-_ask(
-    "anchors-end-above-imitation-then-rl",
+ask(
+    EXPERIMENT, "anchors-end-above-imitation-then-rl",
     "They end 0.02 more accurate than imitation of the same expert that is followed by GRPO.",
-    "anchors", "sft, then grpo", source=DAGRPO,
+    "anchors", "sft, then grpo", MORE, source=DAGRPO,
 )  # fmt: skip
-_ask(
-    "anchors-tame-the-largest-gradient",
+ask(
+    EXPERIMENT, "anchors-tame-the-largest-gradient",
     "The largest gradient norm of training is smaller with anchors than with GRPO alone.",
     "anchors", "grpo", 0.0, "max actor/grad_norm", DAGRPO, below=True,
 )  # fmt: skip
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
-_ask(
-    "splices-end-above-whole-answers",
+ask(
+    EXPERIMENT, "splices-end-above-whole-answers",
     "Beside an expert of another style, failures mended from their first error on end 0.02 more accurate, "
     "where either style is right, than whole answers of the expert in their place.",
-    SPLICES, WHOLE, outcome=FREE, source=SCOPE,
+    SPLICES, WHOLE, MORE, outcome=FREE, source=SCOPE,
 )  # fmt: skip
-_ask(
-    "splices-stay-nearer",
+ask(
+    EXPERIMENT, "splices-stay-nearer",
     "Splices end with a smaller KL to the start than whole answers of the expert.",
     SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, below=True,
 )  # fmt: skip
-_ask(
-    "splices-end-above-imitation-and-grpo",
+ask(
+    EXPERIMENT, "splices-end-above-imitation-and-grpo",
     "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
     "supervised learning on the expert's answers, and than GRPO.",
-    SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), source="SOPHIA (2025)",
+    SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, source="SOPHIA (2025)",
 )  # fmt: skip
 
 
@@ -202,33 +180,33 @@ EXPERIMENT.claim(
     gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working},
 ).compare("val/entropy", {"arm": SPLICES}, {"arm": WHOLE}, times=DIVERSE)
 
-_ask(
-    "oracle-prefixes-solve-hard-prompts",
+ask(
+    EXPERIMENT, "oracle-prefixes-solve-hard-prompts",
     "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate without a prefix than "
     "GRPO, than with an entropy bonus, and than pass@k as the objective.",
     "prefixes", ("grpo", "entropy bonus", "pass@k"), MUCH, source="Qu et al. (2026), POPE, arXiv:2601.18779",
 )  # fmt: skip
 R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
-_ask(
-    "amplified-retries-end-above-grpo",
+ask(
+    EXPERIMENT, "amplified-retries-end-above-grpo",
     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
-    "amplified retries", "grpo", source=R3L,
+    "amplified retries", "grpo", MORE, source=R3L,
 )  # fmt: skip
-_ask(
-    "amplification-adds-to-retries",
+ask(
+    EXPERIMENT, "amplification-adds-to-retries",
     "They end 0.02 more accurate than retries in GRPO.",
-    "amplified retries", "retries", source=R3L,
+    "amplified retries", "retries", MORE, source=R3L,
 )  # fmt: skip
 DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
-_ask(
-    "a-teachers-term-ends-above-sparse-grpo",
+ask(
+    EXPERIMENT, "a-teachers-term-ends-above-sparse-grpo",
     "GRPO with an on-policy distillation term ends 0.02 more accurate than GRPO.",
-    "dgrpo", "grpo", source=DGRPO,
+    "dgrpo", "grpo", MORE, source=DGRPO,
 )  # fmt: skip
-_ask(
-    "a-sparse-reward-adds-to-distillation",
+ask(
+    EXPERIMENT, "a-sparse-reward-adds-to-distillation",
     "It ends 0.02 more accurate than on-policy distillation alone, and than imitation.",
-    "dgrpo", ("distillation", "sft"), source=DGRPO,
+    "dgrpo", ("distillation", "sft"), MORE, source=DGRPO,
 )  # fmt: skip
 for _name, _second, _says in (
     ("dypo-ends-above-grpo", "grpo", "GRPO alone"),
@@ -236,19 +214,19 @@ for _name, _second, _says in (
     ("dypo-ends-above-imitation-then-rl", "sft, then grpo", "imitation that is followed by GRPO"),
     ("group-alignment-adds-to-the-gate", "gate", "its gate without the alignment loss"),
 ):
-    _ask(
-        _name,
+    ask(
+        EXPERIMENT, _name,
         f"DYPO ends 0.048 more accurate than {_says}.",
         "dypo", _second, DYPO, source="Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO",
     )  # fmt: skip
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
-_ask(
-    "self-imitation-ends-above-grpo",
+ask(
+    EXPERIMENT, "self-imitation-ends-above-grpo",
     "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
-    "self-imitation", "grpo", outcome="area", source=SPEAR,
+    "self-imitation", "grpo", MORE, outcome="area", source=SPEAR,
 )  # fmt: skip
-_ask(
-    "self-imitation-keeps-entropy",
+ask(
+    EXPERIMENT, "self-imitation-keeps-entropy",
     "Self-imitation ends with more entropy than GRPO.",
     "self-imitation", "grpo", 0.0, "val/entropy", SPEAR,
 )  # fmt: skip

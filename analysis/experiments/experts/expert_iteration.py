@@ -3,7 +3,7 @@
 import numpy as np
 
 from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -138,6 +138,4 @@ for _name, _says, _first, _second in (
     ("filter-and-retraining-raise-the-plateau", "With both it ends with 0.02 more.", "filtered, retrained",
      "expert iteration"),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, _says, gates={"tuned": inside(arm=(_first, _second))}).compare(
-        "at 32 tries", {"arm": _first}, {"arm": _second}, by=MORE
-    )
+    ask(EXPERIMENT, _name, _says, _first, _second, MORE, "at 32 tries")

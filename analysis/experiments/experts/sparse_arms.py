@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, of_seeds
-from analysis.worlds.pilots import inside
+from analysis.worlds.pilots import ask
 from analysis.worlds.sparse_ways import SPARSE
 from analysis.worlds.tuned_training import PILOTS
 
@@ -110,6 +110,4 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
     ("st-ppo-cuts-fewer-tokens", "There ST-PPO cuts a share of tokens smaller by 0.02 than PPO over tokens.",
      CLIPPED, "token ppo", "st-ppo", MORE, TURNS),
 ):  # fmt: skip
-    EXPERIMENT.claim(
-        _name, _statement, source=_source, gates={"tuned": inside(arm=(_first, _second))}
-    ).compare(_outcome, {"arm": _first}, {"arm": _second}, by=_by)
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)

@@ -87,9 +87,12 @@ EXPERIMENT = Experiment(
 )
 
 
-for _steps in (50, 200):
+for _name, _steps in (
+    ("pessimism-beats-greed-on-rewards-recovered-from-50-choices", 50),
+    ("pessimism-beats-greed-on-rewards-recovered-from-200-choices", 200),
+):
     EXPERIMENT.claim(
-        f"pessimism-beats-greed-on-rewards-recovered-from-{_steps}-choices",
+        _name,
         f"From {_steps} choices pessimistic planning scores 0.05 more than greedy planning, both tuned.",
         gates={"tuned": inside(steps=_steps)},
     ).compare("score", {"arm": "pessimistic"}, {"arm": "greedy"}, by=MORE, over={"steps": _steps})

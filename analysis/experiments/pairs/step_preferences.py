@@ -3,7 +3,7 @@
 import numpy as np
 
 from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats, Ints
 from testbed.rng import generator
 
@@ -161,6 +161,4 @@ for _name, _says, _first, _second in (
     ("step-preferences-end-above-outcome-preferences", "With it they end with 0.02 more right answers than "
      "preferences over whole responses.", "steps, look-ahead", "outcomes"),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, _says, gates={"tuned": inside(arm=(_first, _second))}).compare(
-        "accuracy", {"arm": _first}, {"arm": _second}, by=MORE
-    )
+    ask(EXPERIMENT, _name, _says, _first, _second, MORE)

@@ -132,9 +132,9 @@ EXPERIMENT = Experiment(
 )
 
 
-for _learner in ("PPO-M", "PPO-C"):
+for _name, _learner in (("ppo-m-is-better-calibrated", "PPO-M"), ("ppo-c-is-better-calibrated", "PPO-C")):
     EXPERIMENT.claim(
-        f"{_learner.lower()}-is-better-calibrated",
+        _name,
         f"Where comparisons prefer confident wording {_learner}'s calibration error is 0.05 below PPO's.",
     ).compare("error", {"learner": "PPO"}, {"learner": _learner}, by=ERROR, over={"bias": BIASES[1]})
 

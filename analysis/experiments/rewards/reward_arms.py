@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, arm, happens_mostly, of_seeds
-from analysis.worlds.pilots import inside
+from analysis.lab import Experiment, Part, Plot, of_seeds
+from analysis.worlds.pilots import ask
 from analysis.worlds.reward_ways import REWARDED
 from analysis.worlds.tuned_training import PILOTS
 
@@ -73,13 +73,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def _ask(name: str, statement: str, first: str, second: str, by: float, source: str) -> None:
-    """Declare that an arm ends above another by a margin, in the mean."""
-    EXPERIMENT.claim(name, statement, source=source, gates={"tuned": inside(arm=(first, second))}).compare(
-        "accuracy", {"arm": first}, {"arm": second}, by=by
-    )
-
-
 MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
 SAFE = "SAFE: double soft-min critic, entropy-gated KL, PID thresholds"
 P3O, DRPO = "Wu et al. (2023), P3O, arXiv:2310.00212", "Chang et al. (2024), DR-PO, arXiv:2404.08495"
@@ -114,15 +107,16 @@ for _name, _statement, _first, _second, _by, _source in (
      "Held at its best entropy GRPO ends 0.02 more accurate than with the best bonus.",
      "guess, set-point", "guess, bonus", MORE, DCPO),
 ):  # fmt: skip
-    _ask(_name, _statement, _first, _second, _by, _source)
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
 
 
-@EXPERIMENT.claim(
+def held(table: pd.DataFrame) -> pd.Series:
+    """Return whether a run ends less than 0.05 below its best."""
+    return (table["best"] - table["accuracy"] < LITTLE).astype(float)
+
+
+EXPERIMENT.claim(
     "tuned-ppo-max-holds-for-ten-times-the-steps",
+    "Over ten times as many steps PPO-max ends less than 0.05 below its best, on most seeds.",
     source=MAX,
-    statement="Over ten times as many steps PPO-max ends less than 0.05 below its best, on most seeds.",
-)
-def holds(table: pd.DataFrame) -> Evidence:
-    """Return the evidence of seeds."""
-    best, end = (arm(table, name, {"arm": "ten times the steps"}) for name in ("best", "accuracy"))
-    return happens_mostly(best - end < LITTLE, f"share of seeds; mean fall {(best - end).mean():.3f}")
+).happens(held, {"arm": "ten times the steps"})

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.lab import Experiment, Plot, Seeds, all_exceed, difference, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, of_seeds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -102,13 +102,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def _fewer(table: pd.DataFrame, first: str, second: str, judge: str) -> dict[str, Floats]:
-    return difference(
-        table, "log_samples", {"level": second, "judge": judge}, {"level": first, "judge": judge}
-    )
-
-
-FEW = (float(np.log(FEWER)), "mean log factor of samples", _fewer)
 for _name, _statement, _first, _second, _judge in (
     (
         "thought-rewards-learn-from-fewer-samples",
@@ -128,6 +121,8 @@ for _name, _statement, _first, _second, _judge in (
 ):  # fmt: skip
     EXPERIMENT.claim(
         _name,
-        statement=f"{_statement}, by {FEWER}, each level at its best rate of pilot worlds.",
+        f"{_statement}, by {FEWER}, each level at its best rate of pilot worlds.",
         gates={"tuned": inside(arm=(f"{_first}, {_judge}", f"{_second}, {_judge}"))},
-    )(all_exceed(*FEW, _first, _second, _judge))
+    ).compare(
+        "log_samples", {"level": _second}, {"level": _first}, by=float(np.log(FEWER)), over={"judge": _judge}
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Arm, Evidence, Experiment, Part, Plot, Seeds, level, median_exceeds, of_seeds
+from analysis.lab import Arm, Experiment, Part, Plot, Seeds, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.rng import generator
 
@@ -200,11 +200,12 @@ EXPERIMENT.claim(
 ).compare("kept", SFT, by=LITTLE, below=True, typical="median")
 
 
-@EXPERIMENT.claim(
+def known(table: pd.DataFrame) -> pd.Series:
+    """Return shares of facts known; nine tenths of them are enough."""
+    return table["known"] + 1e-9
+
+
+EXPERIMENT.claim(
     "facts-get-known-by-mixed-targets",
-    statement="Within 1,500 steps nine tenths of the facts are known in every arm, in the median over seeds.",
-)
-def learns(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about facts known, in every arm and both runs."""
-    known = {name: k + 1e-9 for name, k in level(table, "known", {"words": WORDS, "share": SHARES}).items()}
-    return median_exceeds(known, KNOWN, "median of the share of facts known", null=KNOWN)
+    "Within 1,500 steps nine tenths of the facts are known in every arm, in the median over seeds.",
+).compare(known, {"words": WORDS, "share": SHARES}, by=KNOWN, typical="median")
