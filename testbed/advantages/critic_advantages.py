@@ -46,8 +46,8 @@ def egae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
 
     A truncated response has no reward yet: its reward_B is ignored (token_reward_BT is read), and V after the
     last token is V before it. With gamma 1 the last advantage is then 0 and the others sum delta up to the
-    token before; with an exact critic these others are unbiased. The paper's lam could not be verified; the
-    default is gae's.
+    token before; with an exact critic these others are unbiased. The secondary notes that
+    were read name no lam; the default is gae's.
     """
     compact, value_BT, reward_BT = in_a_row(signals, "egae")
     cut_B1 = signals.require("truncated_B", "egae")[..., None]

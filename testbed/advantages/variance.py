@@ -116,8 +116,8 @@ def optimal_token_baseline(
     G_t: reward from token t on. E_t = sum over s <= t of w_s^2 n_s, the energy so far, n_s = score_norm_BT
     (in the paper the logit proxy 1 - 2 pi(y) + sum_v pi(v)^2) and w_s the ratio of a level ("none": 1).
     zero_tail: baseline 0 instead of the response's return if no other response is that long (verl's
-    multi-turn form). A group of one has baseline 0, as in verl. Tokens are counted under the mask. Agreement
-    of the paper's equations with verl could not be verified.
+    multi-turn form). A group of one has baseline 0, as in verl. Tokens are counted under the mask. The
+    form is that of verl's code; the paper's equations were in no text at hand to compare.
     """
     method = "optimal_token_baseline"
     energy_BT = signals.tokens("score_norm_BT", method)
@@ -158,7 +158,7 @@ def token_rewards(signals: Signals, method: str) -> Tensor:
 
 @advantage(
     "importance_mean",
-    source="Huang et al. (2025), RAPID, arXiv:2510.03515; Eq. 4 could not be verified",
+    source="Huang et al. (2025), RAPID, arXiv:2510.03515; Eq. 4 is in neither abstract nor public reviews",
     needs=("mask_BT", "log_rho_BT"),
     scope="group",
 )
@@ -166,8 +166,8 @@ def importance_mean(signals: Signals, *, eta: float = 2.0, normalize: bool = Tru
     """A = R - b, b = sum w R / sum w over the group, w = min(W, eta), W = pi/mu of the sequence.
 
     The group mean under the current policy. normalize: False divides by G instead of by the sum of weights.
-    The paper's normalization, and its treatment of the response itself, could not be verified; the defaults
-    are ours, eta is the paper's. Use the same weights in the loss.
+    The paper's abstract and its public reviews say neither how it normalizes nor whether the response itself
+    counts; the defaults are ours, eta is the paper's. Use the same weights in the loss.
     """
     log_w_B = signals.log_weight("importance_mean").clamp(max=math.log(eta))
     if normalize:

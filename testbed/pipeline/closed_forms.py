@@ -4,6 +4,7 @@ Symbols: C slots, B batch, S group, L length, M_S longest of a group, u = T_tr /
 t_gen = B E[L] tau(C) / C the time to generate a batch without a straggler.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -34,8 +35,16 @@ class Moments:
         return self.longest / self.mean
 
 
+OF_LENGTHS = ("length", "length_mean", "sigma", "max_length", "lengths", "correlation", "group", "batch")
+
+
 def moments(design: Design) -> Moments:
     """Return the exact moments of the rounded, truncated and group-correlated length distribution."""
+    return _moments(Design(**{name: getattr(design, name) for name in OF_LENGTHS}))
+
+
+@functools.lru_cache(256)
+def _moments(design: Design) -> Moments:
     x_K, cdf_ZK, weight_Z = _cdf(design)
     s, groups = design.group, design.batch // design.group
     pmf_ZK = np.diff(cdf_ZK, axis=1, prepend=0.0)

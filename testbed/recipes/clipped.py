@@ -76,7 +76,8 @@ def mhpo(*, lam_pos: float = 1.0, lam_neg: float = 0.8) -> Recipe:
 def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01, passes: int = 1) -> Recipe:
     """Group-standardized advantage, variance of the ratio held to a budget by a dual variable, token mean.
 
-    The dual step size, the budget and the starting value could not be verified; these are ours. passes:
+    Abstracts and secondary texts, all that was found, give no dual step size, budget or starting value; these
+    are ours. passes:
     updates per batch, the paper's reuse; the dual variable moves once, after the last.
     """
     dual = Dual(dual_rate, budget)

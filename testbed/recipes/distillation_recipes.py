@@ -32,9 +32,7 @@ def opd(*, divergence: str = "reverse", beta: float = 0.5, share: float = 0.0) -
     )
 
 
-@recipe(
-    "dgrpo", source="dGRPO (2026), arXiv:2605.12227, abstract only: the coefficient could not be verified"
-)
+@recipe("dgrpo", source="dGRPO (2026), arXiv:2605.12227, abstract only, which names no coefficient")
 def dgrpo(*, coefficient: float = 0.1) -> Recipe:
     """GRPO plus a multiple of on-policy distillation, KL(pi || teacher) by k1 in the score; sequence mean."""
     return Recipe(

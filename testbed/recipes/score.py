@@ -45,7 +45,7 @@ def red(*, how: str = "weight") -> Recipe:
     return Recipe("group_mean", f"red_{how}", "token_mean")
 
 
-@recipe("rapid", source="RAPID (2025), arXiv:2510.03515 (Eq. 4 could not be verified)")
+@recipe("rapid", source="RAPID (2025), arXiv:2510.03515 (abstract and public reviews; they lack Eq. 4)")
 def rapid(*, eta: float = 2.0) -> Recipe:
     """Importance-weighted group baseline, truncated sequence weights, mean over sequences of token sums."""
     return Recipe(

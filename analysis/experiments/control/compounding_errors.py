@@ -69,7 +69,7 @@ EXPERIMENT.claim(
 )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("cloning-grows-faster-with-the-horizon")
 def cloning_grows_faster_with_the_horizon(table: pd.DataFrame) -> Evidence:
     """Cloning's shortfall rises faster with the horizon than that of correction, by 0.02 a step."""
     cloning, own = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))

@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("density-scores-bring-actions-back-and-raise-the-value")
 def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -> Evidence:
     """Twenty steps up the score lower the share of actions outside the data by 0.2 and raise the value by
     0.05 of the best, with poor, mixed and narrow logs.

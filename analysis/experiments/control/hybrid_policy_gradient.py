@@ -94,7 +94,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("a-hybrid-critic-opens-locks-that-policy-gradient-cannot")
 def a_hybrid_critic_opens_locks_that_policy_gradient_cannot(table: pd.DataFrame) -> Evidence:
     """With offline data the hybrid reaches 0.9 of the best value at 4, 8 and 16 digits, and at 16 it is 0.2
     above the on-policy critic.

@@ -97,7 +97,8 @@ def _problems() -> Iterator[tuple[Floats, Floats, Floats]]:
 
 
 @EXPERIMENT.claim(
-    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here"
+    "layer-norm-bounds-the-l2-that-stabilizes-td",
+    source="Gallici et al. (2025), section 4, for the half discount; the bound for linear TD derived here",
 )
 def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
     """With LayerNorm features of width F an l2 coefficient of F (discount/2)^2 makes expected TD stable on
@@ -123,7 +124,7 @@ def layer_norm_bounds_the_l2_that_stabilizes_td() -> Evidence:
     return exact(gaps, 0.0, f"excess of the bound, or a wrong sign; raw features need {raw:.2f} of it")
 
 
-@EXPERIMENT.claim(source="this project", kind="enumerated")
+@EXPERIMENT.claim("layer-norm-alone-does-not-remove-divergence", source="this project", kind="enumerated")
 def layer_norm_alone_does_not_remove_divergence() -> Evidence:
     """On Baird's star TD with LayerNorm features and no l2 diverges faster than with the raw ones; on random
     problems it diverges in fewer.

@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("realizable-td-errs-by-the-root-of-the-data")
 def realizable_td_errs_by_the_root_of_the_data(table: pd.DataFrame) -> Evidence:
     """From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, and
     in random classes slower than n^-0.1.

@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("sampled-td-goes-where-the-radius-points")
 def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
     """On Baird's star sampled TD with a target network grows at every step size and period whose radius is
     above 1.02, and shrinks where it is below 0.98.
@@ -83,7 +83,7 @@ def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
     return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
 
 
-@EXPERIMENT.claim(kind="enumerated")
+@EXPERIMENT.claim("a-wide-network-is-stabilized-by-a-long-period", kind="enumerated")
 def a_wide_network_is_stabilized_by_a_long_period() -> Evidence:
     """Near random weights of a network whose Jacobian spans the values of all states, a target network that
     waits converges at the discount's rate, with LayerNorm or without, in all of 200 problems; TD diverges in

@@ -175,7 +175,7 @@ ADS = "Ad-load balancing via off-policy learning in a content marketplace (2023)
 BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
 
 
-@EXPERIMENT.claim(source=ADS)
+@EXPERIMENT.claim("learned-load-improves-both-metrics", source=ADS)
 def learned_load_improves_both_metrics(table: pd.DataFrame) -> Evidence:
     """From 3000 and 10000 rounds loads learned by IPS and by DR raise satisfaction and revenue over the
     middle load for all.

@@ -106,7 +106,7 @@ EXPERIMENT.claim(
 )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("pessimistic-regret-falls-as-root-n")
 def pessimistic_regret_falls_as_root_n(table: pd.DataFrame) -> Evidence:
     """From 50 to 5000 choices what pessimistic planning lacks falls at least to 15 %: as n^-0.4."""
     both = table[table["seed"].isin(table.loc[table["steps"] == 5000, "seed"])]

@@ -108,7 +108,7 @@ EXPERIMENT.claim(
 ).compare("log_rmse", FEW, MANY, by=MARGIN, below=True, over=OTHERS)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("instrumented-intervals-cover")
 def instrumented_intervals_cover(table: pd.DataFrame) -> Evidence:
     """From 1600 episodes its 95 % intervals cover the value in 93 to 97 % of logs, strong or weak."""
     found = level(table, "covered", {"estimator": "instrument", **MANY, "strength": STRENGTHS})

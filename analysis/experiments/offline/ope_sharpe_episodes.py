@@ -106,7 +106,7 @@ def told_apart(log: pd.DataFrame) -> list[bool]:
     return found
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("sharpe-tells-like-estimators-of-episodes-apart")
 def sharpe_tells_like_estimators_of_episodes_apart(table: pd.DataFrame) -> Evidence:
     """Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have
     SharpeRatio@4 that differ by more than a quarter.

@@ -226,7 +226,7 @@ for name, (statement, outcome, data, learner, rival) in LESS_REGRET.items():
     )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("labels-matter-more-than-ppo")
 def labels_matter_more_than_ppo(table: pd.DataFrame) -> Evidence:
     """Good labels in place of poor ones lower PPO's regret by a factor that is 1.05 times PPO's over DPO."""
     good, poor = ({"data": f"{quality} labels"} for quality in QUALITY)

@@ -134,7 +134,7 @@ def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("one-reward-model-is-over-optimized")
 def one_reward_model_is_over_optimized(table: pd.DataFrame) -> Evidence:
     """With one model the gold reward falls by 0.1 from its best to the strongest optimization."""
     return all_exceed(MARGIN, "fall of the gold reward", _drop, "single")(table)
@@ -146,13 +146,13 @@ EXPERIMENT.claim(
 )(all_stay_below(MARGIN, "fall of the gold reward", _drop, "worst"))
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("ensembles-earn-more-gold-than-one-model")
 def ensembles_earn_more_gold_than_one_model(table: pd.DataFrame) -> Evidence:
     """At the strongest optimization the worst case of five earns 0.1 more gold than one model."""
     return all_exceed(MARGIN, "gain of gold reward", _gain, "worst", "single")(table)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("conservative-ensembles-beat-their-mean")
 def conservative_ensembles_beat_their_mean(table: pd.DataFrame) -> Evidence:
     """There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models."""
     return all_exceed(MARGIN, "gain of gold reward", _gain, "uncertainty", "mean")(table)

@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.lab import (
-    Experiment,
-    Part,
-    Plot,
-    Stop,
-)
+from analysis.lab import Evidence, Experiment, Part, Plot, Stop, arms, happens_more_often
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
@@ -60,12 +55,11 @@ EXPERIMENT.claim(
 ).compare("best", {ROLES: "separate"}, {ROLES: "shared"}, by=SAME, over={"learning_rate": (SLOW, FAST)})
 
 
-def fell(table: pd.DataFrame) -> pd.Series:
-    """Return whether a run ends 0.1 below its peak."""
-    return (table["best"] - table["accuracy"] > CLIFF).astype(float)
-
-
-EXPERIMENT.claim(
-    "separate-roles-fall-from-their-peak-more-often",
-    "At the larger rate separate weights end 0.1 below their peak on more seeds than shared ones.",
-).happens(fell, {ROLES: "separate"}, {ROLES: "shared"}, over={"learning_rate": FAST})
+@EXPERIMENT.claim("separate-roles-fall-from-their-peak-more-often")
+def falls(table: pd.DataFrame) -> Evidence:
+    """At the larger rate separate weights end 0.1 below their peak on more seeds than shared ones."""
+    # Not data: the gate "acts" would take a rare event, alike on most seeds, for arms that do nothing.
+    where = {roles: {ROLES: roles, "learning_rate": FAST} for roles in ("separate", "shared")}
+    fell = arms(table, "best", where) - arms(table, "accuracy", where) > CLIFF
+    note = f"; fell: separate {fell['separate'].mean():.2f}, shared {fell['shared'].mean():.2f}"
+    return happens_more_often(fell["separate"], fell["shared"], f"share of discordant seeds, less 1/2{note}")

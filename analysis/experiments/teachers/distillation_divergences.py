@@ -109,7 +109,7 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(kind="enumerated")
+@EXPERIMENT.claim("reverse-seeks-one-mode-forward-covers-both", kind="enumerated")
 def reverse_seeks_one_mode_forward_covers_both() -> Evidence:
     """A student with one mode, fitted to a teacher with modes of mass 0.6 and 0.4, keeps at least 0.2 on the
     lesser mode under the forward divergence and at most 0.05 under the reverse one.
@@ -158,7 +158,7 @@ def visits(right: list[float], horizon: int) -> float:
     return total
 
 
-@EXPERIMENT.claim(kind="enumerated")
+@EXPERIMENT.claim("off-policy-distillation-errs-faster-with-length", kind="enumerated")
 def off_policy_distillation_errs_faster_with_length() -> Evidence:
     """Trained on the teacher's prefixes, a student's expected steps off the path grow with the length by a
     power at least 1.5 times that of a student trained on its own, which never met fewer of them.

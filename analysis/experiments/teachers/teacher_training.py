@@ -96,7 +96,9 @@ def _sooner(table: pd.DataFrame, first: str, second: str, factor: float) -> Evid
     return happens_mostly(won, note)
 
 
-@EXPERIMENT.claim(source="Self-Distilled Reasoner (OPSD, 2026)")
+@EXPERIMENT.claim(
+    "self-distillation-needs-a-quarter-of-the-tokens", source="Self-Distilled Reasoner (OPSD, 2026)"
+)
 def self_distillation_needs_a_quarter_of_the_tokens(table: pd.DataFrame) -> Evidence:
     """The student that is its own teacher, with the solution before it, reaches an accuracy of 0.3 in at most
     a quarter of the tokens that GRPO takes, on most seeds.
@@ -106,7 +108,7 @@ def self_distillation_needs_a_quarter_of_the_tokens(table: pd.DataFrame) -> Evid
     return _sooner(table, "opsd", "grpo", FEWER)
 
 
-@EXPERIMENT.claim(source="Self-Distilled Reasoner (OPSD, 2026)")
+@EXPERIMENT.claim("own-tokens-teach-sooner-than-a-teachers", source="Self-Distilled Reasoner (OPSD, 2026)")
 def own_tokens_teach_sooner_than_a_teachers(table: pd.DataFrame) -> Evidence:
     """It gets there in fewer tokens than from the responses of the weights at the start that saw the
     solution, on most seeds.
@@ -125,7 +127,9 @@ EXPERIMENT.claim(
 ).compare("accuracy", WHERE["long dgrpo"], WHERE["long grpo"], by=HIGHER)
 
 
-@EXPERIMENT.claim(source="dGRPO (2026), arXiv:2605.12227 (abstract)")
+@EXPERIMENT.claim(
+    "dgrpo-ends-above-imitation-on-long-chains", source="dGRPO (2026), arXiv:2605.12227 (abstract)"
+)
 def dgrpo_ends_above_imitation_on_long_chains(table: pd.DataFrame) -> Evidence:
     """There it ends 0.05 more accurate than on-policy distillation alone, and than supervised learning on
     solutions, in the median over seeds.

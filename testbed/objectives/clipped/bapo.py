@@ -173,8 +173,8 @@ def bapo(
     c_low |A|, so raising c_low lowers the share and only c_high can help.
     share="literal": |positive| / |positive - negative|, not confined to [0, 1].
     share="gradient": over the tokens that keep a gradient; here both moves raise the share, as the paper's
-    prose says. The authors' choice could not be verified: their code has a fourth reading, positive /
-    negative (`bapo@author`).
+    prose says. Nothing public settles it: the text was read as extracted, without its bars, and
+    the authors' code has a fourth reading, positive / negative (`bapo@author`).
     """
     hyper = {
         "target": target, "low_start": low_start, "low_end": low_end, "low_step": low_step,

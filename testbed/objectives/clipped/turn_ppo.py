@@ -25,8 +25,9 @@ def turn_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: f
     """L = -min(w A, clip(w, 1 - eps_low, 1 + eps_high) A), w = (prod over the turn of pi/anchor)^(1/n).
 
     n is the number of tokens of the turn. All tokens of a turn share its ratio and weigh w times the mean
-    advantage of the turn's unclipped tokens. Aggregates with sequence_mean. The paper's sum or mean of A over
-    a turn could not be verified: here it is the sum of A over the turn's tokens times w/n.
+    advantage of the turn's unclipped tokens. Aggregates with sequence_mean. Abstract and
+    reviews, no code being public, do not say how A adds up over a turn: here it is the sum of A over the
+    turn's tokens times w/n.
     """
     log_w_BT = log_turn(logp_BT, batch, base="anchor")
     return -one_sided_clip(log_w_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT

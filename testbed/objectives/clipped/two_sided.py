@@ -25,7 +25,7 @@ def two_sided(
 
     The cap holds for both signs, but only A < 0 feels it while delta > 1 + eps_high: then it is dual_clip
     with c = delta. With a smaller delta only A > 0 feels it, because for A < 0 the minimum takes the clipped
-    term. 4 is the delta of the paper, section 4.1, by TRL's index; its aggregation could not be verified.
+    term. 4 is the delta of the paper, section 4.1, by TRL's index; TRL does not say how the paper aggregates.
     Raises UserError for delta < 1.
     """
     if delta < 1:

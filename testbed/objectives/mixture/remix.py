@@ -31,8 +31,8 @@ def remix(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
 
     The weight corrects for the sampler; the trust region lies around the anchor: rho <= d + eps means pi <=
     anchor + eps mu, an absolute band that is wide for tokens likely under the sampler. With mu = anchor it is
-    PPO's clip. The paper's penalty mixes two KL terms by `kl_convex_weight`. Read in secondary sources: eps
-    could not be verified, 0.2 is PPO's.
+    PPO's clip. The paper's penalty mixes two KL terms by `kl_convex_weight`. Read in secondary sources,
+    which name no eps: 0.2 is PPO's.
     """
     log_rho_BT = log_token(logp_BT, batch)
     rho_BT, center_BT = log_rho_BT.detach().exp(), log_mismatch(batch).exp()

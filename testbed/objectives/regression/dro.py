@@ -23,7 +23,7 @@ def dro(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
 
     Half of A*-PO's loss with tau for beta2; only the value differs. Its gradient is tau times that of -A log
     pi + tau (log W)^2 / 2. Spread evenly over the T tokens; aggregate with constant, length 1. Taken from the
-    literature that builds on it; tau = 1 could not be verified.
+    literature that builds on it, which names no tau; 1 is ours.
     """
     log_w_B1 = log_token(logp_BT, batch, base="ref").sum(-1, keepdim=True)
     return spread((sequence_advantage(batch) - tau * log_w_B1).square() / 2, batch.mask_BT)

@@ -44,7 +44,8 @@ def oapl_nemo_rl(logp_BT: Tensor, batch: Batch, *, beta1: float = 1.0, beta2: fl
     """L = (1/T) (beta2 (1/T) log W - (R - V))^2, V = beta1 log mean_group exp(R / beta1), W = prod_t pi/mu.
 
     The paper sums the log-ratio over tokens, this takes its mean: the gradient of a long response is T times
-    smaller, and its anchor T^2 times weaker. Whether the option is on by default there could not be verified.
+    smaller, and its anchor T^2 times weaker. The pull request was read without the
+    configuration that says whether the option is on.
     """
     length_B1 = batch.mask_BT.sum(-1, keepdim=True)
     log_s_B1 = log_token(logp_BT, batch).sum(-1, keepdim=True) / length_B1

@@ -26,8 +26,8 @@ def kimi_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     tau/2 (log W)^2. A = R - baseline: with the group's log-mean-exp at temperature tau the minimizer is mu
     exp(R / tau) / Z; with the group's mean (the paper's) it is a softer policy. OAPL(beta1, beta2) has 2
     beta2 times this gradient at tau = beta2 with the log-mean-exp at beta1. Nothing is normalized here:
-    Trinity-RFT divides by the tokens of the batch (aggregate with token_mean) and by max(1, tau). The paper's
-    tau could not be verified; 1 is Trinity-RFT's.
+    Trinity-RFT divides by the tokens of the batch (aggregate with token_mean) and by max(1, tau). Public
+    notes on the paper give the form without its tau; 1 is Trinity-RFT's.
     """
     log_w_B1 = log_token(logp_BT, batch).sum(-1, keepdim=True)
     return -batch.adv_BT * logp_BT + spread(tau / 2 * log_w_B1.square(), batch.mask_BT)

@@ -21,9 +21,9 @@ from testbed.objectives import objective
 def minpro(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:
     """L = -sg[clip(q_t rho_t, 1 - eps_low, 1 + eps_high)] A log pi, q_t = min over s < t of rho_s.
 
-    One low ratio damps the rest of its sequence. The paper's bounds, its convention for q_1 (here 1) and the
-    base of rho (here mu, not anchor) could not be verified; the defaults have no lower bound and CISPO's
-    upper one.
+    One low ratio damps the rest of its sequence. The abstract and one secondary text, no code
+    being public, leave open the bounds, q_1 (here 1) and the base of rho (here mu, not anchor); the defaults
+    have no lower bound and CISPO's upper one.
     """
     weight_BT = log_min_prefix(logp_BT, batch).exp().clamp(1 - eps_low, 1 + eps_high)
     return score_loss(weight_BT, logp_BT, batch)

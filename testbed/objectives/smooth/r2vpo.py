@@ -65,8 +65,8 @@ def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: s
     = 0. lam may be a number or a tensor [..., 1, 1], one per replica, that `dual_step` moves. With level
     "sequence" or "geometric" a sequence's loss is spread over its tokens.
 
-    Loss from secondary sources; lam = 0.04 is a toy example's. Level, budget, aggregation, and start and
-    step size of lam could not be verified; the default level and token_mean are ours.
+    Loss from secondary sources; lam = 0.04 is a toy example's. They name no level, budget,
+    aggregation, start or step size of lam, and no code is public; the default level and token_mean are ours.
     """
     log_r_BT = log_ratio_at(level, logp_BT, batch)
     lam_BT = torch.as_tensor(lam, dtype=log_r_BT.dtype, device=log_r_BT.device)

@@ -31,7 +31,7 @@ def distillation(
 
     On samples of pi its expected gradient is that of KL(pi || teacher), per token. estimator, direction and
     gradient are kl_penalty's, so "forward" with k1 or k3 and "both" gives that of KL(teacher || pi). dGRPO is
-    read as GRPO plus a multiple of this; its formula and coefficient could not be verified.
+    read as GRPO plus a multiple of this, from its abstract, which has no formula.
     """
     return kl_term(logp_BT, batch, estimator, direction, "ref", gradient)
 
