@@ -14,12 +14,15 @@ from testbed.offline.constrained import action_support, trajectory_support
 from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
-SEEDS, STATES, ACTIONS, LOGGED = 24, 12, 5, 4
+SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 10_000, 12, 5, 4
+"""FRESH: what is added to a seed, so that no world of an earlier table, with a margin of 0.3, is met again."""
 SIZES = (300, 1000, 3000)
 LURE = 1.0
 """What an unsafe state pays on top."""
-MARGIN = 0.01
-"""Chance per discounted step to be in an unsafe state. Set before the table was made."""
+MARGIN, NEAR = 0.01, 0.1
+"""Chance per discounted step to be in an unsafe state; value, of rewards with deviation 1. Set before the
+table was made.
+"""
 
 
 def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
@@ -48,7 +51,8 @@ def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return unsafe shares and values of plans under three guardians, by logged steps."""
-    worlds, logged_RSA, safe_RSA = hazards(seeds)
+    drawn = tuple(seed + FRESH for seed in seeds)
+    worlds, logged_RSA, safe_RSA = hazards(drawn)
     solvable_R = np.flatnonzero(safe_RSA.any((1, 2)))
     unsafe_S = np.arange(STATES) < 2
     mu_RSA = covering(np.full(logged_RSA.shape, 1 / ACTIONS), logged_RSA)
@@ -56,8 +60,8 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         greedy(fitted_q(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT, safe_RSA, -1e3), safe_RSA)
     )
     for steps in SIZES:
-        counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")
-        seen_RSA, guessed_RSA = action_support(counts.visit_RSA), guessed_rewards(counts, seeds)
+        counts = worlds.logged(mu_RSA, steps, drawn, f"log of {steps}")
+        seen_RSA, guessed_RSA = action_support(counts.visit_RSA), guessed_rewards(counts, drawn)
         inside_RSA = trajectory_support(seen_RSA, counts.moves_RSAS, unsafe_S)
         guards = {"none": np.ones_like(seen_RSA), "actions": seen_RSA, "trajectories": inside_RSA}
         for name, allowed_RSA in guards.items():
@@ -78,7 +82,7 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"),
     metrics=("unsafe", "lost"),
-    margins={"share of steps in unsafe states": MARGIN},
+    margins={"share of steps in unsafe states": MARGIN, "value": NEAR},
     figure=Plot(
         "final by setting",
         x="steps: logged steps",
@@ -105,5 +109,5 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "trajectory-guardian-comes-near-the-safe-optimum",
-    "From 3000 logged steps its plans are within 0.3 of the best policy that can stay safe.",
-).compare("lost", {"guardian": "trajectories", "steps": SIZES[-1]}, by=0.3, below=True)
+    "From 3000 logged steps its plans are within 0.1 of the value of the best policy that can stay safe.",
+).compare("lost", {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, below=True)

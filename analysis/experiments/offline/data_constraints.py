@@ -139,9 +139,9 @@ TUNED = TunedArms(GRIDS, judged, "value", PILOTS, {"logger": LOGGERS})
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return value and over-estimation of every arm at its setting, by logger and on average ("all")."""
     found = pd.concat(TUNED.rows(seeds))
-    mean = found.groupby(["seed", "arm"], sort=False)[["value", "over-estimation"]].mean()
-    ends = found.groupby(["seed", "arm"], sort=False)["at end"].max()
-    yield pd.concat([found, mean.assign(**{"at end": ends, "logger": "all"}).reset_index()])[list(found)]
+    yield found
+    how = {"value": "mean", "over-estimation": "mean", "at end": "max"}
+    yield found.groupby(["seed", "arm"], sort=False).agg(how).reset_index().assign(logger="all")
 
 
 EXPERIMENT = Experiment(
