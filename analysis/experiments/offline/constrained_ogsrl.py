@@ -15,7 +15,7 @@ from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
 SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 10_000, 12, 5, 4
-"""FRESH: what is added to a seed, so that no world of an earlier table, with a margin of 0.3, is met again."""
+"""FRESH: what is added to a seed, so that no world of an earlier table, is met again (margin 0.3)."""
 SIZES = (300, 1000, 3000)
 LURE = 1.0
 """What an unsafe state pays on top."""
