@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from testbed.pipeline.design import Design
 
 NAME = "gains-at-scale"
-SEEDS = 1024
+SEEDS = 32
 
 
 @dataclass(frozen=True)
