@@ -10,7 +10,6 @@ import pandas as pd
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
-from envs.logged_data import exact_model
 from envs.mechanisms import lot_sizing
 from testbed.rng import generator
 
