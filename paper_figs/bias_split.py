@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.palette import BLUE, INK, ORANGE, RULE, VERMILION
 from analysis.tables.outcomes import need
-from paper_figs.figure_registry import PAGE, figure
+from paper_figs.figure_registry import PAGE
 
 PARTS = {
     "bias_state": ("state distribution: prefixes from μ", BLUE),
@@ -19,39 +19,14 @@ PARTS = {
 }
 COLUMNS = ["objective", *PARTS, "relative_bias", "relative_deviation"]
 
-CAPTION = (
-    "The bias of the one-sample gradient, |E g - grad J| / |grad J| (diamond), as the sum of three exact "
-    "parts: prefixes from d_mu instead of d_pi, continuations Q^mu instead of Q^pi, and what the weight "
-    "does beside the plain ratio that it stands in for. Bars: projections of the parts on the bias, stacked "
-    "with their sign, so that they add up to the diamond. Right: sqrt(tr Cov g) / |grad J|. Signal "
-    "R - J(mu), drift 0.5, means over 16 random trees of 256 responses (4 tokens, 4 of them); objectives at "
-    "their defaults with anchor = mu, each response its own batch."
-)
-
-
-@figure(
-    "bias-split",
-    data="bias-split",
-    caption=CAPTION,
-    supports=(),
-)
-def draw(table: pd.DataFrame) -> Figure:
-    """Return the page-wide figure; columns objective, the three parts, relative bias and deviation.
-
-    Objectives that are one estimator here, with equal numbers throughout, are one row under both names.
-    """
-    need(table, COLUMNS)
-    numbers = [name for name in COLUMNS if name != "objective"]
-    merged = table.groupby(numbers, sort=False)["objective"].agg(" =\n".join).reset_index()
-    return _drawn(merged)
-
 
 def draw_reports(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the same for the rows of any reports, such as those of `testbed exact`."""
-    return _drawn(pd.DataFrame(rows))
+    """Return the page-wide figure of reports, such as those of `testbed exact`.
 
-
-def _drawn(table: pd.DataFrame) -> Figure:
+    A diamond is the relative bias |E g - grad J| / |grad J|, the sum of the bars of one row: projections of
+    its parts on it, with their sign. Right: sqrt(tr Cov g) / |grad J|.
+    """
+    table = pd.DataFrame(rows)
     need(table, COLUMNS)
     fig = Figure(figsize=(PAGE, 0.9 + 0.19 * max(len(table), 3)))
     left, right = fig.subplots(1, 2, sharey=True, width_ratios=(2.2, 1))

@@ -36,8 +36,7 @@ def show_table(
     task: Annotated[str, typer.Option(help="Only this task.")] = "",
     lag: Annotated[str, typer.Option(metavar="N|pipeline", help="Only this lag.")] = "",
     outcomes: Annotated[
-        bool,
-        typer.Option("--outcomes", help="Show area, collapse, entropy, length, pass@8 and drift."),
+        bool, typer.Option("--outcomes", help="Show area, collapse, entropy, length, pass@8 and drift.")
     ] = False,
     one_setting: Annotated[
         bool, typer.Option("--one-setting", help="Show finals at a recipe's one setting for all tasks.")

@@ -15,8 +15,7 @@ def compare(
         str, typer.Option(help="final_accuracy, best, 'min NAME', …; default accuracy, value or reward.")
     ] = "",
     where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SETTING=VALUE,…", help="Only these cells; repeatable."),
+        list[str] | None, typer.Option(metavar="SETTING=VALUE,…", help="Only these cells; repeatable.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print as a LaTeX table (booktabs).")] = False,

@@ -92,10 +92,7 @@ def run_experiments(
 
 
 def _written(
-    experiment: Experiment,
-    source: Sequence[Path],
-    data: Path | None,
-    options: dict[str, Any],
+    experiment: Experiment, source: Sequence[Path], data: Path | None, options: dict[str, Any]
 ) -> list[Path]:
     """Make one table, write it beside the others, and return the paths of the files."""
     from analysis.tables.committed import COMMITTED

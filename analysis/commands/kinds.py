@@ -107,6 +107,7 @@ def _claim_names() -> list[str]:
 def claim(name: str) -> dict[str, Any]:
     """Return statement, evidence and committed verdict of a claim, and the code it is about if computed."""
     from analysis.judging.claims import CLAIMS
+    from analysis.judging.table_gates import NOT_RECORDED, unmeasured
     from analysis.judging.verdicts import by_claim
     from analysis.planted_bugs import about
 
@@ -120,7 +121,8 @@ def claim(name: str) -> dict[str, Any]:
         "it is": row["note"],
         "verdict": row["verdict"],
         "failed": row["gates"],
-        "gates held": row["checked"],
+        "gates held": "; ".join(x for x in row["checked"].split("; ") if not x.endswith(NOT_RECORDED)),
+        "not recorded": ", ".join(unmeasured(row["checked"])),
         "evidence": _bets(row),
         "kind": row["kind"],
         "set": row["standing"],

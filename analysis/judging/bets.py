@@ -15,7 +15,8 @@ Units must be in the order in which they came where one stops early.
 """
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +30,8 @@ EFFECT_SIZE = 1.0
 LARGEST = 700.0
 """Largest log e-value that is reported; exp of more overflows."""
 _POINTS = 400
+TABLED = 1023
+"""Most units for which bets at even chances are looked up in a table that all claims share."""
 
 
 def shares(won: float, lost: float, chance: float = 0.5) -> tuple[float, float]:
@@ -139,13 +142,27 @@ def share_sequence(won_N: ArrayLike, level: float = 0.05, grid: int = 200) -> tu
 
 def _largest_so_far(won_CN: np.ndarray, chance_C1: ArrayLike = 0.5) -> Floats:
     """Return the largest wealth so far of `shares`'s bet on more wins, for every candidate."""
-    c = np.asarray(chance_C1, dtype=np.float64)
-    won_CN, lost_CN = np.cumsum(won_CN, axis=-1), np.cumsum(~won_CN, axis=-1)
-    with np.errstate(divide="ignore"):
-        tail_CN = np.log(special.betaincc(won_CN + 1, lost_CN + 1, c))
-    log_e_CN = special.betaln(won_CN + 1, lost_CN + 1) + tail_CN - np.log1p(-c)
-    log_e_CN = log_e_CN - won_CN * np.log(c) - lost_CN * np.log1p(-c)
+    lost_CN = np.cumsum(~won_CN, axis=-1)
+    won_CN = np.cumsum(won_CN, axis=-1)
+    if np.ndim(chance_C1) == 0 and won_CN.shape[-1] <= TABLED:
+        log_e_CN = _even(1 << won_CN.shape[-1].bit_length())[won_CN, lost_CN]
+    else:
+        log_e_CN = _log_e(won_CN, lost_CN, np.asarray(chance_C1, dtype=np.float64))
     return np.asarray(np.exp(np.clip(log_e_CN.max(axis=-1, initial=0.0), 0.0, LARGEST)))
+
+
+def _log_e(won: np.ndarray, lost: np.ndarray, c: Any) -> Floats:
+    with np.errstate(divide="ignore"):
+        tail = np.log(special.betaincc(won + 1, lost + 1, c))
+    log_e = special.betaln(won + 1, lost + 1) + tail - np.log1p(-np.asarray(c))
+    return np.asarray(log_e - won * np.log(c) - lost * np.log1p(-np.asarray(c)))
+
+
+@cache
+def _even(size: int) -> Floats:
+    """Return the log of `shares`'s bet on more wins than half by wins and losses, both below `size`."""
+    won_WL, lost_WL = np.indices((size, size))
+    return _log_e(won_WL, lost_WL, np.float64(0.5))
 
 
 def _exp(log_e: float) -> float:

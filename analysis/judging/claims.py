@@ -13,10 +13,11 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import digests
+from analysis.judging.comparisons import Read, reading
 from analysis.judging.evidence import Evidence
 from testbed.errors import unknown
 from testbed.registry import Entry, Registry
@@ -114,7 +115,23 @@ def _made_of(experiment: Experiment) -> str:
     return "small world"
 
 
+class Seen(NamedTuple):
+    """What judging a claim on a table met: its evidence, the table as all of it is judged, and the arms read.
+
+    table: both runs as one, no seed of which occurs in both; None for a claim without a table.
+    """
+
+    evidence: Evidence
+    table: pd.DataFrame | None
+    read: list[Read]
+
+
 def look(entry: Entry, frame: pd.DataFrame | None) -> Evidence:
+    """Return a claim's evidence, see `examine`."""
+    return examine(entry, frame).evidence
+
+
+def examine(entry: Entry, frame: pd.DataFrame | None) -> Seen:
     """Return a claim's evidence: of a computation, of a table, or of both runs that a table holds.
 
     The evidence of two runs is that of all their units in order: the bets on the replication start with what
@@ -122,19 +139,24 @@ def look(entry: Entry, frame: pd.DataFrame | None) -> Evidence:
     without one.
     """
     if frame is None:
-        return entry.function()
-    if not is_statistical(entry):
-        return entry.function(frame)
-    parts = list(_runs(entry, frame))
-    if not parts:
-        return entry.function(frame)
+        return Seen(entry.function(), None, [])
+    parts, both = _split(entry, frame) if is_statistical(entry) else ((), frame)
     runs = tuple(entry.function(part) for part in parts)
-    return replace(entry.function(_both(frame)), runs=runs)
+    with reading() as read:
+        evidence = entry.function(both)
+    return Seen(replace(evidence, runs=runs) if runs else evidence, both, read)
 
 
-def units(entry: Entry, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a claim's table as all of it is judged: both runs as one, no seed of which occurs in both."""
-    return _both(frame) if entry.promises["stop"] is None and {"run", "seed"} <= set(frame) else frame
+_LAST: list[tuple[pd.DataFrame, int | None, tuple[pd.DataFrame, ...], pd.DataFrame]] = []
+"""The table split last: all claims of an experiment read the same parts, which nobody changes."""
+
+
+def _split(entry: Entry, frame: pd.DataFrame) -> tuple[tuple[pd.DataFrame, ...], pd.DataFrame]:
+    """Return the two runs of a table, if it has them, and all of it as one."""
+    fresh = entry.promises["fresh"]
+    if not (_LAST and _LAST[0][0] is frame and _LAST[0][1] == fresh):
+        _LAST[:] = [(frame, fresh, tuple(_runs(entry, frame)), _both(frame))]
+    return _LAST[0][2:]
 
 
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:

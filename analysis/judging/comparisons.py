@@ -20,17 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from analysis.judging.evidence import (
-    MEAN,
-    MEDIAN,
-    SHARE,
-    Evidence,
-    exceeds,
-    stays_below,
-    within,
-)
+from analysis.judging.evidence import MEAN, MEDIAN, SHARE, Evidence, exceeds, stays_below, within
 from analysis.judging.intervals import student_interval
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -54,13 +46,15 @@ _READ: ContextVar[list[Read] | None] = ContextVar("arms read", default=None)
 
 @contextmanager
 def reading() -> Iterator[list[Read]]:
-    """Collect what `arm` is asked for inside, so that gates see what a check compared."""
+    """Collect what `arm` is asked for inside, so that gates see what a check compared; may be nested."""
     found: list[Read] = []
     token = _READ.set(found)
     try:
         yield found
     finally:
         _READ.reset(token)
+        if (outer := _READ.get()) is not None:
+            outer += found
 
 
 def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed") -> pd.Series:
@@ -70,10 +64,10 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
     """
     keys = [by] if isinstance(by, str) else by
     _need(table, [value, *where, *keys])
-    rows = table
-    for column, wanted in where.items():
-        rows = rows[rows[column] == wanted]
-    found = rows.set_index(by)[value].sort_index()
+    places_N = places(table, where)
+    key_N = table[keys].take(places_N)
+    index = pd.Index(key_N[by]) if isinstance(by, str) else pd.MultiIndex.from_frame(key_N)
+    found = pd.Series(table[value].to_numpy()[places_N], index, name=value).sort_index()
     if found.index.has_duplicates:
         twice = found.index[found.index.duplicated()][0]
         raise UserError(
@@ -82,6 +76,26 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
     if (read := _READ.get()) is not None and found.size:
         read.append(Read(value, where, found.to_numpy(dtype=np.float64)))
     return found
+
+
+_MET: list[tuple[pd.DataFrame, dict[tuple[str, ...], Mapping[Any, Any]]]] = []
+"""Tables that arms were read from last, and the places of every combination of some columns' values."""
+
+
+def places(table: pd.DataFrame, where: Arm) -> NDArray[np.intp]:
+    """Return the places of an arm's rows in order; a table that is asked again is sorted into arms once."""
+    met = next((known for each, known in _MET if each is table), None)
+    if met is None or not where:
+        _MET[:] = [(table, {}), *_MET[:3]]
+        here = np.ones(len(table), dtype=bool)
+        for column, wanted in where.items():
+            here &= (table[column] == wanted).to_numpy(dtype=bool)
+        return np.flatnonzero(here)
+    columns = tuple(where)
+    if columns not in met:
+        met[columns] = table.groupby(list(columns) if len(columns) > 1 else columns[0]).indices
+    key = tuple(where.values()) if len(columns) > 1 else where[columns[0]]
+    return np.asarray(met[columns].get(key, ()), dtype=np.intp)
 
 
 def _need(table: pd.DataFrame, columns: list[str]) -> None:
@@ -93,6 +107,16 @@ def _need(table: pd.DataFrame, columns: list[str]) -> None:
 def arms(table: pd.DataFrame, value: str, by_name: Mapping[str, Arm]) -> pd.DataFrame:
     """Return a column of every arm, a row per seed that all of them have."""
     return pd.DataFrame({name: arm(table, value, where) for name, where in by_name.items()}).dropna()
+
+
+def among(by_name: Mapping[str, Arm], value: str, first: str, second: str) -> Callable[[pd.DataFrame], Any]:
+    """Return what computes the first arm less the second, on seeds that all have: gates see all arms."""
+
+    def gain(table: pd.DataFrame) -> pd.Series:
+        found = arms(table, value, by_name)
+        return found[first] - found[second]
+
+    return gain
 
 
 def paired(table: pd.DataFrame, value: str, first: Arm, second: Arm) -> Floats:

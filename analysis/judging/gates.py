@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.experiment import GATES
-from analysis.judging.claims import is_statistical, units
-from analysis.judging.comparisons import reading
+from analysis.judging.claims import Seen, examine, is_statistical
 from analysis.judging.design_gates import design_answers
 from analysis.judging.table_gates import Answer, answers
 from testbed.errors import UserError, unknown
@@ -54,8 +53,11 @@ def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
     return found
 
 
-def checked(entry: Entry, frame: pd.DataFrame | None) -> list[Answer]:
-    """Return what every gate that applies says of a claim: objections, declared checks, and its table."""
+def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) -> list[Answer]:
+    """Return what every gate that applies says of a claim: objections, declared checks, and its table.
+
+    seen: what judging it met, if it was judged already.
+    """
     found = []
     if entry.name in objections():
         gate, why = objections()[entry.name]
@@ -66,9 +68,8 @@ def checked(entry: Entry, frame: pd.DataFrame | None) -> list[Answer]:
         why = check(frame)
         found.append(Answer(name, not why, why or "as the claim's check says"))
     if is_statistical(entry):
-        table = units(entry, frame)
-        with reading() as read:
-            evidence = entry.function(table)
+        evidence, table, read = seen or examine(entry, frame)
+        assert table is not None
         found += answers(entry.function, table, read)
         found += design_answers(entry, table, read, evidence)
     return found

@@ -38,6 +38,16 @@ def design(experiment: Experiment) -> dict[str, Any]:
     return {"design": digest(said), "claims": claims}
 
 
+_LAST: list[tuple[Experiment, int, dict[str, Any]]] = []
+"""The design asked for last, which all claims of an experiment share, and how many claims it had."""
+
+
+def _designs(experiment: Experiment) -> dict[str, Any]:
+    if not (_LAST and _LAST[0][0] is experiment and _LAST[0][1] == len(experiment.claims)):
+        _LAST[:] = [(experiment, len(experiment.claims), design(experiment))]
+    return _LAST[0][2]
+
+
 def commit(experiment: Experiment, root: Path) -> dict[str, Any]:
     """Write an experiment's design beside its runs, or return what is written there already."""
     path = root / f"{experiment.name}.preset.json"
@@ -69,9 +79,9 @@ def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> 
     computed in one go, where nobody can tell whether it had been looked at before: "unchanged". "changed
     since": something else was written. "pilot": nothing was. written: of the table's manifest, or {}.
     """
-    today = design(experiment)
     if claim not in written.get("claims", {}):
         return PILOT
+    today = _designs(experiment)
     same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
     if not same:
         return CHANGED

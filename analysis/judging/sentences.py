@@ -8,7 +8,12 @@
     EXPERIMENT.claim(…).trend("accuracy", a, x="lag", by=0.01)  # least-squares slope within each seed
 
 Units are seeds, which all arms share. A value of an arm, or of `over`, that is a collection gives a cell for
-each of its members, and the statement must hold in every cell. What none of the four says, a check computes:
+each of its members, and the statement must hold in every cell. What no two arms say, as a rank correlation
+within each seed, is a function of the table that returns a number per unit, or {cell: numbers}:
+
+    EXPERIMENT.claim(…).compare(taus, by=0.5)
+
+What none of the four says, a check computes:
 
     @EXPERIMENT.claim("another")
     def another(table: pd.DataFrame) -> Evidence:
@@ -47,7 +52,7 @@ class Statement:
     def compare(
         self,
         outcome: Outcome,
-        a: Arm,
+        a: Arm | None = None,
         b: Arm | None = None,
         *,
         by: float = 0.0,
@@ -58,39 +63,56 @@ class Statement:
         off: Arm | None = None,
         rival: Arm | None = None,
         drift: tuple[float, float] | None = None,
+        null: float | None = None,
     ) -> None:
         """Say that the outcome of a is above that of b by `by`; without b, that it is above `by` itself.
 
+        Without a, the outcome is what computes a number per unit; it is above `by`, and `null` is what it
+        would be if there were no effect, 0 by default.
         times: how many times as large, in place of `by`. below: below in place of above. off, rival: arms
-        for which, in place of a, the same must not hold; drift: KL per token of a's data, least and most, in
-        nats. Else the claim is invalid.
+        for which, in place of a, the same must not hold; drift: KL per token of the arms' data, least and
+        most, in nats. Else the claim is invalid.
         """
         margin = math.log(times) if times is not None else by
-        more = {"log": times is not None, "off": off, "rival": rival, "drift": drift}
+        more = {"log": times is not None, "off": off, "rival": rival, "drift": drift, "null": null}
         self._by("below" if below else "above", outcome, a, b, margin, over, typical, **more)
 
     def equal(
         self,
         outcome: Outcome,
-        a: Arm,
-        b: Arm,
+        a: Arm | None = None,
+        b: Arm | None = None,
         *,
         within: float,
         floor: float | None = None,
         over: Arm | None = None,
         typical: str = "",
     ) -> None:
-        """Say that outcomes of both arms differ by less than `within`; floor: value none can fall below."""
+        """Say that outcomes of both arms differ by less than `within`; floor: value none can fall below.
+
+        Without arms, the outcome computes a difference per unit.
+        """
         self._by("equal", outcome, a, b, within, over, typical, floor=floor)
 
     def happens(
-        self, event: Outcome, a: Arm, b: Arm | None = None, *, over: Arm | None = None, spared: bool = False
+        self,
+        event: Outcome,
+        a: Arm | None = None,
+        b: Arm | None = None,
+        *,
+        over: Arm | None = None,
+        spared: bool = False,
+        alone: bool = False,
+        times: float | None = None,
     ) -> None:
         """Say that an event, a column above 1/2, happens on most seeds; with b, more often than in b.
 
-        spared: say that it does not happen on most seeds.
+        spared: say that it does not happen on most seeds. alone: that on most seeds it happens in a and not
+        in b. times: that on most seeds a needs under 1/times of what b needs, in the column; a run without a
+        number needs infinitely much.
         """
-        self._by("spared" if spared else "happens", event, a, b, 0.0, over, "")
+        way: Way = "sooner" if times is not None else "alone" if alone else "spared" if spared else "happens"
+        self._by(way, event, a, b, times or 0.0, over, "")
 
     def trend(
         self,
@@ -110,7 +132,7 @@ class Statement:
         self,
         way: Way,
         outcome: Outcome,
-        a: Arm,
+        a: Arm | None,
         b: Arm | None,
         margin: float,
         over: Arm | None,

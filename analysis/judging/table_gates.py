@@ -44,6 +44,11 @@ class Answer:
     why: str
 
 
+def unmeasured(checked: str) -> list[str]:
+    """Return the gates that hold only because the table is older than they are, of a row's `checked`."""
+    return [part.partition(":")[0] for part in checked.split("; ") if part.endswith(f": {NOT_RECORDED}")]
+
+
 def answers(check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read]) -> list[Answer]:
     """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms."""
     found = [*_headroom(read)]
@@ -81,7 +86,7 @@ def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
 
 def _acts(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
     """An arm that is asked to differ from another may not be the same run under another name."""
-    if check.second is None or check.way == "equal" or check.x or len(read) % 2:
+    if check.second is None or check.way in ("equal", "alone") or check.x or len(read) % 2:
         return
     pairs = [(a.values, b.values) for a, b in zip(read[::2], read[1::2], strict=True)]
     shares = [float((x_N == y_N).mean()) for x_N, y_N in pairs if len(x_N) == len(y_N) >= SEEDS]
@@ -108,7 +113,7 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
 def _long_enough(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
     """The gap of two finals may not be closing, nor that of equals opening, when training stops."""
     end = check.outcome
-    if check.second is None or check.x or check.way == "happens" or end not in ENDS:
+    if check.first is None or check.second is None or check.x or end not in ENDS:
         return
     if f"rise {end}" not in table:
         yield Answer("long enough", True, NOT_RECORDED)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, rule
-from analysis.judging.claims import CLAIMS, is_statistical, kind_of, look, matching
+from analysis.judging.claims import CLAIMS, examine, is_statistical, kind_of, matching
 from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
 from testbed.errors import UserError
 from testbed.results import atomic_files
@@ -219,12 +219,12 @@ def _row(claim: str, table: Table | None, known: Mapping[str, str]) -> Row:
             "checked": "",
         }
     frame = table.frame if table is not None and wants else None
-    evidence = look(entry, frame)
+    seen = examine(entry, frame)
     said: dict[bool, list[str]] = {True: [], False: []}
-    for answer in checked(entry, frame):
+    for answer in checked(entry, frame, seen):
         said[answer.holds].append(f"{answer.gate}: {answer.why}")
     gates = {"gates": "; ".join(said[False]), "checked": "; ".join(said[True])}
-    return {**start, **_evidence(evidence), "verdict": "", **gates}
+    return {**start, **_evidence(seen.evidence), "verdict": "", **gates}
 
 
 def _evidence(found: Evidence) -> Row:

@@ -7,6 +7,7 @@ from typing import Any
 from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import CLAIMS
+from analysis.judging.table_gates import NOT_RECORDED, unmeasured
 from analysis.judging.verdicts import Row
 from analysis.pages.forest import forest
 from analysis.tables.committed import manifest
@@ -115,7 +116,10 @@ def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, R
 
 def _claim(name: str, row: Row) -> str:
     said = f"{CLAIMS[name].promises['statement']} `{name}`"
-    found = "; ".join(str(row[column]) for column in ("note", "gates", "checked") if row[column])
+    held = row["checked"].split("; ") if row["checked"] else []
+    parts = [row["note"], row["gates"], *(each for each in held if not each.endswith(NOT_RECORDED))]
+    missing = ", ".join(unmeasured(row["checked"]))
+    found = "; ".join(filter(None, [*parts, missing and f"**{NOT_RECORDED}**: {missing}"]))
     numbers = (row["asks"], row["kind"], f"{row['n']:.0f}", _lags(name, row))
     words = (said, f"**{row['verdict']}**", effect(row), *numbers, found)
     return "| " + " | ".join(map(_plain, words)) + " |"

@@ -14,6 +14,7 @@ from analysis.tables.cell_table import words
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.tables.committed import Table
     from testbed.config.run import Run
 
 _CHOSEN: ContextVar[list[tuple[Run, Mapping[str, Any]]] | None] = ContextVar("rates chosen", default=None)
@@ -43,7 +44,8 @@ def tuned(
     """
     from analysis.tables.committed import load_committed
 
-    best = best_rates(load_committed([table])[table].frame, by, outcome)
+    read = load_committed([table])[table]
+    best = _best(read, tuple(by), outcome)
     found = _at_best(cells, best, by)
     if (chosen := _CHOSEN.get()) is not None:
         rows: dict[tuple[str, ...], Mapping[str, Any]] = {
@@ -52,6 +54,17 @@ def tuned(
         }
         chosen += [(cell, rows[tuple(_said(cell, name) for name in by)]) for cell in found]
     return found
+
+
+_BEST: dict[tuple[str, tuple[str, ...], str], pd.DataFrame] = {}
+"""Best rates by digest of the table, columns and outcome: many experiments are tuned by one table."""
+
+
+def _best(table: Table, by: tuple[str, ...], outcome: str) -> pd.DataFrame:
+    asked = (table.sha256, by, outcome)
+    if asked not in _BEST:
+        _BEST[asked] = best_rates(table.frame, by, outcome)
+    return _BEST[asked]
 
 
 def _said(cell: Run, name: str) -> str:

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,19 @@ def manifest(folder: Path = COMMITTED) -> dict[str, Any]:
     Raises UserError for a folder without one.
     """
     try:
-        return dict(json.loads((folder / MANIFEST).read_text())["tables"])
+        path = folder / MANIFEST
+        known = path.stat()
+        return dict(_entries(path, known.st_mtime_ns, known.st_size))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{folder} holds no readable {MANIFEST} ({type(error).__name__}). "
             "Make the tables with: testbed evidence run NAME --write"
         ) from error
+
+
+@lru_cache(maxsize=4)
+def _entries(path: Path, _mtime: int, _size: int) -> dict[str, Any]:
+    return dict(json.loads(path.read_text())["tables"])
 
 
 def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED) -> dict[str, Table]:

@@ -20,6 +20,7 @@ from testbed.cli import main
 from testbed.errors import UserError
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
+COST = staleness_cost.EXPERIMENT.claims
 N = 100
 
 
@@ -95,12 +96,12 @@ def test_every_claim_states_a_sentence_a_source_and_its_kind():
     ],
 )
 def test_the_collapse_claim_reaches_every_verdict(changes, expected):
-    assert word(staleness_cost.reinforce_collapses_where_grpo_holds(cost_table(**changes))) == expected
+    assert word(COST["reinforce-collapses-where-grpo-holds"].function(cost_table(**changes))) == expected
 
 
 def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
     table = cost_table()
-    evidence = staleness_cost.reinforce_collapses_where_grpo_holds(table[table["recipe"] == "reinforce"])
+    evidence = COST["reinforce-collapses-where-grpo-holds"].function(table[table["recipe"] == "reinforce"])
     assert (evidence.n, word(evidence)) == (0, UNDECIDED)
 
 
@@ -108,7 +109,7 @@ def test_the_collapse_claim_without_grpo_cells_has_no_pairs():
     ("changes", "expected"), [({}, SUPPORTED), ({"cost": -0.05}, REFUTED), ({"cost": 0.0}, UNDECIDED)]
 )
 def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
-    assert word(staleness_cost.staleness_costs_grpo_accuracy(cost_table(**changes))) == expected
+    assert word(COST["staleness-costs-grpo-accuracy"].function(cost_table(**changes))) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from analysis.tables.committed import load_committed
 SEEDS = 12
 NOISE = np.linspace(-0.01, 0.01, SEEDS)
 SIGMA = mismatch_staleness.SIGMA
+FP8 = fp8_training.EXPERIMENT.claims
 
 
 def decide(evidence):
@@ -82,11 +83,11 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "undecided")])
 def test_collapse_is_counted_against_full_precision(falls, expected):
     assert (
-        decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(fp8_table(fp8_falls=falls)))
+        decide(FP8["fp8-rollouts-collapse-a-full-precision-trainer"].function(fp8_table(fp8_falls=falls)))
         == expected
     )
     assert (
-        decide(fp8_training.strong_rollout_noise_collapses_the_trainer(fp8_table(noise_falls=falls)))
+        decide(FP8["strong-rollout-noise-collapses-the-trainer"].function(fp8_table(noise_falls=falls)))
         == expected
     )
 
@@ -95,12 +96,12 @@ def test_full_precision_that_collapses_more_refutes():
     table = fp8_table()
     full = (table["mismatch"] == "off") & (table["policy_args"] == "default")
     table.loc[full, "collapsed"] = 1.0
-    assert decide(fp8_training.fp8_rollouts_collapse_a_full_precision_trainer(table)) == "refuted"
+    assert decide(FP8["fp8-rollouts-collapse-a-full-precision-trainer"].function(table)) == "refuted"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.5, "supported"), (-0.2, "refuted")])
 def test_what_tis_adds_under_noise(gain, expected):
-    found = fp8_training.tis_repairs_strong_rollout_noise(fp8_table(tis_gain=gain))
+    found = FP8["tis-repairs-strong-rollout-noise"].function(fp8_table(tis_gain=gain))
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain)
 

@@ -317,7 +317,7 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
         (["evidence", "run", "areal-lg"], "Did you mean 'areal-lag'"),
         (["evidence", "run", "--write", "rec", "areal-lg"], "Did you mean 'areal-lag'"),
         (["evidence", "run"], "No experiment was given"),
-        (["evidence", "run", "--write", "oapl-path", "--from", "."], "is computed"),
+        (["evidence", "run", "--write", "ess-theory", "--from", "."], "is computed"),
         (["evidence", "run", "real-model"], "Run instead: testbed demo"),
     ],
 )

@@ -27,11 +27,7 @@ def cost_row(name: str, rounds: int = ROUNDS) -> dict[str, float]:
     one, other = (_timer(objective[each].function) for each in (name, AGAINST))
     pairs = [(one(), other()) for _ in range(rounds)][1:]
     mine, theirs = ([min(pair[who][part] for pair in pairs) for part in (0, 1)] for who in (0, 1))
-    return {
-        "forward": mine[0] / theirs[0],
-        "backward": mine[1] / theirs[1],
-        "both": sum(mine) / sum(theirs),
-    }
+    return {"forward": mine[0] / theirs[0], "backward": mine[1] / theirs[1], "both": sum(mine) / sum(theirs)}
 
 
 def _timer(function: Callable[..., Tensor]) -> Callable[[], tuple[float, float]]:

@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
     systems={
         "Missing Old Logits": Part(
             "what lost log-probabilities cost, and what bounds on the weight give back; not the EWMA"
-        ),
+        )
     },
 )
 

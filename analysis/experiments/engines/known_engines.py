@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.real.known_model import MODEL, prepare
-from analysis.lab import Evidence, Experiment, arms, median_exceeds, median_stays_below
+from analysis.lab import Experiment
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
 
@@ -128,29 +128,24 @@ EXPERIMENT = Experiment(
 )
 
 
-def _of(table: pd.DataFrame, column: str, engine: str) -> pd.Series:
-    return arms(table, column, {engine: {"engine": engine}})[engine]
-
-
-for _engine in ENGINES[:4]:
+for _name, _engine in (
+    ("bfloat16-rollouts-are-near-a-float32-trainer", "bfloat16"),
+    ("int8-rollouts-are-near-a-float32-trainer", "int8"),
+    ("fp8-block-rollouts-are-near-a-float32-trainer", "fp8-block"),
+    ("q8-0-rollouts-are-near-a-float32-trainer", "Q8_0"),
+):
     EXPERIMENT.claim(
-        f"{_engine.replace('_', '-').lower()}-rollouts-are-near-a-float32-trainer",
-        statement=f"On SmolLM2-135M the law of {_engine} rollouts differs from float32's by less than 0.001 "
-        "nats a token, in the median over prompts.",
-    )(lambda table, engine=_engine: median_stays_below(_of(table, "kl", engine), SMALL, "median KL, nats"))
-
-
-@EXPERIMENT.claim()
-def four_bit_rollouts_are_far_from_a_float32_trainer(table: pd.DataFrame) -> Evidence:
-    """On SmolLM2-135M the law of Q4_0 rollouts differs from float32's by more than 0.01 nats a token, in the
-    median over prompts.
-    """
-    return median_exceeds(_of(table, "kl", "Q4_0"), LARGE, "median KL, nats")
-
-
-@EXPERIMENT.claim()
-def four_bit_rollouts_lose_half_of_the_sequences(table: pd.DataFrame) -> Evidence:
-    """On SmolLM2-135M the effective sample size of responses of 48 tokens that a Q4_0 engine writes is below
-    half of the batch, in the median over prompts.
-    """
-    return median_stays_below(_of(table, "ess", "Q4_0"), HALF, "median share")
+        _name,
+        f"On SmolLM2-135M the law of {_engine} rollouts differs from float32's by less than 0.001 nats a "
+        "token, in the median over prompts.",
+    ).compare("kl", {"engine": _engine}, by=SMALL, below=True, null=0.0, typical="median")
+EXPERIMENT.claim(
+    "four-bit-rollouts-are-far-from-a-float32-trainer",
+    "On SmolLM2-135M the law of Q4_0 rollouts differs from float32's by more than 0.01 nats a token, in the "
+    "median over prompts.",
+).compare("kl", {"engine": "Q4_0"}, by=LARGE, null=0.0, typical="median")
+EXPERIMENT.claim(
+    "four-bit-rollouts-lose-half-of-the-sequences",
+    "On SmolLM2-135M the effective sample size of responses of 48 tokens that a Q4_0 engine writes is below "
+    "half of the batch, in the median over prompts.",
+).compare("ess", {"engine": "Q4_0"}, by=HALF, below=True, null=0.0, typical="median")

@@ -1,23 +1,8 @@
 """An averaged anchor on data of one age, and where partial rollouts have lost their old log-probabilities."""
 
 from dataclasses import replace
-from functools import partial
 
-import pandas as pd
-
-from analysis.lab import (
-    Arm,
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Stop,
-    Tuned,
-    arms,
-    at_floor,
-    median_exceeds,
-    median_within,
-)
+from analysis.lab import Arm, Experiment, Part, Plot, Stop, Tuned, among
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 
@@ -83,54 +68,26 @@ EXPERIMENT = Experiment(
 )
 
 
-def _above(table: pd.DataFrame, metric: str, pair: tuple[str, str]) -> Evidence:
-    """Return the evidence about a difference, paired by seed."""
-    found = arms(table, metric, ARMS)
-    middle = found.median()
-    note = f"median gain; medians {middle[pair[0]]:.3f} and {middle[pair[1]]:.3f}"
-    return median_exceeds(found[pair[0]] - found[pair[1]], 0.0, note)
-
-
-for _name, _source, _statement, _metric, _pair in (
-    (
-        "ppo-ewma-ends-above-ppo-on-old-data",
-        EWMA,
-        "At lag 16 PPO clipped around an average of earlier weights ends at a higher accuracy than PPO "
-        "clipped around the sampler, on most seeds.",
-        "accuracy",
-        ("EWMA, old", "PPO, old"),
-    ),
-    (
-        "ppo-ewma-is-above-ppo-along-the-run",
-        EWMA,
-        "At lag 16 it also has a higher mean accuracy along the run, on most seeds.",
-        "area",
-        ("EWMA, old", "PPO, old"),
-    ),
-    (
-        "an-ewma-anchor-ends-above-missing-log-probabilities",
-        LOST,
-        "Under partial rollouts decoupled PPO with an averaged anchor ends at a higher accuracy than with "
-        "the present weights in place of lost old log-probabilities, on most seeds.",
-        "accuracy",
-        ("ewma", "missing"),
-    ),
-):
-    EXPERIMENT.claim(_name, source=_source, statement=_statement)(partial(_above, metric=_metric, pair=_pair))
-
-
-@EXPERIMENT.claim(
-    "an-ewma-anchor-is-as-good-as-the-snapshot",
+EXPERIMENT.claim(
+    "ppo-ewma-ends-above-ppo-on-old-data",
+    "At lag 16 PPO clipped around an average of earlier weights ends at a higher accuracy than PPO clipped "
+    "around the sampler, on most seeds.",
+    source=EWMA,
+).compare(among(ARMS, "accuracy", "EWMA, old", "PPO, old"))
+EXPERIMENT.claim(
+    "ppo-ewma-is-above-ppo-along-the-run",
+    "At lag 16 it also has a higher mean accuracy along the run, on most seeds.",
+    source=EWMA,
+).compare(among(ARMS, "area", "EWMA, old", "PPO, old"))
+EXPERIMENT.claim(
+    "an-ewma-anchor-ends-above-missing-log-probabilities",
+    "Under partial rollouts decoupled PPO with an averaged anchor ends at a higher accuracy than with the "
+    "present weights in place of lost old log-probabilities, on most seeds.",
     source=LOST,
-    statement=(
-        "Under partial rollouts decoupled PPO with an averaged anchor ends within 0.01 of its accuracy with "
-        "the exact old log-probabilities, in the median over seeds."
-    ),
-)
-def as_good(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of final accuracies, paired by seed."""
-    found = arms(table, "accuracy", ARMS)
-    middle = found.median()
-    note = f"median change; medians {middle['ewma']:.3f}, {middle['snapshot']:.3f} exact"
-    floored = ["ewma"] if at_floor([found["ewma"], found["snapshot"]], MARGIN) else []
-    return median_within({"ewma": found["ewma"] - found["snapshot"]}, MARGIN, note, floored)
+).compare(among(ARMS, "accuracy", "ewma", "missing"))
+EXPERIMENT.claim(
+    "an-ewma-anchor-is-as-good-as-the-snapshot",
+    "Under partial rollouts decoupled PPO with an averaged anchor ends within 0.01 of its accuracy with the "
+    "exact old log-probabilities, in the median over seeds.",
+    source=LOST,
+).equal(among(ARMS, "accuracy", "ewma", "snapshot"), within=MARGIN)

@@ -69,7 +69,7 @@ EXPERIMENT = Experiment(
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(
             "that other hyperparameters make up for a change of batch size; not the better use of stale data"
-        ),
+        )
     },
 )
 

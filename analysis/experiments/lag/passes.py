@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.lab import Experiment, Part, Plot, Stop, Tuned, sooner
+from analysis.lab import Experiment, Part, Plot, Stop, Tuned
 from analysis.sweeps.base_runs import LITE
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
@@ -38,10 +38,6 @@ def rates(run: Run) -> tuple[float, ...]:
     return (3e-4, 1e-3, 3e-3) if run in (PASSES["GRPO x16"], PASSES["R2VPO x16"]) else (1e-3, 3e-3, 1e-2)
 
 
-def _slug(words: str) -> str:
-    return words.lower().replace(", ", "-").replace(" ", "-").replace(".", "-")
-
-
 EXPERIMENT = Experiment(
     "passes",
     question="How many rollouts do more updates on every batch save, by whose rule, and what do they cost?",
@@ -70,39 +66,43 @@ EXPERIMENT = Experiment(
         "1, 3 or 5 fast updates of which a share alpha is kept (0.8 where not named), then a slow one; "
         "R2VPO, which charges the ratios' variance in place of a clip, with 4 or 16; each at its best rate.",
     ),
-    systems={
-        "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),
-        "R²VPO": Part(claims=("r2vpo-*",)),
-    },
+    systems={"SFPO (Slow-Fast)": Part(claims=("sfpo-*",)), "R²VPO": Part(claims=("r2vpo-*",))},
 )
 
-for _name, _rival, _times in (
-    ("SFPO, 1 fast", "GRPO", 1),
-    ("SFPO, 3 fast", "GRPO", 1),
-    ("SFPO, 5 fast", "GRPO", 1),
-    ("SFPO, 3 fast", "GRPO x4", 1),
-    ("R2VPO x4", "GRPO", 2),
-    ("R2VPO x16", "GRPO", 2),
-    ("R2VPO x16", "GRPO x16", 1),
+for _name, _arm, _rival, _times in (
+    ("sfpo-1-fast-needs-fewer-rollouts-than-grpo", "SFPO, 1 fast", "GRPO", 1),
+    ("sfpo-3-fast-needs-fewer-rollouts-than-grpo", "SFPO, 3 fast", "GRPO", 1),
+    ("sfpo-5-fast-needs-fewer-rollouts-than-grpo", "SFPO, 5 fast", "GRPO", 1),
+    ("sfpo-3-fast-needs-fewer-rollouts-than-grpo-x4", "SFPO, 3 fast", "GRPO x4", 1),
+    ("r2vpo-x4-needs-half-the-rollouts-of-grpo", "R2VPO x4", "GRPO", 2),
+    ("r2vpo-x16-needs-half-the-rollouts-of-grpo", "R2VPO x16", "GRPO", 2),
+    ("r2vpo-x16-needs-fewer-rollouts-than-grpo-x16", "R2VPO x16", "GRPO x16", 1),
 ):
-    _share = "half the rollouts of" if _times > 1 else "fewer rollouts than"
+    _share = "under half the rollouts of" if _times > 1 else "fewer rollouts than"
+    EXPERIMENT.claim(_name, f"{_arm} needs {_share} {_rival} to accuracy 0.8, on most seeds.").happens(
+        NEEDED, FRESH[_arm], FRESH[_rival], times=_times
+    )
+for _name, _arm in (
+    ("sfpo-3-fast-drifts-less-than-plain-reuse", "SFPO, 3 fast"),
+    ("sfpo-alpha-0-25-drifts-less-than-plain-reuse", "SFPO, alpha 0.25"),
+):
     EXPERIMENT.claim(
-        f"{_slug(_name)}-needs-{_slug(_share)}-{_slug(_rival)}",
-        f"{_name} needs {'under ' if _times > 1 else ''}{_share} {_rival} to accuracy 0.8, on most seeds.",
-    )(sooner(NEEDED, FRESH[_name], FRESH[_rival], times=_times))
-for _name in ("SFPO, 3 fast", "SFPO, alpha 0.25"):
+        _name, f"GRPO with four passes ends further from the base model in KL than {_arm}, on most seeds."
+    ).compare(DRIFT, FRESH["GRPO x4"], FRESH[_arm])
+for _name, _rival in (
+    ("r2vpo-halves-the-rollouts-of-grpo-x4-at-lag-64", "GRPO x4"),
+    ("r2vpo-halves-the-rollouts-of-grpo-at-lag-64", "GRPO"),
+):
     EXPERIMENT.claim(
-        f"{_slug(_name)}-drifts-less-than-plain-reuse",
-        f"GRPO with four passes ends further from the base model in KL than {_name}, on most seeds.",
-    ).compare(DRIFT, FRESH["GRPO x4"], FRESH[_name])
-for _rival in ("GRPO x4", "GRPO"):
-    EXPERIMENT.claim(
-        f"r2vpo-halves-the-rollouts-of-{_slug(_rival)}-at-lag-64",
+        _name,
         f"At lag 64, R2VPO x4 needs under half the rollouts of {_rival} to accuracy 0.8, on most seeds.",
-    )(sooner(NEEDED, OLD["R2VPO x4"], OLD[_rival], times=2))
+    ).happens(NEEDED, OLD["R2VPO x4"], OLD[_rival], times=2)
+for _name, _rival in (
+    ("r2vpo-ends-above-grpo-x4-at-lag-64", "GRPO x4"),
+    ("r2vpo-ends-above-grpo-at-lag-64", "GRPO"),
+):
     EXPERIMENT.claim(
-        f"r2vpo-ends-above-{_slug(_rival)}-at-lag-64",
-        f"At lag 64, R2VPO x4 ends with a higher accuracy than {_rival}, on most seeds.",
+        _name, f"At lag 64, R2VPO x4 ends with a higher accuracy than {_rival}, on most seeds."
     ).compare("accuracy", OLD["R2VPO x4"], OLD[_rival])
 EXPERIMENT.claim(
     "r2vpo-keeps-tokens-that-the-clip-drops-at-lag-64",

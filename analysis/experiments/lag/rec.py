@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(
             "the clip against the importance weight; not a much wider clip range"
-        ),
+        )
     },
 )
 

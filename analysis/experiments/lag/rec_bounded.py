@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(
             "clip alone against clip and weight, where weights cannot grow much; not a much wider clip range"
-        ),
+        )
     },
 )
 

@@ -1,18 +1,6 @@
 """What very stale data cost the toy LLM at the stress test's learning rate: REINFORCE and GRPO at lag 128."""
 
-import pandas as pd
-
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    Stop,
-    arms,
-    happens_more_often,
-    happens_mostly,
-    median_exceeds,
-    paired,
-)
+from analysis.lab import Experiment, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Run, grid
 
@@ -40,34 +28,19 @@ EXPERIMENT = Experiment(
 )
 
 
-def _lost(table: pd.DataFrame) -> pd.DataFrame:
-    """Return whether a seed collapsed on old data, a column per recipe."""
-    by_recipe = {name: {"recipe": name, "lag": OLD} for name in ("reinforce", "grpo")}
-    return arms(table, "collapsed", by_recipe) > 0.5
+PLAIN, CLIPPED = {"recipe": "reinforce"}, {"recipe": "grpo"}
 
-
-@EXPERIMENT.claim()
-def reinforce_collapses_where_grpo_holds(table: pd.DataFrame) -> Evidence:
-    """At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does."""
-    lost = _lost(table)
-    note = (
-        f"reinforce collapsed on {int(lost['reinforce'].sum())}, grpo on {int(lost['grpo'].sum())} of "
-        f"{len(lost)} seeds; effect is the share of reinforce among seeds where one of them did"
-    )
-    return happens_more_often(lost["reinforce"], lost["grpo"], note)
-
-
-@EXPERIMENT.claim(source=f"{SOURCE}; the share was chosen on a pilot")
-def reinforce_collapses_where_grpo_holds_on_most_seeds(table: pd.DataFrame) -> Evidence:
-    """At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds."""
-    lost = _lost(table)
-    note = "share of seeds on which reinforce alone collapsed"
-    return happens_mostly(lost["reinforce"] & ~lost["grpo"], note)
-
-
-@EXPERIMENT.claim(source=f"{SOURCE}, figure 1")
-def staleness_costs_grpo_accuracy(table: pd.DataFrame) -> Evidence:
-    """GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds."""
-    grpo = {"recipe": "grpo"}
-    lost_N = paired(table, "accuracy", {**grpo, "lag": 0}, {**grpo, "lag": OLD})
-    return median_exceeds(lost_N, 0.0, "median over seeds of final accuracy on-policy less that at lag 128")
+EXPERIMENT.claim(
+    "reinforce-collapses-where-grpo-holds",
+    "At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does.",
+).happens("collapsed", PLAIN, CLIPPED, over={"lag": OLD})
+EXPERIMENT.claim(
+    "reinforce-collapses-where-grpo-holds-on-most-seeds",
+    "At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds.",
+    source=f"{SOURCE}; the share was chosen on a pilot",
+).happens("collapsed", PLAIN, CLIPPED, over={"lag": OLD}, alone=True)
+EXPERIMENT.claim(
+    "staleness-costs-grpo-accuracy",
+    "GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds.",
+    source=f"{SOURCE}, figure 1",
+).compare("accuracy", {"lag": 0}, {"lag": OLD}, over=CLIPPED)

@@ -1,23 +1,10 @@
 """Data that are 256 optimizer steps old: six recipes, each at the learning rate that is best for it there."""
 
-from functools import partial
+from collections.abc import Mapping
 
 import pandas as pd
 
-from analysis.lab import (
-    Arm,
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Stop,
-    Tuned,
-    arms,
-    at_floor,
-    median_exceeds,
-    median_stays_below,
-    median_within,
-)
+from analysis.lab import Experiment, Part, Plot, Stop, Tuned, arm
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
 
@@ -74,58 +61,39 @@ EXPERIMENT = Experiment(
 )
 
 
-def _arm(recipe: str, lag: int = OLD) -> Arm:
-    return {"recipe": recipe, "lag": lag}
+NOW, THEN = {"lag": 0}, {"lag": OLD}
+GRPO, M2, OAP = ({"recipe": name} for name in ("grpo", "m2po", "oapl"))
+
+EXPERIMENT.claim(
+    "m2po-at-lag-256-is-as-good-as-on-policy",
+    "M2PO ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds.",
+    source=M2PO,
+).equal("accuracy", THEN, NOW, within=MARGIN, over=M2, floor=0.0)
+EXPERIMENT.claim(
+    "oapl-at-lag-256-is-as-good-as-on-policy",
+    "OAPL ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds.",
+    source=OAPL,
+).equal("accuracy", THEN, NOW, within=MARGIN, over=OAP, floor=0.0)
 
 
-def _as_good_as_on_policy(table: pd.DataFrame, recipe: str) -> Evidence:
-    found = arms(table, "accuracy", {"old": _arm(recipe), "on-policy": _arm(recipe, 0)})
-    note = (
-        f"median change in final accuracy; medians {found['old'].median():.3f} at lag "
-        f"{OLD}, {found['on-policy'].median():.3f} on-policy"
-    )
-    floored = ["both"] if at_floor([found["old"], found["on-policy"]], MARGIN) else []
-    return median_within({recipe: found["old"] - found["on-policy"]}, MARGIN, note, floored)
+def share_clipped(table: pd.DataFrame) -> Mapping[str, pd.Series]:
+    """Return what M2PO clips of what GRPO clips, seed by seed."""
+    return {"lag 256": (arm(table, CLIPPED, {**M2, **THEN}) / arm(table, CLIPPED, {**GRPO, **THEN})).dropna()}
 
 
-def _above_grpo(table: pd.DataFrame, recipe: str) -> Evidence:
-    """Return the evidence about the difference of final accuracies, paired by seed."""
-    found = arms(table, "accuracy", {name: _arm(name) for name in (recipe, "grpo")})
-    middle = found.median()
-    note = f"median gain in final accuracy over GRPO; medians {middle[recipe]:.3f}, {middle['grpo']:.3f}"
-    return median_exceeds(found[recipe] - found["grpo"], 0.0, note)
+EXPERIMENT.claim(
+    "m2po-clips-a-tenth-of-what-grpo-clips",
+    "At lag 256, M2PO clips less than a tenth of the share that GRPO clips, on most seeds.",
+    source=f"{M2PO}: 1.22 % of tokens against 0.06 %",
+).compare(share_clipped, by=SHARE, below=True)
 
-
-@EXPERIMENT.claim(source=M2PO)
-def m2po_at_lag_256_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
-    """M2PO ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds."""
-    return _as_good_as_on_policy(table, "m2po")
-
-
-@EXPERIMENT.claim(source=f"{M2PO}: 1.22 % of tokens against 0.06 %")
-def m2po_clips_a_tenth_of_what_grpo_clips(table: pd.DataFrame) -> Evidence:
-    """At lag 256, M2PO clips less than a tenth of the share that GRPO clips, on most seeds."""
-    found = arms(table, CLIPPED, {name: _arm(name) for name in ("m2po", "grpo")})
-    middle = found.median()
-    note = f"median quotient; medians {middle['m2po']:.4f} and {middle['grpo']:.4f}"
-    return median_stays_below(found["m2po"] / found["grpo"], SHARE, note)
-
-
-@EXPERIMENT.claim(source=OAPL)
-def oapl_at_lag_256_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
-    """OAPL ends within 0.05 of its on-policy accuracy at lag 256, in the median over seeds."""
-    return _as_good_as_on_policy(table, "oapl")
-
-
-for _recipe, _title, _source in (
-    ("m2po", "M2PO", M2PO),
-    ("oapl", "OAPL", OAPL),
-    ("vcpo", "VCPO", "VCPO (2026), arXiv:2602.17616"),
-    ("topr", "TOPR", "Le Roux et al. (2025), arXiv:2503.14286"),
-    ("asymre", "AsymRE", "Arnal et al. (2025), arXiv:2506.20520"),
+for _name, _recipe, _title, _source in (
+    ("m2po-ends-above-grpo-at-lag-256", "m2po", "M2PO", M2PO),
+    ("oapl-ends-above-grpo-at-lag-256", "oapl", "OAPL", OAPL),
+    ("vcpo-ends-above-grpo-at-lag-256", "vcpo", "VCPO", "VCPO (2026), arXiv:2602.17616"),
+    ("topr-ends-above-grpo-at-lag-256", "topr", "TOPR", "Le Roux et al. (2025), arXiv:2503.14286"),
+    ("asymre-ends-above-grpo-at-lag-256", "asymre", "AsymRE", "Arnal et al. (2025), arXiv:2506.20520"),
 ):
     EXPERIMENT.claim(
-        f"{_recipe}-ends-above-grpo-at-lag-256",
-        source=_source,
-        statement=f"At lag 256, {_title} ends with a higher accuracy than GRPO, on most seeds.",
-    )(partial(_above_grpo, recipe=_recipe))
+        _name, f"At lag 256, {_title} ends with a higher accuracy than GRPO, on most seeds.", source=_source
+    ).compare("accuracy", {"recipe": _recipe}, GRPO, over=THEN)

@@ -139,7 +139,7 @@ EXPERIMENT = Experiment(
         "LlamaRL": Part(
             "whether splitting is strictly faster, at spread-out lengths; at scale: see gains-at-scale",
             claims=("stragglers-make-pipelining-pay",),
-        ),
+        )
     },
 )
 

@@ -4,16 +4,14 @@ Predictions: analysis/arena/foretelling.py; runs: analysis/arena/foretold_runs.p
 before any of its runs.
 """
 
-from functools import partial
-
 import pandas as pd
-from scipy.stats import kendalltau
 
 from analysis.arena import foretold_runs
 from analysis.arena import table as finals
 from analysis.arena.foretelling import load
 from analysis.arena.tuning import FRESH
-from analysis.lab import Evidence, Experiment, median_exceeds
+from analysis.judging.auroc import kendall
+from analysis.lab import Experiment
 from analysis.tables.cell_table import words
 from analysis.tables.committed import Table, load_results
 from testbed.config.run import cell_id
@@ -83,7 +81,7 @@ def scored(table: pd.DataFrame) -> pd.DataFrame:
         chance = at[f"{'alike' if name == 'mean' else name} collapses"]
         missed = stale["recipe"].map(chance) - stale["collapsed"]
         rows[name] = {
-            "tau": 0.0 if at[name].nunique() == 1 else kendalltau(at[name], share).statistic,
+            "tau": 0.0 if at[name].nunique() == 1 else kendall(at[name], share),
             "inside": int(((at[f"{name} low"] <= share) & (share <= at[f"{name} high"])).sum()),
             "recipes": len(share),
             "width": (at[f"{name} high"] - at[f"{name} low"]).mean(),
@@ -96,35 +94,26 @@ def scored(table: pd.DataFrame) -> pd.DataFrame:
 def taus(table: pd.DataFrame, name: str) -> pd.Series:
     """Return Kendall's tau of a predictor and the final accuracies of the recipes, by seed."""
     found = {
-        seed: kendalltau(said()[name].loc[rows["recipe"]], rows["final"]).statistic
+        seed: kendall(said()[name].loc[rows["recipe"]], rows["final"])
         for seed, rows in table[table["lag"] == LAG].groupby("seed")
     }
     return pd.Series(found, dtype=float).fillna(0.0)
 
 
-def _orders(table: pd.DataFrame, goal: float) -> Evidence:
-    return median_exceeds(taus(table, "alike"), goal, "median tau over seeds")
-
-
-for _goal in (0.0, HALF):
+for _name, _goal in (
+    ("arena-foretells-the-order-of-recipes-at-tau-0", 0.0),
+    ("arena-foretells-the-order-of-recipes-at-tau-0.5", HALF),
+):
     EXPERIMENT.claim(
-        f"arena-foretells-the-order-of-recipes-at-tau-{_goal:g}",
-        statement=(
-            "What eleven recipes end at in the arena's sums at lag 64 orders them on running sums, with a "
-            f"model of a million weights, with Kendall's tau above {_goal:g}, in the median over seeds."
-        ),
-    )(partial(_orders, goal=_goal))
-
-
-@EXPERIMENT.claim()
-def arena_orders_recipes_better_than_lag_times_rate(table: pd.DataFrame) -> Evidence:
-    """The arena's order of eleven recipes at lag 64 agrees with a model of a million weights better than the
-    product of lag and the arena's learning rate: a larger Kendall's tau, in the median over seeds.
-    """
-    gain = taus(table, "alike") - taus(table, "product")
-    return median_exceeds(gain, 0.0, "median difference of tau over seeds")
-
-
+        _name,
+        "What eleven recipes end at in the arena's sums at lag 64 orders them on running sums, with a model "
+        f"of a million weights, with Kendall's tau above {_goal:g}, in the median over seeds.",
+    ).compare(lambda table: taus(table, "alike"), by=_goal, typical="median")
+EXPERIMENT.claim(
+    "arena-orders-recipes-better-than-lag-times-rate",
+    "The arena's order of eleven recipes at lag 64 agrees with a model of a million weights better than the "
+    "product of lag and the arena's learning rate: a larger Kendall's tau, in the median over seeds.",
+).compare(lambda table: taus(table, "alike") - taus(table, "product"), typical="median")
 EXPERIMENT.claim(
     "vcpo-ends-above-grpo-as-foretold",
     "At the arena's settings VCPO ends 0.05 above GRPO at lag 64 on running sums with a model of a million "

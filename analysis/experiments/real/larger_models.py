@@ -7,15 +7,14 @@ first run, at lag 64 alone and 13 seeds, decided nothing; these seeds are others
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from analysis.experiments.lag.safe_lag_fit import ALLOWED, SIGNS
 from analysis.experiments.real.larger_rates import MODELS
 from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, arms, toy_rows, with_signs
-from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, gain_over_grpo, taus
+from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, by_recipe, taus
 from analysis.judging.auroc import auroc
-from analysis.lab import Evidence, Experiment, Plot, Stop, Tuned, median_exceeds
+from analysis.lab import Experiment, Stop, Tuned
 from analysis.tables.committed import Table
 from analysis.worlds.hf_bases import make
 from testbed import rng
@@ -25,7 +24,6 @@ OLD = LAGS[1:]
 STOP = Stop(block=24, cap=48, begun_with=24, first=200, fresh=1200)
 HALF = 0.5
 """Kendall's tau at which three of four pairs stand in the right order; margins were set before the runs."""
-OTHERS = "other seeds"
 ESS = "log10 ess"
 
 
@@ -60,78 +58,54 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, *SIGNS, TOY),
     margins={"tau, AUROC to foretell": GOAL, "tau": HALF, "accuracy lost": ALLOWED},
-    figure=Plot(
-        "scatter",
-        x=f"{TOY}: toy LLM",
-        y="accuracy: Hugging Face model",
-        arm=("recipe",),
-        panel="task",
-        of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
-        says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
-    ),
+    figure=by_recipe(),
 )
 
 
-def ceiling(table: pd.DataFrame) -> float:
-    """Return the median tau of real medians over the other seeds of a task: what no forecast need exceed."""
-    found = []
-    for _, rows in table.groupby("task"):
-        for seed in rows["seed"].unique():
-            others = rows[rows["seed"] != seed].groupby(ARM)["accuracy"].median().rename(OTHERS)
-            mine = rows[rows["seed"] == seed].join(others, on=ARM)
-            found += list(taus(mine, lambda each: each[OTHERS], OLD))
-    return float(np.median(found))
-
-
-def _toy_ranks(table: pd.DataFrame, goal: float) -> Evidence:
-    note = f"median tau over seeds; medians of the other real seeds have {ceiling(table):.2f}"
-    return median_exceeds(taus(table, lambda rows: rows[TOY], OLD), goal, note)
-
-
-for _goal in (GOAL, HALF, 0.0):
-    EXPERIMENT.claim(
-        f"toy-ranks-larger-models-at-tau-{_goal:g}",
-        statement=(
-            "At tuned rates the toy LLM's final accuracies rank 16 arms (eight recipes at lags 32 and 64) on "
-            f"models of a million weights with Kendall's tau above {_goal:g}, in the median over seeds of "
-            "three tasks."
-        ),
-    )(partial(_toy_ranks, goal=_goal))
-
-
-@EXPERIMENT.claim()
-def toy_ranks_larger_models_at_lag_64(table: pd.DataFrame) -> Evidence:
-    """At lag 64 alone the toy LLM's final accuracies rank the eight recipes better than chance (Kendall's tau
-    above 0), in the median over seeds of three tasks.
-    """
-    return median_exceeds(taus(table, lambda rows: rows[TOY], OLD[-1:]), 0.0, "median tau over seeds")
-
-
-@EXPERIMENT.claim()
-def early_ess_ranks_losses_of_larger_models(table: pd.DataFrame) -> Evidence:
-    """On models of a million weights at tuned rates a small ESS in the first 40 steps ranks arms by whether
-    they end more than 0.1 below GRPO on-policy of the same seed with an AUROC above 0.8, in the median over
-    seeds of three tasks.
-    """
+def losses(table: pd.DataFrame) -> pd.Series:
+    """Return the AUROC of a small early ESS for ending 0.1 below GRPO on-policy of the same seed, by seed."""
     fresh = table[table["lag"] == 0].set_index("seed")["accuracy"]
     stale = table[table["lag"] > 0]
-    lost = stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED
-    return ess_ranks(stale, lost, "of the arms lost so much")
+    return ess_areas(stale, stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED)
 
 
-def ess_ranks(stale: pd.DataFrame, event: pd.Series, what: str) -> Evidence:
-    """Return the evidence that a small early ESS ranks arms by an event, AUROC per seed above the goal."""
+def ess_areas(stale: pd.DataFrame, event: pd.Series) -> pd.Series:
+    """Return the AUROC of a small early ESS for an event, by seed; seeds without both kinds left out."""
     found = {seed: auroc(-rows[ESS], event[rows.index]) for seed, rows in stale.groupby("seed")}
-    known = pd.Series(found, dtype=float).dropna()
-    return median_exceeds(known, GOAL, f"median AUROC over seeds; {event.mean():.0%} {what}", 0.5)
+    return pd.Series(found, dtype=float).dropna()
 
 
-for _name, _title in (("m2po", "M2PO"), ("vcpo", "VCPO"), ("topr", "TOPR"), ("asymre", "AsymRE")):
+for _name, _goal in (
+    ("toy-ranks-larger-models-at-tau-0.8", GOAL),
+    ("toy-ranks-larger-models-at-tau-0.5", HALF),
+    ("toy-ranks-larger-models-at-tau-0", 0.0),
+):
     EXPERIMENT.claim(
-        f"{_name}-ends-above-grpo-on-larger-models",
+        _name,
+        "At tuned rates the toy LLM's final accuracies rank 16 arms (eight recipes at lags 32 and 64) on "
+        f"models of a million weights with Kendall's tau above {_goal:g}, in the median over seeds of three "
+        "tasks.",
+    ).compare(lambda table: taus(table, lambda rows: rows[TOY], OLD), by=_goal)
+EXPERIMENT.claim(
+    "toy-ranks-larger-models-at-lag-64",
+    "At lag 64 alone the toy LLM's final accuracies rank the eight recipes better than chance (Kendall's tau "
+    "above 0), in the median over seeds of three tasks.",
+).compare(lambda table: taus(table, lambda rows: rows[TOY], OLD[-1:]))
+EXPERIMENT.claim(
+    "early-ess-ranks-losses-of-larger-models",
+    "On models of a million weights at tuned rates a small ESS in the first 40 steps ranks arms by whether "
+    "they end more than 0.1 below GRPO on-policy of the same seed with an AUROC above 0.8, in the median "
+    "over seeds of three tasks.",
+).compare(losses, by=GOAL, null=0.5)
+for _name, _recipe, _title in (
+    ("m2po-ends-above-grpo-on-larger-models", "m2po", "M2PO"),
+    ("vcpo-ends-above-grpo-on-larger-models", "vcpo", "VCPO"),
+    ("topr-ends-above-grpo-on-larger-models", "topr", "TOPR"),
+    ("asymre-ends-above-grpo-on-larger-models", "asymre", "AsymRE"),
+):
+    EXPERIMENT.claim(
+        _name,
+        f"On models of a million weights at lag 64 and tuned rates, {_title} ends with a higher accuracy "
+        "than GRPO, on most seeds of three tasks.",
         source="very-old-data: so it is on the toy LLM, at lag 256 and tuned rates",
-        statement=(
-            f"On models of a million weights at lag 64 and tuned rates, {_title} ends with a higher accuracy "
-            "than GRPO, on most seeds of three tasks."
-        ),
-    )(partial(gain_over_grpo, recipe=_name))
+    ).compare("accuracy", {"recipe": _recipe}, {"recipe": "grpo"}, over={"lag": 64})

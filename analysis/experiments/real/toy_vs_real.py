@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kendalltau
 
 from analysis.experiments.real.toy_for_real import (
     KEYS,
@@ -21,9 +20,8 @@ from analysis.experiments.real.toy_for_real import (
     STEPS,
     arms,
 )
-from analysis.judging.auroc import auroc
-from analysis.lab import Evidence, Experiment, Part, Plot, Stop, median_exceeds
-from analysis.lab import arms as columns
+from analysis.judging.auroc import auroc, kendall
+from analysis.lab import Experiment, Part, Plot, Stop
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table, load_committed
 from analysis.tables.outcomes import DIVERGED
@@ -67,6 +65,19 @@ def from_rows(rows: pd.DataFrame) -> Table:
     return Table.of(table.name, joined, table.about)
 
 
+def by_recipe() -> Plot:
+    """Return the plot of what the toy foretells of Hugging Face models."""
+    return Plot(
+        "scatter",
+        x=f"{TOY}: toy LLM",
+        y="accuracy: Hugging Face model",
+        arm=("recipe",),
+        panel="task",
+        of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
+        says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
+    )
+
+
 EXPERIMENT = Experiment(
     "toy-vs-real",
     question="Does the toy LLM foretell which recipe loses what to stale data on Hugging Face models?",
@@ -80,15 +91,7 @@ EXPERIMENT = Experiment(
     keys=KEYS,
     metrics=(*METRICS, SIGN, TOY),
     margins={"tau and AUROC that count as foretelling": GOAL},
-    figure=Plot(
-        "scatter",
-        x=f"{TOY}: toy LLM",
-        y="accuracy: Hugging Face model",
-        arm=("recipe",),
-        panel="task",
-        of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
-        says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
-    ),
+    figure=by_recipe(),
     systems={
         "VCPO (Stable Asynchrony)": Part(
             "on Hugging Face models: GRPO at lag 64, and ESS before a collapse",
@@ -102,75 +105,52 @@ EXPERIMENT = Experiment(
 def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
     """Return per seed Kendall's tau-b of a score and the final accuracy over stale arms."""
     stale = table[table["lag"].isin(lags)]
-    found = {
-        seed: kendalltau(score(rows), rows["accuracy"]).statistic for seed, rows in stale.groupby("seed")
-    }
+    found = {seed: kendall(score(rows), rows["accuracy"]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found).fillna(0.0)
 
 
-def _toy(rows: pd.DataFrame) -> pd.Series:
-    return rows[TOY]
+def toy_taus(table: pd.DataFrame) -> pd.Series:
+    """Return tau of the toy's final accuracies at both lags, seed by seed."""
+    return taus(table, lambda rows: rows[TOY], LAGS)
 
 
-def _fresh(rows: pd.DataFrame) -> pd.Series:
-    return -rows["lag"]
-
-
-@EXPERIMENT.claim(
-    "toy-ranks-real-arms-at-tau-0.8",
-    statement=(
-        "The toy LLM's final accuracies rank 16 arms of Hugging Face models (8 recipes at lags 16 and 64) "
-        "with Kendall's tau above 0.8, in the median over seeds on three tasks."
-    ),
-)
-def toy_ranks(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about tau of each seed."""
-    return median_exceeds(taus(table, _toy, LAGS), GOAL, "median tau over seeds")
-
-
-@EXPERIMENT.claim()
-def toy_ranks_real_arms_better_than_their_lag_does(table: pd.DataFrame) -> Evidence:
-    """The toy LLM's final accuracies rank those 16 arms better (Kendall's tau-b) than their lag alone does,
-    on most seeds of three tasks.
-    """
-    toy, lag = taus(table, _toy, LAGS), taus(table, _fresh, LAGS)
-    note = f"median gain in tau; medians {toy.median():.2f} of the toy and {lag.median():.2f} of the lag"
-    return median_exceeds(toy - lag, 0.0, note)
-
-
-@EXPERIMENT.claim()
-def toy_ranks_real_recipes_at_lag_64(table: pd.DataFrame) -> Evidence:
-    """At lag 64 the toy LLM's final accuracies rank the eight recipes on Hugging Face models better than
-    chance (Kendall's tau above 0), on most seeds of three tasks.
-    """
-    return median_exceeds(taus(table, _toy, LAGS[-1:]), 0.0, "median tau over seeds")
-
-
-@EXPERIMENT.claim(source="VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse")
-def early_ess_ranks_collapses_of_real_models(table: pd.DataFrame) -> Evidence:
-    """On Hugging Face models a small ESS in the first 50 steps ranks 16 stale arms by whether they collapse
-    later with an AUROC above 0.8, in the median over seeds of three tasks.
-    """
+def early_areas(table: pd.DataFrame) -> pd.Series:
+    """Return the AUROC of a small early ESS for a later collapse, by seed."""
     stale = table[(table["lag"] > 0) & ~(table["collapse_step"] <= EARLY)]
     found = {seed: auroc(-rows[SIGN], rows["collapsed"]) for seed, rows in stale.groupby("seed")}
-    return median_exceeds(pd.Series(found, dtype=float).dropna(), GOAL, "median AUROC over seeds", 0.5)
+    return pd.Series(found, dtype=float).dropna()
 
 
-def gain_over_grpo(table: pd.DataFrame, recipe: str) -> Evidence:
-    """Return the evidence that a recipe ends above GRPO at lag 64, paired by seed."""
-    found = columns(table, "accuracy", {name: {"recipe": name, "lag": 64} for name in (recipe, "grpo")})
-    note = (
-        f"median gain in final accuracy; medians {found[recipe].median():.3f}, {found['grpo'].median():.3f}"
-    )
-    return median_exceeds(found[recipe] - found["grpo"], 0.0, note)
-
-
-for _name, _title in (("m2po", "M2PO"), ("vcpo", "VCPO"), ("topr", "TOPR"), ("asymre", "AsymRE")):
+EXPERIMENT.claim(
+    "toy-ranks-real-arms-at-tau-0.8",
+    "The toy LLM's final accuracies rank 16 arms of Hugging Face models (8 recipes at lags 16 and 64) with "
+    "Kendall's tau above 0.8, in the median over seeds on three tasks.",
+).compare(toy_taus, by=GOAL)
+EXPERIMENT.claim(
+    "toy-ranks-real-arms-better-than-their-lag-does",
+    "The toy LLM's final accuracies rank those 16 arms better (Kendall's tau-b) than their lag alone does, "
+    "on most seeds of three tasks.",
+).compare(lambda table: toy_taus(table) - taus(table, lambda rows: -rows["lag"], LAGS))
+EXPERIMENT.claim(
+    "toy-ranks-real-recipes-at-lag-64",
+    "At lag 64 the toy LLM's final accuracies rank the eight recipes on Hugging Face models better than "
+    "chance (Kendall's tau above 0), on most seeds of three tasks.",
+).compare(lambda table: taus(table, lambda rows: rows[TOY], LAGS[-1:]))
+EXPERIMENT.claim(
+    "early-ess-ranks-collapses-of-real-models",
+    "On Hugging Face models a small ESS in the first 50 steps ranks 16 stale arms by whether they collapse "
+    "later with an AUROC above 0.8, in the median over seeds of three tasks.",
+    source="VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse",
+).compare(early_areas, by=GOAL, null=0.5)
+for _name, _recipe, _title in (
+    ("m2po-ends-above-grpo-on-real-models", "m2po", "M2PO"),
+    ("vcpo-ends-above-grpo-on-real-models", "vcpo", "VCPO"),
+    ("topr-ends-above-grpo-on-real-models", "topr", "TOPR"),
+    ("asymre-ends-above-grpo-on-real-models", "asymre", "AsymRE"),
+):
     EXPERIMENT.claim(
-        f"{_name}-ends-above-grpo-on-real-models",
+        _name,
+        f"On Hugging Face models at lag 64 and learning rate 1e-3, {_title} ends with a higher accuracy than "
+        "GRPO, on most seeds of three tasks.",
         source="very-old-data: so it is on the toy LLM, at lag 256 and tuned rates",
-        statement=(
-            f"On Hugging Face models at lag 64 and learning rate 1e-3, {_title} ends with a higher accuracy "
-            "than GRPO, on most seeds of three tasks."
-        ),
-    )(partial(gain_over_grpo, recipe=_name))
+    ).compare("accuracy", {"recipe": _recipe}, {"recipe": "grpo"}, over={"lag": 64})

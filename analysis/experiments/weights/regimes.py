@@ -9,17 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    exact,
-    of_seeds,
-    short_of,
-)
+from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -83,11 +73,7 @@ EXPERIMENT = Experiment(
     metrics=("change", "entropy"),
     margins={"change of the entropy's rate, per unit of step": 0.0},
     figure=Plot(
-        "final by setting",
-        x="answers",
-        y="change: change of dH/dt",
-        arm=("ratio",),
-        panel="moved: pi moved",
+        "final by setting", x="answers", y="change: change of dH/dt", arm=("ratio",), panel="moved: pi moved"
     ),
     systems={
         "DISPO": Part(

@@ -8,17 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Plot,
-    Seeds,
-    columns,
-    difference,
-    merged,
-    must_exceed,
-    of_seeds,
-)
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, difference, merged, must_exceed, of_seeds
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular_offline

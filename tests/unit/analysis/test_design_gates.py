@@ -15,6 +15,8 @@ from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly, median_exceeds
 from analysis.judging.evidence import Evidence
+from analysis.judging.table_gates import unmeasured
+from analysis.judging.verdicts import by_claim
 from analysis.tables.committed import load_committed, manifest
 from testbed.errors import UserError
 
@@ -274,8 +276,20 @@ def test_a_lag_is_told_with_the_drift_of_which_the_source_speaks(wanted, measure
     assert "drift" not in said(frame.assign(lag=0), say)
 
 
+@pytest.mark.parametrize("driven", ["good", "bad"])
+def test_no_compared_arm_may_drift_further_than_the_source_speaks_of(driven):
+    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
+    far = frame.assign(kl=np.where(frame["arm"] == driven, 0.5, 0.1))
+    say = lambda claim: claim.compare("accuracy", GOOD, BAD, by=0.1, drift=(0.0, 0.2))  # noqa: E731
+    assert said(frame, say)["drift"].holds
+    assert not said(far, say)["drift"].holds
+    assert "KL 0.5" in said(far, say)["drift"].why
+
+
 def test_a_table_is_excused_from_the_measurement_only_while_it_lacks_it():
     for name in design_gates.UNMEASURED:
         columns = set(manifest()[name]["columns"])
         assert "lag" in columns, name
         assert not (columns & set(design_gates.KL) and columns & set(design_gates.CLIPPED)), name
+        rows = [row for row in by_claim().values() if row["experiment"] == name]
+        assert any("drift" in unmeasured(row["checked"]) for row in rows), name

@@ -32,6 +32,11 @@ def experiment(computed=True):
 GOOD, BAD = {"arm": "good"}, {"arm": "bad"}
 
 
+def gains(table):
+    wide = table[table["lag"] == 8].pivot(index="seed", columns="arm", values="score")
+    return wide["good"] - wide["bad"]
+
+
 def word(say):
     each = experiment()
     say(each.claim("c", "It is so."))
@@ -55,6 +60,16 @@ def word(say):
         (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 8})),
         (REFUTED, lambda s: s.happens("fell", {**BAD, "lag": 1})),
         (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8})),
+        (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8}, alone=True)),
+        (REFUTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 1}, alone=True)),
+        (SUPPORTED, lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=2)),
+        (REFUTED, lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=3)),
+        (SUPPORTED, lambda s: s.compare(gains, by=0.2)),
+        (SUPPORTED, lambda s: s.compare(lambda t: {"lag 8": gains(t)}, by=0.7, below=True)),
+        (REFUTED, lambda s: s.compare(gains, by=0.5, null=0.5)),
+        (SUPPORTED, lambda s: s.equal(lambda t: gains(t) - 0.4, within=0.05)),
+        (SUPPORTED, lambda s: s.happens(lambda t: gains(t) > 0.2)),
+        (REFUTED, lambda s: s.happens(lambda t: gains(t) > 0.2, spared=True)),
         (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 1}, spared=True)),
         (REFUTED, lambda s: s.happens("fell", BAD, over={"lag": 8}, spared=True)),
         (SUPPORTED, lambda s: s.trend("score", BAD, x="lag", by=0.05, below=True)),

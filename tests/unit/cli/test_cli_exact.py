@@ -1,21 +1,15 @@
-"""`testbed exact`, the tables behind the figures of exact gradients, and those figures."""
+"""`testbed exact` and its figure."""
 
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 from support.command_line import call as run_command
 from support.command_line import refused
 
-from analysis.experiments.weights import bias_variance, optimal_baseline
-from analysis.judging.claims import CLAIMS
-from analysis.tables.committed import load_committed
-from analysis.tables.making import add_tables
-from paper_figs import figure_registry, run
-from testbed.exact.gradient_report import gradient_report
-
-NAMES = ("bias-variance", "bias-split", "optimal-baseline")
+from paper_figs import run
+from paper_figs.bias_split import draw_reports
+from testbed.exact.gradient_report import Bench, gradient_report
+from testbed.exact.response_tree import random_policies, random_tree
 
 
 def call(capsys, *words):
@@ -98,50 +92,13 @@ def test_a_mistake_is_answered_with_one_line(capsys, words, answer):
     assert answer in refused(capsys, "exact", *words)
 
 
-def test_committed_tables_are_what_the_oracle_says_today():
-    tables = load_committed(NAMES)
-    fresh = optimal_baseline.optimal_baseline().frame
-    pd.testing.assert_frame_equal(fresh, tables["optimal-baseline"].frame, rtol=1e-3, atol=1e-6)
-    shown = tables["bias-split"].frame
-    parts = shown[["bias_state", "bias_suffix", "bias_clipping"]].sum(axis=1)
-    np.testing.assert_allclose(parts, shown["relative_bias"], atol=1e-4)
-    benches = [bias_variance.bench(s, bias_variance.SPLIT_DRIFT) for s in range(bias_variance.TREES)]
-    for name in ("ppo_clip", "minpro"):
-        bias = [
-            gradient_report(name, b, signal="R-b", baseline=float(b.tree.value(b.mu_SA))).relative_bias
-            for b in benches
-        ]
-        there = shown.loc[shown["objective"] == name, "relative_bias"].item()
-        assert np.mean(bias) == pytest.approx(there, rel=1e-3)
-        if name == "ppo_clip":  # the same drift stands in the other table, as a median
-            curve = tables["bias-variance"].frame.query("ratio == 'clipped token' and drift == 0.5")
-            assert np.median(bias) == pytest.approx(curve["bias"].item(), rel=1e-3)
-
-
-def test_tables_are_written_beside_the_others(tmp_path):
-    made = load_committed(NAMES)
-    add_tables({"bias-split": made["bias-split"]}, tmp_path)
-    add_tables({"bias-variance": made["bias-variance"]}, tmp_path)
-    assert sorted(load_committed(folder=tmp_path)) == ["bias-split", "bias-variance"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_figures_are_drawn_from_the_committed_tables_and_support_claims_there_are(name):
-    with run.style():
-        drawn = figure_registry.draw(name, load_committed([name])[name].frame)
-    assert drawn.axes
-    assert set(figure_registry.FIGURES[name].promises["supports"]) <= set(CLAIMS)
-
-
 def test_bars_end_at_the_bias():
-    table = load_committed(["bias-split"])["bias-split"].frame
+    bench = Bench(tree := random_tree(3, 3), *random_policies(tree, 0.5))
+    rows = [gradient_report(name, bench).row() for name in ("ppo_clip", "minpro", "topr")]
     with run.style():
-        left = figure_registry.draw("bias-split", table).axes[0]
+        left = draw_reports(rows).axes[0]
     ends = {}
     for bar in left.patches:
         y = round(bar.get_y() + bar.get_height() / 2)
         ends[y] = ends.get(y, 0.0) + bar.get_width()
-    rows = table.drop(columns="objective").drop_duplicates()
-    assert len(rows) == len(table) - 1, "one estimator under two names is one row"
-    for row, bias in enumerate(rows["relative_bias"]):
-        assert ends[len(rows) - 1 - row] == pytest.approx(bias, abs=1e-4)
+    assert [ends[2 - i] for i in range(3)] == pytest.approx([row["relative_bias"] for row in rows])

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from analysis.experiments.weights.tail_stability import log_weights, tail_stability
-from analysis.tables.committed import load_committed
 from testbed.diagnostics.tail_indices import (
     Estimated,
     Flat,
@@ -202,26 +200,6 @@ def test_the_curve_spans_its_range_and_is_made_of_the_single_estimates():
 def test_weights_without_a_tail_index_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
-
-
-def test_the_table_of_the_stability_figure_brackets_the_truth_where_an_estimator_is_right():
-    frame = tail_stability(samples=30, n=2000, points=3).frame.set_index(["law", "estimator", "k"])
-    assert len(frame) == 4 * 3 * 3
-    assert (frame["low"] <= frame["index"]).all()
-    assert (frame["index"] <= frame["high"]).all()
-    for law, estimator in (("Pareto", "hill"), ("uniform", "moment"), ("exponential", "pickands")):
-        rows = frame.loc[(law, estimator)]
-        assert ((rows["low"] < rows["truth"]) & (rows["truth"] < rows["high"])).all()
-    assert (frame.loc[("uniform", "hill"), "low"] > 0).all()
-
-
-def test_the_committed_table_is_the_one_that_the_code_makes():
-    frame = load_committed(["tail-stability"])["tail-stability"].frame
-    ks = sorted({int(k) for k in frame["k"]})
-    u_MN = np.random.default_rng(0).uniform(size=(100, 5000))
-    found = np.median([hill(log_weights("Pareto", u_N), ks[5]) for u_N in u_MN])
-    row = frame[(frame["law"] == "Pareto") & (frame["estimator"] == "hill") & (frame["k"] == ks[5])]
-    assert float(row["index"].iloc[0]) == pytest.approx(found, rel=1e-4)
 
 
 def test_smoothed_weights_are_quantiles_of_the_fitted_law():
