@@ -40,6 +40,13 @@ def test_differences_are_those_of_the_paired_t_test(rows):
     assert found["verdict"].tolist() == ["higher", "undecided"]
 
 
+def test_equal_differences_have_no_interval_and_no_p(tmp_path):
+    sweep = made(tmp_path / "s", grid(TOY, recipe=("grpo", "m2po"), seed=range(3)),
+                 lambda run: np.full(len(STEPS), 0.5 + 0.1 * (run.recipe == "m2po")))  # fmt: skip
+    (row,) = compare(load(sweep), metric="final_accuracy").to_dict("records")
+    assert (row["low"], row["high"], row["p"], row["verdict"]) == (-math.inf, math.inf, 1.0, "undecided")
+
+
 def test_holm_adjusts_as_in_a_worked_example():
     # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1, then made monotone.
     found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})

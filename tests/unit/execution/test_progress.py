@@ -24,9 +24,12 @@ class Clock:
 def test_the_display_fits_where_it_is_shown() -> None:
     assert type(choose(quiet=True, stream=Terminal())) is Progress
     assert type(choose(stream=io.StringIO())) is Plain
-    bar = choose(stream=Terminal())
+    terminal = Terminal()
+    bar = choose(stream=terminal)
     assert type(bar) is Bar
+    bar.landed(b"a pack")  # there is no board to add it to
     bar.close()
+    assert "cannot be shown" not in terminal.getvalue()
 
 
 def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
