@@ -1,14 +1,13 @@
 """What the arena foretold of eleven recipes, scored on models of a million weights that ran afterwards.
 
-Predictions: analysis/arena/foretelling.py; runs: analysis/arena/foretold_runs.py. This file was written
-before any of its runs.
+Predictions and runs: analysis/arena/foretold_runs.py. This file was written before any of its runs.
 """
 
 import pandas as pd
 
 from analysis.arena import foretold_runs
 from analysis.arena import table as finals
-from analysis.arena.foretelling import load
+from analysis.arena.foretold_runs import load
 from analysis.arena.tuning import FRESH
 from analysis.judging.auroc import kendall
 from analysis.lab import Experiment
