@@ -23,7 +23,7 @@ sys.addaudithook(guard)
 TINY = "steps=4 lag=0,2 seed=0 prompts=2 group=2 log_every=2 --quiet"
 PATHS = (
     f"run ess-collapse {TINY} --workers 2 --out tabular",
-    f"run staleness {TINY} --workers 0 recipe=grpo evaluation_prompts=4 --out toy",
+    f"run staleness {TINY} --workers 0 recipe=grpo evaluation_prompts=4 warm_start_steps=2 --out toy",
     "status tabular",
     "evidence figures ess-collapse --data tabular --out figures",
     "list tasks",

@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from envs.tokens.token_task import TokenTask
+from testbed.data.batch import Batch
 from testbed.policies.hf.model_folder import quiet_transformers
 
 ROWS = 16
@@ -94,3 +95,26 @@ class Echo(TokenTask):
         response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         response_NT[:, 0], response_NT[:, 1] = (first_N + wrong_N) % 10, 10
         return response_NT, np.arange(self.response_length) < np.full((len(prompt_NQ), 1), 2)
+
+
+def moved_rollout(policy, prompts: int, group: int):
+    """Weights that have moved away from those that generated, and a batch with everything a loss may read."""
+    rng, rows = np.random.default_rng(0), prompts * group
+    theta_RP = policy.initial([0])
+    prompt_RNQ = torch.as_tensor(policy.task.prompts(rng, prompts))[None]
+    uniform_RBT = rng.random((1, rows, policy.task.response_length))
+    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, group, uniform_RBT)
+    noise = torch.Generator().manual_seed(1)
+    moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=noise, dtype=theta_RP.dtype)
+    reward_RB = torch.as_tensor(rng.random((1, rows)).round(1))
+    batch = Batch(
+        logp_mu_BT=logp_RBT,
+        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
+        mask_BT=mask_RBT,
+        reward_B=reward_RB,
+        group_B=torch.arange(rows)[None] // group,
+        logp_ref_BT=logp_RBT - 0.1,
+        turn_BT=torch.zeros_like(token_RBT),
+        origin_B=(torch.arange(rows)[None] % 7 == 0).long(),
+    )
+    return moved_RP, prompt_RNQ, token_RBT, batch

@@ -8,7 +8,6 @@ import torch
 from support import tiny_models
 
 from testbed.config.run import Run
-from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
@@ -37,26 +36,7 @@ def whole(folder):
 
 @pytest.fixture(scope="module")
 def rollout(whole):
-    """Weights that have moved away from those that generated, and a batch with everything a loss may read."""
-    rng = np.random.default_rng(0)
-    theta_RP = whole.initial([0])
-    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
-    uniform_RBT = rng.random((1, B, TASK.response_length))
-    token_RBT, mask_RBT, logp_RBT = whole.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
-    noise = torch.Generator().manual_seed(1)
-    moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=noise, dtype=theta_RP.dtype)
-    reward_RB = torch.as_tensor(rng.random((1, B)).round(1))
-    batch = Batch(
-        logp_mu_BT=logp_RBT,
-        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
-        mask_BT=mask_RBT,
-        reward_B=reward_RB,
-        group_B=torch.arange(B)[None] // GROUP,
-        logp_ref_BT=logp_RBT - 0.1,
-        turn_BT=torch.zeros_like(token_RBT),
-        origin_B=(torch.arange(B)[None] % 7 == 0).long(),
-    )
-    return moved_RP, prompt_RNQ, token_RBT, batch
+    return tiny_models.moved_rollout(whole, N, GROUP)
 
 
 def gradient(policy, rollout, loss):

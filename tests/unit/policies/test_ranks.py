@@ -12,7 +12,6 @@ from support import tiny_models
 
 from testbed.config.pack import Pack
 from testbed.config.run import Run
-from testbed.data.batch import Batch
 from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError
 from testbed.execution.memory import needed
@@ -83,23 +82,7 @@ def policy(folder):
 
 @pytest.fixture(scope="module")
 def rollout(policy):
-    rng = np.random.default_rng(0)
-    theta_RP = policy.initial([0])
-    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
-    token_RBT, mask_RBT, logp_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, rng.random((1, B, T)))
-    moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=torch.Generator().manual_seed(1))
-    reward_RB = torch.as_tensor(rng.random((1, B)).round(1))
-    batch = Batch(
-        logp_mu_BT=logp_RBT,
-        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
-        mask_BT=mask_RBT,
-        reward_B=reward_RB,
-        group_B=torch.arange(B)[None] // GROUP,
-        logp_ref_BT=logp_RBT - 0.1,
-        turn_BT=torch.zeros_like(token_RBT),
-        origin_B=(torch.arange(B)[None] % 7 == 0).long(),
-    )
-    return moved_RP, prompt_RNQ, token_RBT, batch
+    return tiny_models.moved_rollout(policy, N, GROUP)
 
 
 def gradients(policy, rollout, names):
