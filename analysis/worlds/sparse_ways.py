@@ -30,7 +30,7 @@ RARE = replace(
     log_every=6, evaluation_prompts=128,
 )  # fmt: skip
 """GRPO ends at .4 on pilots."""
-STORE = (("ask", 48), ("attempts", 8), ("law", "falling"), ("tokens", 5), ("empty", "plain"))
+STORE = (("ask", 48), ("attempts", 8), ("distribution", "falling"), ("tokens", 5), ("empty", "plain"))
 """Tries of the base model that take a tenth of the budget."""
 OLD = replace(task("guess"), lag=64, critic="head")
 CUT = 0.1
@@ -93,7 +93,7 @@ def _imitated(steps: float) -> Arm:
 
 
 STAGED = replace(
-    RARE, prefix="teacher", prefix_args=(("law", "staged"), ("share", 0.5), ("tokens", 5))
+    RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
 )  # fmt: skip
 """Half of the groups hold a right answer's prefixes of growing length, each the child of the one before."""
 

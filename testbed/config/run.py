@@ -39,6 +39,13 @@ YOUNGER = (
 """Fields added after RUN_VERSION 1: the id ignores them at their default, so a new setting renames no older
 result."""
 
+_OLD, _NEW = "law", "distribution"
+_RENAMED = {"staleness_args": "staleness", "prefix_args": "prefix"}
+"""Fields whose argument `distribution` was `law` in release 0.1, and the field that names the function.
+
+A Run turns the old name into the new one until release 0.3. Ids keep the old one: no older result is renamed.
+"""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -134,9 +141,20 @@ class Run:
         for name in _ARGUMENTS:
             value = getattr(self, name)
             if value and isinstance(value, tuple):
-                normal = tuple(sorted((k, _whole(v)) for k, v in value))
+                normal = tuple(sorted((k, _whole(v)) for k, v in self._renamed(name, value)))
                 if repr(normal) != repr(value):
                     object.__setattr__(self, name, normal)
+
+    def _renamed(self, name: str, value: Arguments) -> Arguments:
+        own = name in _RENAMED and ":" not in getattr(self, _RENAMED[name])  # a user's file names its own
+        return _put(value, _OLD, _NEW) if own else value
+
+
+def _put(value: Arguments, name: str, other: str) -> Arguments:
+    """Return the arguments with another name for one of them, sorted; the same object if it is not there."""
+    if name not in (key for key, _ in value):
+        return value
+    return tuple(sorted((other if key == name else key, item) for key, item in value))
 
 
 def _whole(value: Scalar) -> Scalar:
@@ -206,6 +224,8 @@ def canonicals(runs: Iterable[Run]) -> Iterator[str]:
 def _part(name: str, value: Any) -> str:
     if name in YOUNGER and value == _DEFAULTS[name]:
         return ""
+    if name in _RENAMED:
+        value = _put(value, _NEW, _OLD)
     return f'"{name}":{json.dumps(value, separators=(",", ":"))}'
 
 

@@ -16,7 +16,7 @@ from testbed.errors import UserError, unknown
 from testbed.prefixes import prefix
 from testbed.prefixes.prefix_source import Asked, PrefixSource, Start, first_tokens, note
 
-LAWS = ("fixed", "uniform", "falling", "staged")
+DISTRIBUTIONS = ("fixed", "uniform", "falling", "staged")
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Traces:
 class OfTraces(PrefixSource):
     """Answer part of a batch's prompts from prefixes of traces.
 
-    tokens: most tokens of a prefix; it never holds a trace's last one. share: of the prompts, rounded. law:
-    distribution of lengths: "fixed": all of them; "uniform": 0 to tokens, equal within a group; "falling":
+    tokens: most tokens of a prefix; it never holds a trace's last one. share: of the prompts, rounded.
+    distribution: of lengths: "fixed": all of them; "uniform": 0 to tokens, equal within a group; "falling":
     linearly to 0, reached at `until` of the run; "staged": members of a group keep 0 to tokens in equal
     steps, each the child of the one before it.
     """
 
     tokens: int
     share: float
-    law: str
+    distribution: str
     until: float
 
     def __post_init__(self) -> None:
         """Raise UserError for numbers out of range."""
-        if self.law not in LAWS:
-            raise unknown("distribution of prefix lengths", self.law, LAWS)
+        if self.distribution not in DISTRIBUTIONS:
+            raise unknown("distribution of prefix lengths", self.distribution, DISTRIBUTIONS)
         if self.tokens < 1:
             raise UserError(f"tokens of a prefix is {self.tokens}, expected at least 1; or take prefix=off.")
         for name, value in {"share": self.share, "until": self.until}.items():
@@ -66,7 +66,7 @@ class OfTraces(PrefixSource):
                 f"a share {self.share:g} of {run.prompts} prompts rounds to none; raise prompts or "
                 "prefix_args.share."
             )
-        if self.law == "staged" and run.group < 2:
+        if self.distribution == "staged" and run.group < 2:
             raise UserError(f"prefixes in stages need a group of at least 2, got group={run.group}.")
 
     @abstractmethod
@@ -91,12 +91,12 @@ class OfTraces(PrefixSource):
 
     @property
     def gives_parents(self) -> bool:  # type: ignore[override]
-        return self.law == "staged"
+        return self.distribution == "staged"
 
     def lengths(self, asked: Asked, count: int) -> Ints:
         """Return the number of tokens that each member of the guided groups keeps, [R, count, G]."""
         shape = (len(asked.seeds), count, asked.group)
-        if self.law == "uniform":
+        if self.distribution == "uniform":
             drawn = [
                 rng.generator(seed, "prefixes/lengths", asked.step).integers(0, self.tokens + 1, count)
                 for seed in asked.seeds
@@ -105,7 +105,7 @@ class OfTraces(PrefixSource):
         if self.gives_parents:
             return np.broadcast_to(np.linspace(0, self.tokens, asked.group).round().astype(np.int64), shape)
         left = 1.0
-        if self.law == "falling":
+        if self.distribution == "falling":
             left = max(0.0, 1.0 - asked.step / max(1.0, self.until * asked.steps))
         return np.full(shape, round(self.tokens * left))
 
@@ -206,33 +206,35 @@ class OfStore(OfTraces):
         return [(p[k], t[k], n[k]) for p, t, n, k in zip(prompt_RNQ, token_RNT, length_RN, kept, strict=True)]
 
 
-Law = Literal["fixed", "uniform", "falling", "staged"]
+Lengths = Literal["fixed", "uniform", "falling", "staged"]
 
 
 @prefix(
     "teacher",
-    source="Qu et al. (2026), POPE; Huang et al. (2025), Tree-OPO, arXiv:2509.09284, for law 'staged'",
-    parents="prefix=teacher with prefix_args.law=staged",
+    source="Qu et al. (2026), POPE; Huang et al. (2025), Tree-OPO, arXiv:2509.09284, for 'staged'",
+    parents="prefix=teacher with prefix_args.distribution=staged",
 )
-def teacher(*, tokens: int = 6, share: float = 1.0, law: Law = "uniform", until: float = 0.5) -> OfTeacher:
+def teacher(
+    *, tokens: int = 6, share: float = 1.0, distribution: Lengths = "uniform", until: float = 0.5
+) -> OfTeacher:
     """Responses to a share of the prompts begin with a prefix of the task's solution."""
-    return OfTeacher(tokens, share, law, until)
+    return OfTeacher(tokens, share, distribution, until)
 
 
 @prefix(
     "stored",
     source="Setlur et al. (2026), Reuse your FLOPs (PrefixRL)",
-    parents="prefix=stored with prefix_args.law=staged",
+    parents="prefix=stored with prefix_args.distribution=staged",
 )
 def stored(
     *,
     tokens: int = 6,
     share: float = 0.5,
-    law: Law = "uniform",
+    distribution: Lengths = "uniform",
     until: float = 0.5,
     ask: int = 128,
     attempts: int = 32,
     empty: Literal["refuse", "plain"] = "refuse",
 ) -> OfStore:
     """A share of the prompts and their prefixes are successes of the starting weights; every try counts."""
-    return OfStore(tokens, share, law, until, ask=ask, attempts=attempts, empty=empty)
+    return OfStore(tokens, share, distribution, until, ask=ask, attempts=attempts, empty=empty)

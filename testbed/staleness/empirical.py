@@ -11,12 +11,12 @@ EXAMPLE = '"0:0.5 4:0.3 9:0.2"'
 
 
 @schedule("empirical", source="any histogram of ages: a stack's log, or `testbed pipeline`")
-def empirical(lag: int, *, law: str = "", slices: int = SLICES) -> ByAge:
-    """P(age) as listed in law, "age:share age:share ..."; lag is its mean, rounded up.
+def empirical(lag: int, *, distribution: str = "", slices: int = SLICES) -> ByAge:
+    """P(age) as listed in distribution, "age:share age:share ..."; lag is its mean, rounded up.
 
-    law: separated by spaces or commas; shares sum to 1. slices: batch parts with independent ages.
+    distribution: separated by spaces or commas; shares sum to 1. slices: batch parts with independent ages.
     """
-    listed = parse(law)
+    listed = parse(distribution)
     check_mean("empirical", lag, listed)
     return by_distribution("empirical", listed, slices)
 
@@ -26,18 +26,18 @@ def parse(text: str) -> AgeDistribution:
     words = re.split(r"[,\s]+", str(text).strip())
     if words == [""]:
         raise UserError(
-            f"schedule 'empirical' needs a distribution of ages; set staleness_args.law={EXAMPLE}."
+            f"schedule 'empirical' needs a distribution of ages; set staleness_args.distribution={EXAMPLE}."
         )
     shares: dict[int, float] = {}
     for word in words:
         match = re.fullmatch(r"(\d{1,9}):(\d*\.?\d+(?:[eE][-+]?\d+)?)", word)
         if match is None:
-            raise UserError(f"law has the part {word!r}, expected age:share as in {EXAMPLE}.")
+            raise UserError(f"distribution has the part {word!r}, expected age:share as in {EXAMPLE}.")
         age = int(match[1])
         if age in shares:
-            raise UserError(f"law gives age {age} twice, expected each age once.")
+            raise UserError(f"distribution gives age {age} twice, expected each age once.")
         shares[age] = float(match[2])
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
-        raise UserError(f"the shares of law sum to {total:g}, expected 1.")
+        raise UserError(f"the shares of distribution sum to {total:g}, expected 1.")
     return AgeDistribution.of(sorted(shares), [shares[age] for age in sorted(shares)])

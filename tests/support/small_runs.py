@@ -108,5 +108,7 @@ def with_what_it_reads(run: Run, name: str) -> Run:
     if name == "opd":
         return dataclasses.replace(run, teacher="noisy")
     if name == "tree_opo":
-        return dataclasses.replace(run, prefix="teacher", prefix_args=(("law", "staged"), ("tokens", 1)))
+        return dataclasses.replace(
+            run, prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 1))
+        )
     return run

@@ -36,7 +36,10 @@ BETTER: dict[str, Any] = {"teacher": "trained", "teacher_args": (("steps", 300),
 SOURCES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("prefix", "off"): {},
     ("prefix", "teacher"): {"prefix": "teacher", "prefix_args": (("tokens", 5),)},
-    ("prefix", "teacher, staged"): {"prefix": "teacher", "prefix_args": (("law", "staged"), ("tokens", 5))},
+    ("prefix", "teacher, staged"): {
+        "prefix": "teacher",
+        "prefix_args": (("distribution", "staged"), ("tokens", 5)),
+    },
     ("prefix", "stored"): {"prefix": "stored", "prefix_args": (("ask", 32), ("attempts", 8), ("tokens", 5))},
     ("prefix", "retry"): {"prefix": "retry"},
     ("guide", "insert"): {"guide": "insert"},

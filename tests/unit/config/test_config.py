@@ -342,6 +342,15 @@ def test_two_ways_of_writing_one_run_give_one_id(one, other):
     assert cell_id(one) == cell_id(other)
 
 
+def test_an_argument_called_law_is_the_distribution_and_keeps_its_id():
+    old = Run(prefix="teacher", prefix_args=(("law", "staged"), ("tokens", 5)))
+    new = Run(prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 5)))
+    assert old == new
+    assert cell_id(new) == "bandit/grpo/lag0/seed0-6a9ee2243dba"  # the id of release 0.1
+    theirs = Run(prefix="mine.py:start", prefix_args=(("law", "staged"),))
+    assert theirs.prefix_args == (("law", "staged"),)
+
+
 def test_every_field_is_part_of_the_id():
     changed = [
         Run(seed=1),

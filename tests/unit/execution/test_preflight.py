@@ -25,7 +25,7 @@ from testbed.worlds.build_world import build_world, policy_size
 BANDIT = Run(task="bandit", steps=3, prompts=4, group=4, log_every=1)
 LIMIT = 2**20
 ARGUMENTS = {
-    "empirical": {"law": "0:0.5 2:0.5"},
+    "empirical": {"distribution": "0:0.5 2:0.5"},
     "in-flight": {"tokens": 2},
     "partial": {"tokens": 2},
     "pipeline": {"design": "batch=16 group=4 slots=16"},

@@ -16,7 +16,7 @@ from testbed.worlds.build_world import build_world
 TABLE = dataclasses.replace(LENGTHS, steps=3)
 TRANSFORMER = dataclasses.replace(TOY, steps=3)
 SCHEDULES = {
-    "empirical": {"law": "0:0.5 2:0.5"},
+    "empirical": {"distribution": "0:0.5 2:0.5"},
     "in-flight": {"tokens": 2},
     "latency": {"speed": 2},
     "partial": {"tokens": 2},

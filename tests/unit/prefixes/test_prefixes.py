@@ -46,7 +46,7 @@ def solutions(world, found):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_given_tokens_are_the_solution_s_and_leave_the_mask(name):
-    world, found = rollout(guided(WORLDS[name], law="fixed", share=0.5))
+    world, found = rollout(guided(WORLDS[name], distribution="fixed", share=0.5))
     assert found.mask_RBT[0, :8].all()
     assert not found.mask_RBT[0, 8:, :2].any()
     assert found.mask_RBT[0, 8:, 2:].all()
@@ -56,27 +56,27 @@ def test_given_tokens_are_the_solution_s_and_leave_the_mask(name):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_what_is_written_behind_a_prefix_has_the_policy_s_own_probability(name):
-    run = guided(WORLDS[name], law="uniform")
+    run = guided(WORLDS[name], distribution="uniform")
     world, found = rollout(run)
     assert torch.allclose(world.logp(world.initial(), found), found.logp_mu_RBT, atol=1e-5)
 
 
 def test_the_reward_is_that_of_the_whole_response():
-    world, found = rollout(guided(TOY, law="fixed", tokens=3))
+    world, found = rollout(guided(TOY, distribution="fixed", tokens=3))
     right = found.token_RBT[0].numpy() == solutions(world, found)
     assert (found.reward_RB[0].numpy() == right.all(-1)).all()
     assert right[:, :3].all()
 
 
 def test_falling_prefixes_are_gone_at_their_time():
-    run = guided(replace(TREE, steps=8), law="falling", until=0.5)
+    run = guided(replace(TREE, steps=8), distribution="falling", until=0.5)
     world, _ = rollout(run)
     given = [int((~world.generate(world.initial(), step).mask_RBT[0, 0]).sum()) for step in (0, 2, 4, 7)]
     assert given == [2, 1, 0, 0]
 
 
 def test_stages_continue_one_another_member_by_member():
-    _, found = rollout(guided(TREE, law="staged", share=0.5))
+    _, found = rollout(guided(TREE, distribution="staged", share=0.5))
     assert found.parents()[0].tolist() == [-1] * 8 + [-1, 8, 9, 10, -1, 12, 13, 14]
     kept = (~found.mask_RBT).sum(-1)[0]
     assert kept.tolist() == [0] * 8 + [0, 1, 1, 2] * 2
@@ -102,7 +102,9 @@ def test_a_retry_keeps_its_try_up_to_the_first_error(name, credit):
 
 def test_stored_prefixes_are_successes_of_the_start_and_every_try_is_counted():
     run = replace(
-        TREE, prefix="stored", prefix_args=(("tokens", 2), ("law", "fixed"), ("ask", 16), ("attempts", 64))
+        TREE,
+        prefix="stored",
+        prefix_args=(("tokens", 2), ("distribution", "fixed"), ("ask", 16), ("attempts", 64)),
     )
     world, found = rollout(run)
     assert (found.token_RBT[0, 8:, :2].numpy() == solutions(world, found)[8:, :2]).all()
@@ -111,13 +113,13 @@ def test_stored_prefixes_are_successes_of_the_start_and_every_try_is_counted():
 
 
 def test_parents_follow_their_groups_and_end_with_them():
-    _, found = rollout(guided(TREE, law="staged"))
+    _, found = rollout(guided(TREE, distribution="staged"))
     with pytest.raises(UserError, match="age_limit removed single sequences"):
         replace(found, group_RB=found.groups()).parents()
 
 
 def test_every_source_trains_with_the_recipe_that_reads_parents():
-    for given in (guided(TREE, law="staged"), replace(TREE, prefix="retry")):
+    for given in (guided(TREE, distribution="staged"), replace(TREE, prefix="retry")):
         run = replace(given, recipe="tree_opo")
         check_arguments([run])
         assert np.isfinite(train(run)["actor/grad_norm"]).all()
@@ -130,13 +132,13 @@ REFUSED = {
         "at most 3 tokens and the policy must write one; take 2",
     ),
     "no prompt at all": (guided(TREE, share=0.1), "a share 0.1 of 4 prompts rounds to none"),
-    "no such law": (guided(TREE, law="random"), "law"),
+    "no such distribution": (guided(TREE, distribution="random"), "distribution"),
     "share above one": (guided(TREE, share=1.5), "expected above 0 and at most 1"),
     "nothing kept": (guided(TREE, tokens=0), "expected at least 1"),
     "no attempts": (replace(TREE, prefix="stored", prefix_args=(("attempts", 0), ("tokens", 2))), "attempts"),
     "no tokens": (replace(TREE, task="chain", prefix="teacher"), "task 'chain' has none"),
     "odd groups": (replace(TREE, group=3, prefix="retry"), "group=3 is odd"),
-    "stages of one": (guided(replace(TREE, group=1), law="staged"), "group of at least 2"),
+    "stages of one": (guided(replace(TREE, group=1), distribution="staged"), "group of at least 2"),
     "no checker of steps": (replace(TREE, task_args=(("task", "length"),), prefix="retry"), "cannot tell"),
     "parents without a source": (replace(TREE, recipe="tree_opo"), "Take prefix=retry or prefix=stored"),
     "parents of groups that begin alike": (
