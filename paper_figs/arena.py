@@ -40,5 +40,5 @@ def page(found: pd.DataFrame, row: Mapping[str, Any], task: str, lag: int) -> st
 
 
 def write(path: Path, found: pd.DataFrame, row: Mapping[str, Any], task: str, lag: int) -> None:
-    """Write the page to a file; raise UserError where that cannot be done."""
+    """Write the page to a file; raise UserError if it cannot be written."""
     write_file(path, page(found, row, task, lag).encode())

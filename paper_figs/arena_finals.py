@@ -1,4 +1,4 @@
-"""The arena at lag 64: what each recipe ends at when all are tuned alike, a panel a task."""
+"""The arena at lag 64: final value of each recipe after equal tuning, one panel per task."""
 
 import numpy as np
 import pandas as pd

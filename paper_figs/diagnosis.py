@@ -1,4 +1,4 @@
-"""A training log diagnosed, as one self-contained HTML page: nothing is fetched, every string is escaped."""
+"""Write a log's diagnosis as one self-contained HTML page; every string is escaped."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,7 +105,7 @@ def _divergence(found: Diagnosis) -> str:
 
 
 def _drift(found: Diagnosis) -> str:
-    """Return ESS, KL and quantiles against the step, where there is more than one."""
+    """Return ESS, KL and quantiles against the step, if the log has several steps."""
     if len(found.steps) < 2:
         return "<p>The log has one step, so there is no drift to draw.</p>"
     panels = (
@@ -141,7 +141,7 @@ def _drift(found: Diagnosis) -> str:
 
 
 def _thinned(rows: Sequence[Mapping[str, float]], most: int = 12) -> list[Mapping[str, float]]:
-    """Return at most so many rows, evenly spread, the last among them."""
+    """Return at most this many rows, evenly spaced, including the last."""
     if len(rows) <= most:
         return list(rows)
     return [rows[round(i * (len(rows) - 1) / (most - 1))] for i in range(most)]

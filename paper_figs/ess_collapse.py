@@ -1,4 +1,4 @@
-"""Exact and sampled ESS side by side: the sampled one stops falling at 1/N, the exact one does not."""
+"""Compare exact with sampled ESS: the sampled one stops falling at 1/N, the exact one does not."""
 
 from typing import Literal
 

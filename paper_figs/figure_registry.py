@@ -41,9 +41,9 @@ def figure(
 
 
 def no_mathtext(fig: Figure) -> None:
-    """Show every "$" of a figure's texts as it is: labels come from data, so they start no formula.
+    """Show "$" literally in a figure's texts: labels come from data and hold no formulas.
 
-    The numbers that matplotlib's own formatters write on an axis, as 10², keep their notation.
+    Tick labels by matplotlib's own formatters, such as 10², keep their notation.
     """
     of_numbers = set[Text]()
     for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):

@@ -1,4 +1,4 @@
-"""One reward model against ensembles: gold reward as the proxy is optimized, by the best of n and by RL."""
+"""Compare one reward model with ensembles: gold reward while best-of-n or RL optimizes the proxy."""
 
 import numpy as np
 import pandas as pd

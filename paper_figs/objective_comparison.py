@@ -24,7 +24,7 @@ LIMIT = 3.0
 def draw(table: pd.DataFrame) -> Figure:
     """Return a page-wide figure: a panel per distinct curve, others in gray; columns of objective-weights.
 
-    Curves that are equal to the last digit are one panel, under all their names.
+    Objectives with exactly equal curves share a panel titled with all their names.
     """
     need(table, list(COLUMNS))
     names = _same_curves(table)

@@ -95,7 +95,7 @@ def draw_family(table: pd.DataFrame, family: str) -> Figure:
 
 
 def _split(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return one panel of an objective, or one per axis where all in one would be a tangle: (title, rows)."""
+    """Return an objective's panels as (title, rows): one, or one per axis if the curves would tangle."""
     name, axes = str(rows["objective"].iloc[0]), list(dict.fromkeys(rows["axis"]))
     if len(axes) < TANGLE:
         return [(name, rows)]
@@ -148,7 +148,7 @@ def _mark(ax: Axes, curve: pd.DataFrame, color: str, limit: float) -> None:
 
 
 def _arrows(ax: Axes, rows: pd.DataFrame, limit: float, plain: bool) -> None:
-    """Say how far the curves go that leave the panel, upwards and downwards."""
+    """Write the extremes of curves that leave the panel at its top and bottom."""
     for up, side in ((True, rows[rows["weight"] > 0]), (False, rows[rows["weight"] < 0])):
         if not len(side) or side["weight"].abs().max() <= 1.12 * limit:
             continue
@@ -167,7 +167,7 @@ def _arrows(ax: Axes, rows: pd.DataFrame, limit: float, plain: bool) -> None:
 
 
 def _free_side(rows: pd.DataFrame, limit: float, up: bool, preferred: bool) -> bool:
-    """Return whether the text stands in the left corner: the preferred one unless only the other is free."""
+    """Return whether to put the text in the left corner: the preferred one unless only the other is free."""
     taken = {True: False, False: False}
     for _, curve in rows.groupby(["axis", "advantage"]):
         for left in taken:
@@ -184,7 +184,7 @@ def _same(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def _limit(rows: pd.DataFrame) -> float:
-    """Return the half height of a panel: its largest weight, but no more than lets the middle be read."""
+    """Return a panel's half height: its largest weight, limited so that the middle stays readable."""
     size = rows["weight"].abs()
     wanted = min(float(size.max()), max(LIMIT, 1.5 * float(size[rows["on_policy"] == 1].max())))
     if wanted <= 0:

@@ -13,19 +13,19 @@ SERIES = 5
 
 
 def few(names: Sequence[str], most: int = SERIES) -> tuple[list[str], str]:
-    """Return the names that are drawn and a sentence that names the others, "" where all are drawn."""
+    """Return the names to draw, and a sentence that names the dropped ones ("" if none)."""
     kept, left = list(names[:most]), list(names[most:])
     return kept, f"Not drawn, for want of room: {', '.join(left)}." if left else ""
 
 
 def say_dropped(fig: Figure, sentence: str) -> None:
-    """Write the sentence about what is not drawn under the figure; nothing where it is empty."""
+    """Write the sentence about dropped names under the figure, unless it is empty."""
     if sentence:
         fig.supxlabel(sentence, fontsize=7, color=RULE)
 
 
 def legend(fig: Figure, handles: Sequence[Any], **how: Any) -> None:
-    """Draw the legend above the panels; two entries with one label or one look are a ValueError."""
+    """Draw the legend above the panels; raise ValueError if two entries share a label or a look."""
     labels = [handle.get_label() for handle in handles]
     looks = [_look(handle) for handle in handles if isinstance(handle, Line2D)]
     for found in (labels, looks):

@@ -1,4 +1,4 @@
-"""What each shared kind of plot draws on its axes; the kinds are in `analysis.declared_plot.KINDS`."""
+"""Draw each shared kind of plot; `analysis.declared_plot.KINDS` lists the kinds."""
 
 import re
 import textwrap
@@ -49,7 +49,7 @@ Draw: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
 
 
 def arms(table: pd.DataFrame, plot: Plot) -> dict[str, pd.DataFrame]:
-    """Return the rows of every arm by its label; one arm "" where none is asked for."""
+    """Return the rows of every arm by label; without arms, all rows under ""."""
     if not plot.arm:
         return {"": table}
     groups = sorted(table.groupby(list(plot.arm), dropna=False), key=lambda each: [*map(natural, each[0])])
@@ -64,7 +64,7 @@ def word(value: object) -> str:
 
 
 def _places(plot: Plot, values: list[object]) -> list[str]:
-    """Return what places of an axis are called, in lines of 12 letters."""
+    """Return the tick labels of an axis, wrapped at 12 letters."""
     words = [f"{v:.3g}" if isinstance(v, float) and v % 1 else word(v) for v in values]
     return [textwrap.fill(plot.names.get(word(v), w), 12) for v, w in zip(values, words, strict=True)]
 
@@ -126,7 +126,7 @@ def final_by_setting(
 
 
 def _is_share(column: str, value_N: np.ndarray) -> bool:
-    """Return whether a column holds shares, whose mean lies between 0 and 1 whatever a t interval says."""
+    """Return whether a column holds shares: its mean lies in [0, 1] even if a t interval does not."""
     named = re.search(r"accuracy|share|success|collapsed|coverage|pass@|frequency", column)
     return bool(
         named and not re.search(r"lost|gain|less", column) and ((value_N >= 0) & (value_N <= 1)).all()
@@ -192,7 +192,7 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 
 
 def _column(ax: Axes, at: float, reach: float, y_N: np.ndarray, style: Look) -> None:
-    """Draw the dots of one place and arm, spread to both sides, and their median and quartiles."""
+    """Draw one arm's dots at one place, spread sideways, with median and quartiles."""
     low, middle, high = np.quantile(y_N, (0.25, 0.5, 0.75))
     spread_N = np.linspace(-reach, reach, y_N.size) if y_N.size > 1 else np.zeros(1)
     ax.plot(at + spread_N, y_N, ".", color=style.color, alpha=0.4, ms=3, mew=0)
@@ -232,7 +232,7 @@ def roc(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 def roc_points(score_N: np.ndarray, event_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return false and true alarm rates from (0, 0) to (1, 1), a point per distinct score, from the highest.
 
-    NaN rates where there is no event, or nothing but events.
+    Rates are NaN if there are no events or only events.
     """
     level_K = np.unique(score_N)[::-1]
     alarm_KN = score_N >= level_K[:, None]
@@ -255,7 +255,7 @@ def frontier(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 
 
 def unbeaten(cost_N: np.ndarray, gain_N: np.ndarray) -> list[int]:
-    """Return the points, by cost, that no other has at most the cost of with more gain."""
+    """Return the Pareto frontier by cost: no other point has more gain at the same cost or less."""
     order = sorted(range(len(cost_N)), key=lambda n: (cost_N[n], -gain_N[n]))
     kept: list[int] = []
     for n in order:
@@ -288,7 +288,7 @@ DRAW: Mapping[str, Draw] = MappingProxyType(
 
 
 def _log(ax: Axes, axes: str) -> None:
-    """Make axes logarithmic; one with values of 0 or less is linear around it."""
+    """Make axes logarithmic; an axis with values of 0 or less becomes linear near 0."""
     for name in axes:
         axis = ax.xaxis if name == "x" else ax.yaxis
         given = [np.asarray(getattr(line, f"get_{name}data")(), dtype=float) for line in ax.get_lines()]

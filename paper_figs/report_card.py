@@ -1,4 +1,4 @@
-"""A report card as one self-contained HTML page, with a radar of percentiles and no overall score."""
+"""Write a report card as one self-contained HTML page with a radar of percentiles, without overall score."""
 
 import shlex
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ RADAR = (
 
 
 def page(card: Card) -> str:
-    """Return the page of a card; every string of it is escaped."""
+    """Return a card's page; every string is escaped."""
     sections = {"Promises": _promises(card)}
     if len(card.axes) > 2:
         with style():
@@ -58,7 +58,7 @@ def command(card: Card) -> str:
 
 
 def in_words(line: Line) -> dict[str, str]:
-    """Return a line as a table shows it."""
+    """Format a line of the card for a table."""
     better = {1: "more", -1: "less", 0: ""}[line.better]
     exact = {2: "exact", 4: "stopwatch"}.get(line.part, "–")
     return {

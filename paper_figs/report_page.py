@@ -1,4 +1,4 @@
-"""A results folder as one self-contained HTML page: nothing is fetched, every string is escaped."""
+"""Write a results folder as one self-contained HTML page; every string is escaped."""
 
 import re
 import shlex
@@ -50,7 +50,7 @@ DRAWN = {
 
 
 def page(folder: Path, metric: str = "") -> str:
-    """Return the page of a results folder; raise UserError when nothing in it is finished."""
+    """Return the page of a results folder; raise UserError if no cell is finished."""
     rows = load(folder)
     metric = metric or usual_metric(rows)
     sections = {
@@ -66,7 +66,7 @@ def page(folder: Path, metric: str = "") -> str:
 
 
 def document(title: str, sections: Mapping[str, str]) -> str:
-    """Return a whole page of sections of HTML by heading; the title is escaped, the sections are not."""
+    """Return a page from HTML sections by heading; only the title is escaped."""
     body = "".join(
         f'<section id="{_slug(name)}"><h2>{name}</h2>{text}</section>' for name, text in sections.items()
     )
@@ -115,7 +115,7 @@ def _manifest(folder: Path, rows: pd.DataFrame) -> str:
 
 
 def _own_code(folder: Path) -> dict[str, str]:
-    """Return a section with the source of what comes from a user's files; none where nothing does."""
+    """Return a section with the source code of the user's files, if any was used."""
     cells = [cell for pack in manifest.planned(folder) for cell in pack.cells]
     given = dict.fromkeys(name for cell in cells for name in (cell.recipe, cell.task, cell.staleness))
     parts = []
@@ -129,7 +129,7 @@ def _own_code(folder: Path) -> dict[str, str]:
 
 
 def _machines(folder: Path) -> dict[str, str]:
-    """Return processors, systems and the seconds that all packs took together."""
+    """Return the processors, operating systems and total seconds of all packs."""
     records = [atomic_files.record(path) for path in sorted((folder / "provenance").glob("*.json"))]
     named = {
         name: sorted({printable(one[name], store.WORD) for one in records if one.get(name)})
@@ -164,7 +164,7 @@ def _comparison(rows: pd.DataFrame, metric: str) -> str:
 
 
 def _figures(rows: pd.DataFrame, metric: str) -> str:
-    """Return every kind of plot that these results allow, and why the others are missing."""
+    """Return every kind of plot that these results allow, with reasons for those missing."""
     parts, missing = [], []
     for kind, title in DRAWN.items():
         options = {"metric": metric} if kind in ("final", "heat") else {}
@@ -185,7 +185,7 @@ def _figure(svg: str, caption: str) -> str:
 
 
 def _svg(fig: Any, name: str, title: str) -> str:
-    """Return a figure as inline SVG with ids of its own, which a reader's device can read out."""
+    """Return a figure as inline SVG with unique ids and a description for screen readers."""
     text = render(fig, "svg").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -197,7 +197,7 @@ def _svg(fig: Any, name: str, title: str) -> str:
 
 
 def _timeline(rows: pd.DataFrame) -> str:
-    """Return when each cell that collapsed was best, and when it had lost half of that."""
+    """Return, for each collapsed cell, the step of its best value and the step where half of it was lost."""
     if ACCURACY not in rows:
         return "<p>No accuracy was logged, so collapse is not defined.</p>"
     names = telling(rows, settings(rows))
@@ -245,7 +245,7 @@ def _timeline_figure(lost: pd.DataFrame, order: Sequence[str]) -> Figure:
 
 
 def _commands(folder: Path) -> str:
-    """Return sweep files and the commands that make the same cells; only what gives these very cells."""
+    """Return sweep files and commands that reproduce exactly these cells."""
     cells = [cell for pack in manifest.planned(folder) for cell in pack.cells]
     name = shlex.quote(str(folder))
     parts = []

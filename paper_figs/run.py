@@ -37,7 +37,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Saved:
-    """One figure on disk. table: name and sha256 of what it was drawn from; files: sha256 by file name."""
+    """A saved figure. table: name and sha256 of its data. files: sha256 by file name."""
 
     name: str
     pdf: Path
@@ -49,7 +49,7 @@ class Saved:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Matplotlib's defaults and our style.mplstyle, whatever the user's own settings; restored at exit."""
+    """Use matplotlib's defaults and style.mplstyle instead of the user's settings; restore them at exit."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rc_file(STYLE, use_default_template=False)
@@ -116,7 +116,7 @@ def _save(name: str, table: Table, out: Path) -> Saved:
 
 
 def render(drawn: Figure, kind: str, *, dpi: float | None = None, description: str = "") -> bytes:
-    """Return the figure as the bytes of a pdf, png or svg file, without time stamp and program versions.
+    """Return the figure as bytes of a pdf, png or svg file, without time stamp or versions.
 
     No label is read as mathtext. dpi: by default the style's. description: kept in a png file.
     """
@@ -128,7 +128,7 @@ def render(drawn: Figure, kind: str, *, dpi: float | None = None, description: s
 
 
 def write_file(path: Path, body: bytes) -> None:
-    """Write a whole file or none: a reader never sees half a figure."""
+    """Write a file atomically: a reader never sees half a figure."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def write_file(path: Path, body: bytes) -> None:
 
 
 def _manifest(out: Path, saved: Sequence[Saved]) -> bytes:
-    """Return manifest.json with these figures; entries of other figures in the folder stay."""
+    """Return manifest.json updated with these figures; entries of other figures stay."""
     try:
         entries = dict(json.loads((out / MANIFEST).read_text())["figures"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -160,7 +160,7 @@ def _manifest(out: Path, saved: Sequence[Saved]) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of this module; exit code 0, or 2 with one line about what is wrong."""
+    """Run this module's command line; return exit code 0, or 2 after a one-line error."""
     parser = argparse.ArgumentParser(prog="python -m paper_figs.run", description=__doc__.splitlines()[0])
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"figures; all by default: {', '.join(FIGURES)}"

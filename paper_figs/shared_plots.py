@@ -1,4 +1,4 @@
-"""The shared kinds of plots: an experiment that names one needs no file here.
+"""Draw the figures of experiments that declare a shared kind of plot; they need no file here.
 
 What a kind draws is in `analysis.declared_plot.KINDS`; every experiment with a `Plot` has a figure of its
 name.
@@ -80,7 +80,7 @@ def _panels(table: pd.DataFrame, plot: Plot) -> Iterator[tuple[Plot, pd.DataFram
 
 
 def axis_labels(plot: Plot) -> tuple[str, str]:
-    """Return the words at both axes; none where the names of the places say it."""
+    """Return the labels of both axes: the plot's own, else the column's title."""
     usual = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)
     x, y = (TITLES.get(name, name.replace("_", " ")) for name in usual)
     return plot.x_label or x, plot.y_label or y
@@ -99,7 +99,7 @@ def caption(experiment: Experiment, plot: Plot) -> str:
 
 
 def _over(experiment: Experiment, plot: Plot) -> str:
-    """Return the keys of the table that a plot does not tell apart, "lags and seeds"; "rows" without any."""
+    """Return the table's keys that a mark aggregates over, as "lags and seeds"; "rows" if there are none."""
     keys = [key for key in experiment.keys if key not in plot.columns and key != "run"]
     if plot.of is not None:  # what it makes of the table has other columns
         keys = [key for key in keys if key == "seed"]
@@ -125,14 +125,14 @@ def _each(wanted: object) -> list[object]:
 
 
 def _shown(table: pd.DataFrame, plot: Plot) -> pd.DataFrame:
-    """Return the rows with the values that the plot asks for."""
+    """Return the rows that match the plot's `where`."""
     for column, wanted in plot.where.items():
         table = table[table[column].isin(_each(wanted))]
     return table
 
 
 def counted(table: pd.DataFrame, *, plot: Plot) -> str:
-    """Return how many rows, and seeds, a mark of a shared plot stands for."""
+    """Return a sentence with the number of rows and seeds per mark."""
     table = _shown(table if plot.of is None else plot.of(table), plot)
     places = {
         "strips": (plot.y,),

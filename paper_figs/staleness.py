@@ -115,14 +115,14 @@ def ends(rows: pd.DataFrame, metric: str) -> NDArray[np.float64]:
 
 
 def _start_weights(ax: Axes, lag: int, last: float) -> None:
-    """Shade the steps whose data come from the start weights, and end them with a line at step = lag."""
+    """Shade the steps trained on data of the start weights, up to a line at step = lag."""
     if 0 < lag <= last:
         ax.axvspan(0, lag, color=RULE, alpha=0.1, linewidth=0, zorder=0)
         ax.axvline(lag, color=RULE, linewidth=0.7, zorder=1)
 
 
 def _equal_updates(ax: Axes, lag: int, longest: int, last: float) -> None:
-    """Mark the step after as many stale updates as the longest lag allows, where panels compare."""
+    """Mark the step after as many stale updates as the longest lag's panel has at its end."""
     if 0 < lag < longest < last:
         ax.axvline(lag + last - longest, color=RULE, linewidth=0.7, linestyle=":", zorder=1)
 

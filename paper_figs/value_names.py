@@ -1,4 +1,4 @@
-"""Names of columns and values in figures: recipes by their papers' names, settings in words."""
+"""Name columns and values in figures: recipes by their papers' names, settings in words."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 
 def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
-    """Return {value: its name} of the strings in the columns that a plot tells apart by arm or place."""
+    """Return {value: display name} for the strings in a plot's arm and place columns."""
     columns = {*plot.arm, plot.x, plot.y} & set(table.select_dtypes(exclude="number").columns)
     values = {str(value) for column in columns for value in table[column].unique()}
     return {
@@ -36,13 +36,13 @@ def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
 
 
 def title(plot: Plot) -> str:
-    """Return what the arms of a plot differ in, "" where the names of the arms say it."""
+    """Return the legend's title: the setting in which arms differ, "" if their names suffice."""
     found = (plot.arm_labels.get(c, TITLES.get(c, c)).rpartition(".")[2].replace("_", " ") for c in plot.arm)
     return ", ".join(filter(None, found))
 
 
 def natural(value: object) -> tuple[object, ...]:
-    """Return a key by which numbers stand in order, also those inside of words; what is missing is last."""
+    """Return a natural sort key: numbers inside words sort by value, missing values last."""
     if isinstance(value, str):
         parts = re.split(r"(\d+(?:\.\d+)?)", value.lower())
         return (1, *((float(part), "") if n % 2 else (0.0, part) for n, part in enumerate(parts)))

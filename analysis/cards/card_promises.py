@@ -1,4 +1,4 @@
-"""Part 1 of a report card: the contract tests run on one objective, and what it is seen to do."""
+"""Part 1 of a report card: run the contract tests on one objective and measure its behavior."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")
 
 @dataclass(frozen=True)
 class Check:
-    """A property of part 1: what was found of it, and whether that is as it should be (None: no should)."""
+    """One property: what was measured, and whether it holds (None if nothing is required)."""
 
     what: str
     found: str
@@ -20,18 +20,18 @@ class Check:
 
 
 def title_of(name: str) -> str:
-    """Return what to call an objective: a function of a file by its own name."""
+    """Return an objective's title; a function in a file goes by its function name."""
     return short_names([name])[name]
 
 
 def told(error: BaseException) -> str:
-    """Return what an objective raised, with the line of the user's file where it did."""
+    """Return the objective's exception as text, with the line of the user's file that raised it."""
     place = line_of_a_user(error)
     return words_of(error) + (f" ({place})" if place else "")
 
 
 def refuse_broken(name: str) -> None:
-    """Raise UserError where an objective raises on an ordinary batch, or returns no losses of its tokens."""
+    """Raise UserError if the objective fails on an ordinary batch or does not return one loss per token."""
     import torch
 
     from testbed.inspection.effective_weights import effective_weights
@@ -64,7 +64,7 @@ def refuse_broken(name: str) -> None:
 
 
 def checks(name: str) -> tuple[tuple[Check, ...], bool]:
-    """Return all checks of an objective, and whether those hold that the rest of a card needs."""
+    """Return all checks of an objective, and whether those required by the rest of the card hold."""
     from testbed.inspection.promises import CHECKS
 
     found = [Check(what, *_tried(name, check)) for what, check in CHECKS.items()]
@@ -81,7 +81,7 @@ def _tried(name: str, check: Any) -> tuple[str, bool]:
 
 
 def _seen(name: str) -> list[Check]:
-    """Return what an objective is seen to do, beside what it promises where it is registered."""
+    """Return the measured behavior of an objective, beside its promises if it is registered."""
     from testbed.inspection.promises import measure
     from testbed.objectives import objective
 

@@ -19,6 +19,7 @@ from analysis.cards.card_promises import Check, checks, refuse_broken, title_of
 from analysis.experiments.cards import card_cost, card_exact
 from analysis.tables.committed import COMMITTED, load_committed
 from testbed.errors import UserError
+from testbed.user_files import pin
 
 if TYPE_CHECKING:
     from testbed.inspection.relatives import Relative
@@ -31,7 +32,7 @@ ADDED = ("terms",)
 
 @dataclass(frozen=True)
 class Kind:
-    """One number of a card: column of a table, and what it is.
+    """One number of a card: its table column and its meaning.
 
     better: 1 where more is better, -1 where less is, 0 for neither. axis: that of the radar which its
     percentile goes into; "" for none.
@@ -90,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that a card says; arena: rows of `table.summary`; axes: mean percentiles of the radar."""
+    """All contents of a card. arena: rows of `table.summary`. axes: mean percentiles of the radar."""
 
     objective: str
     title: str
@@ -104,13 +105,13 @@ class Card:
     left_out: tuple[str, ...]
 
     def row(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the line as JSON-compatible values."""
         return asdict(self)
 
 
 @cache
 def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
-    """Return the committed numbers of every table that is there, a row per objective."""
+    """Return the committed numbers of every available table, one row per objective."""
     try:
         known = load_committed(None, folder)
     except UserError:
@@ -119,7 +120,7 @@ def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
 
 
 def percentile(value: float, others: Iterable[float], better: int) -> float | None:
-    """Return the share of the others that the value is better than, ties by half, in percent.
+    """Return the percentage of other values that this value beats; a tie counts half.
 
     None where there are no others, the value is NaN, or neither end is the better one.
     """
@@ -183,7 +184,7 @@ def _counts(name: str) -> bool:
 
 
 def axes_of(lines: Iterable[Line]) -> dict[str, float]:
-    """Return the mean percentile of every axis; there is no sum of them."""
+    """Return the mean percentile of every axis. There is deliberately no overall score."""
     found: dict[str, list[float]] = {}
     for line in lines:
         if line.axis and line.percentile is not None:
@@ -199,7 +200,6 @@ def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
     Raises UserError, with file and line, where the objective cannot be called at all.
     """
     from testbed.objectives import objective
-    from testbed.user_files import pin
 
     pinned = pin(name)
     refuse_broken(pinned)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from testbed.errors import UserError
+
 
 def advise(
     logs: Annotated[
@@ -31,7 +33,6 @@ def advise(
     """
     from analysis.arena import advice, table
     from testbed.cli import show
-    from testbed.errors import UserError
     from testbed.logs.readers import read
 
     log = read(logs, format_)

@@ -1,9 +1,14 @@
 """testbed arena: every recipe on stale data in one table, with recipes of a user beside them."""
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from testbed.cli.extensions import part
+from testbed.errors import UserError, unknown
 
 app = typer.Typer(
     help="Compare recipes on stale data, each tuned alike.", rich_markup_mode=None, no_args_is_help=True
@@ -57,7 +62,6 @@ def show_table(
     from analysis.arena import one_setting as one
     from analysis.arena import table, tasks
     from testbed.cli import show
-    from testbed.errors import UserError
 
     if one_setting + curve + outcomes > 1:
         raise UserError("Give one of --outcomes, --one-setting and --curve: each shows other columns.")
@@ -95,7 +99,6 @@ def run_arena(
     testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --seeds 64
     """
     from analysis.arena import arms, run, table, tasks
-    from testbed.errors import UserError, unknown
 
     known = arms.known()
     for name in arm or []:
@@ -119,8 +122,6 @@ def run_arena(
 
 
 def _shard(text: str) -> tuple[int, int]:
-    from testbed.errors import UserError
-
     k, _, n = text.partition("/")
     if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise UserError(f"--shard is '{text}', expected K/N with K from 1 to N, as in 1/2.")
@@ -147,14 +148,9 @@ def add(
 
     testbed arena add my_loss.py:capped --knob cap=1,2,4 --task sums --lag 64
     """
-    import sys
-    from functools import partial
-
     from analysis.arena import own, table, tasks
     from analysis.arena.tuning import FULL, QUICK
     from testbed.cli import show
-    from testbed.cli.extensions import part
-    from testbed.errors import UserError
 
     if html is not None and html.is_dir():
         raise UserError(f"--html names the folder {html}, expected a file, as in --html page.html.")

@@ -1,4 +1,4 @@
-"""testbed ask: a question in words, answered by verdicts, systems and answered questions."""
+"""testbed ask: search verdicts, systems and answered questions for the words of a question."""
 
 from typing import Annotated
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.cost_prompt import Yes
+from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.experiment import Experiment
@@ -58,7 +59,6 @@ def run_experiments(
     """
     from analysis.experiment import EXPERIMENTS
     from testbed.cli import show
-    from testbed.errors import UserError
     from testbed.execution.progress import choose
 
     chosen = [EXPERIMENTS[name] for name in names or ()]
@@ -94,7 +94,7 @@ def run_experiments(
 def _written(
     experiment: Experiment, source: Sequence[Path], data: Path | None, options: dict[str, Any]
 ) -> list[Path]:
-    """Make one table, write it beside the others, and return the paths of the files."""
+    """Compute one table, write it to the folder of tables, and return the written paths."""
     from analysis.tables.committed import COMMITTED
     from analysis.tables.making import add_tables, make
 
@@ -105,7 +105,7 @@ def _written(
 def _judged(
     experiment: Experiment, results: Path, workers: int | None, progress: Progress, quiet: bool
 ) -> dict[str, Any]:
-    """Run what is missing, make the table and judge the claims; return both as JSON can hold them."""
+    """Run missing cells, make the table, judge the claims; return both as JSON-compatible values."""
     from analysis.judging.verdicts import ask
     from analysis.tables.making import make, run
 

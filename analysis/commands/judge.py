@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from analysis.commands.kinds import in_words
+from testbed.errors import UserError
+
 
 def judge_claims(
     pattern: Annotated[str, typer.Argument(help="Shell pattern of claims, or an experiment.")] = "*",
@@ -29,8 +32,6 @@ def judge_claims(
 
     testbed evidence judge --write
     """
-    from testbed.errors import UserError
-
     if write and (pattern != "*" or data):
         raise UserError("--write judges every claim that changed; give it without a pattern and --data.")
     if every and not write:
@@ -39,7 +40,6 @@ def judge_claims(
 
 
 def _print(pattern: str, data: Path | None, json: bool) -> None:
-    from analysis.commands.kinds import in_words
     from analysis.judging.verdicts import ask
     from testbed.cli import show
 

@@ -57,7 +57,7 @@ def _experiment_names() -> tuple[str, ...]:
 
 
 def experiment(name: str) -> dict[str, Any]:
-    """Return what an experiment declares, as JSON can hold it; "" or [] for what it does not."""
+    """Return an experiment's declaration as JSON-compatible values; undeclared parts are "" or []."""
     from analysis.experiment import EXPERIMENTS
     from analysis.pages.experiment_page import commands, figure_of, origin
 
@@ -105,7 +105,7 @@ def _claim_names() -> list[str]:
 
 
 def claim(name: str) -> dict[str, Any]:
-    """Return statement, evidence and committed verdict of a claim, and the code it is about if computed."""
+    """Return a claim's statement, evidence and committed verdict, and the tested code if it is exact."""
     from analysis.judging.claims import CLAIMS
     from analysis.judging.table_gates import NOT_RECORDED, unmeasured
     from analysis.judging.verdicts import by_claim
@@ -133,7 +133,7 @@ def claim(name: str) -> dict[str, Any]:
 
 
 def in_words(row: Mapping[str, Any]) -> str:
-    """Return the effect with its interval, what the claim asks of it, and the number of units."""
+    """Return the effect with its interval, the claim's margin, and the number of units."""
     from analysis.pages.experiment_page import effect
 
     if row["verdict"] == "no table":
@@ -163,7 +163,7 @@ def _system_names() -> list[str]:
 
 
 def _system_aliases(name: str) -> tuple[str, ...]:
-    """Return the number of a system and its short names: before, within and between its punctuation."""
+    """Return a system's number and short names: the parts of its name that punctuation separates."""
     from analysis.judging.systems import systems
 
     before, _, inside = name.removesuffix(")").partition(" (")
@@ -176,7 +176,7 @@ def _system_aliases(name: str) -> tuple[str, ...]:
 
 
 def system(name: str) -> dict[str, Any]:
-    """Return what a source claims, the verdict on that, and all experiments about it."""
+    """Return the source's claim, the verdict on it, and all experiments about the system."""
     from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import facts
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.errors import UserError
+
 
 def power(
     folders: Annotated[
@@ -35,7 +37,6 @@ def power(
     from analysis.experiment import Stop
     from analysis.judging.seed_power import CAP, agreeing, bet_seeds, decided
     from testbed.cli import show
-    from testbed.errors import UserError
     from testbed.testing.t_test_seeds import MOST, t_seeds
 
     if cap % block:
@@ -79,9 +80,7 @@ Arms that share nothing but the seed have 1.4 times the spread of one arm."""
 def _arms(
     folders: list[Path], gap: float | None, spread: float | None, by: str, baseline: str, metric: str
 ) -> list[tuple[str, float, float]]:
-    """Return (name, gap, spread) of what is planned: as given, or of a pilot's arms."""
-    from testbed.errors import UserError
-
+    """Return (name, gap, spread) per comparison: the given numbers, or those of a pilot's arms."""
     if not folders:
         if gap is None or spread is None:
             raise UserError("Give --gap and --spread, or the results folder of a pilot that has both.")

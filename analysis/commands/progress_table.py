@@ -12,7 +12,7 @@ ROWS = 12
 
 
 class ProgressTable:
-    """Collects finished packs of a sweep with cells of these ids, and shows them by arm."""
+    """Collect finished packs of a sweep with these cell ids, and display them by arm."""
 
     def __init__(self, cells: Iterable[str]) -> None:
         from analysis.sweeps.finished_cells import arm_of
@@ -26,7 +26,7 @@ class ProgressTable:
         self._shares: dict[str, float] = {}
 
     def add(self, content: bytes) -> None:
-        """Take in the result file of a pack."""
+        """Add the result file of a pack."""
         from analysis.sweeps.finished_cells import arm_of, finished
 
         for one in finished(content):
@@ -35,7 +35,7 @@ class ProgressTable:
             self._found[arm] = {**self._found.get(arm, {}), one.cell: one}
 
     def steps(self, cells: Iterable[str], share: float) -> None:
-        """Take in that a share (0 to 1) of the steps of these running cells is done."""
+        """Record the completed share of steps, 0 to 1, of these running cells."""
         self._shares |= dict.fromkeys(cells, share)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ class ProgressTable:
         return row
 
     def __rich__(self) -> Any:
-        """Return the table as a terminal shows it."""
+        """Return the table for display by rich."""
         from rich.table import Table
         from rich.text import Text
 

@@ -7,14 +7,15 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import UserError
+
 Row = dict[str, Any]
 
 
 def summarize(folder: Path) -> list[Row]:
-    """Return the closing table's rows, one per setting, over seeds; none without results."""
+    """Return the summary's rows, one per setting, aggregated over seeds; empty without results."""
     from analysis.tables.outcomes import summary_table
     from analysis.tables.value_table import VALUE, value_table
-    from testbed.errors import UserError
     from testbed.results.store import read
     from testbed.user_files import short_names
 
@@ -33,7 +34,7 @@ def summarize(folder: Path) -> list[Row]:
 
 
 def print_summary(summary: Sequence[Row]) -> None:
-    """Print the rows of `summarize` as a table, with what all share and notes around it."""
+    """Print the rows of `summarize` as a table, with the shared settings above and notes below."""
     from testbed.cli import show
 
     if not summary:
@@ -51,13 +52,13 @@ def print_summary(summary: Sequence[Row]) -> None:
 
 
 def next_steps(folder: Path, several: bool = True) -> list[str]:
-    """Return commands that draw and, of several settings, compare what a folder holds, ready to be pasted."""
+    """Return commands that plot a folder's results and, with several settings, compare them."""
     name = shlex.quote(str(folder))
     return [f"testbed {what} {name}" for what in ("plot", *["compare"] * several, "report")]
 
 
 def _settings(summary: Sequence[Row]) -> tuple[list[str], Row]:
-    """Return the fields that have columns, and what the rows share; recipe and lag always have a column."""
+    """Return the fields shown as columns (always recipe and lag) and the settings that all rows share."""
     from testbed.config.run import Run
 
     known = ["task", "recipe", "lag", *(item.name for item in fields(Run))]

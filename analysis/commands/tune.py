@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.cost_prompt import Yes
+from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -89,7 +90,7 @@ def tune(
 
 
 def split(cells: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[float, ...], float | None]:
-    """Return the arms of a sweep (seed, rate 0), the rates to try, and the sweep's one rate, if any."""
+    """Return the arms of a sweep (seed 0, rate 0), the rates to try, and the sweep's single rate, if any."""
     from analysis.sweeps.tuning import rates_around
 
     arms = tuple(dict.fromkeys(replace(cell, seed=0, learning_rate=0.0) for cell in cells))
@@ -118,7 +119,7 @@ def tuning_cells(
 
 
 def table(folder: Path, cells: Sequence[Run], outcome: str) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """Return a row per finished cell with its outcome, the columns that tell arms apart, and those tuned."""
+    """Return a row per finished cell with its outcome, the columns of arms, and the tuned columns."""
     from analysis.sweeps.tuning import ARGS, RATE, SEED
     from analysis.tables.cell_table import FIELDS, cell_table
     from analysis.tables.committed import load_results
@@ -135,8 +136,6 @@ def table(folder: Path, cells: Sequence[Run], outcome: str) -> tuple[Any, tuple[
 
 
 def _refuse_seeds(words: Sequence[str]) -> None:
-    from testbed.errors import UserError
-
     if any(word.startswith("seed=") for word in words):
         raise UserError("Tuning uses seeds from 10000 up; give their number: --seeds 8.")
 
@@ -144,7 +143,6 @@ def _refuse_seeds(words: Sequence[str]) -> None:
 def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:
     from analysis.sweeps.tuning import scores
     from analysis.tables.committed import Table
-    from testbed.errors import UserError
 
     try:
         file.write_bytes(Table.of("tuning", scores(frame, by, outcome, tuned)).csv)
@@ -171,7 +169,7 @@ def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
 
 
 def brief(row: Mapping[Any, Any], outcome: str) -> dict[str, Any]:
-    """Return a row as a terminal shows it."""
+    """Format a row for the terminal."""
     kept = ("score", "common_rate", "common_score", "width", "at_edge", "seeds")
     return {
         **{str(name): value for name, value in row.items() if name not in kept},

@@ -1,4 +1,4 @@
-"""A training log diagnosed: everything `testbed diagnose` prints, draws and writes as JSON."""
+"""Diagnose a training log: everything that `testbed diagnose` prints, draws and writes as JSON."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def diagnose(
     folder: Path = COMMITTED,
     weighing: contextlib.AbstractContextManager[Any] | None = None,
 ) -> Diagnosis:
-    """Return what a log says.
+    """Diagnose a log.
 
     Args:
         log: a training log, of tokens or of scalars.
@@ -152,7 +152,7 @@ def diagnose(
 
 
 def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> Diagnosis:
-    """Return what numbers by step say: limits that peers document, and those of the laboratory."""
+    """Diagnose scalar metrics by step against the limits of other stacks and of our experiments."""
     from testbed.logs.scalars import BLIND, verdict
 
     if objectives:
@@ -174,7 +174,7 @@ def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> D
 
 
 def _facts(log: Log) -> Row:
-    """Return what was read, in words and numbers."""
+    """Return the facts about the input: format, sizes, fields."""
     sizes: dict[str, int] = {}
     for one in log.sequences:
         sizes[one.group] = sizes.get(one.group, 0) + 1

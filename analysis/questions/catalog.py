@@ -1,4 +1,4 @@
-"""All questions, their stored numbers, and the page that is written from both."""
+"""Load all questions and their stored numbers, and write docs/questions.md from both."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ smallest and largest of several trees where an answer says so. Claims are judged
 
 
 def find(numbers: Iterable[int]) -> list[Question]:
-    """Return the questions of these numbers, all for none; raise UserError for an unknown one."""
+    """Return the questions with these numbers, all if none is given; raise UserError for an unknown one."""
     chosen = list(numbers) or sorted(QUESTIONS)
     for n in chosen:
         if n not in QUESTIONS:
@@ -47,7 +47,7 @@ def find(numbers: Iterable[int]) -> list[Question]:
 
 
 def stored() -> dict[int, Numbers]:
-    """Return the committed numbers by question; raise UserError where they cannot be read."""
+    """Return the committed numbers by question; raise UserError if the file cannot be read."""
     try:
         found = json.loads(STORED.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -73,7 +73,7 @@ def _rounded(value: Any) -> Any:
 
 
 def write(numbers: Mapping[int, Numbers]) -> Path:
-    """Keep the numbers of questions; those of others stay."""
+    """Store the numbers of these questions; the numbers of other questions stay."""
     from testbed.results import atomic_files
 
     known = stored() if STORED.is_file() else {}
@@ -108,7 +108,7 @@ def _section(question: Question, judged: Judgments, numbers: Numbers) -> str:
 
 
 def table(numbers: Numbers) -> list[dict[str, Any]]:
-    """Return the rows of the table with ranges as text; [] where there is none."""
+    """Return the table's rows with ranges as text; [] if the question has no table."""
     rows = in_ranges(numbers.get("table", []))
     return [
         {key: str(each) if isinstance(each, Range) else each for key, each in row.items()} for row in rows

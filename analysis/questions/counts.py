@@ -28,7 +28,7 @@ def truncated_sampling() -> Numbers:
 
 
 def _sampled_law(engine: Any, logits: Any) -> Any:
-    """Return what an engine of the sampler draws from, given the logits of a policy."""
+    """Return the distribution that a sampling engine draws from, given the policy's logits."""
     return engine.distribution(logits.log_softmax(-1)[None], None, 0)[0].exp()
 
 
@@ -132,7 +132,7 @@ def _kept_step(name: str, n: tuple[int, ...], rate: float, over_all: bool) -> fl
 
 @computed(23)
 def cut_answers() -> Numbers:
-    """Return the push on the logit of stopping, by rule and by how being right depends on length."""
+    """Return the expected update of the stop logit, by rule and by how correctness depends on length."""
     limit, stop = 12, 0.15
     ended = np.arange(1, limit + 1)
     law = np.append(stop * (1 - stop) ** (ended - 1), (1 - stop) ** limit)
@@ -169,7 +169,7 @@ def standard_deviation() -> Numbers:
 
 @computed(28)
 def averaged_ess() -> Numbers:
-    """Return pooled ESS shares and the mean of the parts'."""
+    """Return the ESS share of the pooled batch and the mean ESS share of its parts."""
     import torch
 
     from testbed.diagnostics.ratio_metrics import ess
@@ -191,7 +191,7 @@ def averaged_ess() -> Numbers:
 
 @computed(30)
 def respelled() -> Numbers:
-    """Return relative errors by share of respelled right answers, pass rate .4."""
+    """Return relative errors by the share of correct answers that are retokenized; pass rate 0.4."""
     table = []
     for share in (0.05, 0.2, 0.5):
         pi = np.array([0.4 * (1 - share), 0.4 * share, 0.6, 0.0])
@@ -213,7 +213,7 @@ def _spelling_step(pi_A: Floats, trained_A: Any, kept_A: Floats) -> Floats:
 
 @computed(34)
 def gspo_clip() -> Numbers:
-    """Return the share of cut sequences by divergence per token, and the divergence at which it is .4."""
+    """Return the share of clipped sequences by divergence per token, and the divergence where it is 0.4."""
     length, low, high = 1000, 0.0003, 0.0004
 
     def cut(kl: float, scale: float = 1.0) -> float:

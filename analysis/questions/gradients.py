@@ -190,7 +190,7 @@ def truncate_or_mask() -> Numbers:
 
 
 def _upper(value_N: Floats, law_N: Floats, share: float) -> float:
-    """Return the value that a draw exceeds with a chance of about `share`."""
+    """Return the upper quantile: a draw exceeds it with probability about `share`."""
     order = np.argsort(value_N)
     reach = np.cumsum(law_N[order]) / law_N.sum()
     return float(value_N[order][np.searchsorted(reach, 1 - share)]) + 1e-12
@@ -256,13 +256,13 @@ def misreported() -> Numbers:
 
 
 def _whole_reported() -> Callable[..., Tensor]:
-    """Return the objective with the sequence ratio to what was reported."""
+    """Return the objective weighted by the sequence ratio to the reported log-probabilities."""
     return _weighed(lambda x: x.sum(-1, keepdim=True).exp().expand_as(x), reported=True)
 
 
 @computed(22)
 def switched() -> Numbers:
-    """Return the bias of sequence ratios by what is recorded, and chi-square to the current policy."""
+    """Return the bias of sequence ratios by the recorded log-probabilities, and their chi2 to the policy."""
     from testbed.exact.gradient_report import Bench
     from testbed.exact.response_tree import softmax
 

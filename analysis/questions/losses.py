@@ -33,7 +33,7 @@ def _weight(name: str, ratio: float, adv: float, **hyper: float) -> float:
 
 @computed(25)
 def dead_settings() -> Numbers:
-    """Return the largest change of a weight when widths shrink tenfold, at ratio 1 and off it."""
+    """Return the largest change of a weight when clip widths shrink tenfold, at ratios 1 and 1.1."""
     off, table = 1.1, []
     for name, widths in (
         ("ppo_clip", {"eps_low": 0.2, "eps_high": 0.2}),
@@ -61,7 +61,7 @@ def dead_settings() -> Numbers:
 
 @computed(29)
 def loss_scale() -> Numbers:
-    """Return distances between paths with and without a wrong scale, over the length of the right path."""
+    """Return the distance between the ends of paths at a right and a wrong loss scale, by optimizer."""
     steps, scale = 50, 4.0
     rng = np.random.default_rng(0)
     gradient_NP = rng.standard_normal((steps, 20)) * np.exp(rng.standard_normal((steps, 1)))
@@ -85,7 +85,7 @@ def loss_scale() -> Numbers:
 
 
 def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
-    """Return where these gradients lead from 0, each cut to a norm of `most`."""
+    """Return the point that an optimizer reaches from 0 with these gradients, clipped to norm `most`."""
     import torch
 
     weight = torch.zeros(gradient_NP.shape[1], dtype=torch.float64, requires_grad=True)
@@ -99,7 +99,7 @@ def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
 
 @computed(37)
 def replayed() -> Numbers:
-    """Return PPO's effective weight in the four cases of advantage and side."""
+    """Return PPO's effective weight for both signs of the advantage on both sides of ratio 1."""
     return {
         "table": [
             {"ratio": r, "good": _weight("ppo_clip", r, 1.0), "bad": _weight("ppo_clip", r, -1.0)}

@@ -1,4 +1,4 @@
-"""What a question is: its thread, its answer as a text with places for numbers, and where they come from."""
+"""Define a question: its thread, the template of its answer, and the source of the template's numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Judgments: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Range:
-    """A number between two others, written "0.52 [0.41, 0.63]"; written alone where all three are equal."""
+    """A number with its range, written "0.52 [0.41, 0.63]", or as one number if all three are equal."""
 
     middle: float
     low: float
@@ -70,14 +70,14 @@ class Question:
 
     @property
     def url(self) -> str:
-        """The address of the thread."""
+        """Return the URL of the thread."""
         repository, number = self.thread.split("#")
         return f"https://github.com/{repository}/issues/{number}"
 
     def text(self, numbers: Numbers, judged: Judgments) -> str:
-        """Return the answer with its numbers; KeyError for one that is missing.
+        """Return the answer with its numbers filled in; raise KeyError for a missing number.
 
-        Where a verdict is no longer the one that the words suppose, a last sentence says so.
+        If a claim's verdict has changed since the answer was written, a last sentence says so.
         """
         moved = [
             f" The verdict on `{name}` is {judged[name]['verdict']} by now; these words suppose {supposed}."
@@ -109,7 +109,7 @@ FUNCTIONS: dict[int, Callable[[], Numbers]] = {}
 
 
 def computed(n: int) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
-    """Return a decorator: the function computes the numbers of question n of answers.toml."""
+    """Register the decorated function as the computation of question n of answers.toml."""
 
     def register(function: Callable[[], Numbers]) -> Callable[[], Numbers]:
         if n in FUNCTIONS:

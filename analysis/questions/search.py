@@ -10,6 +10,7 @@ from analysis.arena import table
 from analysis.judging.systems import System, status, systems
 from analysis.judging.verdicts import Row, by_claim
 from analysis.questions import catalog
+from analysis.questions.question import in_brief
 from testbed.errors import UserError, suggest
 
 SHOWN = 8
@@ -93,7 +94,7 @@ def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _has(text: str, word: str) -> bool:
-    """Return whether a text has the word, or its plural, between characters of no word."""
+    """Return whether a text contains the whole word or its plural."""
     return (
         re.search(rf"(?<![a-z0-9]){re.escape(word.removesuffix('s') or word)}s?(?![a-z0-9])", text)
         is not None
@@ -101,12 +102,12 @@ def _has(text: str, word: str) -> bool:
 
 
 def _named(system: str, word: str) -> bool:
-    """Return whether a system's name has the word, not as a part of a longer one: RGR-GRPO is not GRPO."""
+    """Return whether a system's name contains the whole word: GRPO does not match RGR-GRPO."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", system.lower()) is not None
 
 
 def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
-    """Order: central claims, then what has a word, then the evidence."""
+    """Return the sort key: central claims first, then decided ones, then by evidence."""
     open_ = row["verdict"] == "undecided" or str(row["verdict"]).startswith("invalid")
     return (not central, open_, -float(row["e"] or 0))
 
@@ -122,9 +123,9 @@ def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:
 
 
 def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the arena's rows of the arms and lags that are named, by task and lag, best final first.
+    """Return the arena's rows of the named arms and lags, by task and lag, best final value first.
 
-    Beside other arms GRPO is left out, since their gains are over GRPO. Without an arm: the BEST of every
+    GRPO is omitted beside other arms: their gains are measured against it. Without an arm: the BEST of every
     task at the lags.
     """
     found = table.summary(table.load())
@@ -166,7 +167,5 @@ def summary(found: Answer) -> str:
 
 def in_words(row: Mapping[str, Any]) -> str:
     """Return a claim in one line: effect with interval, verdict, name, kind of evidence and size."""
-    from analysis.questions.question import in_brief
-
     size = f", n = {row['n']:.0f}" if row["n"] else ""
     return f"{in_brief(row)}: {row['name']} ({row['kind']}{size})"

@@ -1,4 +1,4 @@
-"""Limits that a committed table found telling of collapse, and what they say of a training log."""
+"""Learn limits that predict collapse from a committed table, and apply them to a training log."""
 
 import math
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
 
 
 def early(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
-    """Return what the learned limits say of the metric's mean over a log's first EARLY steps, as learned."""
+    """Apply the learned limits to the metrics' means over a log's first EARLY steps."""
     return alerts(_means(rows, thresholds), thresholds)
 
 

@@ -26,7 +26,7 @@ class Finished:
 
 
 def finished(content: bytes) -> Iterator[Finished]:
-    """Yield what became of every cell of a pack's result file."""
+    """Yield the outcome of every cell in a pack's result file."""
     rows = decode(content).to_pandas().sort_values("step")
     metric = usual_metric(rows)
     for cell, part in rows.groupby("cell", sort=False):
@@ -39,7 +39,7 @@ def finished(content: bytes) -> Iterator[Finished]:
 
 
 def arm_of(cell: str, with_lag: bool = True) -> str:
-    """Return "grpo, lag 16" for a cell's id; the id itself where it has another form."""
+    """Return "grpo, lag 16" for a cell's id, or the id itself if it has another form."""
     match = CELL.fullmatch(cell)
     if not match:
         return cell

@@ -1,4 +1,4 @@
-"""When an experiment has seeds enough, and how the learning rates of its arms are chosen."""
+"""Declare when an experiment stops adding seeds, and how the learning rates of its arms are tuned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_CAP = 32
 
 @dataclass(frozen=True)
 class Stop:
-    """When an experiment has seeds enough: they come in blocks, until the evidence suffices or at a cap.
+    """Stopping rule: add seeds in blocks until the evidence suffices or a cap is reached.
 
     Bets (analysis.judging.bets) allow a look after every block. A first run and a replication on fresh seeds
     follow each other; see analysis.judging.rule for how much evidence ends each of them.
@@ -33,16 +33,16 @@ class Stop:
     fresh: int = 1000
 
     def written(self) -> dict[str, float]:
-        """Return the rule as designs have it on record since they were begun."""
+        """Return the rule in the form that stored designs record."""
         cap = self.begun_with or self.cap
         return {"block": self.block, "cap": cap, "level": 0.01, "first": self.first, "fresh": self.fresh}
 
     def seeds(self) -> Iterator[tuple[range, range]]:
-        """Yield (all seeds of a run up to here, those that are new) block by block of the first run."""
+        """Yield (all seeds so far, the new ones) for each block of the first run."""
         return self._blocks(self.first)
 
     def fresh_seeds(self) -> Iterator[tuple[range, range]]:
-        """As `seeds`, of the replication."""
+        """Yield the same as `seeds` for the replication."""
         return self._blocks(self.fresh)
 
     def _blocks(self, start: int) -> Iterator[tuple[range, range]]:
@@ -52,7 +52,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Tuned:
-    """How the learning rate of each of an experiment's cells is chosen: the best of some, on tuning seeds.
+    """Tuning rule: each arm of an experiment runs at its best learning rate on tuning seeds.
 
     rates: those that are tried; a function of the cell where they differ. outcome: column whose median is to
     be the highest. table: experiment whose table has the tuning runs. all_at: number of a cell at whose rate
@@ -72,7 +72,7 @@ class Tuned:
         return tuple(cell for arm in arms for cell in at_rates([arm], rates(arm)))
 
     def chosen(self, arms: Sequence[Run], keys: Sequence[str]) -> tuple[Run, ...]:
-        """Return every arm at its best rate; keys: those of the table."""
+        """Return every arm at its best rate. keys: the table's key columns."""
         from analysis.sweeps.tuned_cells import tuned
 
         found = tuned(

@@ -1,4 +1,4 @@
-"""The arms of any sweep against a baseline: paired by seed, corrected for how many comparisons there are.
+"""Compare the arms of any sweep with a baseline: paired by seed, corrected for multiple comparisons.
 
 from analysis.sweeps.sweep_comparison import compare
 compare(load("results/mine"), by="recipe", baseline="grpo", metric="final_accuracy")
@@ -107,7 +107,7 @@ def _baseline(names: list[str], given: str, by: str) -> str:
 
 
 def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: str) -> dict[str, Any]:
-    """Return everything about one arm in one setting that no other row decides."""
+    """Return one arm's row in one setting, without the corrections that depend on other rows."""
     ours, theirs = ({ARM: each, SETTING: setting} for each in (name, baseline))
     both = pd.DataFrame({"x": arm(cells, metric, ours), "y": arm(cells, metric, theirs)})
     kept = both.dropna()
@@ -185,7 +185,7 @@ def improvement(x_N: NDArray[np.float64], y_N: NDArray[np.float64], level: float
 
 
 def _root(function: Callable[[float], float], outside: float, inside: float) -> float:
-    """Return where a function changes sign, positive outside and not inside, by bisection."""
+    """Return, by bisection, where a function changes sign: it is positive outside and not inside."""
     for _ in range(60):
         middle = (outside + inside) / 2
         outside, inside = (middle, inside) if function(middle) > 0 else (outside, middle)
@@ -209,7 +209,7 @@ def _needed(row: Mapping[Any, Any], alpha: float) -> float:
 
 
 def in_words(row: Mapping[Any, Any], by: str, metric: str) -> dict[str, Any]:
-    """Return a row of `compare` as a reader of a table wants it: intervals behind their centers."""
+    """Format a row of `compare` for a table: each interval follows its center."""
     less = f"less {row['baseline']}"
     found = {
         "setting": row["setting"],

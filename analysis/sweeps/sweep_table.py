@@ -52,7 +52,7 @@ def load(*folders: str | Path) -> pd.DataFrame:
 
 
 def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
-    """Return a column per argument of a field; none where its text cannot be taken apart."""
+    """Return a column per argument of a field; none if its text cannot be parsed."""
     try:
         by_text = {text: taken_apart(text) for text in column.unique()}
     except UserError:
@@ -85,7 +85,7 @@ def usual_axis(rows: pd.DataFrame) -> str:
 
 
 def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return the settings that earlier ones do not determine: two that change together count once."""
+    """Return the settings that earlier ones do not determine; two that change together count once."""
     kept: list[str] = []
     for name in names:
         if not kept or rows.groupby(kept, dropna=False)[name].nunique(dropna=False).max() > 1:
@@ -94,7 +94,7 @@ def telling(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def numeric(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return those of the settings that are numbers in every cell."""
+    """Return the settings that are numeric in every cell."""
     kept = [name for name in names if pd.api.types.is_numeric_dtype(rows[name])]
     return [name for name in kept if not pd.api.types.is_bool_dtype(rows[name]) and rows[name].notna().all()]
 
@@ -242,7 +242,7 @@ def per_cell(rows: pd.DataFrame, metric: str, names: Sequence[str] | None = None
 
 
 def about(rows: pd.DataFrame) -> Mapping[str, str]:
-    """Return the fields of Run that the sweep does not vary, as words; empty ones are left out."""
+    """Return the fields of Run that are constant over the sweep, as text without empty ones."""
     held = [name for name in FIELDS if name in rows and rows[name].nunique(dropna=False) == 1]
     return {name: word for name in held if (word := as_word(rows[name].iloc[0])) != "default"}
 

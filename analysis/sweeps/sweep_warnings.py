@@ -45,7 +45,7 @@ def sweep_warnings(rows: pd.DataFrame) -> list[str]:
 
 
 def _cells(rows: pd.DataFrame, label: pd.Series, wrong: pd.Series, what: str) -> list[str]:
-    """Return one sentence with the number of cells per setting; none where nothing is wrong."""
+    """Return one sentence with the number of affected cells per setting; nothing if there are none."""
     bad = rows.loc[wrong, "cell"].groupby(label[wrong], sort=False).nunique()
     if bad.empty:
         return []

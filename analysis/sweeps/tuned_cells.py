@@ -1,4 +1,4 @@
-"""Cells at the learning rates that a committed table of tuning runs chose for their arms."""
+"""Set cells to the learning rates that a committed tuning table selected for their arms."""
 
 from __future__ import annotations
 

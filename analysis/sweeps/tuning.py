@@ -32,14 +32,14 @@ FEWER = ("steps_to", "rollouts_to")
 
 
 def tuning_seeds(count: int) -> range:
-    """Return so many tuning seeds; raise UserError below 1."""
+    """Return this number of tuning seeds; raise UserError below 1."""
     if count < 1:
         raise UserError(f"{count} tuning seeds were asked for, expected at least 1.")
     return range(FIRST_SEED, FIRST_SEED + count)
 
 
 def at_rates(runs: Iterable[Run], rates: Sequence[float], seeds: int = 2) -> tuple[Run, ...]:
-    """Return every run at every rate, on so many tuning seeds."""
+    """Return every run at every rate, on this number of tuning seeds."""
     return tuple(
         replace(run, learning_rate=rate, seed=seed)
         for run in runs
@@ -89,7 +89,7 @@ def scores(
 
 
 def _default_first(column: pd.Series) -> pd.Series:
-    """Return what the column is sorted by: "default" before all other words."""
+    """Return the sort key of the column: "default" comes first."""
     return column.map(lambda value: (value != DEFAULT, value)) if column.dtype.kind not in "if" else column
 
 
@@ -223,7 +223,7 @@ def at_best_rates(cells: Iterable[Run], chosen: pd.DataFrame) -> tuple[Run, ...]
 
 
 def _plain(value: Any) -> Any:
-    """Return arguments as a result row spells them."""
+    """Return arguments in the notation of result rows."""
     if not isinstance(value, tuple):
         return value
     return ",".join(f"{name}={item}" for name, item in value) or DEFAULT

@@ -1,4 +1,4 @@
-"""Commands that draw, and what core commands draw by: what this package adds to the command line."""
+"""Add the drawing commands, and the `--figure` options of core commands, to the command line."""
 
 from typing import Any
 

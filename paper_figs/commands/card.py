@@ -47,7 +47,7 @@ def card(
 
 
 def file_name(title: str) -> str:
-    """Return a name as a file may have it."""
+    """Return the name with characters that a file name may have."""
     return "".join(c if c.isalnum() or c in "-_@." else "-" for c in title)
 
 

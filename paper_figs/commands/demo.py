@@ -1,11 +1,14 @@
-"""testbed demo: the whole bench once, in minutes on two cores."""
+"""testbed demo: a tour of the bench, in minutes on two cores."""
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from testbed.errors import UserError, counted
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -61,7 +64,6 @@ def _say(text: str, quiet: bool) -> None:
 
 
 def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: bool) -> None:
-    from testbed.errors import UserError, counted
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
 
@@ -72,8 +74,6 @@ def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: boo
 
 def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
-    from dataclasses import replace
-
     from analysis.experiments.real.real_model import ONE_DIGIT, demo_model
     from analysis.sweeps.base_runs import HF_RUN
     from testbed.worlds.task_registry import token_task

@@ -1,9 +1,12 @@
-"""testbed diagnose: what training logs, of this bench or of other stacks, say of their ratios."""
+"""testbed diagnose: analyze importance ratios in training logs of this bench or other stacks."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.logs.diagnosis import Diagnosis
@@ -64,12 +67,9 @@ def diagnose(
 
     testbed diagnose checkpoint-500/trainer_state.json
     """
-    import sys
-
     from analysis.logs.diagnosis import diagnose as diagnosed
     from testbed.cli import show
     from testbed.cli.slow_notice import slow_notice
-    from testbed.errors import UserError
     from testbed.logs.record import write as write_record
     from testbed.logs.scalars import BLIND, ScalarLog
 

@@ -20,7 +20,7 @@ def draw_bias(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def draw_weights(axes: Mapping[str, str], path: Path) -> None:
-    """Draw the effective weights of objectives, each along the ratio that it is given, as "pi/mu"."""
+    """Draw the effective weights of objectives, each against its ratio, such as "pi/mu"."""
     from analysis.experiments.cards.objective_weights import frame_of
     from paper_figs.objective_comparison import draw
     from testbed.inspection import atlas
@@ -31,7 +31,7 @@ def draw_weights(axes: Mapping[str, str], path: Path) -> None:
 
 
 def draw_lags(found: "Report", path: Path) -> None:
-    """Draw the shares of tokens, samples and groups by lag that a pipeline simulation found."""
+    """Draw a simulated pipeline's shares of tokens, samples and groups by lag."""
     import numpy as np
     import pandas as pd
 

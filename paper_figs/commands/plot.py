@@ -1,4 +1,4 @@
-"""testbed plot: any results folder drawn."""
+"""testbed plot: draw any results folder."""
 
 import inspect
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from testbed.errors import UserError, unknown
 
 
 def plot(
@@ -46,7 +48,6 @@ def plot(
     """
     from paper_figs import plot as drawn
     from testbed.cli import show
-    from testbed.errors import UserError, unknown
 
     if kind and kind not in drawn.KINDS:
         raise unknown("kind of plot", kind, drawn.KINDS)

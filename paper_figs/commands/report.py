@@ -1,5 +1,6 @@
-"""testbed report: a results folder as one page."""
+"""testbed report: write one page about a results folder."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,6 @@ def report(
 
     Example: testbed report results/staleness --html staleness.html
     """
-    import sys
-
     from paper_figs.report_page import page
     from paper_figs.run import write_file
 

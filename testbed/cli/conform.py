@@ -1,11 +1,14 @@
 """testbed conform: test whether a loss equals the catalogue entry with its name."""
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Timeout, job, tell
+from testbed.errors import UserError
 from testbed.words import named_values
 
 
@@ -46,7 +49,6 @@ def conform(
     testbed conform --installed --only AsyncGRPOTrainer
     """
     from testbed.conformance.sandbox import run
-    from testbed.errors import UserError
 
     if installed:
         _installed(page, only, json)
@@ -66,12 +68,8 @@ def conform(
 
 def _installed(page: Path | None, only: str, json: bool) -> None:
     """Identify the losses of installed packages, print each at once, and write the page."""
-    import sys
-    from dataclasses import asdict
-
     from testbed.cli import show
     from testbed.conformance.installed import outcomes, write
-    from testbed.errors import UserError
 
     found = []
     for row in outcomes(only=only):

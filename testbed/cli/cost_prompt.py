@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.errors import UserError
+from testbed.execution.threads import cores
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -28,7 +29,6 @@ def cost_of(
     """Return the remaining work of sweeps, each with its results folder; raise UserError for bad cells."""
     from testbed.execution import cost
     from testbed.execution.preflight import prepare
-    from testbed.execution.threads import cores
 
     left = [
         pack

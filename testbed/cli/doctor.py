@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.execution.threads import cores
+
 if TYPE_CHECKING:
     from testbed.training.recorder import Columns
 
@@ -100,8 +102,6 @@ def versions() -> Iterator[Finding]:
 
 def threads() -> Iterator[Finding]:
     """Check cores and threads; BLAS threads that multiply with the workers are a note."""
-    from testbed.execution.threads import cores
-
     yield Finding("cores", f"{cores()}, {platform.machine()} {platform.system()}")
     given = {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS") and v != "1"}
     text = ", ".join(f"{name}={value}" for name, value in sorted(given.items()))

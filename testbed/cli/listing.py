@@ -1,9 +1,11 @@
 """testbed list: list all names of one kind."""
 
+import dataclasses
 import inspect
 import itertools
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from testbed.cli.extensions import Kind, installed
+from testbed.errors import UserError, suggest, unknown
 from testbed.words import split
 
 Rows = list[dict[str, Any]]
@@ -20,7 +23,6 @@ Rows = list[dict[str, Any]]
 def _fields() -> Rows:
     """Return the fields of Run: type, default, and the text below each in its source."""
     import ast
-    import dataclasses
 
     from testbed.config.run import Run
 
@@ -176,7 +178,6 @@ def list_all(
     testbed list systems --by status
     """
     from testbed.cli import show
-    from testbed.errors import unknown
 
     known = kinds()
     if kind is None:
@@ -206,8 +207,6 @@ def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
 
     Raises UserError, with the nearest name or value, if no row matches.
     """
-    from testbed.errors import UserError, suggest, unknown
-
     rows = kind.rows()
     for word in words:
         column, pattern = split(word, "COLUMN=PATTERN") if "=" in word else ("name", word)
@@ -223,10 +222,6 @@ def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
 
 def counts(rows: Rows, column: str) -> dict[str, int]:
     """Return how many rows have each value of a column; raise UserError for another column."""
-    from collections import Counter
-
-    from testbed.errors import unknown
-
     if column not in rows[0]:
         raise unknown("column", column, rows[0])
     return dict(Counter(str(row[column]) for row in rows).most_common())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.extensions import Kind
+from testbed.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from testbed.recipes.composition import Recipe
@@ -58,8 +59,6 @@ def show_names(
 
 def look_up(name: str, kind: str = "") -> dict[str, dict[str, Any]]:
     """Return the facts about a name by kind; raise UserError, with the nearest names, if there are none."""
-    from testbed.errors import unknown
-
     known = {singular(plural): each for plural, each in _others().items()}
     if kind and kind not in (*OF_THE_LOSS, *known):
         raise unknown("kind of thing", kind, (*OF_THE_LOSS, *known))
@@ -122,7 +121,6 @@ def _folded(name: str) -> str:
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
     """Print the sources of objectives, and of recipes without an objective of the same name."""
     from testbed.cli import show
-    from testbed.errors import UserError, unknown
 
     known = {name: list(_of_the_loss(name)) for name in names}
     sources = {

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from testbed.errors import UserError
+
 START = Path(__file__).with_name("starting_file.py")
 
 
@@ -15,8 +17,6 @@ def new(
 
     Example: testbed new mine.py
     """
-    from testbed.errors import UserError
-
     if file.suffix != ".py":
         raise UserError(f"{file} does not end in .py. Give a Python file, as in: testbed new mine.py")
     try:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli.extensions import part
+
 if TYPE_CHECKING:
     from testbed.registry import Entry
 
@@ -25,7 +27,6 @@ def compare(
     Examples: testbed objectives compare m2po    testbed objectives compare ppo_clip cispo --figure both.png
     """
     from testbed.cli import objective_table, show
-    from testbed.cli.extensions import part
 
     entries = with_variants(names)
     rows = [objective_table.row(entry) for entry in entries]

@@ -1,5 +1,6 @@
 """Cells of `testbed run --model`: train a local causal language model on a task or a file of problems."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +32,6 @@ Lora = Annotated[
 
 def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> "tuple[Run, ...]":
     """Return a model's default cells: GRPO at lags 0 and 8, one seed."""
-    from dataclasses import replace
-
     from testbed.config.run import MODEL_RUN, grid
 
     of_data = {"file": str(data), "verifier": verifier} | ({"dedupe": True} if dedupe else {})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.extensions import part
+from testbed.errors import UserError
 
 COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
 
@@ -103,8 +104,6 @@ def _report(
 
 
 def _refuse_files(*given: object) -> None:
-    from testbed.errors import UserError
-
     if any(given):
         raise UserError(
             "A plan has many designs; --trace, --figure, --config and --then take one design. Leave out "
@@ -113,8 +112,6 @@ def _refuse_files(*given: object) -> None:
 
 
 def _refuse_figure(figure: Path | None) -> None:
-    from testbed.errors import UserError
-
     if figure:
         raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
 

@@ -9,6 +9,7 @@ import typer
 import typer.core
 
 from testbed.cli.extensions import part
+from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -33,7 +34,6 @@ def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, js
     Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
     """
     from testbed.cli.run_sweep import describe, resolve
-    from testbed.errors import UserError
     from testbed.results.store import folder_for
 
     command, *tail = text.split("\n")

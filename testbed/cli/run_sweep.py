@@ -14,7 +14,7 @@ import typer
 from testbed.cli.cost_prompt import Yes
 from testbed.cli.extensions import has, part
 from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier
-from testbed.errors import counted
+from testbed.errors import UserError, counted
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -143,8 +143,6 @@ def board_of(cells: Iterable[str]) -> Callable[[], Any] | None:
 
 def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
     """Return the words without record=tokens, and True if it was there; UserError for another, or on Ray."""
-    from testbed.errors import UserError
-
     given = {word.partition("=")[2] for word in words if word.startswith("record=")}
     if given - {"tokens"}:
         raise UserError(f"record={','.join(sorted(given))} is unknown; expected record=tokens.")
@@ -202,7 +200,6 @@ def resolve(
     Explicit `recipe_args` also apply to them; those of a named sweep do not. watch: receives every cell.
     """
     from testbed.config.toml_file import expand, from_toml, unique, unwatched
-    from testbed.errors import UserError
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
     from testbed.user_files import pin

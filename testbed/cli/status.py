@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli.extensions import part
+from testbed.errors import UserError, counted
+
 if TYPE_CHECKING:
     from testbed.execution.progress import Progress
     from testbed.results.store import Status, Store
@@ -40,7 +43,6 @@ def status(
     """
     from testbed.cli import show
     from testbed.cli.run_sweep import counts
-    from testbed.errors import UserError
     from testbed.results.store import Store
 
     if watch and json:
@@ -69,7 +71,6 @@ def status(
 
 def _print(found: "Status", store: "Store") -> None:
     from testbed.cli.run_sweep import settled
-    from testbed.errors import counted
 
     print(settled(found))
     if found.damaged:
@@ -85,7 +86,6 @@ def _print(found: "Status", store: "Store") -> None:
 
 def _by_arm(store: "Store", folder: Path, every: float | None) -> dict[str, Any]:
     """Return rows by arm and cells done, parts included; with seconds in `every`, follow until the end."""
-    from testbed.cli.extensions import part
     from testbed.execution.progress import Progress, choose
 
     board = part("progress_table")([name for cells in store.packs.values() for name in cells])

@@ -8,8 +8,10 @@ from typing import Any, Literal
 from testbed.conformance.battery import BATTERY
 from testbed.conformance.catalogue_entry import Reference, with_hyper
 from testbed.conformance.counterexample import Counterexample, failing, told
+from testbed.conformance.hyperparameter_search import fitted
 from testbed.conformance.loss_evidence import Evidence
 from testbed.conformance.nearest_entries import identify, observed
+from testbed.conformance.probes import bends, candidates, constants
 from testbed.conformance.properties import Judged, Property
 from testbed.conformance.signature import Binding
 from testbed.conformance.strategies import smallest
@@ -166,9 +168,6 @@ def settled(
 
 
 def _only_hyper(evidence: Evidence, start: Reference, known: Mapping[str, Any]) -> Reference:
-    from testbed.conformance.hyperparameter_search import fitted
-    from testbed.conformance.probes import bends, candidates, constants
-
     numbers = candidates(constants(evidence.binding.function), bends(evidence.binding))
     fit = fitted(evidence, replace(start, hyper=()), numbers, known, (start.aggregation,))
     return replace(start, hyper=fit.reference.hyper)

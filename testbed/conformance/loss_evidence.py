@@ -24,8 +24,9 @@ from testbed.conformance.batches import (
     stack,
     tensors,
 )
-from testbed.conformance.calling import LossError, Outcome, call
+from testbed.conformance.calling import LossError, Outcome, call, passed
 from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.layouts import call_arguments
 from testbed.conformance.signature import Binding
 from testbed.data.batch import Batch
 
@@ -172,9 +173,6 @@ def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
     """Return the outcome of a call with ordinary numbers; raise LossError if it is not finite."""
     found = call(binding, logp, batch)
     if not (np.isfinite(found.value) and bool(torch.isfinite(found.weight_BT).all())):
-        from testbed.conformance.calling import passed
-        from testbed.conformance.layouts import call_arguments
-
         words = passed(call_arguments(binding, logp, batch, torch.float64))
         what = f"a loss of {found.value}" if not np.isfinite(found.value) else "a gradient that is not finite"
         raise LossError(

@@ -16,6 +16,7 @@ from testbed.config.run import Run
 from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
+from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
 from testbed.user_files import in_a_file, line_of_a_user, words_of
 
@@ -138,7 +139,6 @@ def _check_recipe(cell: Run) -> None:
     """Raise UserError if a recipe cannot use the anchor, or mixes groups into unfit batches."""
     from testbed.anchors import build_anchor
     from testbed.critics import parts
-    from testbed.recipes import recipe
 
     entry, given = recipe[cell.recipe], dict(cell.recipe_args)
     bound = entry.bind(**given)
@@ -152,7 +152,6 @@ def _check_recipe(cell: Run) -> None:
 def _check_signals(cell: Run) -> None:
     """Raise UserError if a recipe reads turns or values that its world or critic lacks."""
     from testbed.critics import check_critic, parts
-    from testbed.recipes import recipe
     from testbed.worlds.task_registry import task_for, tasks_with_turns, turns_of
 
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
@@ -179,7 +178,6 @@ def _check_prefixes(cell: Run) -> None:
 def _check_parents(cell: Run) -> None:
     """Raise UserError for a recipe that the cell's prefixes do not support, or contradict."""
     from testbed.prefixes import source_for, with_parents
-    from testbed.recipes import recipe
 
     source = source_for(cell)
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
@@ -204,7 +202,6 @@ def _check_parents(cell: Run) -> None:
 
 def _check_teacher(cell: Run) -> None:
     """Raise UserError if a recipe lacks a teacher, or a teacher or guide is unused."""
-    from testbed.recipes import recipe
     from testbed.teachers import OWN, check_teacher, everywhere, teacher
     from testbed.teachers.guides import guide_for
 
@@ -246,7 +243,6 @@ def _check_mended(cell: Run) -> None:
 
 def _check_verifier(cell: Run) -> None:
     """Raise UserError if a run cannot have its verifier, or its recipe cannot use it."""
-    from testbed.recipes import recipe
     from testbed.worlds.verifier_rewards import verifier_of
 
     made = verifier_of(cell)

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from testbed.config.pack import Pack, restore
@@ -204,8 +205,6 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 def _inbox(source: BinaryIO) -> Iterator[str]:
     """Yield orders as they come; a thread reads them, to notice the parent's death while a pack runs."""
-    from queue import SimpleQueue
-
     lines: SimpleQueue[str] = SimpleQueue()
 
     def watch() -> None:

@@ -1,6 +1,8 @@
 """Open files of other stacks without running code in them, and report files that are cut short."""
 
 import json
+import pickle
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,8 +96,6 @@ def tensors(path: Path) -> Any:
             "b = pickle.load(open(sys.argv[1], 'rb')); torch.save({k: v for k, v in b.items() "
             f'if torch.is_tensor(v)}}, sys.argv[2])" {path} {path.with_suffix(".pt")}'
         )
-    import pickle
-
     import torch
 
     try:
@@ -129,15 +129,11 @@ def inside(path: Path, *patterns: str) -> list[Path]:
 
 def _numbers(text: str) -> Iterator[tuple[int, str, int]]:
     """Split a name so that step_10 sorts after step_9."""
-    import re
-
     for part in re.split(r"(\d+)", text):
         yield (1, "", int(part)) if part.isdigit() else (0, part, 0)
 
 
 def number_in(path: Path, pattern: str) -> int | None:
     """Return the number that a pattern's first group finds in a path, None without one."""
-    import re
-
     found = re.search(pattern, str(path))
     return int(found[1]) if found else None

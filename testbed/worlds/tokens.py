@@ -17,6 +17,7 @@ from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError, unknown
 from testbed.policies.policy import Policy
+from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.prefixes.prefix_source import Asked, Start
 from testbed.worlds.base_models import made_of, shared
 from testbed.worlds.generation import Generation, cut, narrow_versions, whole
@@ -375,8 +376,6 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
     arguments: dict[str, Any] = dict(given)
     try:
         if run.policy == "toy":
-            from testbed.policies.toy.toy_transformer import ToyTransformer
-
             (sigma, where), roles = perturb_of(arguments), arguments.pop("roles", ROLES[0])
             toy = ToyTransformer(task, device=run.device, **arguments)
             check_perturbable(toy, precision if sigma else "")

@@ -1,5 +1,7 @@
 """TRL: GRPOTrainer's loss for every loss_type and importance_sampling_level, and AsyncGRPOTrainer's."""
 
+import dataclasses
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -104,8 +106,6 @@ def async_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, loss_mask: Tensor, segment_ids: Tensor
 ) -> Tensor:
     """AsyncGRPOTrainer.compute_loss on one packed row, with the default clip of 0.2."""
-    import os
-
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from trl.experimental.async_grpo.async_grpo_trainer import AsyncGRPOTrainer
 
@@ -134,8 +134,6 @@ def async_loss(
 
 def loss_types() -> list[str]:
     """Return the values of loss_type in the help of this version's GRPOConfig."""
-    import dataclasses
-
     from trl import GRPOConfig
 
     field = next(each for each in dataclasses.fields(GRPOConfig) if each.name == "loss_type")

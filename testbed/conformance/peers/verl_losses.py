@@ -1,5 +1,6 @@
 """verl: every policy loss that verl.trainer.ppo.core_algos registers, and its KL penalties."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -42,8 +43,6 @@ def _penalty(estimator: str) -> Callable[..., Tensor]:
 
 def losses() -> PeerLosses:
     """Return the registered losses with the default aggregation of each, and the penalties by estimator."""
-    import inspect
-
     from verl.trainer.ppo import core_algos
 
     found: PeerLosses = {}
