@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.judging.replication import Seeds
 from envs import infinite_horizon
-from envs.arrays import Bools, Floats
+from envs.arrays import Bools, Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts, draw_counts, exact_model
 from envs.mdps import garnet
@@ -106,3 +106,8 @@ def guessed_rewards(counts: Counts, seeds: Seeds) -> Floats:
     wild_RSA = np.stack([generator(s, "extrapolation").normal(size=known_RSA.shape[1:]) for s in seeds])
     wild_RSA *= np.abs(known_RSA).max((1, 2), keepdims=True)
     return np.where(counts.seen_RSA, counts.reward_RSA, wild_RSA)
+
+
+def pick(p_xA: Floats, u_x: Floats) -> Ints:
+    """Return an action of each distribution, by uniform numbers, [x]."""
+    return np.asarray((u_x[..., None] >= p_xA.cumsum(-1)[..., :-1]).sum(-1))

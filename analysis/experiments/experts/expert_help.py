@@ -117,53 +117,82 @@ for _name, _statement, _first, _second in (
      "weight.", "chord-mu", "fixed"),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, MORE, source=CHORD)
-ask(
-    EXPERIMENT, "rubrics-with-guidance-raise-pass-at-4",
-    "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, and "
-    "than the expert in groups without a success and no rubrics.",
-    "rubrics", ("grpo", "anchors"), MORE, outcome="last val/pass@4", source="RGR-GRPO (2025)",
-)  # fmt: skip
-ask(
-    EXPERIMENT, "bent-advantages-end-above-plain-ones",
-    "With a right answer in every group and graded rewards, bent rewards end 0.02 more accurate than plain "
-    "ones, and than GRPO without the answer.",
-    "graded, bent", ("graded, plain", "graded"), MORE, source="TempSamp-R1 (2025), arXiv:2509.18056",
-)  # fmt: skip
 DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
-ask(
-    EXPERIMENT, "anchors-end-above-grpo",
-    "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
-    "anchors", "grpo", MORE, source=DAGRPO,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "anchors-end-above-imitation-then-rl",
-    "They end 0.02 more accurate than imitation of the same expert that is followed by GRPO.",
-    "anchors", "sft, then grpo", MORE, source=DAGRPO,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "anchors-tame-the-largest-gradient",
-    "The largest gradient norm of training is smaller with anchors than with GRPO alone.",
-    "anchors", "grpo", 0.0, "max actor/grad_norm", DAGRPO, below=True,
-)  # fmt: skip
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
-ask(
-    EXPERIMENT, "splices-end-above-whole-answers",
-    "Beside an expert of another style, failures mended from their first error on end 0.02 more accurate, "
-    "where either style is right, than whole answers of the expert in their place.",
-    SPLICES, WHOLE, MORE, outcome=FREE, source=SCOPE,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "splices-stay-nearer",
-    "Splices end with a smaller KL to the start than whole answers of the expert.",
-    SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, below=True,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "splices-end-above-imitation-and-grpo",
-    "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
-    "supervised learning on the expert's answers, and than GRPO.",
-    SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, source="SOPHIA (2025)",
-)  # fmt: skip
+R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
+DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
+SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
+ACCURACY, POPE = "accuracy", "Qu et al. (2026), POPE, arXiv:2601.18779"
+DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
+for _name, _statement, _first, _second, _by, _outcome, _source in (
+    ("rubrics-with-guidance-raise-pass-at-4",
+     "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, "
+     "and than the expert in groups without a success and no rubrics.",
+     "rubrics", ("grpo", "anchors"), MORE, "last val/pass@4", "RGR-GRPO (2025)"),
+    ("bent-advantages-end-above-plain-ones",
+     "With a right answer in every group and graded rewards, bent rewards end 0.02 more accurate than "
+     "plain ones, and than GRPO without the answer.",
+     "graded, bent", ("graded, plain", "graded"), MORE, ACCURACY, "TempSamp-R1 (2025), arXiv:2509.18056"),
+    ("anchors-end-above-grpo",
+     "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
+     "anchors", "grpo", MORE, ACCURACY, DAGRPO),
+    ("anchors-end-above-imitation-then-rl",
+     "They end 0.02 more accurate than imitation of the same expert that is followed by GRPO.",
+     "anchors", "sft, then grpo", MORE, ACCURACY, DAGRPO),
+    ("splices-end-above-whole-answers",
+     "Beside an expert of another style, failures mended from their first error on end 0.02 more "
+     "accurate, where either style is right, than whole answers of the expert in their place.",
+     SPLICES, WHOLE, MORE, FREE, SCOPE),
+    ("splices-end-above-imitation-and-grpo",
+     "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
+     "supervised learning on the expert's answers, and than GRPO.",
+     SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
+    ("oracle-prefixes-solve-hard-prompts",
+     "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate without a prefix "
+     "than GRPO, than with an entropy bonus, and than pass@k as the objective.",
+     "prefixes", ("grpo", "entropy bonus", "pass@k"), MUCH, ACCURACY, POPE),
+    ("amplified-retries-end-above-grpo",
+     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
+     "amplified retries", "grpo", MORE, ACCURACY, R3L),
+    ("amplification-adds-to-retries",
+     "They end 0.02 more accurate than retries in GRPO.",
+     "amplified retries", "retries", MORE, ACCURACY, R3L),
+    ("a-teachers-term-ends-above-sparse-grpo",
+     "GRPO with an on-policy distillation term ends 0.02 more accurate than GRPO.",
+     "dgrpo", "grpo", MORE, ACCURACY, DGRPO),
+    ("a-sparse-reward-adds-to-distillation",
+     "It ends 0.02 more accurate than on-policy distillation alone, and than imitation.",
+     "dgrpo", ("distillation", "sft"), MORE, ACCURACY, DGRPO),
+    ("self-imitation-ends-above-grpo",
+     "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
+     "self-imitation", "grpo", MORE, "area", SPEAR),
+    ("self-imitation-keeps-entropy",
+     "Self-imitation ends with more entropy than GRPO.",
+     "self-imitation", "grpo", 0.0, "val/entropy", SPEAR),
+    ("dypo-ends-above-grpo",
+     "DYPO ends 0.048 more accurate than GRPO alone.",
+     "dypo", "grpo", DYPO, ACCURACY, DYPO_SOURCE),
+    ("dypo-ends-above-a-fixed-mixture",
+     "DYPO ends 0.048 more accurate than a mixture of fixed weights on the same teacher.",
+     "dypo", "fixed", DYPO, ACCURACY, DYPO_SOURCE),
+    ("dypo-ends-above-imitation-then-rl",
+     "DYPO ends 0.048 more accurate than imitation that is followed by GRPO.",
+     "dypo", "sft, then grpo", DYPO, ACCURACY, DYPO_SOURCE),
+    ("group-alignment-adds-to-the-gate",
+     "DYPO ends 0.048 more accurate than its gate without the alignment loss.",
+     "dypo", "gate", DYPO, ACCURACY, DYPO_SOURCE),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
+for _name, _statement, _first, _second, _outcome, _source in (
+    ("anchors-tame-the-largest-gradient",
+     "The largest gradient norm of training is smaller with anchors than with GRPO alone.",
+     "anchors", "grpo", "max actor/grad_norm", DAGRPO),
+    ("splices-stay-nearer",
+     "Splices end with a smaller KL to the start than whole answers of the expert.",
+     SPLICES, WHOLE, "val/kl_start_k3", SCOPE),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, 0.0, _outcome, _source, below=True)
 
 
 def working(table: pd.DataFrame) -> str:
@@ -179,54 +208,3 @@ EXPERIMENT.claim(
     source=SCOPE,
     gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working},
 ).compare("val/entropy", {"arm": SPLICES}, {"arm": WHOLE}, times=DIVERSE)
-
-ask(
-    EXPERIMENT, "oracle-prefixes-solve-hard-prompts",
-    "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate without a prefix than "
-    "GRPO, than with an entropy bonus, and than pass@k as the objective.",
-    "prefixes", ("grpo", "entropy bonus", "pass@k"), MUCH, source="Qu et al. (2026), POPE, arXiv:2601.18779",
-)  # fmt: skip
-R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
-ask(
-    EXPERIMENT, "amplified-retries-end-above-grpo",
-    "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
-    "amplified retries", "grpo", MORE, source=R3L,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "amplification-adds-to-retries",
-    "They end 0.02 more accurate than retries in GRPO.",
-    "amplified retries", "retries", MORE, source=R3L,
-)  # fmt: skip
-DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
-ask(
-    EXPERIMENT, "a-teachers-term-ends-above-sparse-grpo",
-    "GRPO with an on-policy distillation term ends 0.02 more accurate than GRPO.",
-    "dgrpo", "grpo", MORE, source=DGRPO,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "a-sparse-reward-adds-to-distillation",
-    "It ends 0.02 more accurate than on-policy distillation alone, and than imitation.",
-    "dgrpo", ("distillation", "sft"), MORE, source=DGRPO,
-)  # fmt: skip
-for _name, _second, _says in (
-    ("dypo-ends-above-grpo", "grpo", "GRPO alone"),
-    ("dypo-ends-above-a-fixed-mixture", "fixed", "a mixture of fixed weights on the same teacher"),
-    ("dypo-ends-above-imitation-then-rl", "sft, then grpo", "imitation that is followed by GRPO"),
-    ("group-alignment-adds-to-the-gate", "gate", "its gate without the alignment loss"),
-):
-    ask(
-        EXPERIMENT, _name,
-        f"DYPO ends 0.048 more accurate than {_says}.",
-        "dypo", _second, DYPO, source="Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO",
-    )  # fmt: skip
-SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
-ask(
-    EXPERIMENT, "self-imitation-ends-above-grpo",
-    "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
-    "self-imitation", "grpo", MORE, outcome="area", source=SPEAR,
-)  # fmt: skip
-ask(
-    EXPERIMENT, "self-imitation-keeps-entropy",
-    "Self-imitation ends with more entropy than GRPO.",
-    "self-imitation", "grpo", 0.0, "val/entropy", SPEAR,
-)  # fmt: skip

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs.arrays import Floats
 from testbed.offline.control import Adam
+from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "transition-paths"
@@ -94,12 +95,6 @@ def judged(given: Worlds, pi_WTXM: Floats) -> dict[str, Floats]:
         "unreal": -(ours_WTX[..., None] * pi_WTXM * gap_WTXM).sum((1, 2, 3)),
         "gaps": np.abs(upper_W - right_W),
     }
-
-
-def softmax(logit_WTXM: Floats) -> Floats:
-    """Return the policy, [W, T, X, M]."""
-    mass_WTXM = np.exp(logit_WTXM - logit_WTXM.max(-1, keepdims=True))
-    return np.asarray(mass_WTXM / mass_WTXM.sum(-1, keepdims=True))
 
 
 def paths(

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from analysis.lab import Plot, Seeds
-from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, pick, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
@@ -61,11 +61,6 @@ def given(seeds: Seeds) -> tuple[Worlds, Floats, Floats, Floats, Ints]:
         faded.append(faded_NSA)
         going.append(going_SAS)
     return worlds, np.stack(visit), np.stack(faded), np.stack(going), np.stack(pairs)
-
-
-def pick(p_NA: Floats, u_N: Floats) -> Ints:
-    """Return a draw from each distribution."""
-    return np.asarray((u_N[:, None] >= p_NA.cumsum(-1)[:, :-1]).sum(-1))
 
 
 def cloned(visit_RSA: Floats) -> Floats:

@@ -5,6 +5,7 @@ import numpy as np
 from analysis.lab import Part, Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats, Ints
+from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "step-preferences"
@@ -41,12 +42,6 @@ def drawn(seed: int) -> tuple[Ints, Floats, Floats, Floats]:
     size_T11 = BIAS * (1 - np.arange(STEPS) / STEPS)[:, None, None]
     judged_TSA = np.log(chance_TSA / (1 - chance_TSA)) + size_T11 * rng.normal(size=shape)
     return next_TSA, reward_SA, logit_TSA, 1 / (1 + np.exp(-judged_TSA))
-
-
-def softmax(logit: Floats) -> Floats:
-    """Return probabilities over the last axis."""
-    e = np.exp(logit - logit.max(-1, keepdims=True))
-    return np.asarray(e / e.sum(-1, keepdims=True))
 
 
 def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats, Floats]:

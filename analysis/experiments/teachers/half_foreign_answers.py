@@ -3,6 +3,7 @@
 import numpy as np
 
 from analysis.lab import Plot, Seeds
+from analysis.worlds.offline_worlds import pick
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
@@ -46,11 +47,6 @@ def success(scene_RX: Ints, see_RXV: Floats, word_RVTW: Floats, right_RVT: Ints)
     words_RV = np.take_along_axis(softmax(word_RVTW), right_RVT[..., None], -1)[..., 0].prod(-1)
     seen_RX = np.take_along_axis(softmax(see_RXV), scene_RX[..., None], -1)[..., 0]
     return np.asarray((seen_RX * np.take_along_axis(words_RV, scene_RX, -1)).mean(-1))
-
-
-def pick(p_xA: Floats, u_x: Floats) -> Ints:
-    """Return an action of each distribution."""
-    return np.asarray((u_x[..., None] >= p_xA.cumsum(-1)[..., :-1]).sum(-1))
 
 
 def answers(
