@@ -125,7 +125,7 @@ DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 ACCURACY, POPE = "accuracy", "Qu et al. (2026), POPE, arXiv:2601.18779"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
-for _name, _statement, _first, _second, _by, _outcome, _source in (
+for _name, _statement, _first, _rivals, _by, _outcome, _source in (
     ("rubrics-with-guidance-raise-pass-at-4",
      "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, "
      "and than the expert in groups without a success and no rubrics.",
@@ -183,7 +183,7 @@ for _name, _statement, _first, _second, _by, _outcome, _source in (
      "DYPO ends 0.048 more accurate than its gate without the alignment loss.",
      "dypo", "gate", DYPO, ACCURACY, DYPO_SOURCE),
 ):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
+    ask(EXPERIMENT, _name, _statement, _first, _rivals, _by, _outcome, _source)
 for _name, _statement, _first, _second, _outcome, _source in (
     ("anchors-tame-the-largest-gradient",
      "The largest gradient norm of training is smaller with anchors than with GRPO alone.",
