@@ -78,7 +78,8 @@ TUNED = TunedArms(RATIOS, final, "gold", PILOTS)
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the course of training by kind of ratio, each at its best rate and bound on pilot seeds."""
-    for ratio, (knobs, end) in TUNED.settings.items():
+    for ratio in RATIOS:
+        knobs, end = TUNED.setting(ratio)
         for batch, *values in trained(seeds, ratio, **knobs):
             if batch % EVERY == 0:
                 named = dict(zip(("proxy", "gold", "above", "below"), values, strict=True))
