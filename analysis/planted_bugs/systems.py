@@ -4,13 +4,13 @@ from analysis.planted_bugs.bug import Bug
 
 VALUES = "testbed/exact/value_learning.py"
 LINEAR = "testbed/offline/linear.py"
-UPDATE, STEPS, TWO_REWARDS, PROXY = (
-    f"testbed/exact/{name}.py"
-    for name in ("bandit_update", "policy_steps", "two_rewards", "proxy_optimization")
+UPDATE, TWO_REWARDS, PROXY = (
+    f"testbed/exact/{name}.py" for name in ("bandit_update", "two_rewards", "proxy_optimization")
 )
 OBJECTIVES = "testbed/objectives/"
 PREFIXES = "testbed/exact/prefixes.py"
-DISTILL, DRAFTS = (f"testbed/{name}.py" for name in ("objectives/terms/f_distillation", "exact/speculative"))
+DISTILL, DRAFTS = "testbed/objectives/terms/f_distillation.py", "analysis/kernels/speculative.py"
+STEPS = "analysis/kernels/policy_steps.py"
 
 PLANTED = (
     # Pipelines by model size, load and route to old log-probabilities.

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from analysis.experiments.engines import draft_states
+from analysis.kernels.speculative import accepted_length
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
-from testbed.exact.speculative import accepted_length
 from testbed.objectives.terms.f_distillation import f_distillation
 
 

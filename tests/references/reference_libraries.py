@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.kernels import logged_bandits, one_continuous_action
 from envs.continuous import point_mass
 from envs.logged_data import exact_model
 from envs.mdps import garnet
-from testbed.offline import control, logged_bandits, one_continuous_action, tabular_offline
+from testbed.offline import control, tabular_offline
 
 CELLS, STATES, ACTIONS, DISCOUNT, TAU, BETA = 3, 6, 4, 0.9, 0.8, 3.0
 Gap = Callable[[], float]

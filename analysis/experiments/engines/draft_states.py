@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.speculative import acceptance, accepted_length, output_dist
 from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, exact, of_seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 from envs.arrays import Floats
-from testbed.exact.speculative import acceptance, accepted_length, output_dist
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from analysis.kernels.posterior import brain_step
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from envs.arrays import Floats
-from testbed.exact.posterior import brain_step
 from testbed.offline.preferences import pair_gradient, tilt
 from testbed.rng import generator
 

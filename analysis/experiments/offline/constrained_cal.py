@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.constrained import constrained_optimum, primal_dual
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from envs import infinite_horizon
@@ -14,7 +15,6 @@ from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import exact_model
 from envs.mdps import garnet
-from testbed.offline.constrained import constrained_optimum, primal_dual
 from testbed.rng import generator, keys
 
 NAME = "constrained-cal"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.constrained import action_support, trajectory_support
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.arrays import Bools, Floats
 from envs.logged_data import covering
-from testbed.offline.constrained import action_support, trajectory_support
 from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"

@@ -6,16 +6,16 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
-from envs.continuous import BumpBandit
-from testbed.offline.one_continuous_action import (
+from analysis.kernels.one_continuous_action import (
     density_score,
     local_mean,
     nearest_distance,
     polynomial_critic,
 )
+from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
+from analysis.worlds.pilots import Grid, TunedArms, inside
+from envs.arrays import Floats
+from envs.continuous import BumpBandit
 from testbed.rng import generator
 
 NAME = "data-constraints"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.logged_bandits import best_policy, mean_model, score_table
 from analysis.lab import (
     Evidence,
     Experiment,
@@ -20,7 +21,6 @@ from analysis.lab import (
 )
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, LoggedData, logged_bandit
-from testbed.offline.logged_bandits import best_policy, mean_model, score_table
 from testbed.rng import generator, keys
 
 NAME = "logged-policies"

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
+from analysis.kernels.imperfect_rewards import calibration_error, shaped_reward
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs.arrays import Floats
-from testbed.offline.imperfect_rewards import calibration_error, shaped_reward
 from testbed.offline.preferences import tilt
 from testbed.rng import generator
 

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from analysis.kernels.policy_steps import soft_q
 from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds
 from analysis.worlds.pilots import PILOT, inside, tuned
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from testbed.exact.policy_steps import soft_q
 from testbed.offline.preferences import tilt
 from testbed.rng import generator
 

@@ -5,6 +5,7 @@ further.
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.imperfect_rewards import flipped, reward_ensemble
 from analysis.lab import (
     Evidence,
     Experiment,
@@ -18,7 +19,6 @@ from analysis.lab import (
 )
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
-from testbed.offline.imperfect_rewards import flipped, reward_ensemble
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
 from testbed.offline.tabular_offline import best_of_n, kl
 from testbed.rng import generator

@@ -71,7 +71,7 @@ def rows(seeds: Seeds, rates: dict[str, float] = RATES) -> Iterator[pd.DataFrame
     """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean
     over 4 trainings in a world.
     """
-    from testbed.offline.imperfect_rewards import KEPT, filtered_dist, reliability
+    from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
 
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
     for noise in NOISES:

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.policy_steps import advantage, bounded_step, spread_from_median
 from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
@@ -13,7 +14,6 @@ from envs import infinite_horizon
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from testbed.exact.policy_steps import advantage, bounded_step, spread_from_median
 from testbed.offline.improvement import softmax
 from testbed.rng import generator
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from analysis.kernels import imperfect_rewards, policy_steps
 from envs.mdps import garnet
 from testbed.errors import UserError
-from testbed.exact import bandit_update, policy_steps, proxy_optimization, step_ratios, two_rewards
-from testbed.offline import imperfect_rewards
+from testbed.exact import bandit_update, proxy_optimization, step_ratios, two_rewards
 from testbed.worlds import verifier_rewards
 
 EVEN = np.full((1, 4), 0.25)

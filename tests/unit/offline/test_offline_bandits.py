@@ -5,9 +5,10 @@ import pytest
 from scipy import optimize, special, stats
 from support.small_mdps import policies
 
+from analysis.kernels import logged_bandits
 from envs.logged_bandit import logged_bandit
 from testbed.errors import UserError
-from testbed.offline import logged_bandits, preferences
+from testbed.offline import preferences
 
 KEYS = np.arange(3, dtype=np.uint64)
 WORLD = logged_bandit(contexts=2, arms=3)

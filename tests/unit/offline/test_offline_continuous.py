@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from analysis.kernels import one_continuous_action
 from envs.continuous import BumpBandit, normals, pendulum_step, point_mass, upright_pendulum
 from testbed.errors import UserError
-from testbed.offline import control, one_continuous_action
+from testbed.offline import control
 
 KEYS = np.arange(3, dtype=np.uint64)
 MASS = point_mass(noise_std=0.1)

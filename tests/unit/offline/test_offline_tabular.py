@@ -7,12 +7,13 @@ import pytest
 from scipy import optimize
 from support.small_mdps import SMALL, policies
 
+from analysis.kernels import constrained, instrumented_mdp
 from envs import infinite_horizon
 from envs.logged_data import Counts, collect, confounded, exact_model, expected_counts
 from envs.mdps import garnet
 from testbed.errors import UserError
 from testbed.exact.value_learning import expectile
-from testbed.offline import constrained, instrumented_mdp, models, tabular_offline
+from testbed.offline import models, tabular_offline
 
 WORLD = garnet(states=6, actions=3, branching=3, discount=0.9, seed=1)
 MOVES, REWARD = (x[None] for x in exact_model(WORLD))
