@@ -47,7 +47,7 @@ def adapters() -> Mapping[str, TypeAdapter[Any]]:
 def coerced(name: str, value: Any) -> Any:
     """Return a field's value in its normal form, so that equal cells have equal ids.
 
-    An int for a float field becomes a float, -0.0 becomes 0.0, arguments are sorted by name, a whole float
+    An int for a float field becomes a float, arguments are sorted by name, a whole float
     among arguments becomes an int, a numpy scalar a Python one. Text is never turned into a number.
     Raises ValueError with the given value and the expected one.
     """
@@ -55,10 +55,9 @@ def coerced(name: str, value: Any) -> Any:
         return _pairs(value)
     value = value.item() if getattr(value, "shape", None) == () else value
     try:
-        checked = adapters()[name].validate_python(value, strict=True)
+        return adapters()[name].validate_python(value, strict=True)
     except ValidationError as error:
         raise ValueError(_reason(name, value, error)) from None
-    return checked + 0.0 if isinstance(checked, float) else checked
 
 
 def _reason(name: str, value: Any, error: ValidationError) -> str:

@@ -301,7 +301,7 @@ def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_value
 
 
 def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
-          many: int | list[int] = 1): ...  # fmt: skip
+          many: int | list[int] = 1, maybe: float | None = None): ...  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,7 @@ def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["
         ({"rate": True}, "it has rate = True (bool), expected a number."),
         ({"count": True}, "it has count = True (bool), expected a whole number."),
         ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
+        ({"maybe": "x"}, "it has maybe = 'x' (str), expected a number or nothing."),
         ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
         ({"cuont": 2}, "it has no argument 'cuont'. Did you mean 'count'? It has: count (int), "),
     ],
