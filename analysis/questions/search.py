@@ -125,8 +125,8 @@ def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:
 def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
     """Return the arena's rows of the named arms and lags, by task and lag, best final value first.
 
-    GRPO is omitted beside other arms: their gains are measured against it. Without an arm: the BEST of every
-    task at the lags.
+    GRPO is omitted beside other arms: their gains are measured against it. Without a named
+    arm, return the BEST arms of every task at the lags.
     """
     found = table.summary(table.load())
     lags = {int(word.removeprefix("lag-")) for word in words if re.fullmatch(r"lag-\d+", word)}

@@ -67,13 +67,6 @@ def reset_gradient(tree: TokenTree, pi_SA: ArrayLike, start_S: ArrayLike) -> Flo
     return gradient_SA
 
 
-def roots(tree: TokenTree) -> Floats:
-    """Return the distribution of starts at a uniform prompt, [S]."""
-    law_S = np.zeros(tree.states)
-    law_S[:: tree.nodes] = 1.0 / len(tree.prompt_NQ)
-    return law_S
-
-
 def alive(tree: TokenTree) -> Bools:
     """Return True for tokens after which a response can still be right, [S, A]."""
     best_SA, child_SA = np.array(tree.reward_SA), children(tree)
