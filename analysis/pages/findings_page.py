@@ -26,7 +26,6 @@ SHORT = ("sorted", "sums")
 ASKED = (*SHORT, "guess")
 """Tasks of the claims at LAG."""
 
-
 SCOPES = (
     "lags of 4 to 15, and what a lag below 64 costs a larger model at a tuned rate.",
     "another pipeline, larger mean ages, settings tuned on it, weights that change within a response, any "
