@@ -1,12 +1,7 @@
 """Measure how well a score orders runs, or separates those that will collapse from others."""
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
-
-from analysis.judging.intervals import Interval
-
-DRAWS = 1000
 
 
 def auroc(score_N: ArrayLike, event_N: ArrayLike) -> float:
@@ -41,22 +36,3 @@ def kendall(x_N: ArrayLike, y_N: ArrayLike) -> float:
         return float("nan")
     tau = float(x_P @ y_P) / np.sqrt(untied_x) / np.sqrt(untied_y)
     return float(min(1.0, max(-1.0, tau)))
-
-
-def clustered_auroc(frame: pd.DataFrame, score: str, event: str, cluster: list[str]) -> Interval:
-    """Return the AUROC of a column with its 95% percentile interval, whole clusters drawn with replacement.
-
-    Runs of one cluster share everything but the seed, so that they are not independent. Draws in which all
-    runs, or none, have the event say nothing and are left out. The draws are the same for every score.
-    """
-    groups = [rows.to_numpy(dtype=float) for _, rows in frame.groupby(cluster)[[score, event]]]
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(DRAWS):
-        picked = np.concatenate([groups[k] for k in rng.integers(len(groups), size=len(groups))])
-        found.append(auroc(picked[:, 0], picked[:, 1]))
-    known = np.array(found)[~np.isnan(found)]
-    low, high = np.quantile(known, [0.025, 0.975]) if known.size else (np.nan, np.nan)
-    return Interval(
-        auroc(frame[score], frame[event]), float(low), float(high), len(groups), "clustered bootstrap", 0.95
-    )

@@ -125,22 +125,6 @@ def paired(table: pd.DataFrame, value: str, first: Arm, second: Arm) -> Floats:
     return np.asarray(difference, dtype=np.float64)
 
 
-def paired_by(
-    table: pd.DataFrame, value: str, first: Arm, second: Arm, group: str, *, other: Any = None
-) -> dict[Any, Floats]:
-    """Return `paired` for every value of a column, those without a pair left out.
-
-    other: the value of that column in the second arm, in place of the same one; its group is left out.
-    """
-    _need(table, [group])
-    groups = {}
-    for level in sorted(set(table[group].dropna())):
-        there = level if other is None else other
-        if other is None or level != other:
-            groups[level] = paired(table, value, {**first, group: level}, {**second, group: there})
-    return {level: x_N for level, x_N in groups.items() if x_N.size}
-
-
 def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     """Return "+0.0012 at 4, -0.0300 at 8": the mean of every group."""
     return ", ".join(
@@ -210,9 +194,6 @@ def happens_more_often(first: pd.Series, second: pd.Series, note: str) -> Eviden
         return Evidence(0.5 if len(both) else math.nan, 0.0, 1.0, len(both), note, "> 0.5")
     found = exceeds(alone["first"].to_numpy(dtype=np.float64), 0.5, note, SHARE, null=0.5)
     return replace(found, n=len(both))
-
-
-must_happen_more_often = happens_more_often
 
 
 def sooner(outcome: str, first: Arm, second: Arm, times: float = 1.0) -> Callable[[pd.DataFrame], Evidence]:

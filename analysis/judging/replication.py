@@ -1,11 +1,7 @@
 """Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
 ones.
 
-A claim on such a table is judged on the first run and on the replication, see `claims.look`:
-
-EXPERIMENT.claim("my-claim", statement="At lags 4 and 8 GRPO gains 0.05 over REINFORCE.")(
-    exceeds(0.05, "value", {"arm": "grpo"}, {"arm": "reinforce"}, lag=(4, 8))
-)
+A claim on such a table is judged on the first run and on the replication, see `claims.look`.
 """
 
 import functools
@@ -192,42 +188,6 @@ def _is_several(x: object) -> bool:
 def merged(**groups: Groups) -> Groups:
     """Return all groups, each under the name of its part and its own."""
     return {f"{part}, {name}": x_N for part, found in groups.items() for name, x_N in found.items()}
-
-
-def exceeds(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
-    """Return the check that every group of `difference`, or of `level` without a second arm, has a mean above
-    the margin. more: as in `difference`.
-    """
-    what, found = _asked(value, first, second, more)
-    return lambda table: must_exceed(found(table), margin, what, null=margin if second is None else 0.0)
-
-
-def stays_below(margin: float, value: str, first: Arm, second: Arm | None = None, **more: Any) -> Check:
-    """Return the check that every group has a mean below the margin, as in `exceeds`."""
-    what, found = _asked(value, first, second, more)
-    return lambda table: must_stay_below(found(table), margin, what, null=margin if second is None else 0.0)
-
-
-def _asked(
-    value: str, first: Arm, second: Arm | None, more: Mapping[str, Any]
-) -> tuple[str, Callable[[pd.DataFrame], Groups]]:
-    """Return in words what is compared, and the groups."""
-    if second is None:
-        where = {**first, **more}
-        return f"{value} at {_said(where)}", lambda table: level(table, value, where)
-    shared = _said({name: x for name, x in more.items() if name != "log"})
-    logs = "log " if more.get("log") else ""
-    words = [
-        f"{logs}{value} at {_said(first)}",
-        f"less at {_said(second)}",
-        *([f"all at {shared}"] if shared else []),
-    ]
-    return ", ".join(words), lambda table: difference(table, value, first, second, **more)
-
-
-def _said(where: Arm) -> str:
-    """Return the arm in words, "learner IQL, steps 600"; the names of groups say what has several values."""
-    return ", ".join(f"{name} {x}" for name, x in where.items() if not _is_several(x))
 
 
 def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:

@@ -10,6 +10,7 @@ from analysis.experiments.lag import areal_lag, batch_invariance
 
 SEEDS = 12
 NOISE = 0.002 * np.sin(np.arange(SEEDS) * 2.3)
+AREAL, ANCHORS = areal_lag.EXPERIMENT.claims, anchors.EXPERIMENT.claims
 
 
 def lags(**lost):
@@ -74,13 +75,13 @@ def corrections(value):
     ],
 )
 def test_flat_means_at_every_lag_up_to_eight_and_no_further(lost, expected):
-    found = areal_lag.decoupled_ppo_is_flat_to_lag_8(lags(recompute=lost, behavior=(0.5,) * 5))
+    found = AREAL["decoupled-ppo-is-flat-to-lag-8"].function(lags(recompute=lost, behavior=(0.5,) * 5))
     assert word(found) == expected
 
 
 @pytest.mark.parametrize(("lost", "expected"), [(0.03, "supported"), (0.005, "no difference")])
 def test_coupled_ppo_is_judged_at_lag_eight(lost, expected):
-    found = areal_lag.coupled_ppo_is_not_flat_to_lag_8(
+    found = AREAL["coupled-ppo-is-not-flat-to-lag-8"].function(
         lags(behavior=(0.5, 0.5, 0.5, lost, 0.5), recompute=(0,) * 5)
     )
     assert word(found) == expected
@@ -88,8 +89,10 @@ def test_coupled_ppo_is_judged_at_lag_eight(lost, expected):
 
 
 def test_six_points_are_asked_of_every_lag_from_four():
-    enough = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
-    short = areal_lag.coupled_ppo_loses_six_points_from_lag_4(lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2)))
+    enough = AREAL["coupled-ppo-loses-six-points-from-lag-4"].function(lags(behavior=(0, 0, 0.07, 0.1, 0.2)))
+    short = AREAL["coupled-ppo-loses-six-points-from-lag-4"].function(
+        lags(behavior=(0.5, 0.5, 0.03, 0.1, 0.2))
+    )
     assert word(enough) == "supported"
     assert word(short) == "smaller than claimed"
 
@@ -104,31 +107,32 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
 
 
 @pytest.mark.parametrize(
-    ("check", "holds", "fails"),
+    ("name", "holds", "fails"),
     [
-        (batch_invariance.ppo_ewma_is_batch_size_invariant, {"rescaled": 0.004}, {"rescaled": -0.02}),
-        (batch_invariance.ppo_is_not_batch_size_invariant, {"coupled": 0.03}, {"coupled": 0.0}),
-        (batch_invariance.ppo_ewma_needs_its_decay_rescaled, {"fixed": 0.05}, {"fixed": -0.05}),
+        ("ppo-ewma-is-batch-size-invariant", {"rescaled": 0.004}, {"rescaled": -0.02}),
+        ("ppo-is-not-batch-size-invariant", {"coupled": 0.03}, {"coupled": 0.0}),
+        ("ppo-ewma-needs-its-decay-rescaled", {"fixed": 0.05}, {"fixed": -0.05}),
     ],
 )
-def test_batch_size_invariance_is_judged_arm_by_arm(check, holds, fails):
+def test_batch_size_invariance_is_judged_arm_by_arm(name, holds, fails):
+    check = batch_invariance.EXPERIMENT.claims[name].function
     assert word(check(batches(**holds))) == "supported"
     assert word(check(batches(**fails))) in ("refuted", "no difference")
 
 
 def test_missing_log_probabilities_must_cost_at_every_lag():
-    cheap = {("decoupled", "missing", 0): 0.7, ("decoupled", "missing", 16): 0.95}
-    base = {("decoupled", "recompute", lag): 0.9 for lag in (0, 16)}
+    cheap = {("decoupled", "missing", lag): 0.95 if lag == 16 else 0.7 for lag in areal_lag.LAGS}
+    base = {("decoupled", "recompute", lag): 0.9 for lag in areal_lag.LAGS}
     costly = {**cheap, ("decoupled", "missing", 16): 0.8}
     for table, expected in (({**base, **cheap}, "refuted"), ({**base, **costly}, "supported")):
-        found = anchors.missing_old_logits_cost_decoupled_ppo(corrections(table))
+        found = ANCHORS["missing-old-logits-cost-decoupled-ppo"].function(corrections(table))
         assert word(found) == expected
 
 
 def test_the_right_anchor_is_judged_at_lag_sixteen_alone():
     values = {("decoupled", name, lag): 0.9 for name in ("snapshot", "recompute") for lag in (0, 16)}
     stalls = {**values, ("decoupled", "snapshot", 16): 0.8, ("decoupled", "snapshot", 0): 0.99}
-    found = anchors.the_right_anchor_stalls_at_lag_16(corrections(stalls))
+    found = ANCHORS["the-right-anchor-stalls-at-lag-16"].function(corrections(stalls))
     assert word(found) == "supported"
     assert found.n == SEEDS
 
@@ -138,9 +142,9 @@ def test_every_truncation_has_to_beat_having_none():
         ("decoupled", "missing", 0): 0.7
     }
     values |= {(name, "recompute", 0): 0.1 for name in ("tis", "mis", "icepop", "decoupled")}
-    found = anchors.truncation_replaces_the_missing_trust_region(corrections(values))
+    found = ANCHORS["truncation-replaces-the-missing-trust-region"].function(corrections(values))
     assert word(found) == "supported"
-    lost = anchors.truncation_replaces_the_missing_trust_region(
+    lost = ANCHORS["truncation-replaces-the-missing-trust-region"].function(
         corrections({**values, ("mis", "missing", 0): 0.5})
     )
     assert word(lost) == "refuted"

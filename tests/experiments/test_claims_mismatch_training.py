@@ -15,6 +15,8 @@ SEEDS = 12
 NOISE = np.linspace(-0.01, 0.01, SEEDS)
 SIGMA = mismatch_staleness.SIGMA
 FP8 = fp8_training.EXPERIMENT.claims
+FACTOR = mismatch_staleness.EXPERIMENT.claims
+RATES = lag_times_rate.EXPERIMENT.claims
 
 
 def decide(evidence):
@@ -45,7 +47,7 @@ def two_factor_table(interaction=-0.3, gain=0.2, exponent=1.9):
 def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
     table = two_factor_table(interaction=size)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_staleness.mismatch_and_lag_hurt_more_together(table)
+    found = FACTOR["mismatch-and-lag-hurt-more-together"].function(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(-size, abs=0.03)
 
@@ -54,14 +56,14 @@ def test_damage_beyond_the_sum_is_told_from_damage_below_it(size, expected):
 def test_a_gain_by_weights_is_read_at_the_far_corner(gain, expected):
     table = two_factor_table(gain=gain)
     table.loc[:, "exact/value"] += np.random.default_rng(0).normal(0, 0.01, len(table))
-    found = mismatch_staleness.sequence_weights_repair_mismatch_and_lag_together(table)
+    found = FACTOR["sequence-weights-repair-mismatch-and-lag-together"].function(table)
     assert decide(found) == expected
     assert found.effect == pytest.approx(gain, abs=0.02)
 
 
 @pytest.mark.parametrize(("exponent", "expected"), [(1.9, "supported"), (1.0, "refuted"), (1.5, "undecided")])
 def test_the_exponent_of_minus_log_ess_is_recovered(exponent, expected):
-    found = mismatch_staleness.training_drifts_coherently_over_short_lags(two_factor_table(exponent=exponent))
+    found = FACTOR["training-drifts-coherently-over-short-lags"].function(two_factor_table(exponent=exponent))
     assert found.effect == pytest.approx(exponent, abs=1e-9)
     assert decide(found) == expected
 
@@ -137,7 +139,7 @@ def test_one_product_at_which_rates_differ_is_enough_to_refute(gap, expected):
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.3, "supported"), (-0.3, "refuted")])
 def test_at_equal_lag_the_rates_are_compared(cost, expected):
-    found = lag_times_rate.equal_lag_costs_more_at_a_higher_rate(product_table(lag_cost=cost))
+    found = RATES["equal-lag-costs-more-at-a-higher-rate"].function(product_table(lag_cost=cost))
     assert decide(found) == expected
     assert found.effect == pytest.approx(cost * 72 / 96, abs=0.01)
 

@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import json
 import re
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -36,9 +37,12 @@ EXAMPLE = Experiments("support.example_experiments")
 # What is declared is what is committed
 
 
-def test_every_experiment_has_the_name_of_its_file():
-    assert all(EXPERIMENTS[name].name == name for name in EXPERIMENTS)
+def test_every_experiment_has_the_name_of_its_file_and_its_claims_stand_there_by_name():
     assert set(WITH_TABLE) == COMMITTED
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        file = Path(sys.modules[EXPERIMENTS.module(name)].__file__ or "").read_text()
+        assert not [claim for claim in experiment.claims if claim not in file], name
 
 
 def test_a_name_belongs_to_one_area(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from testbed.training.loop import train
 
 SEEDS = 16
 NOISE = np.linspace(-0.01, 0.01, SEEDS)
+SCHEDULED = lag_schedules.EXPERIMENT.claims
 
 
 def decide(evidence):
@@ -116,9 +117,9 @@ def sweep_table(geometric=0.0, periodic=0.0, ess=0.0):
 @pytest.mark.parametrize(
     ("check", "argument"),
     [
-        (lag_schedules.spread_ages_lower_ess_in_training, "ess"),
-        (lag_schedules.spread_ages_learn_faster, "geometric"),
-        (lag_schedules.periodic_ages_hold_the_clip_back, "periodic"),
+        (SCHEDULED["spread-ages-lower-ess-in-training"].function, "ess"),
+        (SCHEDULED["spread-ages-learn-faster"].function, "geometric"),
+        (SCHEDULED["periodic-ages-hold-the-clip-back"].function, "periodic"),
     ],
 )
 def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):

@@ -169,7 +169,9 @@ for _name, _statement, _column, _second, _by in (
     _ask(_name, _statement, _column, (BEST, _second), _by)
 
 
-@EXPERIMENT.claim(source="Leviathan et al. (2023), arXiv:2211.17192")
+@EXPERIMENT.claim(
+    "draft-acceptance-is-one-minus-total-variation", source="Leviathan et al. (2023), arXiv:2211.17192"
+)
 def draft_acceptance_is_one_minus_total_variation() -> Evidence:
     """A drafted token is accepted with chance 1 - TV(target, draft), the token that comes out has the
     target's distribution, and the tv distillation loss of a draft on its own tokens has minus the gradient of

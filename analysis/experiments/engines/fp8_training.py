@@ -119,7 +119,9 @@ EXPERIMENT.claim(
 ).compare("accuracy", ARMS["noise TIS"], ARMS["noise"])
 
 
-@EXPERIMENT.claim(source=f"{JET_RL}: one FP8 flow for rollout and training")
+@EXPERIMENT.claim(
+    "one-precision-on-both-sides-costs-nothing", source=f"{JET_RL}: one FP8 flow for rollout and training"
+)
 def one_precision_on_both_sides_costs_nothing(table: pd.DataFrame) -> Evidence:
     """With FP8 on both sides, and with TIS under FP8 rollouts, the final accuracy is within 0.05 of that of
     training in full precision, in the median over seeds.

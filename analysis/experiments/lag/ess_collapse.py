@@ -34,7 +34,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="identity")
+@EXPERIMENT.claim(
+    "sampled-ess-never-below-floor", source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="identity"
+)
 def sampled_ess_never_below_floor(table: pd.DataFrame) -> Evidence:
     """The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is."""
     need(table, [ESS, ESS_FLOOR, EXACT])

@@ -155,7 +155,9 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="this project, after a look at seeds 0 to 7; judged on seeds 8 to 23")
+@EXPERIMENT.claim(
+    "grpo-drifts-along-a-line", source="this project, after a look at seeds 0 to 7; judged on seeds 8 to 23"
+)
 def grpo_drifts_along_a_line(table: pd.DataFrame) -> Evidence:
     """On the path of synchronous GRPO on a token tree, geometric ages of mean 4 raise chi^2 above that of lag
     4 by more than half of what drift along a line predicts.

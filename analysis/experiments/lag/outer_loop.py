@@ -70,7 +70,7 @@ EXPERIMENT.claim(
 ).compare("plateau", {"episodes": 1000}, {"episodes": 10}, by=HIGHER, over={"step": WRITTEN[1:]})
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("the-plateau-depends-on-step-over-root-samples")
 def the_plateau_depends_on_step_over_root_samples(table: pd.DataFrame) -> Evidence:
     """Where step / sqrt(episodes) is 0.32, or 1, plateaus of 10, 100 and 1000 episodes agree within 0.03."""
     groups: dict[str, Floats] = {}

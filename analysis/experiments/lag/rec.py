@@ -7,26 +7,14 @@ rec_bounded.
 
 from dataclasses import replace
 
-import pandas as pd
-
-from analysis.lab import (
-    Evidence,
-    Experiment,
-    Part,
-    Plot,
-    Stop,
-    arm,
-    at_floor,
-    happens_more_often,
-    happens_mostly,
-    median_within,
-)
+from analysis.lab import Experiment, Part, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
 SOURCE = "Yao et al. (2025), Group-relative REINFORCE is secretly an off-policy algorithm, arXiv:2509.24203"
 MARGIN = 0.05
-WEIGHT, WEIGHTS = "recipe_args.weight", ("none", "importance")
+WEIGHT = "recipe_args.weight"
+PLAIN, WEIGHTED = {WEIGHT: "none"}, {WEIGHT: "importance"}
 
 OPEN: Arguments = (
     ("advantage", "group_mean"),
@@ -45,6 +33,8 @@ ARMS: tuple[tuple[str, Arguments], ...] = (
 )
 LAGS = (0, 16, 64, TOY.steps)
 """The last one is offline: all data come from the first weights."""
+
+OFFLINE = {**PLAIN, "lag": LAGS[-1]}
 
 
 def cells() -> tuple[Run, ...]:
@@ -87,67 +77,21 @@ EXPERIMENT = Experiment(
 )
 
 
-def of_arm(table: pd.DataFrame, value: str, recipe: str, weight: str) -> pd.Series:
-    """Return a value of the cells with this recipe and importance weight, indexed by lag and seed."""
-    return arm(table, value, {"recipe": recipe, WEIGHT: weight}, by=["lag", "seed"])
-
-
-def same_accuracy(none: pd.Series, importance: pd.Series) -> Evidence:
-    """Return the evidence that importance weights leave final accuracies alone, paired by seed, per lag.
-
-    Lags at which neither arm is clear of accuracy 0 say nothing, see `at_floor`.
-    """
-    difference = (importance - none).dropna()
-    groups = {f"lag {lag}": x_N.to_numpy() for lag, x_N in difference.groupby(level="lag")}
-    level = none.groupby(level="lag").median()
-    changes = ", ".join(
-        f"{level[lag]:.2f}{x_N.median():+.3f} at lag {lag}" for lag, x_N in difference.groupby(level="lag")
-    )
-    note = f"median change in final accuracy by importance weights; medians {changes}"
-    floored = [
-        f"lag {lag}"
-        for lag in difference.index.unique(level="lag")
-        if at_floor([one.xs(lag, level="lag").dropna() for one in (none, importance)], MARGIN)
-    ]
-    return median_within(groups, MARGIN, note, floored)
-
-
-@EXPERIMENT.claim(source=SOURCE)
-def rec_importance_weights_change_nothing(table: pd.DataFrame) -> Evidence:
-    """With REC's one-sided clip, importance weights change the toy LLM's final accuracy by less than 0.05 in
-    the median over seeds, at every lag, on-policy and offline included.
-    """
-    return same_accuracy(*(of_arm(table, "accuracy", "rec", weight) for weight in WEIGHTS))
-
-
-@EXPERIMENT.claim(source=SOURCE)
-def rec_clip_prevents_collapse(table: pd.DataFrame) -> Evidence:
-    """On offline data the toy LLM collapses on more seeds when REC's clip is taken away, all else being
-    equal.
-    """
-    opened, clipped = lost_offline(table)
-    both = pd.DataFrame({"open": opened, "clipped": clipped}).dropna() > 0.5
-    note = (
-        f"collapsed without the clip on {int(both['open'].sum())}, with it on "
-        f"{int(both['clipped'].sum())} of {len(both)} seeds; effect is the share among seeds where "
-        "one of them did"
-    )
-    return happens_more_often(opened, clipped, note)
-
-
-@EXPERIMENT.claim(source=f"{SOURCE}; the share was chosen on a pilot")
-def rec_clip_prevents_collapse_on_most_seeds(table: pd.DataFrame) -> Evidence:
-    """On offline data the toy LLM collapses without REC's clip and does not with it on more than half of all
-    seeds.
-    """
-    opened, clipped = lost_offline(table)
-    both = pd.DataFrame({"open": opened, "clipped": clipped}).dropna() > 0.5
-    note = "share of seeds that collapsed without the clip alone"
-    return happens_mostly(both["open"] & ~both["clipped"], note)
-
-
-def lost_offline(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Return whether a seed collapsed at the largest lag, without the clip and with it."""
-    offline = table[table["lag"] == table["lag"].max()]
-    opened, clipped = (of_arm(offline, "collapsed", recipe, "none") for recipe in ("rec_oneside", "rec"))
-    return opened, clipped
+EXPERIMENT.claim(
+    "rec-importance-weights-change-nothing",
+    "With REC's one-sided clip, importance weights change the toy LLM's final accuracy by less than 0.05 in "
+    "the median over seeds, at every lag, on-policy and offline included.",
+    source=SOURCE,
+).equal("accuracy", WEIGHTED, PLAIN, within=MARGIN, over={"recipe": "rec", "lag": LAGS}, floor=0.0)
+EXPERIMENT.claim(
+    "rec-clip-prevents-collapse",
+    "On offline data the toy LLM collapses on more seeds when REC's clip is taken away, all else being "
+    "equal.",
+    source=SOURCE,
+).happens("collapsed", {"recipe": "rec_oneside"}, {"recipe": "rec"}, over=OFFLINE)
+EXPERIMENT.claim(
+    "rec-clip-prevents-collapse-on-most-seeds",
+    "On offline data the toy LLM collapses without REC's clip and does not with it on more than half of all "
+    "seeds.",
+    source=f"{SOURCE}; the share was chosen on a pilot",
+).happens("collapsed", {"recipe": "rec_oneside"}, {"recipe": "rec"}, over=OFFLINE, alone=True)

@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("vcpo-at-lag-128-is-as-good-as-on-policy")
 def vcpo_at_lag_128_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
     """With both parts VCPO, tuned, ends within 0.05 of its on-policy accuracy at lag 128, in the median."""
     # A check of its own: which rows are an arm is known once its rate is read from the table of tuning.
@@ -106,7 +106,7 @@ def vcpo_at_lag_128_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
     return median_within(change, MARGIN, "median change in final accuracy", floored)
 
 
-@EXPERIMENT.claim()
+@EXPERIMENT.claim("vcpo-collapses-less-than-its-weights-alone")
 def vcpo_collapses_less_than_its_weights_alone(table: pd.DataFrame) -> Evidence:
     """At lag 128 and the rate that is best on-policy, truncated weights collapse on more seeds without VCPO's
     two parts than with both.

@@ -138,7 +138,10 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim(source="arXiv:2604.18578; the gain by the performance-difference lemma, derived here")
+@EXPERIMENT.claim(
+    "the-bounded-step-is-monotone",
+    source="arXiv:2604.18578; the gain by the performance-difference lemma, derived here",
+)
 def the_bounded_step_is_monotone() -> Evidence:
     """In 20 random MDPs, 6 steps each, the best step within the band of ratios raises the value by d_pi'
     times eps E|A - median| exactly, so by at least what the starts alone give, and keeps to the band.

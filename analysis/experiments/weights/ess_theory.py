@@ -90,6 +90,7 @@ EXPERIMENT = Experiment(
 
 
 @EXPERIMENT.claim(
+    "ess-cost-is-quadratic-only-in-coherent-lag",
     source="second-order expansion of ln E w^2 in the drift: docs/theory/sequence-ratios.md",
     kind="enumerated",
 )

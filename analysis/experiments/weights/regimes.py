@@ -103,7 +103,10 @@ EXPERIMENT.claim(
 ).compare("change", {"moved": MOVED, "answers": "wrong", "ratio": "below 1"})
 
 
-@EXPERIMENT.claim(source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient")
+@EXPERIMENT.claim(
+    "probability-not-ratio-decides-the-entropy",
+    source="derived here; Cui et al. (2025), arXiv:2505.22617, for the natural gradient",
+)
 def probability_not_ratio_decides_the_entropy() -> Evidence:
     """A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of it
     is below its mean under pi: dispo's update of one answer has this rate times its weight.
@@ -127,7 +130,10 @@ def probability_not_ratio_decides_the_entropy() -> Evidence:
     return exact(gaps, 1e-12, "largest distance of an answer's rate; each sign occurs among ratios above 1")
 
 
-@EXPERIMENT.claim(source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values")
+@EXPERIMENT.claim(
+    "mhpo-weight-is-bounded-and-smooth",
+    source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values",
+)
 def mhpo_weight_is_bounded_and_smooth() -> Evidence:
     """For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and halving
     the grid halves its largest step; PPO's weight still moves by 0.79 between two points of the finer.

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Arm, Evidence, Experiment, Plot, arm, exact, must_exceed, must_vanish, paired, shown
+from analysis.lab import Arm, Evidence, Experiment, Plot, exact, paired
 from envs.arrays import Floats
 from envs.tokens.token_tree import tree as token_tree
 from testbed.config.run import Run, grid
@@ -104,7 +104,7 @@ def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
     return np.array(lengths, dtype=np.int64), np.array(shares)
 
 
-@EXPERIMENT.claim(source="tinker-cookbook issue 822; the law is derived here")
+@EXPERIMENT.claim("groups-in-time-are-short", source="tinker-cookbook issue 822; the law is derived here")
 def groups_in_time_are_short() -> Evidence:
     """If a group takes as long as its longest response, groups of G that take at most m tokens are a share
     F(m)^G of all, their lengths follow p(l | l <= m), with a mean below that of all.
@@ -153,7 +153,10 @@ def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Fl
     return [(np.array(kept.get(d, [])), np.array(lost.get(d, []))) for d in range(draw)]
 
 
-@EXPERIMENT.claim(source="tinker-cookbook issue 822; the ordering is derived here")
+@EXPERIMENT.claim(
+    "discarding-takes-the-longest-of-a-start",
+    source="tinker-cookbook issue 822; the ordering is derived here",
+)
 def discarding_takes_the_longest_of_a_start() -> Evidence:
     """Of groups that start together, those discarded for their age took at least as long as every one that is
     trained on, and longer on average; a trainer that waits instead discards none.
@@ -180,33 +183,29 @@ def under(rule: str, limit: int) -> Arm:
     return {"too_old": rule, "age_limit": limit}
 
 
-@EXPERIMENT.claim(source="tinker-cookbook issue 822")
-def discarding_old_groups_shortens_the_policy(table: pd.DataFrame) -> Evidence:
-    """Where reward knows nothing of length, a policy trained with age limit 1 writes shorter responses when
-    old groups are discarded and replaced than when the trainer waits for them.
-    """
-    shorter_N = paired(table, LENGTH, under("wait", 1), under("discard", 1))
-    note = f"tokens, of {arm(table, LENGTH, under('wait', 1)).mean():.2f} under waiting"
-    return must_exceed(shorter_N, 0.0, note)
+EXPERIMENT.claim(
+    "discarding-old-groups-shortens-the-policy",
+    "Where reward knows nothing of length, a policy trained with age limit 1 writes shorter responses when "
+    "old groups are discarded and replaced than when the trainer waits for them.",
+    source="tinker-cookbook issue 822",
+).compare(LENGTH, under("wait", 1), under("discard", 1), typical="mean")
+EXPERIMENT.claim(
+    "dropping-without-replacement-starves",
+    "At an age limit below the usual latency, dropping old groups without replacement ends at a lower value "
+    "than discarding and replacing them: most batches are empty.",
+    source="this project: verl's threshold strategy drop, against drop with replacement",
+).compare(VALUE, under("discard", 1), under("drop", 1), typical="mean")
 
 
-@EXPERIMENT.claim(source="this project: the control arm of the selection bias")
-def waiting_leaves_lengths_alone(table: pd.DataFrame) -> Evidence:
-    """A trainer that waits keeps the policy's mean length within 0.1 tokens of that without an age limit, at
-    age limits 1, 2 and 4.
-    """
-    groups = {
-        f"limit {limit}": paired(table, LENGTH, under("wait", limit), under("drop", NO_LIMIT))
-        for limit in (1, 2, 4)
-    }
-    return must_vanish(groups, MARGIN, f"mean change in tokens: {shown(groups)}")
+def change_by_waiting(table: pd.DataFrame) -> dict[str, Floats]:
+    """Return the policy's mean length under waiting less that without an age limit, by limit and seed."""
+    free = under("drop", NO_LIMIT)
+    return {f"limit {limit}": paired(table, LENGTH, under("wait", limit), free) for limit in (1, 2, 4)}
 
 
-@EXPERIMENT.claim(source="this project: verl's threshold strategy drop, against drop with replacement")
-def dropping_without_replacement_starves(table: pd.DataFrame) -> Evidence:
-    """At an age limit below the usual latency, dropping old groups without replacement ends at a lower value
-    than discarding and replacing them: most batches are empty.
-    """
-    lost_N = paired(table, VALUE, under("discard", 1), under("drop", 1))
-    empty = arm(table, "mean staleness/empty", under("drop", 1)).mean()
-    return must_exceed(lost_N, 0.0, f"value; {100 * empty:.0f} % of the dropped batches empty")
+EXPERIMENT.claim(
+    "waiting-leaves-lengths-alone",
+    "A trainer that waits keeps the policy's mean length within 0.1 tokens of that without an age limit, at "
+    "age limits 1, 2 and 4.",
+    source="this project: the control arm of the selection bias",
+).equal(change_by_waiting, within=MARGIN, typical="mean")

@@ -1,11 +1,10 @@
-"""AUROC: a share of pairs, with whole clusters resampled."""
+"""AUROC is a share of pairs, and Kendall's tau is scipy's."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import kendalltau
 
-from analysis.judging.auroc import auroc, clustered_auroc, kendall
+from analysis.judging.auroc import auroc, kendall
 
 
 def test_auroc_is_the_share_of_pairs_that_are_in_order_with_ties_half():
@@ -27,13 +26,3 @@ def test_kendalls_tau_is_scipys_to_the_last_digit_with_ties_and_missing_numbers(
         x[0] = np.nan if n % 2 else x[0]
         np.testing.assert_array_equal(kendall(x, y), kendalltau(x, y, nan_policy="omit").statistic)
     assert np.isnan(kendall([1.0, 1.0], [1.0, 2.0]))
-
-
-def test_rows_that_repeat_their_cluster_do_not_narrow_the_interval():
-    rng = np.random.default_rng(1)
-    once = pd.DataFrame({"cell": range(20), "score": rng.normal(size=20), "event": rng.random(20) < 0.5})
-    often = pd.concat([once] * 9)
-    a, b = (clustered_auroc(frame, "score", "event", ["cell"]) for frame in (once, often))
-    assert (a.low, a.center, a.high) == pytest.approx((b.low, b.center, b.high))
-    assert a.low < a.center < a.high
-    assert a.n == 20

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from support.import_graph import ROOT
 
-from analysis.judging.comparisons import arm, arms, must_happen_more_often, paired, paired_by, shown
+from analysis.judging.comparisons import arm, arms, happens_more_often, paired
 from analysis.tables import outcomes as collapse
 from analysis.tables.cell_table import OUTCOMES
 from testbed.errors import UserError
@@ -119,16 +119,8 @@ def test_an_arm_without_rows_has_no_pairs_and_one_that_is_two_is_refused():
         arm(table(), "value", {"lags": 4})
 
 
-def test_groups_are_compared_at_their_own_level_or_with_one_of_them():
-    same = paired_by(table(), "value", {"recipe": "a"}, {"recipe": "b"}, "lag")
-    assert {lag: x_N.mean() for lag, x_N in same.items()} == pytest.approx({0: 0.0, 4: 0.1, 8: 0.2})
-    fresh = paired_by(table(), "value", {"recipe": "b"}, {"recipe": "b"}, "lag", other=0)
-    assert {lag: x_N.mean() for lag, x_N in fresh.items()} == pytest.approx({4: -0.1, 8: -0.2})
-    assert shown(fresh, 2) == "-0.10 at 4, -0.20 at 8"
-
-
 def test_events_are_counted_where_both_arms_have_a_seed():
     first = pd.Series([1.0, 1.0, 0.0, 1.0], index=[3, 1, 2, 9])
     second = pd.Series([0.0, 1.0, 0.0], index=[3, 1, 2])
-    found = must_happen_more_often(first, second, "x")
+    found = happens_more_often(first, second, "x")
     assert (found.effect, found.n) == (1.0, 3)
