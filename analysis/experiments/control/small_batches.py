@@ -109,16 +109,10 @@ EXPERIMENT = Experiment(
         "(decomposed).",
     ),
     systems={
-        "PROPS": Part(claims=("props-learns-faster-than-a-plain-buffer", "props-learns-faster-than-ppo")),
-        "MDPO": Part(
-            claims=("mdpo-is-no-worse-than-a-trust-region", "mdpo-is-no-worse-than-ppo", "mdpo-needs-its-kl")
-        ),
-        "PDPPO": Part(
-            claims=("post-decision-critics-earn-a-fifth-more", "post-decision-critics-learn-faster")
-        ),
-        "POAD": Part(
-            claims=("decomposed-actions-beat-a-token-backup", "decomposed-actions-beat-an-action-backup")
-        ),
+        "PROPS": Part(claims=("props-*",)),
+        "MDPO": Part(claims=("mdpo-*",)),
+        "PDPPO": Part(claims=("post-decision-*",)),
+        "POAD": Part(claims=("decomposed-*",)),
     },
 )
 

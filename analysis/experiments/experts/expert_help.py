@@ -64,38 +64,19 @@ EXPERIMENT = Experiment(
             ("rubrics-with-guidance-raise-pass-at-4",),
         ),
         "TempSamp-R1": Part(claims=("bent-advantages-end-above-plain-ones",)),
-        "DaGRPO": Part(
-            "anchors in failing groups; no distinctiveness, which is not public",
-            (
-                "anchors-end-above-grpo",
-                "anchors-end-above-imitation-then-rl",
-                "anchors-tame-the-largest-gradient",
-            ),
-        ),
-        "SCOPE (Recycling Failures)": Part(
-            claims=("splices-end-above-whole-answers", "splices-stay-nearer", "splices-stay-more-diverse")
-        ),
+        "DaGRPO": Part("anchors in failing groups; no distinctiveness, which is not public", ("anchors-*",)),
+        "SCOPE (Recycling Failures)": Part(claims=("splices-end-above-whole-answers", "splices-stay-*")),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
         "POPE": Part(claims=("oracle-prefixes-solve-hard-prompts",)),
-        "R³L": Part(
-            "retries from the checker's first error, without reflection in words",
-            ("amplified-retries-end-above-grpo", "amplification-adds-to-retries"),
-        ),
+        "R³L": Part("retries from the checker's first error, without reflection in words", ("amplif*",)),
         "dGRPO (long-context)": Part(
             "answers of eight tokens, not long contexts",
             ("a-teachers-term-ends-above-sparse-grpo", "a-sparse-reward-adds-to-distillation"),
         ),
-        "DYPO": Part(
-            claims=(
-                "dypo-ends-above-grpo",
-                "dypo-ends-above-a-fixed-mixture",
-                "dypo-ends-above-imitation-then-rl",
-                "group-alignment-adds-to-the-gate",
-            )
-        ),
+        "DYPO": Part(claims=("dypo-*", "group-alignment-*")),
         "SPEAR": Part(
             "success and entropy of self-imitation with recalibration; no covariance clip",
-            ("self-imitation-ends-above-grpo", "self-imitation-keeps-entropy"),
+            ("self-imitation-*",),
         ),
     },
 )

@@ -165,9 +165,8 @@ EXPERIMENT = Experiment(
         "A2PR).",
     ),
     systems={
-        "PRDC": Part("", ("nearest-data-beats-a-support-constraint", "nearest-data-beats-cloning",
-                          "nearest-data-over-estimates-less-than-no-constraint")),
-        "A2PR": Part("", ("advantage-filter-beats-cloning", "generated-actions-add-to-the-filter")),
+        "PRDC": Part(claims=("nearest-data-*",)),
+        "A2PR": Part(claims=("advantage-filter-*", "generated-actions-*")),
     },
 )  # fmt: skip
 

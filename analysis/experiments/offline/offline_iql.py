@@ -32,7 +32,8 @@ def corridor(world: FiniteMDP, seed: int) -> FiniteMDP:
     """Return a corridor: of four actions one leads on, a lure pays a little and leads back to the start, as
     a third does for nothing, and the last stays; which is which is random by state. The end pays 1.
 
-    A logger that seldom goes on reaches the end in fragments, and its own values prefer the lures.
+    A logger that seldom goes on reaches the end in fragments, and its own values prefer the lures. Near
+    the start a lure may be best.
     """
     rng, states = generator(seed, f"{NAME} corridor"), np.arange(STATES)
     role_SA = rng.permuted(np.tile(np.arange(ACTIONS), (STATES, 1)), axis=1)

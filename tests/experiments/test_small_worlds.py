@@ -1,0 +1,54 @@
+"""Harness and worlds of computed experiments: arms tuned in cells, corridors, shares of a split pool."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.experiments.offline import offline_iql
+from analysis.experiments.pipelines import gains_at_scale
+from analysis.worlds.offline_worlds import Worlds, random_worlds
+from analysis.worlds.pilots import PILOT, TunedArms
+from testbed.pipeline import closed_forms
+
+
+def test_each_arm_is_tuned_in_each_cell_on_pilot_worlds_alone():
+    met = []
+
+    def learn(seeds, arm, size, rate=0.0):
+        met.append(seeds)
+        return {"score": np.full(len(seeds), -abs(rate - size))}
+
+    arms = TunedArms(
+        {"tuned": {"rate": (0.0, 1.0, 2.0, 3.0)}, "fixed": {}}, learn, "score", 2, {"size": (1, 3)}
+    )
+    frame = pd.concat(arms.rows((7, 8)))
+    assert met[0] == (PILOT, PILOT + 1)
+    assert list(frame) == ["seed", "size", "arm", "score", "at end"]
+    rows = frame[frame["arm"] == "tuned"].set_index(["size", "seed"])
+    assert rows["score"].tolist() == [0.0] * 4
+    assert rows["at end"].tolist() == [0, 0, 1, 1]  # 3 is the last rate, and 2 is worse
+
+
+def test_a_corridor_is_gone_through_from_its_fourth_place_and_one_step_falls_short():
+    seeds = tuple(range(8))
+    plain = random_worlds(seeds, states=8, actions=4)
+    worlds = Worlds.of(tuple(offline_iql.corridor(w, s) for w, s in zip(plain.worlds, seeds, strict=True)))
+    flat_RSA = np.full_like(plain.best_RSA, 0.25)
+    one_step_RSA = np.eye(4)[worlds.q(flat_RSA).argmax(-1)]
+    assert worlds.score(one_step_RSA).mean() < 0.9
+    going = np.einsum("rsa,rsat->rst", worlds.best_RSA, worlds.moves_RSAS)[
+        :, np.arange(3, 7), np.arange(4, 8)
+    ]
+    assert (going > 0.9).all()
+
+
+@pytest.mark.parametrize("size", gains_at_scale.SIZES)
+def test_the_share_where_both_sides_cross_is_the_best_of_all(size):
+    made, sheet = gains_at_scale.SIZES[size], gains_at_scale.Sheet.drawn(PILOT, (20e-6, 40e-6))
+    m = next(sheet.copies(made, 2, 0))
+    every = [
+        closed_forms.streaming_period(sheet.design(made, m, 2, made.devices * x // 16)) for x in range(2, 15)
+    ]
+    assert math.isclose(sheet.split(made, m, 2), min(every), rel_tol=1e-12)
