@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.policies.toy.products import copy, cut, normalize, outer, padded, product
-from testbed.policies.toy.simd import compiled, load_wide, root, spread_wide, store
+from testbed.policies.toy.simd import compiled, compiled_for_weights, load_wide, root, spread_wide, store
 
 Floats = NDArray[np.float32]
 
@@ -19,7 +19,7 @@ ZERO, SIXTEEN = U(0), U(16)
 UNIT, NOTHING = np.float32(1.0), np.float32(0.0)
 
 
-@compiled
+@compiled_for_weights("w_RID")
 def read(y_RIM: Floats, w_RID: Floats, x_RDM: Floats, epsilon: np.float32) -> None:
     """y = w norm(x)."""
     R, D, M = U(x_RDM.shape[0]), U(x_RDM.shape[1]), U(x_RDM.shape[2])
@@ -31,7 +31,7 @@ def read(y_RIM: Floats, w_RID: Floats, x_RDM: Floats, epsilon: np.float32) -> No
         copy(y_RIM[r], ZERO, y, M)
 
 
-@compiled
+@compiled_for_weights("w_RID")
 def read_gradient(
     grad_w_RID: Floats, grad_x_RDM: Floats, g_RIM: Floats, w_RID: Floats, x_RDM: Floats, epsilon: np.float32
 ) -> None:
@@ -48,7 +48,7 @@ def read_gradient(
         copy(grad_x_RDM[r], ZERO, grad, M)
 
 
-@compiled
+@compiled_for_weights("out_RDD", "up_RHD", "down_RDH")
 def feed_forward(
     z_RDM: Floats,
     y_RDM: Floats,
@@ -74,7 +74,7 @@ def feed_forward(
         copy(z_RDM[r], ZERO, y, M)
 
 
-@compiled
+@compiled_for_weights("out_RDD", "up_RHD", "down_RDH")
 def feed_forward_gradient(
     grads: tuple[Floats, Floats, Floats, Floats, Floats],
     g_RDM: Floats,

@@ -6,12 +6,15 @@ the vectors: checks that arrays do not overlap cost more than the work. `load(a,
 back; `spread` repeats a number; +, -, *, / and `largest` work lane by lane. All processors can run them;
 those with shorter registers need more instructions.
 
-`compiled` makes loops and caches them on disk.
+`compiled` makes loops and caches them on disk; `compiled_for_weights` those that Python calls.
 """
 
 # ruff: noqa: ARG001  (the compiler says which arguments a function has that it calls)
 
+import functools
+import inspect
 import operator
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import njit, typeof
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
@@ -37,6 +40,44 @@ def compiled(loop: Callable[..., Any]) -> Any:
     loop.__qualname__ += f"-{CHECKSUM:08x}"
     fast = {"contract", "reassoc", "nsz", "arcp"}
     return njit(cache=True, nogil=True, fastmath=fast, error_model="numpy")(loop)
+
+
+def compiled_for_weights(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a loop, called from Python, once for weights of one replica and of many.
+
+    Weights of many replicas are views into rows of parameters; those of one replica have no gaps, which is
+    another type, and seconds of compiling. names: arguments that hold weights, or tuples of them.
+    """
+
+    def decorate(loop: Callable[..., Any]) -> Callable[..., Any]:
+        order = list(inspect.signature(loop).parameters)
+        places, made, lock = [order.index(name) for name in names], compiled(loop), threading.Lock()
+
+        @functools.wraps(loop)
+        def run(*arguments: Any) -> Any:
+            if made.overloads:
+                try:
+                    return made(*arguments)
+                except TypeError:  # no version takes these arguments yet
+                    pass
+            found = [typeof(one) for one in arguments]
+            for place in places:
+                found[place] = _with_gaps(found[place])
+            with lock:
+                made.disable_compile(False)
+                made.compile(tuple(found))
+                made.disable_compile()
+            return made(*arguments)
+
+        return run
+
+    return decorate
+
+
+def _with_gaps(kind: Any) -> Any:
+    if hasattr(kind, "layout"):
+        return kind.copy(layout="A")
+    return kind.from_types([_with_gaps(one) for one in kind.types])
 
 
 Vector: TypeAlias = Any

@@ -15,6 +15,7 @@ from testbed.policies.toy.products import copy, cut, normalize, padded, product
 from testbed.policies.toy.simd import (
     Vector,
     compiled,
+    compiled_for_weights,
     exp2,
     largest,
     load,
@@ -41,7 +42,7 @@ NOTHING, UNIT = np.float32(0.0), np.float32(1.0)
 LOG2_E = 1.0 / math.log(2.0)
 
 
-@compiled
+@compiled_for_weights("embedding_RDE", "layers", "head_RVD")
 def generate(
     token_RBT: Tokens,
     mask_RBT: Flags,
@@ -102,7 +103,7 @@ def generate(
             _next_logp(law, normed, x, head_RVD[r], numbers)
 
 
-@compiled
+@compiled_for_weights("layer")
 def step(
     y_RDB: Floats,
     x_RDB: Floats,

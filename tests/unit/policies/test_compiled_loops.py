@@ -24,6 +24,24 @@ def test_a_kept_loop_is_compiled_anew_when_what_it_is_made_of_changes(tmp_path, 
     assert not kept()
 
 
+def test_weights_with_and_without_gaps_share_one_version_and_other_gaps_get_their_own(tmp_path, monkeypatch):
+    def times(y, w, pair):
+        y[:] = w[0, 0, 1] * pair[0][0, 1, 0]
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    run, y = simd.compiled_for_weights("w", "pair")(times), np.zeros(2, np.float32)
+    one = np.arange(1, 5, dtype=np.float32).reshape(1, 2, 2)
+    gapped = np.tile(one, (2, 1, 2))[:, :, :2]
+    for w in (one, gapped):
+        run(y, w, (w, w))
+        assert y.tolist() == [6, 6], "2 times 3"
+    assert not gapped.flags.c_contiguous
+    assert len(list(tmp_path.rglob("*.nbc"))) == 1
+    run(y[::-1], one, (one, gapped))
+    assert y.tolist() == [6, 6]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
 def test_the_checksum_is_of_every_file_that_loops_take_code_from():
     files = Path(simd.__file__).parent.glob("*_kernels.py")
     taken = {
