@@ -82,9 +82,10 @@ class Composed(Entry):
 
     def _made(self) -> Recipe:
         base = recipe.get_named(self.base) if self.base != self.name else None
-        if base is None or base.bind()().objective != self.base:
+        made: Recipe | None = base.bind()() if base else None
+        if made is None or made.objective != self.base:
             return Recipe("group_std", self.name, "token_mean")
-        return replace(base.bind()(), objective=self.name, objective_args=())
+        return replace(made, objective=self.name, objective_args=())
 
 
 class Recipes(Registry):
