@@ -124,3 +124,10 @@ def test_events_are_counted_where_both_arms_have_a_seed():
     second = pd.Series([0.0, 1.0, 0.0], index=[3, 1, 2])
     found = happens_more_often(first, second, "x")
     assert (found.effect, found.n) == (1.0, 3)
+
+
+def test_a_threshold_is_reached_where_the_mean_of_the_window_meets_it():
+    rows = pd.DataFrame({"step": [0, 10, 20, 30], "accuracy": [0.0, 0.5, 0.5, 1.0]})
+    assert [collapse.reached(rows, level, window=1) for level in (0.5, 0.75)] == [10, 30]
+    assert [collapse.reached(rows, level, window=2) for level in (0.5, 0.75)] == [20, 30]
+    assert np.isnan(collapse.reached(rows, 1.1, window=1))

@@ -370,3 +370,12 @@ def test_bad_input_is_answered_with_one_sentence():
         group_report("reinforce", Bench(random_tree(4, 4), *random_policies(random_tree(4, 4), 0.1)), size=4)
     with pytest.raises(UserError, match="'gae' needs value_BT"):
         group_report("reinforce", Bench(tree, mu, pi), size=2, advantage="gae")
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [([0.0] * 7, r"shape \(7,\), expected \[V\^T\] = \[8\]"), ([np.nan] * 8, "not finite")],
+)
+def test_a_table_of_rewards_has_a_finite_number_for_every_response(reward, message):
+    with pytest.raises(UserError, match=message):
+        RewardTable(reward, vocabulary=2, length=3)

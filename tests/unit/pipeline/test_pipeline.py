@@ -274,6 +274,11 @@ def test_moments_are_those_of_all_batches_enumerated():
     found = vars(closed_forms.moments(design))
     for name, value_N in {**expected, "batch": batch_NB.max(axis=1)}.items():
         assert found[name] == pytest.approx(value_N.mean(), rel=1e-12), name
+    # Both of a pair are short with chance 1/4 + asin(correlation) / 2 pi.
+    for correlation in (0.0, 0.3, 0.6, 0.9, 1.0):
+        pair = replace(design, lengths=(1, 3), group=2, correlation=correlation)
+        expected = 3 - 2 * (0.25 + math.asin(correlation) / (2 * math.pi))
+        assert closed_forms.moments(pair).longest == pytest.approx(expected, rel=1e-3), correlation
 
 
 @pytest.mark.slow
