@@ -75,7 +75,7 @@ def compiled_for_weights(*names: str) -> Callable[[Callable[..., Any]], Callable
 
 
 def _with_gaps(kind: Any) -> Any:
-    if hasattr(kind, "layout"):
+    if isinstance(kind, types.Array):
         return kind.copy(layout="A")
     return kind.from_types([_with_gaps(one) for one in kind.types])
 

@@ -94,8 +94,7 @@ def test_bad_arguments_are_named(arguments, message):
 def test_the_default_base_model_of_the_running_sum_succeeds_sometimes():
     task = RunningSum()
     policy = ToyTransformer(task)
-    share, entropy = success(policy, task, warm_start(policy, task, range(2)), prompts=512)
+    share, entropy = success(policy, task, warm_start(policy, task, [0]), prompts=512)
     # The teacher's chance is 0.8^12 = 0.069; 2048 samples have a standard error of 0.006.
-    assert 0.05 < share.mean() < 0.30
-    assert share.min() > 0.04
+    assert 0.05 < share.item() < 0.30
     assert entropy > 0.7
