@@ -41,7 +41,7 @@ fresh data ended at .43) and is given up.
   16), each seed its own pipeline. A response has the weights of its first token, as a group has one age here.
   Asked: whether GRPO, and the arms' mean, end within 0.05 of lag 16; and whether the arms' order on a seed
   agrees with their mean order at lag 16 on the other seeds as well as the order at lag 16 does, Kendall's tau
-  less by at most 0.1. Time allowed ten arms without the placebo on `sorted`, 10 + 10 seeds.
+  less by at most 0.1. Time allowed ten arms without the placebo on `sorted`, 10 + 10 seeds at first.
 - **Pipeline, the planned seeds**, written before their runs: `sorted` goes on to 16 + 16 seeds, the placebo
   runs as well, and REINFORCE runs again at the rate of the grid, .00056, as its rows had been at .0006.
 - **One setting**, added after the finals had been read and before its own runs (`one_setting`): what fixing
