@@ -20,7 +20,7 @@ from testbed.cli import main
 from testbed.errors import UserError
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
-COST = staleness_cost.EXPERIMENT.claims
+COST, ESS = staleness_cost.EXPERIMENT.claims, ess_collapse.EXPERIMENT.claims
 N = 100
 
 
@@ -118,14 +118,14 @@ def test_the_cost_of_staleness_reaches_every_verdict(changes, expected):
 def test_the_overstatement_claim_reaches_every_verdict(changes, expected):
     table = ess_table(**changes)
     # Lift the floor's own effect: what is left are the rows in which the sampled ESS could be too low.
-    assert word(ess_collapse.overstates(table[table[ess.EXACT] > 0.02])) == expected
+    assert word(ESS["sampled-ess-overstates-near-floor"].function(table[table[ess.EXACT] > 0.02])) == expected
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"), [({}, SUPPORTED), ({"token": 0.2}, REFUTED), ({"seeds": 1}, UNDECIDED)]
 )
 def test_the_token_claim_reaches_every_verdict(changes, expected):
-    assert word(ess_collapse.token_hides(ess_table(**changes))) == expected
+    assert word(ESS["token-ess-hides-collapse"].function(ess_table(**changes))) == expected
 
 
 def test_one_reading_below_the_floor_refutes_the_floor():

@@ -162,6 +162,7 @@ def grpo_drifts_along_a_line(table: pd.DataFrame) -> Evidence:
     """On the path of synchronous GRPO on a token tree, geometric ages of mean 4 raise chi^2 above that of lag
     4 by more than half of what drift along a line predicts.
     """
+    # A check of its own: the margin is read from the table.
     rows = table[table["lag"] == 4]
     chi2 = arms(rows, "y", {name: {"what": "chi2", "schedule": name} for name in ("geometric", "exact")})
     line = rows[(rows["what"] == "coherent") & (rows["schedule"] == "geometric")]["y"]

@@ -117,6 +117,7 @@ def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidenc
     """REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: the
     mean value along the curve differs by less than 0.05 between rates, at every product.
     """
+    # A check of its own: whether equal products are at the floor is asked of each product's arms.
     product = (table["learning_rate"] * table["lag"]).rename("product")
     value = table.pivot_table(index=[product, "seed"], columns="learning_rate", values=MEAN)
     rates = sorted(value.columns)

@@ -111,6 +111,7 @@ def vcpo_collapses_less_than_its_weights_alone(table: pd.DataFrame) -> Evidence:
     """At lag 128 and the rate that is best on-policy, truncated weights collapse on more seeds without VCPO's
     two parts than with both.
     """
+    # As above.
     lost = arms(table, "collapsed", _arms("common"))
     return happens_more_often(lost["neither"], lost["both"], "share of discordant seeds lost without both")
 

@@ -184,6 +184,7 @@ def gain(table: pd.DataFrame, recipe: str, slow: str, fast: str, rate: float = R
     return log_N
 
 
+# Checks of their own, all three: the note gives the speed-ups of every arm.
 def faster(gains: dict[str, NDArray[np.float64]]) -> Evidence:
     """Return evidence that the mean log speed-up is above zero in every arm; the note gives the speed-ups."""
     found = must_exceed(gains, 0.0, "mean log speed-up")

@@ -159,6 +159,7 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> dict[str, F
     }
 
 
+# Checks of their own, all five: what is compared with is a closed form of each pipeline, not an arm.
 def judged(rooms: Mapping[str, Floats], note: str) -> Evidence:
     """Return the evidence that every room is above 0 on average; the note names the narrowest alone."""
     found = must_exceed(rooms, 0.0, note)
