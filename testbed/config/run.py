@@ -39,8 +39,8 @@ YOUNGER = (
 """Fields added after RUN_VERSION 1: the id ignores them at their default, so a new setting renames no older
 result."""
 
-_OLD, _NEW = "law", "distribution"
-_RENAMED = {"staleness_args": "staleness", "prefix_args": "prefix"}
+OLD_NAME, NEW_NAME = "law", "distribution"
+RENAMED = {"staleness_args": "staleness", "prefix_args": "prefix"}
 """Fields whose argument `distribution` was `law` in release 0.1, and the field that names the function.
 
 A Run turns the old name into the new one until release 0.3. Ids keep the old one: no older result is renamed.
@@ -146,8 +146,8 @@ class Run:
                     object.__setattr__(self, name, normal)
 
     def _renamed(self, name: str, value: Arguments) -> Arguments:
-        own = name in _RENAMED and ":" not in getattr(self, _RENAMED[name])  # a user's file names its own
-        return _put(value, _OLD, _NEW) if own else value
+        own = name in RENAMED and ":" not in getattr(self, RENAMED[name])  # a user's file names its own
+        return _put(value, OLD_NAME, NEW_NAME) if own else value
 
 
 def _put(value: Arguments, name: str, other: str) -> Arguments:
@@ -224,8 +224,8 @@ def canonicals(runs: Iterable[Run]) -> Iterator[str]:
 def _part(name: str, value: Any) -> str:
     if name in YOUNGER and value == _DEFAULTS[name]:
         return ""
-    if name in _RENAMED:
-        value = _put(value, _NEW, _OLD)
+    if name in RENAMED:
+        value = _put(value, NEW_NAME, OLD_NAME)
     return f'"{name}":{json.dumps(value, separators=(",", ":"))}'
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.config.fields import ARGUMENTS, FIELDS, coerced, contradictions, problems
-from testbed.config.run import Run, cell_ids
+from testbed.config.run import NEW_NAME, OLD_NAME, RENAMED, Run, cell_ids
 from testbed.errors import UserError, candidates, suggest
 from testbed.words import split
 
@@ -253,6 +253,8 @@ def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]
         for name, value in zip(axes, values, strict=True):
             stem, _, key = name.partition(".")
             before = dict(changed.get(stem, getattr(start, stem))) if key else {}
+            if key == OLD_NAME and stem in RENAMED and NEW_NAME in before:
+                key = NEW_NAME
             changed[stem] = coerced(stem, before | {key: value}) if key else value
         yield dataclasses.replace(start, **changed)
 

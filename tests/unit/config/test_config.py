@@ -348,6 +348,8 @@ def test_an_argument_called_law_is_the_distribution_and_keeps_its_id():
     new = Run(prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 5)))
     assert old == new
     assert cell_id(new) == "bandit/grpo/lag0/seed0-6a9ee2243dba"  # the id of release 0.1
+    words = ["prefix=teacher", "prefix_args.law=staged", "prefix_args.tokens=5"]
+    assert override(Run(), words) == override(new, ["prefix_args.law=staged"]) == new
     theirs = Run(prefix="mine.py:start", prefix_args=(("law", "staged"),))
     assert theirs.prefix_args == (("law", "staged"),)
 
