@@ -6,7 +6,6 @@ from analysis.declared_plot import Plot
 from analysis.experiment import Check, Experiment, Part, Stop, Tuned
 from analysis.judging.comparisons import (
     Arm,
-    among,
     arm,
     arms,
     at_floor,

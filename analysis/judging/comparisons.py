@@ -109,16 +109,6 @@ def arms(table: pd.DataFrame, value: str, by_name: Mapping[str, Arm]) -> pd.Data
     return pd.DataFrame({name: arm(table, value, where) for name, where in by_name.items()}).dropna()
 
 
-def among(by_name: Mapping[str, Arm], value: str, first: str, second: str) -> Callable[[pd.DataFrame], Any]:
-    """Return what computes the first arm less the second, on seeds that all have: gates see all arms."""
-
-    def gain(table: pd.DataFrame) -> pd.Series:
-        found = arms(table, value, by_name)
-        return found[first] - found[second]
-
-    return gain
-
-
 def paired(table: pd.DataFrame, value: str, first: Arm, second: Arm) -> Floats:
     """Return a column of the first arm minus that of the second, for every seed that both have."""
     difference = (arm(table, value, first) - arm(table, value, second)).dropna()

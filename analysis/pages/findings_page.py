@@ -146,10 +146,8 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             "A lag of a few steps costs nothing that can be seen; a lag of 64 does",
             "Three steps of lag change GRPO's final accuracy by "
             f"{f.claim('three-steps-of-lag-cost-grpo-less-than-five-points')}. "
-            "One step off, online DPO is as good as in turn: "
-            f"{f.claim('one-step-off-online-dpo-is-as-good')}. At lag {LAG}, with "
-            f"rate and clip tuned there, GRPO falls from {fresh}. At lag 128, at a rate tuned for fresh "
-            "data, it loses "
+            f"At lag {LAG}, with rate and clip tuned there, GRPO falls from {fresh}. At lag 128, "
+            "at a rate tuned for fresh data, it loses "
             f"{f.claim('staleness-costs-grpo-accuracy')}.",
         ),
         (

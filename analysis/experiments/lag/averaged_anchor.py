@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.lab import Arm, Experiment, Part, Plot, Stop, Tuned, among
+from analysis.lab import Arm, Experiment, Part, Plot, Stop, Tuned
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run
 
@@ -73,21 +73,21 @@ EXPERIMENT.claim(
     "At lag 16 PPO clipped around an average of earlier weights ends at a higher accuracy than PPO clipped "
     "around the sampler, on most seeds.",
     source=EWMA,
-).compare(among(ARMS, "accuracy", "EWMA, old", "PPO, old"))
+).compare("accuracy", ARMS["EWMA, old"], ARMS["PPO, old"])
 EXPERIMENT.claim(
     "ppo-ewma-is-above-ppo-along-the-run",
     "At lag 16 it also has a higher mean accuracy along the run, on most seeds.",
     source=EWMA,
-).compare(among(ARMS, "area", "EWMA, old", "PPO, old"))
+).compare("area", ARMS["EWMA, old"], ARMS["PPO, old"])
 EXPERIMENT.claim(
     "an-ewma-anchor-ends-above-missing-log-probabilities",
     "Under partial rollouts decoupled PPO with an averaged anchor ends at a higher accuracy than with the "
     "present weights in place of lost old log-probabilities, on most seeds.",
     source=LOST,
-).compare(among(ARMS, "accuracy", "ewma", "missing"))
+).compare("accuracy", ARMS["ewma"], ARMS["missing"])
 EXPERIMENT.claim(
     "an-ewma-anchor-is-as-good-as-the-snapshot",
     "Under partial rollouts decoupled PPO with an averaged anchor ends within 0.01 of its accuracy with the "
     "exact old log-probabilities, in the median over seeds.",
     source=LOST,
-).equal(among(ARMS, "accuracy", "ewma", "snapshot"), within=MARGIN)
+).equal("accuracy", ARMS["ewma"], ARMS["snapshot"], within=MARGIN)

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.lab import Arm, Experiment, Plot, Stop, Tuned, among, arm
+from analysis.lab import Arm, Experiment, Plot, Stop, Tuned, arm
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
@@ -79,7 +79,7 @@ for _name, _n in (
         f"With {_n} updates per generation RAPID ends within 0.02 of on-policy REINFORCE's accuracy after as "
         "many updates, in the median over seeds.",
         source=f"{RAPID}: equal or better accuracy",
-    ).equal(among(ARMS, "accuracy", f"N = {_n}", "synchronous"), within=MARGIN)
+    ).equal("accuracy", ARMS[f"N = {_n}"], ARMS["synchronous"], within=MARGIN)
 
 
 def log_saved(table: pd.DataFrame, updates: int) -> pd.Series:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.lab import Arm, Experiment, Part, Plot, Stop, among, arm
+from analysis.lab import Arm, Experiment, Part, Plot, Stop, arm
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run, grid
@@ -112,7 +112,7 @@ EXPERIMENT.claim(
     "One step off online DPO ends within 0.02 of its on-policy accuracy after as many updates, in the "
     "median; with the trainer at half of the generator's time these take a third less time.",
     source=f"{ASYNC}: at equal quality",
-).equal(among(ARMS, "accuracy", "online_dpo 1", "online_dpo 0"), within=EQUAL)
+).equal("accuracy", ARMS["online_dpo 1"], ARMS["online_dpo 0"], within=EQUAL)
 EXPERIMENT.claim(
     "aipo-holds-up-to-lag-16",
     "At lags 4 and 16 AIPO ends within 0.05 of its on-policy accuracy, in the median over seeds.",

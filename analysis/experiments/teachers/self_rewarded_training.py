@@ -143,13 +143,13 @@ EXPERIMENT.claim(
     "self-rewarding-ends-above-sft-at-unseen-prompts",
     "From SFT on 32 demonstrations, 100 steps on log(SFT/base) at fresh prompts end 0.02 more accurate at "
     "unseen prompts than SFT alone, in the median over seeds.",
-).compare(gain, {"arm": f"{FEW}, kl 0"}, by=MORE, typical="median")
+).compare(gain, {"arm": f"{FEW}, kl 0"}, by=MORE, typical="median", null=0.0)
 
 EXPERIMENT.claim(
     "held-self-rewarding-ends-above-sft",
     "From SFT on 32 demonstrations, 100 steps on log(SFT/base) with a KL to SFT of coefficient 0.5 at fresh "
     "prompts end 0.02 more accurate at unseen prompts than SFT alone, in the median over seeds.",
-).compare(gain, {"arm": FEW_ARM}, by=MORE, typical="median")
+).compare(gain, {"arm": FEW_ARM}, by=MORE, typical="median", null=0.0)
 
 EXPERIMENT.claim(
     "self-rewarding-saves-demonstrations",
