@@ -18,7 +18,7 @@ def test_every_computed_claim_and_no_other_has_a_planted_bug():
 
 
 def test_bugs_are_planted_in_the_code_that_claims_speak_of_not_in_their_own():
-    assert [bug for bug in PLANTED if not bug.file.startswith(("testbed/", "envs/"))] == []
+    assert [bug for bug in PLANTED if not bug.file.startswith(("testbed/", "envs/", "analysis/kernels/"))] == []
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_a_planted_bug_is_seen_through_every_name_and_gone_afterwards():
 
 def test_a_bug_that_is_nowhere_or_outside_functions_is_not_planted():
     for old, new in (("no such text", "x"), ("NEEDED = 5", "NEEDED = 6")):
-        with pytest.raises(ValueError, match="tails"), planted(FILE, old, new):
+        with pytest.raises(ValueError, match="tail_indices"), planted(FILE, old, new):
             pass
 
 
