@@ -53,6 +53,9 @@ TRAIN_THE_TOY = {
 }
 """Modules through which a computed table trains the toy transformer."""
 
+HUGGING_FACE = {"testbed.policies.hf.hf_policy", "analysis.worlds.hf_bases"}
+"""Modules through which a computed table comes from a Hugging Face model."""
+
 
 def trains(experiment: str) -> bool:
     """Whether an experiment's computed table holds training runs of the toy transformer."""
@@ -61,7 +64,7 @@ def trains(experiment: str) -> bool:
 
 def loads_a_model(experiment: str) -> bool:
     """Whether an experiment's computed table comes from a Hugging Face model."""
-    return "testbed.policies.hf.hf_policy" in _imports(EXPERIMENTS.module(experiment))
+    return bool(HUGGING_FACE & set(_imports(EXPERIMENTS.module(experiment))))
 
 
 def _short(data: bytes) -> str:
