@@ -18,7 +18,8 @@ def test_every_computed_claim_and_no_other_has_a_planted_bug():
 
 
 def test_bugs_are_planted_in_the_code_that_claims_speak_of_not_in_their_own():
-    assert [bug for bug in PLANTED if not bug.file.startswith(("testbed/", "envs/", "analysis/kernels/"))] == []
+    spoken_of = ("testbed/", "envs/", "analysis/kernels/")
+    assert [bug for bug in PLANTED if not bug.file.startswith(spoken_of)] == []
 
 
 @pytest.mark.slow
