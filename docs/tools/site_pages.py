@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 TOP = ("testbed", "envs", "analysis", "paper_figs")
-MODULES = 11
+MODULES = 8
 """Most modules on a page of the API reference, so that none exceeds 300 kB of HTML."""
 # Pages that lie elsewhere in the repository, with their place in the site.
 ELSEWHERE = {

@@ -43,11 +43,11 @@ def bfloat16_slowdown() -> float:
 
 
 def _product_seconds(dtype: torch.dtype) -> float:
-    x_MI, w_OI = torch.ones(64, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
+    x_MI, w_II = torch.ones(64, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
     tried = []
     for _ in range(6):  # the first product prepares, and a busy machine interrupts some
         start = time.perf_counter()
-        torch.nn.functional.linear(x_MI, w_OI)
+        torch.nn.functional.linear(x_MI, w_II)
         tried.append(time.perf_counter() - start)
     return min(tried)
 
