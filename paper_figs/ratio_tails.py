@@ -24,8 +24,8 @@ CAPTION = (
     "Share of sampled sequences whose importance ratio is at least x, by lag, from all steps at which the "
     "lag was in full effect. Lines: all seeds pooled; bands: range of the seeds. What a curve lacks to 1 at "
     "the left edge are sequences that the current policy would hardly write any more. Dashed gray: 1/x, "
-    "which no law of ratios can exceed (Markov's inequality, as the mean ratio is 1); the closer a tail "
-    "runs along it, the fewer sequences carry a weighted mean."
+    "which no distribution of ratios can exceed (Markov's inequality, as the mean ratio is 1); the closer a "
+    "tail runs along it, the fewer sequences carry a weighted mean."
 )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, of_seeds
 from analysis.worlds.engine_ways import ENGINES
-from analysis.worlds.pilots import inside
+from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "engine-arms"
@@ -66,13 +66,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def _ask(name: str, statement: str, first: str, second: str, by: float, source: str) -> None:
-    """Declare that an arm ends above another by a margin, in the mean."""
-    EXPERIMENT.claim(name, statement, source=source, gates={"tuned": inside(arm=(first, second))}).compare(
-        "accuracy", {"arm": first}, {"arm": second}, by=by
-    )
-
-
 NESTED, JET = "Nested-ReFT (2025), arXiv:2508.10123: accuracy kept", "Jet-RL, arXiv:2601.14243 (abstract)"
 ALP = "ALP (2026), arXiv:2603.19470"
 for _name, _statement, _first, _second, _by, _source in (
@@ -108,4 +101,4 @@ for _name, _statement, _first, _second, _by, _source in (
      "There it ends 0.02 above ALP with noise on the logits alone.",
      "noisy alp", "noisy alp, logits", MORE, ALP),
 ):  # fmt: skip
-    _ask(_name, _statement, _first, _second, _by, _source)
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)

@@ -96,11 +96,16 @@ EXPERIMENT = Experiment(
 )
 
 
+def _two(table: pd.DataFrame, outcome: str, rate: str, *names: str) -> pd.DataFrame:
+    """Return an outcome of these arms alone, so that gates see what is compared; a row per seed."""
+    return arms(table, outcome, {name: _arms(rate)[name] for name in names})
+
+
 @EXPERIMENT.claim("vcpo-at-lag-128-is-as-good-as-on-policy")
 def vcpo_at_lag_128_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
     """With both parts VCPO, tuned, ends within 0.05 of its on-policy accuracy at lag 128, in the median."""
     # A check of its own: which rows are an arm is known once its rate is read from the table of tuning.
-    found = arms(table, "accuracy", _arms("own"))
+    found = _two(table, "accuracy", "own", "both", "on-policy")
     floored = ["both"] if at_floor([found["both"], found["on-policy"]], MARGIN) else []
     change = {"both": found["both"] - found["on-policy"]}
     return median_within(change, MARGIN, "median change in final accuracy", floored)
@@ -112,13 +117,13 @@ def vcpo_collapses_less_than_its_weights_alone(table: pd.DataFrame) -> Evidence:
     two parts than with both.
     """
     # As above.
-    lost = arms(table, "collapsed", _arms("common"))
+    lost = _two(table, "collapsed", "common", "neither", "both")
     return happens_more_often(lost["neither"], lost["both"], "share of discordant seeds lost without both")
 
 
 def gain(table: pd.DataFrame, name: str, rate: str) -> pd.Series:
     """Return the final accuracy of an arm less that of neither part, seed by seed."""
-    found = arms(table, "accuracy", _arms(rate))
+    found = _two(table, "accuracy", rate, name, "neither")
     return found[name] - found["neither"]
 
 
