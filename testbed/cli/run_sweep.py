@@ -285,7 +285,7 @@ def dtype_notes(cells: "Iterable[Run]") -> Iterator[str]:
 
         if (times := bfloat16_slowdown()) > 2:
             yield (
-                f"products in bfloat16 take {times:.0f} times as long as in float32 on this CPU; "
+                f"matrix products take {times:.0f} times as long in bfloat16 as in float32 on this CPU; "
                 "policy_args.dtype=float32 is faster."
             )
 

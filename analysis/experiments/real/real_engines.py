@@ -51,10 +51,9 @@ EXPERIMENT = Experiment(
         x=f"{END}: final accuracy",
         y="arm",
         says="Shows final accuracy of a Hugging Face model of 70,000 weights after 60 steps on running sums, "
-        "from fresh data and from data 16 steps old: rollouts of the model itself (exact), of an engine "
-        "that keeps the likeliest tokens with .9 of the mass (top-p), or of one at temperature 1.3 (hot); "
-        "uncorrected, or corrected by truncated weights (tis), by a mask of whole responses (mis) or of "
-        "tokens (icepop).",
+        "by who wrote its data (exact: the model; top-p: the likeliest tokens with .9 of the mass; hot: "
+        "temperature 1.3), by the correction (none; tis: weights cut at 2; mis and icepop: responses or "
+        "tokens of extreme ratio left out) and by lag.",
     ),
 )
 
