@@ -17,13 +17,15 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from testbed.rng import generator
+from envs.arrays import Floats
+from testbed.rng import generator, key
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design
 
 NAME = "gains-at-scale"
-SEEDS = 32
+SEEDS, SHEETS = 32, 64
+LAYOUTS = ["same", "own", "8 bits"]
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,16 @@ class Sheet:
     length: int
 
     @classmethod
-    def drawn(cls, seed: int, hop: tuple[float, float]) -> Sheet:
-        """Return random unknowns, the same for all bands of exchanges but for the place in the band."""
-        rng = generator(seed, NAME)
-        return cls(
-            rng.uniform(60e9, 75e9), rng.uniform(0.3, 0.5) * PEAK, float(np.exp(rng.uniform(*np.log(hop)))),
-            int(np.exp(rng.uniform(*np.log((512, 1536))))), int(np.exp(rng.uniform(*np.log((500, 1500))))),
-        )  # fmt: skip
+    def at(cls, u_5: Floats, hop: tuple[float, float]) -> Sheet:
+        """Return unknowns at a point of the unit cube, the same for all bands of exchanges but for the place
+        in the band.
+        """
+        lows, highs = np.array(
+            [(60e9, 75e9), (0.3, 0.5), np.log(hop), np.log((512, 1536)), np.log((500, 1500))]
+        ).T
+        memory, share, *logs = lows + (highs - lows) * u_5
+        hop_s, batch, length = np.exp(logs)
+        return cls(memory, share * PEAK, hop_s, int(batch), int(length))
 
     def design(self, size: Size, m: int, width: int, training: int) -> Design:
         """Return the pipeline with copies of m devices and weights of `width` bytes; training 0: one pool."""
@@ -139,14 +144,29 @@ class Sheet:
         return min(closed_forms.streaming_period(made(x)) for x in shares[max(0, cross - 1) : cross + 1])
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
-    """Return the speed-up by layout, a row per draw of the unknowns, size and band of exchanges."""
-    return pd.DataFrame(
-        {"seed": seed, "size": size, "hop": hop, **Sheet.drawn(seed, band).gains(SIZES[size])}
-        for seed in seeds
-        for hop, band in HOPS.items()
-        for size in SIZES
-    )
+def points(seed: int) -> Floats:
+    """Return a unit's sheets in the unit cube [P, 5]: a random one and a scrambled Sobol net, whose points
+    are uniform each and together leave less to chance.
+    """
+    from scipy.stats import qmc
+
+    net = qmc.Sobol(5, rng=key(seed, NAME)).random(SHEETS)
+    return np.concatenate([generator(seed, NAME).random((1, 5)), net])
+
+
+def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+    """Yield geometric means of speed-ups over a unit's sheets, by layout, size and band of exchanges."""
+    for seed in seeds:
+        frame = pd.DataFrame(
+            {"seed": seed, "size": size, "hop": hop, **Sheet.at(u_5, band).gains(SIZES[size])}
+            for u_5 in points(seed)
+            for hop, band in HOPS.items()
+            for size in SIZES
+        )
+        frame[LAYOUTS] = np.log(frame[LAYOUTS])
+        means = frame.groupby(["seed", "size", "hop"], sort=False, as_index=False)[LAYOUTS].mean()
+        means[LAYOUTS] = np.exp(means[LAYOUTS])
+        yield means
 
 
 EXPERIMENT = Experiment(
@@ -157,9 +177,9 @@ EXPERIMENT = Experiment(
         "closed forms with the data sheet of an H100; memory, efficiency, batch, lengths and the exchange "
         "between nodes are drawn; the loss of the source's other layout by its code is not in it"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"reported": REPORTED}),
+    compute=of_seeds(NAME, rows, SEEDS, {"reported": REPORTED, "sheets": SHEETS}),
     keys=("run", "seed", "size", "hop"),
-    metrics=("same", "own", "8 bits"),
+    metrics=tuple(LAYOUTS),
     margins={"factor of gains that counts as more": MORE},
     figure=Plot(
         "final by setting",
