@@ -54,13 +54,13 @@ for shard in sys.argv[3:]:
 @pytest.mark.slow
 def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_path: Path, campaign) -> None:
     settings = [
-        ("0", {"PYTHONHASHSEED": "0"}, ["1/1"]),
         ("2", {"PYTHONHASHSEED": "7", "TZ": "Pacific/Apia", "LANG": "C"}, ["3/3", "1/1"]),
         ("1", {"PYTHONHASHSEED": "1"}, ["2/2", "1/2"]),
         ("3", {"PYTHONHASHSEED": "2", "LC_ALL": "tr_TR.UTF-8"}, ["1/1", "1/1"]),
     ]
-    chosen = settings if campaign.full else settings[:2]
-    found = []
+    chosen = settings if campaign.full else settings[:1]
+    run_sweep(trainings(), tmp_path / "here", workers=0)
+    found = [hashes(tmp_path / "here")]
     for number, (workers, variables, shards) in enumerate(chosen):
         script = RUNS.format(tests=str(Path(__file__).parent))
         command = [sys.executable, "-c", script, tmp_path / str(number), workers, *shards]
@@ -69,7 +69,7 @@ def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_p
         found.append(hashes(tmp_path / str(number)))
     assert len(found[0]) == 3
     assert all(each == found[0] for each in found)
-    campaign.tried("bandit, tree and transformer by workers, shards, hash seeds and locales", len(chosen))
+    campaign.tried("bandit, tree and transformer by workers, shards, hash seeds and locales", len(found))
 
 
 def test_a_clock_that_jumps_changes_no_bit_and_loses_no_file(

@@ -55,9 +55,13 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
 @pytest.mark.slow
 def test_figures_are_the_same_bytes_in_other_places_and_times(tmp_path: Path, campaign) -> None:
     from paper_figs.figure_registry import FIGURES
+    from paper_figs.run import figures
 
     names = list(FIGURES) if campaign.full else ["ratio-tails"]
-    one, other = (drawn(tmp_path / str(n), names, said) for n, said in enumerate(SETTINGS))
-    assert len(one) == 2 * len(names) + 1
-    assert one == other
+    figures(names, out=tmp_path / "here")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()}
+    here = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()}
+    assert len(here) == 2 * len(names) + 1
+    for number, said in enumerate(SETTINGS if campaign.full else SETTINGS[1:]):
+        assert drawn(tmp_path / str(number), names, said) == here
     campaign.tried("figures as PDF and PNG, twice, by date, zone, locale and matplotlibrc", len(names))

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -209,25 +207,6 @@ def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables)
         assert each.png.read_bytes().startswith(b"\x89PNG")
         assert b"DejaVuSans" in each.pdf.read_bytes()
     assert lines[-1] == f"figure {len(made)}/{len(made)}: staleness"
-
-
-@pytest.mark.slow
-def test_another_process_with_other_settings_draws_the_same_bytes_without_torch(saved, folder, tmp_path):
-    _, out, _ = saved
-    code = (
-        "import sys; from pathlib import Path; import matplotlib; from paper_figs.run import figures\n"
-        "matplotlib.rcParams.update({'font.size': 20, 'axes.labelpad': 30, 'savefig.dpi': 50})\n"
-        "figures(data=Path(sys.argv[1]), out=Path(sys.argv[2]))\n"
-        "print(sorted({'torch', 'matplotlib.pyplot', 'seaborn', 'numba'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, folder, tmp_path], capture_output=True, text=True, cwd=ROOT, check=True
-    )
-    assert done.stdout.strip() == "[]"
-    files = sorted(path.name for path in out.iterdir())
-    assert len(files) == 2 * len(OF_RUNS) + 1
-    for name in files:
-        assert (tmp_path / name).read_bytes() == (out / name).read_bytes(), name
 
 
 @pytest.mark.slow
