@@ -28,7 +28,7 @@ def judge_claims(
     Examples:
     testbed evidence judge 'ess-*'
 
-    testbed evidence judge m2po-ends-above-grpo-at-lag-256 --json
+    testbed evidence judge vcpo-ends-above-tuned-grpo-at-lag-256-on-long --json
 
     testbed evidence judge --write
     """

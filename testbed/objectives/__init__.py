@@ -2,14 +2,14 @@
 
 `objective` registers them with their citation and promises, which contract tests check:
 
-ratio:       level of the importance ratio: none, token, prefix, min_prefix, sequence, geometric, turn,
-             power_mean.
+ratio:       level of the importance ratio: token (default), none, prefix, min_prefix, sequence, geometric,
+             turn, power_mean.
 reads:       what the loss depends on besides pi and the mask: mu, anchor, ref, adv, reward, group,
              turn, origin.
-scope:       the tokens that a token's weight depends on: the "token" itself, its "sequence", its "group", or
-             the whole "batch" (then `statistic` names the dependence).
-on_policy:   w / A when pi = mu = anchor: a number, "1/T" when a sequence's weight is spread over its tokens,
-             None when w is not a fixed multiple of the advantage.
+scope:       the tokens that a token's weight depends on: the "token" itself (default), its "sequence", its
+             "group", or the whole "batch" (then `statistic` names the dependence).
+on_policy:   w / A when pi = mu = anchor: a number (default 1), "1/T" when a sequence's weight is spread over
+             its tokens, None when w is not a fixed multiple of the advantage.
 max_weight:  bound on |w / A|: a number or an expression in the hyperparameters.
 sign:        True (default): w never has the sign of -A. False: it may.
 detached:    the weight is detached, so the loss is not an antiderivative of it.
@@ -21,12 +21,21 @@ dual:        the DualUpdate of objectives with a hyperparameter that training mo
 `name@source` is a variant: the loss that a public stack computes under the same name.
 """
 
-from testbed.registry import Entry, Registry
+from collections.abc import Callable
+from typing import Any
+
+from testbed.registry import Entry, Function, Registry
 from testbed.user_files import in_a_file
 
 
 class Objectives(Registry):
     """The registry of objectives, with their variants and functions in files outside the package."""
+
+    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
+        """Register a function as an objective; promises that are not given are those of most."""
+        return super().__call__(
+            name, source=source, **{"ratio": "token", "scope": "token", "on_policy": 1, **promises}
+        )
 
     def __getitem__(self, name: str) -> Entry:
         if in_a_file(name):

@@ -1,11 +1,47 @@
 """Bandits whose every data set can be listed, and linear estimators with the weights of their papers."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from analysis.experiments.estimators.estimator_map import World
+from testbed.estimators import estimator
+from testbed.estimators.logged_rounds import logged
 from testbed.exact.bandit_moments import EmbeddedDistribution, LoggedDistribution
 
 WORLDS = range(5)
+
+
+@dataclass(frozen=True)
+class World:
+    """A contextual bandit of finitely many atoms (x, a, r), logging and target policy, a reward model."""
+
+    law: LoggedDistribution
+    context_K: np.ndarray
+    action_K: np.ndarray
+    reward_K: np.ndarray
+    mass_K: np.ndarray
+    model_SA: np.ndarray
+
+    def data(self, n, shift=0.0):
+        """Every data set of n rounds [C, n], K^n of them, and their probabilities [C]."""
+        index_RN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
+        context_RN, action_RN = self.context_K[index_RN], self.action_K[index_RN]
+        found = logged(
+            reward=self.reward_K[index_RN] + shift,
+            action=action_RN,
+            behavior_dist=self.law.mu_SA[context_RN],
+            action_dist=self.law.pi_SA[context_RN],
+            estimated_rewards_by_reg_model=self.model_SA[context_RN],
+        )
+        return found, self.mass_K[index_RN].prod(-1)
+
+
+def moments(world, n, name, **hyper):
+    """Mean and variance of an estimator over all data sets of n rounds."""
+    data, mass_R = world.data(n)
+    value_R = estimator[name].bind(**hyper)(data).value
+    mean = float(mass_R @ value_R)
+    return mean, float(mass_R @ (value_R - mean) ** 2)
 
 
 def two_arms():

@@ -107,5 +107,5 @@ for _name, _recipe, _title in (
         _name,
         f"On models of a million weights at lag 64 and tuned rates, {_title} ends with a higher accuracy "
         "than GRPO, on most seeds of three tasks.",
-        source="very-old-data: so it is on the toy LLM, at lag 256 and tuned rates",
+        source="this project: so it was on the toy LLM, at lag 256 and tuned rates",
     ).compare("accuracy", {"recipe": _recipe}, {"recipe": "grpo"}, over={"lag": 64})

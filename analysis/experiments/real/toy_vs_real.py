@@ -152,5 +152,5 @@ for _name, _recipe, _title in (
         _name,
         f"On Hugging Face models at lag 64 and learning rate 1e-3, {_title} ends with a higher accuracy than "
         "GRPO, on most seeds of three tasks.",
-        source="very-old-data: so it is on the toy LLM, at lag 256 and tuned rates",
+        source="this project: so it was on the toy LLM, at lag 256 and tuned rates",
     ).compare("accuracy", {"recipe": _recipe}, {"recipe": "grpo"}, over={"lag": 64})

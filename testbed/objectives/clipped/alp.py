@@ -12,10 +12,7 @@ from testbed.objectives.clipped.token_gradient import through_own_token
 @objective(
     "alp",
     source="ALP (2026), arXiv:2603.19470; Chenluye99/Adaptive-Layerwise-Perturbation 0895e1d2, core_algos.py",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
-    on_policy=1,
     max_weight="max(c, 1 + eps_high)",
 )
 def alp(

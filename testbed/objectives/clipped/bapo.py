@@ -143,10 +143,8 @@ def _within(logp_BT: Tensor, batch: Batch, bounds: Tensor, c: float) -> Tensor:
 @objective(
     "bapo",
     source="Xi et al. (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
     scope="batch",
-    on_policy=1,
     statistic=BOUNDS,
 )
 def bapo(

@@ -15,7 +15,6 @@ from testbed.objectives.clipped.token_gradient import through_own_token
     ratio="prefix",
     reads=("anchor", "adv"),
     scope="sequence",
-    on_policy=1,
     detached=True,
 )
 def ctpo(

@@ -26,10 +26,7 @@ def _against_anchor(logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high
 @objective(
     "dppo_tv",
     source="Qi et al. (2026), arXiv:2602.04879 (DPPO-Binary-TV)",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
-    on_policy=1,
     max_weight="cap",
     detached=True,
     keep=within_total_variation,

@@ -11,10 +11,7 @@ from testbed.objectives import objective
 @objective(
     "dual_clip",
     source="Ye et al. (2020), arXiv:1912.09729, Eq. 5",
-    ratio="token",
     reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
     max_weight="max(c, 1 + eps_high)",
 )
 def dual_clip(
@@ -29,8 +26,7 @@ def dual_clip(
 
 
 @objective.variant(
-    "dual_clip@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py",
+    "dual_clip@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py"
 )
 def dual_clip_verl(
     logp_BT: Tensor,

@@ -45,8 +45,7 @@ def clip_against_sign(log_u_BT: Tensor, rising: Tensor, falling: Tensor, low: fl
 
 
 @objective.variant(
-    "gmpo@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py (geo_mean)",
+    "gmpo@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py (geo_mean)"
 )
 def gmpo_verl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -(1/T) g A, g = exp((1/T) sum_t l_t), l_t clipped by the sign of A_t; 0 where A_t = 0.

@@ -69,9 +69,7 @@ def _own_token(
 
 
 @objective.variant(
-    "gspo@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py",
-    detached=True,
+    "gspo@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py", detached=True
 )
 def gspo_verl(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4, log_max: float = 10.0
@@ -100,9 +98,7 @@ def gspo_openrlhf(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_h
 
 
 @objective.variant(
-    "gspo@areal",
-    source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py",
-    on_policy=1,
+    "gspo@areal", source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py", on_policy=1
 )
 def gspo_areal(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.4, eps_high: float = 0.4) -> Tensor:
     """L = -min(s A, clip(s, 1 - eps_low, 1 + eps_high) A) at every token, s = (prod_t pi/anchor)^(1/T).

@@ -14,7 +14,6 @@ from testbed.objectives import objective
     ratio="geometric",
     reads=("anchor", "adv"),
     scope="sequence",
-    on_policy=1,
 )
 def luspo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 2e-3, eps_high: float = 2.5e-3) -> Tensor:
     """L = -min(s A, clip(s, 1 - eps_low, 1 + eps_high) A), s = (prod_t pi/anchor)^(1/T), at every token.

@@ -52,10 +52,8 @@ def trust_region_keep(
 @objective(
     "m2po",
     source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1",
-    ratio="token",
     reads=("mu", "adv"),
     scope="batch",
-    on_policy=1,
     statistic=BUDGET,
     keep=trust_region_keep,
 )

@@ -20,10 +20,8 @@ def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Ten
 @objective(
     "opsm",
     source="DeepSeek-AI (2025), DeepSeek-V3.2, arXiv:2512.02556 (off-policy sequence masking)",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
     scope="sequence",
-    on_policy=1,
     keep=not_left_behind,
 )
 def opsm(

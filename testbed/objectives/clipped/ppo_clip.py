@@ -11,10 +11,7 @@ from testbed.objectives import objective
 @objective(
     "ppo_clip",
     source="Schulman et al. (2017), arXiv:1707.06347, Eq. 7; Shao et al. (2024), arXiv:2402.03300, Eq. 3",
-    ratio="token",
     reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
 )
 def ppo_clip(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor.
@@ -26,8 +23,7 @@ def ppo_clip(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: f
 
 
 @objective.variant(
-    "ppo_clip@open-instruct",
-    source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py",
+    "ppo_clip@open-instruct", source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py"
 )
 def ppo_clip_open_instruct(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.272

@@ -19,7 +19,6 @@ _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
     ratio="turn",
     reads=("anchor", "adv", "turn"),
     scope="sequence",
-    on_policy=1,
 )
 def turn_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -min(w A, clip(w, 1 - eps_low, 1 + eps_high) A), w = (prod over the turn of pi/anchor)^(1/n).
@@ -33,15 +32,7 @@ def turn_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: f
     return -one_sided_clip(log_w_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT
 
 
-@objective(
-    "s_ppo",
-    source=f"{_SOURCE} (S-PPO)",
-    ratio="token",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    on_policy=1,
-    detached=True,
-)
+@objective("s_ppo", source=f"{_SOURCE} (S-PPO)", reads=("anchor", "adv"), scope="sequence", detached=True)
 def s_ppo(
     logp_BT: Tensor,
     batch: Batch,
@@ -65,7 +56,6 @@ def s_ppo(
     ratio="turn",
     reads=("anchor", "adv", "turn"),
     scope="sequence",
-    on_policy=1,
     detached=True,
 )
 def st_ppo(

@@ -12,10 +12,7 @@ from testbed.objectives import objective
 @objective(
     "two_sided",
     source="Prime Intellect (2025), INTELLECT-2, arXiv:2505.07291; `delta` of TRL's GRPOConfig",
-    ratio="token",
     reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
     max_weight="max(delta, 1 + eps_high)",
 )
 def two_sided(

@@ -15,10 +15,7 @@ from testbed.objectives.decoupled.correction import log_mismatch_at, weighted_cl
 @objective(
     "decoupled_ppo",
     source="Hilton, Cobbe & Schulman (2022), arXiv:2110.00641; Fu et al. (2025), arXiv:2505.24298 (AReaL)",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
 )
 def decoupled_ppo(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, c: float = math.inf
@@ -34,9 +31,7 @@ def decoupled_ppo(
 
 
 @objective.variant(
-    "decoupled_ppo@author",
-    source="openai/ppo-ewma 625dac7, ppo_ewma/ppo.py",
-    max_weight="imp_samp_max",
+    "decoupled_ppo@author", source="openai/ppo-ewma 625dac7, ppo_ewma/ppo.py", max_weight="imp_samp_max"
 )
 def decoupled_ppo_author(
     logp_BT: Tensor,

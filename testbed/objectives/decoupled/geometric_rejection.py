@@ -18,10 +18,7 @@ MEAN_WINDOW = partial(in_window, level="geometric")
     "geometric_rejection",
     source="Liu et al. (2025), yingru.notion.site, 'When Speed Kills Stability'; "
     "verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr.md",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=MEAN_WINDOW,
 )
 def geometric_rejection(

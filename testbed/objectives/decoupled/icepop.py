@@ -14,10 +14,7 @@ from testbed.objectives.decoupled.mis import mis
 @objective(
     "icepop",
     source="Ling Team (2025), arXiv:2510.18855",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=partial(in_window, level="token"),
 )
 def icepop(

@@ -58,10 +58,7 @@ def within_limit(
     "kl_rejection",
     source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/rollout_corr_helper.py; "
     "estimators: Schulman (2020), joschu.net/blog/kl-approx.html",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=within_limit,
 )
 def kl_rejection(

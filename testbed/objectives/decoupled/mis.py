@@ -15,10 +15,7 @@ from testbed.objectives.decoupled.tis import no_outlier
     "mis",
     source="Liu et al. (2025), yingru.notion.site, 'When Speed Kills Stability'; "
     "huggingface/trl f2cd5771 2026-07-24, trl/trainer/grpo_trainer.py",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=in_window,
 )
 def mis(

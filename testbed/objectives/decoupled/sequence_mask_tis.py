@@ -11,10 +11,7 @@ from testbed.objectives.decoupled.geometric_rejection import MEAN_WINDOW
 @objective(
     "sequence_mask_tis",
     source="NVIDIA-NeMo/RL 7ea279ab 2026-08-22, nemo_rl/algorithms/loss/loss_functions.py ('seq-mask-tis')",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=MEAN_WINDOW,
 )
 def sequence_mask_tis(

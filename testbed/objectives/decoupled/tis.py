@@ -24,10 +24,7 @@ from testbed.objectives.decoupled.token_veto import no_vanished_token
 @objective(
     "tis",
     source="Yao et al. (2025), fengyao.notion.site/off-policy-rl; truncation: Ionides (2008), JCGS 17",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
 )
 def tis(
     logp_BT: Tensor,
@@ -144,8 +141,7 @@ def tis_areal(
 
 
 @objective.variant(
-    "tis@open-instruct",
-    source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py",
+    "tis@open-instruct", source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py"
 )
 def tis_open_instruct(
     logp_BT: Tensor, batch: Batch, *, cap: float = 2.0, eps_low: float = 0.2, eps_high: float = 0.272

@@ -19,10 +19,7 @@ def no_vanished_token(_logp_BT: Tensor, batch: Batch, *, floor: float = 1e-4, **
     "token_veto",
     source="Liu et al. (2025), yingru.notion.site, 'When Speed Kills Stability'; "
     "volcengine/verl b178a3cd 2026-01-29",
-    ratio="token",
     reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
     keep=no_vanished_token,
 )
 def token_veto(

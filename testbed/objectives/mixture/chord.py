@@ -45,7 +45,7 @@ def mu_schedule(
 @objective(
     "chord",
     source="Zhang et al. (2025), arXiv:2508.11408; Trinity-RFT, chord_policy_loss.py",
-    ratio="token",
+    on_policy=None,
     reads=("anchor", "adv", "origin"),
     scope="batch",
     sign=False,

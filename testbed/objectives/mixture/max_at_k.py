@@ -16,6 +16,7 @@ from testbed.objectives import objective
 @objective(
     "max_at_k",
     source="Best of N Worlds (2025), arXiv:2510.23393; on-policy: PKPO (2025), arXiv:2505.15201",
+    on_policy=None,
     ratio="sequence",
     reads=("mu", "reward", "group"),
     scope="group",

@@ -10,9 +10,9 @@ from testbed.objectives import objective
 @objective(
     "positive_amplification",
     source="R3L, shiweijiezero/R3L d503f6c, docs/index.md, training objective",
+    on_policy=None,
     ratio="none",
     reads=("adv", "reward"),
-    scope="token",
     sign=False,
     penalty=True,
 )
@@ -30,10 +30,7 @@ def positive_amplification(
     return -torch.where(best_B1, torch.full_like(grown_BT, alpha), grown_BT) * logp_BT
 
 
-@objective.variant(
-    "positive_amplification@author",
-    source="shiweijiezero/R3L d503f6c, opmd_advantage.py",
-)
+@objective.variant("positive_amplification@author", source="shiweijiezero/R3L d503f6c, opmd_advantage.py")
 def positive_amplification_author(
     logp_BT: Tensor, batch: Batch, *, alpha: float = 3.0, reward_max: float = 1.0
 ) -> Tensor:

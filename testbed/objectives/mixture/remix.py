@@ -18,14 +18,7 @@ def kl_convex_weight(step: int) -> float:
     return max(1 - 0.1 * math.ceil(max(step - 50, 0) / 10), 0.5)
 
 
-@objective(
-    "remix",
-    source="ReMix (2025), arXiv:2507.06892, Mix-PPG",
-    ratio="token",
-    reads=("mu", "anchor", "adv"),
-    scope="token",
-    on_policy=1,
-)
+@objective("remix", source="ReMix (2025), arXiv:2507.06892, Mix-PPG", reads=("mu", "anchor", "adv"))
 def remix(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
     """L = -min(rho A, clip(rho, d - eps, d + eps) A), rho = pi/mu, d = anchor/mu.
 

@@ -20,7 +20,7 @@ def replay_weight(step: int, *, full: int = 200) -> float:
 @objective(
     "self_imitation",
     source="SPEAR (2025), arXiv:2509.22601; TencentYoutuResearch/SPEAR",
-    ratio="token",
+    on_policy=None,
     reads=("mu", "anchor", "adv", "origin"),
     scope="batch",
     statistic=SHARES,

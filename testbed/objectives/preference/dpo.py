@@ -31,6 +31,7 @@ def _margin(logp_BT: Tensor, batch: Batch) -> Tensor:
 @objective(
     "dpo",
     source="Rafailov et al. (2023), arXiv:2305.18290, Eq. 7",
+    on_policy=None,
     ratio="sequence",
     reads=("ref", "reward", "group"),
     scope="group",
@@ -50,6 +51,7 @@ def dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
 @objective(
     "ipo",
     source="Azar et al. (2023), arXiv:2310.12036, Eq. 17",
+    on_policy=None,
     ratio="sequence",
     reads=("ref", "reward", "group"),
     scope="group",
@@ -82,6 +84,7 @@ def ipo_trl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
 @objective(
     "online_dpo",
     source="Guo et al. (2024), arXiv:2402.04792; Noukhovitch et al. (2024), arXiv:2410.18252",
+    on_policy=None,
     ratio="sequence",
     reads=("ref", "reward", "group"),
     scope="group",

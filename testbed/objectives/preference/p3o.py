@@ -40,6 +40,7 @@ CLIPS = {"separate": _separate, "joint": _joint}
 @objective(
     "p3o",
     source="Wu et al. (2023), arXiv:2310.00212, Eq. 6",
+    on_policy=None,
     ratio="sequence",
     reads=("anchor", "reward", "group"),
     scope="sequence",

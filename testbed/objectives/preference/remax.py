@@ -12,8 +12,6 @@ from testbed.objectives import objective
     source="Li et al. (2023), arXiv:2310.10505; liziniu/ReMax, remax_trainer.py",
     ratio="none",
     reads=("ref", "adv"),
-    scope="token",
-    on_policy=1,
     detached=True,
     sign=False,
     penalty=True,

@@ -15,7 +15,6 @@ from testbed.objectives import objective
     ratio="sequence",
     reads=("anchor", "adv"),
     scope="sequence",
-    on_policy=1,
 )
 def rloo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
     """L = -(1/T) min(W A, clip(W, 1 - eps, 1 + eps) A), W = prod_t pi/anchor.

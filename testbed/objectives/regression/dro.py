@@ -14,7 +14,6 @@ from testbed.objectives import objective
     ratio="sequence",
     reads=("ref", "adv"),
     scope="sequence",
-    on_policy=1,
     sign=False,
     penalty=True,
 )

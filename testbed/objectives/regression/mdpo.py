@@ -10,10 +10,7 @@ from testbed.objectives import objective
 @objective(
     "mdpo",
     source="Tomar et al. (2020), arXiv:2005.09814, on-policy form",
-    ratio="token",
     reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
     sign=False,
     penalty=True,
 )

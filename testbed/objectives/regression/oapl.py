@@ -18,6 +18,7 @@ def _residual_square(log_w_B1: Tensor, batch: Batch, beta1: float, beta2: float)
 @objective(
     "oapl",
     source="Ritter et al. (2026), arXiv:2602.19362; loss as in KARL (2026), arXiv:2603.05218, Eq. 1",
+    on_policy=None,
     ratio="sequence",
     reads=("mu", "reward", "group"),
     scope="sequence",

@@ -15,7 +15,6 @@ from testbed.objectives import objective
     ratio="sequence",
     reads=("mu", "adv"),
     scope="sequence",
-    on_policy=1,
     sign=False,
     penalty=True,
 )
@@ -53,10 +52,7 @@ def kimi_opmd_roll(logp_BT: Tensor, batch: Batch, *, tau: float = 0.1) -> Tensor
 @objective(
     "rec_k2",
     source="Yao et al. (2025), arXiv:2509.24203; yanxi-chen/Trinity-RFT, rec_policy_loss.py, regularizer k2",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
-    on_policy=1,
     sign=False,
     penalty=True,
 )
@@ -74,7 +70,6 @@ def rec_k2(logp_BT: Tensor, batch: Batch, *, c: float = 0.1) -> Tensor:
     source="Yao et al. (2025), arXiv:2509.24203; Trinity-RFT, policy loss 'opmd'",
     ratio="none",
     reads=("adv",),
-    scope="token",
     on_policy=0.5,
     max_weight="1/(1+tau)",
 )
@@ -98,9 +93,9 @@ def _centered_consistency(logp_BT: Tensor, batch: Batch, tau: float) -> Tensor:
 @objective(
     "pairwise_opmd",
     source="Yao et al. (2025), arXiv:2509.24203, pairwise consistency",
+    on_policy=None,
     ratio="none",
     reads=("reward", "group"),
-    scope="token",
     detached=True,
 )
 def pairwise_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:

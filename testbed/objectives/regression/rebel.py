@@ -12,6 +12,7 @@ from testbed.objectives import objective
 @objective(
     "rebel",
     source="Gao et al. (2024), arXiv:2404.16767; ZhaolinGao/REBEL, src/tldr/rebel.py",
+    on_policy=None,
     ratio="sequence",
     reads=("mu", "reward", "group"),
     scope="group",

@@ -12,6 +12,7 @@ from testbed.objectives import objective
 @objective(
     "tba",
     source="Bartoldson et al. (2025), arXiv:2503.18929; bbartoldson/TBA, src/tba_trainer_gsm8k.py",
+    on_policy=None,
     ratio="sequence",
     reads=("ref", "reward", "group"),
     scope="group",

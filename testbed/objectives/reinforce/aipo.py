@@ -9,14 +9,7 @@ from testbed.objectives import objective
 
 
 @objective(
-    "aipo",
-    source="LlamaRL (2025), arXiv:2505.24034",
-    ratio="token",
-    reads=("mu", "adv"),
-    scope="token",
-    detached=True,
-    on_policy=1,
-    max_weight="r_max",
+    "aipo", source="LlamaRL (2025), arXiv:2505.24034", reads=("mu", "adv"), detached=True, max_weight="r_max"
 )
 def aipo(logp_BT: Tensor, batch: Batch, *, r_max: float = 2.0) -> Tensor:
     """L = -sg[min(rho, r_max)] A log pi, rho = pi/mu of the token.

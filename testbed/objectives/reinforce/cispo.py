@@ -13,11 +13,8 @@ from testbed.objectives import objective
 @objective(
     "cispo",
     source="MiniMax (2025), arXiv:2506.13585, Eq. 4-5",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
     detached=True,
-    on_policy=1,
     max_weight="1+eps_high",
 )
 def cispo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:
@@ -63,9 +60,7 @@ def cispo_nemo_rl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_hi
 
 
 @objective.variant(
-    "cispo@slime",
-    source="THUDM/slime 624b824a 2026-08-21, slime/utils/ppo_utils.py",
-    reads=("anchor", "adv"),
+    "cispo@slime", source="THUDM/slime 624b824a 2026-08-21, slime/utils/ppo_utils.py", reads=("anchor", "adv")
 )
 def cispo_slime(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
     """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: PPO's eps on both sides.

@@ -12,11 +12,8 @@ from testbed.objectives import objective
 @objective(
     "dispo",
     source="Karaman et al. (2026), arXiv:2602.00983",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
     detached=True,
-    on_policy=1,
     max_weight="1+max(eps_high_pos, eps_high_neg)",
 )
 def dispo(

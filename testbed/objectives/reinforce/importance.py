@@ -18,7 +18,6 @@ from testbed.objectives import objective
     reads=("mu", "adv"),
     scope="sequence",
     detached=True,
-    on_policy=1,
     max_weight="cap",
 )
 def importance_reinforce(

@@ -15,7 +15,6 @@ from testbed.objectives import objective
     reads=("mu", "adv"),
     scope="sequence",
     detached=True,
-    on_policy=1,
     max_weight="1+eps_high",
 )
 def minpro(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:

@@ -11,8 +11,6 @@ from testbed.objectives import objective
     source="Williams (1992), Machine Learning 8, 229-256",
     ratio="none",
     reads=("adv",),
-    scope="token",
-    on_policy=1,
     max_weight=1,
 )
 def reinforce(logp_BT: Tensor, batch: Batch) -> Tensor:

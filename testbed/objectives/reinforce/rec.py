@@ -61,17 +61,7 @@ def ring(
     return inside_BT | fallen_BT | (batch.adv_BT <= 0) & (ratio_BT >= 1 + far_high)
 
 
-@objective(
-    "rec_oneside",
-    source=SOURCE,
-    ratio="token",
-    reads=("mu", "adv"),
-    scope="token",
-    detached=True,
-    on_policy=1,
-    max_weight=1,
-    keep=one_side,
-)
+@objective("rec_oneside", source=SOURCE, reads=("mu", "adv"), detached=True, max_weight=1, keep=one_side)
 def rec_oneside(
     logp_BT: Tensor,
     batch: Batch,
@@ -92,17 +82,7 @@ def rec_oneside(
     return masked_reinforce(kept_BT, weight, level, logp_BT, batch)
 
 
-@objective(
-    "rec_twoside",
-    source=SOURCE,
-    ratio="token",
-    reads=("mu", "adv"),
-    scope="token",
-    detached=True,
-    on_policy=1,
-    max_weight=1,
-    keep=two_side,
-)
+@objective("rec_twoside", source=SOURCE, reads=("mu", "adv"), detached=True, max_weight=1, keep=two_side)
 def rec_twoside(
     logp_BT: Tensor, batch: Batch, *, weight: str = "none", eps_low: float = 0.2, eps_high: float = 0.2
 ) -> Tensor:
@@ -115,17 +95,7 @@ def rec_twoside(
     return masked_reinforce(kept_BT, weight, "token", logp_BT, batch)
 
 
-@objective(
-    "rec_ring",
-    source=SOURCE,
-    ratio="token",
-    reads=("mu", "adv"),
-    scope="token",
-    detached=True,
-    on_policy=1,
-    max_weight=1,
-    keep=ring,
-)
+@objective("rec_ring", source=SOURCE, reads=("mu", "adv"), detached=True, max_weight=1, keep=ring)
 def rec_ring(
     logp_BT: Tensor,
     batch: Batch,

@@ -17,7 +17,6 @@ ODD = (-7046029254386353131, -4658895280553007687, -7723592293110705685)
     source=f"{SOURCE}, rec_policy_loss.py, weight 'advantage'",
     ratio="none",
     reads=("adv",),
-    scope="token",
     on_policy=None,
 )
 def red_weight(logp_BT: Tensor, batch: Batch, *, temp: float = 1.0) -> Tensor:

@@ -33,7 +33,6 @@ MEAN_WEIGHT = BatchStatistic(sequence_weights, log_mean_weight)
     reads=("mu", "adv"),
     scope="batch",
     detached=True,
-    on_policy=1,
     statistic=MEAN_WEIGHT,
 )
 def self_normalized(logp_BT: Tensor, batch: Batch) -> Tensor:

@@ -16,7 +16,6 @@ from testbed.objectives import objective
     reads=("mu", "adv"),
     scope="sequence",
     detached=True,
-    on_policy=1,
     max_weight="max(1, high)",
 )
 def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) -> Tensor:

@@ -26,7 +26,6 @@ def kernel(log_w_BT: Tensor, adv_BT: Tensor, pos: tuple[float, float], neg: tupl
     reads=("mu", "adv"),
     scope="sequence",
     detached=True,
-    on_policy=1,
     max_weight="max((k_pos/lam_pos)**k_pos*exp(lam_pos-k_pos), (k_neg/lam_neg)**k_neg*exp(lam_neg-k_neg))",
 )
 def vespo(

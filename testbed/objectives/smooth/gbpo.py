@@ -31,15 +31,7 @@ def median_gap(batch: Batch) -> Tensor:
     return reward_B - group_median(reward_B, batch.group_B)
 
 
-@objective(
-    "bpo",
-    source=f"{SOURCE}, src/sb3/BPO.py",
-    ratio="token",
-    reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
-    sign=False,
-)
+@objective("bpo", source=f"{SOURCE}, src/sb3/BPO.py", reads=("anchor", "adv"), sign=False)
 def bpo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.3, lam: float = 1e-3) -> Tensor:
     """L = |u - u*| |A|, u* = 1 - eps + 2 eps sigmoid(A / lam), u = pi/anchor.
 
@@ -53,7 +45,6 @@ def bpo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.3, lam: float = 1e-3) -
 @objective(
     "gbpo",
     source=f"{SOURCE}, README and src/verl/trainer/ppo/core_algos.py",
-    ratio="token",
     reads=("anchor", "adv", "reward", "group"),
     scope="group",
     on_policy=None,

@@ -15,9 +15,7 @@ ON_POLICY = math.exp(-(math.log(2) ** 1.5) - (math.log(2) / 0.8) ** 2)
 @objective(
     "mhpo",
     source="Wang et al. (2026), arXiv:2603.16929",
-    ratio="token",
     reads=("anchor", "adv"),
-    scope="token",
     detached=True,
     on_policy=ON_POLICY,
 )

@@ -50,10 +50,7 @@ def dual_step(
 @objective(
     "r2vpo",
     source="Luo et al. (2026), arXiv:2601.03320 and arXiv:2605.26784",
-    ratio="token",
     reads=("mu", "adv"),
-    scope="token",
-    on_policy=1,
     sign=False,
     penalty=True,
     dual=DualUpdate("lam", dual_step),

@@ -22,14 +22,7 @@ def gate(log_u_BT: Tensor, tau_BT: Tensor) -> Tensor:
     return 4 / tau_BT * torch.sigmoid(tau_BT * torch.expm1(torch.minimum(log_u_BT, last_BT)))
 
 
-@objective(
-    "sapo",
-    source="SAPO (2025), arXiv:2511.20347",
-    ratio="token",
-    reads=("anchor", "adv"),
-    scope="token",
-    on_policy=1,
-)
+@objective("sapo", source="SAPO (2025), arXiv:2511.20347", reads=("anchor", "adv"))
 def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
     """L = -(4/tau) sigmoid(tau (u - 1)) A, u = pi/anchor, tau by the sign of A.
 

@@ -13,9 +13,7 @@ from testbed.objectives.terms.kl_estimators import kl_term
     "distillation",
     source="Agarwal et al. (2024), arXiv:2306.13649 (GKD); Lu et al. (2025), "
     "thinkingmachines.ai/blog/on-policy-distillation; arXiv:2605.12227 (dGRPO, abstract only)",
-    ratio="token",
     reads=("ref",),
-    scope="token",
     on_policy=None,
     detached=True,
 )
@@ -60,7 +58,6 @@ def distillation_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     source="behavior cloning: Pomerleau (1991), Neural Computation 3(1), 88-97",
     ratio="none",
     reads=(),
-    scope="token",
     on_policy=None,
 )
 def sft(logp_BT: Tensor, _batch: Batch) -> Tensor:

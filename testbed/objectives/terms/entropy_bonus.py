@@ -14,7 +14,6 @@ from testbed.objectives import objective
     source="Williams & Peng (1991), Connection Science 3(3), 241-268",
     ratio="none",
     reads=(),
-    scope="token",
     on_policy=None,
     detached=True,
 )

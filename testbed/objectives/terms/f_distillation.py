@@ -30,9 +30,7 @@ SLOPES: dict[str, Callable[[Tensor, float], Tensor]] = {
 @objective(
     "f_distillation",
     source="Agarwal et al. (2024), GKD, arXiv:2306.13649; f: Nowozin et al. (2016), arXiv:1606.00709",
-    ratio="token",
     reads=("mu", "ref", "origin"),
-    scope="token",
     on_policy=None,
     detached=True,
 )

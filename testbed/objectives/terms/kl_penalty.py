@@ -16,9 +16,7 @@ from testbed.objectives.terms.kl_estimators import kl_term
     "kl_penalty",
     source="Shao et al. (2024), arXiv:2402.03300, Eq. 4; estimators: Schulman (2020), "
     "joschu.net/blog/kl-approx.html; gradients: Tang & Munos (2025), arXiv:2506.09477",
-    ratio="token",
     reads=("ref",),
-    scope="token",
     on_policy=None,
 )
 def kl_penalty(
@@ -132,9 +130,7 @@ def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf
 @objective(
     "unbiased_kl",
     source="DeepSeek-AI (2025), arXiv:2512.02556 (DeepSeek-V3.2), unbiased KL estimate",
-    ratio="token",
     reads=("mu", "ref"),
-    scope="token",
     on_policy=None,
 )
 def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:

@@ -25,7 +25,7 @@ def test_the_committed_verdicts_follow_from_the_committed_evidence_by_the_rule()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["very-old-data", "offline-iql", "staleness-cost"])
+@pytest.mark.parametrize("name", ["clip-width", "offline-iql", "staleness-cost"])
 def test_judging_again_gives_the_committed_row(name):
     again = verdicts.judge([name])
     known = verdicts.by_claim()

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.logged_worlds import FAMILY, WORLDS, embedded, random_world, two_arms
+from support.logged_worlds import FAMILY, WORLDS, embedded, moments, random_world, two_arms
 
-from analysis.experiments.estimators.estimator_map import moments
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.embedding import embedding_log_weight
