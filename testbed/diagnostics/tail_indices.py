@@ -1,15 +1,15 @@
 """Tail indices of a weight's distribution: Pareto-k with a typed outcome, Hill, moment, Pickands. No torch.
 
 Valid for independent weights with a continuous distribution. With few distinct weights a tail index only
-describes ties: `pareto_k` then returns Flat or TooFew, never a number.
+describes ties: `pareto_k` then returns Flat or TooFew, never a number. A single number k of largest weights
+is arbitrary: trust an index only where it hardly moves with k.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -203,38 +203,6 @@ def pickands(log_w_N: ArrayLike, k: int) -> float:
     if w[0] <= w[1] or w[1] <= w[2]:
         return math.nan
     return math.log((w[0] - w[1]) / (w[1] - w[2])) / math.log(2)
-
-
-@dataclass(frozen=True)
-class TailCurve:
-    """Tail indices over the number k of largest weights used, [K]; NaN where an estimator is undefined."""
-
-    k_K: NDArray[np.int64]
-    hill_K: Floats
-    moment_K: Floats
-    pickands_K: Floats
-
-
-def tail_curve(log_w_N: ArrayLike, ks: Sequence[int] | None = None) -> TailCurve:
-    """Return Hill, moment and Pickands over k; by default 48 of them, spread by ratio from sqrt(N) to N/10.
-
-    A single k is arbitrary; trust an index only where the curve has a plateau. Pickands uses 4k weights and
-    is NaN with fewer. Raises UserError for fewer than 100 weights without `ks`.
-    """
-    log_w_N = _checked(log_w_N)
-    n = log_w_N.size
-    if ks is None:
-        if n < 100:
-            raise UserError(f"There are {n} weights; sqrt(N) <= k <= N/10 needs 100. Give more, or `ks`.")
-        ks = np.unique(np.geomspace(math.sqrt(n), n / 10, 48).round().astype(np.int64)).tolist()
-    k_K = np.asarray(ks, dtype=np.int64)
-    ordered = np.sort(log_w_N)[::-1]
-    return TailCurve(
-        k_K,
-        np.array([hill(ordered, k) for k in ks]),
-        np.array([moment(ordered, k) for k in ks]),
-        np.array([pickands(ordered, k) if 4 * k <= n else math.nan for k in ks]),
-    )
 
 
 def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:

@@ -107,3 +107,9 @@ def opsm() -> Recipe:
 def luspo() -> Recipe:
     """Sequence losses of GSPO times their length, mean over sequences."""
     return Recipe("group_std", "luspo", "constant", length=1)
+
+
+@recipe("tree_opo", source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes")
+def tree_opo() -> Recipe:
+    """GRPO with rewards projected onto the order of staged prefixes; the run's prefixes must be staged."""
+    return Recipe("tree_opo", "ppo_clip", "sequence_mean")

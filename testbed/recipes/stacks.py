@@ -5,6 +5,7 @@ A variant that changes only the objective, such as `cispo@trl`, is a recipe with
 
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, Term, pairs
+from testbed.recipes.stack_composition import compose
 
 
 @recipe("grpo@trl", source="huggingface/trl f2cd5771 2026-07-24, trl/trainer/grpo_config.py")
@@ -79,3 +80,13 @@ def gspo_areal() -> Recipe:
 def gspo_pipelinerl() -> Recipe:
     """GSPO deliberately weighed by length, token sums over the number of sequences."""
     return Recipe("group_std", "gspo@pipelinerl", "constant", length=1)
+
+
+@recipe("stack", source="the stack's own, docs/stacks/ (snapshots of 2026)")
+def stack(*, of: str = "verl", config: str = "") -> Recipe:
+    """Train as a public stack does: its name in `of`, its settings in `config`, e.g. "loss_mode=gspo".
+
+    `testbed objectives from` translates these into our names and prints an equivalent command. If no recipe
+    has the stack's anchor, that command sets `anchor=`.
+    """
+    return compose(of, config.split()).recipe()

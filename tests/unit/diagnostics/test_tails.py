@@ -14,7 +14,6 @@ from testbed.diagnostics.tail_indices import (
     pareto_k,
     pickands,
     smooth,
-    tail_curve,
     tail_length,
 )
 from testbed.errors import UserError
@@ -170,20 +169,6 @@ def test_ties_leave_moment_and_pickands_undefined_and_hill_at_zero():
     assert math.isnan(moment([1.0, 0.0, -1.0], 1))
 
 
-def test_the_curve_spans_its_range_and_is_made_of_the_single_estimates():
-    log_w = LAWS["pareto"](np.random.default_rng(7), 2500)
-    curve = tail_curve(log_w)
-    assert (curve.k_K[0], curve.k_K[-1]) == (50, 250)
-    assert (np.diff(curve.k_K) > 0).all()
-    k = int(curve.k_K[20])
-    assert curve.hill_K[20] == hill(log_w, k)
-    assert curve.moment_K[20] == moment(log_w, k)
-    assert curve.pickands_K[20] == pickands(log_w, k)
-    assert np.isnan(tail_curve(log_w, [700]).pickands_K[0])
-    # Index 1/2, standard error index/sqrt(k): 5 of them, false alarm 6e-7 at the last k.
-    assert abs(curve.hill_K[-1] - 0.5) < 5 * 0.5 / math.sqrt(250)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -194,7 +179,6 @@ def test_the_curve_spans_its_range_and_is_made_of_the_single_estimates():
         (lambda: hill(np.zeros(5), 5), "at least 6 weights"),
         (lambda: pickands(np.zeros(7), 2), "at least 8 weights"),
         (lambda: hill([0.0, 1.0, -np.inf], 2), "Fewer than 3 weights are positive"),
-        (lambda: tail_curve(np.zeros(99)), "needs 100"),
     ],
 )
 def test_weights_without_a_tail_index_are_refused(call, message):
