@@ -10,6 +10,7 @@ from analysis.lab import (
     Evidence,
     Experiment,
     Part,
+    Plot,
     Seeds,
     all_exceed,
     all_stay_below,
@@ -85,6 +86,13 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     return pd.DataFrame(rows_, columns=columns)
 
 
+def by_distance(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the root of the mean KL at their strength, and the panel that draws them."""
+    far_N = table.groupby(["noise", "model", "method", "strength"])["kl"].transform("mean") ** 0.5
+    flips = (100 * table["noise"]).map("{:g} % flipped".format)
+    return table.assign(distance=far_N, panel=table["method"] + ", " + flips)
+
+
 EXPERIMENT = Experiment(
     NAME,
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
@@ -102,7 +110,24 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "noise", "model", "method", "strength"),
     metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
-    figure="imperfect-rewards",
+    figure=Plot(
+        "curves by arm",
+        x="distance: √KL to the reference",
+        y="gold: gold reward",
+        arm=("model: ",),
+        panel="panel",
+        names={
+            "single": "one model",
+            "mean": "mean of five",
+            "uncertainty": "mean less variance / 2",
+            "worst": "worst of five",
+        },
+        of=by_distance,
+        says="Shows gold reward against the root of the KL to the reference as a proxy is optimized, by the "
+        "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum): proxies are "
+        "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, blind to a third "
+        "of the features, and a fifth of the answers is odd, rare in the reference, and worth -1.",
+    ),
     systems={"Reward-model ensembles": Part("best of n and RL's optimum on a bandit; no language model")},
 )
 LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
