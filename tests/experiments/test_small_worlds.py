@@ -46,7 +46,8 @@ def test_a_corridor_is_gone_through_from_its_fourth_place_and_one_step_falls_sho
 
 @pytest.mark.parametrize("size", gains_at_scale.SIZES)
 def test_the_share_where_both_sides_cross_is_the_best_of_all(size):
-    made, sheet = gains_at_scale.SIZES[size], gains_at_scale.Sheet.drawn(PILOT, (20e-6, 40e-6))
+    made = gains_at_scale.SIZES[size]
+    sheet = gains_at_scale.Sheet.at(gains_at_scale.points(PILOT)[0], (20e-6, 40e-6))
     m = next(sheet.copies(made, 2, 0))
     every = [
         closed_forms.streaming_period(sheet.design(made, m, 2, made.devices * x // 16)) for x in range(2, 15)
