@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
-from analysis.judging.replication import Seeds, columns, of_seeds
+from analysis.judging.replication import Seeds, averaged, columns, of_seeds
 
 Grid: TypeAlias = Mapping[str, Sequence[float]]
 PILOT = 5_000_000
@@ -76,13 +76,18 @@ class TunedArms:
         seeds: int,
         metrics: tuple[str, ...],
         about: Mapping[str, Any] | None = None,
+        worlds: int = 1,
         **more: Any,
     ) -> Experiment:
-        """Return the experiment with the table of `rows`; more: what else `Experiment` takes."""
+        """Return the experiment with the table of `rows`; more: what else `Experiment` takes.
+
+        worlds: a unit is the mean of the metrics over so many, by `averaged`.
+        """
         about = {"pilots": self.pilots, **(about or {})}
+        rows = averaged(self.rows, worlds, metrics) if worlds > 1 else self.rows
         return Experiment(
             name,
-            compute=of_seeds(name, self.rows, seeds, about),
+            compute=of_seeds(name, rows, seeds, about),
             keys=("run", "seed", *self.cells, "arm"),
             metrics=(*metrics, "at end"),
             **more,

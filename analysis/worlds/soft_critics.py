@@ -1,5 +1,10 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
-"""Soft actor-critics on random MDPs with noisy rewards: one critic, the lesser of two, a distribution."""
+"""Soft actor-critics on random MDPs with noisy rewards: one critic, the lesser of two, a distribution.
+
+A critic is linear, Q = phi w with |phi| = 1. A step on the pair x adds c phi(x) to w, so c phi phi(x) to all
+of Q: tables stand for weights here, at a fifth of the products. X: pairs of a state and an action, x =
+state * ACTIONS + action.
+"""
 
 import numba
 import numpy as np
@@ -14,98 +19,83 @@ BATCH, UPDATES, POLYAK, CLIP = 8, 2, 0.02, 3.0
 
 
 @numba.njit(cache=True)
-def _soft_policy(q_A: Floats, temperature: float) -> Floats:
-    e_A = np.exp((q_A - q_A.max()) / temperature)
-    return e_A / e_A.sum()
+def _read(kind: int, q_2X: Floats, x: int) -> float:
+    return min(q_2X[0, x], q_2X[1, x]) if kind == TWIN else q_2X[0, x]
 
 
 @numba.njit(cache=True)
-def _draw(p_A: Floats) -> int:
-    return min(int((np.random.random() >= np.cumsum(p_A)).sum()), len(p_A) - 1)
+def _act(kind: int, q_2X: Floats, state: int, temperature: float, pi_A: Floats) -> int:
+    """Write the soft policy at a state to pi_A, and return an action of it."""
+    for a in range(ACTIONS):
+        pi_A[a] = _read(kind, q_2X, state * ACTIONS + a)
+    pi_A[:] = np.exp((pi_A - pi_A.max()) / temperature)
+    pi_A /= pi_A.sum()
+    left = np.random.random()
+    for a in range(ACTIONS - 1):
+        left -= pi_A[a]
+        if left < 0.0:
+            return a
+    return ACTIONS - 1
 
 
 @numba.njit(cache=True)
-def _table(features_SAF: Floats, weight_F: Floats) -> Floats:
-    out_SA = np.empty((STATES, ACTIONS))
-    for s in range(STATES):
-        out_SA[s] = features_SAF[s] @ weight_F
-    return out_SA
-
-
-@numba.njit(cache=True)
-def _used(kind: int, features_SAF: Floats, weight_2F: Floats) -> Floats:
-    """Return the critic that the policy follows, [S, A]."""
-    first_SA = _table(features_SAF, weight_2F[0])
-    if kind == TWIN:
-        return np.minimum(first_SA, _table(features_SAF, weight_2F[1]))
-    return first_SA
+def _spread(log: float, floor: float) -> float:
+    return max(floor, min(np.exp(log), 1e3))
 
 
 @numba.njit(cache=True)
 def _update(
-    kind: int, features_SAF: Floats, weight_2F: Floats, target_2F: Floats, step_4: Floats, rate: float,
-    temperature: float, floor: float,
+    kind: int, gram_XX: Floats, q_2X: Floats, target_2X: Floats, step_3: Floats, rate: float,
+    temperature: float, floor: float, pi_A: Floats,
 ) -> None:  # fmt: skip
-    """Take one step on a transition (state, action, reward, next), weights in place.
+    """Take one step on a transition (pair, reward, next state), tables in place.
 
     The distribution's steps are those of its Gaussian likelihood: (y - q) / sigma^2 for the mean,
     (y - q)^2 / sigma^2 - 1 for log sigma, y there clipped to 3 sigma; y holds a drawn return
     (Duan et al. 2021).
     """
-    state, action, to = int(step_4[0]), int(step_4[1]), int(step_4[3])
-    old_SA = features_SAF[to] @ target_2F[0]
-    if kind == TWIN:
-        old_SA = np.minimum(old_SA, features_SAF[to] @ target_2F[1])
-    now_A = features_SAF[to] @ weight_2F[0]
-    if kind == TWIN:
-        now_A = np.minimum(now_A, features_SAF[to] @ weight_2F[1])
-    pi_A = _soft_policy(now_A, temperature)
-    chosen = _draw(pi_A)
-    later = old_SA[chosen]
+    x, to = int(step_3[0]), int(step_3[2])
+    chosen = _act(kind, q_2X, to, temperature, pi_A)
+    after = to * ACTIONS + chosen
+    later = _read(kind, target_2X, after)
     if kind == DISTRIBUTION:
-        spread = np.exp((features_SAF[to] @ target_2F[1])[chosen])
-        later += max(floor, min(spread, 1e3)) * np.random.standard_normal()
-    goal = step_4[2] + DISCOUNT * (later - temperature * np.log(pi_A[chosen] + 1e-12))
-    phi_F = features_SAF[state, action]
+        later += _spread(target_2X[1, after], floor) * np.random.standard_normal()
+    goal = step_3[1] + DISCOUNT * (later - temperature * np.log(pi_A[chosen] + 1e-12))
     for i in range(2 if kind == TWIN else 1):
-        miss = goal - phi_F @ weight_2F[i]
+        miss = goal - q_2X[i, x]
         if kind == DISTRIBUTION:
-            sigma = max(floor, min(np.exp(phi_F @ weight_2F[1]), 1e3))
+            sigma = _spread(q_2X[1, x], floor)
             near = max(-CLIP, min(CLIP, miss / sigma))
-            weight_2F[1] += rate * (near**2 - 1) * phi_F / BATCH
+            q_2X[1] += rate * (near**2 - 1) / BATCH * gram_XX[x]
             miss = miss / sigma**2
-        weight_2F[i] += rate * miss * phi_F / BATCH
+        q_2X[i] += rate * miss / BATCH * gram_XX[x]
 
 
 @numba.njit(cache=True)
 def train(
-    cumulative_SAS: Floats, reward_SA: Floats, noise_SA: Floats, features_SAF: Floats, kind: int, seed: int,
+    cumulative_XS: Floats, reward_X: Floats, noise_X: Floats, features_XF: Floats, kind: int, seed: int,
     steps: int, rate: float, temperature: float, floor: float,
 ) -> Floats:  # fmt: skip
-    """Return the critic [K, S, A] that the policy softmax(Q / temperature) follows after each tenth."""
+    """Return the critic [S, A] that the policy softmax(Q / temperature) follows at the end."""
     np.random.seed(seed)
-    weight_2F = np.zeros((2, FEATURES))
+    gram_XX, q_2X = features_XF @ features_XF.T, np.zeros((2, STATES * ACTIONS))
     if kind == TWIN:
-        weight_2F += 0.01 * np.random.standard_normal((2, FEATURES))
-    target_2F, store_K4, found_KSA = weight_2F.copy(), np.zeros((steps, 4)), np.zeros((10, STATES, ACTIONS))
-    state = 0
+        q_2X += 0.01 * np.random.standard_normal((2, FEATURES)) @ features_XF.T
+    target_2X, store_K3, pi_A, state = q_2X.copy(), np.zeros((steps, 3)), np.zeros(ACTIONS), 0
     for step in range(steps):
-        q_A = features_SAF[state] @ weight_2F[0]
-        if kind == TWIN:
-            q_A = np.minimum(q_A, features_SAF[state] @ weight_2F[1])
-        action = _draw(_soft_policy(q_A, temperature))
-        to = min(int((np.random.random() >= cumulative_SAS[state, action]).sum()), STATES - 1)
-        reward = reward_SA[state, action] + noise_SA[state, action] * np.random.standard_normal()
-        store_K4[step] = np.array([1.0 * state, 1.0 * action, reward, 1.0 * to])
-        state = to
+        x = state * ACTIONS + _act(kind, q_2X, state, temperature, pi_A)
+        uniform, state = np.random.random(), 0
+        while state < STATES - 1 and uniform >= cumulative_XS[x, state]:
+            state += 1
+        reward = reward_X[x] + noise_X[x] * np.random.standard_normal()
+        store_K3[step] = np.array([1.0 * x, reward, 1.0 * state])
         for _ in range(UPDATES):
             for _ in range(BATCH):
-                drawn = store_K4[np.random.randint(step + 1)]
-                _update(kind, features_SAF, weight_2F, target_2F, drawn, rate, temperature, floor)
-            target_2F += POLYAK * (weight_2F - target_2F)
-        if not np.abs(weight_2F).max() < 1e6:
-            weight_2F[:] = 0.0
-            target_2F[:] = 0.0
-        if (step + 1) % (steps // 10) == 0:
-            found_KSA[(step + 1) // (steps // 10) - 1] = _used(kind, features_SAF, weight_2F)
-    return found_KSA
+                drawn_3 = store_K3[np.random.randint(step + 1)]
+                _update(kind, gram_XX, q_2X, target_2X, drawn_3, rate, temperature, floor, pi_A)
+            target_2X += POLYAK * (q_2X - target_2X)
+        if not np.abs(q_2X).max() < 1e6:
+            q_2X[:] = 0.0
+            target_2X[:] = 0.0
+    out_X = np.minimum(q_2X[0], q_2X[1]) if kind == TWIN else q_2X[0]
+    return out_X.reshape(STATES, ACTIONS)

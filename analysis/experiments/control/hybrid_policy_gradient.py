@@ -16,7 +16,7 @@ from testbed.rng import keys
 
 NAME = "hybrid-policy-gradient"
 SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
-WORLDS: Mapping[int, int] = {4: 12, 8: 4}
+WORLDS: Mapping[int, int] = {4: 12, 8: 48}
 """With wrong features a unit is the mean of so many draws of them, by digits of the lock."""
 TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
 """Weight of Bellman targets against returns; the last regresses on targets alone, over all data there are."""

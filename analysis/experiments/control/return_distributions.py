@@ -1,6 +1,6 @@
 """DSAC on random MDPs with noisy rewards: a critic of the return's distribution, one critic, two critics."""
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -8,11 +8,12 @@ from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, ask, inside
 from envs.arrays import Floats
-from testbed.offline.tabular_offline import policy_q
+from testbed.offline.improvement import softmax
+from testbed.offline.tabular_offline import fitted_q, policy_q
 from testbed.rng import generator, key
 
 NAME = "return-distributions"
-SEEDS, PILOTS, INNER, STEPS = 512, 16, 1, 1500
+SEEDS, WORLDS, PILOTS, STEPS = 512, 16, 64, 1500
 SCORE, LESS = 0.02, 0.1
 """Score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set before
 the table was made.
@@ -26,34 +27,37 @@ ARMS: dict[str, Grid] = {
 KINDS = dict(zip(ARMS, range(3), strict=True))
 
 
-@cache
-def given(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return chances [S, A, S], mean rewards and their noise [S, A], and random unit features [S, A, F]."""
+@lru_cache(1024)
+def given(seed: int) -> tuple[Floats, Floats, Floats, Floats, float, float]:
+    """Return chances [S, A, S], mean rewards and their noise [S, A], random unit features [S, A, F], and the
+    values of the uniform policy and of the optimum.
+    """
     from analysis.worlds import soft_critics  # here and below: it loads the compiler
 
     found = random_worlds((seed,), states=soft_critics.STATES, actions=soft_critics.ACTIONS)
+    moves_SAS, reward_SA = found.moves_RSAS[0], found.reward_RSA[0]
     rng = generator(seed, NAME)
-    noise_SA = rng.uniform(0.5, 4.0, size=found.reward_RSA[0].shape)
-    features_SAF = rng.normal(size=(*noise_SA.shape, soft_critics.FEATURES))
+    noise_SA = rng.uniform(0.5, 4.0, size=reward_SA.shape)
+    features_SAF = rng.normal(size=(*reward_SA.shape, soft_critics.FEATURES))
     features_SAF /= np.linalg.norm(features_SAF, axis=-1, keepdims=True)
-    return found.moves_RSAS[0], found.reward_RSA[0], noise_SA, features_SAF
+    best_SA = fitted_q(found.moves_RSAS, found.reward_RSA, soft_critics.DISCOUNT)[0]
+    low, high = (soft_values(moves_SAS, reward_SA, *how)[0] for how in ((0 * best_SA, 1.0), (best_SA, 1e-6)))
+    return moves_SAS, reward_SA, noise_SA, features_SAF, low, high
 
 
 def soft_values(
     moves_SAS: Floats, reward_SA: Floats, q_SA: Floats, temperature: float
-) -> tuple[Floats, Floats]:
+) -> tuple[float, float]:
     """Return the value of the policy softmax(q / temperature), and the mean of q less its soft Q."""
     from analysis.worlds import soft_critics
 
-    logit_SA = (q_SA - q_SA.max(-1, keepdims=True)) / temperature
-    pi_SA = np.exp(logit_SA) / np.exp(logit_SA).sum(-1, keepdims=True)
+    pi_SA = softmax(q_SA / temperature)
     entropy_S = -(pi_SA * np.log(pi_SA + 1e-12)).sum(-1)
     bonus_SA = soft_critics.DISCOUNT * temperature * moves_SAS @ entropy_S
     both_RSA = np.stack([reward_SA, reward_SA + bonus_SA])
     q_2SA = policy_q(np.stack([moves_SAS] * 2), both_RSA, np.stack([pi_SA] * 2), soft_critics.DISCOUNT)
-    return np.asarray((pi_SA * q_2SA[0]).sum(-1).mean()), np.asarray(
-        (pi_SA * (q_SA - q_2SA[1])).sum(-1).mean()
-    )
+    value, over = ((pi_SA * each_SA).sum(-1).mean() for each_SA in (q_2SA[0], q_SA - q_2SA[1]))
+    return float(value), float(over)
 
 
 def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float = 1.0) -> dict[str, Floats]:
@@ -62,41 +66,24 @@ def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float 
 
     outcomes = []
     for seed in seeds:
-        moves_SAS, reward_SA, noise_SA, features_SAF = given(int(seed))
-        flat = np.zeros_like(reward_SA)
-        low = soft_values(moves_SAS, reward_SA, flat, 1.0)[0]
-        best_SA = _best(int(seed))
-        high = soft_values(moves_SAS, reward_SA, best_SA, 1e-6)[0]
-        found = []
-        for i in range(INNER):
-            q_KSA = soft_critics.train(
-                moves_SAS.cumsum(-1), reward_SA, noise_SA, features_SAF, KINDS[arm],
-                key(i, f"{NAME} {seed}") % 2**32, STEPS, rate, temperature, floor,
-            )  # fmt: skip
-            value, over = soft_values(moves_SAS, reward_SA, q_KSA[4::5][-1], temperature)
-            found.append(((value - low) / (high - low), over))
-        outcomes.append(np.mean(found, axis=0))
+        moves_SAS, reward_SA, noise_SA, features_SAF, low, high = given(int(seed))
+        q_SA = soft_critics.train(
+            moves_SAS.cumsum(-1).reshape(-1, len(moves_SAS)), reward_SA.ravel(), noise_SA.ravel(),
+            features_SAF.reshape(reward_SA.size, -1), KINDS[arm], key(0, f"{NAME} {seed}") % 2**32, STEPS,
+            rate, temperature, floor,
+        )  # fmt: skip
+        value, over = soft_values(moves_SAS, reward_SA, q_SA, temperature)
+        outcomes.append(((value - low) / (high - low), over))
     end_R, over_R = np.array(outcomes).T
     return {"end": end_R, "over-estimation": over_R}
-
-
-@cache
-def _best(seed: int) -> Floats:
-    """Return the optimal Q."""
-    from analysis.worlds import soft_critics
-
-    moves_SAS, reward_SA, _, _ = given(seed)
-    q_SA = np.zeros_like(reward_SA)
-    for _ in range(400):
-        q_SA = reward_SA + soft_critics.DISCOUNT * moves_SAS @ q_SA.max(-1)
-    return q_SA
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     NAME,
     SEEDS,
     ("end", "over-estimation"),
-    {"steps": STEPS, "inner": INNER},
+    {"steps": STEPS, "worlds": WORLDS},
+    worlds=WORLDS,
     question="Does a critic of the return's distribution over-estimate less, and does its policy earn more?",
     source="Duan et al. (2021), Distributional soft actor-critic",
     differs="random MDPs of 16 states with noisy rewards; linear critics, an exact actor; rates tuned",
