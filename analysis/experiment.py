@@ -96,6 +96,7 @@ class Experiment:
     compute: () -> table, for numbers that need no runs.
     keys: columns that tell the rows apart; of cells, fields of Run, or arguments as "recipe_args.eps".
     metrics: the other columns; of cells, words as analysis.tables.cell_table explains.
+    budget: at which equal budget arms that still learn are compared, where that is the question.
     margins: what counts as equal, or as an effect, set before the table is made; name: value.
     figure: a shared plot of the table, or the name of the file's figure in paper_figs ("x-*" for several).
     see: claims of other experiments that speak of this table.
@@ -123,6 +124,7 @@ class Experiment:
     compute: Callable[[], Table] | None = None
     keys: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    budget: str = ""
     margins: Mapping[str, float] = field(default_factory=dict)
     figure: str | Plot = ""
     see: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.arena import curves as drawn
 from analysis.arena import one_setting
 from analysis.arena.advice import Advice, Drift, advise
 from analysis.arena.picture import gains, losses
@@ -116,7 +117,7 @@ def seeds(frame: pd.DataFrame, task: str, lag: int) -> str:
 
 def curves(task: str, lag: int) -> str:
     """Return "grpo:35 51 …;grpo at one setting:…;fresh:…": mean accuracy along training in thousandths."""
-    found = one_setting.curves()
+    found = drawn.load()
     found = found[(found["task"] == task) & found["lag"].isin({0, lag})]
     names = found["arm"].where(found["setting"] == "own", found["arm"] + " at one setting")
     names = names.where(found["lag"] == lag, "fresh") if lag else names

@@ -59,14 +59,14 @@ def show_table(
 
     testbed arena show --task sums --lag 64 --curve
     """
+    from analysis.arena import curves, table, tasks
     from analysis.arena import one_setting as one
-    from analysis.arena import table, tasks
     from testbed.cli import show
 
     if one_setting + curve + outcomes > 1:
         raise UserError("Give one of --outcomes, --one-setting and --curve: each shows other columns.")
     found = (
-        one.curves() if curve else one.losses(table.load()) if one_setting else table.summary(table.load())
+        curves.load() if curve else one.losses(table.load()) if one_setting else table.summary(table.load())
     )
     at = [tasks.lag_from(lag)] if lag else found["lag"]
     chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]

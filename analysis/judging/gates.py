@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.experiment import GATES
+from analysis.experiment import EXPERIMENTS, GATES
 from analysis.judging.claims import Seen, examine, is_statistical
 from analysis.judging.design_gates import design_answers
 from analysis.judging.table_gates import Answer, answers
@@ -70,6 +70,8 @@ def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) 
     if is_statistical(entry):
         evidence, table, read = seen or examine(entry, frame)
         assert table is not None
-        found += answers(entry.function, table, read)
+        name = entry.promises["experiment"]
+        budget = EXPERIMENTS[name].budget if name in EXPERIMENTS else ""
+        found += answers(entry.function, table, read, budget)
         found += design_answers(entry, table, read, evidence)
     return found

@@ -49,15 +49,20 @@ def unmeasured(checked: str) -> list[str]:
     return [part.partition(":")[0] for part in checked.split("; ") if part.endswith(f": {NOT_RECORDED}")]
 
 
-def answers(check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read]) -> list[Answer]:
-    """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms."""
+def answers(
+    check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read], budget: str = ""
+) -> list[Answer]:
+    """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms.
+
+    budget: at which equal budget the experiment compares arms that still learn, if it states one.
+    """
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
         found += [
             *_fits(check, read),
             *_acts(check, read),
             *_tuned(check, table),
-            *_long_enough(check, table),
+            *_long_enough(check, table, budget),
         ]
     return found
 
@@ -110,13 +115,15 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
     yield Answer("tuned", not edges, f"at the grid's edge: {', '.join(edges)}" if edges else "optimum inside")
 
 
-def _long_enough(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
-    """The gap of two finals may not be closing, nor that of equals opening, when training stops."""
+def _long_enough(check: Comparison, table: pd.DataFrame, budget: str) -> Iterator[Answer]:
+    """The gap of two finals may not be closing, nor that of equals opening, when training stops; at a stated
+    budget it may.
+    """
     end = check.outcome
     if check.first is None or check.second is None or check.x or end not in ENDS:
         return
     if f"rise {end}" not in table:
-        yield Answer("long enough", True, NOT_RECORDED)
+        yield Answer("long enough", True, f"at a budget, {budget}" if budget else NOT_RECORDED)
         return
     gaps, opens = (
         {

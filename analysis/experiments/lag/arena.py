@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.arena import table as finals
-from analysis.arena.tasks import NEAR, PIPELINE
+from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.judging.auroc import kendall
 from analysis.lab import Experiment, Part, arm
 from analysis.tables.committed import Table
@@ -46,6 +46,7 @@ EXPERIMENT = Experiment(
     compute=compute,
     keys=("task", "lag", "arm", "run", "seed"),
     metrics=finals.KEPT[5:],
+    budget=", ".join(f"{name} {run.steps} steps" for name, run in TASKS.items()),
     margins={"final accuracy that counts": MARGIN},
     figure="arena",
     command="testbed arena run --task all",

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from support.command_line import call
 
-from analysis.arena import one_setting, own, page, run, table, tasks, tuning
+from analysis.arena import curves, one_setting, own, page, run, table, tasks, tuning
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.run import cost, run_queue
@@ -156,7 +156,7 @@ def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> No
 
 
 def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final_of_the_seed() -> None:
-    frame, fixed, lines = table.load(), one_setting.finals(), one_setting.curves()
+    frame, fixed, lines = table.load(), one_setting.finals(), curves.load()
     chosen = one_setting.settings()
     for arm, rows in fixed.groupby("arm"):
         assert {*zip(rows["rate"], rows["knob"], strict=True)} == {tuple(chosen.loc[arm])}
@@ -171,7 +171,7 @@ def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final
     assert found.drop(by_cell.index).abs().max() == 0
     np.testing.assert_allclose(found[by_cell.index], by_cell)
     points = lines["curve"].str.split().map(len)
-    assert set(points) == {10 * one_setting.FINER + 1}
+    assert set(points) == {10 * curves.FINER + 1}
     last = lines[lines["setting"] == "one"].set_index(keys[:3])["curve"]
     ends = last.map(lambda curve: np.mean([float(at) for at in curve.split()[-5::2]]))
     np.testing.assert_allclose(ends[by_cell.index], fixed.groupby(keys[:3])["final"].mean(), atol=1e-3)

@@ -153,6 +153,12 @@ def test_without_a_curve_nobody_knows_whether_training_was_long_enough():
     assert said(rows_table(0.8, 0.5), gain(0.1))["long enough"].why == "not recorded"
 
 
+def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_closes():
+    why = {row["claim"]: row["checked"] for row in by_claim().values() if row["experiment"] == "arena"}
+    assert "at a budget, sorted 300 steps" in why["m2po-gains-over-tuned-grpo-at-lag-64-on-sorted"]
+    assert {name for name, each in EXPERIMENTS.items() if each.budget} == {"arena"}
+
+
 # An arm in the method's place
 
 
