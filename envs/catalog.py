@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+import envs.tokens
 from envs.tokens.token_task import TokenTask
 
 Constructor = TypeVar("Constructor", bound=Callable[..., Any])
@@ -51,8 +52,6 @@ def _home(constructor: Callable[..., Any]) -> str:
 
 @cache
 def _import_all() -> None:
-    import envs.tokens
-
     tasks = [info.name for info in pkgutil.iter_modules(envs.tokens.__path__, "envs.tokens.")]
     for module in (*_TABULAR_MODULES, *(name for name in tasks if name not in _WITHOUT_WORLDS)):
         importlib.import_module(module)

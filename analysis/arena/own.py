@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from analysis.arena.arms import Arm, grid_of
 from analysis.arena.run import run_queue
@@ -108,8 +109,6 @@ def trained(
 
 def joined(committed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Return `summary` of the committed arms and the arm of `rows`, whose steps_to_fresh is NaN."""
-    import pandas as pd
-
     return summary(pd.concat([committed, rows], ignore_index=True))
 
 
@@ -119,8 +118,6 @@ def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.Dat
     rank: 1 + number of arms with a larger mean final. The interval of 95 % is over resampled seeds, the same
     for all arms; `seed` names the resamples.
     """
-    import pandas as pd
-
     found = joined(committed, rows)
     arm = rows["arm"].iloc[0]
     both = pd.concat([committed, rows], ignore_index=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.errors import UserError
+from testbed.objectives import objective
 from testbed.user_files import line_of_a_user, short_names, words_of
 
 NEEDED = ("one finite loss per token", "stacked replicas equal separate calls")
@@ -36,7 +37,6 @@ def refuse_broken(name: str) -> None:
 
     from testbed.inspection.effective_weights import effective_weights
     from testbed.inspection.promise_batches import batch_of
-    from testbed.objectives import objective
 
     logp, batch = batch_of()
     try:
@@ -83,7 +83,6 @@ def _tried(name: str, check: Any) -> tuple[str, bool]:
 def _seen(name: str) -> list[Check]:
     """Return the measured behavior of an objective, beside its promises if it is registered."""
     from testbed.inspection.promises import measure
-    from testbed.objectives import objective
 
     try:
         found = measure(name)

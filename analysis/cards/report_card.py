@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.arena import arms, table
 from analysis.cards.card_promises import Check, checks, refuse_broken, title_of
 from analysis.experiments.cards import card_cost, card_exact
 from analysis.tables.committed import COMMITTED, load_committed
 from testbed.errors import UserError
+from testbed.objectives import objective
 from testbed.user_files import pin
 
 if TYPE_CHECKING:
@@ -155,7 +157,6 @@ def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
 
 def arena_rows(name: str) -> tuple[dict[str, Any], ...]:
     """Return the arena's rows of the arms whose recipe has this objective, see `analysis.arena.table`."""
-    from analysis.arena import arms, table
     from testbed.recipes import recipe
 
     mine = [
@@ -178,8 +179,6 @@ def _others(name: str, table: str, column: str) -> pd.Series:
 
 @cache
 def _counts(name: str) -> bool:
-    from testbed.objectives import objective
-
     return name in objective and objective[name].family not in ADDED
 
 
@@ -199,8 +198,6 @@ def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
 
     Raises UserError, with file and line, where the objective cannot be called at all.
     """
-    from testbed.objectives import objective
-
     pinned = pin(name)
     refuse_broken(pinned)
     said("1 promises: the contract tests")
@@ -244,6 +241,5 @@ def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
 
 def _relatives(name: str) -> tuple[Relative, ...]:
     from testbed.inspection.relatives import nearest
-    from testbed.objectives import objective
 
     return tuple(nearest(name, [each for each in objective if _counts(each)]))

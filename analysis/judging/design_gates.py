@@ -23,6 +23,7 @@ from analysis.judging.table_gates import NOT_RECORDED, Answer
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
+from analysis.tables.committed import manifest
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
 
 
 def _nested(experiment: str) -> int:
-    from analysis.tables.committed import manifest
-
     about = manifest()[experiment]["about"] if experiment in manifest() else {}
     return max([1, *(about[name] for name in NESTED if isinstance(about.get(name), int))])
 

@@ -19,6 +19,10 @@ from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, rule
 from analysis.judging.claims import CLAIMS, examine, is_statistical, kind_of, matching
 from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
+from analysis.judging.gates import checked
+from analysis.judging.preregistration import standing
+from analysis.tables.committed import COMMITTED, load_committed, manifest
+from analysis.tables.condensed import load_tables
 from testbed.errors import UserError
 from testbed.results import atomic_files
 
@@ -103,8 +107,6 @@ def judge(
 
     Raises UserError for a committed table without a column of its experiment's design.
     """
-    from analysis.tables.committed import load_committed, manifest
-
     chosen = list(EXPERIMENTS) if experiments is None else list(experiments)
     wanted = None if only is None else set(only)
     rows = []
@@ -133,9 +135,6 @@ def ask(
     Raises:
         UserError: no claim matches, or the tables of all matching claims are missing.
     """
-    from analysis.tables.committed import COMMITTED, load_committed, manifest
-    from analysis.tables.condensed import load_tables
-
     chosen = matching(pattern)
     experiments = list(dict.fromkeys(CLAIMS[name].promises["experiment"] for name in chosen))
     if data is None:
@@ -196,8 +195,6 @@ def _digests(experiment: str, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _row(claim: str, table: Table | None, known: Mapping[str, str]) -> Row:
-    from analysis.judging.gates import checked
-
     entry = CLAIMS[claim]
     wants = entry.promises["table"]
     start = {
@@ -248,8 +245,6 @@ def _systems(claim: str) -> list[str]:
 
 def _standing(claim: str, table: Table | None) -> str:
     """Return how a claim stands to its table, see preregistration.standing; "" for a computation."""
-    from analysis.judging.preregistration import standing
-
     entry = CLAIMS[claim]
     if not is_statistical(entry):
         return ""

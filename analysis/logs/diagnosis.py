@@ -13,6 +13,9 @@ from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import COMMITTED
 from testbed.diagnostics.peer_limits import PEERS, Alert, alerts
 from testbed.errors import UserError
+from testbed.logs.sanity_checks import suspicions, verdict
+from testbed.logs.scalars import ScalarLog
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.logs.record import Log
@@ -108,15 +111,11 @@ def diagnose(
 
     Raises UserError for an unknown objective, and where objectives are named and none can be asked.
     """
-    from testbed.logs.scalars import ScalarLog
-
     if isinstance(log, ScalarLog):
         return _of_scalars(log, objectives, folder)
     from testbed.logs.clip_report import weigh
     from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
-    from testbed.logs.sanity_checks import suspicions, verdict
-    from testbed.objectives import objective
 
     for name in objectives or ():
         _ = objective[name]  # an unknown one is told before anything is computed

@@ -11,6 +11,7 @@ from analysis.judging.table_gates import NOT_RECORDED, unmeasured
 from analysis.judging.verdicts import Row
 from analysis.pages.forest import forest
 from analysis.tables.committed import manifest
+from testbed.objectives import objective
 
 HEAD = """# Experiments and their claims
 
@@ -41,7 +42,6 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
 
 def filters(columns: str, text: str) -> str:
     """Return the fields over the tables of a page: values of columns, methods that the text names, words."""
-    from testbed.objectives import objective
     from testbed.recipes import recipe
 
     named = {*recipe, *objective} & set(re.findall(r"[a-z0-9_@]+", text.lower()))

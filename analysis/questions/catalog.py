@@ -17,6 +17,7 @@ from analysis.questions.question import (
     read,
 )
 from testbed.errors import UserError, unknown
+from testbed.results import atomic_files
 
 STORED = Path(__file__).with_name("numbers.json")
 QUESTIONS = read(Path(__file__).with_name("answers.toml"))
@@ -74,8 +75,6 @@ def _rounded(value: Any) -> Any:
 
 def write(numbers: Mapping[int, Numbers]) -> Path:
     """Store the numbers of these questions; the numbers of other questions stay."""
-    from testbed.results import atomic_files
-
     known = stored() if STORED.is_file() else {}
     both = {**known, **numbers}
     lines = ",\n".join(f'"{n}": {json.dumps(both[n])}' for n in sorted(both) if n in QUESTIONS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.sweeps.tuning import ARGS, at_best_rates, best_rates
 from analysis.tables.cell_table import words
+from analysis.tables.committed import load_committed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +43,6 @@ def tuned(
     table: name of an experiment whose seeds are tuning seeds. by: columns that tell its arms apart; the
     arguments of the recipe may be one, where at_best_rates would take them for a tuned knob.
     """
-    from analysis.tables.committed import load_committed
-
     read = load_committed([table])[table]
     best = _best(read, tuple(by), outcome)
     found = _at_best(cells, best, by)

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from testbed.errors import UserError, unknown
+from testbed.results.manifest import has_results
 
 COMMITTED = Path(__file__).resolve().parents[2] / "paper_figs" / "data"
 """Folder of the committed tables and their manifest."""
@@ -122,8 +123,6 @@ def load_results(folder: Path) -> pd.DataFrame:
 
 def results_folders(folder: Path) -> list[Path]:
     """Return the folder itself when a sweep wrote to it, else the results folders inside it, by name."""
-    from testbed.results.manifest import has_results
-
     if (folder / SWEEP).is_file() or has_results(folder):  # a lost plan is told by who reads it
         return [folder]
     found = sorted(path.parent for path in folder.glob(f"*/{SWEEP}")) if folder.is_dir() else []

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from envs.tokens.token_task import every_response
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -31,8 +33,6 @@ class AllResponses:
     def token_LT(self) -> Tensor:
         """The responses, int64."""
         import torch
-
-        from envs.tokens.token_task import every_response
 
         return torch.from_numpy(every_response(self.vocabulary, self.length, None)[0])
 

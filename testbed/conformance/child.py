@@ -9,7 +9,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from testbed.conformance.signature import bind
 from testbed.errors import UserError
+from testbed.user_files import in_a_file, outside_callable
 
 IMPORT = "nothing yet: its file was being imported"
 
@@ -19,8 +21,6 @@ def load(target: str) -> Callable[..., Any]:
 
     Raises UserError if there is none.
     """
-    from testbed.user_files import in_a_file, outside_callable
-
     if in_a_file(target):
         return outside_callable(target).function
     module, _, name = target.partition(":")
@@ -46,7 +46,6 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     from testbed.conformance.calling import announce
     from testbed.conformance.conformance_check import conform
     from testbed.conformance.nearest_entries import identify
-    from testbed.conformance.signature import bind
 
     for listener in announce:
         listener(IMPORT)

@@ -16,6 +16,7 @@ from testbed.conformance.layouts import call_arguments
 from testbed.conformance.loss_evidence import visible
 from testbed.conformance.nearest_entries import Identity, identify
 from testbed.conformance.signature import bind
+from testbed.results.atomic_files import replace
 
 PACKAGES = {
     "trl": "trl",
@@ -171,6 +172,4 @@ def _cell(text: str) -> str:
 
 def write(path: Path, found: Iterable[Outcome]) -> None:
     """Write the page, whole or not at all."""
-    from testbed.results.atomic_files import replace
-
     replace(path, page(found).encode())

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from testbed.conformance.conformance_report import in_words
+
 if TYPE_CHECKING:
     from testbed.conformance.conformance_check import Conformance
 
@@ -27,7 +29,6 @@ def conforms() -> "Callable[..., Conformance]":
         **options: Any,
     ) -> "Conformance":
         from testbed.conformance.conformance_check import conform
-        from testbed.conformance.conformance_report import in_words
         from testbed.conformance.signature import bind
 
         name = getattr(function, "__qualname__", repr(function))

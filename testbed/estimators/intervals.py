@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
+from scipy import special, stats
 
 from envs.arrays import Floats
 from testbed.errors import UserError
@@ -237,8 +237,6 @@ def _best_threshold(first_M: Floats, n: int, log: float) -> Floats:
 
 
 def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> tuple[float, float]:
-    from scipy import stats
-
     value = float((w_N * x_N).sum() / w_N.sum())
     scale = float(np.abs(x_N).max())
     if float(np.abs(w_N * (x_N - value)).max()) <= 1e-12 * scale:

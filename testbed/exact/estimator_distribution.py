@@ -22,6 +22,7 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.exact.bandit_moments import MOST_COUNTS, LoggedDistribution, count_dist
 from testbed.exact.mdp import enumerate_episodes
 from testbed.exact.ratios_dice import state_marginal_ratios
+from testbed.exact.response_tree import check_policies, enumerate_leaves
 
 CHUNK = 2**20
 """Largest number of values per field in one call of an estimator."""
@@ -133,8 +134,6 @@ def episode_units(
 
 def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistribution:
     """List a token tree's responses as episodes rewarded at the last token. UserError if too many."""
-    from testbed.exact.response_tree import check_policies, enumerate_leaves
-
     mu, pi = check_policies(tree, mu=mu_SA, pi=pi_SA)
     leaves = enumerate_leaves(tree)
     reward_LT = np.zeros(leaves.mask_LT.shape)

@@ -19,6 +19,7 @@ from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError, counted
 from testbed.execution.memory import needed
+from testbed.execution.packs import STACKED
 from testbed.execution.worker import TRAIN, imported
 
 SHORT = 60.0
@@ -136,8 +137,6 @@ def _scaled(
 
 def kind_of(pack: Pack) -> tuple[object, ...]:
     """Return the fields that determine a pack's rates: those shared by its cells, except the formula's."""
-    from testbed.execution.packs import STACKED
-
     names = (item.name for item in dataclasses.fields(Run) if item.name not in (*STACKED, *OTHERS))
     return tuple(getattr(pack.cells[0], name) for name in names)
 

@@ -9,16 +9,28 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from envs.tokens.token_task import TokenTask
+from testbed.anchors import build_anchor
 from testbed.config.argument_types import wrong_types
 from testbed.config.fields import normal
 from testbed.config.pack import RAGGED, Pack
 from testbed.config.run import Run
+from testbed.critics import check_critic, parts
 from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
+from testbed.prefixes import source_for, with_parents
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe
+from testbed.staleness import check_past, plan_for
+from testbed.staleness.by_age import ByAge
+from testbed.teachers import OWN, check_teacher, everywhere, teacher
+from testbed.teachers.guides import guide_for
 from testbed.user_files import in_a_file, line_of_a_user, words_of
+from testbed.worlds.generation import engine_of
+from testbed.worlds.prefix_masking import refuse_given, source_of
+from testbed.worlds.task_registry import longest_response, task_for, tasks_with_turns, turns_of
+from testbed.worlds.world import CORRECTIONS
 
 TASK = ("task", "task_args", "policy")
 SCHEDULE = ("staleness", "staleness_args", "lag", "age_limit", "too_old")
@@ -107,8 +119,6 @@ def _distinct(cells: Collection[Run], fields: Sequence[str]) -> Collection[Run]:
 
 
 def _check_task(cell: Run) -> None:
-    from testbed.worlds.task_registry import task_for
-
     task_for(cell)
 
 
@@ -119,27 +129,18 @@ def _check_policy(cell: Run) -> None:
 
 
 def _check_schedule(cell: Run) -> None:
-    from testbed.staleness import plan_for
-    from testbed.worlds.task_registry import longest_response
-
     made = plan_for(cell)
     made.check(cell)
     made.versions(cell, longest_response(cell))
 
 
 def _check_engine(cell: Run) -> None:
-    from testbed.staleness import check_past, plan_for
-    from testbed.worlds.generation import engine_of
-
     engine_of(cell)
     check_past(cell, plan_for(cell))
 
 
 def _check_recipe(cell: Run) -> None:
     """Raise UserError if a recipe cannot use the anchor, or mixes groups into unfit batches."""
-    from testbed.anchors import build_anchor
-    from testbed.critics import parts
-
     entry, given = recipe[cell.recipe], dict(cell.recipe_args)
     bound = entry.bind(**given)
     refuse(wrong_types(f"recipe '{cell.recipe}'", entry.function, given))
@@ -151,9 +152,6 @@ def _check_recipe(cell: Run) -> None:
 
 def _check_signals(cell: Run) -> None:
     """Raise UserError if a recipe reads turns or values that its world or critic lacks."""
-    from testbed.critics import check_critic, parts
-    from testbed.worlds.task_registry import task_for, tasks_with_turns, turns_of
-
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
     turned = [part for part in parts(made) if "turn" in part.reads or "turn_BT" in part.needs]
     if turned and not turns_of(task_for(cell)):
@@ -166,19 +164,12 @@ def _check_signals(cell: Run) -> None:
 
 
 def _check_prefixes(cell: Run) -> None:
-    from testbed.staleness import plan_for
-    from testbed.staleness.by_age import ByAge
-    from testbed.worlds.prefix_masking import refuse_given, source_of
-    from testbed.worlds.task_registry import task_for
-
     if source_of(cell, task_for(cell)) is not None and not isinstance(plan_for(cell), ByAge):
         refuse_given(cell)
 
 
 def _check_parents(cell: Run) -> None:
     """Raise UserError for a recipe that the cell's prefixes do not support, or contradict."""
-    from testbed.prefixes import source_for, with_parents
-
     source = source_for(cell)
     made = recipe[cell.recipe].bind(**dict(cell.recipe_args))()
     if "parent_B" in made.needs and (source is None or not source.gives_parents):
@@ -202,9 +193,6 @@ def _check_parents(cell: Run) -> None:
 
 def _check_teacher(cell: Run) -> None:
     """Raise UserError if a recipe lacks a teacher, or a teacher or guide is unused."""
-    from testbed.teachers import OWN, check_teacher, everywhere, teacher
-    from testbed.teachers.guides import guide_for
-
     check_teacher(cell)
     made, helper = recipe[cell.recipe].bind(**dict(cell.recipe_args))(), guide_for(cell)
     own = cell.teacher == OWN
@@ -231,10 +219,6 @@ def _check_teacher(cell: Run) -> None:
 
 def _check_mended(cell: Run) -> None:
     """Raise UserError if nothing can correct a response from its first error on."""
-    from envs.tokens.token_task import TokenTask
-    from testbed.worlds.task_registry import task_for
-    from testbed.worlds.world import CORRECTIONS
-
     task = task_for(cell)
     mute = not isinstance(task, TokenTask) or type(task).correction is TokenTask.correction
     if cell.policy != "toy" or mute:

@@ -10,6 +10,7 @@ import numpy as np
 from envs.arrays import Floats, Ints
 from testbed.errors import UserError
 from testbed.logs.record import Log, LoggedSequence
+from testbed.policies.hf.chat_task import encoded
 
 MISSING = {"logp_pi": "the trainer's", "logp_mu": "the sampler's"}
 
@@ -87,7 +88,6 @@ def _tokenized(one: LoggedSequence, tokenizer: Any) -> LoggedSequence:
     """Return a sequence of text with tokens; messages are rendered with the tokenizer's chat template."""
     if one.text is None or one.token is not None:
         return one
-    from testbed.policies.hf.chat_task import encoded
 
     prompt, response = (_rendered(text, tokenizer) for text in one.text)
     prompt_ids = np.asarray(encoded(tokenizer, prompt, special=False), dtype=np.int64)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from envs.tokens.token_tree import TokenTree
 from testbed import rng
 from testbed.errors import UserError
 from testbed.teachers import Own, Place, Teacher, teacher
@@ -96,8 +97,6 @@ def solution(place: Place, *, weights: str = "start") -> Teacher:
 )
 def values(place: Place, *, temperature: float = 0.1) -> Teacher:
     """The table with its action values over a temperature as logits, on a token tree; exact."""
-    from envs.tokens.token_tree import TokenTree
-
     task = getattr(place.world, "task", None)
     if not isinstance(task, TokenTree):
         raise UserError(

@@ -23,6 +23,7 @@ import torch
 from testbed.config.run import Run, cell_id
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
+from testbed.staleness.storage import readable
 
 TENSORBOARD, WANDB = "TESTBED_TENSORBOARD", "TESTBED_WANDB"
 """Environment variables: a folder for TensorBoard's files, a project of Weights & Biases."""
@@ -112,8 +113,6 @@ def line(
     run: Run, step: int, row: Mapping[str, float], speed: Mapping[str, float], left: float | None
 ) -> str:
     """Format one row; omit values that are not numbers."""
-    from testbed.staleness.storage import readable
-
     shown = [f"{name} {row[key]:.3g}" for name, key in SHOWN.items() if np.isfinite(row.get(key, np.nan))]
     more = [f"{speed['tokens_per_second']:,.0f} tokens/s", readable(int(speed["memory_bytes"]))]
     more += [] if left is None else [f"{int(left) // 60}:{int(left) % 60:02} left"]

@@ -9,6 +9,15 @@ import numpy as np
 from testbed.config.argument_types import wrong_arguments
 from testbed.config.run import Run
 from testbed.errors import UserError, refuse
+from testbed.policies.hf.json_files import read_json
+from testbed.policies.hf.model_folder import (
+    adapter_parameters,
+    check_model_folder,
+    parameters_of,
+    refuse_unloadable,
+)
+from testbed.policies.hf.options import check_options
+from testbed.policies.hf.text_task import SURVEY, task_for_model
 from testbed.policies.policy import Policy, Reweighted
 from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.worlds.loss_noise import perturb_of
@@ -33,8 +42,6 @@ def check_policy(run: Run) -> None:
         _policy(run)
         return
     from testbed.policies.hf.hf_policy import HuggingFacePolicy
-    from testbed.policies.hf.model_folder import check_model_folder, parameters_of, refuse_unloadable
-    from testbed.policies.hf.options import check_options
 
     folder = check_model_folder(run.model)
     given, precision = split_precision(run)
@@ -51,7 +58,6 @@ def check_policy(run: Run) -> None:
 def _try(run: Run, given: dict[str, Any]) -> None:
     """Load the model once on the CPU; raise UserError as its pack would."""
     from testbed.policies.hf.hf_policy import HuggingFacePolicy
-    from testbed.policies.hf.text_task import task_for_model
 
     options = {name: value for name, value in given.items() if name not in ("ranks", "engine")}
     perturb_of(options)
@@ -60,10 +66,6 @@ def _try(run: Run, given: dict[str, Any]) -> None:
 
 def _refuse_short_context(run: Run) -> None:
     """Raise UserError if sampled prompts plus the longest response exceed the model's context."""
-    from testbed.policies.hf.json_files import read_json
-    from testbed.policies.hf.model_folder import check_model_folder
-    from testbed.policies.hf.text_task import SURVEY, task_for_model
-
     config = read_json(check_model_folder(run.model) / "config.json")
     most = config.get("max_position_embeddings", config.get("n_positions"))
     if not isinstance(most, int):
@@ -133,13 +135,6 @@ def _policy(run: Run) -> Policy:
 
 
 def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
-    from testbed.policies.hf.json_files import read_json
-    from testbed.policies.hf.model_folder import (
-        adapter_parameters,
-        check_model_folder,
-        parameters_of,
-    )
-
     task = token_task(run)
     config = read_json(check_model_folder(run.model) / "config.json")
     layers, width = (

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from envs.catalog import worlds
 from envs.finite_mdp import FiniteMDP
+from envs.tokens.jsonl import file_digest
 from envs.tokens.token_task import TokenTask
 from envs.tokens.token_tree import TokenTree
 from testbed.config.argument_types import wrong_types
@@ -105,7 +106,6 @@ def pin_data(run: Run) -> Run:
     arguments = dict(run.task_args)
     if run.task != "jsonl" or not arguments.get("file"):
         return run
-    from envs.tokens.jsonl import file_digest
 
     try:
         for name in ("file", "verifier"):

@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from testbed.errors import UserError, unknown
 from testbed.policies.hf.special_tokens import finish_folder
 
@@ -98,7 +100,6 @@ def _sha256(path: Path) -> str:
 
 def _convert(file: Path, folder: Path) -> None:
     """Write the model of a GGUF file as a plain LlamaForCausalLM with its tokenizer."""
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     given = AutoModelForCausalLM.from_pretrained(
