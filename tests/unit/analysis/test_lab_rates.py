@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.sweeps import tuned_cells as lab_rates
-from analysis.tables import committed as load
+from analysis.sweeps import tuned_cells
+from analysis.tables.committed import Table
 from testbed.config.run import Run
 from testbed.errors import UserError
 
@@ -23,17 +23,17 @@ TABLE = pd.DataFrame(
 
 @pytest.fixture(autouse=True)
 def committed(monkeypatch):
-    monkeypatch.setattr(load, "load_committed", lambda names: {names[0]: load.Table.of(names[0], TABLE)})
+    monkeypatch.setattr(tuned_cells, "load_committed", lambda names: {names[0]: Table.of(names[0], TABLE)})
 
 
 def test_arms_that_differ_in_arguments_alone_get_rates_of_their_own():
     run = Run(recipe="sfpo")
     cells = [replace(run, recipe_args=(("alpha", alpha), ("fast", 3))) for alpha in (0.8, 1.0)]
-    found = lab_rates.tuned(cells, "any", ("recipe", "recipe_args"), "area")
+    found = tuned_cells.tuned(cells, "any", ("recipe", "recipe_args"), "area")
     assert [cell.learning_rate for cell in found] == [1e-3, 3e-3]
     assert [cell.recipe_args for cell in found] == [cell.recipe_args for cell in cells]
 
 
 def test_an_arm_that_was_not_tuned_is_refused():
     with pytest.raises(UserError, match="No rate was chosen"):
-        lab_rates.tuned([Run(recipe="grpo")], "any", ("recipe", "recipe_args"), "area")
+        tuned_cells.tuned([Run(recipe="grpo")], "any", ("recipe", "recipe_args"), "area")

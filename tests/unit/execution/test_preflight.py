@@ -95,18 +95,16 @@ def test_a_sound_sweep_gives_its_packs_and_those_of_the_shard() -> None:
 
 
 def test_every_distinct_combination_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed import staleness
-
     asked: list[Run] = []
-    real = staleness.plan_for
-    monkeypatch.setattr(staleness, "plan_for", lambda run: asked.append(run) or real(run))
+    real = preflight.plan_for
+    monkeypatch.setattr(preflight, "plan_for", lambda run: asked.append(run) or real(run))
     memory._versions.cache_clear()
     few = grid(BANDIT, staleness=["uniform"], lag=[1, 2, 3], seed=range(4), learning_rate=[0.1, 0.2])
     prepare(few)
     first = len(asked)
     memory._versions.cache_clear()
     prepare(grid(BANDIT, staleness=["uniform"], lag=[1, 2, 3], seed=range(40), learning_rate=[0.1, 0.2]))
-    assert len(asked) - first == first
+    assert len(asked) - first == first > 0
 
 
 def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone(tmp_path: Path) -> None:
