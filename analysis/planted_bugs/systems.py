@@ -2,11 +2,7 @@
 
 from analysis.planted_bugs.bug import Bug
 
-VALUES = "testbed/exact/value_learning.py"
-LINEAR = "testbed/offline/linear.py"
-UPDATE, TWO_REWARDS, PROXY = (
-    f"testbed/exact/{name}.py" for name in ("bandit_update", "two_rewards", "proxy_optimization")
-)
+UPDATE, TWO_REWARDS = (f"testbed/exact/{name}.py" for name in ("bandit_update", "two_rewards"))
 OBJECTIVES = "testbed/objectives/"
 PREFIXES = "testbed/exact/prefixes.py"
 DISTILL, DRAFTS = "testbed/objectives/terms/f_distillation.py", "analysis/kernels/speculative.py"
@@ -15,11 +11,6 @@ STEPS = "analysis/kernels/policy_steps.py"
 PLANTED = (
     # Pipelines by model size, load and route to old log-probabilities.
     Bug("a-shared-prompt-saves-its-copies", "testbed/policies/toy/toy_transformer.py", "time[Q:].repeat_interleave(G).repeat(N)", "time[Q:].repeat(G).repeat(N)"),
-    # Replay control, linear TD, continuous actions.
-    Bug("layer-norm-bounds-the-l2-that-stabilizes-td", LINEAR, "np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))", "((centered_xK**2).mean(-1, keepdims=True) + epsilon))"),
-    Bug("layer-norm-bounds-the-l2-that-stabilizes-td", LINEAR, "return max(0.0, td.td_abscissa())", "return 0.8 * max(0.0, td.td_abscissa())"),
-    Bug("layer-norm-alone-does-not-remove-divergence", LINEAR, "np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))", "np.sqrt((centered_xK**2).sum(-1, keepdims=True) + epsilon))"),
-    Bug("a-wide-network-is-stabilized-by-a-long-period", VALUES, "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF)", "return _radius(np.asarray(np.linalg.solve(self.covariance_FF, 0.99 * self.bootstrap_FF)"),
     # Offline tables, constrained worlds, logged bandits, preference sets, compounding errors.
     # Prefixes, retries, steps, classes of answers.
     Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
@@ -38,7 +29,6 @@ PLANTED = (
     Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),
     Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
     Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
-    Bug("penalized-rewards-have-the-gradient-of-the-penalty", PROXY, "- strength * ratio_SA / root", "- strength * ratio_SA / root / 2"),
     Bug("joint-ends-are-on-the-true-front-at-every-weight", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
     Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "testbed/testing/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
 )  # fmt: skip

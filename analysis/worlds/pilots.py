@@ -4,6 +4,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,11 +20,17 @@ FLAT = 0.01
 """Gain toward the end of a grid below which a wider grid would change nothing."""
 
 
-def tuned(score: Callable[..., float], grid: Grid, flat: float = FLAT) -> tuple[dict[str, float], bool]:
+def tuned(
+    score: Callable[..., float],
+    grid: Grid,
+    flat: float = FLAT,
+    endless: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> tuple[dict[str, float], bool]:
     """Return the setting with the highest score(**setting), and whether it lies at an end of its grid.
 
     A setting is at an end where the next one inward of the same knob is worse by more than `flat`: a wider
-    grid might then have a better one. Neither knobs with one value nor the value 0 have an end.
+    grid might then have a better one. Neither knobs with one value nor the value 0 have an end, nor values
+    that are `endless`, since nothing lies beyond.
     """
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     found = [score(**point) for point in points]
@@ -31,7 +38,7 @@ def tuned(score: Callable[..., float], grid: Grid, flat: float = FLAT) -> tuple[
     chosen, ends = points[best], False
     for name, values in grid.items():
         at = list(values).index(chosen[name])
-        if len(values) > 1 and at in (0, len(values) - 1):
+        if len(values) > 1 and at in (0, len(values) - 1) and chosen[name] not in endless.get(name, ()):
             if at == 0 and values[0] == 0:
                 continue  # nothing lies below a weight, a share or a chance of 0
             inward = points.index({**chosen, name: values[1 if at == 0 else -2]})
@@ -45,6 +52,7 @@ class TunedArms:
 
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
     outcome that is to be high on average over `pilots` pilot worlds. cells: further columns and their values.
+    endless: as `tuned` takes it.
     """
 
     arms: Mapping[str, Grid]
@@ -52,6 +60,7 @@ class TunedArms:
     score: str
     pilots: int
     cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    endless: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @functools.cache  # noqa: B019 - one object a module
     def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
@@ -60,6 +69,7 @@ class TunedArms:
         return tuned(
             lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
             self.arms[arm],
+            endless=self.endless,
         )
 
     def rows(self, seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -77,14 +87,15 @@ class TunedArms:
         metrics: tuple[str, ...],
         about: Mapping[str, Any] | None = None,
         worlds: int = 1,
+        continued: bool = False,
         **more: Any,
     ) -> Experiment:
         """Return the experiment with the table of `rows`; more: what else `Experiment` takes.
 
-        worlds: a unit is the mean of the metrics over so many, by `averaged`.
+        worlds, continued: a unit is the mean of the metrics over so many, by `averaged`.
         """
         about = {"pilots": self.pilots, **(about or {})}
-        rows = averaged(self.rows, worlds, metrics) if worlds > 1 else self.rows
+        rows = averaged(self.rows, worlds, metrics, continued=continued) if worlds > 1 else self.rows
         return Experiment(
             name,
             compute=of_seeds(name, rows, seeds, about),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, averaged, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Ints
 from envs.finite_mdp import FiniteMDP
@@ -118,17 +118,16 @@ def unsolved(table: pd.DataFrame) -> str:
     return f"solved on most worlds by {' and '.join(done)}" if done else ""
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = TUNED.experiment(
     NAME,
+    SEEDS,
+    ("learning", "end", "solved"),
+    {"steps": STEPS, "demonstrations": DEMOS, "worlds": WORLDS},
+    worlds=WORLDS,
+    continued=True,
     question="Does a residual on a cloned controller need fewer samples than learning from scratch?",
     source="Residual off-policy RL (ResFiT), of which a summary alone was read",
     differs="random point masses on 16 places with a reward at the goal alone; replayed Q-learning, a table",
-    compute=of_seeds(
-        NAME, averaged(TUNED.rows, WORLDS, ("learning", "end", "solved"), continued=True), SEEDS,
-        {"worlds": WORLDS, "steps": STEPS, "demonstrations": DEMOS, "pilots": PILOTS},
-    ),
-    keys=("run", "seed", "arm"),
-    metrics=("learning", "end", "solved", "at end"),
     margins={"share of the optimal value": MARGIN, "share that counts as solved": SOLVED},
     figure=Plot(
         "distribution",
@@ -144,27 +143,17 @@ EXPERIMENT = Experiment(
 GATES = {"tuned": inside(), "headroom": unsolved}
 
 
-EXPERIMENT.claim(
-    "a-residual-solves-with-fewer-samples",
-    """With a sparse reward and demonstrations of the base in replay, a residual on the base has more of the
-    best value while it learns than learning from scratch with the same demonstrations, by 0.05, tuned.""",
-    gates=GATES,
-).compare("learning", {"arm": ARMS[4]}, {"arm": ARMS[2]}, by=MARGIN)
-
-EXPERIMENT.claim(
-    "a-residual-ends-higher-than-scratch",
-    "After 200 steps the residual ends 0.05 above scratch with demonstrations.",
-    gates=GATES,
-).compare("end", {"arm": ARMS[4]}, {"arm": ARMS[2]}, by=MARGIN)
-
-EXPERIMENT.claim(
-    "a-residual-improves-on-its-base",
-    "After 200 steps the residual ends 0.05 above the base that it corrects.",
-    gates=GATES,
-).compare("end", {"arm": ARMS[4]}, {"arm": "base"}, by=MARGIN)
-
-EXPERIMENT.claim(
-    "demonstrations-of-the-base-help-its-residual",
-    "Demonstrations of the base in replay add 0.05 to what its residual has while it learns.",
-    gates=GATES,
-).compare("learning", {"arm": ARMS[4]}, {"arm": ARMS[3]}, by=MARGIN)
+for _name, _statement, _outcome, _first, _second in (
+    ("a-residual-solves-with-fewer-samples", "With a sparse reward and demonstrations of the base in replay, "
+     "a residual on the base has more of the best value while it learns than learning from scratch with the "
+     "same demonstrations, by 0.05, tuned.", "learning", ARMS[4], ARMS[2]),
+    ("a-residual-ends-higher-than-scratch", "After 200 steps the residual ends 0.05 above scratch with "
+     "demonstrations.", "end", ARMS[4], ARMS[2]),
+    ("a-residual-improves-on-its-base", "After 200 steps the residual ends 0.05 above the base that it "
+     "corrects.", "end", ARMS[4], "base"),
+    ("demonstrations-of-the-base-help-its-residual", "Demonstrations of the base in replay add 0.05 to what "
+     "its residual has while it learns.", "learning", ARMS[4], ARMS[3]),
+):  # fmt: skip
+    EXPERIMENT.claim(_name, _statement, gates=GATES).compare(
+        _outcome, {"arm": _first}, {"arm": _second}, by=MARGIN
+    )

@@ -13,7 +13,7 @@ from analysis.kernels.one_continuous_action import (
     polynomial_critic,
 )
 from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
 from envs.continuous import BumpBandit
 from testbed.rng import generator
@@ -171,34 +171,22 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-EXPERIMENT.claim(
-    "nearest-data-beats-cloning",
-    """Averaged over three loggers the distance to the nearest logged pair (PRDC) is worth 0.02 of the best
-    more than cloning's penalty, each at its best setting of pilot worlds.""",
-    gates={"tuned": inside()},
-).compare("value", {"arm": "nearest data"}, {"arm": "cloning"}, by=MARGIN, over={"logger": "all"})
-
-EXPERIMENT.claim(
-    "nearest-data-beats-a-support-constraint",
-    """Averaged over three loggers it is worth 0.02 more than the best action whose estimated density given
-    the context is above a floor, each at its best setting of pilot worlds.""",
-    gates={"tuned": inside()},
-).compare("value", {"arm": "nearest data"}, {"arm": "support"}, by=MARGIN, over={"logger": "all"})
+for _name, _statement, _first, _second, _logger in (
+    ("nearest-data-beats-cloning", "Averaged over three loggers the distance to the nearest logged pair "
+     "(PRDC) is worth 0.02 of the best more than cloning's penalty, each at its best setting of pilot "
+     "worlds.", "nearest data", "cloning", "all"),
+    ("nearest-data-beats-a-support-constraint", "Averaged over three loggers it is worth 0.02 more than the "
+     "best action whose estimated density given the context is above a floor, each at its best setting of "
+     "pilot worlds.", "nearest data", "support", "all"),
+    ("advantage-filter-beats-cloning", "On mixed logs, a fifth of them good, a penalty toward logged or "
+     "generated actions of positive advantage (A2PR) is worth 0.02 of the best more than one toward all, "
+     "each at its best weight.", "better and generated", "cloning", "mixed"),
+    ("generated-actions-add-to-the-filter", "Averaged over three loggers generated actions add 0.02 of the "
+     "best to the filter of logged ones.", "better and generated", "better data", "all"),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, MARGIN, "value", over={"logger": _logger})
 
 EXPERIMENT.claim(
     "nearest-data-over-estimates-less-than-no-constraint",
     "With every logger it over-estimates its policy by 0.1 of the best value less than no constraint.",
 ).compare("over-estimation", {"arm": "none"}, {"arm": "nearest data"}, by=LESS, over={"logger": LOGGERS})
-
-EXPERIMENT.claim(
-    "advantage-filter-beats-cloning",
-    """On mixed logs, a fifth of them good, a penalty toward logged or generated actions of positive
-    advantage (A2PR) is worth 0.02 of the best more than one toward all, each at its best weight.""",
-    gates={"tuned": inside()},
-).compare("value", {"arm": "better and generated"}, {"arm": "cloning"}, by=MARGIN, over={"logger": "mixed"})
-
-EXPERIMENT.claim(
-    "generated-actions-add-to-the-filter",
-    "Averaged over three loggers generated actions add 0.02 of the best to the filter of logged ones.",
-    gates={"tuned": inside()},
-).compare("value", {"arm": "better and generated"}, {"arm": "better data"}, by=MARGIN, over={"logger": "all"})

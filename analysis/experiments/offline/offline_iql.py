@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts, covering, skilled
@@ -98,28 +98,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
     ),
     systems=("IQL",),
 )
-IQL, GATES, MORE = {"arm": "IQL"}, {"tuned": inside()}, {"world": WORLDS, "logged": KEPT[1:]}
-
-EXPERIMENT.claim(
-    "iql-beats-cloning",
-    "From two logged actions a state on tuned IQL scores 0.05 more than cloning, in both kinds of worlds.",
-    gates=GATES,
-).compare("score", IQL, {"arm": "cloning"}, by=MARGIN, over=MORE)
-
-EXPERIMENT.claim(
-    "iql-beats-one-step",
-    "From two logged actions a state on it scores more than one step, in both kinds of worlds.",
-    gates=GATES,
-).compare("score", IQL, {"arm": "one step"}, over=MORE)
-
-EXPERIMENT.claim(
-    "iql-stitches",
-    "In corridors it scores 0.05 more than one step, from two logged actions a state on.",
-    gates=GATES,
-).compare("score", IQL, {"arm": "one step"}, by=MARGIN, over={**MORE, "world": "stitching"})
-
-EXPERIMENT.claim(
-    "iql-beats-fitted-q-where-actions-are-missing",
-    "With one to three of four actions logged it scores 0.05 more than fitted Q with wild guesses.",
-    gates=GATES,
-).compare("score", IQL, {"arm": "fitted Q"}, by=MARGIN, over={"world": WORLDS, "logged": KEPT[:3]})
+for _name, _statement, _rival, _by, _worlds, _logged in (
+    ("iql-beats-cloning", "From two logged actions a state on tuned IQL scores 0.05 more than cloning, in "
+     "both kinds of worlds.", "cloning", MARGIN, WORLDS, KEPT[1:]),
+    ("iql-beats-one-step", "From two logged actions a state on it scores more than one step, in both kinds "
+     "of worlds.", "one step", 0.0, WORLDS, KEPT[1:]),
+    ("iql-stitches", "In corridors it scores 0.05 more than one step, from two logged actions a state on.",
+     "one step", MARGIN, "stitching", KEPT[1:]),
+    ("iql-beats-fitted-q-where-actions-are-missing", "With one to three of four actions logged it scores "
+     "0.05 more than fitted Q with wild guesses.", "fitted Q", MARGIN, WORLDS, KEPT[:3]),
+):  # fmt: skip
+    over = {"world": _worlds, "logged": _logged}
+    ask(EXPERIMENT, _name, _statement, "IQL", _rival, _by, "score", over=over)

@@ -1,14 +1,10 @@
 """Transition models that also have to be right about the value of the logged policy (VIPO)."""
 
-from collections.abc import Iterator
-from functools import cache
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.offline.models import value_consistent_model
 from testbed.offline.tabular_offline import clone, fitted_q, greedy, policy_q
@@ -22,12 +18,13 @@ MARGIN, MORE = 0.1, 0.02
 ARMS: dict[str, Grid] = {
     "likelihood": {"rank": RANKS},
     "value-consistent": {"rank": RANKS, "weight": WEIGHTS},
+    "table": {},
 }
-TABLE = "table"
-"""The arm of plain counts, a class that holds the truth."""
+"""The last is of plain counts, a class that holds the truth; it is the next rank, so that ranks have no end.
+"""
 
 
-def learned(seeds: Seeds, steps: int, rank: float = 0, weight: float = 0.0) -> dict[str, Floats]:
+def learned(seeds: Seeds, _arm: str, steps: int, rank: float = 0, weight: float = 0.0) -> dict[str, Floats]:
     """Return log errors of model and value, and the score of planning, [R]; rank 0: a table of counts."""
     worlds = random_worlds(seeds)
     mu_RSA = random_policies(seeds, 8, 4, "mu", 2.0)
@@ -52,35 +49,14 @@ def learned(seeds: Seeds, steps: int, rank: float = 0, weight: float = 0.0) -> d
     }
 
 
-@cache
-def setting(steps: int, arm: str) -> tuple[dict[str, float], bool]:
-    """Return rank and weight of the highest score on pilot worlds, and whether one is at an end of its grid.
-
-    A table is the next rank, so that the largest rank is no end.
-    """
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    knobs, ends = tuned(lambda **each: float(learned(seeds, steps, **each)["score"].mean()), ARMS[arm])
-    return knobs, ends and knobs.get("weight") in WEIGHTS[:: len(WEIGHTS) - 1]
-
-
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Yield errors and scores by logged steps and arm, each at its setting."""
-    for steps in SIZES:
-        for arm in (*ARMS, TABLE):
-            knobs, ends = setting(steps, arm) if arm in ARMS else ({}, False)
-            yield columns(
-                seeds, steps=steps, arm=arm, **learned(seeds, steps, **knobs), **{"at end": int(ends)}
-            )
-
-
-EXPERIMENT = Experiment(
+TUNED = TunedArms(ARMS, learned, "score", PILOTS, {"steps": SIZES}, {"rank": RANKS})
+EXPERIMENT = TUNED.experiment(
     NAME,
+    SEEDS,
+    ("model_error", "value_error", "score"),
     question="Does a model that must agree with the logged policy's value err less, and plan better?",
     source="Chen et al. (2025), VIPO: value function inconsistency penalized offline RL",
     differs="random worlds of 8 states; softmax models of rank 1 to 4 in place of networks",
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "steps", "arm"),
-    metrics=("model_error", "value_error", "score", "at end"),
     margins={"fall of a log error": MARGIN, "score": MORE},
     figure=Plot(
         "distribution",
@@ -101,20 +77,17 @@ PLANS = (
     "likelihood alone, from"
 )
 ERRS = "At these settings the model's value of the logged policy errs by 10 % less from"
-for _name, _says, _steps in (
-    ("value-consistency-plans-better-from-100-steps", f"{PLANS} 100 steps, rank and weight tuned.", 100),
-    ("value-consistency-plans-better-from-300-steps", f"{PLANS} 300 steps, rank and weight tuned.", 300),
-):
-    EXPERIMENT.claim(_name, _says, gates=GATES).compare(
-        "score", FIRST, SECOND, by=MORE, over={"steps": _steps}
-    )
-for _name, _says, _steps in (
-    ("value-consistency-lowers-the-value-error-from-100-steps", f"{ERRS} 100 steps.", 100),
-    ("value-consistency-lowers-the-value-error-from-300-steps", f"{ERRS} 300 steps.", 300),
-):
-    EXPERIMENT.claim(_name, _says, gates=GATES).compare(
-        "value_error", SECOND, FIRST, by=MARGIN, over={"steps": _steps}
-    )
+for _steps in SIZES:
+    EXPERIMENT.claim(
+        f"value-consistency-plans-better-from-{_steps}-steps",
+        f"{PLANS} {_steps} steps, rank and weight tuned.",
+        gates=GATES,
+    ).compare("score", FIRST, SECOND, by=MORE, over={"steps": _steps})
+    EXPERIMENT.claim(
+        f"value-consistency-lowers-the-value-error-from-{_steps}-steps",
+        f"{ERRS} {_steps} steps.",
+        gates=GATES,
+    ).compare("value_error", SECOND, FIRST, by=MARGIN, over={"steps": _steps})
 
 EXPERIMENT.claim(
     "value-consistency-lowers-the-model-error",

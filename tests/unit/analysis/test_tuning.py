@@ -172,6 +172,12 @@ def test_the_best_setting_is_chosen_and_an_end_that_matters_is_seen(peak, slope,
     assert tuned(lambda a, b: -slope * abs(a - peak) - b, grid) == ({"a": chosen, "b": 0.0}, ends)
 
 
+def test_a_knob_without_an_end_has_none():
+    grid = {"rank": (1.0, 2.0, 4.0)}
+    assert tuned(lambda rank: rank, grid) == ({"rank": 4.0}, True)
+    assert tuned(lambda rank: rank, grid, endless=grid) == ({"rank": 4.0}, False)
+
+
 def test_the_gate_names_arms_at_an_end():
     table = pd.DataFrame({"arm": ["x", "y", "y"], "at end": [0, 1, 0]})
     assert inside()(table) == inside(arm=("x", "y"))(table) == "at an end of its grid: y"

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy import special
 
 from analysis.kernels import imperfect_rewards, policy_steps
+from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.errors import UserError
 from testbed.exact import bandit_update, proxy_optimization, step_ratios, two_rewards
@@ -50,6 +52,26 @@ def test_a_strong_penalty_stays_at_the_base_and_a_weak_one_takes_the_proxy():
         near_SA, far_SA = proxy_optimization.optimized(WORLD, proxy_SA, BASE, kind, (100.0, 0.001))
         assert near_SA == pytest.approx(BASE, abs=0.02)
         assert far_SA[:, 1].min() > 0.95
+
+
+def test_a_penalized_reward_held_fixed_has_the_gradient_of_the_penalty():
+    """Of E_d[proxy] - 0.3 sqrt(chi2), in the logits, by central differences (ORPO, section 6)."""
+    rng = np.random.default_rng(0)
+    logit_SA, proxy_SA = rng.normal(size=(2, 4, 2))
+
+    def law(logit_SA):
+        pi_SA = special.softmax(logit_SA, -1)
+        return pi_SA, 0.1 * infinite_horizon.occupancy(WORLD, pi_SA)[:, None] * pi_SA
+
+    now_SA, base_SA = law(logit_SA)[1], law(np.zeros((4, 2)))[1]
+    reward_SA = proxy_optimization.penalized_reward(proxy_SA, now_SA, base_SA, 0.3)
+    for one_SA in 1e-5 * np.eye(8).reshape(8, 4, 2):
+        objective, fixed = [], []
+        for pi_SA, d_SA in (law(logit_SA + one_SA), law(logit_SA - one_SA)):
+            far = proxy_optimization.distance(WORLD, pi_SA, BASE, "occupancy chi2")
+            objective.append((d_SA * proxy_SA).sum() - 0.3 * far)
+            fixed.append((d_SA * reward_SA).sum())
+        assert np.diff(objective) / 2e-5 == pytest.approx(np.diff(fixed) / 2e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(

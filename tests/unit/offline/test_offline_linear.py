@@ -27,6 +27,34 @@ def test_the_ridge_threshold_is_where_expected_td_turns_stable():
         assert np.sign(np.linalg.eigvals(matrix).real.max()) == sign
 
 
+def test_layer_norm_bounds_the_ridge_that_stabilizes_td():
+    """F (discount / 2)^2 is enough with features of norm sqrt(F) (PQN, section 4); raw ones need more."""
+    rng, raw = np.random.default_rng(20_261_102), 0.0
+    for _ in range(50):
+        feature_SF = rng.normal(size=(8, 4)) * np.exp(rng.normal(size=(8, 1)))
+        given = rng.dirichlet(np.full(8, 0.3)), rng.dirichlet(np.full(8, 0.3), size=8), 0.99
+        enough = 4 * (0.99 / 2) ** 2
+        normal = value_learning.linear_td(linear.layer_norm(feature_SF), *given)
+        assert linear.ridge_threshold(normal) <= enough
+        raw = max(raw, linear.ridge_threshold(value_learning.linear_td(feature_SF, *given)))
+    assert raw > enough
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_target_network_that_waits_stabilizes_td_of_a_wide_network(normalized):
+    """Where the Jacobian spans the values of all states it converges at the discount's rate; TD may not."""
+    rng, growing = np.random.default_rng(20_261_104), 0
+    for _ in range(50):
+        input_SD, step_SS = 2 * rng.normal(size=(6, 3)), rng.dirichlet(np.full(6, 0.3), size=6)
+        weight_S = 0.05 / 6 + 0.95 * rng.dirichlet(np.ones(6))
+        first, last = rng.normal(size=(1, 16, 3)), rng.normal(size=(1, 16)) / 4
+        _, by_1SP = linear.network_jacobian(first, last, input_SD, normalized=normalized)
+        near = value_learning.linear_td(by_1SP[0], weight_S, step_SS, 0.99)
+        assert near.fitted_radius() == pytest.approx(0.99, abs=1e-4)
+        growing += near.td_abscissa() > 0
+    assert growing
+
+
 @pytest.mark.parametrize("normalized", [False, True])
 def test_the_jacobian_of_a_network_is_that_of_its_values(normalized):
     rng = np.random.default_rng(0)
