@@ -1,7 +1,8 @@
 """A Hugging Face causal LM as a function of flat weights: prompts once, then tokens on top of their cache."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from testbed.errors import UserError
+from testbed.policies.hf.common_prefix import LEAST, behind, common_tokens
 from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
+from testbed.policies.hf.model_probes import cache_works, packing_works, plain_head, sharing_works
 
 NONE = Lora()
 PACKED = 128
@@ -75,40 +78,42 @@ class CausalModel:
         if lora:
             add_adapters(model, lora)
         self.flat = FlatParameters(model)
-        self._module = model.to(device)
-        self._start_P = self.flat.gather(self._module, torch.promote_types(dtype, torch.float32))
-        self._frozen = {n: p for n, p in self._module.named_parameters() if not p.requires_grad}
-        self._head_names = self._find_head()
-        self._linear = _linear_weights(self._module) if device.type == "cpu" else frozenset()
-        self._features = _Features(self._module, plain_head=self._head_names is not None)
+        self.module = model.to(device)
+        self._start_P = self.flat.gather(self.module, torch.promote_types(dtype, torch.float32))
+        self._frozen = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
+        self._head_names = plain_head(self.module)
+        self._linear = _linear_weights(self.module) if device.type == "cpu" else frozenset()
+        self.features = _Features(self.module, plain_head=self._head_names is not None)
         self._bound: dict[str, Tensor] | None = None
         self._own: dict[str, Tensor] = {}
         self._change: Hidden | None = None
-        called = self._module if self._head_names is None else self._module.base_model
+        self.least_common = sys.maxsize
+        called = self.module if self._head_names is None else self.module.base_model
         accepted = inspect.signature(called.forward).parameters
-        self._takes_positions = "position_ids" in accepted
+        self.takes_positions = "position_ids" in accepted
         self._most_positions: int | None = getattr(model.config, "max_position_embeddings", None)
-        if not self._cache_works():
+        if not cache_works(self):
             raise UserError(
                 f"{type(model).__name__} gives other results from a key-value cache than from the full "
                 "sequence, and the sampler needs equal ones; give a transformer with attention in every "
                 "layer."
             )
-        self._packs = self._packing_works()
+        self._packs = packing_works(self, PACKED)
+        self.least_common = LEAST if self._packs and sharing_works(self) else sys.maxsize
 
     @property
     def rows(self) -> int:
         """Number of token embeddings of the model."""
-        return int(self._module.get_input_embeddings().weight.shape[0])
+        return int(self.module.get_input_embeddings().weight.shape[0])
 
     @property
     def blocks(self) -> list[nn.Module]:
         """The model's layers, first to last; UserError for a model that does not list them."""
-        count = self._module.config.num_hidden_layers
-        lists = (m for m in self._module.modules() if isinstance(m, nn.ModuleList))
+        count = self.module.config.num_hidden_layers
+        lists = (m for m in self.module.modules() if isinstance(m, nn.ModuleList))
         found = next((each for each in lists if len(each) == count), None)
         if found is None:
-            raise UserError(f"{type(self._module).__name__} has no list of its {count} layers.")
+            raise UserError(f"{type(self.module).__name__} has no list of its {count} layers.")
         return list(found)
 
     def with_hidden(self, change: Hidden) -> "CausalModel":
@@ -151,19 +156,19 @@ class CausalModel:
     def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the weights of the equivalent model without adapters, under its names."""
         weights = self.weights(theta_P.detach())
-        return merged(self._module, weights) if self.lora else weights
+        return merged(self.module, weights) if self.lora else weights
 
     def save(self, theta_P: Tensor, folder: Path) -> None:
         """Write these weights and the configuration to a folder, as safetensors; adapters are merged."""
         weights = {name: view.contiguous().cpu() for name, view in self.plain(theta_P).items()}
         with quiet_transformers():
-            self._module.save_pretrained(str(folder), state_dict=weights)
+            self.module.save_pretrained(str(folder), state_dict=weights)
 
     def save_adapter(self, theta_P: Tensor, folder: Path) -> None:
         """Write the adapters alone to a folder that peft can open; UserError for a model without any."""
         if not self.lora:
             raise UserError("This policy has no adapters; give policy_args.lora, or save the whole model.")
-        save_adapter(self._module, self.weights(theta_P.detach()), folder)
+        save_adapter(self.module, self.weights(theta_P.detach()), folder)
 
     def bind(self, weights: dict[str, Tensor], passes: int) -> None:
         """Put weights into the module: passes without gradient then need no swap each.
@@ -174,7 +179,7 @@ class CausalModel:
         if weights is self._bound:
             return
         laid_out = self._linear if passes >= MANY else frozenset()
-        own = dict(self._module.named_parameters())
+        own = dict(self.module.named_parameters())
         self._own = self._own or {name: own[name].data for name in weights}
         for name, value in weights.items():
             own[name].data = value.t().contiguous().t() if name in laid_out else value
@@ -182,7 +187,7 @@ class CausalModel:
 
     def unbind(self) -> None:
         """Restore the module's original weights."""
-        own = dict(self._module.named_parameters())
+        own = dict(self.module.named_parameters())
         for name, value in self._own.items():
             own[name].data = value
         self._bound, self._own = None, {}
@@ -200,18 +205,36 @@ class CausalModel:
     ) -> Prefix:
         """Run each prompt once and repeat its cache `group` times; columns without a real token are dropped.
 
-        real_NQ is False on padding, which must be on the left. Differentiable: the group's gradients add up
-        in the shared prompt, which costs one pass instead of `group`.
+        What all prompts begin with, as a system prompt or a worked example, runs once for all. real_NQ is
+        False on padding, which must be on the left. Differentiable: the group's gradients add up in the
+        shared prompt, which costs one pass instead of `group`.
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
-        cache = self._empty_cache()
-        position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)
         self._check_length(prompt_NQ.shape[1])
+        cache, common = self._run_common(weights, prompt_NQ, real_NQ)
+        prompt_NQ, real_NQ = behind(common, prompt_NQ, real_NQ)
+        real_NQ = torch.cat([real_NQ.new_ones(len(real_NQ), common), real_NQ], dim=1)
+        position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)[:, common:]
         with self._changed(0):
             feature_NH = self._call(weights, prompt_NQ, real_NQ, position_NQ, cache)[:, -1]
         cache.batch_repeat_interleave(group)
         real_BQ = real_NQ.repeat_interleave(group, 0)
         return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_BQ, not bool(real_NQ.all()))
+
+    def _run_common(self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Any, int]:
+        """Return a cache of the tokens with which all prompts begin, a row per prompt, and their number.
+
+        Nothing is shared where the inputs of layers are changed, row by row.
+        """
+        cache = self._empty_cache()
+        if self._change is not None:
+            return cache, 0
+        token_C = common_tokens(prompt_NQ, real_NQ, self.least_common)
+        if common := len(token_C):
+            place_1C = torch.arange(common, device=token_C.device)[None]
+            self._call(weights, token_C[None], None, place_1C, cache)
+            cache.batch_repeat_interleave(len(prompt_NQ))
+        return cache, common
 
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
         """Return the features after each of the last `new` response tokens, [B, new, H].
@@ -239,10 +262,11 @@ class CausalModel:
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         length = token_BT.shape[1]
-        columns = prompt_NQ.shape[1] + group * length
+        common = len(common_tokens(prompt_NQ, real_NQ, self.least_common))
+        columns = prompt_NQ.shape[1] - common + group * length
         if self._packs and self._change is None and length and columns <= PACKED:
             self._check_length(prompt_NQ.shape[1] + length)
-            return self._packed(weights, prompt_NQ, real_NQ, token_BT, group)
+            return self.packed(weights, prompt_NQ, real_NQ, token_BT, group)
         prefix = self.run_prompts(weights, prompt_NQ, real_NQ, group)
         feature_BTH = prefix.feature_BH[:, None]
         if length:
@@ -250,9 +274,11 @@ class CausalModel:
             feature_BTH = torch.cat([feature_BTH, later_BTH], dim=1)
         return feature_BTH
 
-    def _packed(
+    def packed(
         self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, token_BT: Tensor, group: int
     ) -> Tensor:
+        cache, common = self._run_common(weights, prompt_NQ, real_NQ)
+        prompt_NQ, real_NQ = behind(common, prompt_NQ, real_NQ)
         (prompts, width), length, device = prompt_NQ.shape, token_BT.shape[1], token_BT.device
         whose_L = torch.arange(group, device=device).repeat_interleave(length)
         whose_L = torch.cat([whose_L.new_full((width,), -1), whose_L])
@@ -265,9 +291,11 @@ class CausalModel:
         sees_NLL = (sees_LL & real_NL[:, None]) | itself_LL
         hidden_NLL = torch.zeros_like(sees_NLL, dtype=self.dtype)
         hidden_NLL.masked_fill_(~sees_NLL, torch.finfo(self.dtype).min)
-        place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0)
+        hidden_NLL = functional.pad(hidden_NLL, (common, 0))  # all see what is common
+        place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0) + common
         token_NL = torch.cat([prompt_NQ, token_BT.reshape(prompts, -1)], dim=1)
-        feature_NLH = self._call(weights, token_NL, hidden_NLL[:, None], place_NL, None)
+        read = cache if common else None
+        feature_NLH = self._call(weights, token_NL, hidden_NLL[:, None], place_NL, read)
         first_BH = feature_NLH[:, width - 1].repeat_interleave(group, 0)
         later_BTH = feature_NLH[:, width:].reshape(len(token_BT), length, -1)
         return torch.cat([first_BH[:, None], later_BTH], dim=1)
@@ -282,7 +310,7 @@ class CausalModel:
     def _empty_cache(self) -> Any:
         from transformers import DynamicCache
 
-        return DynamicCache(config=self._module.config)
+        return DynamicCache(config=self.module.config)
 
     def _call(
         self,
@@ -299,78 +327,15 @@ class CausalModel:
             "past_key_values": cache,
             "use_cache": cache is not None,
         }
-        if self._takes_positions:
+        if self.takes_positions:
             inputs["position_ids"] = position_BT
         if weights is self._bound and not torch.is_grad_enabled():
             with torch.inference_mode():
-                bound_BTH: Tensor = self._features(**inputs)
+                bound_BTH: Tensor = self.features(**inputs)
             return bound_BTH
         named = {f"model.{name}": weight for name, weight in weights.items()}
-        feature_BTH: Tensor = functional_call(self._features, named, (), inputs)
+        feature_BTH: Tensor = functional_call(self.features, named, (), inputs)
         return feature_BTH
-
-    @torch.no_grad()
-    def _cache_works(self) -> bool:
-        """True if a shared cache and a pass without cache agree on four tokens, read together or one by one.
-
-        Recurrent layers fail here in ways that differ between versions of transformers, so this tries it.
-        """
-        weights = dict(self._module.named_parameters())
-        token_BT = (torch.arange(4, device=self._module.device) % self.rows).expand(2, -1)
-        tolerance = 1e-3 if self.dtype.itemsize >= 4 else 0.2
-        try:
-            whole_BH = self._features(input_ids=token_BT, use_cache=False)[:, -1].float()
-            for new in (2, 1):
-                prompt_NQ = token_BT[:1, :2]
-                prefix = self.run_prompts(weights, prompt_NQ, torch.ones_like(prompt_NQ, dtype=torch.bool), 2)
-                for seen in range(new, 3, new):
-                    last_BH = self.run_tokens(weights, prefix, token_BT[:, 2 : 2 + seen], new)[:, -1].float()
-                if (last_BH - whole_BH).norm() > tolerance * whole_BH.norm():
-                    return False
-        except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):
-            return False
-        return True
-
-    @torch.no_grad()
-    def _packing_works(self) -> bool:
-        """True if the widest packed row gives the same results as each response on top of the cache.
-
-        False for positions by distance in the row, and for windows or masks that the model makes itself.
-        """
-        if self.dtype.itemsize < 4 or not self._takes_positions:
-            return False
-        weights, device = dict(self._module.named_parameters()), self._module.device
-        token_NQ = (torch.arange(6, device=device) % self.rows).view(2, 3)
-        real_NQ = torch.ones_like(token_NQ, dtype=torch.bool)
-        real_NQ[0, 0] = False
-        group = (PACKED - 3) // 2
-        token_BT = (torch.arange(4 * group, device=device) ** 2 % self.rows).view(2 * group, 2)
-        try:
-            prefix = self.run_prompts(weights, token_NQ, real_NQ, group)
-            apart = self.run_tokens(weights, prefix, token_BT, new=2)
-            packed = self._packed(weights, token_NQ, real_NQ, token_BT, group)[:, 1:]
-        except (AttributeError, TypeError, ValueError, RuntimeError, IndexError, UserError):
-            return False
-        return bool((packed - apart).norm() <= 1e-5 * apart.norm())
-
-    @torch.no_grad()
-    def _find_head(self) -> tuple[str, str | None] | None:
-        """Return the names of the head's weight and bias if logits are only that map of the hidden states.
-
-        Some models scale or cap their logits afterwards. A few tokens show that; those run with full logits.
-        """
-        head = self._module.get_output_embeddings()
-        if not isinstance(head, nn.Linear) or self._module.base_model is self._module:
-            return None
-        probe = torch.arange(min(4, self.rows), device=head.weight.device)[None]
-        logits = self._module(input_ids=probe, use_cache=False).logits
-        hidden = self._module.base_model(input_ids=probe, use_cache=False).last_hidden_state
-        expected = functional.linear(hidden, head.weight, head.bias)
-        if logits.shape != expected.shape or not torch.allclose(logits, expected, rtol=1e-3, atol=1e-4):
-            return None
-        names: Sequence[tuple[str, Tensor]] = list(self._module.named_parameters())
-        name = {id(parameter): name for name, parameter in names}
-        return name[id(head.weight)], None if head.bias is None else name[id(head.bias)]
 
 
 def _cut(prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Tensor]:

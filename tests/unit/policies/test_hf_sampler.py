@@ -200,7 +200,7 @@ def test_weights_that_change_inside_a_response_train_a_real_model(tmp_path, name
 
 
 def test_the_module_has_its_own_weights_back_after_sampling_under_others(policy, monkeypatch):
-    own = {name: value.clone() for name, value in policy._model._module.named_parameters()}
+    own = {name: value.clone() for name, value in policy._model.module.named_parameters()}
     prompt_RNQ = torch.as_tensor(TASK.prompts(np.random.default_rng(0), 2))[None]
     other_RP, uniform_RBT = (
         policy.initial([0]) + 1.0,
@@ -212,7 +212,7 @@ def test_the_module_has_its_own_weights_back_after_sampling_under_others(policy,
             monkeypatch.setattr(type(policy._model), "run_tokens", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.sample(other_RP, prompt_RNQ, 2, uniform_RBT)
-        for name, value in policy._model._module.named_parameters():
+        for name, value in policy._model.module.named_parameters():
             assert torch.equal(value, own[name])
     monkeypatch.undo()
     assert torch.equal(policy.sample(other_RP, prompt_RNQ, 2, uniform_RBT)[2], first[2])

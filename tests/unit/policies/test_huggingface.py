@@ -11,7 +11,7 @@ import transformers
 from support import tiny_models
 
 from testbed.errors import UserError
-from testbed.policies.hf import causal_model
+from testbed.policies.hf import causal_model, common_prefix
 from testbed.policies.hf.hf_decoder import inverse_cdf
 from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
 from testbed.policies.optimizers import Adam
@@ -99,6 +99,32 @@ def test_responses_packed_into_their_prompts_row_are_those_on_top_of_its_cache(f
     (packed, packed_RP), (apart, apart_RP) = found
     torch.testing.assert_close(packed, apart, rtol=0, atol=1e-5)
     assert (packed_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
+
+
+@pytest.mark.parametrize("packed", [causal_model.PACKED, 0])
+def test_what_all_prompts_begin_with_runs_once_and_changes_nothing(folder, monkeypatch, packed):
+    policy = HuggingFacePolicy(folder, TASK)
+    monkeypatch.setattr(causal_model, "PACKED", packed)
+    model, theta_RP = policy._model, policy.initial([0]).requires_grad_()
+    # Layers that see a window count columns, and a gap of padding would be in them.
+    assert (model.least_common == common_prefix.LEAST) == (folder.name not in ("mistral", "gemma2"))
+    head = torch.arange(common_prefix.LEAST + 1) % 10
+    rows = [torch.cat([head, row_Q[row_Q != TASK.pad_token]]) for row_Q in prompts()[0]]
+    for row in rows[2:]:
+        row[common_prefix.LEAST] = 9  # the first two have a token more in common than all
+    longest = max(map(len, rows))
+    whole = [torch.nn.functional.pad(row, (longest - len(row), 0), value=TASK.pad_token) for row in rows]
+    prompt_RNQ = torch.stack(whole)[None]
+    token_RBT, mask_RBT, mu_RBT = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
+    found = []
+    for least in (model.least_common, sys.maxsize):
+        monkeypatch.setattr(model, "least_common", least)
+        logp_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+        found.append((logp_RBT.detach(), *torch.autograd.grad(logp_RBT.square().sum(), theta_RP)))
+    (shared, shared_RP), (apart, apart_RP) = found
+    torch.testing.assert_close(shared, apart, rtol=0, atol=1e-5)
+    torch.testing.assert_close(mu_RBT, apart, rtol=0, atol=LOGP_TOLERANCE[torch.float32])
+    assert (shared_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
 
 
 @pytest.mark.slow
@@ -258,7 +284,7 @@ def test_tied_embeddings_count_once(folders):
 def test_a_float32_model_is_in_memory_once(folder):
     policy = HuggingFacePolicy(folder, TASK)
     theta_RP = policy.initial([0])
-    own = [p.data_ptr() for p in policy._model._module.parameters()]
+    own = [p.data_ptr() for p in policy._model.module.parameters()]
     start, end = theta_RP.data_ptr(), theta_RP.data_ptr() + theta_RP.nbytes
     assert own
     assert all(start <= place < end for place in own)

@@ -63,9 +63,9 @@ def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_t
     (grad_RP,) = torch.autograd.grad(logp_RBT.sum(), theta_RP)
     for part_P in policy._model.flat.views(grad_RP[0]).values():
         assert part_P.abs().max() > 0
-    own = {n: p.clone() for n, p in policy._model._module.named_parameters()}
+    own = {n: p.clone() for n, p in policy._model.module.named_parameters()}
     policy.save(theta_RP.detach()[0], tmp_path / "merged")
-    assert all(torch.equal(p, own[n]) for n, p in policy._model._module.named_parameters())
+    assert all(torch.equal(p, own[n]) for n, p in policy._model.module.named_parameters())
     plain = HuggingFacePolicy(tmp_path / "merged", TASK)
     torch.testing.assert_close(plain.logp(plain.initial([0]), *data), logp_RBT.detach(), **NEAR)
     assert all(torch.equal(a, b) for a, b in zip(frozen, policy._model._frozen.values(), strict=True))
