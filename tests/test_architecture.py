@@ -1,13 +1,22 @@
 """Architecture: allowed imports, what loads without torch, how long help may take."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.import_graph import circle, module_files, module_graph, package_graph, package_of
+from support.import_graph import (
+    circle,
+    loaded,
+    module_files,
+    module_graph,
+    package_graph,
+    package_of,
+    targets,
+)
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("envs", "testbed", "analysis", "paper_figs")
@@ -123,6 +132,24 @@ def test_training_knows_no_single_objective_and_no_single_advantage():
             assert not [
                 other for other in others if other.startswith(("testbed.objectives.", "testbed.advantages."))
             ]
+
+
+@pytest.mark.slow
+def test_an_import_inside_a_function_saves_a_package_at_start():
+    sources, wasted = module_files(), []
+    free = sys.stdlib_module_names | set(PACKAGES)
+    for name, path in sources.items():
+        if not re.match(
+            r"testbed\.(?!cli)|envs\.|paper_figs\.(?!commands)|analysis\.(?!commands|experiments)", name
+        ):
+            continue  # a command loads what it needs when it runs
+        for function in ast.walk(ast.parse(path.read_text())):
+            for node in function.body if isinstance(function, ast.FunctionDef) else ():
+                needed = frozenset().union(*(loaded(each) for each in targets(node, sources)))
+                extra = {each for each in needed - loaded(name) if each.split(".")[0] not in free}
+                if needed and not extra and name not in needed:  # else a circle
+                    wasted.append(f"{path.name}:{node.lineno}")
+    assert not wasted, f"these belong at the top of their files: {', '.join(wasted)}"
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -14,12 +14,12 @@ from analysis.tables.committed import COMMITTED
 from testbed.diagnostics.peer_limits import PEERS, Alert, alerts
 from testbed.errors import UserError
 from testbed.logs.sanity_checks import suspicions, verdict
-from testbed.logs.scalars import ScalarLog
+from testbed.logs.scalars import BLIND, ScalarLog
+from testbed.logs.scalars import verdict as verdict_of_scalars
 from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.logs.record import Log
-    from testbed.logs.scalars import ScalarLog
 
 Row = dict[str, Any]
 LEVELS = ("token", "prefix", "sequence")
@@ -152,8 +152,6 @@ def diagnose(
 
 def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> Diagnosis:
     """Diagnose scalar metrics by step against the limits of other stacks and of our experiments."""
-    from testbed.logs.scalars import BLIND, verdict
-
     if objectives:
         raise UserError(f"Objectives are asked about tokens: {BLIND} Leave --objective out.")
     limits, said = learned(folder)
@@ -168,7 +166,7 @@ def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> D
     }
     return Diagnosis(
         facts, [*log.notes, BLIND], [], steps=list(log.rows), peers=found, laboratory=early(log.rows, limits),
-        laboratory_note=said, verdict=verdict(log, found), scalars=log.table(),
+        laboratory_note=said, verdict=verdict_of_scalars(log, found), scalars=log.table(),
     )  # fmt: skip
 
 

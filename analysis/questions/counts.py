@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.questions.question import Numbers, computed
 from envs.arrays import Floats
+from testbed.advantages import advantage
 
 
 @computed(6)
@@ -75,7 +76,6 @@ def denominator() -> Numbers:
 def _advantages(name: str, reward: list[float]) -> Floats:
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
 
     rewards = torch.tensor(reward, dtype=torch.float64)

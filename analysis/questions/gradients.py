@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.questions.question import Numbers, computed
 from envs.arrays import Floats
+from testbed.exact.response_tree import random_policies, random_tree, softmax
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,8 +22,6 @@ SEEDS = range(5)
 
 
 def _pair(length: int, drift: float, seed: int, vocabulary: int = 2) -> tuple[Any, Floats, Floats]:
-    from testbed.exact.response_tree import random_policies, random_tree
-
     tree = random_tree(vocabulary, length, seed)
     return (tree, *random_policies(tree, drift, seed))
 
@@ -125,7 +124,6 @@ def averaging() -> Numbers:
     """Return cosines with the true gradient by aggregation, groups of three enumerated."""
     from testbed.exact.gradient_report import Bench
     from testbed.exact.group import group_report
-    from testbed.exact.response_tree import random_policies, random_tree
 
     modes = ("constant", "token_mean", "sequence_mean")
 
@@ -264,7 +262,6 @@ def _whole_reported() -> Callable[..., Tensor]:
 def switched() -> Numbers:
     """Return the bias of sequence ratios by the recorded log-probabilities, and their chi2 to the policy."""
     from testbed.exact.gradient_report import Bench
-    from testbed.exact.response_tree import softmax
 
     def row(seed: int) -> dict[str, float]:
         tree, first, second = _pair(5, 0.5, seed)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.questions.question import Numbers, computed
-
-if TYPE_CHECKING:
-    from testbed.pipeline.design import Design
+from testbed.pipeline.design import Design
 
 COLUMNS = {
     "answers / s": "samples_per_s",
@@ -22,7 +20,6 @@ T_95 = 3.1824
 
 
 def _base() -> Design:
-    from testbed.pipeline.design import Design
 
     return Design(slots=128, tau_0=0.02, length_mean=500.0, sigma=1.0, batch=64, group=8, train_time=5.0)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.arrays import Floats
+from testbed.advantages import advantage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,7 +98,6 @@ def _update(name: str) -> Callable[..., Floats]:
     """The gradient of a recipe's loss in the logits, [R, S, A], times the prompts."""
     import torch
 
-    from testbed.advantages import advantage
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
     from testbed.recipes import recipe as recipes

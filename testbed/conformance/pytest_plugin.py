@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from testbed.conformance.conformance_report import in_words
+from testbed.conformance.signature import bind
 
 if TYPE_CHECKING:
     from testbed.conformance.conformance_check import Conformance
@@ -29,7 +30,6 @@ def conforms() -> "Callable[..., Conformance]":
         **options: Any,
     ) -> "Conformance":
         from testbed.conformance.conformance_check import conform
-        from testbed.conformance.signature import bind
 
         name = getattr(function, "__qualname__", repr(function))
         found = conform(bind(function, name, inputs, given, layout), as_, **options)

@@ -52,6 +52,33 @@ def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
     return found & set(files)
 
 
+def targets(node: ast.stmt, files: Mapping[str, Path]) -> set[str]:
+    """Return what an import statement loads: modules of ours, and foreign packages to two parts."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        full = [f"{node.module}.{alias.name}" for alias in node.names]
+        names = [name if name in files else node.module or "" for name in full]
+    else:
+        return set()
+    return {name if name in files else ".".join(name.split(".")[:2]) for name in names}
+
+
+@cache
+def loaded(name: str) -> frozenset[str]:
+    """Return all that importing a module loads, itself and the packages around it included."""
+    files, found, waiting = module_files(), set[str](), [name]
+    while waiting:
+        if (module := waiting.pop()) in found:
+            continue
+        found.add(module)
+        if module in files:
+            waiting += [module.rpartition(".")[0]] if "." in module else []
+            for node in ast.parse(files[module].read_text()).body:
+                waiting += targets(node, files)
+    return frozenset(found)
+
+
 def package_of(module: str) -> str:
     """Return the package that a module is in: a package of testbed, or another top package whole.
 
