@@ -197,14 +197,14 @@ EXPERIMENT = Experiment(
 
 EXPERIMENT.claim(
     "the-gain-of-splitting-grows-with-the-model-where-exchanges-are-slow",
-    "With a generator's layout of its own in 8 bits a split pool gains 1.02 times more at 405B than at 70B, "
-    "and than at 8B, where an exchange takes 20 to 40 µs longer per doubling of nodes.",
+    "In this cost model a split pool, its generator laid out apart in 8 bits, gains 1.02 times more at 405B "
+    "than at 70B, and than at 8B, where an exchange takes 20 to 40 µs longer per doubling of nodes.",
 ).compare("8 bits", {"size": "405B"}, {"size": ("8B", "70B")}, times=MORE, over={"hop": "slow"})
 
 EXPERIMENT.claim(
-    "splitting-gains-less-at-405b-than-reported",
-    "In every band of exchanges it gains less than the reported 10.7 times at 405B.",
-).compare("8 bits", {"size": "405B"}, times=REPORTED["405B"], below=True, over={"hop": HOPS})
+    "splitting-gains-as-reported-at-405b",
+    "In this cost model it gains the reported 10.7 times at 405B, in every band of exchanges.",
+).compare("8 bits", {"size": "405B"}, times=REPORTED["405B"], over={"hop": HOPS}, null=0.0)
 
 
 def waiting(table: pd.DataFrame) -> pd.Series:
