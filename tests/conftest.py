@@ -14,3 +14,23 @@ import numba
 
 # Two threads stay available to the tests that compare one thread with two; the others use one.
 numba.set_num_threads(1)
+
+
+def pytest_collection_finish(session):
+    """Have each of two workers compile half of the loops before a suite, so that none compiles all."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker not in ("gw0", "gw1") or len(session.items) < 2000:
+        return
+    from support.small_runs import CHAIN, TOY, TREE
+
+    from testbed.pipeline.design import Design
+    from testbed.pipeline.simulate import simulate, trace_rows
+    from testbed.training.loop import train
+
+    if worker == "gw0":
+        train(TOY)
+    else:
+        simulate([Design()], replicas=1, batches=1)
+        trace_rows(Design(), 1)
+        train(CHAIN)
+        train(TREE)

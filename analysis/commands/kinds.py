@@ -1,6 +1,5 @@
 """Names that the evidence adds to `testbed list` and `testbed show`: sweeps, experiments, claims, systems."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,20 +162,15 @@ def _system_names() -> list[str]:
 
 
 def _system_aliases(name: str) -> tuple[str, ...]:
-    """Return a system's number and short names: the parts of its name that punctuation separates."""
-    from analysis.judging.systems import systems
+    """Return a system's number and short names."""
+    from analysis.judging.systems import short_names, systems
 
-    before, _, inside = name.removesuffix(")").partition(" (")
-    names = [
-        before,
-        *re.split(r" [/→] ", before),
-        *([inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []),
-    ]
-    return str(systems()[name].n), *dict.fromkeys(each.lower() for each in names)
+    return str(systems()[name].n), *short_names(name)
 
 
 def system(name: str) -> dict[str, Any]:
-    """Return the source's claim, the verdict on it, and all experiments about the system."""
+    """Return the source and its claim, the verdict on it, and all experiments about the system."""
+    from analysis.judging.systems import source
     from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import facts
 
@@ -185,7 +179,12 @@ def system(name: str) -> dict[str, Any]:
         {**each, "claims": [_said(each_claim) for each_claim in each["claims"]]}
         for each in row["experiments"]
     ]
-    return {**row, "central": [_said(each) for each in row["central"]], "experiments": experiments}
+    return {
+        **row,
+        "source": source(name),
+        "central": [_said(each) for each in row["central"]],
+        "experiments": experiments,
+    }
 
 
 def _said(row: Mapping[str, Any]) -> str:

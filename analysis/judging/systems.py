@@ -6,6 +6,8 @@ asked for beyond, and whether it was done.
 """
 
 import csv
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
+from analysis.judging.claims import CLAIMS
 from analysis.judging.evidence import SMALLER, UNDECIDED
 from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
@@ -21,6 +24,8 @@ TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "aske
 ANSWERS = ("delivered", "delivered but for what is wrong", "delivered but for what is open")
 """What came of a request: all ran, or the reason says what would test nothing here and what was not run."""
 DECIDED, SIDE = "decided", "side matter only"
+CITED = re.compile(r"\d{4}\)|arXiv:\d")
+"""What tells a cited work from other words about a source: a year or an arXiv number."""
 STATUSES = (DECIDED, SMALLER, UNDECIDED, INVALID, SIDE)
 
 
@@ -82,6 +87,32 @@ def find(word: str) -> System:
     if word.lower() not in known:
         raise UserError(f"Unknown system '{word}'.{suggest(word.lower(), known)} All: testbed list systems")
     return known[word.lower()]
+
+
+def short_names(name: str) -> tuple[str, ...]:
+    """Return the short names of a system, in lower case: the parts that punctuation separates."""
+    before, _, inside = name.removesuffix(")").partition(" (")
+    parts = [before, *re.split(r" [/→] ", before)]
+    parts += [inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []
+    return tuple(dict.fromkeys(part.lower() for part in parts))
+
+
+def source(name: str) -> str:
+    """Return the works that the claims about a system cite, parts divided by "; "; "" where none is named.
+
+    Those that name the system, if any does, else all.
+    """
+    said = (CLAIMS[claim].source for part in trials()[name].values() for claim in part.claims)
+    parts = (part for each in said for part in re.split(r"; |, of which", each.replace("arXiv ", "arXiv:")))
+    works = [re.sub(r"(arXiv:\d{4}\.\d+).*", r"\1", part) for part in parts if CITED.search(part)]
+    short = [rf"(?<!\w){re.escape(_plain(each))}(?!\w)" for each in short_names(name)]
+    named = [work for work in works if any(re.search(each, _plain(work)) for each in short)]
+    return "; ".join(dict.fromkeys(named or works))
+
+
+def _plain(text: str) -> str:
+    """Return text in lower case with its ² and ü as keyboards have them."""
+    return unicodedata.normalize("NFKD", text.lower())
 
 
 def trials(experiments: Mapping[str, Experiment] = EXPERIMENTS) -> dict[str, dict[str, Part]]:

@@ -26,9 +26,7 @@ def show_names(
         list[str], typer.Argument(metavar="NAME...", help="Names of any kind, or path/to/file.py:function.")
     ],
     kind: Annotated[str, typer.Option(help="Look only among this kind, e.g. objective or recipe.")] = "",
-    cite: Annotated[
-        bool, typer.Option("--cite", help="Print the sources of objectives and recipes.")
-    ] = False,
+    cite: Annotated[bool, typer.Option("--cite", help="Print the sources: works, repositories.")] = False,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print these sources as BibTeX entries.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -119,7 +117,7 @@ def _folded(name: str) -> str:
 
 
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
-    """Print the sources of objectives, and of recipes without an objective of the same name."""
+    """Print the sources of names: of an objective first, then of what else has the name."""
     from testbed.cli import show
 
     known = {name: list(_of_the_loss(name)) for name in names}
@@ -132,12 +130,13 @@ def _cite(names: list[str], bibtex: bool, json: bool) -> None:
     for name in names:
         if name in sources:
             continue
-        if one := next((one for one, each in _others().items() if _name_in(each, name)), ""):
+        one, facts = next(iter(look_up(name).items()))
+        if not facts.get("source"):
             raise UserError(
-                f"'{name}' is a {singular(one)}, and its source is not recorded; --cite prints the sources "
-                f"of objectives and recipes. What is known of it: testbed show {shlex.quote(name)}"
+                f"'{name}' is a {one}, and its source is not recorded. What is known of it: "
+                f"testbed show {shlex.quote(name)}"
             )
-        raise unknown("objective or recipe", name, _loss_names())
+        sources[name] = str(facts["source"])
     if json:
         show.as_json(sources)
     elif bibtex:

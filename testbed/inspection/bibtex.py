@@ -53,7 +53,8 @@ def _entry(part: str) -> tuple[str, str, dict[str, str]]:
 
 def _named(who: str, others: bool) -> dict[str, str]:
     """Return the authors, or the title if the text names the work: three words or more without a comma."""
-    if not others and "," not in who and "&" not in who and len(who.split()) > 2:
+    pair = re.fullmatch(r"\S+ and \S+", who)
+    if not others and not pair and "," not in who and "&" not in who and len(who.split()) > 2:
         return {"title": who}
     return {"author": " and ".join(re.split(r", | & ", who)) + " and others" * others}
 

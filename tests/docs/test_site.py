@@ -57,7 +57,7 @@ def site(tmp_path_factory) -> Path:
 def build(folder: Path) -> None:
     """Build the site; a warning is an error."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "GALLERY": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ import re
 
 from support.command_line import call
 
+from analysis.judging.systems import short_names, source, systems
 from testbed.inspection.bibtex import bibtex
 from testbed.objectives import objective
 
@@ -45,6 +46,25 @@ def test_every_objective_can_be_cited():
         assert keys, name
         assert len(keys) == len(set(keys))
         assert text.count("{") == text.count("}"), name
+
+
+def test_a_system_is_cited_by_the_works_that_its_claims_cite(capsys):
+    assert source("M2PO (Prosperity before Collapse)") == ""  # its objective names the paper
+    assert source("R²VPO") == "R2VPO, arXiv:2601.03320"  # not SFPO, which its claims cite too
+    assert source("LlamaRL") == "LlamaRL (2025), arXiv:2505.24034"  # once, without the words of each claim
+    found = {name: source(name) or objective_of(name) for name in systems()}
+    assert sum(map(bool, found.values())) >= 110
+    for name, text in found.items():
+        entries = bibtex([text]) if text else ""
+        assert entries.count("{") == entries.count("}"), name
+    code, out, _ = call(capsys, "show", "PF-PPO", "M2PO", "--bibtex")
+    assert (code, re.findall(r"author = \{(.*)\}", out)) == (0, ["Zheng and others", "Shen and Zhang"])
+    code, _, err = call(capsys, "show", "FastTD3", "--cite")
+    assert (code, "'FastTD3' is a system, and its source is not recorded" in err) == (2, True)
+
+
+def objective_of(name: str) -> str:
+    return next((objective[each].source for each in short_names(name) if each in objective), "")
 
 
 def test_the_command_prints_entries(capsys):

@@ -218,7 +218,7 @@ def test_waits_are_counted_and_their_random_numbers_are_their_own():
 
 @pytest.mark.slow
 def test_recipes_learn_from_it_without_a_non_finite_number():
-    for name in sorted(recipe):
+    for name in sorted(recipe)[::3]:  # test_too_old.py trains all of them on batches of any size
         made = recipe[name].bind()()
         run = dataclasses.replace(with_schedule(LENGTHS, "latency", speed=2), steps=4)
         run = with_what_it_reads(run, name)

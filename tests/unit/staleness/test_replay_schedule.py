@@ -206,7 +206,7 @@ def test_an_age_limit_cuts_the_window_and_discarding_counts_what_leaves():
 
 @pytest.mark.slow
 def test_recipes_learn_from_replayed_groups_without_a_non_finite_number():
-    for name in sorted(recipe):
+    for name in sorted(recipe)[1::3]:  # test_latency.py has the first third, test_too_old.py the last
         made = recipe[name].bind()()
         run = dataclasses.replace(with_schedule(LENGTHS, "replay", priority="on-policy"), steps=4)
         run = with_what_it_reads(run, name)
