@@ -188,3 +188,24 @@ def test_a_caption_counts_the_seeds_behind_a_mark(keys, words):
     )
     plot = Plot("final by setting", x="x", y="y")
     assert shared_plots.counted(table.assign(y=0.0), plot=plot) == words
+
+
+def test_a_plot_reads_its_axes_arms_panel_conditions_and_those_of_the_plots_beside_it():
+    beside = {"y": "ess: share", "where": {"task": "sums"}}
+    plot = Plot(
+        "strips",
+        "accuracy: right",
+        "lag",
+        arm=("recipe: rule", "eps"),
+        where={"policy": "toy"},
+        also=(beside,),
+    )
+    assert plot.columns == {"accuracy", "lag", "recipe", "eps", "policy", "ess", "task"}
+    assert [(each.y, each.x_label, each.y_label) for each in plot.plots] == [
+        ("lag", "right", ""),
+        ("ess", "right", "share"),
+    ]
+    assert plot.arm_labels == {"recipe": "rule"}
+    heat = Plot("heat map", "lag", "recipe", value="accuracy: right", panel="seed: seed")
+    assert heat.columns == {"lag", "recipe", "accuracy", "seed"}
+    assert (heat.value_label, heat.panel_label) == ("right", "seed")

@@ -52,6 +52,22 @@ def test_single_arguments_are_settings_of_their_own(tmp_path):
     assert numeric(rows, settings(rows)) == []
 
 
+def test_what_all_cells_share_is_told_and_what_varies_or_is_left_out_is_not(rows):
+    found = sweep_table.about(rows)
+    assert {"recipe", "lag", "seed"}.isdisjoint(found)
+    for name, word in found.items():
+        assert {str(getattr(cell, name)) for cell in CELLS} == {word} or float(word) == getattr(
+            CELLS[0], name
+        )
+    assert {"task", "policy", "prompts", "group"} <= set(found)
+    gone = rows.assign(accuracy=rows["accuracy"].where((rows["step"] != STEPS[1]) | (rows["lag"] != 64)))
+    assert sweep_table.gaps(gone) == {"accuracy": gone.loc[gone["lag"] == 64, "cell"].nunique()}
+    assert sweep_table.gaps(rows) == {}
+    assert [sweep_table.as_word(value) for value in (0.30, 16, 1e-4, float("nan"), None, "", "grpo")] == [
+        "0.3", "16", "0.0001", "default", "default", "default", "grpo",
+    ]  # fmt: skip
+
+
 def test_a_setting_that_follows_another_is_told_once(tmp_path):
     cells = [replace(TOY, recipe=r, learning_rate=rate) for r, rate in (("grpo", 0.1), ("m2po", 0.2))]
     rows = load(made(tmp_path / "s", cells))
@@ -125,7 +141,7 @@ def test_own_objectives_are_called_by_their_function():
 def test_gaps_are_counted_in_cells_and_a_metric_of_some_steps_has_none():
     rows = pd.DataFrame({"cell": list("aabb"), "step": [0, 1, 0, 1], "x": 1.0})
     rows["loss"], rows["val/pass@8"] = [1, np.nan, 2, 3], [1, np.nan, 1, np.nan]
-    assert sweep_table.gaps(rows) == {"loss": 1}
+    assert sweep_table.sweep_table.gaps(rows) == {"loss": 1}
 
 
 def test_outcomes_are_offered_where_their_columns_are(rows):

@@ -100,6 +100,12 @@ def test_a_linear_estimator_has_the_formulas_moments_at_any_sample_size():
         )
         assert found.bias == pytest.approx(formula.bias, abs=1e-13)
         assert found.variance * 10**6 == pytest.approx(formula.n_variance, rel=1e-12)
+        whole, direct = (
+            exact_moments(name, UNITS, 3, **hyper),
+            exact_distribution(name, UNITS, 3, **hyper).moments(),
+        )
+        assert (whole.mean, whole.variance) == pytest.approx((direct.mean, direct.variance), rel=1e-12)
+        assert (whole.n, direct.n, whole.value) == (3, 3, direct.value)
 
 
 @pytest.mark.parametrize("name", ["random", "terminal"])

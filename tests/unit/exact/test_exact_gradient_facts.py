@@ -12,6 +12,7 @@ import torch
 from testbed.errors import UserError
 from testbed.exact import objective_facts
 from testbed.exact.flows import drift_limit
+from testbed.exact.gradient_facts import GradientReport, share
 from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
 from testbed.exact.objective_facts import ending, gradient_facts
@@ -247,3 +248,34 @@ def test_an_end_that_hangs_on_the_last_digits_of_mu_is_open_and_another_is_not()
     sound = ending("cispo", updates=100)
     assert sound.low == pytest.approx(sound.gain, abs=1e-6)
     assert sound.high == pytest.approx(sound.gain, abs=1e-6)
+
+
+def vectors(mean, target, variance=4.0, shift=0.0):
+    """A report of two logits."""
+    mean_SA, target_SA = np.array([mean]), np.array([target])
+    split = {"all": mean_SA - target_SA}
+    return GradientReport(
+        "o", "R", 0.0, 1, mean_SA, target_SA, variance, split, np.array([[shift, 0.0]]), 0.0, 0.0
+    )
+
+
+def test_bias_and_angle_obey_the_law_of_cosines():
+    found = vectors([3.0, 4.0], [0.0, 2.0])
+    assert found.relative_bias == pytest.approx(np.sqrt(9 + 4) / 2)
+    assert found.cosine == pytest.approx(4 / 5)
+    assert found.relative_bias**2 == pytest.approx(1 + 2.5**2 - 2 * 2.5 * found.cosine)
+    assert found.shares == {"all": pytest.approx(found.relative_bias)}
+    assert found.relative_deviation == pytest.approx(1.0)
+
+
+def test_a_gradient_of_zero_and_a_variance_of_rounding_have_their_limits():
+    assert vectors([3.0, 4.0], [0.0, 2.0], variance=-1e-17).relative_deviation == 0
+    lost, nothing = vectors([3.0, 4.0], [0.0, 0.0]), vectors([0.0, 0.0], [0.0, 0.0], variance=0.0)
+    assert lost.relative_bias == np.inf
+    assert lost.relative_deviation > 1e299
+    assert (nothing.relative_bias, nothing.relative_deviation, nothing.shares) == (0, 0, {"all": 0})
+    assert np.isnan([lost.cosine, nothing.cosine]).all()
+    # A baseline is free where its shift is rounding of the gradient, not of 1.
+    free = [vectors([0.0, 1.0], [0.0, 1e-6], shift=each).baseline_is_free for each in (0.0, 1e-16, 1e-14)]
+    assert free == [True, True, False]
+    assert (share(0.0, 0.0), share(1.0, 4.0), share(1.0, -1e-17)) == (0, 0.25, 0)

@@ -23,6 +23,7 @@ from testbed.execution.executors import Local
 from testbed.execution.packs import STACKED, Shard, plan
 from testbed.execution.runner import run_sweep
 from testbed.execution.worker import order
+from testbed.results import user_cache
 from testbed.results.store import read
 
 
@@ -88,6 +89,20 @@ def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
     place = Path(threads.environment(workers=1)[threads.COMPILED])
     assert place.is_relative_to(tmp_path)
     assert place.stat().st_mode & 0o077 == 0
+    assert (
+        user_cache.private("deep/er")
+        == user_cache.place("deep/er")
+        == tmp_path / "off-policy-testbed/deep/er"
+    )
+    assert user_cache.private("deep/er").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "off-policy-testbed" / "file").touch()
+    assert user_cache.private("file/in-it") is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert user_cache.place("compiled") is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-of-this-name/cache")
+    assert user_cache.place("compiled") is None
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert user_cache.place("compiled") == Path.home() / ".cache" / "off-policy-testbed" / "compiled"
     monkeypatch.setenv(threads.COMPILED, "elsewhere")
     assert threads.COMPILED not in threads.environment(workers=1)
 

@@ -1,5 +1,7 @@
 """What objectives do with a log's tokens, against ratios known by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,17 @@ def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
     without = [LoggedSequence(0, "0", "g", np.ones(1, dtype=bool), logp_mu=np.ones(1), logp_pi=np.ones(1))]
     with pytest.raises(UserError, match="neither advantage nor reward"):
         batches(Log("made", tuple(without)))
+
+
+def test_a_log_of_advantages_alone_has_rewards_of_zero_and_says_what_it_lacks(log):
+    bare = Log("made", tuple(replace(one, reward=None) for one in log.sequences))
+    (_, batch), *_ = batches(bare).pairs
+    assert batch.reward_B.tolist() == [0.0, 0.0]
+    assert batch.adv_BT.tolist() == [[1.0] * len(RATIOS), [-1.0] * len(RATIOS)]
+    assert torch.equal(batch.logp_anchor_BT, batch.logp_mu_BT)
+    rows, notes = weigh(bare, ["ppo_clip"])
+    assert rows == weigh(log, ["ppo_clip"])[0]
+    assert "the behavior policy is used" in notes[0]
 
 
 def test_sequences_with_a_token_that_is_not_finite_are_left_out_and_counted(log):

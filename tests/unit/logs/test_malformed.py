@@ -11,6 +11,7 @@ from support import made_logs
 from analysis.logs.diagnosis import diagnose
 from paper_figs.diagnosis import page
 from testbed.errors import UserError
+from testbed.logs import files
 from testbed.logs.readers import read, read_any
 from testbed.logs.record import LoggedSequence, parquet_bytes
 
@@ -96,3 +97,15 @@ def test_open_instructs_prompts_of_two_steps_are_two_groups(tmp_path):
     log = read([tmp_path / "log"])
     assert len({one.group for one in log.sequences}) == made_logs.STEPS * made_logs.PROMPTS
     assert all(len({o.step for o in log.sequences if o.group == one.group}) == 1 for one in log.sequences)
+
+
+def test_the_cause_that_torch_names_is_told_in_160_characters():
+    told = files._reason(RuntimeError("Weights only load failed.\n  GLOBAL os.system is not allowed. \nmore"))
+    assert told == "GLOBAL os.system is not allowed"
+    assert [len(files._reason(ValueError("x" * size))) for size in (159, 160, 161, 5000)] == [
+        159,
+        160,
+        160,
+        160,
+    ]
+    assert files._reason(ValueError()) == "ValueError"

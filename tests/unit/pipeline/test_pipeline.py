@@ -279,6 +279,9 @@ def test_moments_are_those_of_all_batches_enumerated():
         pair = replace(design, lengths=(1, 3), group=2, correlation=correlation)
         expected = 3 - 2 * (0.25 + math.asin(correlation) / (2 * math.pi))
         assert closed_forms.moments(pair).longest == pytest.approx(expected, rel=1e-3), correlation
+    # Both of a pair are as long as each other at correlation 1: no longest one, E[L longest] = E[L^2].
+    same = closed_forms.moments(pair)
+    assert (same.mean, same.longest, same.square, same.cross) == pytest.approx((2, 2, 5, 5), rel=1e-12)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The lag trace, the command line and the plan: what goes in comes out, and what is wrong is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from testbed.cli import main
 from testbed.errors import UserError
-from testbed.pipeline import sizing, trace
+from testbed.pipeline import simulate, sizing, trace
 from testbed.pipeline.design import Design
 from testbed.pipeline.simulate import simulate_one, trace_rows
 
@@ -187,3 +188,30 @@ def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
     (_, found), *_ = sizing.designs(sizing.SizingPlan(accelerators=(8,), trainer_share=(0.25,)))
     assert (found.engines, found.slots, found.batch) == (6, 6 * 16, 64)
     assert found.train_time == 1.5 * 64 / 2
+    shares = sizing.SizingPlan(
+        accelerators=(8,), trainer_share=(0.05, 0.2, 0.5, 0.99), queue=(3.0,), batch=96
+    )
+    every = sizing.designs(shares)
+    assert [key["training"] for key, _ in every] == [1, 1, 2, 2, 4, 4, 7, 7]
+    assert [design.in_flight for _, design in every] == [False, True] * 4
+    for key, design in every:
+        assert design.engines == 8 - key["training"] == design.slots / 16
+        assert (design.batch, design.queue, design.train_time) == (96, 3.0, 1.5 * 96 / key["training"])
+
+
+def test_a_row_measures_at_least_twelve_batches_and_sixty_thousand_samples(monkeypatch):
+    asked, measured = [], simulate.simulate
+
+    def short(designs, *, replicas, batches, seed):
+        asked.append(batches)
+        return measured(designs, replicas=replicas, batches=2, seed=seed)
+
+    monkeypatch.setattr("testbed.pipeline.simulate.simulate", short)
+    plan = sizing.SizingPlan(
+        accelerators=(8,), trainer_share=(0.5,), queue=(1.0,), in_flight=(True,), group=4
+    )
+    for batch in (64, 40_000):
+        (row,) = sizing.table(replace(plan, batch=batch, slots_per_accelerator=8 if batch == 64 else 4000))
+        assert row["per_accelerator"] * 8 == row["samples_per_s"]
+        assert row["samples_per_s"] * row["period"] == pytest.approx(batch)
+    assert asked == [60_000 // 64, 12]
