@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
     source=f"{EWMA}; {LOST}",
     differs="a transformer of 7,000 weights, sums of 6 digits; decay 0.889, untuned; 200 steps, four passes",
     cells=cells,
-    tuned=Tuned(),
+    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
     stop=Stop(block=16, cap=32, begun_with=16),
     keys=("staleness", "anchor", "seed"),
     metrics=("accuracy", "area", "collapsed", "mean actor/clip_share_last_pass"),

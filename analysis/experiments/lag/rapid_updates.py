@@ -6,8 +6,8 @@ from functools import partial
 
 import pandas as pd
 
+from analysis.arena.tasks import task
 from analysis.lab import Arm, Experiment, Plot, Stop, Tuned, arm
-from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
 
@@ -16,6 +16,8 @@ MARGIN = 0.02
 """Accuracy. Set before the sweep was run."""
 SAVED = 0.11
 """Share of simulated time, the lower end of what the source reports (11 to 34 %)."""
+LEVEL = "steps_to 0.5"
+"""The accuracy to which time is taken."""
 UPDATES = (2, 4, 8)
 MOST = UPDATES[-1]
 ARMS: dict[str, Arm] = {
@@ -27,7 +29,7 @@ ARMS: dict[str, Arm] = {
 
 def cells() -> tuple[Run, ...]:
     """On-policy REINFORCE, RAPID at N = 2, 4 and 8, REINFORCE at N = 8, each at its best rate."""
-    base = replace(SMALL, log_every=10)
+    base = replace(task("sorted"), log_every=10)
     several = [
         replace(base, staleness="periodic", staleness_args=(("period", n),), lag=n // 2) for n in UPDATES
     ]
@@ -43,14 +45,14 @@ EXPERIMENT = Experiment(
     question="How many updates can one generation serve, and are importance weights what allows it?",
     source=RAPID,
     differs=(
-        "a transformer of 7,000 weights, sums of 6 digits; 400 updates in every arm; rates from three; "
+        "a transformer of 7,000 weights, ten digits in order; 300 updates in every arm; rates from three; "
         "seconds of a pipeline's closed form, in which generation takes nine tenths of a synchronous step"
     ),
     cells=cells,
-    tuned=Tuned(),
+    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3)),
     stop=Stop(block=16, cap=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
-    metrics=("accuracy", "collapsed", "steps_to 0.9", "min rollout_corr/ess_kish_sequence_raw"),
+    metrics=("accuracy", "collapsed", LEVEL, "rise accuracy", "min rollout_corr/ess_kish_sequence_raw"),
     margins={"accuracy that counts as equal": MARGIN, "share of simulated time": SAVED},
     figure=Plot(
         "distribution",
@@ -60,7 +62,7 @@ EXPERIMENT = Experiment(
         names={"default": "1", **{f"period={n}": str(n) for n in UPDATES}},
         x_label="updates per generation",
         y_label="final accuracy",
-        says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits after 400 "
+        says="Shows final accuracy of a transformer of 7,000 weights on ten digits in order after 300 "
         "updates, by how many batches are generated at once and then used one after the other: RAPID "
         "weights older data by truncated ratios of sequences, REINFORCE has no weights and is on-policy at "
         "1; each at its best rate.",
@@ -83,14 +85,14 @@ for _name, _n in (
 
 
 def log_saved(table: pd.DataFrame, updates: int) -> pd.Series:
-    """Return the log speed-up in simulated time to an accuracy of 0.9, seed by seed."""
+    """Return the log speed-up in simulated time to an accuracy of 0.5, seed by seed."""
     from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms
 
     one = base(**BARRIER, tau_1=1e-3, pools="colocated", batch=64, slots=64)
     period = closed_forms.synchronous_period(one)
     ratio = period / (period - closed_forms.rapid_saving(one, updates))
-    slow, fast = (arm(table, "steps_to 0.9", ARMS[name]) for name in ("synchronous", f"N = {updates}"))
+    slow, fast = (arm(table, LEVEL, ARMS[name]) for name in ("synchronous", f"N = {updates}"))
     return log_speed_up(slow, fast, cells()[0].steps, ratio)
 
 
@@ -102,7 +104,7 @@ for _name, _n in (
     EXPERIMENT.claim(
         _name,
         f"By the clock of a pipeline with stragglers, RAPID with {_n} updates per generation has an accuracy "
-        "of 0.9 in at least 11 % less time than on-policy REINFORCE, on most seeds.",
+        "of 0.5 in at least 11 % less time than on-policy REINFORCE, on most seeds.",
         source=f"{RAPID}: run time less by 11 to 34 %",
     ).compare(partial(log_saved, updates=_n), by=-math.log(1 - SAVED))
 
