@@ -45,11 +45,11 @@ EXPERIMENT = Experiment(
     question="How many updates can one generation serve, and are importance weights what allows it?",
     source=RAPID,
     differs=(
-        "a transformer of 7,000 weights, ten digits in order; 300 updates in every arm; rates from three; "
+        "a transformer of 7,000 weights, ten digits in order; 300 updates in every arm; rates from four; "
         "seconds of a pipeline's closed form, in which generation takes nine tenths of a synchronous step"
     ),
     cells=cells,
-    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3)),
+    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
     stop=Stop(block=16, cap=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
     metrics=("accuracy", "collapsed", LEVEL, "rise accuracy", "min rollout_corr/ess_kish_sequence_raw"),
