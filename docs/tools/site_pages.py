@@ -41,7 +41,7 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 
 
 GALLERY = (
-    *("arena", "known-model", "staleness", "phase-diagram", "lag-and-rate", "vcpo-parts", "rec", "passes"),
+    *("arena", "known-model", "staleness", "phase-diagram", "vcpo-parts", "rec", "passes"),
     *("ratio-tails", "pipeline-frontier", "mismatch-horizon", "reward-ensembles"),
 )
 """Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""

@@ -15,7 +15,6 @@ import tempfile
 import time
 from dataclasses import replace
 
-from analysis.experiments.lag.lag_and_rate import LAGS
 from analysis.experiments.lag.phase_diagram import RATES, RECIPES
 from analysis.sweeps.base_runs import LAB, SMALL
 from testbed.config.run import Run, grid
@@ -23,7 +22,7 @@ from testbed.execution import cost
 from testbed.execution.packs import plan
 from testbed.training.loop import train_pack
 
-LIMIT, CORES, SEEDS = 75.0, 2, range(8)
+LIMIT, CORES, SEEDS, LAGS = 75.0, 2, range(8), (0, 4, 12, 40, 120, 400)
 SHAPES = {"lab": LAB, "small": replace(SMALL, steps=LAB.steps)}
 BEGIN, END, FULL = 20, 100, 32
 """Timed steps: 80 with four rows, one of them with pass@k, as in the whole run; cells of a full pack."""
