@@ -61,14 +61,10 @@ def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
 def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
     table = rec_table(change)
     assert decide(CLAIMS["rec-importance-weights-change-nothing"].function(table)) == expected
-    two = table[table["recipe"] == "rec"].assign(**{"recipe_args.keep": "twoside"})
-    other = two.assign(**{"recipe_args.keep": "oneside", "accuracy": NOISE[0] + two["accuracy"] ** 2})
-    both = pd.concat([two, other])
-    assert decide(CLAIMS["rec-bounded-importance-weights-change-nothing"].function(both)) == expected
-    swapped = both.assign(
-        **{"recipe_args.keep": both["recipe_args.keep"].map({"twoside": "oneside", "oneside": "x"})}
-    )
-    assert decide(CLAIMS["rec-slow-importance-weights-change-nothing"].function(swapped)) == expected
+    one = table[table["recipe"] == "rec"].assign(**{"recipe_args.keep": "oneside"})
+    other = one.assign(**{"recipe_args.keep": "twoside", "accuracy": NOISE[0] + one["accuracy"] ** 2})
+    both = pd.concat([one, other])
+    assert decide(CLAIMS["rec-slow-importance-weights-change-nothing"].function(both)) == expected
 
 
 @pytest.mark.parametrize(

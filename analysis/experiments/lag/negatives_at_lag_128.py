@@ -1,7 +1,6 @@
 """TOPR against its rivals on old data, and against itself with other baselines."""
 
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 
@@ -77,10 +76,8 @@ for _name, _over in (("topr-holds-without-kl-at-lag-128", OLD), ("topr-holds-wit
         "without a KL term.",
     ).happens("collapsed", ARMS["TOPR"], over=_over, spared=True)
 for _name, _rival, _over in (
-    ("topr-beats-naive-reinforce-at-lag-128", "naive REINFORCE", OLD),
     ("topr-beats-positives-alone-at-lag-128", "positives alone", OLD),
     ("topr-beats-importance-sampling-at-lag-128", "importance sampling", OLD),
-    ("topr-beats-naive-reinforce-offline", "naive REINFORCE", OFFLINE),
     ("topr-beats-positives-alone-offline", "positives alone", OFFLINE),
     ("topr-beats-importance-sampling-offline", "importance sampling", OFFLINE),
 ):
@@ -91,19 +88,15 @@ for _name, _rival, _over in (
     ).compare("accuracy", ARMS["TOPR"], ARMS[_rival], over=_over)
 
 
-def loss(table: pd.DataFrame, baseline: str) -> Floats:
-    """Return the accuracy that a baseline costs, which needs no room above the other arm."""
-    return paired(table, "accuracy", {**ARMS["TOPR"], **OLD}, {**ARMS[f"TOPR, {baseline}"], **OLD})
+def loss(table: pd.DataFrame) -> Floats:
+    """Return the accuracy that a baseline of -0.5 costs, which needs no room above the other arm."""
+    return paired(table, "accuracy", {**ARMS["TOPR"], **OLD}, {**ARMS["TOPR, -0.5"], **OLD})
 
 
-for _name, _c in (
-    ("a-baseline-of-plus-half-breaks-topr", "+0.5"),
-    ("a-baseline-of-minus-half-breaks-topr", "-0.5"),
-):
-    EXPERIMENT.claim(
-        _name,
-        f"At lag 128, TOPR with a baseline of {_c} ends more than 0.1 below TOPR without one, on most seeds.",
-    ).compare(partial(loss, baseline=_c), by=LOST)
+EXPERIMENT.claim(
+    "a-baseline-of-minus-half-breaks-topr",
+    "At lag 128, TOPR with a baseline of -0.5 ends more than 0.1 below TOPR without one, on most seeds.",
+).compare(loss, by=LOST)
 EXPERIMENT.claim(
     "the-baseline-sets-the-share-of-positives",
     "At lag 128, positives have 0.1 more of TOPR's gradient mass with a baseline of -0.5 than with one of "
