@@ -1,15 +1,11 @@
 """Bounded ratio RL: the best step within a band of ratios, and BPO's loss against PPO's on drawn batches."""
 
-from collections.abc import Iterator
-from functools import cache
-
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.policy_steps import advantage, bounded_step, spread_from_median
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
+from analysis.lab import Evidence, Part, Plot, Seeds, exact, short_of
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs import infinite_horizon
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
@@ -98,31 +94,22 @@ def middle(state_RN: Ints, value_RN: Floats, kind: str) -> Floats:
     return found_RN
 
 
-@cache
-def settings(arm: str) -> tuple[dict[str, float], bool]:
-    """Return the setting of the highest score on pilot worlds, and whether it is at an end of its grid."""
-    seeds = tuple(range(PILOT, PILOT + PILOTS))
-    return tuned(lambda **knobs: float(scores(seeds, arm, **knobs).mean()), GRIDS[arm])
+def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
+    """Return the scores of a loss at a setting."""
+    return {"score": scores(seeds, arm, **knobs)}
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return scores by loss, each at its setting."""
-    for arm in GRIDS:
-        knobs, ends = settings(arm)
-        yield columns(seeds, arm=arm, score=scores(seeds, arm, **knobs), **{"at end": int(ends)})
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
     NAME,
+    SEEDS,
+    ("score",),
+    {"iterations": ITERATIONS, "episodes": EPISODES},
     question="Is the best step in a band of ratios monotone, and does BPO's loss learn as well as PPO's?",
     source="Bounded ratio RL (2026), BPO, arXiv:2604.18578",
     differs=(
         "random MDPs of 6 states with noisy rewards; a softmax table; 30 fresh batches of 16 episodes, 10 "
         "epochs of plain gradient; critics are batch means and medians"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"iterations": ITERATIONS, "episodes": EPISODES, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("score", "at end"),
     margins={"score": MARGIN},
     figure=Plot(
         "distribution",
@@ -166,20 +153,21 @@ def the_bounded_step_is_monotone() -> Evidence:
     return exact(gaps, 1e-9, "largest distance from the gain, the bound, the band or a law")
 
 
-EXPERIMENT.claim(
+ask(
+    EXPERIMENT,
     "bpo-is-no-worse-than-ppo",
     "On policy BPO ends less than 0.02 below PPO, each at its best setting of pilot worlds.",
-    gates={"tuned": inside(arm=("ppo", "bpo"))},
-).compare("score", {"arm": "bpo"}, {"arm": "ppo"}, by=-MARGIN)
-
-EXPERIMENT.claim(
+    *("bpo", "ppo", -MARGIN, "score"),
+)
+ask(
+    EXPERIMENT,
     "bpo-ends-above-ppo",
     "On policy BPO ends 0.02 above PPO, each at its best setting of pilot worlds.",
-    gates={"tuned": inside(arm=("ppo", "bpo"))},
-).compare("score", {"arm": "bpo"}, {"arm": "ppo"}, by=MARGIN)
-
-EXPERIMENT.claim(
+    *("bpo", "ppo", MARGIN, "score"),
+)
+ask(
+    EXPERIMENT,
     "turning-back-is-what-bpo-gains-by",
     "Without the gradient that turns back beyond the target BPO ends 0.02 lower, both tuned.",
-    gates={"tuned": inside(arm=("bpo", "no recovery"))},
-).compare("score", {"arm": "bpo"}, {"arm": "no recovery"}, by=MARGIN)
+    *("bpo", "no recovery", MARGIN, "score"),
+)
