@@ -11,7 +11,7 @@ A decided claim needs more: fresh seeds of a replication must point the same way
 
 from collections.abc import Iterable
 
-from analysis.judging.evidence import UNDECIDED, WORDS, Evidence
+from analysis.judging.evidence import NONE, SMALLER, UNDECIDED, WORDS, Evidence
 
 ALPHA = 0.05
 """Expected share, over all claims on tables, of wrong ones among those decided."""
@@ -43,12 +43,16 @@ def leaning(evidence: Evidence) -> tuple[str, float]:
     """Return the word with the largest e-value, and that e-value; "undecided", 0 where there is none.
 
     Only words to which a fresh run points by itself (e > 1) are eligible, so that one run decides nothing.
+    An effect above 0 and below the margin is also within it: where the former is shown, with an e-value of
+    ENOUGH, that is the word, as "no difference" would hide the direction.
     """
     fresh = evidence.runs[1].e if evidence.runs else {}
     eligible = {word: evidence.e[word] for word in WORDS if word in evidence.e and fresh.get(word, 0.0) > 1}
     if not eligible:
         return UNDECIDED, 0.0
     word = max(eligible, key=lambda each: eligible[each])
+    if word == NONE and eligible.get(SMALLER, 0.0) >= ENOUGH:
+        word = SMALLER
     return word, eligible[word]
 
 

@@ -17,7 +17,7 @@ from testbed.rng import generator
 NAME = "posterior-regret"
 SEEDS, ANSWERS, BETA, DRAWN, STEPS = 128, 12, 0.5, 8, 400
 RATES = {"brain": (0.03, 0.1, 0.3, 1.0, 3.0), "dpo": (0.1, 0.3, 1.0, 3.0, 10.0)}
-ARMS = ("brain", "brain without baseline", "dpo, drawn labels", "dpo, sure labels")
+ARMS = ("brain", "brain without baseline", "dpo, soft labels", "dpo, drawn labels", "dpo, sure labels")
 LESS = 0.02
 """Regularized reward that counts as lost, of rewards with standard deviation 1. Set before the table."""
 
@@ -53,11 +53,15 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
         first_RK, second_RK = pick_RN[:, ::2], pick_RN[:, 1::2]
         better_RK = reward_RA[row, first_RK] - reward_RA[row, second_RK]
         coin_RK = np.stack([s.random(DRAWN // 2) for s in streams])
-        won_RK = better_RK > 0 if "sure" in name else coin_RK < special.expit(better_RK)
-        weight_R1AA = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS))
-        winner_RK, loser_RK = np.where(won_RK, [first_RK, second_RK], [second_RK, first_RK])
-        apart_RK = (winner_RK != loser_RK).astype(np.float64)
-        np.add.at(weight_R1AA, (row, np.zeros_like(row), winner_RK, loser_RK), apart_RK)
+        won_RK = special.expit(better_RK)
+        if "soft" not in name:
+            won_RK = (better_RK > 0 if "sure" in name else coin_RK < won_RK).astype(np.float64)
+        weight_R1AA, apart_RK = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS)), first_RK != second_RK
+        for winner_RK, loser_RK, share_RK in (
+            (first_RK, second_RK, won_RK),
+            (second_RK, first_RK, 1 - won_RK),
+        ):
+            np.add.at(weight_R1AA, (row, np.zeros_like(row), winner_RK, loser_RK), share_RK * apart_RK)
         label_R1AA = np.ones_like(weight_R1AA)
         _, slope_RA = pair_gradient(theta_RA, feature_1AF, weight_R1AA, label_R1AA, beta=BETA, kind="dpo")
         theta_RA -= rate * slope_RA
@@ -94,7 +98,8 @@ EXPERIMENT = Experiment(
         says="Shows how far learners on tables of 12 answers end below the best reward less KL, with 8 "
         "answers a step drawn from a fixed law half way between the reference and another: BRAIn, which "
         "moves towards the posterior that the rewards give, with its baseline and without, and DPO on pairs "
-        "labeled by chance after the rewards (drawn) or always by the higher one (sure), each at its best "
+        "labeled by chance after the rewards (drawn), by those chances (soft) or always by the higher one "
+        "(sure), each at its best "
         "rate.",
     ),
     systems={"BRAIn": Part()},
@@ -102,10 +107,12 @@ EXPERIMENT = Experiment(
 
 
 for _name, _other, _says in (
+    ("brain-regrets-less-than-dpo-on-soft-labels", "dpo, soft labels",
+     "DPO with both answers of a pair weighed by Bradley-Terry's chances, which rests at the same optimum"),
     ("brain-regrets-less-than-dpo", "dpo, drawn labels", "DPO on labels drawn by Bradley-Terry's model"),
     ("brain-regrets-less-than-dpo-on-sure-labels", "dpo, sure labels", "DPO with the better answer as label"),
     ("brain-regrets-less-with-its-baseline", "brain without baseline", "BRAIn without its baseline"),
-):
+):  # fmt: skip
     EXPERIMENT.claim(
         _name,
         f"With the reward of every answer, BRAIn's mean regret is 0.02 below that of {_says}, at equal "

@@ -176,8 +176,8 @@ for _name, _statement, _first, _second, _logger in (
      "(PRDC) is worth 0.02 of the best more than cloning's penalty, each at its best setting of pilot "
      "worlds.", "nearest data", "cloning", "all"),
     ("nearest-data-beats-a-support-constraint", "Averaged over three loggers it is worth 0.02 more than the "
-     "best action whose estimated density given the context is above a floor, each at its best setting of "
-     "pilot worlds.", "nearest data", "support", "all"),
+     "best action whose estimated density, of one dimension and so nearly known, is above a floor, each at "
+     "its best setting of pilot worlds.", "nearest data", "support", "all"),
     ("advantage-filter-beats-cloning", "On mixed logs, a fifth of them good, a penalty toward logged or "
      "generated actions of positive advantage (A2PR) is worth 0.02 of the best more than one toward all, "
      "each at its best weight.", "better and generated", "cloning", "mixed"),

@@ -171,7 +171,8 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "regret", "mixed votes", "VDPO", "DPO, smoothed",
     ),
     "alignment-lowers-the-regret-of-dpo": (
-        "With winners 2 and 6 nats from the reference DPO has less regret if it first cloned them",
+        "With winners 2 and 6 nats from the reference, given and not revised from own answers, DPO has less "
+        "regret if it first cloned them",
         "regret", BOTH_NATS, "aligned", "DPO",
     ),
     "aligned-dpo-beats-its-cloning": (

@@ -15,7 +15,7 @@ from analysis.judging import bets, rule
 from analysis.judging import evidence as evidence_module
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.comparisons import median_exceeds
-from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
+from analysis.judging.evidence import NONE, REFUTED, SMALLER, SUPPORTED, UNDECIDED, Evidence
 
 
 def test_the_threshold_is_the_smallest_step_at_which_enough_claims_agree():
@@ -43,6 +43,8 @@ def evidence(e, fresh):
         ({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 3.0, REFUTED: 0.1}, (SUPPORTED, 500.0)),
         ({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 1.0, REFUTED: 0.9}, (UNDECIDED, 0.0)),
         ({SUPPORTED: 0.2, REFUTED: 80.0}, {SUPPORTED: 0.2, REFUTED: 9.0}, (REFUTED, 80.0)),
+        ({NONE: 1e9, SMALLER: 300.0}, {NONE: 2.0, SMALLER: 2.0}, (SMALLER, 300.0)),
+        ({NONE: 1e9, SMALLER: 100.0}, {NONE: 2.0, SMALLER: 2.0}, (NONE, 1e9)),
         ({SUPPORTED: 1e9}, None, (UNDECIDED, 0.0)),
         ({}, {}, (UNDECIDED, 0.0)),
     ],
