@@ -101,8 +101,8 @@ ask(
     EXPERIMENT,
     "parallel-copies-replace-replay-of-as-many-steps",
     "In as many updates and as many steps of the world, parallel copies without replay or target network "
-    "have a mean score over training at most 0.02 below one copy with replay, with and without a target network, "
-    "all tuned; in tables, without LayerNorm.",
+    "have a mean score over training at most 0.02 below one copy with replay, with and without a target "
+    "network, all tuned; in tables, without LayerNorm.",
     *("parallel copies", ("replay, as many steps", "replay and target, as many steps"), -SCORE, "score"),
 )
 ask(
