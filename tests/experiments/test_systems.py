@@ -75,7 +75,7 @@ def test_every_system_has_a_page_with_its_claims():
     assert "A review asked for: " in pages(by_claim())["systems/1.md"]
     made = pages(by_claim())
     assert len(made) == 123
-    assert "`m2po-ends-above-tuned-grpo-at-lag-256-on-long` |" in made["systems/18.md"]
+    assert "`m2po-keeps-fresh-accuracy-at-lag-256-on-long` |" in made["systems/18.md"]
     assert any("**Undecided**" in page for name, page in made.items() if name != "systems/index.md")
     assert "[BAPO](17.md)" in made["systems/index.md"]
 
