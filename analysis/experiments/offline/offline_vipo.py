@@ -77,14 +77,22 @@ PLANS = (
     "likelihood alone, from"
 )
 ERRS = "At these settings the model's value of the logged policy errs by 10 % less from"
-for _steps in SIZES:
+for _steps, _plans, _errs in zip(
+    SIZES,
+    ("value-consistency-plans-better-from-100-steps", "value-consistency-plans-better-from-300-steps"),
+    (
+        "value-consistency-lowers-the-value-error-from-100-steps",
+        "value-consistency-lowers-the-value-error-from-300-steps",
+    ),
+    strict=True,
+):
     EXPERIMENT.claim(
-        f"value-consistency-plans-better-from-{_steps}-steps",
+        _plans,
         f"{PLANS} {_steps} steps, rank and weight tuned.",
         gates=GATES,
     ).compare("score", FIRST, SECOND, by=MORE, over={"steps": _steps})
     EXPERIMENT.claim(
-        f"value-consistency-lowers-the-value-error-from-{_steps}-steps",
+        _errs,
         f"{ERRS} {_steps} steps.",
         gates=GATES,
     ).compare("value_error", SECOND, FIRST, by=MARGIN, over={"steps": _steps})

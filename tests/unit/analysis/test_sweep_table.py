@@ -141,7 +141,7 @@ def test_own_objectives_are_called_by_their_function():
 def test_gaps_are_counted_in_cells_and_a_metric_of_some_steps_has_none():
     rows = pd.DataFrame({"cell": list("aabb"), "step": [0, 1, 0, 1], "x": 1.0})
     rows["loss"], rows["val/pass@8"] = [1, np.nan, 2, 3], [1, np.nan, 1, np.nan]
-    assert sweep_table.sweep_table.gaps(rows) == {"loss": 1}
+    assert sweep_table.gaps(rows) == {"loss": 1}
 
 
 def test_outcomes_are_offered_where_their_columns_are(rows):
