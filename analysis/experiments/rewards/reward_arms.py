@@ -11,13 +11,13 @@ from analysis.worlds.reward_ways import REWARDED
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "reward-arms"
-SEEDS, SOME, FEWER, MORE, LITTLE = 256, 160, 48, 0.02, 0.05
-"""Seeds of a run; those of most arms, and of arms that were decided by so many; accuracy that counts as
-gained, and as lost. The margins were set before the table was made."""
+SEEDS, SOME, FEWER, FIRST, MORE, LITTLE = 256, 160, 48, 32, 0.02, 0.05
+"""Seeds of a run; those of most arms, of arms that were decided by so many, and of those on ten digits in
+order; accuracy that counts as gained, and as lost. The margins were set before the table was made."""
 HALVES = ("halves, egae", "halves, gae")
 """The arms of a claim that 160 + 160 seeds left open."""
-DECIDED = ("safe", "ten times the steps", "dpo", "whole responses", "guess, grpo", "guess, bonus",
-           "guess, set-point")  # fmt: skip
+DECIDED = ("safe", "ten times the steps", "dpo", "whole responses")
+SORTED = ("true, grpo", "true, bonus", "true, set-point")
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "val/entropy"),
     *("val/kl_start_k3", "max val/kl_start_k3", "val/proxy"),
@@ -26,8 +26,8 @@ METRICS = (
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    open_ = [name for name in REWARDED.ways if name not in (*DECIDED, *HALVES)]
-    asked = ((open_, seeds[:SOME]), (HALVES, seeds), (DECIDED, seeds[:FEWER]))
+    open_ = [name for name in REWARDED.ways if name not in (*DECIDED, *HALVES, *SORTED)]
+    asked = ((open_, seeds[:SOME]), (HALVES, seeds), (DECIDED, seeds[:FEWER]), (SORTED, seeds[:FIRST]))
     return pd.concat([REWARDED.table(METRICS, some, names) for names, some in asked])
 
 
@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
     differs=(
         "toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
         "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
-        "gains of ours; entropy control is on two-turn guesses, its set-point a form of ours"
+        "gains of ours; entropy control is on ten digits in order, its set-point a form of ours"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "arm", "seed"),
@@ -52,8 +52,8 @@ EXPERIMENT = Experiment(
         "erring reward model, PPO without constraints (bare), with them and a fixed KL (PPO-max, also for "
         "ten times the steps), with a controlled KL (SAFE), P3O and online DPO on pairs; seldom: from a "
         "base right once in a hundred, also begun from prefixes of right answers (resets); on true rewards, "
-        "PPO on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; guess: "
-        "GRPO alone, with an entropy bonus or held at an entropy.",
+        "PPO on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; true: "
+        "GRPO on ten digits in order, alone, with an entropy bonus or held at an entropy.",
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
@@ -102,10 +102,10 @@ for _name, _statement, _first, _second, _by, _source in (
      "halves, egae", "halves, gae", MORE, TPPO),
     ("a-tuned-set-point-ends-above-grpo",
      "Held at its best entropy GRPO ends 0.02 more accurate than without.",
-     "guess, set-point", "guess, grpo", MORE, DCPO),
+     "true, set-point", "true, grpo", MORE, DCPO),
     ("a-tuned-set-point-ends-above-a-bonus",
      "Held at its best entropy GRPO ends 0.02 more accurate than with the best bonus.",
-     "guess, set-point", "guess, bonus", MORE, DCPO),
+     "true, set-point", "true, bonus", MORE, DCPO),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
 
