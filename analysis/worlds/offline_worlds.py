@@ -10,7 +10,7 @@ from envs.arrays import Bools, Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts, draw_counts, exact_model
 from envs.mdps import garnet
-from testbed.offline.tabular_offline import fitted_q, greedy, policy_q
+from testbed.offline.tabular_offline import fitted_q, greedy, optimal_q, policy_q
 from testbed.rng import generator
 
 DISCOUNT = 0.9
@@ -83,6 +83,14 @@ def random_worlds(
         for s in seeds
     )
     return Worlds.of(worlds)
+
+
+def chance_and_best(world: FiniteMDP) -> tuple[float, float]:
+    """Return the values of the uniform policy and of the optimum: a score's 0 and 1."""
+    best_1SA = greedy(optimal_q(world))
+    both = (np.full_like(best_1SA, 1 / world.actions), best_1SA)
+    low, high = (float(infinite_horizon.value(world, pi_1SA)[0]) for pi_1SA in both)
+    return low, high
 
 
 def some_actions(seeds: Seeds, states: int, actions: int, kept: int, purpose: str) -> Bools:

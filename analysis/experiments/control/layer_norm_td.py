@@ -5,12 +5,13 @@ from functools import cache
 import numpy as np
 
 from analysis.lab import Plot, Seeds
+from analysis.worlds.offline_worlds import chance_and_best
 from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
-from testbed.offline.tabular_offline import greedy, optimal_q
+from testbed.offline.tabular_offline import greedy
 from testbed.rng import keys
 
 NAME = "layer-norm-td"
@@ -37,9 +38,7 @@ with as many steps, one copy makes 64 before each update. A target that waits fo
 def given(seed: int) -> tuple[FiniteMDP, float, float]:
     """Return a world, and the values of the uniform policy and of the best."""
     world = garnet(states=16, actions=4, discount=0.9, seed=seed, horizon=20)
-    flat_1SA, best_1SA = np.full((1, 16, 4), 0.25), greedy(optimal_q(world))
-    low, high = (float(infinite_horizon.value(world, pi_1SA)[0]) for pi_1SA in (flat_1SA, best_1SA))
-    return world, low, high
+    return world, *chance_and_best(world)
 
 
 def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> dict[str, Floats]:

@@ -16,7 +16,7 @@ from testbed.offline import tabular_offline
 from testbed.rng import generator, keys
 
 NAME = "residual-control"
-SEEDS, WORLDS, PILOTS, INNER, STEPS, EVERY, DEMOS, UPDATES = 256, 22, 16, 1, 200, 10, 10, 4.0
+SEEDS, WORLDS, PILOTS, STEPS, EVERY, DEMOS, UPDATES = 256, 22, 16, 200, 10, 10, 4.0
 PLACES, FASTEST, HORIZON, DISCOUNT = 16, 2, 40, 0.97
 FORCES, RESIDUALS = np.array([0, -1, 1, -2, 2]), np.array([0, -1, 1])
 """Forces, and what a residual adds to the base's; 0 comes first, as ties go to the first action."""
@@ -72,8 +72,7 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
     wind_P[goal] = 0
     world = mass(wind_P, slip, goal)
     guide_1SA = tabular_offline.greedy(tabular_offline.optimal_q(mass(0 * wind_P, slip, goal)))
-    key_R = keys(tuple(range(INNER)), f"{NAME} {seed}")
-    log = collect(world, np.repeat(guide_1SA[None], INNER, 0), DEMOS, key_R)
+    log = collect(world, guide_1SA[None], DEMOS, keys((0,), f"{NAME} {seed}"))
     seen_S = log.counts(world.states, world.actions).visit_RSA.sum((0, 2)) > 0
     base_S = np.where(seen_S, FORCES[guide_1SA[0].argmax(-1)], 0)
     best = float(world.value(tabular_offline.greedy(tabular_offline.optimal_q(world))[0]))
@@ -99,7 +98,7 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Any]:
             found.append((share, share))
             continue
         q_RKSA, _ = replay_q(
-            played, keys(tuple(range(INNER)), f"{NAME} learn {seed}"), steps=STEPS, every=EVERY,
+            played, keys((0,), f"{NAME} learn {seed}"), steps=STEPS, every=EVERY,
             updates=UPDATES, offline=log if arm.endswith("demonstrations") else None, **knobs,
         )  # fmt: skip
         share_RK = played.value(np.eye(played.actions)[q_RKSA.argmax(-1)]) / best

@@ -20,18 +20,15 @@ SEEDS = 2
 """Cells of a pack; a step's cost is the least of seven after the first, over them."""
 SIX: Arguments = (("digits", 6),)
 TASKS: Mapping[str, dict[str, Any]] = {
-    "copy": {"task": "copy", "task_args": SIX},
-    "sorted": {"task": "sorted", "task_args": SIX},
-    "running-sum": {"task": "running-sum", "task_args": SIX},
-    "graded-sum": {"task": "graded-sum", "task_args": SIX},
-    "styled-sum": {"task": "styled-sum", "task_args": SIX},
-    "stated-sum": {"task": "stated-sum", "task_args": SIX},
-    "three-skills": {"task": "three-skills", "task_args": SIX},
-    "hinted-sum": {"task": "hinted-sum", "task_args": SIX},
+    **{
+        name: {"task": name, "task_args": SIX}
+        for name in ("copy", "sorted", *(f"{kind}-sum" for kind in ("running", "graded", "styled", "stated")),
+                     "three-skills", "hinted-sum")
+    },
     "length": {"task": "length", "task_args": (("limit", 8),)},
     "guess": {"task": "guess", "task_args": ()},
     "solver-checker": {"task": "solver-checker", "task_args": ()},
-}
+}  # fmt: skip
 BETTER: dict[str, Any] = {"teacher": "trained", "teacher_args": (("steps", 300),)}
 SOURCES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("prefix", "off"): {},

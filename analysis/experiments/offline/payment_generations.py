@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -144,24 +144,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     ),
     systems=("Adyen payment bandits",),
 )
-GATES = {"tuned": inside()}
-
-EXPERIMENT.claim(
-    "uneven-exploration-earns-more",
-    "A regression oracle with inverse gap weighting earns 0.005 more success than with uniform exploration, "
-    "learned from its explored rounds or from all, each tuned.",
-    gates=GATES,
-).compare("success", {"arm": "uneven"}, {"arm": ("uniform", "uniform, all rounds")}, by=LEAD)
-
-EXPERIMENT.claim(
-    "uneven-generations-swing",
-    "The correlation of a generation's success with that of the one that learns from it is lower by 0.1 than "
-    "where generations learn from uniform rounds: good ones are followed by worse.",
-    gates=GATES,
-).compare("correlation", {"arm": "uneven, no loop"}, {"arm": "uneven"}, by=SWING)
-
-EXPERIMENT.claim(
-    "uneven-generations-fall-more",
-    "From one generation to the next the greedy policy falls more than where they learn from uniform rounds.",
-    gates=GATES,
-).compare("falls", {"arm": "uneven"}, {"arm": "uneven, no loop"})
+for _name, _statement, _outcome, _first, _second, _by in (
+    ("uneven-exploration-earns-more", "A regression oracle with inverse gap weighting earns 0.005 more "
+     "success than with uniform exploration, learned from its explored rounds or from all, each tuned.",
+     "success", "uneven", ("uniform", "uniform, all rounds"), LEAD),
+    ("uneven-generations-swing", "The correlation of a generation's success with that of the one that learns "
+     "from it is lower by 0.1 than where generations learn from uniform rounds: good ones are followed by "
+     "worse.", "correlation", "uneven, no loop", "uneven", SWING),
+    ("uneven-generations-fall-more", "From one generation to the next the greedy policy falls more than "
+     "where they learn from uniform rounds.", "falls", "uneven", "uneven, no loop", 0.0),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome)

@@ -4,7 +4,7 @@ import numpy as np
 
 from analysis.lab import Plot, Seeds
 from analysis.worlds.offline_worlds import pick
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
 from testbed.rng import generator
@@ -115,22 +115,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     ),
     systems=("SOPHIA",),
 )
-GATES = {"tuned": inside()}
-
-EXPERIMENT.claim(
-    "half-foreign-answers-beat-imitation-and-rl",
-    "Where less than one answer in a hundred is right, own descriptions with a teacher's reasoning end 0.05 "
-    "above imitation of the teacher, of its right answers, and on-policy learning, all tuned.",
-    gates=GATES,
-).compare(
-    "success",
-    {"arm": "half foreign"},
-    {"arm": ("imitation", "imitation of right answers", "on policy")},
-    by=MARGIN,
-)
-
-EXPERIMENT.claim(
-    "rewards-propagate-to-descriptions",
-    "Rewards that are propagated back to the descriptions add 0.05 to the success.",
-    gates=GATES,
-).compare("success", {"arm": "half foreign"}, {"arm": "half foreign, descriptions kept"}, by=MARGIN)
+for _name, _statement, _rivals in (
+    ("half-foreign-answers-beat-imitation-and-rl", "Where less than one answer in a hundred is right, own "
+     "descriptions with a teacher's reasoning end 0.05 above imitation of the teacher, of its right answers, "
+     "and on-policy learning, all tuned.", ("imitation", "imitation of right answers", "on policy")),
+    ("rewards-propagate-to-descriptions", "Rewards that are propagated back to the descriptions add 0.05 to "
+     "the success.", "half foreign, descriptions kept"),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, "half foreign", _rivals, MARGIN, "success")

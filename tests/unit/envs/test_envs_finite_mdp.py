@@ -69,7 +69,7 @@ def test_gradient_is_the_slope_of_the_value_in_the_logits():
 
 
 def test_two_arm_bandit_has_the_closed_forms_of_the_specification():
-    # docs/theory/small-worlds.md
+    # docs/theory/closed-form-worlds.md
     world = two_arm_bandit()
     mu, pi = np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]])
     assert (world.value(pi), world.value(mu)) == (0.75, 0.25)

@@ -18,7 +18,7 @@ MASS, WEIGHT, REWARD = np.array([0.75, 0.25]), np.array([1 / 3, 3.0]), np.array(
 
 
 def random_law(seed=0):
-    """Three contexts, four actions, rewards 0 and 1: "random bandit" of docs/theory/small-worlds.md."""
+    """Three contexts, four actions, rewards 0 and 1: "random bandit" of docs/theory/closed-form-worlds.md."""
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4))
     return bandit_moments.LoggedDistribution(

@@ -106,7 +106,7 @@ def test_on_policy_every_weighted_variance_is_the_variance_of_the_return(name):
 
 
 def test_per_decision_weighting_can_be_twenty_thousand_times_worse_than_trajectory_weighting():
-    # "two steps" of docs/theory/small-worlds.md; the second step is a state of its own.
+    # "two steps" of docs/theory/closed-form-worlds.md; the second step is a state of its own.
     world = FiniteMDP(
         transition_SAS=np.array([[[0, 1], [0, 1]], [[0, 1], [0, 1]]], dtype=float),
         reward_SA=np.array([[-1.0, -1.0], [1.0, -1.0]]),
