@@ -1,6 +1,7 @@
 """Log-probabilities that a log lacks, from a model, against the bench's own policy of the same folder."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,8 @@ from support.tiny_models import CONFIGS, write_model
 
 from testbed.errors import UserError
 from testbed.logs.readers import read
-from testbed.logs.recompute import recomputed
+from testbed.logs.recompute import recomputed, response_logp
 from testbed.logs.record import Log, LoggedSequence
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +34,7 @@ def by_hand(folder, prompt, token, temperature):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_path, temperature):
     made_logs.open_instruct(tmp_path / "log")
@@ -54,6 +54,7 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
         recomputed(filled, Path("nosuch"))
 
 
+@pytest.mark.slow
 def test_what_the_model_cannot_score_is_named(folder, tmp_path):
     def of(prompt, token):
         arrays = (np.array(prompt, dtype=np.int64), np.array(token, dtype=np.int64))
@@ -79,6 +80,7 @@ def test_what_the_model_cannot_score_is_named(folder, tmp_path):
         recomputed(of([1], [2]), tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     import shutil
 
@@ -94,3 +96,30 @@ def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     (one,) = recomputed(read([tmp_path / "0.jsonl"]), tmp_path / "model").sequences
     assert (one.prompt.tolist(), one.token.tolist(), one.length) == ([1, 2, 3], [4, 5], 2)
     np.testing.assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
+
+
+class Bigram(torch.nn.Module):
+    """The next token's logits are a row of a table."""
+
+    def __init__(self, logits_VV, positions):
+        super().__init__()
+        self.table, self.config = torch.nn.Embedding.from_pretrained(logits_VV), positions
+
+    def get_input_embeddings(self):
+        return self.table
+
+    def forward(self, input_ids):
+        return SimpleNamespace(logits=self.table(input_ids))
+
+
+def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperature():
+    logits_VV = torch.tensor(np.random.default_rng(0).normal(size=(4, 4)))
+    model = Bigram(logits_VV, SimpleNamespace(max_position_embeddings=5))
+    law_VV = (logits_VV / 0.5).softmax(-1).log().numpy()
+    found = response_logp(model, np.array([1, 3]), np.array([0, 2, 2]), 0.5)
+    assert found == pytest.approx([law_VV[3, 0], law_VV[0, 2], law_VV[2, 2]], rel=1e-5)
+    with pytest.raises(UserError, match="A sequence has 6 tokens, the model 5 positions"):
+        response_logp(model, np.array([1, 3]), np.array([0, 2, 2, 2]), 0.5)
+    for beyond in (4, -1):
+        with pytest.raises(UserError, match="the model 4 tokens"):
+            response_logp(model, np.array([1, 3]), np.array([beyond]), 0.5)

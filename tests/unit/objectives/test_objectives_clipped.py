@@ -244,6 +244,11 @@ def test_ctpos_released_code_recovers_from_one_far_token():
     wide = {"b_low": math.inf, "b_high": math.inf, "b_c": math.inf}
     far = of_logs((1.0, (9.0, 2.0)))
     assert weights("ctpo@author", far, **wide)[0].tolist() == pytest.approx([math.exp(9), 0])
+    # The mean of logs is cut at 10 too, one log at 20 before it: (3 + 20)/2 > 10 > (-4 + 20)/2 = 8.
+    means = of_logs((1.0, (9.0, 13.0)), (1.0, (3.0, 25.0)), (1.0, (-4.0, 25.0)))
+    found = weights("ctpo@author-geomean", means, **{**wide, "p": 0.0})
+    expected = [[math.exp(9), 0], [math.exp(3), 0], [math.exp(-4), math.exp(8)]]
+    assert found.tolist() == [pytest.approx(row) for row in expected]
 
 
 # DPPO, OPSM, ALP
