@@ -10,6 +10,7 @@ from scipy import stats
 from support.command_line import call
 from support.made_sweep import CELLS, STEPS, TOY, made
 
+from analysis.sweeps import sweep_comparison
 from analysis.sweeps.sweep_comparison import compare, holm, improvement
 from analysis.sweeps.sweep_table import load
 from testbed.config.run import grid
@@ -69,6 +70,11 @@ def test_the_seeds_asked_for_would_decide_what_was_seen(rows):
     power = stats.nct.sf(stats.t.isf(alpha / 2, n - 1), n - 1, less.mean() / less.std(ddof=1) * math.sqrt(n))
     assert power == pytest.approx(0.8, abs=0.04)
     assert math.isnan(compare(rows).set_index("arm").loc["gspo", "seeds_needed"])
+    row = {"verdict": "undecided", "spread": 0.1, "difference": 1.0, "seeds": 4}
+    assert sweep_comparison._needed(row, alpha) == 5  # at least one more than there are
+    assert sweep_comparison._needed({**row, "difference": -1.0}, alpha) == 5
+    for off in ({"difference": 0.0}, {"spread": 0.0}, {"spread": math.nan}, {"verdict": "higher"}):
+        assert math.isnan(sweep_comparison._needed({**row, **off}, alpha))
 
 
 def test_what_else_varies_is_a_setting_and_collapse_is_counted(tmp_path):

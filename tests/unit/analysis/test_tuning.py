@@ -45,6 +45,15 @@ def test_every_arm_gets_the_rate_at_which_its_median_is_best():
     assert found.to_dict() == {("grpo", 0): 1e-3, ("grpo", 64): 3e-4, ("m2po", 0): 3e-3}
 
 
+def test_an_arm_without_a_value_of_a_setting_is_an_arm():
+    frame = pd.concat(
+        [made({("grpo", 8): (0, 1, 2, 3)}, eps=0.2), made({("grpo", 8): (3, 2, 1, 0)}, eps=np.nan)]
+    )
+    found = tuning.best_rates(frame, by=("recipe", "eps"))
+    assert found["learning_rate"].tolist() == [3e-3, 1e-4]
+    assert found["eps"].isna().tolist() == [False, True]
+
+
 def test_it_is_the_median_over_seeds_and_one_lucky_seed_changes_nothing():
     frame = made({("grpo", 8): (0.1, 0.5, 0.4, 0.1)})
     lucky = (frame["learning_rate"] == 1e-3) & (frame["seed"] == 2)
@@ -161,6 +170,11 @@ def test_a_knob_is_the_recipe_s_own_and_tries_other_values_than_its_defaults(nam
     for setting in KNOBS[name].others:
         recipe[name].bind(**dict(setting))()
         assert dict(setting) != {argument: defaults[argument] for argument, _ in setting}
+
+
+def test_the_wide_clip_of_one_side_lies_where_the_ring_begins():
+    ring = recipe["rec_ring"].defaults
+    assert KNOBS["rec_oneside"].others == ((("eps_high", ring["far_high"]), ("eps_low", ring["far_low"])),)
 
 
 @pytest.mark.parametrize(

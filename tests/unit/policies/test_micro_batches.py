@@ -97,8 +97,14 @@ def test_no_pass_holds_more_than_micro_tokens(folder, rollout, most, monkeypatch
 
 
 def test_parts_cover_every_sequence_once_and_cut_only_groups_that_are_too_large():
+    """And each part is as large as it may be: the next group would not have fitted in."""
     prompt_N, response_B = [5, 3, 9, 2], [4, 1, 2, 3, 9, 9, 9, 9, 1, 1, 1, 1]
-    for most in (1, 7, 15, 30, 60, 1000):
+
+    def held(first, last):
+        rows = response_B[first * 3 : last * 3]
+        return (last - first) * (max(prompt_N[first:last]) + 3 * max(rows))
+
+    for most in (1, 7, 15, 30, 60, 64, 144, 1000):  # 64 holds the first two groups exactly, 144 all of them
         found = parts(prompt_N, response_B, most)
         rows = [b for part in found for b in range(part.rows.start, part.rows.stop)]
         assert rows == list(range(12))
@@ -107,8 +113,10 @@ def test_parts_cover_every_sequence_once_and_cut_only_groups_that_are_too_large(
             assert part.rows.stop - part.rows.start == prompts * part.group
             assert prompts == 1 or part.group == 3
             longest = max(response_B[part.rows])
-            held = prompts * (max(prompt_N[part.prompts]) + part.group * longest)
-            assert held <= most or part.group == 1
+            assert prompts * (max(prompt_N[part.prompts]) + part.group * longest) <= most or part.group == 1
+            whole, last = part.group == 3, part.prompts.stop
+            assert not whole or last == 4 or held(part.prompts.start, last + 1) > most
+            assert whole or held(part.prompts.start, last) > most
     assert len(parts(prompt_N, response_B, 0)) == 1
 
 
