@@ -230,7 +230,9 @@ def _evidence(found: Evidence) -> Row:
     )
     first, fresh = (each.e.get(word) for each in found.runs) if found.runs else (None, None)
     return {
-        **{name: getattr(found, name) for name in ("effect", "low", "high", "n", "note", "tolerance")},
+        **{name: getattr(found, name) for name in ("effect", "n", "note", "tolerance")},
+        # A sequence may once have ruled out today's estimate; its end moves out to it, and covers as often.
+        **{"low": min(found.low, found.effect), "high": max(found.high, found.effect)},
         "asks": found.asks if found.holds is None else f"<= {found.tolerance:g}",
         **{"leans": word, "e": e, "e_first": first, "e_fresh": fresh},
         "cells": len(found.cells) or None,

@@ -136,8 +136,9 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(
-            "no attention, no text",
+            "no attention, no text; how much the whole state adds follows from hiding half of it",
             (
+                "own-training-lengthens-acceptance",
                 "whole-states-and-own-training-lengthen-acceptance",
                 "whole-states-and-own-training-decode-faster",
             ),

@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
         ),
         "DYPO": Part(claims=("dypo-*", "group-alignment-*")),
         "SPEAR": Part(
-            "success and entropy of self-imitation with recalibration; no covariance clip",
+            "success and entropy of self-imitation with recalibration; no covariance clip, no collapse",
             ("self-imitation-*",),
         ),
     },

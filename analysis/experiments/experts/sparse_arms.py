@@ -54,15 +54,17 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
-            claims=("own-prefixes-end-above-grpo", "own-prefixes-end-above-imitation-then-grpo")
+            "prefixes of about four prompts that the base solves, not of every training prompt",
+            ("own-prefixes-end-above-grpo", "own-prefixes-end-above-imitation-then-grpo"),
         ),
         "SPEAR": Part(
-            "no turns, no tools",
+            "no turns, no tools, no curriculum; entropy collapses in no arm, so that none can be saved",
             ("recalibrated-successes-keep-more-entropy", "spear-ends-above-grpo-on-rare-success"),
         ),
         "max@k (Best of N Worlds)": Part(claims=("tuned-max-at-k-has-more-pass-at-8",)),
         "Tree-OPO": Part(
-            "prefixes of right answers, no tree search",
+            "prefixes of one right answer, the source's mean of a subtree as a prefix's value; no tree "
+            "search, no constraints",
             ("staged-advantages-end-above-flat-ones", "subtree-baselines-end-above-flat-ones"),
         ),
         "ST-PPO": Part(claims=("st-ppo-ends-above-token-ppo", "st-ppo-cuts-fewer-tokens")),

@@ -64,13 +64,21 @@ EXPERIMENT = Experiment(
         ),
         "BAPO": per_task(SHORT, "bapo-gains-over-tuned-grpo-at-lag-64", "bapo-keeps-entropy-at-lag-64"),
         "CTPO (cumulative token)": per_task(
-            SHORT, "ctpo-gains-over-tuned-grpo-at-lag-64", "ctpo-ends-above-tuned-gspo-at-lag-64"
+            SHORT,
+            "ctpo-gains-over-tuned-grpo-at-lag-64",
+            "ctpo-ends-above-tuned-gspo-at-lag-64",
+            what="at p = 2, the ladder's end, where bounds grow as the square of the place; the width, at "
+            "which the source's root was worse by far, is not tuned",
         ),
         "SAPO": per_task(ALL, "sapo-gains-over-tuned-grpo-at-lag-64", "sapo-ends-above-tuned-gspo-at-lag-64"),
         "DISPO": per_task(
             SHORT, "dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64"
         ),
-        "MHPO": per_task(SHORT, "mhpo-gains-over-tuned-grpo-at-lag-64"),
+        "MHPO": per_task(
+            SHORT,
+            "mhpo-gains-over-tuned-grpo-at-lag-64",
+            what="at lag 64, against GRPO at its best, wide clip; rate and lam_neg tuned, cap c left at 1.5",
+        ),
         "SFPO (Slow-Fast)": per_task(
             SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
         ),

@@ -66,7 +66,10 @@ EXPERIMENT = Experiment(
         "1, 3 or 5 fast updates of which a share alpha is kept (0.8 where not named), then a slow one; "
         "R2VPO, which charges the ratios' variance in place of a clip, with 4 or 16; each at its best rate.",
     ),
-    systems={"SFPO (Slow-Fast)": Part(claims=("sfpo-*",)), "R²VPO": Part(claims=("r2vpo-*",))},
+    systems={
+        "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),
+        "R²VPO": Part("budget and step of the dual are this project's, and not tuned", ("r2vpo-*",)),
+    },
 )
 
 for _name, _arm, _rival, _times in (

@@ -2,6 +2,8 @@
 further.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -99,7 +101,7 @@ EXPERIMENT = Experiment(
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
     differs=(
         "linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
-        "that pairs seldom show; exact laws"
+        "that pairs seldom show, so that they mislead all models alike; exact laws"
     ),
     compute=of_seeds(
         NAME,
@@ -128,17 +130,23 @@ EXPERIMENT = Experiment(
         "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, blind to a third "
         "of the features, and a fifth of the answers is odd, rare in the reference, and worth -1.",
     ),
-    systems={"Reward-model ensembles": Part("best of n and RL's optimum on a bandit; no language model")},
+    systems={
+        "Reward-model ensembles": Part(
+            "best of n, and RL's optimum down to a penalty of 1/16, on a bandit whose odd answers mislead "
+            "all models alike; no language model"
+        )
+    },
 )
 LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
 """The strongest optimization of each method."""
 
 
-def _drop(table: pd.DataFrame, model: str) -> dict[str, Floats]:
+def _drop(table: pd.DataFrame, model: str, methods: Sequence[str] = tuple(LAST)) -> dict[str, Floats]:
     """Best gold reward over the strengths less that of the strongest, for each noise, method and run."""
     found = {}
     for noise in NOISE:
-        for method, last in LAST.items():
+        for method in methods:
+            last = LAST[method]
             rows_ = table[(table["noise"] == noise) & (table["method"] == method) & (table["model"] == model)]
             best = rows_.groupby(["run", "seed"])["gold"].transform("max")
             for run, x_N in level(
@@ -166,9 +174,23 @@ def one_reward_model_is_over_optimized(table: pd.DataFrame) -> Evidence:
 
 
 EXPERIMENT.claim(
-    "ensembles-remove-over-optimization",
-    statement="With the worst case of five models it falls by less than 0.1.",
-)(all_stay_below(MARGIN, "fall of the gold reward", _drop, "worst"))
+    "ensembles-remove-over-optimization-of-best-of-n",
+    statement="With the worst case of five models, which odd answers mislead alike, the gold reward of the "
+    "best of n falls by less than 0.1 from its best to 256 draws.",
+)(all_stay_below(MARGIN, "fall of the gold reward", _drop, "worst", ("best of n",)))
+
+
+def _spared(table: pd.DataFrame, model: str) -> dict[str, Floats]:
+    """Fall of the gold reward with one model, less that with several."""
+    one, several = _drop(table, "single"), _drop(table, model)
+    return {name: one[name] - several[name] for name in one}
+
+
+EXPERIMENT.claim(
+    "ensembles-lessen-over-optimization",
+    statement="With the worst case of five models the gold reward falls by 0.1 less than with one model, by "
+    "the best of n and by RL at the least penalty.",
+)(all_exceed(MARGIN, "fall that is spared", _spared, "worst"))
 
 
 @EXPERIMENT.claim("ensembles-earn-more-gold-than-one-model")

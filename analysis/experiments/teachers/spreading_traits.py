@@ -196,7 +196,11 @@ EXPERIMENT = Experiment(
         "distributions on its own tokens (off-policy) or the student's (on-policy), less what a teacher "
         "without the trait passes on.",
     ),
-    systems={"Emergent / Subliminal Misalignment": Part()},
+    systems={
+        "Emergent / Subliminal Misalignment": Part(
+            "whole laws against samples as channels; whose tokens they are given on makes no difference here"
+        )
+    },
 )  # fmt: skip
 
 
@@ -233,7 +237,7 @@ EXPERIMENT.claim(
 EXPERIMENT.claim(
     "on-policy-distillation-passes-as-much-as-off-policy",
     "With a shared start on- and off-policy distillation differ by less than 0.05, in the median.",
-    source=ASKIN,
+    source="this project",
 ).equal(
     "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, within=ALIKE, over=SHARED, typical="median"
 )

@@ -1,10 +1,12 @@
 """The table of verdicts is up to date, judged again only where something changed, and refuses damage."""
 
+import numpy as np
 import pytest
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, gates, verdicts
 from analysis.judging.claims import CLAIMS
+from analysis.judging.comparisons import median_within
 from analysis.tables.committed import Table, load_committed, manifest
 from testbed.errors import UserError
 
@@ -139,3 +141,11 @@ def test_a_table_of_another_design_is_refused_by_the_column_it_lacks():
     frame = known.frame.drop(columns=EXPERIMENTS["rec"].metrics[0])
     with pytest.raises(UserError, match=f"lacks {EXPERIMENTS['rec'].metrics[0]}"):
         verdicts._of_this_design("rec", Table.of("rec", frame))
+
+
+def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out():
+    found = median_within([*np.ones(12), *np.zeros(13)], 2.0, "x")
+    row = verdicts._evidence(found)
+    assert (found.low, row["low"], row["effect"]) == (1.0, 0.0, 0.0)
+    known = [row for row in verdicts.stored() if row["effect"] is not None]
+    assert all(row["low"] <= row["effect"] <= row["high"] for row in known)
