@@ -120,7 +120,6 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTOR
     systems=("AILBoost",),
 )
 
-
 for _name, _statement, _rival in (
     ("a-boosted-ensemble-imitates-better-than-dac", "From 1 and from 4 expert trajectories the boosted "
      "ensemble scores 0.02 more than the newest policy of DAC, each at its best setting of pilot worlds.",

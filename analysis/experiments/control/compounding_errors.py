@@ -60,7 +60,6 @@ EXPERIMENT = Experiment(
     },
 )
 
-
 EXPERIMENT.claim(
     "on-policy-correction-falls-short-by-less",
     "From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels.",

@@ -90,13 +90,11 @@ EXPERIMENT = Experiment(
     systems={"RL in the Era of LLMs (perspective)": Part()},
 )  # fmt: skip
 
-
 EXPERIMENT.claim(
     "replayed-q-with-features-falls-where-ppo-holds",
     """At 8 updates a step, Q-learning with features from replay is on average further below its best so
     far than PPO with a table on fresh episodes, by 0.05 of what there is to gain.""",
 ).compare("fall", {"learner": "features"}, {"learner": "PPO"}, by=MARGIN, over={"updates": 8.0})
-
 
 EXPERIMENT.claim(
     "ppo-with-a-table-ends-above-replayed-q-with-one",

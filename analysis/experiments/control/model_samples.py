@@ -69,7 +69,6 @@ EXPERIMENT = Experiment(
     systems=("MAD-TD",),
 )
 
-
 OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}
 for _name, _statement, _first, _second, _more in (
     ("over-estimation-grows-with-the-update-ratio", "Without model-made samples a linear critic "

@@ -78,13 +78,11 @@ EXPERIMENT = Experiment(
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip
 
-
 EXPERIMENT.claim(
     "on-policy-replay-softens-the-drop-from-offline-to-online",
     """Drawing steps as the geometric mean of their trajectory's current probabilities makes the deepest
     early loss smaller by 0.02 of the best value, with random and with half-skilled loggers.""",
 ).compare("early loss", {"power": 0.0}, {"power": 1.0}, by=LESS, over={"quality": (0.0, 0.5)})
-
 
 EXPERIMENT.claim(
     "on-policy-replay-ends-higher",

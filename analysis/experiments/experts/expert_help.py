@@ -81,7 +81,6 @@ EXPERIMENT = Experiment(
     },
 )
 
-
 CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
 for _name, _statement, _first, _second in (
     ("chord-beats-grpo", "CHORD-phi ends 0.02 more accurate than GRPO.", "chord-phi", "grpo"),

@@ -105,7 +105,6 @@ EXPERIMENT = Experiment(
     systems={"BRAIn": Part()},
 )
 
-
 for _name, _other, _says in (
     ("brain-regrets-less-than-dpo-on-soft-labels", "dpo, soft labels",
      "DPO with both answers of a pair weighed by Bradley-Terry's chances, which rests at the same optimum"),

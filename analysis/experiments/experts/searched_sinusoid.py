@@ -102,7 +102,6 @@ EXPERIMENT = Experiment(
     systems={"Fin-ray async parallel training": Part()},
 )  # fmt: skip
 
-
 LEARNED, BLIND = {"controller": "learned"}, {"controller": "best sinusoid"}
 EXPERIMENT.claim(
     "a-learned-controller-beats-the-best-sinusoid",

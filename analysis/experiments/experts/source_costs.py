@@ -19,6 +19,7 @@ BASE = replace(SMALL, policy_args=SHAPE, steps=8, log_every=8, warm_start_steps=
 SEEDS = 2
 """Cells of a pack; a step's cost is the least of seven after the first, over them."""
 SIX: Arguments = (("digits", 6),)
+FIVE = ("tokens", 5)
 TASKS: Mapping[str, dict[str, Any]] = {
     **{
         name: {"task": name, "task_args": SIX}
@@ -32,12 +33,9 @@ TASKS: Mapping[str, dict[str, Any]] = {
 BETTER: dict[str, Any] = {"teacher": "trained", "teacher_args": (("steps", 300),)}
 SOURCES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("prefix", "off"): {},
-    ("prefix", "teacher"): {"prefix": "teacher", "prefix_args": (("tokens", 5),)},
-    ("prefix", "teacher, staged"): {
-        "prefix": "teacher",
-        "prefix_args": (("distribution", "staged"), ("tokens", 5)),
-    },
-    ("prefix", "stored"): {"prefix": "stored", "prefix_args": (("ask", 32), ("attempts", 8), ("tokens", 5))},
+    ("prefix", "teacher"): {"prefix": "teacher", "prefix_args": (FIVE,)},
+    ("prefix", "teacher, staged"): {"prefix": "teacher", "prefix_args": (("distribution", "staged"), FIVE)},
+    ("prefix", "stored"): {"prefix": "stored", "prefix_args": (("ask", 32), ("attempts", 8), FIVE)},
     ("prefix", "retry"): {"prefix": "retry"},
     ("guide", "insert"): {"guide": "insert"},
     ("guide", "rescue"): {"guide": "rescue"},

@@ -132,18 +132,15 @@ EXPERIMENT = Experiment(
     systems=("CAL (off-policy primal-dual safe RL)",),
 )
 
-
 EXPERIMENT.claim(
     "replayed-costs-are-underestimated", "The plain critic's cost is below the policy's by 2 % of the budget."
 ).compare("bias", {"arm": "plain"}, by=-BIAS, below=True)
-
 
 EXPERIMENT.claim(
     "conservatism-and-convexity-remove-violations",
     "With both, the share of late iterations over the budget is lower by 0.2 than with neither, all tuned.",
     gates={"tuned": inside(arm=("plain", "both"))},
 ).compare("violations", {"arm": "plain"}, {"arm": "both"}, by=VIOLATIONS)
-
 
 EXPERIMENT.claim(
     "conservatism-and-convexity-keep-the-return",

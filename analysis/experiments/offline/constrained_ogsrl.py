@@ -95,13 +95,11 @@ EXPERIMENT = Experiment(
     systems=("OGSRL",),
 )
 
-
 EXPERIMENT.claim(
     "trajectory-guardian-keeps-sampled-plans-safe",
     """From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their
     steps.""",
 ).compare("unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}, by=MARGIN, below=True)
-
 
 EXPERIMENT.claim(
     "action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their steps."

@@ -170,7 +170,6 @@ EXPERIMENT = Experiment(
     },
 )  # fmt: skip
 
-
 for _name, _statement, _first, _second, _logger in (
     ("nearest-data-beats-cloning", "Averaged over three loggers the distance to the nearest logged pair "
      "(PRDC) is worth 0.02 of the best more than cloning's penalty, each at its best setting of pilot "

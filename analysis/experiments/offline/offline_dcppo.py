@@ -86,7 +86,6 @@ EXPERIMENT = Experiment(
     systems=("DCPPO",),
 )
 
-
 for _name, _steps in (
     ("pessimism-beats-greed-on-rewards-recovered-from-50-choices", 50),
     ("pessimism-beats-greed-on-rewards-recovered-from-200-choices", 200),

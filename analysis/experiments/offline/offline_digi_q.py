@@ -66,14 +66,12 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
     systems=("Digi-Q",),
 )
 
-
 EXPERIMENT.claim(
     "best-of-16-beats-weighting-and-filtering",
     "With a critic learned from the log, best of 16 scores 0.05 more than filtering, and than weighting at "
     "its best temperature of pilot worlds, at each size.",
     gates={"tuned": inside()},
 ).compare("score", {"arm": "best of 16"}, {"arm": ("weighted", "filtered")}, by=MARGIN, over={"steps": STEPS})
-
 
 EXPERIMENT.claim(
     "best-of-n-improves-on-the-log-by-a-fifth",

@@ -87,7 +87,6 @@ EXPERIMENT = Experiment(
     },
 )
 
-
 EXPERIMENT.claim(
     "per-state-budgets-gain-on-mixed-data",
     "On mixed data the best per-state budgets score 0.03 more than the best single one, at each size, in the "

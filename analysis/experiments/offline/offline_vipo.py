@@ -70,7 +70,6 @@ EXPERIMENT = TUNED.experiment(
     systems=("VIPO (model-based offline RL)",),
 )
 
-
 FIRST, SECOND, GATES = {"arm": "value-consistent"}, {"arm": "likelihood"}, {"tuned": inside()}
 PLANS = (
     "Planning in a model that must agree with the logged policy's value scores 0.02 more than in one of the "

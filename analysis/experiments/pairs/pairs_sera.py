@@ -89,7 +89,6 @@ EXPERIMENT = Experiment(
     systems=("SeRA",),
 )
 
-
 EXPERIMENT.claim(
     "self-review-lowers-regret", "Bootstrapped sets end with a regret lower by 0.05 than a frozen one."
 ).compare("regret", {"pairs": "frozen"}, {"pairs": "bootstrapped"}, by=MARGIN)

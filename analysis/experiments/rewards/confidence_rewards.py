@@ -131,7 +131,6 @@ EXPERIMENT = Experiment(
     systems=("PPO-M / PPO-C",),
 )
 
-
 for _name, _learner in (("ppo-m-is-better-calibrated", "PPO-M"), ("ppo-c-is-better-calibrated", "PPO-C")):
     EXPERIMENT.claim(
         _name,

@@ -72,7 +72,6 @@ EXPERIMENT = Experiment(
     },
 )
 
-
 MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
 SAFE = "SAFE: double soft-min critic, entropy-gated KL, PID thresholds"
 P3O, DRPO = "Wu et al. (2023), P3O, arXiv:2310.00212", "Chang et al. (2024), DR-PO, arXiv:2404.08495"

@@ -48,7 +48,6 @@ EXPERIMENT = Experiment(
     systems={"Multi-agent RL for LLM workflows": Part()},
 )
 
-
 EXPERIMENT.claim(
     "separate-roles-peak-higher",
     "At both rates separate weights reach a best accuracy higher by 0.02, in the median over seeds.",

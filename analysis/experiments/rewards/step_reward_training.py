@@ -101,7 +101,6 @@ EXPERIMENT = Experiment(
     systems=("TP-GRPO",),
 )
 
-
 for _name, _statement, _first, _second, _judge in (
     (
         "thought-rewards-learn-from-fewer-samples",

@@ -193,7 +193,6 @@ EXPERIMENT.claim(
     "With targets so mixed of own words nine tenths of the skill are left, in the median.",
 ).compare("kept", MIXSD, by=ALL, typical="median")
 
-
 EXPERIMENT.claim(
     "fine-tuning-on-foreign-words-loses-the-skill",
     "Fine-tuned on foreign words alone it keeps at most a tenth, in the median over seeds.",

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import (
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    of_seeds,
-)
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.rng import generator
 
@@ -194,7 +187,6 @@ EXPERIMENT = Experiment(
     ),
     systems={"DP-OPD": Part()},
 )
-
 
 for _name, _other, _says in (
     ("a-private-network-gains-over-fine-tuning", "data", "one fine-tuned on the data's own tokens"),

@@ -125,7 +125,6 @@ EXPERIMENT = Experiment(
     systems={"Self-Rewarding PPO": Part()},
 )
 
-
 FEW_ARM, MANY_ARM = f"{FEW}, kl {HELD:g}", f"{MANY}, kl {HELD:g}"
 
 

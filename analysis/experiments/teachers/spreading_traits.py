@@ -203,7 +203,6 @@ EXPERIMENT = Experiment(
     },
 )  # fmt: skip
 
-
 ASKIN = "Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on"
 CLOUD = "Cloud et al. (2025), arXiv:2507.14805"
 SHARED: Arm = {"arm": "shared"}
