@@ -52,11 +52,11 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Nested-ReFT": Part(
-            "the corrections are ours",
+            "the corrections are ours; one layer of four is skipped; unbiasedness and speed are not judged",
             ("weights-regain-what-skipped-layers-cost", "sequence-weights-regain-what-skipped-layers-cost"),
         ),
         "Jet-RL": Part(
-            "no speed",
+            "sixteen tokens, where emulated FP8 costs nothing; no speed",
             ("fp8-rollouts-end-below-one-precision", "one-precision-ends-as-high-as-full-precision"),
         ),
         "ALP (Adaptive Layerwise Perturbation)": Part(
@@ -70,8 +70,8 @@ NESTED, JET = "Nested-ReFT (2025), arXiv:2508.10123: accuracy kept", "Jet-RL, ar
 ALP = "ALP (2026), arXiv:2603.19470"
 for _name, _statement, _first, _second, _by, _source in (
     ("weights-regain-what-skipped-layers-cost",
-     "With a quarter of the layers skipped in rollouts and weights truncated by token, training ends less "
-     "than 0.05 below training on rollouts of all layers.",
+     "With one of four layers skipped in rollouts and weights truncated by token, training ends less than "
+     "0.05 below training on rollouts of all layers.",
      "skipping, token weights", "whole", -LITTLE, NESTED),
     ("sequence-weights-regain-what-skipped-layers-cost",
      "With weights truncated by sequence it ends less than 0.05 below that.",
@@ -83,10 +83,11 @@ for _name, _statement, _first, _second, _by, _source in (
      "With weights truncated by token it ends 0.02 above training without weights.",
      "skipping, token weights", "skipping", MORE, NESTED),
     ("fp8-rollouts-end-below-one-precision",
-     "FP8 rollouts for a trainer in full precision, without weights, end 0.05 below FP8 on both sides.",
+     "FP8 rollouts of sixteen tokens for a trainer in full precision, without weights, end 0.05 below FP8 "
+     "on both sides.",
      "fp8 on both sides", "fp8", LITTLE, JET),
     ("one-precision-ends-as-high-as-full-precision",
-     "FP8 on both sides ends less than 0.05 below full precision on both.",
+     "On sixteen tokens FP8 on both sides ends less than 0.05 below full precision on both.",
      "fp8 on both sides", "full precision", -LITTLE, JET),
     ("fp8-rollouts-with-tis-end-as-high-as-full-precision",
      "FP8 rollouts with truncated importance sampling end less than 0.05 below full precision on both sides.",

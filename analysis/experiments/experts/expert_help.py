@@ -61,9 +61,9 @@ EXPERIMENT = Experiment(
         "CHORD": Part(claims=("chord-beats-*", "falling-weights-beat-*")),
         "RGR-GRPO": Part(
             "graded rewards and the expert in failing groups; no rubrics in words",
-            ("rubrics-with-guidance-raise-pass-at-4",),
+            ("rubrics-*",),
         ),
-        "TempSamp-R1": Part(claims=("bent-advantages-end-above-plain-ones",)),
+        "TempSamp-R1": Part(claims=("bent-*",)),
         "DaGRPO": Part("anchors in failing groups; no distinctiveness, which is not public", ("anchors-*",)),
         "SCOPE (Recycling Failures)": Part(claims=("splices-end-above-whole-answers", "splices-stay-*")),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
@@ -99,6 +99,7 @@ for _name, _statement, _first, _second in (
     ask(EXPERIMENT, _name, _statement, _first, _second, MORE, source=CHORD)
 DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
+TEMPSAMP = "TempSamp-R1 (2025), arXiv:2509.18056"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
 R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
 DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
@@ -106,14 +107,22 @@ SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 ACCURACY, POPE = "accuracy", "Qu et al. (2026), POPE, arXiv:2601.18779"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
 for _name, _statement, _first, _rivals, _by, _outcome, _source in (
-    ("rubrics-with-guidance-raise-pass-at-4",
-     "Rewards for right steps with the expert in failing groups end with a pass@4 0.02 higher than GRPO, "
-     "and than the expert in groups without a success and no rubrics.",
-     "rubrics", ("grpo", "anchors"), MORE, "last val/pass@4", "RGR-GRPO (2025)"),
+    ("rubrics-with-guidance-end-above-grpo",
+     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO.",
+     "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
+    ("rubrics-with-guidance-raise-pass-at-4-over-grpo",
+     "They end with a pass@4 0.02 higher than GRPO.",
+     "rubrics", "grpo", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
+    ("rubrics-with-guidance-raise-pass-at-4-over-guidance",
+     "They end with a pass@4 0.02 higher than the expert in groups without a success and no rubrics.",
+     "rubrics", "anchors", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
+    ("bent-advantages-end-above-grpo",
+     "With one right answer in every group and graded rewards, bent rewards end 0.02 more accurate than "
+     "GRPO on such rewards without the answer.",
+     "graded, bent", "graded", MORE, ACCURACY, TEMPSAMP),
     ("bent-advantages-end-above-plain-ones",
-     "With a right answer in every group and graded rewards, bent rewards end 0.02 more accurate than "
-     "plain ones, and than GRPO without the answer.",
-     "graded, bent", ("graded, plain", "graded"), MORE, ACCURACY, "TempSamp-R1 (2025), arXiv:2509.18056"),
+     "They end 0.02 more accurate than plain ones with the number of right answers that suits these best.",
+     "graded, bent", "graded, plain", MORE, ACCURACY, TEMPSAMP),
     ("anchors-end-above-grpo",
      "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
      "anchors", "grpo", MORE, ACCURACY, DAGRPO),

@@ -70,7 +70,12 @@ EXPERIMENT = Experiment(
             what="at p = 2, the ladder's end, where bounds grow as the square of the place; the width, at "
             "which the source's root was worse by far, is not tuned",
         ),
-        "SAPO": per_task(ALL, "sapo-gains-over-tuned-grpo-at-lag-64", "sapo-ends-above-tuned-gspo-at-lag-64"),
+        "SAPO": per_task(
+            ALL,
+            "sapo-gains-over-tuned-grpo-at-lag-64",
+            "sapo-ends-above-tuned-gspo-at-lag-64",
+            what="a constant lag of 64, beyond minibatches of one rollout batch; accuracy, not stability",
+        ),
         "DISPO": per_task(
             SHORT, "dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64"
         ),

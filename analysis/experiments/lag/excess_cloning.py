@@ -37,7 +37,7 @@ EXPERIMENT = Experiment(
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
     differs=(
         "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 "
-        "updates; DPO on the start's own pairs; no ORPO"
+        "updates at one rate for all lengths, set by hand; DPO on the start's own pairs; no ORPO"
     ),
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS}),
     keys=("run", "seed", "cloned", "arm"),
@@ -53,7 +53,11 @@ EXPERIMENT = Experiment(
         "GRPO with a reward for the right answer alone, of GRPO with one that grows towards it (fine "
         "rewards), or of DPO on pairs that the clone wrote.",
     ),
-    systems={"SFT→RL for vulnerability detection": Part()},
+    systems={
+        "SFT→RL for vulnerability detection": Part(
+            "rates set by hand; GRPO against DPO behind little cloning"
+        )
+    },
 )
 
 EXPERIMENT.claim(

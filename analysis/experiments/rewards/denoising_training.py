@@ -93,7 +93,8 @@ EXPERIMENT = Experiment(
     source="GRPO-Guard (2025), arXiv:2510.22319",
     differs=(
         "Gaussian steps of 1,024 dimensions with a drift each in place of a diffusion model; a made gold "
-        "reward; a normalized ratio has gradients of one size at all steps, so none are weighted again"
+        "reward, which still rises at the last of 60 batches: nothing is over-optimized; a normalized "
+        "ratio has gradients of one size at all steps, so none are weighted again"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "dims": DIMS, "passes": PASSES, "pilots": PILOTS}),
     keys=("run", "seed", "arm", "batch"),

@@ -63,7 +63,8 @@ EXPERIMENT = Experiment(
         "P3O": Part(claims=("tuned-p3o-ends-above-ppo", "tuned-p3o-ends-above-dpo")),
         "DR-PO (Dataset Reset)": Part(claims=("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo")),
         "T-PPO (Truncated PPO)": Part(
-            "time is counted in tokens", ("halves-end-as-high-as-whole-responses", "egae-ends-above-gae")
+            "responses of six tokens, of which none is waited for; time is counted in tokens",
+            ("halves-end-as-high-as-whole-responses", "egae-ends-above-gae"),
         ),
         "DCPO (distribution-centric)": Part(
             "read as an abstract",

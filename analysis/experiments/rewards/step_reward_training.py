@@ -16,7 +16,7 @@ NAME = "step-reward-training"
 SOURCE = "TP-GRPO (2025), thought-level process rewards; abstract"
 LENGTH = 6
 LEVELS = {"answer": LENGTH, "thought": 3, "token": 1}
-SEEDS, PILOTS, GROUP, MOST, WANTED = 64, 32, 8, 2000, 0.8
+SEEDS, PILOTS, GROUP, MOST, WANTED = 512, 32, 8, 2000, 0.8
 RATES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 FEWER = 1.25
 ERRORS = {"perfect": 0.0, "erring": 0.2}
@@ -104,7 +104,8 @@ EXPERIMENT = Experiment(
 for _name, _statement, _first, _second, _judge in (
     (
         "thought-rewards-learn-from-fewer-samples",
-        "Rewards for thoughts and the answer take fewer samples to a success of 0.8 than the answer's alone",
+        "With a judge who is never wrong, rewards for thoughts and the answer take fewer samples to a "
+        "success of 0.8 than the answer's alone",
         "thought", "answer", "perfect",
     ),
     (

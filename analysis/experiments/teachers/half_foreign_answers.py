@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Part, Plot, Seeds
 from analysis.worlds.offline_worlds import pick
 from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats, Ints
@@ -113,12 +113,12 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
         "or of right answers), nothing (on policy), or the reasoning behind the policy's own description "
         "(half foreign), which may be left untrained (descriptions kept), each at its best setting.",
     ),
-    systems=("SOPHIA",),
+    systems={"SOPHIA": Part("ten steps; the teacher, who sees no picture, describes at random")},
 )
 for _name, _statement, _rivals in (
     ("half-foreign-answers-beat-imitation-and-rl", "Where less than one answer in a hundred is right, own "
-     "descriptions with a teacher's reasoning end 0.05 above imitation of the teacher, of its right answers, "
-     "and on-policy learning, all tuned.", ("imitation", "imitation of right answers", "on policy")),
+     "descriptions with a teacher's reasoning end ten steps 0.05 above imitation of the teacher, who describes "
+     "at random, of its right answers, and on-policy learning, all tuned.", ("imitation", "imitation of right answers", "on policy")),
     ("rewards-propagate-to-descriptions", "Rewards that are propagated back to the descriptions add 0.05 to "
      "the success.", "half foreign, descriptions kept"),
 ):  # fmt: skip

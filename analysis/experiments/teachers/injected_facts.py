@@ -159,7 +159,9 @@ EXPERIMENT = Experiment(
         "fact's, the others being the frozen base's own choice (1 is plain fine-tuning); the words in front "
         "of a fact's new token are random (foreign) or those the model would say (own).",
     ),
-    systems={"MixSD": Part()},
+    systems={
+        "MixSD": Part("an expert made by hand; own words and mixing, together and apart"),
+    },
 )  # fmt: skip
 SFT: Arm = {"words": "foreign", "share": 1.0}
 MIXSD: Arm = {"words": "own", "share": 0.6}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.lab import Evidence, Experiment, Groups, Plot, Seeds, exact, of_seeds, runs_of, short_of
+from analysis.lab import Evidence, Experiment, Groups, Part, Plot, Seeds, exact, of_seeds, runs_of, short_of
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
         "within a group, decoupled each reward by itself before they are weighed; accuracy is graded, or "
         "right or wrong.",
     ),
-    systems=("LightningRL",),
+    systems={"LightningRL": Part("normalization by reward alone; nothing is decoded in parallel")},
 )
 
 
