@@ -117,8 +117,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
 )
 for _name, _statement, _rivals in (
     ("half-foreign-answers-beat-imitation-and-rl", "Where less than one answer in a hundred is right, own "
-     "descriptions with a teacher's reasoning end ten steps 0.05 above imitation of the teacher, who describes "
-     "at random, of its right answers, and on-policy learning, all tuned.", ("imitation", "imitation of right answers", "on policy")),
+     "descriptions with a teacher's reasoning end ten steps 0.05 above imitation of the teacher, who "
+     "describes at random, of its right answers, and on-policy learning, all tuned.",
+     ("imitation", "imitation of right answers", "on policy")),
     ("rewards-propagate-to-descriptions", "Rewards that are propagated back to the descriptions add 0.05 to "
      "the success.", "half foreign, descriptions kept"),
 ):  # fmt: skip
