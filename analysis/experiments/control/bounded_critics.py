@@ -21,7 +21,7 @@ SCORE = 0.02
 """Of the optimum's lead over the uniform policy. Set before any table was made."""
 KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0), "temperature": (0.01, 0.03, 0.1, 0.3, 1.0)}
 ARMS: dict[str, Grid] = {
-    "usual": {**KNOBS, "updates": (0.5, 2.0, 8.0, 16.0)},
+    "usual": {**KNOBS, "updates": (0.125, 0.25, 0.5, 2.0, 8.0)},
     "few large": KNOBS,
     "few large, bounded": {
         **KNOBS, "weight_bound": (10.0, 30.0, 100.0, 300.0), "error_bound": (1.0, 3.0, 10.0, 30.0),
