@@ -180,6 +180,9 @@ for _name, _statement, _first, _second, _logger in (
     ("advantage-filter-beats-cloning", "On mixed logs, a fifth of them good, a penalty toward logged or "
      "generated actions of positive advantage (A2PR) is worth 0.02 of the best more than one toward all, "
      "each at its best weight.", "better and generated", "cloning", "mixed"),
+    ("advantage-filter-beats-other-constraints", "There it is worth 0.02 of the best more than the distance "
+     "to the nearest logged pair (PRDC) and than a floor of density.", "better and generated",
+     ("nearest data", "support"), "mixed"),
     ("generated-actions-add-to-the-filter", "Averaged over three loggers generated actions add 0.02 of the "
      "best to the filter of logged ones.", "better and generated", "better data", "all"),
 ):  # fmt: skip

@@ -68,7 +68,10 @@ EXPERIMENT = Experiment(
     NAME,
     question="Can pessimism plan with rewards that are recovered from choices alone?",
     source="Li, Yang & Wang (2023), RLHF: learning dynamic choices via pessimism, arXiv:2305.18438",
-    differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n)",
+    differs=(
+        "random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n); choosers take "
+        "every action, so that coverage by one policy alone is not asked"
+    ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "seed", "steps", "arm"),
     metrics=("score", "at end"),

@@ -10,11 +10,11 @@ from testbed.rng import generator
 
 NAME = "step-preferences"
 SOURCE = "ReARTeR (2025), arXiv:2501.07861; from a summary"
-SEEDS, PILOTS, MORE = 256, 64, 0.02
-"""The margin is the share of questions answered. Set before the table was made."""
+SEEDS, WORLDS, PILOTS, MORE = 256, 8, 64, 0.02
+"""Units of a run, worlds in each. The margin is the share of questions answered, set before the table."""
 STEPS, STATES, ACTIONS, RIGHT = 6, 16, 4, 0.06
 """Steps of a reasoning; states at each; choices in each; last choices that are right."""
-BIAS = 4.0
+BIASES = (0.0, 1.0, 2.0, 4.0)
 """Deviation of the model's logits at the first step, falling linearly to 0 behind the last."""
 ROUNDS, SAMPLES, REFRESHED, AHEAD = 12, 16, 4, 4
 """Rounds; samples in each; rounds between two references; samples of the next step in a look-ahead."""
@@ -23,11 +23,11 @@ RATES = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 ARMS: dict[str, Grid] = {
     "outcomes": {"rate": RATES},
     "steps": {"rate": RATES},
-    "steps, look-ahead": {"rate": RATES, "alpha": (0.25, 0.5, 0.75, 1.0)},
+    "steps, look-ahead": {"rate": RATES, "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)},
 }
 
 
-def drawn(seed: int) -> tuple[Ints, Floats, Floats, Floats]:
+def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
     """Return next states [T, S, A], rewards of last choices [S, A], first logits and judged logits [T, S, A].
 
     The process reward model knows the base's chance of a right answer, in logits, but for its bias.
@@ -39,7 +39,7 @@ def drawn(seed: int) -> tuple[Ints, Floats, Floats, Floats]:
     logit_TSA = rng.normal(size=shape)
     value_TSA, _ = values(softmax(logit_TSA)[None], next_TSA[None], reward_SA[None])
     chance_TSA = value_TSA[0].clip(1e-3, 1 - 1e-3)
-    size_T11 = BIAS * (1 - np.arange(STEPS) / STEPS)[:, None, None]
+    size_T11 = bias * (1 - np.arange(STEPS) / STEPS)[:, None, None]
     judged_TSA = np.log(chance_TSA / (1 - chance_TSA)) + size_T11 * rng.normal(size=shape)
     return next_TSA, reward_SA, logit_TSA, 1 / (1 + np.exp(-judged_TSA))
 
@@ -55,7 +55,7 @@ def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats
     return found, (pi_RTSA[:, 0] * found[:, 0]).sum(-1).mean(-1)
 
 
-def learn(seeds: Seeds, arm: str, rate: float, alpha: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) -> dict[str, Floats]:
     """Return the chance of a right answer at the end, and that of the base, [R] each.
 
     Every round samples responses; online DPO prefers, of two choices at each step, the one with the higher
@@ -63,7 +63,7 @@ def learn(seeds: Seeds, arm: str, rate: float, alpha: float = 0.0) -> dict[str, 
     score of the next step's samples, which costs no answer.
     """
     next_RTSA, reward_RSA, logit_RTSA, judged_RTSA = (
-        np.stack(each) for each in zip(*(drawn(int(seed)) for seed in seeds), strict=True)
+        np.stack(each) for each in zip(*(drawn(int(seed), bias) for seed in seeds), strict=True)
     )
     rng, R = generator(int(seeds[0]), f"{NAME} samples"), len(seeds)
     row_RN = np.arange(R)[:, None]
@@ -126,34 +126,43 @@ def _spread(pull_RN: Floats, state_RN: Ints, pi_RSA: Floats) -> Floats:
     return found_RS[..., None] * pi_RSA
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experiment(
     NAME,
     SEEDS,
     ("accuracy", "base"),
-    {"bias": BIAS},
+    {"pilots": PILOTS},
+    WORLDS,
+    continued=True,
     question="Does TD look-ahead mend preferences over steps whose early scores are biased?",
     source=SOURCE,
-    differs="layered decision trees in tables; a made bias of early scores; no search, no explanations",
+    differs=(
+        "layered decision trees in tables; a made bias of early scores; no learned reward model, no "
+        "explanations, no search at test time"
+    ),
     margins={"share of questions answered": MORE},
     figure=Plot(
-        "strips",
-        x="accuracy: chance of a right answer",
-        y="arm",
-        says="Shows the chance of a right answer after online DPO in layered decision trees, with a "
-        "process reward model whose early scores err most: outcomes prefers right responses to wrong ones; "
-        "steps prefers the choice with the higher score at each step; look-ahead first moves a score "
-        "toward those of sampled next steps.",
+        "final by setting",
+        x="bias: bias of early scores, logits",
+        y="accuracy: chance of a right answer",
+        arm=("arm",),
+        says="Shows the chance of a right answer after online DPO in layered decision trees, against the "
+        "bias of a process reward model, whose early scores err most: outcomes prefers right responses to "
+        "wrong ones; steps prefers the choice with the higher score at each step; look-ahead first moves "
+        "a score toward those of sampled next steps.",
     ),
     systems={
         "ReARTeR": Part(
-            claims=("look-ahead-mends-step-preferences", "step-preferences-end-above-outcome-preferences")
+            "look-ahead on made scores; explanations, search at test time and retrieval are open",
+            claims=("look-ahead-*", "step-preferences-*"),
         )
     },
 )
-for _name, _says, _first, _second in (
+for _name, _says, _first, _second, _biases in (
     ("look-ahead-mends-step-preferences", "With TD look-ahead preferences over steps end with 0.02 more "
-     "right answers than without.", "steps, look-ahead", "steps"),
-    ("step-preferences-end-above-outcome-preferences", "With it they end with 0.02 more right answers than "
-     "preferences over whole responses.", "steps, look-ahead", "outcomes"),
+     "right answers than without, at biases of 1, 2 and 4 logits.", "steps, look-ahead", "steps", BIASES[1:]),
+    ("step-preferences-end-above-outcome-preferences", "At a bias of 4 logits they end with 0.02 more right "
+     "answers than preferences over whole responses.", "steps, look-ahead", "outcomes", BIASES[-1:]),
+    ("step-preferences-of-little-bias-end-above-outcome-preferences", "At biases of 0 and 1 they do.",
+     "steps, look-ahead", "outcomes", BIASES[:2]),
 ):  # fmt: skip
-    ask(EXPERIMENT, _name, _says, _first, _second, MORE)
+    ask(EXPERIMENT, _name, _says, _first, _second, MORE, over={"bias": _biases})
