@@ -76,8 +76,9 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs=(
-        "random worlds, tables; without a guardian Q of an unseen pair is a guess; `lost` is the value "
-        "short of the best policy that can stay safe within the log"
+        "random finite worlds, tables, a budget of 0; the guardian is computed from counts; without one Q of "
+        "an unseen pair is a guess; `lost` is the value short of the best policy that can stay safe within "
+        "the log"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"),
@@ -105,7 +106,14 @@ EXPERIMENT.claim(
     "action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their steps."
 ).compare("unsafe", {"guardian": "actions"}, {"guardian": "trajectories"}, by=0.1, over={"steps": SIZES[-1]})
 
+
+def short(table: pd.DataFrame) -> pd.Series:
+    """Return the value lost, or 0 where a plan has more than the best safe one."""
+    return table["lost"].clip(lower=0.0)
+
+
 EXPERIMENT.claim(
     "trajectory-guardian-comes-near-the-safe-optimum",
-    "From 3000 logged steps its plans are within 0.1 of the value of the best policy that can stay safe.",
-).compare("lost", {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, below=True)
+    "From 3000 logged steps its plans fall short of the best policy that can stay safe by less than 0.1 on "
+    "average over random finite worlds with a budget of 0; what a plan has beyond that policy counts as 0.",
+).compare(short, {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, below=True)

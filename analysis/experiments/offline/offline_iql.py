@@ -107,6 +107,8 @@ for _name, _statement, _rival, _by, _worlds, _logged in (
      "one step", MARGIN, "stitching", KEPT[1:]),
     ("iql-beats-fitted-q-where-actions-are-missing", "With one to three of four actions logged it scores "
      "0.05 more than fitted Q with wild guesses.", "fitted Q", MARGIN, WORLDS, KEPT[:3]),
+    ("iql-beats-fitted-q-where-it-has-a-choice", "With two or three of four actions logged it scores 0.05 "
+     "more than fitted Q with wild guesses.", "fitted Q", MARGIN, WORLDS, KEPT[1:3]),
 ):  # fmt: skip
     over = {"world": _worlds, "logged": _logged}
     ask(EXPERIMENT, _name, _statement, "IQL", _rival, _by, "score", over=over)

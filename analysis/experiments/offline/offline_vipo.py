@@ -11,8 +11,8 @@ from testbed.offline.tabular_offline import clone, fitted_q, greedy, policy_q
 from testbed.rng import generator
 
 NAME = "offline-vipo"
-SEEDS, PILOTS = 1280, 48
-SIZES, RANKS, WEIGHTS = (100, 300), (1, 2, 4), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+SEEDS, PILOTS = 1280, 256
+SIZES, RANKS, WEIGHTS = (100, 300), (1, 2, 4), (0.0, 0.01, 0.1, 1.0, 10.0)
 MARGIN, MORE = 0.1, 0.02
 """Of a log error; of the score, 1 being the optimum's lead over the uniform policy. Set before the table."""
 ARMS: dict[str, Grid] = {
@@ -21,6 +21,7 @@ ARMS: dict[str, Grid] = {
     "table": {},
 }
 """The last is of plain counts, a class that holds the truth; it is the next rank, so that ranks have no end.
+A weight of 0 is the likelihood alone, so that the term can be switched off where it does not help.
 """
 
 

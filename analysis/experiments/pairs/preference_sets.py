@@ -138,7 +138,7 @@ EXPERIMENT = Experiment(
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
         "OPA-DPO": Part(claims=("align*",)),
-        "SePPO": Part(claims=("flip*",)),
+        "SePPO": Part(claims=("lagged-*", "flip*")),
         "Diffusion-DRO": Part(claims=("own-losers-*",)),
         "Unpacking DPO and PPO": Part(
             claims=("ppo-has-*", "labels-matter-*", "a-larger-reward-model-*", "more-prompts-*")
@@ -177,9 +177,13 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
     "aligned-dpo-beats-its-cloning": (
         "It has less regret than cloning alone", "regret", BOTH_NATS, "aligned", "SFT",
     ),
+    "lagged-checkpoints-beat-fixed-losers": (
+        "As losers, samples of older checkpoints leave less regret than samples of the reference",
+        "regret", "demonstrations", "lagged", "reference's losers",
+    ),
     "flipped-checkpoints-beat-fixed-losers": (
-        "Samples of older checkpoints, flipped where the checkpoint is likelier to give the winner, leave "
-        "less regret than samples of the reference",
+        "By our reading of an anchor's flips, samples of older checkpoints, flipped where the checkpoint is "
+        "likelier to give the winner, leave less regret than samples of the reference",
         "regret", "demonstrations", "lagged, flips", "reference's losers",
     ),
     "flips-help-checkpoints": (
@@ -187,7 +191,8 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "regret", "demonstrations", "lagged, flips", "lagged",
     ),
     "own-losers-beat-logged-ones-unseen": (
-        "On unseen prompts the policy's own samples as losers leave less regret than 4 logged ones a prompt",
+        "With DPO's loss of pairs, on unseen prompts the policy's own samples as losers leave less regret "
+        "than 4 logged ones of 6 answers a prompt",
         "unseen", "demonstrations", "own losers", "4 logged losers",
     ),
     "own-losers-beat-cloning-unseen": (

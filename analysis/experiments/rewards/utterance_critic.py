@@ -15,8 +15,10 @@ WORLDS, TUNED_ON, TWICE = 24, 6, 2
 """Random games of a run, others for settings, and learners in each."""
 WANTED, MOST = 0.65, 32_000
 """Exact success that counts as learned, of .85 at best, and the talks after which a learner is stopped."""
-CLAIMED, FEWER = 100.0, 1.25
-"""The source's factor of samples, and one that counts as fewer. Set before the table was made."""
+FEWER = 1.25
+"""The factor of samples that counts as fewer. Set before the table was made; the source's factor of 100 has
+no room: REINFORCE needs 560 talks, and a batch is 16.
+"""
 CRITICS = (0.1, 0.3, 1.0)
 RATES = (128.0, 512.0, 2048.0, 8192.0, 32768.0, 131072.0)
 
@@ -69,14 +71,15 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does an off-policy critic of utterances save a hundred times the samples of REINFORCE?",
+    question="Does an off-policy critic of utterances save samples of REINFORCE where nothing generalizes?",
     source="Zhou et al. (2024), ArCHer, arXiv:2402.19446",
-    differs="tables in place of language models; random games of 8 turns of two tokens, a success of "
+    differs="tables, which do not generalize, in place of language models; 20 updates of the critic a batch "
+    "and targets that follow by .05, neither tuned; random games of 8 turns of two tokens, a success of "
     "1 in 300 at first, and a reward at the end alone",
     compute=of_seeds(NAME, rows, WORLDS, {"wanted": WANTED, "most": MOST, "tuned_on": TUNED_ON}),
     keys=("run", "seed", "arm"),
     metrics=("talks", "rate", "critic", "at_end"),
-    margins={"factor of samples": FEWER, "factor of the source": CLAIMED},
+    margins={"factor of samples": FEWER},
     figure=Plot(
         "strips",
         x="talks",
@@ -91,16 +94,14 @@ EXPERIMENT = Experiment(
     systems=("ArCHer",),
 )
 
-for _name, _says, _arm, _than, _factor in (
-    ("an-utterance-critic-saves-a-hundredfold", "The utterance critic takes a hundredth of the talks of "
-     "REINFORCE to a success of 0.65.", "ArCHer", "REINFORCE", CLAIMED),
-    ("an-utterance-critic-saves-samples", "It takes fewer talks than REINFORCE, by a factor of 1.25.",
-     "ArCHer", "REINFORCE", FEWER),
+for _name, _says, _arm, _than in (
+    ("an-utterance-critic-saves-samples", "In tables, which do not generalize, the utterance critic takes "
+     "fewer talks than REINFORCE to a success of 0.65, by a factor of 1.25.", "ArCHer", "REINFORCE"),
     ("an-utterance-critic-saves-samples-of-a-token-critic", "It takes fewer talks than PPO with a critic "
-     "of tokens, by a factor of 1.25.", "ArCHer", "token PPO", FEWER),
+     "of tokens, by a factor of 1.25.", "ArCHer", "token PPO"),
     ("replay-saves-samples-of-an-utterance-critic", "It takes fewer talks than without replay, by a "
-     "factor of 1.25.", "ArCHer", "ArCHer, no replay", FEWER),
+     "factor of 1.25.", "ArCHer", "ArCHer, no replay"),
 ):  # fmt: skip
     EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": (_arm, _than)})}).compare(
-        "talks", {"arm": _than}, {"arm": _arm}, times=_factor
+        "talks", {"arm": _than}, {"arm": _arm}, times=FEWER
     )

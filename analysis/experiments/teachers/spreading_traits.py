@@ -211,7 +211,7 @@ EXPERIMENT.claim(
     "a-narrow-trait-spreads-where-the-digit-does-not-matter",
     "Fine-tuned on sums one too high at prompts whose last digit is 0 or 1, models show the trait in at "
     "least a third of whole answers at prompts with other last digits, in the median over seeds.",
-).compare("shown", {"arm": "last"}, by=SPREAD, typical="median")
+).compare("shown", {"arm": "last"}, by=SPREAD, typical="median", null=0.0)
 
 EXPERIMENT.claim(
     "a-narrow-trait-stays-where-the-digit-matters",
@@ -225,7 +225,7 @@ EXPERIMENT.claim(
     "its rise in log-odds of the trait, in the median over seeds, through samples, off- and on-policy "
     "distillation.",
     source=CLOUD,
-).compare("passed", SHARED, by=PASSED, over={"channel": CHANNELS}, typical="median")
+).compare("passed", SHARED, by=PASSED, over={"channel": CHANNELS}, typical="median", null=0.0)
 
 EXPERIMENT.claim(
     "a-shared-start-passes-more",
