@@ -69,15 +69,19 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"logged": SIZES}, {"rank":
         "approve (gated updates, RL-100); plans in a low-rank model that agrees with the log's value (VIPO).",
     ),
 )
-for _arm, _says in (
-    ("fitted Q in the log", "Fitted Q over logged actions"),
-    ("pessimism", "Fitted Q that takes a multiple of 1/sqrt(visits) off rewards"),
-    ("IQL", "IQL"),
-    ("gated updates", "Policy updates that a model of the log must approve (RL-100)"),
-    ("consistent model", "Planning in a low-rank model that agrees with the log's value (VIPO)"),
-):
+for _name, _arm, _says in (
+    ("fitted-q-in-the-log-ends-above-one-step", "fitted Q in the log",
+     "Fitted Q over logged actions"),
+    ("pessimism-ends-above-one-step", "pessimism",
+     "Fitted Q that takes a multiple of 1/sqrt(visits) off rewards"),
+    ("iql-ends-above-one-step", "IQL",
+     "IQL"),
+    ("gated-updates-ends-above-one-step", "gated updates",
+     "Policy updates that a model of the log must approve (RL-100)"),
+    ("consistent-model-ends-above-one-step", "consistent model",
+     "Planning in a low-rank model that agrees with the log's value (VIPO)"),
+):  # fmt: skip
     _statement = (
         f"{_says} ends 0.02 above one greedy step in the log's own Q, from 40 and from 300 steps, tuned."
     )
-    ask(EXPERIMENT, f"{_arm.lower().replace(' ', '-')}-ends-above-one-step", _statement, _arm, "one step",
-        MARGIN, "score", over={"logged": SIZES})  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _arm, "one step", MARGIN, "score", over={"logged": SIZES})
