@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
         says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes "
         "with winners in the log, with 12 contexts and 6 actions: frozen learns from all logged pairs; "
         "selected from the half with the largest margins by the policy so far; bootstrapped adds pairs "
-        "that it makes and judges itself; reviewed by chance keeps and adds random ones. Each is at the "
+        "that it makes and judges itself; reviewed by chance keeps and adds random ones; each at the "
         "rate, beta and last step of least regret.",
     ),
     systems=("SeRA",),
