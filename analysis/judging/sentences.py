@@ -104,15 +104,16 @@ class Statement:
         spared: bool = False,
         alone: bool = False,
         times: float | None = None,
+        off: Arm | None = None,
     ) -> None:
         """Say that an event, a column above 1/2, happens on most seeds; with b, more often than in b.
 
         spared: say that it does not happen on most seeds. alone: that on most seeds it happens in a and not
         in b. times: that on most seeds a needs under 1/times of what b needs, in the column; a run without a
-        number needs infinitely much.
+        number needs infinitely much. off: as `compare` takes it.
         """
         way: Way = "sooner" if times is not None else "alone" if alone else "spared" if spared else "happens"
-        self._by(way, event, a, b, times or 0.0, over, "")
+        self._by(way, event, a, b, times or 0.0, over, "", off=off)
 
     def trend(
         self,

@@ -148,8 +148,10 @@ def unrecorded(judged: Mapping[str, Row]) -> str:
 
 def _line(row: Mapping[str, Any], link: str) -> str:
     name = f"[{row['name']}]({link.format(**row)})" if link else row["name"]
-    found = "; ".join(f"{each['effect']} ({each['asks']}) {_word(each)}" for each in row["central"]) or "–"
-    cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found, row["world"] or "–")
+    found = "; ".join(
+        f"`{each['claim']}` {each['effect']} ({each['asks']}) {_word(each)}" for each in row["central"]
+    )
+    cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found or "–", row["world"] or "–")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

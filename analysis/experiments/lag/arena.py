@@ -52,7 +52,11 @@ EXPERIMENT = Experiment(
     command="testbed arena run --task all",
     systems={
         "MinPRO (A Step Back)": per_task(
-            OLD, "minpro-ends-above-tuned-cispo-at-lag-256", "minpro-ends-above-tuned-grpo-at-lag-256"
+            OLD,
+            "minpro-ends-above-tuned-cispo-at-lag-256",
+            "minpro-ends-above-tuned-grpo-at-lag-256",
+            what="final accuracy, at a KL per token of 2 on guess and of 0.04, no large drift, on long; "
+            "collapse is not asked",
         ),
         "M2PO (Prosperity before Collapse)": Part(
             "on long its best tau clips nothing, so that M2PO is GRPO there; on guess and sums it clips 4 %",
@@ -88,14 +92,22 @@ EXPERIMENT = Experiment(
             SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
         ),
         "ReMix (Squeeze the Soaked Sponge)": Part(
-            "rollouts saved on fresh data; not the length of responses",
+            "rollouts saved on fresh data by at most 16 updates a batch, read every 30 steps; not the length "
+            "of responses, nor a new base",
             claims=("remix-needs-a-third-of-the-rollouts-of-grpo",),
         ),
         "max@k (Best of N Worlds)": per_task(PASS, "max-at-k-training-has-more-pass-at-8-than-grpo"),
         "Asynchronous RLHF": per_task(
             SHORT,
             "online-dpo-loses-less-to-lag-than-tuned-rloo",
-            what="robustness of the loss; not that of larger models, nor speed",
+            what="robustness of the loss against one rival, best and worst of 8 answers, a constant lag; "
+            "not that of larger models, nor speed",
+        ),
+        "HölderPO": per_task(
+            SHORT,
+            "holder-gains-over-tuned-grpo-at-lag-64",
+            "holder-ends-above-tuned-gspo-at-lag-64",
+            what="accuracy on old data with the best schedule: 2 to -2 on sorted, a fixed 0 on sums",
         ),
     },
 )
@@ -145,6 +157,7 @@ sapo-ends-above-tuned-gspo-at-lag-64-on-sums sapo-ends-above-tuned-gspo-at-lag-6
 dispo-ends-above-tuned-cispo-at-lag-64-on-sorted dispo-ends-above-tuned-cispo-at-lag-64-on-sums
 dispo-ends-above-tuned-dapo-at-lag-64-on-sorted dispo-ends-above-tuned-dapo-at-lag-64-on-sums
 ctpo-ends-above-tuned-gspo-at-lag-64-on-sorted ctpo-ends-above-tuned-gspo-at-lag-64-on-sums
+holder-ends-above-tuned-gspo-at-lag-64-on-sorted holder-ends-above-tuned-gspo-at-lag-64-on-sums
 minpro-ends-above-tuned-cispo-at-lag-256-on-guess minpro-ends-above-tuned-cispo-at-lag-256-on-long
 minpro-ends-above-tuned-grpo-at-lag-256-on-guess minpro-ends-above-tuned-grpo-at-lag-256-on-long
 m2po-ends-above-tuned-grpo-at-lag-256-on-guess m2po-ends-above-tuned-grpo-at-lag-256-on-long
@@ -272,10 +285,10 @@ EXPERIMENT.claim(
 
 EXPERIMENT.claim(
     "remix-needs-a-third-of-the-rollouts-of-grpo",
-    "On fresh data ReMix has 80 % of GRPO's final accuracy in under a third of GRPO's steps, on most seeds "
-    "of sorted; the number of updates on a batch is tuned.",
+    "On fresh data GRPO needs over three times as many steps as ReMix to 80 % of its final accuracy on "
+    "sorted, read every 30 steps; ReMix's updates on a batch are tuned.",
     source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts",
-).happens("steps_to_fresh", {"arm": "remix_reuse"}, TUNED, over={"task": "sorted", "lag": 0}, times=3)
+).compare("steps_to_fresh", TUNED, {"arm": "remix_reuse"}, over={"task": "sorted", "lag": 0}, times=3)
 
 
 def lost_less(table: pd.DataFrame, task: str) -> dict[str, pd.Series]:

@@ -60,7 +60,10 @@ EXPERIMENT = Experiment(
             claims=("ppo-max-ends-above-bare-ppo", "tuned-ppo-max-holds-for-ten-times-the-steps")
         ),
         "SAFE": Part(claims=("tuned-safe-ends-above-a-fixed-kl",)),
-        "P3O": Part(claims=("tuned-p3o-ends-above-ppo", "tuned-p3o-ends-above-dpo")),
+        "P3O": Part(
+            "true accuracy, and KL to the start, at the best coefficient of each; invariance is an identity",
+            ("tuned-p3o-*",),
+        ),
         "DR-PO (Dataset Reset)": Part(claims=("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo")),
         "T-PPO (Truncated PPO)": Part(
             "responses of six tokens, of which none is waited for; time is counted in tokens",
@@ -120,3 +123,9 @@ EXPERIMENT.claim(
     "Over ten times as many steps PPO-max ends less than 0.05 below its best, on most seeds.",
     source=MAX,
 ).happens(held, {"arm": "ten times the steps"})
+
+ask(
+    EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
+    "P3O ends with a smaller KL to the start than PPO, each at its best KL coefficient.",
+    "p3o", "ppo-max", 0.0, "val/kl_start_k3", P3O, below=True,
+)  # fmt: skip
