@@ -178,6 +178,13 @@ def test_without_its_mechanism_the_claim_must_fail(gate):
         asked(table(good=0.8, bad=0.5), **{gate: OFF})
 
 
+def test_an_event_that_also_happens_without_the_mechanism_says_nothing():
+    made = Experiment("e", question="Is it?", source="s", compute=table, keys=("arm", "seed"))
+    made.claim("c", "It is so.").happens("accuracy", GOOD, spared=True, off=OFF)
+    assert holds(gates.checked(made.claims["c"], table(good=0.2, bad=0.5, off=0.8)))["off-switch"]
+    assert not holds(gates.checked(made.claims["c"], table(good=0.2, bad=0.5, off=0.2)))["off-switch"]
+
+
 def test_a_gate_that_is_unknown_is_refused_where_it_is_declared():
     made = Experiment("e", question="Is it?", source="s", compute=table, keys=("arm", "seed"))
     with pytest.raises(UserError, match=r"declares gate 'head-room'; expected headroom, tuned"):
