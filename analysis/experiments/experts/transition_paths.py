@@ -14,7 +14,7 @@ from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "transition-paths"
-SEEDS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 24, 7, 16, 32, 200, 16, 4
+SEEDS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 384, 7, 16, 32, 200, 16, 4
 """Worlds, side of the grid, steps of a path, paths of a rollout, rollouts, those kept, updates of each."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "private-networks"
-SEEDS, RECORDS, BATCH, STEPS, ASKED = 20, 4096, 64, 150, 256
+SEEDS, RECORDS, BATCH, STEPS, ASKED = 128, 4096, 64, 150, 256
 EPSILON, DELTA, CLIP, DIGITS, ORDERS = 2.0, 1e-5, 1.0, 4, range(2, 65)
 LEARNERS, RATES = ("data", "teacher", "own"), (0.3, 1.0, 3.0)
 """Who wrote the tokens that are learned; learning rates of SGD, each learner at its best of two seeds."""
