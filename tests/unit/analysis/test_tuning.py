@@ -172,6 +172,10 @@ def test_a_knob_is_the_recipe_s_own_and_tries_other_values_than_its_defaults(nam
         assert dict(setting) != {argument: defaults[argument] for argument, _ in setting}
 
 
+def test_a_pull_back_to_the_start_goes_no_farther_than_the_steps_went():
+    assert all(0 < alpha <= 1 for ((_, alpha),) in KNOBS["sfpo"].others)
+
+
 def test_the_wide_clip_of_one_side_lies_where_the_ring_begins():
     ring = recipe["rec_ring"].defaults
     assert KNOBS["rec_oneside"].others == ((("eps_high", ring["far_high"]), ("eps_low", ring["far_low"])),)

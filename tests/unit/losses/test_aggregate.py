@@ -33,6 +33,13 @@ def test_known_values(mode, length, expected):
 
 
 @every_mode
+def test_one_token_alone_is_its_own_aggregate_and_none_is_zero(mode):
+    loss, mask = torch.tensor([[2.5]], dtype=torch.float64), torch.tensor([[True]])
+    assert float(aggregate(loss, mask, mode)) == 2.5
+    assert float(aggregate(loss, ~mask, mode)) == 0
+
+
+@every_mode
 def test_replicas_are_aggregated_apart(mode):
     stacked = aggregate(torch.stack([LOSS, 2 * LOSS]), torch.stack([MASK, MASK]), mode)
     torch.testing.assert_close(stacked, aggregate(LOSS, MASK, mode) * torch.tensor([1.0, 2.0]).double())
