@@ -15,7 +15,7 @@ from testbed.rng import generator
 TURNS, ALIVE, TOKENS, SLIP = 8, 6, 4, 0.02
 """Turns; states of a living talk in each, and as many of a dead one; the chance to be killed anyway."""
 STATES, UTTERANCES = 2 * ALIVE, TOKENS**2
-BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, UPDATES, STORE = 16, 0.2, 0.95, 0.05, 64, 20, 65_536
+BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, STORE = 16, 0.2, 0.95, 0.3, 64, 65_536
 REINFORCE, PPO, REPLAYED, ON_POLICY = range(4)
 """Learners: the reward alone; a critic of tokens; one of utterances, with a replay of talks, and without."""
 
@@ -112,10 +112,10 @@ def _gae(
 @numba.njit(cache=True)
 def _fit_utterances(
     q_HSU: Floats, v_HS: Floats, q_slow_HSU: Floats, v_slow_HS: Floats, first_HSA: Floats,
-    second_HSAA: Floats, store_K4: Ints, low: int, stored: int, critic_rate: float,
+    second_HSAA: Floats, store_K4: Ints, low: int, stored: int, critic_rate: float, updates: int,
 ) -> None:  # fmt: skip
     """Move Q and V of utterances, and their slow targets, in place on draws of the store from `low` on."""
-    for _ in range(UPDATES):
+    for _ in range(updates):
         for _ in range(MINIBATCH):
             turn, state, u, to = store_K4[np.random.randint(low, stored) % STORE]
             ahead = v_slow_HS[turn + 1, to]
@@ -158,13 +158,14 @@ def _ascend(
 
 @numba.njit(cache=True)
 def talks_to(
-    kills_HSU: Ints, seed: int, learner: int, rate: float, critic_rate: float, wanted: float, most: int
-) -> int:
+    kills_HSU: Ints, seed: int, learner: int, rate: float, critic_rate: float, updates: int, wanted: float,
+    most: int,
+) -> int:  # fmt: skip
     """Return the talks a learner holds until its exact success is `wanted`, `most` where it never is.
 
     A batch is 16 talks. PPO: GAE over tokens with values of states and of first tokens, two passes, clip .2.
-    Utterance critics: Q and V with targets that follow by .05, 20 updates a batch on 64
-    utterances of the store (without replay: of the batch); tokens are moved by Q - V of their utterance.
+    Utterance critics: Q and V with targets that follow by .3, `updates` a batch on 64 utterances each
+    of the store (without replay: of the batch); tokens are moved by Q - V of their utterance.
     """
     np.random.seed(seed)
     first_HSA = np.zeros((TURNS, STATES, TOKENS))
@@ -192,8 +193,9 @@ def talks_to(
         else:
             low = max(0, stored - STORE) if learner == REPLAYED else begun
             _fit_utterances(
-                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA, store_K4, low, stored, critic_rate
-            )
+                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA, store_K4, low, stored, critic_rate,
+                updates,
+            )  # fmt: skip
             for i in range(BATCH):
                 for turn in range(TURNS):
                     state = state_BH[i, turn]
