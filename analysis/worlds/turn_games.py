@@ -193,8 +193,8 @@ def talks_to(
         else:
             low = max(0, stored - STORE) if learner == REPLAYED else begun
             _fit_utterances(
-                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA, store_K4, low, stored, critic_rate,
-                updates,
+                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA,
+                store_K4, low, stored, critic_rate, updates,
             )  # fmt: skip
             for i in range(BATCH):
                 for turn in range(TURNS):
