@@ -224,7 +224,7 @@ def peer_features(model, theta_P, prompt_NQ, token_BT, group, logits: bool) -> t
     weights = {f"model.{n}": w for n, w in model.weights(theta_P).items()}
     row_BQ = torch.cat([prompt_NQ.repeat_interleave(group, 0), token_BT], 1)
     whole = torch.nn.Module()
-    whole.model = model._module
+    whole.model = model.module
     inner = (lambda **g: whole.model(**g).logits) if logits else (
         lambda **g: whole.model.base_model(**g).last_hidden_state
     )  # fmt: skip

@@ -78,9 +78,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     "linear TD needs is a test",
     margins={"score": SCORE},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="score: mean score over training",
+        "strips",
+        x="score: mean score over training",
+        y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of "
         "Q-learning with a table on random MDPs: an update reads a step of each of 64 parallel copies of "
         "the world, a step of one copy, or 64 replayed steps of one copy, without or with a target "

@@ -31,9 +31,9 @@ def behind(common: int, prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Ten
     return prompt_NQ[:, common:], rest_NQ[:, common:]
 
 
-def windowed(config: Any) -> bool:
+def windowed(model: Any) -> bool:
     """True for a model of which some layers see a window: they count columns, padding included."""
-    kinds = getattr(config, "layer_types", None)
+    kinds = getattr(model.config, "layer_types", None)
     if kinds is None:
-        return getattr(config, "sliding_window", None) is not None
+        return getattr(model.config, "sliding_window", None) is not None
     return any(kind != "full_attention" for kind in kinds)

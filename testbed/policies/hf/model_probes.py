@@ -66,7 +66,7 @@ def packing_works(model: CausalModel, columns: int) -> bool:
 @torch.no_grad()
 def sharing_works(model: CausalModel) -> bool:
     """True if prompts on top of a common beginning give the same results as each of them alone."""
-    if windowed(model.module.config):
+    if windowed(model.module):
         return False
     weights, device = dict(model.module.named_parameters()), model.module.device
     token_NQ = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 0, 5]], device=device) % model.rows
