@@ -107,7 +107,6 @@ for _name, _says, _arm, _than in (
     ("replay-saves-samples-of-an-utterance-critic", "It takes fewer talks than without replay, by a "
      "factor of 1.25.", "ArCHer", "ArCHer, no replay"),
 ):  # fmt: skip
-    # Where ArCHer leads with a setting at an end of its grid, a wider grid could only add to its lead.
-    EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": _than})}).compare(
+    EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": (_arm, _than)})}).compare(
         "talks", {"arm": _than}, {"arm": _arm}, times=FEWER
     )

@@ -211,7 +211,8 @@ class CausalModel:
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         self._check_length(prompt_NQ.shape[1])
-        cache, common = self._run_common(weights, prompt_NQ, real_NQ)
+        token_C = self._common(prompt_NQ, real_NQ)
+        cache, common = self._run_common(weights, token_C, len(prompt_NQ)), len(token_C)
         prompt_NQ, real_NQ = behind(common, prompt_NQ, real_NQ)
         real_NQ = torch.cat([real_NQ.new_ones(len(real_NQ), common), real_NQ], dim=1)
         position_NQ = (real_NQ.cumsum(1) - 1).clamp(min=0)[:, common:]
@@ -221,20 +222,19 @@ class CausalModel:
         real_BQ = real_NQ.repeat_interleave(group, 0)
         return Prefix(feature_NH.repeat_interleave(group, 0), cache, real_BQ, not bool(real_NQ.all()))
 
-    def _run_common(self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Any, int]:
-        """Return a cache of the tokens with which all prompts begin, a row per prompt, and their number.
+    def _common(self, prompt_NQ: Tensor, real_NQ: Tensor) -> Tensor:
+        """Return the tokens with which all prompts begin; none where layers' inputs change row by row."""
+        least = sys.maxsize if self._change is not None else self.least_common
+        return common_tokens(prompt_NQ, real_NQ, least)
 
-        Nothing is shared where the inputs of layers are changed, row by row.
-        """
+    def _run_common(self, weights: dict[str, Tensor], token_C: Tensor, prompts: int) -> Any:
+        """Return a cache of the common tokens, a row per prompt; an empty one without any."""
         cache = self._empty_cache()
-        if self._change is not None:
-            return cache, 0
-        token_C = common_tokens(prompt_NQ, real_NQ, self.least_common)
-        if common := len(token_C):
-            place_1C = torch.arange(common, device=token_C.device)[None]
+        if len(token_C):
+            place_1C = torch.arange(len(token_C), device=token_C.device)[None]
             self._call(weights, token_C[None], None, place_1C, cache)
-            cache.batch_repeat_interleave(len(prompt_NQ))
-        return cache, common
+            cache.batch_repeat_interleave(prompts)
+        return cache
 
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
         """Return the features after each of the last `new` response tokens, [B, new, H].
@@ -262,11 +262,11 @@ class CausalModel:
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         length = token_BT.shape[1]
-        common = len(common_tokens(prompt_NQ, real_NQ, self.least_common))
-        columns = prompt_NQ.shape[1] - common + group * length
+        token_C = self._common(prompt_NQ, real_NQ)
+        columns = prompt_NQ.shape[1] - len(token_C) + group * length
         if self._packs and self._change is None and length and columns <= PACKED:
             self._check_length(prompt_NQ.shape[1] + length)
-            return self.packed(weights, prompt_NQ, real_NQ, token_BT, group)
+            return self.packed(weights, prompt_NQ, real_NQ, token_BT, group, token_C)
         prefix = self.run_prompts(weights, prompt_NQ, real_NQ, group)
         feature_BTH = prefix.feature_BH[:, None]
         if length:
@@ -275,9 +275,17 @@ class CausalModel:
         return feature_BTH
 
     def packed(
-        self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, token_BT: Tensor, group: int
+        self,
+        weights: dict[str, Tensor],
+        prompt_NQ: Tensor,
+        real_NQ: Tensor,
+        token_BT: Tensor,
+        group: int,
+        token_C: Tensor,
     ) -> Tensor:
-        cache, common = self._run_common(weights, prompt_NQ, real_NQ)
+        """Return `run_responses` with a row per prompt, on top of the common tokens token_C."""
+        common = len(token_C)
+        read = self._run_common(weights, token_C, len(prompt_NQ)) if common else None
         prompt_NQ, real_NQ = behind(common, prompt_NQ, real_NQ)
         (prompts, width), length, device = prompt_NQ.shape, token_BT.shape[1], token_BT.device
         whose_L = torch.arange(group, device=device).repeat_interleave(length)
@@ -294,7 +302,6 @@ class CausalModel:
         hidden_NLL = functional.pad(hidden_NLL, (common, 0))  # all see what is common
         place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0) + common
         token_NL = torch.cat([prompt_NQ, token_BT.reshape(prompts, -1)], dim=1)
-        read = cache if common else None
         feature_NLH = self._call(weights, token_NL, hidden_NLL[:, None], place_NL, read)
         first_BH = feature_NLH[:, width - 1].repeat_interleave(group, 0)
         later_BTH = feature_NLH[:, width:].reshape(len(token_BT), length, -1)

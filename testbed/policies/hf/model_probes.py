@@ -57,7 +57,7 @@ def packing_works(model: CausalModel, columns: int) -> bool:
     try:
         prefix = model.run_prompts(weights, token_NQ, real_NQ, group)
         apart = model.run_tokens(weights, prefix, token_BT, new=2)
-        packed = model.packed(weights, token_NQ, real_NQ, token_BT, group)[:, 1:]
+        packed = model.packed(weights, token_NQ, real_NQ, token_BT, group, token_NQ[0, :0])[:, 1:]
     except (AttributeError, TypeError, ValueError, RuntimeError, IndexError, UserError):
         return False
     return bool((packed - apart).norm() <= 1e-5 * apart.norm())
