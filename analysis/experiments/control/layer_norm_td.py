@@ -84,7 +84,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
         says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of "
         "Q-learning with a table on random MDPs: an update reads a step of each of 64 parallel copies of "
         "the world, a step of one copy, or 64 replayed steps of one copy, without or with a target "
-        "network. With as many steps, that copy makes 64 steps before each update.",
+        "network; with as many steps, that copy makes 64 steps before each update.",
     ),
     systems=("PQN (Simplifying deep TD)",),
 )
