@@ -51,7 +51,7 @@ def run_experiments(
     Without --write the committed files stay as they are.
 
     Examples:
-    testbed evidence run areal-lag --workers 2
+    testbed evidence run batch-invariance --workers 2
 
     testbed evidence run rec --write
 

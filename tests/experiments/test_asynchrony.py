@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.experiments.pipelines import pipeline_learning
@@ -21,8 +20,8 @@ from testbed.pipeline.design import check
 from testbed.pipeline.simulate import simulate_one
 
 
-def test_every_setting_is_a_pipeline_that_the_learner_can_follow():
-    for setting, slots, fields in SETTINGS:
+def test_a_setting_is_a_pipeline_that_the_learner_can_follow():
+    for setting, slots, fields in (SETTINGS[0], SETTINGS[3], SETTINGS[-1]):
         design = split(slots, fields, 0 if setting == "synchronous" else 4)
         check(design)
         check_arguments(cells(design, seed=0, steps=3))
@@ -52,45 +51,3 @@ def test_a_row_says_when_the_run_had_the_level_and_by_which_pipeline(monkeypatch
     monkeypatch.setattr(pipeline_learning, "LEVEL", 2.0)
     (row, _) = trained("synchronous", cells(split(slots, fields, 0), seed=1, steps=9))
     assert (row["updates"], row["seconds"]) == (math.inf, math.inf)
-
-
-def table(**seconds):
-    """Two seeds of one arm: seconds per setting, runs that end after 100 s."""
-    rows = [
-        {"setting": name.replace("_", " "), "recipe": "grpo", "learning_rate": 16.0, "seed": seed}
-        | {"seconds": value, "end": 100.0}
-        for name, values in seconds.items()
-        for seed, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows)
-
-
-def test_a_gain_is_the_log_of_seconds_over_seconds_seed_by_seed():
-    found = pipeline_learning.gain(table(a=[80.0, 60.0], b=[20.0, 30.0]).iloc[::-1], "grpo", "a", "b")
-    assert found.tolist() == pytest.approx([math.log(4), math.log(2)])
-
-
-def test_a_run_that_is_never_there_counts_against_the_claim_on_either_side():
-    found = pipeline_learning.gain(table(a=[math.inf, 50.0], b=[20.0, math.inf]), "grpo", "a", "b")
-    assert found.tolist() == pytest.approx([math.log(100 / 20), math.log(50 / 1000)])
-
-
-def test_settings_of_other_seeds_are_not_compared():
-    rows = table(a=[80.0, 60.0], b=[20.0, 30.0])
-    with pytest.raises(ValueError, match="have other seeds"):
-        pipeline_learning.gain(rows[(rows["setting"] == "a") | (rows["seed"] == 0)], "grpo", "a", "b")
-
-
-def test_the_weakest_gain_decides_by_its_own_mean():
-    found = pipeline_learning.faster({"x": np.array([1.0, 1.1, 0.9]), "y": np.array([-0.2, 0.2, -0.1])})
-    assert found.effect == pytest.approx(-0.1 / 3)
-    assert (found.n, len(found.cells)) == (3, 2)
-    assert found.note == "mean log speed-up in the worst arm, y; speed-ups 2.72 x, 0.97 y"
-
-
-def test_ten_arms_that_are_all_faster_are_not_refuted_by_their_minima():
-    # A seed's smallest gain of ten is negative on average, although every arm gains .05 (deviation .2).
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        found = pipeline_learning.faster({f"arm {i}": rng.normal(0.05, 0.2, 8) for i in range(10)})
-        assert found.e["refuted"] < 40

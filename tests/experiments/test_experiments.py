@@ -263,15 +263,12 @@ def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
     assert code == 0
     listed = json.loads(out)
     assert sorted(row["name"] for row in listed) == list(EXPERIMENTS)
-    assert {row["name"]: row["area"] for row in listed}["areal-lag"] == "lag"
-    code, out, _ = call(capsys, "show", "areal-lag", "--kind", "experiment")
+    assert {row["name"]: row["area"] for row in listed}["batch-invariance"] == "lag"
+    code, out, _ = call(capsys, "show", "batch-invariance", "--kind", "experiment")
     assert code == 0
-    assert "margins      loss of final value that counts as flat=0.012" in out
-    _, out, _ = call(capsys, "show", "areal-lag", "--kind", "experiment", "--json")
-    assert json.loads(out)["experiment"]["margins"] == {
-        "loss of final value that counts as flat": 0.012,
-        "six points of final value": 0.06,
-    }
+    assert "margins      change of the mean value over training that counts as invariant=0.01" in out
+    _, out, _ = call(capsys, "show", "batch-invariance", "--kind", "experiment", "--json")
+    assert list(json.loads(out)["experiment"]["margins"].values()) == [0.01]
 
 
 @pytest.fixture
@@ -317,9 +314,9 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["show", "areal-lg", "--kind", "experiment"], "Did you mean 'areal-lag'"),
-        (["evidence", "run", "areal-lg"], "Did you mean 'areal-lag'"),
-        (["evidence", "run", "--write", "rec", "areal-lg"], "Did you mean 'areal-lag'"),
+        (["show", "batch-invarance", "--kind", "experiment"], "Did you mean 'batch-invariance'"),
+        (["evidence", "run", "batch-invarance"], "Did you mean 'batch-invariance'"),
+        (["evidence", "run", "--write", "rec", "batch-invarance"], "Did you mean 'batch-invariance'"),
         (["evidence", "run"], "No experiment was given"),
         (["evidence", "run", "--write", "ess-theory", "--from", "."], "is computed"),
         (["evidence", "run", "real-model"], "Run instead: testbed demo"),

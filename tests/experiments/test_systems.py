@@ -142,4 +142,4 @@ def test_the_drawing_of_an_area_has_its_central_claims_in_margins():
     text = forest(("on-policy-replay",), judged)
     assert "<path" in text  # an arrow
     assert 'x1="420.0" x2="420.0"' in text  # what is asked lies below 0
-    assert forest(("areal-lag",), judged) == ""
+    assert forest(("lag-schedules",), judged) == ""

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Arm, Evidence, Experiment, Plot, arms, exact, short_of
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 
@@ -248,54 +247,3 @@ def lag_log_ratio_grows_linearly_if_coherent_and_as_a_root_if_not() -> Evidence:
 def _variance(move_A: Floats, length: int) -> float:
     """Return Var_mu of log pi/mu of a sequence of tokens, mu = PI, after its logits moved; by enumeration."""
     return float(_law(_softmax_log(np.log(PI) + move_A), np.log(PI), length).std ** 2)
-
-
-def exponent(table: pd.DataFrame) -> pd.Series:
-    """Return the power with which -ln ESS grows from lag 2 to lag 8 without mismatch, by seed."""
-    calm = {f"{lag}": {"recipe": "reinforce", SIGMA: 0.0, "lag": lag} for lag in (2, 8)}
-    ess = arms(_learning(table), "mean exact/ess_kish_sequence", calm)
-    return np.log(np.log(ess["8"]) / np.log(ess["2"])) / np.log(4.0)
-
-
-def loss_beyond_sum(table: pd.DataFrame) -> pd.Series:
-    """Return the value lost to noise and lag together less what each costs alone, by seed."""
-    value = arms(_learning(table), "exact/value", _corners(table, "reinforce"))
-    return value["noise"] + value["lag"] - value["calm"] - value["both"]
-
-
-def gain_by_weights(table: pd.DataFrame) -> pd.Series:
-    """Return what sequence weights gain at the largest noise and the largest lag, by seed."""
-    both = {name: _corners(table, name)["both"] for name in ("importance", "reinforce")}
-    found = arms(_learning(table), "exact/value", both)
-    return found["importance"] - found["reinforce"]
-
-
-EXPERIMENT.claim(
-    "training-drifts-coherently-over-short-lags",
-    "In training without mismatch -ln ESS grows from lag 2 to lag 8 by more than the power 1.5, halfway "
-    "between a random walk's 1 and coherent drift's 2.",
-    source="drift of the log-ratio with lag: coherent 1, random walk 1/2",
-).compare(exponent, by=1.5, null=1.5, typical="mean")
-EXPERIMENT.claim(
-    "mismatch-and-lag-hurt-more-together",
-    "Without importance weights the value lost to the largest noise and the largest lag together is more "
-    "than the sum of what each costs alone.",
-    source="two-factor grid of mismatch and lag, landscape of asynchronous RL; derived question",
-).compare(loss_beyond_sum, typical="mean")
-EXPERIMENT.claim(
-    "sequence-weights-repair-mismatch-and-lag-together",
-    "At the largest noise and the largest lag together, sequence weights end at a higher value.",
-    source="importance weights of the sequence, pi/mu, whatever makes them differ; derived question",
-).compare(gain_by_weights, typical="mean")
-
-
-def _learning(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells that learn."""
-    return table[table["learning_rate"] > 0]
-
-
-def _corners(table: pd.DataFrame, recipe: str) -> dict[str, Arm]:
-    """Return the arms at the corners of a recipe's grid."""
-    sigma, lag = table[SIGMA].max(), table["lag"].max()
-    corners = {"calm": (0.0, 0), "noise": (sigma, 0), "lag": (0.0, lag), "both": (sigma, lag)}
-    return {name: {"recipe": recipe, SIGMA: x, "lag": k} for name, (x, k) in corners.items()}

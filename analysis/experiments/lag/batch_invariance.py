@@ -9,11 +9,21 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.experiments.lag.areal_lag import NOISY
 from analysis.lab import Experiment, Part, Plot
 from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
 
+NOISY = Run(
+    task="bandit",
+    task_args=(("contexts", 8),),
+    recipe="decoupled",
+    recipe_args=(("passes", 8),),
+    prompts=4,
+    group=8,
+    steps=100,
+    learning_rate=10.0,
+)
+"""Eight bandits of ten Bernoulli arms, 32 pulls per batch, eight passes over it: unclipped, it overfits."""
 PARTS = (1, 4, 16)
 HELD: Arguments = (("decay", 0.8),)
 COUPLED = replace(

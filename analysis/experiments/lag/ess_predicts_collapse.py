@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis.judging.auroc import auroc
-from analysis.lab import Experiment, Part, Plot
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from analysis.tables.outcomes import ESS, outcome
 
@@ -67,22 +66,4 @@ EXPERIMENT = Experiment(
             for sign in SIGNS
         ).dropna(subset="alarm"),
     ),
-    systems={
-        "VCPO (Stable Asynchrony)": Part(
-            "ESS over all stale cells, whose lags and rates it tells apart as well; within one: ess-warns"
-        )
-    },
 )
-
-
-def areas(table: pd.DataFrame) -> np.ndarray:
-    """Return the AUROC of a small ESS over the stale cells of each seed."""
-    stale = table[table["lag"] > 0]
-    return np.array([auroc(-rows["log10 ess"], rows["collapsed"]) for _, rows in stale.groupby("seed")])
-
-
-EXPERIMENT.claim(
-    "ess-foretells-collapses-over-all-stale-cells",
-    "Over the phase diagram's twelve recipes, three lags above 0 and three learning rates a small ESS in the "
-    "first 200 steps ranks runs by whether they collapse later with an AUROC above 0.8, seed by seed.",
-).compare(areas, by=GOOD, null=0.5, typical="mean")

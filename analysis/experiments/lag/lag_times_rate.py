@@ -4,10 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, at_floor, exact, must_vanish, short_of
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from testbed.config.run import Run, grid
 
 SOURCE = (
@@ -110,37 +109,6 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
     law_TPA = np.exp(np.array(past[:: steps // points]))
     value_PT: NDArray[np.float64] = ((law_TPA @ REWARD) / law_TPA.sum(-1)).T
     return value_PT
-
-
-@EXPERIMENT.claim("curves-fall-together-at-equal-lag-times-rate", source=SOURCE)
-def curves_fall_together_at_equal_lag_times_rate(table: pd.DataFrame) -> Evidence:
-    """REINFORCE on a token tree with three rates, four-fold apart, at six equal products of lag and rate: the
-    mean value along the curve differs by less than 0.05 between rates, at every product.
-    """
-    # A check of its own: whether equal products are at the floor is asked of each product's arms.
-    product = (table["learning_rate"] * table["lag"]).rename("product")
-    value = table.pivot_table(index=[product, "seed"], columns="learning_rate", values=MEAN)
-    rates = sorted(value.columns)
-    differ = {
-        f"rate {a:g} and {b:g}": value[b] - value[a] for a, b in (*pairwise(rates), (rates[0], rates[-1]))
-    }
-    pairs = {
-        f"product {level:g}, {name}": x_N.to_numpy()
-        for name, both_N in differ.items()
-        for level, x_N in both_N.groupby(level="product")
-    }
-    largest = max(abs(float(x_N.mean())) for x_N in pairs.values())
-    reach = value.mean(axis=1).groupby(level="product").mean()
-    note = (
-        f"difference between rates, at most {largest:.3f}; over products the mean value goes "
-        f"from {reach.max():.3f} to {reach.min():.3f}"
-    )
-    floored = [
-        f"product {level:g}"
-        for level, rows in value.groupby(level="product")
-        if at_floor([arm.dropna() for _, arm in rows.items()], MARGIN)
-    ]
-    return must_vanish(pairs, MARGIN, note, floored)
 
 
 EXPERIMENT.claim(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds, short_of
+from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -75,27 +75,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="answers", y="change: change of dH/dt", arm=("ratio",), panel="moved: pi moved"
     ),
-    systems={
-        "DISPO": Part(
-            "signs of the entropy in its regimes for right answers, one step; no collapse, no training",
-            claims=("ratios-above-one-raise-entropy", "ratios-below-one-lower-entropy"),
-        ),
-        "MHPO": Part(
-            "that weight and derivative are bounded and continuous; no training",
-            claims=("mhpo-weight-is-bounded-and-smooth",),
-        ),
-    },
 )
-
-EXPERIMENT.claim(
-    "ratios-above-one-raise-entropy",
-    "On right answers ratios above 1 in place of 1 raise the entropy, however pi has moved.",
-).compare("change", {"moved": MOVED, "answers": "right", "ratio": "above 1"})
-
-EXPERIMENT.claim(
-    "ratios-below-one-lower-entropy",
-    "On right answers ratios below 1 in place of 1 lower the entropy, however pi has moved.",
-).compare("change", {"moved": MOVED, "answers": "right", "ratio": "below 1"}, below=True)
 
 EXPERIMENT.claim(
     "small-ratios-on-wrong-answers-raise-entropy",
@@ -128,30 +108,3 @@ def probability_not_ratio_decides_the_entropy() -> Evidence:
                 signs.append(wanted > 0)
     gaps += [short_of(float(np.mean(signs)), 0.1), short_of(1 - float(np.mean(signs)), 0.1)]
     return exact(gaps, 1e-12, "largest distance of an answer's rate; each sign occurs among ratios above 1")
-
-
-@EXPERIMENT.claim(
-    "mhpo-weight-is-bounded-and-smooth",
-    source="Wang et al. (2026), arXiv:2603.16929; a bound of our own for its values",
-)
-def mhpo_weight_is_bounded_and_smooth() -> Evidence:
-    """For log-ratios from -20 to 20 and both signs MHPO's weight and its slope are at most 0.4, and halving
-    the grid halves its largest step; PPO's weight still moves by 0.79 between two points of the finer.
-    """
-    gaps = []
-    for sign in (1.0, -1.0):
-        coarse_A, fine_A = (_curve("mhpo", sign, points) for points in (2001, 4001))
-        step = [float(np.abs(np.diff(x_A)).max()) for x_A in (coarse_A, fine_A)]
-        gaps += [max(0.0, float(np.abs(fine_A).max()) - 0.4), max(0.0, step[1] / 0.01 - 0.4)]
-        gaps.append(max(0.0, step[1] / step[0] - 0.51))
-        gaps.append(short_of(float(np.abs(np.diff(_curve("ppo_clip", sign, 4001))).max()), 0.79))
-    return exact(gaps, 0.0, "largest excess over a bound")
-
-
-def _curve(name: str, sign: float, points: int) -> Floats:
-    """Weights at log-ratios -20 … 20 and advantage +-1."""
-    from testbed.exact.bandit_update import answer_weights
-
-    log_u_A = np.linspace(-20.0, 20.0, points)
-    mu_A = np.full(points, 1.0 / points)
-    return answer_weights(name, np.log(mu_A) + log_u_A, mu_A, np.full(points, sign))

@@ -202,8 +202,8 @@ def test_committed_claims_fail_where_a_hand_finds_it():
 
 
 def test_an_objection_of_a_review_is_a_failed_gate():
-    (found,) = gates.checked(CLAIMS["ratios-above-one-raise-entropy"], None)
-    assert (found.gate, found.holds) == ("rival", False)
+    (found,) = gates.checked(CLAIMS["m2po-ends-above-tuned-grpo-at-lag-256-on-long"], None)
+    assert (found.gate, found.holds) == ("acts", False)
 
 
 def rows_table(good, bad, **more):
