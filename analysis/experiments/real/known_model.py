@@ -28,24 +28,25 @@ def prepare() -> None:
         write_problems(PROBLEMS.parent)
 
 
+BASE = replace(
+    HF_RUN,
+    model=str(MODEL),
+    task="jsonl",
+    task_args=(("file", str(PROBLEMS)), ("verifier", "number"), ("response_length", 4)),
+    policy_args=(("lora", 16), ("dtype", "bfloat16")),
+    recipe="grpo",
+    learning_rate=3e-4,
+    prompts=4,
+    group=8,
+    steps=31,
+    log_every=5,
+    evaluation_prompts=32,
+)
+
+
 def cells() -> tuple[Run, ...]:
     """GRPO with adapters of rank 16 at 3e-4, 31 steps of 4 x 8 responses of at most 4 tokens, two lags."""
-    task = (("file", str(PROBLEMS)), ("verifier", "number"), ("response_length", 4))
-    base = replace(
-        HF_RUN,
-        model=str(MODEL),
-        task="jsonl",
-        task_args=task,
-        policy_args=(("lora", 16), ("dtype", "bfloat16")),
-        recipe="grpo",
-        learning_rate=3e-4,
-        prompts=4,
-        group=8,
-        steps=31,
-        log_every=5,
-        evaluation_prompts=32,
-    )
-    return grid(base, lag=[0, LAG], seed=range(8))
+    return grid(BASE, lag=[0, LAG], seed=range(8))
 
 
 EXPERIMENT = Experiment(
