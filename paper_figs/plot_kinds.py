@@ -201,8 +201,8 @@ def _column(ax: Axes, at: float, reach: float, y_N: np.ndarray, style: Look) -> 
 
 
 def strips(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a row of dots of x, with their median, for every arm or value of y: for more than have colors."""
-    groups = arms(table, plot if plot.arm else replace(plot, arm=(plot.y,), order=()))
+    """Draw a row of dots of x, with their median, for every value of y: for more arms than have colors."""
+    groups = arms(table, replace(plot, arm=(plot.y,), order=()))
     for place, rows in enumerate(groups.values()):
         x_N = rows[plot.x].to_numpy(dtype=float)
         x_N = x_N[np.isfinite(x_N)]

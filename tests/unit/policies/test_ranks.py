@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 import threading
 from copy import deepcopy
 
@@ -9,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.doc_blocks import blocks
+from support.import_graph import ROOT
 
+from envs.tokens.running_sum import RunningSum
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.diagnostics.ratio_metrics import ratio_metrics
@@ -20,6 +25,7 @@ from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
 from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
 from testbed.policies.hf.shared_batches import WEIGHT_TOLERANCE, InRanks, Ranks, checked_ranks
+from testbed.policies.hf.tiny_model import Lesson, train_base
 from testbed.results.store import read
 from testbed.training.checkpoint import Checkpoints
 from testbed.training.loop import train
@@ -155,6 +161,26 @@ def test_a_judge_is_asked_once_and_all_ranks_hear_the_same(policy):
     found = Threads(3).run(policy, lambda shared: shared.ranks.of_first(judge, 3).tolist())
     assert found == [[0.1, 1.0, 0.0]] * 3
     assert asked == [1]
+
+
+@pytest.mark.slow
+def test_the_script_of_the_guide_trains_in_two_processes(tmp_path):
+    guide = blocks(ROOT / "docs" / "howto" / "own-model.md")
+    script, started = [block for block in guide if "test_ranks.py" in block.words]
+    train_base(
+        tmp_path / "out" / "base", RunningSum(digits=2), "llama", "char", width=16, layers=1, lesson=Lesson(0)
+    )
+    [(torchrun, *words)] = started.commands()
+    assert torchrun == "torchrun"
+    (tmp_path / words[-1]).write_text(script.text)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *words],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [said] = [line for line in done.stdout.splitlines() if line.startswith("accuracy: ")]  # of one process
+    assert len(said.split()) == 4
 
 
 @pytest.mark.parametrize("given", [0, 2.0, True, "2"])
