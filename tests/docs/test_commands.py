@@ -20,7 +20,7 @@ BLOCKS = all_blocks()
 BY_PAGE = {page: list(found) for page, found in groupby(BLOCKS, lambda block: block.page)}
 RUNNABLE = (*COMMANDS, *PYTHON)
 NOT_RUN_AT_MOST = 15
-PROGRAMS = ("testbed", "make", "python", "source")
+PROGRAMS = ("testbed", "make", "python", "source", "torchrun")
 
 
 @pytest.mark.slow
