@@ -1,4 +1,4 @@
-"""Continuous actions with known truth: linear-quadratic control, point mass, bandits with bumps, pendulum.
+"""Continuous actions with known truth: linear-quadratic control, point mass, bandits with bumps.
 
 The first axis is R cells; all randomness is a function of the cells' keys.
 """
@@ -170,28 +170,3 @@ class BumpBandit:
         action_RN = np.asarray(mean_W)[part_RN] + np.asarray(std_W)[part_RN] * normal_RND[..., 0]
         reward_RN = self.mean_reward(uniform_RND[..., 0], action_RN) + self.reward_std * normal_RND[..., 1]
         return uniform_RND[..., 0], action_RN, reward_RN
-
-
-def pendulum_step(angle_x: Floats, speed_x: Floats, torque_x: Floats) -> tuple[Floats, Floats, Floats]:
-    """(angle, speed, reward) after 0.05 s of gymnasium's Pendulum-v1, for any number of pendulums, [x].
-
-    g = 10, m = l = 1, torque within [-2, 2], speed within [-8, 8]; the reward is of the state before the
-    step. Source: gymnasium, classic_control/pendulum.py.
-    """
-    torque_x = np.clip(torque_x, -2.0, 2.0)
-    wrapped_x = (angle_x + np.pi) % (2 * np.pi) - np.pi
-    reward_x = -(wrapped_x**2 + 0.1 * speed_x**2 + 0.001 * torque_x**2)
-    speed_x = np.clip(speed_x + (15.0 * np.sin(angle_x) + 3.0 * torque_x) * 0.05, -8.0, 8.0)
-    return angle_x + speed_x * 0.05, speed_x, reward_x
-
-
-def upright_pendulum(discount: float = 0.99) -> LQR:
-    """Pendulum-v1 linearized around the upright position, state (angle, speed), without its limits."""
-    return LQR(
-        a_DD=np.array([[1.0 + 15.0 * 0.05**2, 0.05], [0.75, 1.0]]),
-        b_DU=np.array([[0.15 * 0.05], [0.15]]),
-        state_cost_DD=np.diag([1.0, 0.1]),
-        action_cost_UU=np.array([[0.001]]),
-        start_DD=0.01 * np.eye(2),
-        discount=discount,
-    )

@@ -82,13 +82,6 @@ def linear_weight(law: LoggedDistribution, weight_SA: Floats, model_SA: Floats |
     return Moments(float(law.context_S @ bias_S), float(law.context_S @ (noise_S + within_S)) + across)
 
 
-def mrdr_objective(law: LoggedDistribution, model_SA: Floats) -> float:
-    """E_x Var_{a~mu}[w (q - qhat)], the objective of MRDR's model; q + c(x) mu/pi is as good as q itself."""
-    shifted_SA = law.weight_SA * (law.mean_SA - model_SA)
-    mean_S = (law.mu_SA * shifted_SA).sum(axis=-1)
-    return float(law.context_S @ ((law.mu_SA * shifted_SA**2).sum(axis=-1) - mean_S**2))
-
-
 def number_of_counts(n: int, atoms: int) -> int:
     """C(n + atoms - 1, atoms - 1): the number of count vectors of n draws from `atoms` values."""
     return math.comb(n + atoms - 1, atoms - 1)
@@ -233,44 +226,6 @@ class EmbeddedDistribution:
         spread_SE = (posterior_SAE * w_SA1**2).sum(axis=1) - mean_SE**2
         square_SE = (posterior_SAE * self.square_SAE).sum(axis=1)
         return float((self.joint_SAE.sum(axis=1) * square_SE * spread_SE).sum())
-
-
-@dataclass(frozen=True)
-class InstrumentDistribution:
-    """Confounder u [K], instrument z in {0, 1} independent of it, P(A=1 | z, u) and E[R | a, u], [2, K]."""
-
-    confounder_K: Floats
-    instrument: float
-    take_2K: Floats
-    mean_AK: Floats
-
-    def effect(self, action: int) -> float:
-        """E[R | do(a)] = sum_u p(u) E[R | a, u]."""
-        return float(self.confounder_K @ self.mean_AK[action])
-
-    def naive(self, action: int) -> float:
-        """E[R | A = a], biased where u affects both."""
-        share_K = self.confounder_K * (
-            np.array([1 - self.instrument, self.instrument]) @ self._chance_2K(action)
-        )
-        return float(share_K @ self.mean_AK[action] / share_K.sum())
-
-    def identified(self, action: int) -> float:
-        """(E[R 1{A=a} | Z=1] - E[R 1{A=a} | Z=0]) / (P(A=a | Z=1) - P(A=a | Z=0)).
-
-        It is E[R | do(a)] when P(a | Z=1, u) - P(a | Z=0, u) is the same for every u.
-
-        Raises UserError for an instrument without a first stage.
-        """
-        chance_2K = self._chance_2K(action)
-        earned_2 = chance_2K @ (self.confounder_K * self.mean_AK[action])
-        taken_2 = chance_2K @ self.confounder_K
-        if abs(taken_2[1] - taken_2[0]) < 1e-12:
-            raise UserError(f"The instrument does not move action {action}; nothing is identified.")
-        return float((earned_2[1] - earned_2[0]) / (taken_2[1] - taken_2[0]))
-
-    def _chance_2K(self, action: int) -> Floats:
-        return self.take_2K if action == 1 else 1.0 - self.take_2K
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

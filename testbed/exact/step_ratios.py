@@ -6,32 +6,8 @@ sqrt D): its mean is negative, more so at steps with little noise. GRPO-Guard (a
 mean and the step's scale.
 """
 
-import numpy as np
 import torch
 from torch import Tensor
-
-from envs.arrays import Floats
-from testbed.errors import UserError
-
-
-def log_ratio_moments(
-    shift_T: Floats, sigma_T: Floats, dims: int, averaged: bool = True
-) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of every step's log-ratio, [T]; averaged over dimensions, or summed.
-
-    Raises UserError for a noise that is not above 0.
-    """
-    if not (np.asarray(sigma_T) > 0).all():
-        raise UserError("sigma is the noise of a step, expected above 0: without noise no step has a ratio.")
-    distance_T = np.asarray(shift_T / sigma_T)
-    mean_T, std_T = -(distance_T**2) / 2, distance_T / np.sqrt(dims)
-    return (mean_T, std_T) if averaged else (dims * mean_T, dims * std_T)
-
-
-def normalized(law: tuple[Floats, Floats], scale: float) -> tuple[Floats, Floats]:
-    """Distribution of a log-ratio with mean 0 and standard deviation `scale` at every step."""
-    mean_T, std_T = law
-    return np.zeros_like(mean_T), np.full_like(std_T, scale)
 
 
 def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:

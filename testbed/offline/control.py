@@ -34,28 +34,6 @@ def quadratic_form(weight_xF: Floats, size: int) -> tuple[Floats, Floats]:
     return (upper_xZZ + np.swapaxes(upper_xZZ, -1, -2)) / 2, weight_xF[..., -1]
 
 
-def greedy_gain(weight_xF: Floats, states: int, actions: int) -> Floats:
-    """K = H_uu^-1 H_ux, [x, U, D]: u = -K x maximizes a Q that is concave in u. Source: Bradtke (1993)."""
-    h_xZZ, _ = quadratic_form(weight_xF, states + actions)
-    return np.asarray(np.linalg.solve(h_xZZ[..., states:, states:], h_xZZ[..., states:, :states]))
-
-
-def lstdq(
-    x_RND: Floats, u_RNU: Floats, reward_RN: Floats, next_RND: Floats, gain_RUD: Floats, discount: float
-) -> Floats:
-    """Weights [R, F] of Q of u = -K x from off-policy steps: E[phi (phi - discount phi(x', -K x'))] w = E[phi
-    r].
-
-    Exact with enough independent steps if the world is an LQR without noise; noise adds a constant within the
-    span of phi. Source: Lagoudakis & Parr (2003), LSPI.
-    """
-    phi_RNF = quadratic_features(x_RND, u_RNU)
-    ahead_RNF = quadratic_features(next_RND, -np.einsum("rud,rnd->rnu", gain_RUD, next_RND))
-    system_RFF = np.swapaxes(phi_RNF, -1, -2) @ (phi_RNF - discount * ahead_RNF)
-    right_RF1 = np.swapaxes(phi_RNF, -1, -2) @ reward_RN[..., None]
-    return np.asarray(np.linalg.solve(system_RFF, right_RF1)[..., 0])
-
-
 @dataclass
 class Adam:
     """Adam (Kingma & Ba 2015) with decays 0.9 and 0.99, for arrays that are updated together."""

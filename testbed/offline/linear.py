@@ -1,8 +1,7 @@
-"""Linear TD: normalized and regularized features, sampled and parallel learning, realizable incomplete
-classes.
+"""Linear TD on samples and in parallel, and realizable but incomplete classes.
 
-The expected update is `testbed.exact.value_learning.LinearTD`. Here are its features, the same learner on
-samples, and the factors in the error of its fixed point.
+The expected update is `testbed.exact.value_learning.LinearTD`. Here are the same learner on samples, and the
+factors in the error of its fixed point.
 """
 
 import numpy as np
@@ -14,50 +13,6 @@ from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts
 from envs.tables import running_sums
 from testbed.errors import UserError
-from testbed.exact.value_learning import LinearTD
-
-
-def layer_norm(feature_xK: Floats, epsilon: float = 1e-8) -> Floats:
-    """(phi - mean) / sqrt(variance + epsilon) over the features, [x, F]: each row has norm sqrt(F).
-
-    Source: Ba, Kiros & Hinton (2016), without gain and bias.
-    """
-    centered_xK = feature_xK - feature_xK.mean(-1, keepdims=True)
-    return np.asarray(centered_xK / np.sqrt((centered_xK**2).mean(-1, keepdims=True) + epsilon))
-
-
-def ridge_threshold(td: LinearTD) -> float:
-    """The l2 coefficient above which expected TD with -ridge w is stable for small steps: max(0, abscissa).
-
-    The ridge shifts every eigenvalue of A2 - A1 by -ridge. Source: PQN (Gallici et al. 2025), section 4; this
-    is the exact form of its l2 regularization for a linear class.
-    """
-    return max(0.0, td.td_abscissa())
-
-
-def network_jacobian(
-    first_RHD: Floats, last_RH: Floats, input_SD: Floats, *, normalized: bool, epsilon: float = 1e-5
-) -> tuple[Floats, Floats]:
-    """V = last . N(tanh(first x)) and its derivatives by (first, last), [R, S] and [R, S, H D + H]; N is
-    LayerNorm or 1.
-
-    dV/dh = (w - mean w - z (w.z)/H) / sd for z = N(h). With the Jacobian as features, `linear_td` and
-    `target_radius` describe TD of the network near these weights: its conditioning determines the effect of a
-    target network. Source: Fellows, Smith & Whiteson (2023), theorem 1 and section 4.
-    """
-    hidden_RSH = np.tanh(np.einsum("rhd,sd->rsh", first_RHD, input_SD))
-    slope_RSH = np.broadcast_to(last_RH[:, None], hidden_RSH.shape)
-    shown_RSH = hidden_RSH
-    if normalized:
-        centered_RSH = hidden_RSH - hidden_RSH.mean(-1, keepdims=True)
-        sd_RS1 = np.sqrt((centered_RSH**2).mean(-1, keepdims=True) + epsilon)
-        shown_RSH = centered_RSH / sd_RS1
-        along_RS1 = (slope_RSH * shown_RSH).mean(-1, keepdims=True)
-        slope_RSH = (slope_RSH - slope_RSH.mean(-1, keepdims=True) - shown_RSH * along_RS1) / sd_RS1
-    value_RS = (shown_RSH * last_RH[:, None]).sum(-1)
-    by_first_RSHD = (slope_RSH * (1 - hidden_RSH**2))[..., None] * input_SD[:, None]
-    flat_RSP = by_first_RSHD.reshape(*value_RS.shape, -1)
-    return value_RS, np.concatenate([flat_RSP, shown_RSH], axis=-1)
 
 
 def sampled_td(

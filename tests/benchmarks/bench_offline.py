@@ -52,19 +52,6 @@ def peer_log() -> int:
     return len(rows)
 
 
-def peer_pendulum() -> int:
-    """One pendulum with random torques."""
-    import gymnasium
-    import numpy as np
-
-    env, rng = gymnasium.make("Pendulum-v1"), np.random.default_rng(0)
-    env.reset(seed=0)
-    for _ in range(PEER_STEPS):
-        if env.step(rng.uniform(-2, 2, 1))[3]:
-            env.reset()
-    return PEER_STEPS
-
-
 def our_q() -> int:
     """A hundred cells of the same."""
     import numpy as np
@@ -85,18 +72,6 @@ def our_log() -> int:
 
     log = collect(make("grid-world"), np.full((100, 1, 16, 4), 0.25), 500, np.arange(100, dtype=np.uint64))
     return int(log.mask_RBT.sum())
-
-
-def our_pendulum() -> int:
-    """A thousand pendulums."""
-    import numpy as np
-
-    from envs.continuous import pendulum_step
-
-    rng, angle, speed = np.random.default_rng(0), np.zeros(1000), np.zeros(1000)
-    for _ in range(200):
-        angle, speed, _ = pendulum_step(angle, speed, rng.uniform(-2, 2, 1000))
-    return 200 * 1000
 
 
 def seconds_of_tables() -> dict[str, float]:
@@ -144,7 +119,6 @@ def main() -> int:
     pairs = {
         "replay Q": (our_q, peer_q),
         "log": (our_log, peer_log),
-        "pendulum": (our_pendulum, peer_pendulum),
     }
     missed = False
     for name, (ours, peer) in pairs.items():

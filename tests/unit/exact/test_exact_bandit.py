@@ -197,31 +197,6 @@ def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
             quantity()
 
 
-def test_the_instrument_identifies_the_effect_that_the_naive_mean_misses():
-    law = bandit_moments.InstrumentDistribution(
-        np.array([0.6, 0.4]), 0.3, np.array([[0.2, 0.6], [0.5, 0.9]]), np.array([[0.2, 0.7], [0.35, 0.5]])
-    )
-    assert law.effect(1) == pytest.approx(0.6 * 0.35 + 0.4 * 0.5)
-    assert law.identified(1) == pytest.approx(law.effect(1))
-    assert law.identified(0) == pytest.approx(law.effect(0))
-    # P(A = 1, u) = (.6 (.7 .2 + .3 .5), .4 (.7 .6 + .3 .9)).
-    share = np.array([0.6 * 0.29, 0.4 * 0.69])
-    assert law.naive(1) == pytest.approx(share @ [0.35, 0.5] / share.sum())
-    weak = bandit_moments.InstrumentDistribution(
-        np.ones(1), 0.5, np.array([[0.5], [0.5]]), np.array([[0.2], [0.7]])
-    )
-    with pytest.raises(UserError, match="does not move action 1"):
-        weak.identified(1)
-
-
-def test_the_criterion_of_mrdr_is_zero_at_the_truth_and_along_a_line_beside_it():
-    law = random_law(4)
-    assert bandit_moments.mrdr_objective(law, law.mean_SA) == pytest.approx(0.0, abs=1e-15)
-    beside = law.mean_SA + np.array([[1.0], [-2.0], [0.5]]) * law.mu_SA / law.pi_SA
-    assert bandit_moments.mrdr_objective(law, beside) == pytest.approx(0.0, abs=1e-13)
-    assert bandit_moments.mrdr_objective(law, beside**2) > 1e-3
-
-
 @pytest.mark.parametrize("tau", [0.03, 0.5, 0.9])
 @pytest.mark.parametrize(
     ("values", "masses"),

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from analysis.kernels import one_continuous_action
-from envs.continuous import BumpBandit, normals, pendulum_step, point_mass, upright_pendulum
+from envs.continuous import BumpBandit, normals, point_mass
 from testbed.errors import UserError
 from testbed.offline import control
 
@@ -58,48 +58,6 @@ def test_several_axes_are_independent_copies():
     assert plane.value(plane.optimal_gain(), 0.2) == pytest.approx(2 * MASS.value(BEST, 0.2))
 
 
-def test_the_pendulum_is_gymnasiums_and_falls_without_the_gain_of_its_linearization():
-    gymnasium = pytest.importorskip("gymnasium")
-    env = gymnasium.make("Pendulum-v1").unwrapped
-    env.reset(seed=0)
-    for angle, speed, torque in ((0.1, -0.5, 1.0), (3.0, 7.9, 5.0), (-7.0, 0.0, -0.3)):
-        env.state = np.array([angle, speed])
-        _, reward, *_ = env.step(np.array([torque]))
-        got = pendulum_step(np.array([angle]), np.array([speed]), np.array([torque]))
-        np.testing.assert_allclose([got[0][0], got[1][0], got[2][0]], [*env.state, reward], rtol=1e-6)
-    gain = upright_pendulum().optimal_gain()
-    for scale, stays in ((1.0, True), (0.0, False)):
-        angle, speed = np.array([0.1]), np.zeros(1)
-        for _ in range(100):
-            angle, speed, _ = pendulum_step(angle, speed, -scale * (gain @ np.stack([angle, speed]))[0])
-        assert (np.abs(angle[0]) < 0.01) == stays
-
-
-def test_gains_from_steps_of_gymnasiums_pendulum_are_riccatis_and_earn_the_exact_value_there():
-    env = pytest.importorskip("gymnasium").make("Pendulum-v1").unwrapped
-    env.reset(seed=0)
-    rng, line = np.random.default_rng(0), upright_pendulum()
-    x, u = rng.normal(size=(400, 2)) * [0.05, 0.2], rng.uniform(-1, 1, (400, 1))
-    following, reward = np.empty_like(x), np.empty(400)
-    for i in range(400):
-        env.state = x[i].copy()
-        reward[i] = env.step(u[i])[1]
-        following[i] = env.state
-    gain = np.array([[[8.0, 1.0]]])
-    for _ in range(15):
-        weight = control.lstdq(x[None], u[None], reward[None], following[None], gain, line.discount)
-        gain = control.greedy_gain(weight, 2, 1)
-    np.testing.assert_allclose(gain[0], line.optimal_gain(), rtol=5e-3)
-    # The actor-critic kernel learns on the linear world and is played on gymnasium's.
-    run = control.Settings(steps=200, every=200, exploration=0.3, limit=1.0)
-    learned = control.actor_critic(line, KEYS[:1], run, base_RUD=np.array([[6.0, 1.0]]))[0][-1, 0]
-    for each in (gain[0], learned):
-        env.state, played = np.array([0.1, 0.0]), 0.0
-        for t in range(300):
-            played += line.discount**t * env.step(-each @ env.state)[1]
-        assert played == pytest.approx(-0.01 * line.cost_matrix(each)[0, 0], rel=0.05)
-
-
 def test_rewards_of_bumps_under_gaussian_policies_are_integrals():
     for std in (0.2, 1.0):
         wanted = integrate.quad(
@@ -122,23 +80,6 @@ def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
 
 
 # -- control ----------------------------------------------------------------------------------------
-
-
-def test_lstdq_gives_the_riccati_gain_by_policy_iteration_from_any_data():
-    quiet = dataclasses.replace(MASS, noise_std=0.0)
-    rng = np.random.default_rng(0)
-    x, u = rng.normal(size=(2, 60, 2)), rng.normal(size=(2, 60, 1))
-    following, reward = quiet.step(x, u, np.zeros_like(x))
-    gain = np.repeat(np.array([[[1.0, 1.0]]]), 2, axis=0)
-    weight = control.lstdq(x, u, reward, following, gain, quiet.discount)
-    form, constant = control.quadratic_form(weight, 3)
-    # On policy the form is the policy's cost matrix.
-    z = np.concatenate([np.eye(2), -gain[0]], axis=0)
-    np.testing.assert_allclose(-z.T @ form[0] @ z, quiet.cost_matrix(gain[0]), atol=1e-8)
-    np.testing.assert_allclose(constant, 0.0, atol=1e-8)
-    for _ in range(12):
-        gain = control.greedy_gain(control.lstdq(x, u, reward, following, gain, quiet.discount), 2, 1)
-    np.testing.assert_allclose(gain[0], quiet.optimal_gain(), atol=1e-8)
 
 
 def test_features_are_the_monomials_of_the_form():

@@ -1,8 +1,7 @@
-"""Linear TD, LSTD and networks at their start, against expectations, fixed points and known thresholds."""
+"""Linear TD and LSTD, against expectations, fixed points and known thresholds."""
 
 import numpy as np
 import pytest
-from scipy import optimize
 from support.offline_world import BEST, KEYS, MOVES, REWARD, WORLD
 from support.small_mdps import policies
 
@@ -10,64 +9,6 @@ from envs import infinite_horizon
 from envs.logged_data import expected_counts
 from testbed.exact import value_learning
 from testbed.offline import linear
-
-
-def test_layer_norm_gives_rows_of_one_size():
-    rows = linear.layer_norm(np.random.default_rng(0).normal(size=(5, 4)))
-    np.testing.assert_allclose((rows**2).sum(-1), 4, rtol=1e-6)
-    np.testing.assert_allclose(rows.mean(-1), 0, atol=1e-12)
-
-
-def test_the_ridge_threshold_is_where_expected_td_turns_stable():
-    star = value_learning.baird_star(0.99)
-    threshold = linear.ridge_threshold(star)
-    assert threshold > 0.1
-    for ridge, sign in ((0.99 * threshold, 1), (1.01 * threshold, -1)):
-        matrix = star.bootstrap_FF - star.covariance_FF - ridge * np.eye(len(star.covariance_FF))
-        assert np.sign(np.linalg.eigvals(matrix).real.max()) == sign
-
-
-def test_layer_norm_bounds_the_ridge_that_stabilizes_td():
-    """F (discount / 2)^2 is enough with features of norm sqrt(F) (PQN, section 4); raw ones need more."""
-    rng, raw = np.random.default_rng(20_261_102), 0.0
-    for _ in range(50):
-        feature_SF = rng.normal(size=(8, 4)) * np.exp(rng.normal(size=(8, 1)))
-        given = rng.dirichlet(np.full(8, 0.3)), rng.dirichlet(np.full(8, 0.3), size=8), 0.99
-        enough = 4 * (0.99 / 2) ** 2
-        normal = value_learning.linear_td(linear.layer_norm(feature_SF), *given)
-        assert linear.ridge_threshold(normal) <= enough
-        raw = max(raw, linear.ridge_threshold(value_learning.linear_td(feature_SF, *given)))
-    assert raw > enough
-
-
-@pytest.mark.parametrize("normalized", [False, True])
-def test_a_target_network_that_waits_stabilizes_td_of_a_wide_network(normalized):
-    """Where the Jacobian spans the values of all states it converges at the discount's rate; TD may not."""
-    rng, growing = np.random.default_rng(20_261_104), 0
-    for _ in range(50):
-        input_SD, step_SS = 2 * rng.normal(size=(6, 3)), rng.dirichlet(np.full(6, 0.3), size=6)
-        weight_S = 0.05 / 6 + 0.95 * rng.dirichlet(np.ones(6))
-        first, last = rng.normal(size=(1, 16, 3)), rng.normal(size=(1, 16)) / 4
-        _, by_1SP = linear.network_jacobian(first, last, input_SD, normalized=normalized)
-        near = value_learning.linear_td(by_1SP[0], weight_S, step_SS, 0.99)
-        assert near.fitted_radius() == pytest.approx(0.99, abs=1e-4)
-        growing += near.td_abscissa() > 0
-    assert growing
-
-
-@pytest.mark.parametrize("normalized", [False, True])
-def test_the_jacobian_of_a_network_is_that_of_its_values(normalized):
-    rng = np.random.default_rng(0)
-    first, last, inputs = rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5)), rng.normal(size=(4, 3))
-    _, jacobian = linear.network_jacobian(first, last, inputs, normalized=normalized)
-
-    def values(flat):
-        both = flat[:15].reshape(1, 5, 3), flat[15:].reshape(1, 5)
-        return linear.network_jacobian(*both, inputs, normalized=normalized)[0][0]
-
-    for r in range(2):
-        here = np.concatenate([first[r].ravel(), last[r]])
-        np.testing.assert_allclose(jacobian[r], optimize.approx_fprime(here, values, 1e-7), atol=1e-5)
 
 
 def test_sampled_td_follows_its_expectation_and_explodes_where_that_does():
