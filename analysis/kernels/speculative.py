@@ -1,4 +1,4 @@
-"""Speculative decoding, enumerated: accepted draft tokens, and the distribution of the output."""
+"""Speculative decoding, enumerated: accepted draft tokens."""
 
 from collections.abc import Sequence
 
@@ -21,16 +21,6 @@ def acceptance(target_xV: Floats, draft_xV: Floats) -> Floats:
         )
     found: Floats = np.minimum(target_xV, draft_xV).sum(-1)
     return found
-
-
-def output_dist(target_xV: Floats, draft_xV: Floats) -> Floats:
-    """Return the distribution of the output token: accepted, or drawn from max(0, p - q) normalized."""
-    accepted_xV = np.minimum(target_xV, draft_xV)
-    rest_xV = np.maximum(target_xV - draft_xV, 0.0)
-    total_x1 = rest_xV.sum(-1, keepdims=True)
-    share_xV = np.divide(rest_xV, total_x1, out=np.zeros_like(rest_xV), where=total_x1 > 0)
-    law_xV: Floats = accepted_xV + (1 - accepted_xV.sum(-1, keepdims=True)) * share_xV
-    return law_xV
 
 
 def accepted_length(target_TLV: Sequence[Floats], draft_TLV: Sequence[Floats]) -> float:

@@ -6,19 +6,9 @@ MDP = "testbed/exact/mdp.py"
 RATIO_LAW = "testbed/mismatch/ratio_distribution.py"
 
 PLANTED = (
-    # Anchors.
-    # Bandit estimators.
-    # Bounds, updates.
-    # Assertions with declared rates.
-    # Diagnostics.
-    # Weights.
-    # Values and operators in finite worlds.
-    # Intervals.
-    # Gradients.
     # In flight, mismatch.
     Bug("at-learning-rate-zero-all-drift-is-mismatch", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     Bug("lag-and-mismatch-variances-add-only-if-uncorrelated", "testbed/mismatch/distributions.py", "log_pi_RMV / temperature", "log_pi_RMV * temperature"),
-    Bug("ess-of-lag-and-fresh-noise-multiplies-in-large-vocabularies", RATIO_LAW, "d_LT = log_pi_LT - log_mu_LT", "d_LT = log_mu_LT - log_pi_LT"),
     Bug("lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not", RATIO_LAW, "p_N * (x_N - mean) ** 2", "(x_N - mean) ** 2"),
     # Schedules.
     Bug("only-lag-times-rate-counts-as-rates-fall", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
@@ -36,6 +26,4 @@ PLANTED = (
     Bug("rapid-saves-the-shared-part-of-decoding", "testbed/pipeline/closed_forms.py", "barrier_generation_time(together) / updates", "barrier_generation_time(together)"),
     Bug("jet-rl-gains-are-not-simultaneous", "testbed/pipeline/closed_forms.py", "1.0 / (share / gain + (1.0 - share) / other_gain)", "share * gain + (1.0 - share) * other_gain"),
     Bug("discarding-takes-the-longest-of-a-start", "testbed/staleness/latency.py", "due = self.clock + int(latency_N[place])", "due = self.clock + 7 - int(latency_N[place])"),
-    # Trajectory estimators.
-    # Value learning.
 )  # fmt: skip

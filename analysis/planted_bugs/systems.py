@@ -5,24 +5,16 @@ from analysis.planted_bugs.bug import Bug
 UPDATE, TWO_REWARDS = (f"testbed/exact/{name}.py" for name in ("bandit_update", "two_rewards"))
 OBJECTIVES = "testbed/objectives/"
 PREFIXES = "testbed/exact/prefixes.py"
-DISTILL, DRAFTS = "testbed/objectives/terms/f_distillation.py", "analysis/kernels/speculative.py"
 STEPS = "analysis/kernels/policy_steps.py"
 
 PLANTED = (
     # Pipelines by model size, load and route to old log-probabilities.
     Bug("a-shared-prompt-saves-its-copies", "testbed/policies/toy/toy_transformer.py", "time[Q:].repeat_interleave(G).repeat(N)", "time[Q:].repeat(G).repeat(N)"),
-    # Offline tables, constrained worlds, logged bandits, preference sets, compounding errors.
     # Prefixes, retries, steps, classes of answers.
     Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
     Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
     Bug("silent-groups-rise-over-staged-training", PREFIXES, "* pi * centered_SA", "* pi * -centered_SA"),
     Bug("staged-groups-saturate", "testbed/advantages/grouped.py", "return group_centered(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
-    # Turns, critics, roles and controllers.
-    # Teachers, experts and own successes.
-    Bug("reverse-seeks-one-mode-forward-covers-both", DISTILL, "slope_BT = SLOPES[divergence]", "slope_BT = 0 * SLOPES[divergence]"),
-    Bug("off-policy-distillation-errs-faster-with-length", DISTILL, "log_r_BT = -log_token(", "log_r_BT = log_token("),
-    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.minimum(target_xV, draft_xV).sum(-1)", "np.maximum(target_xV, draft_xV).sum(-1)"),
-    Bug("draft-acceptance-is-one-minus-total-variation", DRAFTS, "np.maximum(target_xV - draft_xV, 0.0)", "np.maximum(draft_xV - target_xV, 0.0)"),
     # Imperfect rewards, posterior losses, regimes of weights.
     Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
     Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from analysis.experiments.engines import draft_states
-from analysis.kernels.speculative import accepted_length
+from analysis.kernels.speculative import acceptance, accepted_length
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
 from testbed.errors import UserError
@@ -17,6 +17,11 @@ def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_who
     assert accepted_length([law, np.tile(law, (4, 1))], [law, np.tile(law, (4, 1))]) == pytest.approx(2)
     with pytest.raises(UserError, match="another vocabulary"):
         accepted_length([law], [np.full((1, 3), 1 / 3)])
+
+
+def test_a_draft_is_accepted_but_for_its_total_variation():
+    target, draft = np.random.default_rng(0).dirichlet(np.ones(6), (2, 3))
+    assert acceptance(target, draft) == pytest.approx(1 - np.abs(target - draft).sum(-1) / 2)
 
 
 def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():

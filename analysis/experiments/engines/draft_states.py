@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.kernels.speculative import acceptance, accepted_length, output_dist
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, exact, of_seeds
+from analysis.kernels.speculative import accepted_length
+from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
 from analysis.worlds.pilots import Grid, TunedArms, inside
-from analysis.worlds.teaching_worlds import AllResponses, expected_gradient, place_gradients
 from envs.arrays import Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from testbed.data.batch import Batch
 
 NAME = "draft-states"
 SOURCE = "Mixture of Attentions for Speculative Decoding (2024), arXiv:2410.03804"
@@ -30,6 +31,35 @@ calls of the target. Set before the table was made."""
 RATES: Grid = {"rate": (0.003, 0.01, 0.03, 0.1, 0.3)}
 ARMS: dict[str, Grid] = dict.fromkeys(("part, given", "part, own", "whole, given", "whole, own"), RATES)
 """What a draft sees at the first place, and whether training gives it the target's states or its own."""
+
+
+def place_gradients(
+    loss: Callable[[Tensor, Batch], Tensor], pi_SV: Tensor, ref_SV: Tensor, drawn_SV: Tensor
+) -> Tensor:
+    """Return the gradient in the logits [S, V] of a token's mean loss at every prefix by itself.
+
+    The token at a prefix is drawn by the policy of logits drawn_SV, and noted as one of pi's own.
+    """
+    import torch
+
+    from testbed.data.batch import Batch
+
+    S, V = pi_SV.shape
+    flat, zero_B = (lambda x_SV: x_SV.detach().log_softmax(-1).reshape(-1, 1)), pi_SV.new_zeros(S * V)
+    leaf_SV = pi_SV.detach().clone().requires_grad_()
+    batch = Batch(
+        logp_mu_BT=flat(pi_SV),
+        adv_BT=zero_B[:, None],
+        mask_BT=torch.ones(S * V, 1, dtype=torch.bool),
+        reward_B=zero_B,
+        group_B=torch.zeros(S * V, dtype=torch.int64),
+        logp_ref_BT=flat(ref_SV),
+        origin_B=torch.zeros(S * V, dtype=torch.int64),
+    )
+    loss_BT = loss(leaf_SV.log_softmax(-1).reshape(-1, 1), batch)
+    weight_B1 = drawn_SV.detach().softmax(-1).reshape(-1, 1)
+    (found,) = torch.autograd.grad((weight_B1 * loss_BT).sum(), leaf_SV)
+    return found
 
 
 def levels(logits_SV: Tensor) -> list[np.ndarray]:
@@ -168,31 +198,3 @@ for _name, _statement, _column, _second, _by in (
      "log accepted", "part, own", LONGER),
 ):  # fmt: skip
     _ask(_name, _statement, _column, (BEST, _second), _by)
-
-
-@EXPERIMENT.claim(
-    "draft-acceptance-is-one-minus-total-variation", source="Leviathan et al. (2023), arXiv:2211.17192"
-)
-def draft_acceptance_is_one_minus_total_variation() -> Evidence:
-    """A drafted token is accepted with chance 1 - TV(target, draft), the token that comes out has the
-    target's distribution, and the tv distillation loss of a draft on its own tokens has minus the gradient of
-    that chance.
-    """
-    import torch
-
-    from testbed.objectives.terms.f_distillation import f_distillation
-
-    place, gaps = AllResponses(6, 1), []
-    for seed in range(16):
-        target, draft = place.random(seed), place.random(seed + 100).requires_grad_()
-        p, q = target.softmax(-1), draft.softmax(-1)
-        overlap = 1 - (p - q).abs().sum() / 2
-        (slope,) = torch.autograd.grad(overlap, draft)
-        chance = float(overlap.detach())
-        p_1V, q_1V = p.numpy(), q.detach().numpy()
-        loss: Any = partial(f_distillation, divergence="tv")
-        batch = place.batch(draft.detach(), target)
-        found = expected_gradient(loss, place, draft.detach(), place.law(draft), batch)
-        gaps += [float(acceptance(p_1V, q_1V)[0]) - chance, accepted_length([p_1V], [q_1V]) - chance]
-        gaps += [np.abs(output_dist(p_1V, q_1V) - p_1V).max(), float((found + slope).abs().max())]
-    return exact(np.abs(gaps), 1e-12, "largest distance of acceptance, output distribution or gradient")

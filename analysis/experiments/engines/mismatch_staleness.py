@@ -193,33 +193,6 @@ def _temperature_excess(sign: float, size: float) -> float:
 
 
 @EXPERIMENT.claim(
-    "ess-of-lag-and-fresh-noise-multiplies-in-large-vocabularies",
-    source="second moment of pi_t/mu for mu = softmax(log pi_(t-k) + noise); derived",
-)
-def ess_of_lag_and_fresh_noise_multiplies_in_large_vocabularies() -> Evidence:
-    """For one token, averaged over independent symmetric noise z on the logits, E W^2 = m^2 E W_lag^2 - (m^2
-    - 1) sum pi_t^2 with m = E exp(z): where sum pi_t^2 is small the two ESS multiply.
-    """
-    gaps = []
-    for size in (0.1, 0.5, 1.0, 2.0):
-        square = np.cosh(size) ** 2
-        for drift in (0.0, 0.5, 1.5):
-            old_A = np.log(PI)
-            pi_A = np.exp(_softmax_log(old_A + drift * DRIFT))
-            each = [_law(np.log(pi_A), _softmax_log(old_A + z_A)) for z_A in _noises(size)]
-            found = np.mean([law.mass**2 / law.ess_kish for law in each])
-            formula = square * (pi_A @ (pi_A / PI)) - (square - 1.0) * (pi_A @ pi_A)
-            gaps.append(float(abs(found / formula - 1.0)))
-    excess = [1.0 / V * (1.0 - np.cosh(1.0) ** -2) for V in (3, 300, 30000)]
-    gaps += [short_of(excess[0], 0.1), 0.0 if excess[-1] < 1e-4 else 1.0]
-    note = (
-        f"relative error; for an even law on 3, 300, 30,000 tokens the product misses E W^2 by "
-        f"{', '.join(f'{x:.2g}' for x in excess)} at noise 1"
-    )
-    return exact(gaps, 1e-12, note)
-
-
-@EXPERIMENT.claim(
     "lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not",
     source="drift of the log-ratio with lag; derived, conditions added",
 )
