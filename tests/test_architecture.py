@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,7 @@ NEVER = {
 NEVER_AT_MODULE_LEVEL = {"analysis": {"torch", "matplotlib", "seaborn", "gymnasium"}}
 
 
+@cache
 def imports(path: Path, top_level_only: bool = False) -> set[str]:
     tree = ast.parse(path.read_text())
     nodes = tree.body if top_level_only else list(ast.walk(tree))

@@ -15,11 +15,9 @@ PLANTED = (
     Bug("spread-of-ages-raises-the-second-moment", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/age_distribution.py", "(self.age_K - self.mean) ** 2 @ self.share_K", "abs(self.age_K - self.mean) @ self.share_K"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/two_point.py", "[upper - lag, lag - low]", "[lag - low + 1, upper - lag]"),
-    Bug("spread-of-ages-speeds-delayed-growth", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
     # Limits of training on fixed data.
     Bug("ess-cost-is-quadratic-only-in-coherent-lag", MDP, 'step_SS = np.einsum("sa,sat->st", square_SA, world.transition_SAS)', 'step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)'),
     # Pipelines and age limits.
-    Bug("groups-in-time-are-short", "testbed/staleness/latency.py", "length_xG.max(-1) / speed", "length_xG.min(-1) / speed"),
     Bug("capacity-bounds-submissions-not-lag", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),
     Bug("periodic-asynchrony-is-on-policy", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),
     Bug("pipelining-alone-gains-nothing", "testbed/pipeline/records.py", 'd.pools == "colocated"', 'd.pools != "colocated"'),

@@ -8,8 +8,6 @@ PREFIXES = "testbed/exact/prefixes.py"
 STEPS = "analysis/kernels/policy_steps.py"
 
 PLANTED = (
-    # Pipelines by model size, load and route to old log-probabilities.
-    Bug("a-shared-prompt-saves-its-copies", "testbed/policies/toy/toy_transformer.py", "time[Q:].repeat_interleave(G).repeat(N)", "time[Q:].repeat(G).repeat(N)"),
     # Prefixes, retries, steps, classes of answers.
     Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
     Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),

@@ -55,10 +55,3 @@ def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):
     later = table["seed"] >= SEEDS
     assert check(table[later if argument == "periodic" else ~later]).n == SEEDS
     assert check(table[~later if argument == "periodic" else later]).n == 0
-
-
-def test_growth_under_one_delay_is_the_root_of_its_equation():
-    law = lag_schedules.laws()["exact"]
-    g = lag_schedules.growth_rate(law, 0.1)
-    assert g == pytest.approx(1 + 0.1 * g**-4, rel=1e-12)
-    assert lag_schedules.simulated_growth(law, 0.1) == pytest.approx(g, rel=1e-12)

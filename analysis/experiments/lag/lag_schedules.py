@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
 
 from analysis.lab import Evidence, Experiment, Plot, arm, exact
 from envs.arrays import Floats
@@ -149,40 +148,6 @@ def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
                 expected = 1 + law.variance / LAG**2 if spread else 1.0
                 gaps.append(abs(float(chi2_K[law.age_K] @ law.share_K) / chi2_K[LAG] / expected - 1))
     return exact(gaps, 5e-3, f"largest relative distance over {TREES} trees of 4 tokens, mean lag {LAG}")
-
-
-@EXPERIMENT.claim(
-    "spread-of-ages-speeds-delayed-growth",
-    source="this project; the characteristic equation of a linear recursion with delays",
-)
-def spread_of_ages_speeds_delayed_growth() -> Evidence:
-    """Growth driven by delayed samples, x_(t+1) = x_t + c sum_k p_k x_(t-k), is the faster the more the ages
-    k are spread around the same mean.
-    """
-    gaps = []
-    for rate in (0.02, 0.1, 0.5):
-        growth = {name: growth_rate(law, rate) for name, law in laws().items()}
-        gaps += [growth[less] - growth[more] for less, more in ORDER]
-        gaps += [abs(growth[name] / simulated_growth(law, rate) - 1) for name, law in laws().items()]
-    gaps += _off_the_mean(laws())
-    return exact(gaps, 1e-9, f"largest violation at mean lag {LAG}, rates 0.02 to 0.5")
-
-
-def growth_rate(law: Any, rate: float) -> float:
-    """Return the largest g with g = 1 + c sum_k p_k g^-k."""
-    excess = lambda g: g - 1 - rate * float(law.share_K @ g ** -law.age_K.astype(float))  # noqa: E731
-    return float(brentq(excess, 1.0, 1.0 + rate, xtol=1e-14, rtol=1e-14))
-
-
-def simulated_growth(law: Any, rate: float, steps: int = 4000) -> float:
-    """Return x_(t+1) / x_t of the recursion from x = 1 after so many steps; x is scaled down as it grows."""
-    past_K = np.ones(law.longest + 1)  # newest first
-    ratio = 1.0
-    for _ in range(steps):
-        new = past_K[0] + rate * float(law.share_K @ past_K[law.age_K])
-        ratio = new / past_K[0]
-        past_K = np.concatenate([[new], past_K[:-1]]) / new
-    return ratio
 
 
 AT = {"recipe": "grpo", "lag": 16}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 
 NAME = "periodic-speed"
 PERIODIC = "Periodic Asynchrony (2025), arXiv:2511.18871"
@@ -77,55 +77,3 @@ EXPERIMENT.claim(
     "spread-lengths-eat-the-gain-of-periodic-asynchrony",
     "At load 1 lengths of spread 1 leave a speed-up that is lower by 0.05 than that of spread 0.3.",
 ).compare("gain", {"spread": 0.3}, {"spread": 1.0}, by=APART, over={"load": 1.0})
-
-
-@EXPERIMENT.claim(
-    "a-shared-prompt-saves-its-copies",
-    source=f"{PERIODIC}: policy, old policy and reference in one pass over a prompt and all of its responses",
-    statement=(
-        "One pass of three models over a prompt and its G responses leaves every log-probability as with a "
-        "model and a prompt for each, and has (P + G L) / (G (P + L)) of the tokens; a pipeline that waits "
-        "for its trainer is as many times faster."
-    ),
-)
-def shared() -> Evidence:
-    """Return distances of log-probabilities, of tokens per pass and of speed-ups, on the toy transformer."""
-    import torch
-
-    from envs.catalog import token_task
-    from testbed import rng
-    from testbed.policies.toy.attention import Tree
-    from testbed.policies.toy.toy_transformer import ToyTransformer
-
-    gaps = []
-    for digits, group in ((6, 4), (12, 8)):
-        task = token_task("running-sum", {"digits": digits})
-        policy, models, count = ToyTransformer(task), 3, 2
-        theta_RP = 3.0 * policy.initial(tuple(range(models)))
-        prompt_RNQ = torch.from_numpy(task.prompts(rng.generator(0, NAME), count)).expand(models, -1, -1)
-        drawn = rng.generator(1, NAME).integers(0, 8, (count * group, task.response_length))
-        token_RBT = torch.from_numpy(drawn).expand(models, -1, -1)
-        mask_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
-        once_RBT = policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
-        for r in range(models):
-            one = slice(r, r + 1)
-            copies = prompt_RNQ[one].repeat_interleave(group, 1)
-            alone_BT = policy.logp(theta_RP[one], copies, token_RBT[one], mask_RBT[one])[0]
-            gaps.append(float((once_RBT[r] - alone_BT).abs().max()))
-        P, L = prompt_RNQ.shape[2], token_RBT.shape[2] - 1
-        first = torch.zeros(1, 1, dtype=torch.long)
-        tokens, apart = (Tree(1, P, g, L, first).visible().shape[-1] for g in (group, 1))
-        share = (P + group * L) / (group * (P + L))
-        gaps.append(abs(tokens / (group * apart) - share))
-        gaps.append(abs(_faster(tokens / (group * apart)) - 1 / share))
-    return exact(gaps, 2e-5, "largest distance of a log-probability, a share of tokens or a speed-up")
-
-
-def _faster(share: float) -> float:
-    """Return the simulated speed-up where the trainer, four times as slow as the rest, has less to do."""
-    from analysis.experiments.pipelines.pipeline_replications import base
-    from testbed.pipeline.simulate import simulate
-
-    all_of_it = base(length="fixed", train_time=80.0)
-    found = simulate([all_of_it, replace(all_of_it, train_time=80.0 * share)], replicas=1, batches=40)
-    return found[0].mean("period") / found[1].mean("period")

@@ -37,12 +37,6 @@ COLUMNS = ("claim", "pipeline", "replica", *VALUES)
 LOOSE = 0.03
 """Largest relative distance from a closed form."""
 BARRIER = {"admission": "capacity", "barrier": True, "queue_rule": "block"}
-LAWS = {
-    "no groups": {"group": 1, "sigma": 0.5},
-    "groups of 4": {"group": 4, "sigma": 0.35},
-    "correlated groups of 8": {"group": 8, "correlation": 0.5},
-}
-"""Laws of response lengths under which in-flight updates are looked at."""
 
 
 def base(**fields: Any) -> Design:
@@ -50,34 +44,6 @@ def base(**fields: Any) -> Design:
     from testbed.pipeline.design import Design
 
     return replace(Design(slots=240, batch=240, train_time=15.0, queue_rule="drop-oldest"), **fields)
-
-
-def periods() -> dict[str, Design]:
-    """Pipelines of three kinds: one after the other, one step off, streaming."""
-    whole = base(**BARRIER, tau_1=1e-4, sync_time=2.0)
-    found = {"synchronous": whole}
-    found |= {f"one step off, T_tr {t:g}": replace(whole, eta=1, train_time=t) for t in (5.0, 160.0)}
-    return found | {f"streaming, T_tr {t:g}": base(train_time=t) for t in (5.0, 15.0, 30.0)}
-
-
-def mean_lags() -> dict[str, Design]:
-    """Streaming pipelines by utilization u; "beyond" is outside the range of the closed form."""
-    found = {
-        f"{c} slots, T_tr {t:g}": base(slots=c, train_time=t * 240 / c, queue=4)
-        for c in (120, 240, 480)
-        for t in (5.0, 15.0)
-    }
-    found |= {f"u = {u:g}": base(train_time=20 * u) for u in (1.1, 1.5, 2.0)}
-    return found | {"beyond": base(train_time=60.0, queue=4)}
-
-
-def in_flight() -> dict[str, Design]:
-    """Pairs of pipelines that differ in whether running responses take new weights."""
-    found: dict[str, Design] = {}
-    for name, law in LAWS.items():
-        late = base(**law, train_time=12.0, queue=4)
-        found |= {f"{name}, late": late, f"{name}, in flight": replace(late, in_flight=True)}
-    return found
 
 
 def discards() -> dict[str, Design]:
@@ -98,9 +64,6 @@ def pools(**fields: Any) -> dict[str, Design]:
 
 
 PIPELINES = {
-    "pipeline-periods": (periods, 500),
-    "pipeline-mean-lag": (mean_lags, 500),
-    "in-flight-saves-half-a-response": (in_flight, 1000),
     "discard-stale-shortens-responses": (discards, 500),
     "stragglers-make-pipelining-pay": (lambda: pools(length="lognormal"), 120),
 }
@@ -159,81 +122,11 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> dict[str, F
     }
 
 
-# Checks of their own, all five: what is compared with is a closed form of each pipeline, not an arm.
+# Checks of their own, both: what is compared with is a closed form of each pipeline, not an arm.
 def judged(rooms: Mapping[str, Floats], note: str) -> Evidence:
     """Return the evidence that every room is above 0 on average; the note names the narrowest alone."""
     found = must_exceed(rooms, 0.0, note)
     return replace(found, note=f"{note}; least {found.note.rpartition(' least ')[2]}")
-
-
-@EXPERIMENT.claim(
-    "pipeline-periods",
-    source="LlamaRL (2025), verl's one-step-off recipe; the straggler terms are order statistics",
-    kind="statistical",
-    statement=(
-        "Synchronous training takes E[max of B] tau + T_tr + T_sync per batch, one-step-off the larger of "
-        "both sides + T_sync when one side always wins, streaming max(B E[L] tau / C, T_tr): within 3 %."
-    ),
-)
-def periods_hold(table: pd.DataFrame) -> Evidence:
-    """Return the room left by relative distances of simulated periods from the closed forms."""
-    from testbed.pipeline import closed_forms
-
-    forms = {
-        "synchronous": closed_forms.synchronous_period,
-        "one step off": closed_forms.one_step_off_period,
-        "streaming": closed_forms.streaming_period,
-    }
-    found, designs = measured(table, "pipeline-periods", "period"), periods()
-    apart = {name: found[name] / forms[name.partition(",")[0]](designs[name]) - 1 for name in designs}
-    certain = [name for name, distance_R in apart.items() if np.abs(distance_R).max() < 1e-9]
-    note = "3 % less the mean relative distance of a period, either side"
-    note += f"; equal in every replication: {'; '.join(certain)}" if certain else ""
-    return judged(within({name: apart[name] for name in apart if name not in certain}), note)
-
-
-@EXPERIMENT.claim(
-    "pipeline-mean-lag",
-    source="Applied Compute (2026), staleness of asynchronous training",
-    kind="statistical",
-    statement=(
-        "The mean lag from start to training is C M_tail / B + u for u < 1, and with drop-oldest "
-        "C M_tail / (u B) + (2 q + u - 1) / (2 u) for 1 < u <= 2: within 3 %. At u = 3, q = 4 it is "
-        "4 to 8 % off."
-    ),
-)
-def mean_lag(table: pd.DataFrame) -> Evidence:
-    """Return the room left by relative distances within the range, and by that beyond it to both its ends."""
-    from testbed.pipeline import closed_forms
-
-    found, designs = measured(table, "pipeline-mean-lag", "lag_sample"), mean_lags()
-    apart = {name: found[name] / closed_forms.sample_lag(designs[name]) - 1 for name in designs}
-    off_R = np.abs(apart.pop("beyond"))
-    rooms = within(apart) | {"4 % beyond": off_R - 0.04, "8 % beyond": 0.08 - off_R}
-    note = f"3 % less the mean relative distance of a lag, either side; {off_R.mean():.3f} at u = 3, q = 4"
-    return judged(rooms, note)
-
-
-@EXPERIMENT.claim(
-    "in-flight-saves-half-a-response",
-    source="PipelineRL (2025); the formula is derived here",
-    kind="statistical",
-    statement=(
-        "Tokens that carry the version that made them are (C / B) E[L M_S] / E[L]^2 + u updates old for "
-        "u < 1, and (C / B) E[L^2] / (2 E[L]^2) less with in-flight updates; both and the saving within 3 %."
-    ),
-)
-def in_flight_hold(table: pd.DataFrame) -> Evidence:
-    """Return the room left by relative distances of both lags and of their difference, for three laws."""
-    from testbed.pipeline import closed_forms
-
-    found = measured(table, "in-flight-saves-half-a-response", "lag_token")
-    paper = {name: closed_forms.token_lag(design) for name, design in in_flight().items()}
-    apart = {name: found[name] / lag - 1 for name, lag in paper.items()}
-    for law in LAWS:
-        late, soon = f"{law}, late", f"{law}, in flight"
-        apart[f"{law}, saved"] = (found[late] - found[soon]) / (paper[late] - paper[soon]) - 1
-    return judged(within(apart), "3 % less the mean relative distance of a lag or a saving, either side")
 
 
 @EXPERIMENT.claim(

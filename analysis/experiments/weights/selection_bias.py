@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.lab import Arm, Evidence, Experiment, Plot, exact, paired
 from envs.arrays import Floats
-from envs.tokens.token_tree import tree as token_tree
 from testbed.config.run import Run, grid
 
 LENGTH, VALUE = "mean staleness/length_made", "exact/value"
@@ -72,61 +70,6 @@ EXPERIMENT = Experiment(
         also=({"y": "exact/value: final value"}, {"y": "mean staleness/stalled: time steps stalled"}),
     ),
 )
-
-
-def law_in_time(share_L: Floats, longest: int) -> Floats:
-    """p(l | l <= longest): lengths 1 .. L in groups none of which has a longer member, whatever their size.
-
-    share_L: law of the lengths of responses, which are independent. A group of G is in time with probability
-    F(longest)^G; given that, its members are independent still.
-    """
-    kept_L = np.where(np.arange(1, share_L.size + 1) <= longest, share_L, 0.0)
-    return kept_L / kept_L.sum()
-
-
-def enumerated(limit: int, group: int) -> tuple[NDArray[np.int64], Floats]:
-    """Return (length_N, share_N) of every response that a random policy can give to one prompt of a tree."""
-    tree = token_tree(task="length", task_args={"digits": 2, "modulus": 2, "limit": limit}, prompts=1)
-    logits_SA = np.random.default_rng(group).normal(0, 1, (tree.states, tree.actions))
-    pi_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(-1, keepdims=True)
-    responses: list[tuple[int, float]] = []
-    stack = [(0, 1, 1.0)]
-    while stack:
-        node, length, share = stack.pop()
-        for action in range(tree.actions):
-            reached = share * pi_SA[node, action]
-            if action == tree.end_token or length == tree.horizon:
-                responses.append((length, reached))
-            else:
-                child = node * tree.going.size + 1 + int(np.flatnonzero(tree.going == action)[0])
-                stack.append((child, length + 1, reached))
-    lengths, shares = zip(*responses, strict=True)
-    return np.array(lengths, dtype=np.int64), np.array(shares)
-
-
-@EXPERIMENT.claim("groups-in-time-are-short", source="tinker-cookbook issue 822; the law is derived here")
-def groups_in_time_are_short() -> Evidence:
-    """If a group takes as long as its longest response, groups of G that take at most m tokens are a share
-    F(m)^G of all, their lengths follow p(l | l <= m), with a mean below that of all.
-    """
-    from testbed.staleness.latency import time_of_groups
-
-    gaps: list[float] = []
-    for limit, group in ((5, 2), (3, 3)):
-        length_N, share_N = enumerated(limit, group)
-        share_L = np.array([share_N[length_N == length].sum() for length in range(1, limit + 1)])
-        gaps.append(abs(share_L.sum() - 1))
-        member_MG = np.indices((length_N.size,) * group).reshape(group, -1).T
-        time_M, weight_M = time_of_groups(length_N[member_MG], 1.0, 0), share_N[member_MG].prod(-1)
-        for longest in range(1, limit):
-            weight_MG = np.tile((weight_M * (time_M <= longest) / group)[:, None], group)
-            kept_L = np.bincount(length_N[member_MG].ravel() - 1, weight_MG.ravel(), limit)
-            chance = float(kept_L.sum())
-            law_L = law_in_time(share_L, longest)
-            gaps += [abs(chance - share_L[:longest].sum() ** group), *np.abs(kept_L / chance - law_L)]
-            mean, kept = (float(law @ np.arange(1, limit + 1)) for law in (share_L, law_L))
-            gaps.append(float(kept >= mean))
-    return exact(gaps, 1e-12, "largest distance of a share; a kept mean that is no smaller counts 1")
 
 
 def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Floats, Floats]]:
