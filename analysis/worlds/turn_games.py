@@ -16,8 +16,10 @@ TURNS, ALIVE, TOKENS, SLIP = 8, 6, 4, 0.02
 """Turns; states of a living talk in each, and as many of a dead one; the chance to be killed anyway."""
 STATES, UTTERANCES = 2 * ALIVE, TOKENS**2
 BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, STORE = 16, 0.2, 0.95, 0.3, 64, 65_536
-REINFORCE, PPO, REPLAYED, ON_POLICY = range(4)
-"""Learners: the reward alone; a critic of tokens; one of utterances, with a replay of talks, and without."""
+REINFORCE, PPO, REPLAYED, ON_POLICY, CONVERGED = range(5)
+"""Learners: the reward alone; a critic of tokens; one of utterances, with a replay of talks, and without;
+one that is fitted to all stored talks without end.
+"""
 
 
 def game(seed: int) -> Ints:
@@ -110,9 +112,22 @@ def _gae(
 
 
 @numba.njit(cache=True)
+def _chances(first_HSA: Floats, second_HSAA: Floats) -> Floats:
+    """Return the policy's distribution of utterances, [turn, state, utterance]."""
+    pi_HSU = np.empty((TURNS, STATES, UTTERANCES))
+    for turn in range(TURNS):
+        for state in range(STATES):
+            first_A = _softmax(first_HSA[turn, state])
+            for a in range(TOKENS):
+                second_A = _softmax(second_HSAA[turn, state, a])
+                pi_HSU[turn, state, a * TOKENS : (a + 1) * TOKENS] = first_A[a] * second_A
+    return pi_HSU
+
+
+@numba.njit(cache=True)
 def _fit_utterances(
-    q_HSU: Floats, v_HS: Floats, q_slow_HSU: Floats, v_slow_HS: Floats, first_HSA: Floats,
-    second_HSAA: Floats, store_K4: Ints, low: int, stored: int, critic_rate: float, updates: int,
+    q_HSU: Floats, v_HS: Floats, q_slow_HSU: Floats, v_slow_HS: Floats, pi_HSU: Floats, store_K4: Ints,
+    low: int, stored: int, critic_rate: float, updates: int,
 ) -> None:  # fmt: skip
     """Move Q and V of utterances, and their slow targets, in place on draws of the store from `low` on."""
     for _ in range(updates):
@@ -122,11 +137,30 @@ def _fit_utterances(
             if turn == TURNS - 1:
                 ahead = 1.0 if to < ALIVE else 0.0
             q_HSU[turn, state, u] += critic_rate * (ahead - q_HSU[turn, state, u])
-            a = _draw(_softmax(first_HSA[turn, state]))
-            w = a * TOKENS + _draw(_softmax(second_HSAA[turn, state, a]))
+            w = _draw(pi_HSU[turn, state])
             v_HS[turn, state] += critic_rate * (q_slow_HSU[turn, state, w] - v_HS[turn, state])
         q_slow_HSU += POLYAK * (q_HSU - q_slow_HSU)
         v_slow_HS += POLYAK * (v_HS - v_slow_HS)
+
+
+@numba.njit(cache=True)
+def _solve_utterances(q_HSU: Floats, v_HS: Floats, pi_HSU: Floats, seen_HSUT: Floats) -> None:
+    """Set Q and V in place to where endless updates on all stored utterances end; Q of unseen ones stays 0.
+
+    seen_HSUT: how often an utterance led from a state to another.
+    """
+    for turn in range(TURNS - 1, -1, -1):
+        for state in range(STATES):
+            v_HS[turn, state] = 0.0
+            for u in range(UTTERANCES):
+                count = seen_HSUT[turn, state, u].sum()
+                if count > 0:
+                    ahead = 0.0
+                    for to in range(STATES):
+                        after = v_HS[turn + 1, to] if turn < TURNS - 1 else 1.0 * (to < ALIVE)
+                        ahead += seen_HSUT[turn, state, u, to] * after
+                    q_HSU[turn, state, u] = ahead / count
+                    v_HS[turn, state] += pi_HSU[turn, state, u] * q_HSU[turn, state, u]
 
 
 @numba.njit(cache=True)
@@ -165,7 +199,7 @@ def talks_to(
 
     A batch is 16 talks. PPO: GAE over tokens with values of states and of first tokens, two passes, clip .2.
     Utterance critics: Q and V with targets that follow by .3, `updates` a batch on 64 utterances each
-    of the store (without replay: of the batch); tokens are moved by Q - V of their utterance.
+    of the store (without replay: of the batch), or to their end; tokens are moved by Q - V of their utterance.
     """
     np.random.seed(seed)
     first_HSA = np.zeros((TURNS, STATES, TOKENS))
@@ -174,6 +208,7 @@ def talks_to(
     q_HSU, v_HS = np.zeros((TURNS, STATES, UTTERANCES)), np.zeros((TURNS + 1, STATES))
     q_slow_HSU, v_slow_HS = q_HSU.copy(), v_HS.copy()
     store_K4, stored = np.zeros((STORE, 4), np.int64), 0
+    seen_HSUT = np.zeros((TURNS, STATES, UTTERANCES, STATES))
     state_BH, utterance_BH = np.zeros((BATCH, TURNS + 1), np.int64), np.zeros((BATCH, TURNS), np.int64)
     chance_BH2 = np.zeros((BATCH, TURNS, 2))
     for batch in range(most // BATCH):
@@ -190,12 +225,17 @@ def talks_to(
                 adv_BH2[i] = reward_B[i] - reward_B.mean()
         elif learner == PPO:
             adv_BH2 = _gae(value_HSK, state_BH, utterance_BH, reward_B, critic_rate)
+        elif learner == CONVERGED:
+            for turn, state, u, to in store_K4[begun:stored]:
+                seen_HSUT[turn, state, u, to] += 1
+            _solve_utterances(q_HSU, v_HS, _chances(first_HSA, second_HSAA), seen_HSUT)
         else:
             low = max(0, stored - STORE) if learner == REPLAYED else begun
             _fit_utterances(
-                q_HSU, v_HS, q_slow_HSU, v_slow_HS, first_HSA, second_HSAA,
+                q_HSU, v_HS, q_slow_HSU, v_slow_HS, _chances(first_HSA, second_HSAA),
                 store_K4, low, stored, critic_rate, updates,
             )  # fmt: skip
+        if learner >= REPLAYED:
             for i in range(BATCH):
                 for turn in range(TURNS):
                     state = state_BH[i, turn]
