@@ -1,29 +1,31 @@
-"""SharpeRatio@k on logged episodes: IS, PDIS, WIS, fitted Q, doubly robust and DICE pick portfolios."""
+"""SharpeRatio@k: does it say which of two estimators of like error picks the less risky policies?"""
 
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_exceed, of_seeds, runs_of
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.arrays import Floats
-from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
-from testbed.estimators.selection import mean_squared_error, rank_correlation, sharpe_ratio_at_k
+from testbed.estimators.selection import mean_squared_error, rank_correlation, regret_at_k, top_values
 from testbed.estimators.trajectory import pdis, trajectory_is, trajectory_wis
 from testbed.offline.tabular_offline import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
-SEEDS, EPISODES, POLICIES, DISCOUNT = 32, 100, 12, 0.95
-KS = (2, 3, 4, 6, 10)
-NEAR, APART = 1.25, 1.25
-"""Largest quotient of errors that count as alike, least quotient of Sharpe ratios that tell apart."""
+SEEDS, HALF, EPISODES, POLICIES, DISCOUNT, LOGGER = 64, 3, 50, 30, 0.95, 0.1
+"""Random worlds of a run; logs in each half of a world's; episodes; candidates; the logger's quality."""
+KS, CLOSEST = (2, 4, 8), 5
+"""Sizes of portfolios; of 15 pairs of estimators, those that differ least are judged."""
+BETTER = 0.05
+"""Share of pairs. Set before the table was made."""
 ESTIMATORS = {
     "IS": trajectory_is,
     "PDIS": pdis,
@@ -32,104 +34,132 @@ ESTIMATORS = {
     "DR": lambda found: trajectory_dr(found.with_model(fitted_q_steps(found))),
     "DICE": dice,
 }
+METRICS = {
+    "SharpeRatio": lambda half: (half["best"] - half["logged"]) / half["spread"],
+    "best": lambda half: half["best"],
+    "squared error": lambda half: -np.log(half["mse"]),
+    "rank correlation": lambda half: half["rank"],
+    "regret": lambda half: -half["regret"],
+}
+"""What says that one estimator is better than another, from a half's means: larger is better."""
+ALIKE = {"squared error": ("squared error",), "all": ("squared error", "rank correlation", "regret")}
+"""In what the judged pairs of estimators are alike."""
+ERRORS = ("squared error", "rank correlation", "regret")
 
 
-def portfolios(
-    value_W: Floats, true_W: Floats, logged: float, seed: int, **where: str
-) -> Iterator[pd.DataFrame]:
-    """Yield accuracy and SharpeRatio@k of estimated values [W], k from 2 to 10, for an estimator on a log."""
-    mse, rank = mean_squared_error(value_W, true_W), rank_correlation(value_W, true_W)
-    for k in KS:
-        sharpe = float(sharpe_ratio_at_k(value_W, true_W, k=k, baseline=logged))
-        yield columns((seed,), **where, k=k, sharpe=sharpe, log_mse=float(np.log(mse)), rank=float(rank))
-
-
-def rows_of(name: str, world: FiniteMDP, seed: int) -> Iterator[pd.DataFrame]:
-    """Return accuracy and SharpeRatio@k of every estimator on one log of a policy of quality 0.3."""
-    best_SA = greedy(optimal_q(world))[0]
-    mu_SA, rng = skilled(best_SA, 0.3), generator(seed, f"candidates of {name}")
+def portfolios(seed: int) -> pd.DataFrame:
+    """Return accuracy, and the k policies that each estimator ranks first, of every log of a random world."""
+    world = ten_steps(seed)["garnet"]
+    best_SA, rng = greedy(optimal_q(world))[0], generator(seed, f"{NAME} candidates")
+    mu_SA = skilled(best_SA, LOGGER)
     mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
     other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
     pi_WSA = mix_W11 * skilled(best_SA, rng.uniform(0.0, 0.9, POLICIES)) + (1 - mix_W11) * other_WSA
     true_W, logged = world.value(pi_WSA), float(world.value(mu_SA))
-    log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {name}"))
-    found = [of_log(log, pi_SA, mu_SA, DISCOUNT, 0) for pi_SA in pi_WSA]
-    for each, estimate in ESTIMATORS.items():
-        value_W = np.array([float(estimate(episodes).value) for episodes in found])
-        yield from portfolios(value_W, true_W, logged, seed, world=name, estimator=each)
+    found = []
+    for number in range(2 * HALF):
+        log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {number}"))
+        episodes = [of_log(log, pi_SA, mu_SA, DISCOUNT, 0) for pi_SA in pi_WSA]
+        for name, estimate in ESTIMATORS.items():
+            value_W = np.array([float(estimate(each).value) for each in episodes])
+            accuracy = {
+                "mse": float(mean_squared_error(value_W, true_W)),
+                "rank": float(rank_correlation(value_W, true_W)),
+                "regret": float(regret_at_k(value_W, true_W)),
+            }
+            for k in KS:
+                top_K = top_values(value_W, true_W, k=k)
+                said = {"best": top_K.max(), "worst": top_K.min(), "spread": top_K.std(ddof=1)}
+                found.append(
+                    {"half": number % 2, "estimator": name, "k": k, "logged": logged, **accuracy, **said}
+                )
+    return pd.DataFrame(found)
+
+
+def foretold(score_E: Floats, risk_E: Floats, pairs: list[tuple[int, int]]) -> float:
+    """Return the share of pairs in which the better score has the higher value on other logs, ties a half."""
+    signs = [np.sign(score_E[a] - score_E[b]) * np.sign(risk_E[a] - risk_E[b]) for a, b in pairs]
+    return float(np.mean(signs) / 2 + 0.5)
+
+
+def closest(mean: pd.DataFrame, alike: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the pairs of estimators that differ least in all the metrics named, by their ranks."""
+    pairs = list(itertools.combinations(range(len(mean)), 2))
+    scores_ME = [METRICS[name](mean).to_numpy() for name in alike]
+    order = sum(
+        (stats.rankdata([abs(score_E[a] - score_E[b]) for a, b in pairs]) for score_E in scores_ME),
+        np.zeros(len(pairs)),
+    )
+    return [pairs[i] for i in np.argsort(order, kind="stable")[:CLOSEST]]
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
-    """Return those of a corridor and of a random world, 10 steps each, for every seed."""
+    """Yield how often metrics on one half of the logs foretell worst@k, and a small std@k, on the other."""
     for seed in seeds:
-        for name in ("chain", "garnet"):
-            yield from rows_of(name, ten_steps(seed)[name], seed)
-
-
-def at_four(table: pd.DataFrame, run: str) -> list[pd.DataFrame]:
-    """Return the estimators' rows at k = 4, a frame per log."""
-    chosen = table[(table["run"] == run) & (table["k"] == 4)]
-    return [log for _, log in chosen.groupby([name for name in ("world", "seed") if name in chosen])]
+        for k, of_k in portfolios(seed).groupby("k"):
+            halves = [
+                each.groupby("estimator").mean().loc[list(ESTIMATORS)] for _, each in of_k.groupby("half")
+            ]
+            for alike, names in ALIKE.items():
+                pairs = closest((halves[0] + halves[1]) / 2, names)
+                for metric, score in METRICS.items():
+                    shares = {
+                        name: np.mean(
+                            [
+                                foretold(score(here).to_numpy(), sign * there[risk].to_numpy(), pairs)
+                                for here, there in (halves, halves[::-1])
+                            ]
+                        )
+                        for name, risk, sign in (("share worst", "worst", 1), ("share narrow", "spread", -1))
+                    }
+                    yield columns((seed,), alike=alike, metric=metric, k=k, **shares)
 
 
 EXPERIMENT = Experiment(
     NAME,
-    question="Does SharpeRatio@k tell estimators of episodes apart whose errors are alike?",
+    question="Does SharpeRatio@k say which of two estimators of like error picks the less risky policies?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
-    differs="two worlds of 10 steps, 12 random candidates, 100 episodes; DICE ignores the horizon",
-    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES}),
-    keys=("run", "seed", "world", "estimator", "k"),
-    metrics=("log_mse", "rank", "sharpe"),
-    margins={"quotient of errors that are alike": NEAR, "quotient of Sharpe ratios": APART},
+    differs="random worlds of 10 steps, 30 candidates, 50 episodes of a near-random logger, so that weights "
+    "have heavy tails; a portfolio's best, worst and spread are means over three logs; DICE ignores the "
+    "horizon",
+    compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES, "logs": 2 * HALF}),
+    keys=("run", "seed", "alike", "metric", "k"),
+    metrics=("share worst", "share narrow"),
+    margins={"share of pairs": BETTER},
     figure=Plot(
-        "frontier",
-        x="log_mse: log mean squared error",
-        y="sharpe: SharpeRatio@4",
-        arm=("estimator",),
-        where={"k": 4},
-        says="Shows by how much the best of an estimator's 4 favorite policies is above the logger, over "
-        "their spread (SharpeRatio@4), against its log squared error, on 100 episodes of two worlds of 10 "
-        "steps: importance sampling by episode (IS), by step (PDIS) or normalized (WIS), fitted Q, doubly "
-        "robust (DR), and density ratios (DICE).",
+        "strips",
+        x="share worst: share of pairs foretold",
+        y="metric",
+        where={"alike": "all"},
+        says="Shows for how many of the five pairs of estimators whose accuracy differs least a metric on "
+        "three logs foretells whose worst of its k favorite policies is better on three others, k = 2, 4 "
+        "and 8: SharpeRatio@k, its numerator alone (best), and metrics of accuracy; six estimators, random "
+        "worlds of 10 steps, 50 episodes, 30 candidates.",
     ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )
 
-
-def told_apart(log: pd.DataFrame) -> list[bool]:
-    """Return, for every pair of estimators with like errors, whether SharpeRatio@4 tells it apart."""
-    found = []
-    for a, b in itertools.combinations(log[["log_mse", "sharpe"]].to_numpy(dtype=np.float64), 2):
-        if abs(a[0] - b[0]) <= np.log(NEAR):
-            low, high = sorted((float(a[1]), float(b[1])))
-            found.append(high > (APART * low if low > 0 else low))
-    return found
-
-
-@EXPERIMENT.claim("sharpe-tells-like-estimators-of-episodes-apart")
-def sharpe_tells_like_estimators_of_episodes_apart(table: pd.DataFrame) -> Evidence:
-    """Of pairs of estimators whose squared errors on a log differ by at most a quarter, most have
-    SharpeRatio@4 that differ by more than a quarter.
-    """
-    found = {
-        run: np.array([np.mean(pairs) - 0.5 for log in at_four(table, run) if (pairs := told_apart(log))])
-        for run in runs_of(table)
-    }
-    return must_exceed(found, 0.0, "share of pairs less 1/2")
-
-
-@EXPERIMENT.claim(
-    "sharpe-picks-another-estimator-of-episodes-than-error",
-    statement=(
-        "In most logs of episodes the estimator with the least squared error does not have the best "
-        "SharpeRatio@4."
+for _name, _outcome, _says, _alike in (
+    ("sharpe-foretells-the-worse-portfolio", "share worst", "whose worst policy of k is better", "all"),
+    ("sharpe-foretells-the-wider-portfolio", "share narrow", "whose k policies differ less", "all"),
+    (
+        "sharpe-foretells-the-worse-portfolio-at-like-errors",
+        "share worst",
+        "whose worst policy of k is better",
+        "squared error",
     ),
-)
-def picks_another(table: pd.DataFrame) -> Evidence:
-    """Return the evidence about the share of logs, in both runs; a tie in Sharpe counts as agreement."""
-    found = {}
-    for run in runs_of(table):
-        logs = at_four(table, run)
-        sharpe = [log.set_index("log_mse")["sharpe"].sort_index() for log in logs]
-        found[run] = np.array([x.max() > x.iloc[0] + 1e-9 for x in sharpe]) - 0.5
-    return must_exceed(found, 0.0, "share of logs less 1/2")
+):
+    EXPERIMENT.claim(
+        _name,
+        f"Of estimators that differ least in {'accuracy' if _alike == 'all' else _alike} SharpeRatio@k "
+        f"foretells on other logs {_says}, at k = 2, 4 and 8, for a share of pairs 0.05 larger than squared "
+        "error, rank correlation and regret do.",
+    ).compare(
+        _outcome,
+        {"metric": "SharpeRatio"},
+        {"metric": ERRORS},
+        by=BETTER,
+        over={"k": KS, "alike": _alike},
+        typical="mean",
+        off={"metric": "best"},
+    )
