@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -19,54 +20,92 @@ from analysis.lab import (
     must_exceed,
     of_seeds,
 )
+from analysis.worlds.pilots import Grid, inside, tuned
 from envs.arrays import Floats
-from envs.logged_bandit import LoggedBandit, LoggedData, logged_bandit
+from envs.logged_bandit import LoggedBandit, logged_bandit
 from testbed.rng import generator, keys
 
 NAME = "logged-policies"
-SEEDS, LOGS, CONTEXTS, ARMS, LOADS, USERS = 32, 8, 10, 6, 5, 40
-SIZES, LOGGERS = (300, 3000, 10000), {"peaked": 0.15, "mild": 0.4}
-"""Logged rounds; temperatures of the logging policies, which know little of the rewards."""
-SAME = 0.005
-"""Regret that counts as equal, rewards being in [0, 1]. Set before the table was made."""
-NAMES = ("IPS", "clipped", "smoothed")
-LEARNERS = {
-    ("peaked", 300): ((1.0, 0.0, 0.03), (1.0, 0.02, 0.03), (0.8, 0.0, 0.03)),
-    ("peaked", 3000): ((1.0, 0.0, 0.01), (1.0, 0.01, 0.01), (0.97, 0.0, 0.01)),
-    ("peaked", 10000): ((1.0, 0.0, 0.004), (1.0, 0.01, 0.002), (0.995, 0.0, 0.004)),
-    ("mild", 300): ((1.0, 0.0, 0.1), (1.0, 0.1, 0.1), (0.9, 0.0, 0.1)),
-    ("mild", 3000): ((1.0, 0.0, 0.015), (1.0, 0.03, 0.015), (0.97, 0.0, 0.005)),
+SEEDS, LOGS, CONTEXTS, LOADS, USERS = 32, 8, 10, 5, 40
+SIZES, LOGGERS, ARMS = (300, 3000, 10000), {"peaked": 0.15, "mild": 0.4}, {"peaked": 30, "mild": 6}
+"""Logged rounds; temperatures of the logging policies, which know little of the rewards; actions."""
+SAME, FLAT = 0.005, 2e-4
+"""Regret that counts as equal, rewards being in [0, 1]. Set before the table was made. Gain toward the end of
+a grid that is too small to matter.
+"""
+FIRST = 900_000_000
+"""First pilot bandit."""
+WORLDS, PILOTS = 20, 256
+"""Peaked bandits whose mean is a unit, as smoothing and clipping differ by little; pilot bandits."""
+UNITS = {"peaked": 128, "mild": SEEDS}
+"""Units of a run; those of mild logs are one bandit each."""
+CELLS = (*(("peaked", n) for n in SIZES), ("mild", 300), ("mild", 3000))
+PENALTIES = (0.0, 5e-4, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.1, 0.2, 0.4)
+LEARNERS: dict[str, Grid] = {
+    "IPS": {"penalty": PENALTIES},
+    "clipped": {"floor": (0.0, 0.003, 0.006, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4), "penalty": PENALTIES},
+    "smoothed": {
+        "alpha": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.985, 0.995, 1.0),
+        "penalty": PENALTIES,
+    },
 }
-"""Exponent, floor and penalty of each learner: the best of a grid of all three on 16 or 32 other worlds."""
+"""Floor 0 and exponent 1 are IPS, so that clipping and smoothing may be turned off."""
 
 
-def pessimistic(
-    data: LoggedData, alpha: float, floor: float, penalty: float, contexts: int = CONTEXTS, arms: int = ARMS
-) -> Floats:
-    """Return score(x, a) - penalty / 2 mean_i 1{x, a} (r w)^2, w = 1 / max(mu, floor)^alpha, [R, S, A]."""
-    score_RSA = score_table(data, contexts, arms, alpha=alpha, floor=floor)
-    weight_RN = 1.0 / np.maximum(data.propensity_RN, floor) ** alpha
-    square_RN = data.reward_RN**2 * weight_RN
-    spread_RSA = score_table(data, contexts, arms, alpha=alpha, floor=floor, reward_RN=square_RN)
-    return score_RSA - penalty / 2 * spread_RSA
+def learned(mean_SA: Floats, mu_SA: Floats, penalty: float, alpha: float = 1.0, floor: float = 0.0) -> Floats:
+    """Return the policy with the best score(x, a) - penalty / 2 mean_i 1{x, a} (r w)^2, [R, S, A].
+
+    mean_SA: mean_i 1{x, a} r_i, of rewards that are 0 or 1. w = 1 / max(mu, floor)^alpha.
+    """
+    weight_SA = 1.0 / np.maximum(mu_SA, floor) ** alpha
+    return best_policy(mean_SA * weight_SA * (1 - penalty / 2 * weight_SA))
 
 
-def regrets(
-    seeds: Seeds, logger: str, n: int, learners: Mapping[str, tuple[float, float, float]]
-) -> Iterator[tuple[str, Floats]]:
-    """Yield the regret of each learner in each world, mean over 8 logs."""
-    found: dict[str, list[float]] = {name: [] for name in learners}
+def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floats]]:
+    """Yield bandits, each with 8 logs' mean_i 1{x, a} r_i, [R, S, A]."""
     for seed in seeds:
         bandit = logged_bandit(
-            contexts=CONTEXTS, arms=ARMS, temperature=LOGGERS[logger], skill=0.2, seed=seed
+            contexts=CONTEXTS, arms=ARMS[logger], temperature=LOGGERS[logger], skill=0.2, seed=seed
         )
         data = bandit.log(keys(tuple(range(LOGS)), f"{NAME} {seed}"), n)
-        best = float(bandit.value(best_policy(bandit.reward_SA[None]))[0])
-        for name, (alpha, floor, penalty) in learners.items():
-            pi_RSA = best_policy(pessimistic(data, alpha, floor, penalty))
-            found[name].append(best - float(bandit.value(pi_RSA).mean()))
-    for name, regret in found.items():
-        yield name, np.array(regret)
+        yield bandit, score_table(data, CONTEXTS, ARMS[logger], alpha=0.0)
+
+
+def regret(bandit: LoggedBandit, mean_RSA: Floats, knobs: Mapping[str, float]) -> float:
+    """Return the mean regret over the logs."""
+    best = float(bandit.value(best_policy(bandit.reward_SA[None]))[0])
+    return best - float((learned(mean_RSA, bandit.logging_SA, **knobs) * bandit.reward_SA).sum(-1).mean())
+
+
+@cache
+def chosen(logger: str, n: int, learner: str) -> tuple[dict[str, float], bool]:
+    """Return the setting with the least regret on pilot bandits, and whether it is at an end of its grid."""
+    known = pilot_logs(logger, n)
+    return tuned(
+        lambda **knobs: -float(np.mean([regret(*each, knobs) for each in known])),
+        LEARNERS[learner],
+        FLAT,
+        {"alpha": (1.0,)},
+    )
+
+
+@cache
+def pilot_logs(logger: str, n: int) -> list[tuple[LoggedBandit, Floats]]:
+    """Return pilot bandits with their logs."""
+    return list(logs(tuple(range(FIRST, FIRST + PILOTS)), logger, n))
+
+
+def regrets(seeds: Seeds, logger: str, n: int) -> Iterator[pd.DataFrame]:
+    """Yield the regret of each tuned learner, means over 8 logs and, of peaked ones, over 20 bandits."""
+    each = WORLDS if logger == "peaked" else 1
+    found: dict[str, list[float]] = {name: [] for name in LEARNERS}
+    for seed in seeds:
+        drawn = list(logs(tuple(range(seed * each, (seed + 1) * each)), logger, n))
+        for name, values in found.items():
+            values.append(float(np.mean([regret(*one, chosen(logger, n, name)[0]) for one in drawn])))
+    for name, values in found.items():
+        at_end = int(chosen(logger, n, name)[1])
+        yield columns(seeds, world=logger, n=n, learner=name, regret=values, **{"at end": at_end})
 
 
 def users(seed: int, alike: bool) -> tuple[LoggedBandit, Floats, Floats]:
@@ -105,9 +144,9 @@ def gains(seeds: Seeds, alike: bool, n: int) -> Iterator[tuple[str, Floats]]:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Yield regrets by logger and learner, and gains by kind of users and learner, by logged rounds."""
-    for (logger, n), learners in LEARNERS.items():
-        for name, regret_R in regrets(seeds, logger, n, dict(zip(NAMES, learners, strict=True))):
-            yield columns(seeds, world=logger, n=n, learner=name, regret=regret_R)
+    for logger, n in CELLS:
+        yield from regrets(seeds[: UNITS[logger]], logger, n)
+    seeds = seeds[:SEEDS]
     for n in SIZES:
         for alike in (False, True):
             for name, gain_R2 in gains(seeds, alike, n):
@@ -120,9 +159,9 @@ EXPERIMENT = Experiment(
     question="What do clipping, smoothing and doubly robust scores add to policies learned from logs?",
     source="Aouali et al. (2023), exponential smoothing; ad-load balancing via off-policy learning (2023)",
     differs="tables over 10 contexts or 40 users; exact regrets; exponents, floors, penalties tuned",
-    compute=of_seeds(NAME, rows, SEEDS, {"logs": LOGS}),
+    compute=of_seeds(NAME, rows, UNITS["peaked"], {"logs": LOGS, "pilots": PILOTS}),
     keys=("run", "seed", "world", "n", "learner"),
-    metrics=("regret", "satisfaction", "revenue"),
+    metrics=("regret", "satisfaction", "revenue", "at end"),
     margins={"regret that counts as equal": SAME, "gain of a metric": 0.0},
     figure=Plot(
         "final by setting",
@@ -130,8 +169,8 @@ EXPERIMENT = Experiment(
         y="regret",
         arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
-        says="Shows regret against logged rounds in random bandits of 10 contexts and 6 arms, logged by a "
-        "policy of high (mild) or low temperature (peaked): IPS divides rewards by the logged chances; "
+        says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy "
+        "of high temperature over 6 arms (mild) or of a low one over 30 (peaked): IPS divides rewards by the logged chances; "
         "clipped raises small chances to a floor; smoothed takes them to a power below 1; all have a "
         "variance penalty.",
     ),
@@ -150,10 +189,12 @@ EXPERIMENT = Experiment(
 )
 
 AOUALI = "Aouali et al. (2023), Exponential smoothing for off-policy learning"
+PEAKED = {"world": "peaked", "n": SIZES}
 EXPERIMENT.claim(
     "clipping-gains-nothing-from-mild-logs",
     "From logs of temperature 0.4 plain and clipped IPS at its best floor have the same regret within .005.",
     source=AOUALI,
+    gates={"tuned": inside(learner=("IPS", "clipped"), world="mild")},
 ).equal(
     "regret", {"learner": "IPS"}, {"learner": "clipped"}, within=SAME, over={"world": "mild", "n": SIZES[:2]}
 )
@@ -163,13 +204,17 @@ EXPERIMENT.claim(
     "From peaked logs smoothed IPS has less regret than clipped IPS, both with a variance penalty and at "
     "their best exponent and floor.",
     source=AOUALI,
-).compare("regret", {"learner": "clipped"}, {"learner": "smoothed"}, over={"world": "peaked", "n": SIZES})
+    gates={"tuned": inside(learner=("smoothed", "clipped"), world="peaked")},
+).compare(
+    "regret", {"learner": "smoothed"}, {"learner": "clipped"}, below=True, over=PEAKED, off={"learner": "IPS"}
+)
 
 EXPERIMENT.claim(
     "plain-ips-loses-to-tuned-smoothing-from-peaked-logs",
     "From peaked logs smoothed IPS has less regret than plain IPS.",
     source=f"{AOUALI}; the off-switch, exponent 1",
-).compare("regret", {"learner": "IPS"}, {"learner": "smoothed"}, over={"world": "peaked", "n": SIZES})
+    gates={"tuned": inside(learner=("smoothed", "IPS"), world="peaked")},
+).compare("regret", {"learner": "smoothed"}, {"learner": "IPS"}, below=True, over=PEAKED)
 
 ADS = "Ad-load balancing via off-policy learning in a content marketplace (2023)"
 BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
