@@ -170,9 +170,9 @@ EXPERIMENT = Experiment(
         arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
         says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy "
-        "of high temperature over 6 arms (mild) or of a low one over 30 (peaked): IPS divides rewards by the logged chances; "
-        "clipped raises small chances to a floor; smoothed takes them to a power below 1; all have a "
-        "variance penalty.",
+        "of high temperature over 6 arms (mild) or of a low one over 30 (peaked): IPS divides rewards by the "
+        "logged chances; clipped raises small chances to a floor; smoothed takes them to a power below 1; "
+        "all have a variance penalty.",
     ),
     systems={
         "Exponential smoothing for OPL": Part(
