@@ -20,7 +20,7 @@ from testbed.offline.tabular_offline import greedy, optimal_q
 from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
-SEEDS, HALF, EPISODES, POLICIES, DISCOUNT, LOGGER = 64, 3, 50, 30, 0.95, 0.1
+SEEDS, HALF, EPISODES, POLICIES, DISCOUNT, LOGGER = 256, 3, 50, 30, 0.95, 0.1
 """Random worlds of a run; logs in each half of a world's; episodes; candidates; the logger's quality."""
 KS, CLOSEST = (2, 4, 8), 5
 """Sizes of portfolios; of 15 pairs of estimators, those that differ least are judged."""
@@ -56,24 +56,24 @@ def portfolios(seed: int) -> pd.DataFrame:
     other_WSA = rng.dirichlet(np.ones(world.actions), size=(POLICIES, world.states))
     pi_WSA = mix_W11 * skilled(best_SA, rng.uniform(0.0, 0.9, POLICIES)) + (1 - mix_W11) * other_WSA
     true_W, logged = world.value(pi_WSA), float(world.value(mu_SA))
+    mu_RWSA = np.broadcast_to(mu_SA, (2 * HALF, 1, *mu_SA.shape))
+    log = collect(world, mu_RWSA, EPISODES, keys(tuple(range(2 * HALF)), f"{NAME} {seed}"))
+    episodes = [of_log(log, pi_SA, mu_SA, DISCOUNT) for pi_SA in pi_WSA]
     found = []
-    for number in range(2 * HALF):
-        log = collect(world, mu_SA[None, None], EPISODES, keys((seed,), f"{NAME} {number}"))
-        episodes = [of_log(log, pi_SA, mu_SA, DISCOUNT, 0) for pi_SA in pi_WSA]
-        for name, estimate in ESTIMATORS.items():
-            value_W = np.array([float(estimate(each).value) for each in episodes])
-            accuracy = {
-                "mse": float(mean_squared_error(value_W, true_W)),
-                "rank": float(rank_correlation(value_W, true_W)),
-                "regret": float(regret_at_k(value_W, true_W)),
-            }
-            for k in KS:
-                top_K = top_values(value_W, true_W, k=k)
-                said = {"best": top_K.max(), "worst": top_K.min(), "spread": top_K.std(ddof=1)}
-                found.append(
-                    {"half": number % 2, "estimator": name, "k": k, "logged": logged, **accuracy, **said}
-                )
-    return pd.DataFrame(found)
+    by_name = {name: np.stack([each(e).value for e in episodes], -1) for name, each in ESTIMATORS.items()}
+    for (name, value_LW), k in itertools.product(by_name.items(), KS):
+        top_LK = top_values(value_LW, true_W, k=k)
+        said = {
+            "mse": mean_squared_error(value_LW, true_W),
+            "rank": rank_correlation(value_LW, true_W),
+            "regret": regret_at_k(value_LW, true_W),
+            "best": top_LK.max(-1),
+            "worst": top_LK.min(-1),
+            "spread": top_LK.std(-1, ddof=1),
+        }
+        half_L = np.arange(2 * HALF) % 2
+        found.append(pd.DataFrame({"half": half_L, "estimator": name, "k": k, "logged": logged, **said}))
+    return pd.concat(found)
 
 
 def foretold(score_E: Floats, risk_E: Floats, pairs: list[tuple[int, int]]) -> float:
