@@ -115,7 +115,8 @@ def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
         rows = table["at end"] > 0
         for column, wanted in where.items():
             rows &= table[column].isin([wanted] if isinstance(wanted, str | int | float) else list(wanted))
-        arms = sorted(set(map(str, table.loc[rows, "arm"])))
+        name = "arm" if "arm" in table else next(iter(where))
+        arms = sorted(set(map(str, table.loc[rows, name])))
         return f"at an end of its grid: {', '.join(arms)}" if arms else ""
 
     return gate

@@ -40,16 +40,19 @@ WORLDS, PILOTS = 20, 256
 UNITS = {"peaked": 128, "mild": SEEDS}
 """Units of a run; those of mild logs are one bandit each."""
 CELLS = (*(("peaked", n) for n in SIZES), ("mild", 300), ("mild", 3000))
-PENALTIES = (0.0, 5e-4, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.1, 0.2, 0.4)
+PENALTIES = (0.0, 5e-4, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.1, 0.2, 0.4, 0.8, 1.6)
 LEARNERS: dict[str, Grid] = {
     "IPS": {"penalty": PENALTIES},
-    "clipped": {"floor": (0.0, 0.003, 0.006, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4), "penalty": PENALTIES},
+    "clipped": {
+        "floor": (0.0, 0.003, 0.006, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4, 0.7, 1.0),
+        "penalty": PENALTIES,
+    },
     "smoothed": {
-        "alpha": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.985, 0.995, 1.0),
+        "alpha": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.985, 0.995, 1.0),
         "penalty": PENALTIES,
     },
 }
-"""Floor 0 and exponent 1 are IPS, so that clipping and smoothing may be turned off."""
+"""Floor 0 and exponent 1 are IPS; at floor 1 and exponent 0 rewards have no weights. Nothing lies beyond."""
 
 
 def learned(mean_SA: Floats, mu_SA: Floats, penalty: float, alpha: float = 1.0, floor: float = 0.0) -> Floats:
@@ -85,7 +88,7 @@ def chosen(logger: str, n: int, learner: str) -> tuple[dict[str, float], bool]:
         lambda **knobs: -float(np.mean([regret(*each, knobs) for each in known])),
         LEARNERS[learner],
         FLAT,
-        {"alpha": (1.0,)},
+        {"alpha": (1.0,), "floor": (1.0,)},
     )
 
 
