@@ -17,8 +17,8 @@ from envs.logged_data import Counts, ratio
 from testbed.offline.improvement import clipped_passes, pooled_by_post, softmax
 from testbed.offline.tabular_offline import within_kl
 
-PASSES, CHUNK, FLOOR = 10, 8, -30.0
-"""Gradient steps on a batch; steps after which an adaptive behavior looks at the data again; least logit."""
+CHUNK, FLOOR = 8, -30.0
+"""Steps after which an adaptive behavior looks at the data again; least logit."""
 BISECTIONS = 30
 """Halvings of the step that keep the behavior within its KL budget."""
 
@@ -28,7 +28,8 @@ class Arm:
     """One way to improve a policy.
 
     update: "ppo" (knob: the clip), "mirror" (knob: the step size that the KL is divided by, falling to 0 over
-    the iterations; inf for no KL), "trust region" (knob: the KL of every state). rate: of gradient steps.
+    the iterations; inf for no KL), "trust region" (knob: the KL of every state). rate, passes: of gradient
+    steps on a batch. falls: the KL of a trust region falls to 0 over the iterations too.
     adapt: step of an adaptive behavior, 0 draws from the policy. kept: batches in the buffer.
     critic: "state", "post" (post-decision states), or of actions that are several tokens "action", "token",
     "decomposed". token_discount: of every token, for "token". scaled: advantages to a mean square of 1.
@@ -42,6 +43,8 @@ class Arm:
     critic: str = "state"
     token_discount: float = 1.0
     scaled: bool = True
+    passes: int = 10
+    falls: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,12 +203,15 @@ def moved(log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: f
     if arm.scaled:
         adv_RSA = ratio(adv_RSA, np.sqrt((share_RSA * adv_RSA**2).sum((1, 2), keepdims=True)))
     if arm.update == "ppo":
-        return clipped_passes(log_RSA, visit_RSA, adv_RSA, passes=PASSES, step_size=arm.rate, clip=arm.knob)
+        return clipped_passes(
+            log_RSA, visit_RSA, adv_RSA, passes=arm.passes, step_size=arm.rate, clip=arm.knob
+        )
     gain_RSA = ratio(ratio(visit_RSA, count_RS1), old_RSA) * adv_RSA
     if arm.update == "trust region":
-        return np.log(np.maximum(within_kl(old_RSA, gain_RSA, arm.knob), 1e-12))
+        budget = arm.knob * (left if arm.falls else 1.0)
+        return np.log(np.maximum(within_kl(old_RSA, gain_RSA, budget), 1e-12))
     step_size = arm.knob * max(left, 1e-6)
-    for _ in range(PASSES):
+    for _ in range(arm.passes):
         pi_RSA = softmax(log_RSA)
         pull_RSA = gain_RSA - (0.0 if np.isinf(step_size) else np.log(pi_RSA / old_RSA) / step_size)
         centered_RSA = pull_RSA - (pi_RSA * pull_RSA).sum(-1, keepdims=True)

@@ -199,7 +199,7 @@ def talks_to(
 
     A batch is 16 talks. PPO: GAE over tokens with values of states and of first tokens, two passes, clip .2.
     Utterance critics: Q and V with targets that follow by .3, `updates` a batch on 64 utterances each
-    of the store (without replay: of the batch), or to their end; tokens are moved by Q - V of their utterance.
+    of the store (without replay: of the batch), or to their end; tokens are moved by Q - V of it.
     """
     np.random.seed(seed)
     first_HSA = np.zeros((TURNS, STATES, TOKENS))
