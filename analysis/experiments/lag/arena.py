@@ -103,6 +103,9 @@ EXPERIMENT = Experiment(
             what="robustness of the loss against one rival, best and worst of 8 answers, a constant lag; "
             "not that of larger models, nor speed",
         ),
+        "R²VPO": per_task(
+            ALL, "r2vpo-gains-over-tuned-grpo-at-lag-64", what="against GRPO at its best clip, budget tuned"
+        ),
         "HölderPO": per_task(
             SHORT,
             "holder-gains-over-tuned-grpo-at-lag-64",
