@@ -28,25 +28,25 @@ def replay_q(
 ) -> tuple[Floats, Floats]:
     """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
-    w += step_size mean_batch (y - phi w) phi, y = sum_{k < chunk} discount^k r_k + discount^chunk B(s'), B =
-    max Q or the soft value of the target weights. feature_SAF None is a table; initial: weights at the start,
-    a number or [R, F]; offline: steps in the buffer from the start; capacity None keeps everything.
+    w += step_size mean_batch (y - phi w) phi, y = r + discount B(s'), B = max Q or the soft value of the
+    target weights. feature_SAF None is a table; initial: weights at the start, a number or [R, F]; offline:
+    steps in the buffer from the start; capacity None keeps everything.
 
     Settings, each a number or [R]: step_size; updates: UTD ratio, updates per environment step, fractions
     allowed; epsilon: exploration; temperature: 0 for max and greedy, else soft values tau logsumexp(Q/tau)
     and softmax actions (SAC with a table); target_every: updates between copies to the target, 0 for none;
-    chunk: steps of uncorrected return before the bootstrap (ALOE); model_share: share of drawn steps with the
-    current policy's action and an outcome from the empirical model (MAD-TD); on_policy: power p in the chance
-    exp(p mean log pi(a|s)) of drawing a step, mean over its trajectory (ARB, 0 uniform); weight_bound:
-    largest norm of the weights, error_bound: largest |TD error| used, 0 for none (FlashSAC).
+    model_share: share of drawn steps with the current policy's action and an outcome from the empirical model
+    (MAD-TD); on_policy: power p in the chance exp(p mean log pi(a|s)) of drawing a step, mean over its
+    trajectory (ARB, 0 uniform); weight_bound: largest norm of the weights, error_bound: largest |TD error|
+    used, 0 for none (FlashSAC).
 
-    Raises UserError for an unknown or negative setting, a wrong shape, a chunk or batch below 1. Source: Lin
+    Raises UserError for an unknown or negative setting, a wrong shape or a batch below 1. Source: Lin
     (1992) for replay; Watkins & Dayan (1992) for the target; settings name their sources in parentheses.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     hyper_RK = _settings(Q_SETTINGS, settings, len(key))
-    if batch < 1 or (hyper_RK[:, list(Q_SETTINGS).index("chunk")] < 1).any() or not 1 <= every <= steps:
-        raise UserError(f"batch {batch}, every {every}: expected batch, chunk >= 1 and every <= steps.")
+    if batch < 1 or not 1 <= every <= steps:
+        raise UserError(f"batch {batch}, every {every}: expected batch >= 1 and every <= steps.")
     pairs, shape = world.states * world.actions, (world.states, world.actions)
     table = feature_SAF is None
     packed = (np.arange(pairs)[:, None], np.ones((pairs, 1)))

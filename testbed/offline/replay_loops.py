@@ -17,7 +17,7 @@ from envs.tables import Tables
 Words = NDArray[np.uint64]
 
 Q_SETTINGS = {
-    "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0, "chunk": 1.0,
+    "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0,
     "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0,
 }  # fmt: skip
 """Settings of `replay_q`, explained there, with their defaults."""
@@ -27,8 +27,8 @@ ACTOR_SETTINGS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel"
 MOST_TRIES = 64
 """Rejections after which an on-policy draw accepts the next step."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _CHUNK, _MODEL, _ON_POLICY = range(8)
-_WEIGHT_BOUND, _ERROR_BOUND = 8, 9
+_STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _MODEL, _ON_POLICY = range(7)
+_WEIGHT_BOUND, _ERROR_BOUND = 7, 8
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -162,21 +162,6 @@ def _wrapped(place: int, size: int) -> int:
     return place if place < size else place % size
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
-def _chunk_return(
-    reward_K: Floats, last_K: Bools, filled: int, place: int, chunk: int, discount: float
-) -> tuple[float, float, int]:
-    """Return (sum of discounted rewards, discount of the bootstrap, index of the last step)."""
-    total, factor, at = 0.0, 1.0, place
-    for ahead in range(chunk):
-        at = _wrapped(place + ahead, reward_K.shape[0])
-        total += factor * reward_K[at]
-        factor *= discount
-        if last_K[at] or place + ahead + 1 >= filled:
-            break
-    return total, factor, at
-
-
 @njit(cache=True, error_model="numpy")
 def _imagined(model_XK: Ints, guess: int, visits: int, state_2: Words, next_XK: Ints) -> tuple[int, bool]:
     """Draw a successor of the pair from its counts; the last column counts ends of episodes."""
@@ -256,22 +241,19 @@ def _play_q(
             credit, done = credit - 1.0, done + 1
             for n in range(batch):
                 place = _pick(pair_K, last_K, filled, state_2, hyper_K, weight_F, index_XM, feature_XM, q_A)
-                row = pair_K[_wrapped(place, pair_K.shape[0])]
-                gain, factor, at = _chunk_return(
-                    reward_K, last_K, filled, place, int(hyper_K[_CHUNK]), discount
-                )
-                then, going = next_K[at], going_K[at]
+                at = _wrapped(place, pair_K.shape[0])
+                row, gain, then, going = pair_K[at], reward_K[at], next_K[at], going_K[at]
                 if hyper_K[_MODEL] > 0.0 and _uniform(state_2) < hyper_K[_MODEL]:
                     _look(weight_F, index_XM, feature_XM, row // actions, q_A)
                     _act_dist(q_A, 0.0, hyper_K[_TEMPERATURE], law_A)
                     guess = row // actions * actions + _index(law_A, _uniform(state_2))
                     visits = model_XK[guess].sum()
                     if visits > 0:
-                        row, gain, factor = guess, model_reward_X[guess] / visits, discount
+                        row, gain = guess, model_reward_X[guess] / visits
                         then, going = _imagined(model_XK, guess, visits, state_2, next_XK)
                 if going:
                     _look(target_F, index_XM, feature_XM, then, q_A)
-                    gain += factor * _worth(q_A, hyper_K[_TEMPERATURE])
+                    gain += discount * _worth(q_A, hyper_K[_TEMPERATURE])
                 _look(weight_F, index_XM, feature_XM, row // actions, q_A)
                 row_N[n], error_N[n] = row, _bounded(gain - q_A[row % actions], hyper_K[_ERROR_BOUND])
             _descend(weight_F, row_N, error_N, index_XM, feature_XM, hyper_K[_STEP], hyper_K[_WEIGHT_BOUND])
