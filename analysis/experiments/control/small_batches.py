@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, inside, tuned
+from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
 from envs.mechanisms import lot_sizing
 from testbed.rng import generator
@@ -30,7 +30,7 @@ GENERAL = {
 }
 MANY = Arm("mirror", rate=4.0, scaled=False, passes=100)
 """Rates from 1 to 16 end at the same score on pilot worlds: a hundred inner steps solve the problem."""
-MIRRORS = {
+MIRRORS: dict[str, tuple[Arm, Grid]] = {
     "mdpo": (MANY, {"knob": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}),
     "trust region": (
         Arm("trust region"),
@@ -67,7 +67,8 @@ def chosen(name: str) -> tuple[Arm, bool]:
         return float(np.mean(runs))
 
     best, ends = tuned(score, grid, endless={"falls": (False, True)})
-    return replace(arm, **best), ends
+    knobs: dict[str, Any] = best
+    return replace(arm, **knobs), ends
 
 
 def lots(seeds: Seeds) -> tuple[Worlds, dict[str, Any]]:
