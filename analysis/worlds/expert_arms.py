@@ -39,10 +39,6 @@ def _bent(value: float) -> Run:
     return replace(GRADED, guide="insert", recipe="tempsamp", recipe_args=(("knee", value),))
 
 
-def _begun(value: float) -> Run:
-    return replace(OWN, prefix="teacher", prefix_args=(("share", 0.5), ("tokens", value)))
-
-
 def _amplified(value: float) -> Run:
     return replace(OWN, prefix="retry", recipe="r3l", recipe_args=(("alpha", value),))
 
@@ -67,9 +63,6 @@ WAYS: Mapping[str, Way] = {
     "graded, plain": Way(_guided(GRADED, "insert"), COUNTS, True),
     "graded, bent": Way(_bent, (0.35, 0.5, 0.65, 0.8, 0.9)),
     "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
-    "prefixes": Way(_begun, (1, 2, 4, 6, 7), True),
-    "entropy bonus": Way(_recipe(OWN, "grpo", "entropy"), (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)),
-    "pass@k": Way(_recipe(OWN, "max_at_k", "k"), (2, 4, 8), True),
     "retries": Way(lambda _: replace(OWN, prefix="retry")),
     "amplified retries": Way(_amplified, (1, 1.5, 3, 6, 12)),
     "self-imitation": Way(_recipe(OWN, "spear", "share", ("warm_up", 100)), (0.25, 0.5, 0.75), True),

@@ -1,22 +1,29 @@
-"""Ways of learning where right answers are rare or old: own prefixes, max@k, and PPO over turns.
+"""Ways of learning where right answers are rare or old: prefixes of traces, max@k, and PPO over turns.
 
 Running sums of six digits, which the base model gets right once in a hundred, with 3,840 responses in all;
-and guesses in two turns from data 64 steps old. `python -m analysis.worlds.sparse_ways` chooses the settings.
+sums of sixteen, where it never is and 64 prompts have a trace; and guesses in two turns from data 64 steps
+old. `python -m analysis.worlds.sparse_ways` chooses the settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from analysis.arena.tasks import task
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
 from analysis.worlds.tuned_training import with_recipe as _recipe
+from envs.arrays import Ints
+from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
+from testbed.prefixes.prefix_source import Asked, PrefixSource, Start, first_tokens
+from testbed.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,17 +37,97 @@ RARE = replace(
     log_every=6, evaluation_prompts=128,
 )  # fmt: skip
 """GRPO ends at .4 on pilots."""
-STORE = (("ask", 48), ("attempts", 8), ("distribution", "falling"), ("tokens", 5), ("empty", "plain"))
-"""Tries of the base model that take a tenth of the budget."""
 OLD = replace(task("guess"), lag=64, critic="head")
 CUT = 0.1
 """Share of the replayed tokens that SPEAR's clip drops."""
 CLIPS = (0.05, 0.1, 0.2, 0.5, 0.9, 3.0)
 
 
-def _prefixed(share: float) -> Run:
-    """Return GRPO with a share of prompts begun from falling prefixes of the base's successes."""
-    return replace(RARE, prefix="stored", prefix_args=(*STORE, ("share", share)), steps=54)
+HARD = replace(
+    RARE, task_args=(("digits", 16), ("modulus", 4)), teacher_noise=0.55, warm_start_steps=1200, steps=200,
+    log_every=20, evaluation_prompts=64,
+)  # fmt: skip
+"""Sums of sixteen digits modulo 4, which base models of .45 right steps get right about once in 300,000."""
+FEW = (3e-3, 5.6e-3, 1e-2)
+"""Rates that are tried first on hard sums."""
+KNOWN, CUT_AT, LESSON_RATE = 64, (0.4, 0.8), 1e-2
+"""Training prompts, each with a right trace; where PrefixRL cuts it; rate of imitating all at once."""
+
+
+def traces(task: Any, seeds: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Return every replica's training prompts and a right answer to each, [R, K, Q] and [R, K, T]."""
+    prompt_RKQ = np.stack([task.prompts(generator(seed, "known/prompts"), KNOWN) for seed in seeds])
+    return prompt_RKQ, np.stack([task.expert(each, generator(0, "known"))[0] for each in prompt_RKQ])
+
+
+@dataclass
+class Known(PrefixSource):
+    """Ask training prompts alone, a share of them after the first tokens of a trace.
+
+    share: 0 gives no token. shortest: keep, for each prompt, as few tokens as let one of 8 first tries be
+    right (POPE), a quarter where none does; else between two fractions, drawn anew (PrefixRL).
+    """
+
+    share: float = 0.0
+    shortest: bool = False
+    least_RK: Ints | None = None
+
+    def check(self, run: Run, task: TokenTask) -> None:
+        """Refuse nothing."""
+
+    def rollout(self, asked: Asked) -> Rollout:
+        """Return a step's responses, the first prompts after a prefix."""
+        prompt_RKQ, token_RKT = traces(asked.task, asked.seeds)
+        R, N, T = len(asked.seeds), asked.prompt_RNQ.shape[1], token_RKT.shape[-1]
+        if self.shortest and self.least_RK is None:
+            self.least_RK = self.tried(asked, prompt_RKQ, token_RKT)
+        row_R1 = np.arange(R)[:, None]
+        streams = [generator(seed, "known/step", asked.step) for seed in asked.seeds]
+        index_RN = np.stack([stream.choice(KNOWN, N, replace=False) for stream in streams])
+        low, high = (round(part * T) for part in CUT_AT)
+        kept_RN = np.stack([stream.integers(low, high + 1, N) for stream in streams])
+        if self.least_RK is not None:
+            kept_RN = self.least_RK[row_R1, index_RN]
+        kept_RN[:, round(self.share * N) :] = 0
+        given_RNT = first_tokens(token_RKT[row_R1, index_RN], kept_RN)
+        return asked.respond(Start(prompt_RKQ[row_R1, index_RN], given_RNT.repeat(asked.group, axis=1)), 0)
+
+    @staticmethod
+    def tried(asked: Asked, prompt_RKQ: Ints, token_RKT: Ints) -> Ints:
+        """Return the fewest tokens of each trace after which one of a group of tries is right, [R, K]."""
+        R, K, T = token_RKT.shape
+        least_RK = np.full((R, K), round(T / 4))
+        for kept in range(T - 1, 0, -1):
+            given_RKT = first_tokens(token_RKT, np.full((R, K), kept))
+            tries = asked.respond(Start(prompt_RKQ, given_RKT.repeat(asked.group, axis=1)), kept)
+            right_RK = tries.reward_RB.reshape(R, K, -1).max(-1).values.cpu().numpy() >= 1
+            least_RK = np.where(right_RK, kept, least_RK)
+        return least_RK
+
+
+def _known(run: Run = HARD, lessons: int = 0, **how: Any) -> Arm:
+    """Return a run on training prompts alone, after so many supervised steps on their traces."""
+
+    def begin(world: Any, base_RP: Tensor) -> Tensor:
+        import torch
+
+        from testbed.policies.optimizers import Adam
+
+        world.prefixes = Known(**how)
+        prompt, token = (torch.from_numpy(each) for each in traces(world.task, world.seeds))
+        theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
+        for _ in range(lessons):
+            leaf_RP = theta_RP.detach().requires_grad_()
+            loss = -world.policy.logp(leaf_RP, prompt, token, torch.ones_like(token, dtype=torch.bool))
+            slope_RP = torch.autograd.grad(loss.mean((1, 2)).sum(), leaf_RP)[0]
+            theta_RP = optimizer.step(theta_RP, slope_RP, base_RP.new_full((len(base_RP),), LESSON_RATE))
+        return theta_RP.detach()
+
+    return Arm(run, begin=begin)
+
+
+def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
+    return lambda value: _known(_recipe(HARD, name, knob, **fields)(value))
 
 
 def _per(change: Any) -> Maker:
@@ -80,18 +167,6 @@ def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: 
     return replace(batch, adv_BT=batch.adv_BT.masked_fill(drop_RX.view_as(on_RBT), 0.0))
 
 
-def _imitated(steps: float) -> Arm:
-    """Return imitation of the base's successes, as supervised, for some steps, and GRPO after them."""
-
-    def change(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
-        if step >= steps:
-            return batch
-        adv_BT = rollout.reward_RB[..., None] * batch.mask_BT
-        return replace(batch, adv_BT=adv_BT, logp_mu_BT=logp, logp_anchor_BT=logp)
-
-    return Arm(RARE, _per(change), early=int(steps))
-
-
 STAGED = replace(
     RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
 )  # fmt: skip
@@ -129,10 +204,16 @@ def _turns(loss: str) -> Callable[[float], Run]:
 
 WAYS: Mapping[str, Way] = {
     "grpo": Way(_recipe(RARE, "grpo")),
-    "own prefixes": Way(_prefixed, (0.125, 0.25, 0.5, 0.75, 1.0), True),
-    "imitated, then grpo": Way(_imitated, (6, 12, 24, 36, 48), True),
-    "replayed": Way(lambda share: replace(RARE, staleness="replay", staleness_args=(("share", share),)),
-                    (0.25, 0.5, 0.75), True),
+    "hard, grpo": Way(_hard("grpo"), rates=FEW),
+    "hard, wide clip": Way(_hard("grpo", "eps_high", lag=2, staleness="periodic",
+                                 staleness_args=(("period", 4),)), (0.28, 0.5, 1.0, 3.0, 10.0), rates=FEW),
+    "hard, entropy bonus": Way(_hard("grpo", "entropy"), (1e-5, 1e-4, 3e-4, 1e-3, 3e-3), rates=FEW),
+    "hard, pass@k": Way(_hard("max_at_k", "k"), (2, 4, 8), True, rates=FEW),
+    "hard, imitated first": Way(lambda lessons: _known(lessons=int(lessons)), (10, 30, 100, 300, 1000),
+                                rates=FEW),
+    "hard, prefixes": Way(lambda share: _known(share=share), (0.25, 0.5, 0.75, 1.0), True, rates=FEW),
+    "hard, shortest prefixes": Way(lambda share: _known(share=share, shortest=True), (0.25, 0.5, 0.75), True,
+                                   rates=FEW),
     "spear": _spear(),
     "spear, stored advantages": _spear(as_stored),
     "spear, clipped": _spear(clipped_by_covariance),

@@ -10,6 +10,7 @@ import torch
 from analysis.experiments.teachers.self_rewarded_training import self_rewarded, taught
 from analysis.worlds import reward_ways, sparse_ways
 from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
+from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
 from testbed.data.rollout import Rollout
@@ -124,3 +125,43 @@ def test_self_rewards_are_the_log_ratio_of_two_models():
 
     trained(Arm(run, watched, begin=taught(4)), (run,))
     assert seen == [True]
+
+
+def rolled(arm, seen):
+    """Run an arm and note prompts, masks and tokens of its rollouts."""
+
+    def watch(world, start):
+        inner = arm.change(world, start) if arm.change else lambda batch, *_: batch
+
+        def change(batch, rollout, logp, step):
+            seen.append(rollout)
+            return inner(batch, rollout, logp, step)
+
+        return change
+
+    return trained(replace(arm, change=watch), (replace(arm.run, seed=4),))
+
+
+@pytest.mark.parametrize("shortest", [False, True])
+def test_prefixes_of_known_traces_are_given_to_a_share_of_training_prompts(shortest):
+    run, seen = replace(TINY, task_args=(("digits", 5), ("modulus", 3)), steps=4), []
+    rolled(sparse_ways._known(run, share=0.5, shortest=shortest), seen)
+    task = RunningSum(digits=5, modulus=3)
+    prompt_RKQ, token_RKT = sparse_ways.traces(task, (4,))
+    known = {tuple(prompt): trace for prompt, trace in zip(prompt_RKQ[0], token_RKT[0], strict=True)}
+    for rollout in seen:
+        kept_NG = (~rollout.mask_RBT[0]).sum(-1).unflatten(0, (4, 4))
+        assert (kept_NG == kept_NG[:, :1]).all()
+        assert (kept_NG[2:] == 0).all()
+        assert ((kept_NG[:2] >= (1 if shortest else 2)) & (kept_NG[:2] <= 4)).all()
+        for n, prompt in enumerate(rollout.prompt_RNQ[0].tolist()):
+            kept = int(kept_NG[n, 0])
+            assert rollout.token_RBT[0, 4 * n, :kept].tolist() == known[tuple(prompt)][:kept].tolist()
+
+
+def test_lessons_on_traces_raise_their_likelihood():
+    run = replace(TINY, steps=1, learning_rate=1e-9)
+    right = []
+    for lessons in (0, 60):
+        right.append(float(trained(sparse_ways._known(run, lessons=lessons), (run,))["accuracy"][0]))
+    assert right[1] > right[0]

@@ -1,4 +1,4 @@
-"""Seldom right: experts' answers, prefixes, retries and teachers beside GRPO, every arm at its best."""
+"""Seldom right: experts' answers, retries and teachers beside GRPO, every arm at its best."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from analysis.worlds.pilots import ask, inside
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "expert-help"
-SEEDS, MORE, DYPO, MUCH, DIVERSE = 128, 0.02, 0.048, 0.1, 1.135
-"""Margins of accuracy or pass@4: any arm's, DYPO's and that of hard prompts; SCOPE's factor of diversity. Set
-before the table was made."""
+SEEDS, MORE, DYPO, DIVERSE = 128, 0.02, 0.048, 1.135
+"""Margins of accuracy or pass@4: any arm's and DYPO's; SCOPE's factor of diversity. Set before the table was
+made."""
 FREE = "val/accuracy_difficulty_0"
 """Accuracy where either style is right."""
 METRICS = (
@@ -42,7 +42,6 @@ EXPERIMENT = Experiment(
     margins={
         "accuracy, pass@4 or area": MORE,
         "DYPO's accuracy": DYPO,
-        "accuracy on hard prompts": MUCH,
         "factor of entropy": DIVERSE,
     },
     figure=Plot(
@@ -50,11 +49,11 @@ EXPERIMENT = Experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits: GRPO "
-        "and other own means (entropy bonus, best of k, retries from the first error, replayed successes); "
+        "and other own means (retries from the first error, replayed successes); "
         "an expert that errs at a tenth of its steps, imitated (SFT), imitated first, mixed in (fixed "
         "weight, CHORD), shown in failing groups (anchors, gate, DyPO) or followed token by token "
         "(distillation, dGRPO); rewards by right steps (graded, rubrics), right answers in all groups "
-        "(plain, bent), right first parts (prefixes); behind a colon, a right expert of another style, "
+        "(plain, bent); behind a colon, a right expert of another style, "
         "whose whole answers or mends from the first error on (splices) replace failures.",
     ),
     systems={
@@ -74,11 +73,6 @@ EXPERIMENT = Experiment(
             ("splices-end-above-whole-answers*", "splices-stay-*"),
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
-        "POPE": Part(
-            "prompts that GRPO learns, too (.56 at the end), where the source has some that it never solves; "
-            "no interference of easy ones",
-            ("oracle-prefixes-solve-hard-prompts",),
-        ),
         "R³L": Part("retries from the checker's first error, without reflection in words", ("amplif*",)),
         "dGRPO (long-context)": Part(
             "accuracy on answers of eight tokens; neither stability nor long contexts",
@@ -118,7 +112,7 @@ SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
 R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
 DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
-ACCURACY, POPE = "accuracy", "Qu et al. (2026), POPE, arXiv:2601.18779"
+ACCURACY = "accuracy"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
 for _name, _statement, _first, _rivals, _by, _outcome, _source in (
     ("rubrics-with-guidance-end-above-grpo",
@@ -155,10 +149,6 @@ for _name, _statement, _first, _rivals, _by, _outcome, _source in (
      "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
      "supervised learning on the expert's answers, and than GRPO.",
      SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
-    ("oracle-prefixes-solve-hard-prompts",
-     "With prefixes of the solution on half of the prompts GRPO ends 0.1 more accurate without a prefix "
-     "than GRPO, than with an entropy bonus, and than pass@k as the objective.",
-     "prefixes", ("grpo", "entropy bonus", "pass@k"), MUCH, ACCURACY, POPE),
     ("amplified-retries-end-above-grpo",
      "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
      "amplified retries", "grpo", MORE, ACCURACY, R3L),

@@ -1,4 +1,4 @@
-"""Rare or old right answers: own prefixes and successes, max@k, and PPO over turns, each arm tuned."""
+"""Rare or old right answers: prefixes of traces, own successes, max@k, and PPO over turns, each arm tuned."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +11,28 @@ from analysis.worlds.sparse_ways import SPARSE
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "sparse-arms"
-SEEDS, FEWER, MORE, SAME = 240, 48, 0.02, 0.02
-"""Seeds of a run; those of arms that were decided by so many; margins of accuracy, pass@8 or share of tokens,
-and of nats per token. The margins were set before the table was made."""
+SEEDS, FEWER, PAIR, LEAST, MORE, SAME, MUCH = 240, 48, 20, 12, 0.02, 0.02, 0.1
+"""Seeds of a run; those of arms that were decided by so many, of two arms on hard sums, and of the others
+there; margins of accuracy, pass@8 or share of tokens, of nats per token, and of accuracy on hard sums. Set
+before the table."""
 OPEN = ("grpo", "spear", "spear, stored advantages", "spear, clipped", "best of k", "grpo for pass@8")
 TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 240
 """Arms of open claims, and two that cost twenty times as much a seed."""
+TRACED = ("hard, prefixes", "hard, imitated first")
+STUCK = tuple(
+    f"hard, {name}" for name in ("grpo", "wide clip", "entropy bonus", "pass@k", "shortest prefixes")
+)
 ACCURACY, BEST, CLIPPED = "accuracy", "last val/pass@8", "mean actor/clip_share"
 METRICS = (ACCURACY, "start", "area", BEST, "last val/pass@4", "val/entropy", CLIPPED, "collapsed")
 
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    decided = [name for name in SPARSE.ways if name not in (*OPEN, *TURNS_OPEN)]
-    asked = ((OPEN, seeds), (TURNS_OPEN, seeds[:SOME]), (decided, seeds[:FEWER]))
+    decided = [name for name in SPARSE.ways if name not in (*OPEN, *TURNS_OPEN, *TRACED, *STUCK)]
+    asked = (
+        (OPEN, seeds), (TURNS_OPEN, seeds[:SOME]), (decided, seeds[:FEWER]), (TRACED, seeds[:PAIR]),
+        (STUCK, seeds[:LEAST]),
+    )  # fmt: skip
     return pd.concat([SPARSE.table(METRICS, some, names) for names, some in asked])
 
 
@@ -33,29 +41,40 @@ EXPERIMENT = Experiment(
     question="Where right answers are rare or old, what do own successes, the best of k and turns give?",
     source="each claim's",
     differs=(
-        "toy transformers; sums of six digits with 3,840 responses, the store's included; guesses in two "
-        "turns at lag 64; SPEAR's clip drops the largest covariances; ST-PPO's correction as read"
+        "toy transformers; sums of six digits with 3,840 responses; sums of sixteen modulo 4 that the base "
+        "gets right once in 300,000, 64 prompts with a trace each, which cost nothing, and 12,800 responses; "
+        "no instruction beside a prefix; guesses in two turns at lag 64; SPEAR's clip drops the largest "
+        "covariances; ST-PPO's correction as read"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
-    margins={"accuracy, pass@8 or share of tokens": MORE, "nats per token": SAME},
+    margins={
+        "accuracy, pass@8 or share of tokens": MORE,
+        "nats per token": SAME,
+        "accuracy on hard prompts": MUCH,
+    },
     figure=Plot(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of toy transformers, each arm at its best setting: six-digit sums that "
-        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), from prefixes "
-        "of own successes, after imitating these, with old batches replayed, with old successes replayed "
-        "(SPEAR; their advantages recalibrated, as stored, or with tokens of large covariance dropped), by "
-        "the gradient of the best of k, and on growing prefixes of right answers (staged; plain, ordered or "
-        "subtree advantages); guesses in two turns from data 64 steps old, by PPO with ratios of tokens, of "
-        "turns, or of turns with a corrected clip (ST-PPO).",
+        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), with old "
+        "successes replayed (SPEAR; their advantages recalibrated, as stored, or with tokens of large "
+        "covariance dropped), by the gradient of the best of k, and on growing prefixes of right answers "
+        "(staged; plain, ordered or subtree advantages); hard: sums of sixteen digits, 64 prompts with a "
+        "right trace each, also from random prefixes of these, from the shortest that "
+        "let a try succeed, or after imitating them; guesses in two turns from data 64 steps old, by PPO "
+        "with ratios of tokens, of turns, or of turns with a corrected clip (ST-PPO).",
     ),
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
-            "prefixes of about four prompts that the base solves, not of every training prompt",
-            ("own-prefixes-end-above-grpo", "own-prefixes-end-above-imitation-then-grpo"),
+            "accuracy at new prompts after as many responses; a task has one right answer, so that traces "
+            "are any policy's; rejections are not counted",
+            ("random-prefixes-end-above-*",),
+        ),
+        "POPE": Part(
+            "no instruction; no interference of easy prompts", ("oracle-prefixes-solve-hard-prompts",)
         ),
         "SPEAR": Part(
             "no turns, no tools, no curriculum; entropy collapses in no arm, so that none can be saved",
@@ -73,22 +92,12 @@ EXPERIMENT = Experiment(
         ),
     },
 )
-PREFIX, SPEAR = (
-    "Setlur et al. (2026), PrefixRL, arXiv:2601.18795",
-    "Qin et al. (2025), SPEAR, arXiv:2509.22601",
-)
+PREFIX = "Setlur et al. (2026), PrefixRL, arXiv:2601.18795"
+POPE = "Qu et al. (2026), POPE, arXiv:2601.18779"
+SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 BON, TURNS = "Best of N Worlds (2025), arXiv:2510.23393", "Li et al. (2025), ST-PPO, arXiv:2511.20718"
 TREE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284"
 for _name, _statement, _outcome, _first, _second, _by, _source in (
-    ("own-prefixes-end-above-grpo",
-     "With as many responses, GRPO from falling prefixes of the base's successes ends 0.02 more accurate "
-     "than GRPO.", ACCURACY, "own prefixes", "grpo", MORE, PREFIX),
-    ("own-prefixes-end-above-imitation-then-grpo",
-     "It ends 0.02 more accurate than imitation of the base's successes before GRPO.",
-     ACCURACY, "own prefixes", "imitated, then grpo", MORE, PREFIX),
-    ("own-prefixes-end-above-replay",
-     "It ends 0.02 more accurate than GRPO with part of every batch replayed.",
-     ACCURACY, "own prefixes", "replayed", MORE, PREFIX),
     ("spear-ends-above-grpo-on-rare-success",
      "Replayed successes with recalibrated advantages end 0.02 more accurate than GRPO.",
      ACCURACY, "spear", "grpo", MORE, SPEAR),
@@ -120,3 +129,18 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
      CLIPPED, "token ppo", "st-ppo", MORE, TURNS),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
+for _name, _statement, _first, _second, _by, _source in (
+    ("random-prefixes-end-above-grpo",
+     "With a trace for each of 64 hard prompts GRPO from random prefixes of them ends 0.1 more accurate at "
+     "new prompts, without a prefix, than GRPO.",
+     "hard, prefixes", "hard, grpo", MUCH, PREFIX),
+    ("random-prefixes-end-above-imitation-then-grpo",
+     "It ends 0.02 more accurate than imitation of the same traces that is followed by GRPO.",
+     "hard, prefixes", "hard, imitated first", MORE, PREFIX),
+    ("oracle-prefixes-solve-hard-prompts",
+     "With the shortest prefixes after which a try succeeds GRPO ends 0.1 more accurate at new prompts, "
+     "without a prefix, than GRPO, than with a wider clip, an entropy bonus, and pass@k as the objective.",
+     "hard, shortest prefixes", STUCK[:4], MUCH, POPE),
+):  # fmt: skip
+    ask(EXPERIMENT, _name, _statement, _first, _second, _by, ACCURACY, _source,
+        off={"arm": "hard, grpo"})  # fmt: skip

@@ -1,0 +1,122 @@
+# ruff: noqa: NPY002 (the generator that compiled code has)
+"""Answers of free lengths, a clock, and PPO on whole answers or on windows of them that nobody waits for.
+
+A prompt has one of 8 kinds. A token is right with a chance that the policy learns for its kind and place
+modulo 4; lengths are lognormal, and the reward is 1 with the chance of the share of right tokens squared.
+64 slots decode a token each in one tick, however many are busy; a token costs the trainer .025 ticks.
+"""
+
+import numba
+import numpy as np
+
+from envs.arrays import Floats
+from testbed.rng import key
+
+KINDS, PLACES, TOKENS, SLOTS, LONGEST = 8, 4, 4, 64, 128
+TRAINING = 0.025
+"""Ticks of training a token, near a third of PPO's time on whole answers."""
+MIDDLE, SPREAD, CRITIC, CLIP, PASSES = 16.0, 0.6, 0.1, 0.2, 2
+"""Median and log standard deviation of lengths: the longest of 64 is about 3.5 times the mean."""
+WHOLE, EGAE, GAE = 0, 1, 2
+
+
+def ticks(seed: int, how: int, rate: float, lam: float, size: int, level: float, most: float) -> float:
+    """Return the ticks until the mean chance of a right token is `level`; `most` if that is never.
+
+    how: WHOLE answers, `size` at once; or windows of `size` tokens, whose end the advantage takes for no news
+    (EGAE) or for a reward of 0 (GAE).
+    """
+    drawn = key(seed, f"long answers {seed}") % 2**32
+    return float(_ticks(drawn, how, rate, lam, size, level, most))
+
+
+@numba.njit(cache=True)
+def _length() -> int:
+    return min(LONGEST, max(2, int(MIDDLE * np.exp(SPREAD * np.random.randn()))))
+
+
+@numba.njit(cache=True)
+def _state(place: int, right: int) -> int:
+    """Return the critic's bucket of a place, by powers of 2, and the share of right tokens before it."""
+    return 5 * min(6, int(np.log2(place + 1))) + (int(4 * right / place) if place else 2)
+
+
+@numba.njit(cache=True)
+def _softmax(logit_A: Floats) -> Floats:
+    e_A = np.exp(logit_A - logit_A.max())
+    return e_A / e_A.sum()
+
+
+@numba.njit(cache=True)
+def _ticks(
+    seed: int, how: int, rate: float, lam: float, size: int, level: float, most: float
+) -> float:  # fmt: skip
+    np.random.seed(seed)
+    right_MP = np.random.randint(0, TOKENS, (KINDS, PLACES))
+    logits_MPA = 0.5 * np.random.randn(KINDS, PLACES, TOKENS)
+    value_MS = np.full((KINDS, 35), 0.1)
+    slots = size if how == WHOLE else SLOTS
+    window = LONGEST if how == WHOLE else size
+    kind_B, length_B = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+    at_B, good_B, first_B = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+    token_BT, state_BT = np.zeros((slots, LONGEST), np.int64), np.zeros((slots, LONGEST), np.int64)
+    chance_BT, adv_BT = np.zeros((slots, LONGEST)), np.zeros((slots, LONGEST))
+    clock = 0.0
+    while clock < most:
+        busy, count = 0, 0
+        for b in range(slots):
+            if at_B[b] >= length_B[b]:
+                kind_B[b], length_B[b], at_B[b], good_B[b] = np.random.randint(KINDS), _length(), 0, 0
+            first_B[b] = at_B[b]
+            end = min(length_B[b], at_B[b] + window)
+            for t in range(at_B[b], end):
+                pi_A = _softmax(logits_MPA[kind_B[b], t % PLACES])
+                token = min(TOKENS - 1, np.searchsorted(np.cumsum(pi_A), np.random.random()))
+                state_BT[b, t], token_BT[b, t] = _state(t, good_B[b]), token
+                chance_BT[b, t] = pi_A[token]
+                good_B[b] += token == right_MP[kind_B[b], t % PLACES]
+            busy = max(busy, end - at_B[b])
+            count += end - at_B[b]
+            at_B[b] = end
+        total, square = 0.0, 0.0
+        for b in range(slots):
+            m, end = kind_B[b], at_B[b]
+            done = end == length_B[b]
+            reward = 1.0 if done and np.random.random() < (good_B[b] / length_B[b]) ** 2 else 0.0
+            sum_ = 0.0
+            for t in range(end - 1, first_B[b] - 1, -1):
+                now = value_MS[m, state_BT[b, t]]
+                if t < end - 1:
+                    step = value_MS[m, state_BT[b, t + 1]] - now
+                elif done:
+                    step = reward - now
+                else:
+                    step = 0.0 if how == EGAE else -now
+                sum_ = step + lam * sum_
+                adv_BT[b, t] = sum_
+                total += sum_
+                square += sum_ * sum_
+            if done:  # the critic learns from finished answers alone, from all of their tokens
+                for t in range(end):
+                    value_MS[m, state_BT[b, t]] += CRITIC * (reward - value_MS[m, state_BT[b, t]])
+        mean = total / count
+        spread = np.sqrt(max(square / count - mean * mean, 1e-12))
+        for _ in range(PASSES):
+            slope_MPA = np.zeros_like(logits_MPA)
+            for b in range(slots):
+                for t in range(first_B[b], at_B[b]):
+                    m, p, token = kind_B[b], t % PLACES, token_BT[b, t]
+                    pi_A = _softmax(logits_MPA[m, p])
+                    ratio, adv = pi_A[token] / chance_BT[b, t], (adv_BT[b, t] - mean) / spread
+                    if (adv > 0 and ratio < 1 + CLIP) or (adv < 0 and ratio > 1 - CLIP):
+                        slope_MPA[m, p] -= adv * ratio * pi_A
+                        slope_MPA[m, p, token] += adv * ratio
+            logits_MPA += rate * slope_MPA / count
+        clock += busy + TRAINING * count
+        reached = 0.0
+        for m in range(KINDS):
+            for p in range(PLACES):
+                reached += _softmax(logits_MPA[m, p])[right_MP[m, p]] / (KINDS * PLACES)
+        if reached >= level:
+            return clock
+    return most
