@@ -10,6 +10,7 @@ import torch
 from analysis.experiments.teachers.self_rewarded_training import self_rewarded, taught
 from analysis.worlds import reward_ways, sparse_ways
 from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
+from analysis.worlds.teacher_ways import distilled
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
@@ -165,3 +166,13 @@ def test_lessons_on_traces_raise_their_likelihood():
     for lessons in (0, 60):
         right.append(float(trained(sparse_ways._known(run, lessons=lessons), (run,))["accuracy"][0]))
     assert right[1] > right[0]
+
+
+def test_oneself_with_the_solution_in_view_is_a_teacher_and_without_it_none():
+    run = replace(TINY, task="hinted-sum", group=1, steps=3)
+    norms = [
+        trained(Arm(run, distilled(shown=shown)), (run,))["actor/grad_norm"].to_numpy()
+        for shown in (True, False)
+    ]
+    assert (norms[0] > 1e-3).all()
+    assert norms[1][0] < 1e-6  # Adam takes whole steps of what rounding leaves

@@ -29,7 +29,7 @@ TUNED = TunedArms(ARMS, learn, "sooner", PILOTS, endless={"size": (64,)})  # all
 EXPERIMENT = TUNED.experiment(
     NAME,
     SEEDS,
-    ("ticks",),
+    ("ticks", "sooner"),
     {"level": LEVEL},
     question="How much time does PPO save that learns from windows of answers in place of whole ones?",
     source="T-PPO (2025), arXiv:2506.15050",
