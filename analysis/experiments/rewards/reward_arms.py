@@ -11,14 +11,14 @@ from analysis.worlds.reward_ways import REWARDED
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "reward-arms"
-SEEDS, SOME, FEWER, FIRST, MORE, LITTLE = 256, 160, 48, 32, 0.02, 0.05
-"""Seeds of a run; those of most arms, of arms that were decided by so many, and of those on ten digits in
-order; accuracy that counts as gained, and as lost. Margins were set before
-the table was made."""
+SEEDS, SOME, FEWER, LONGER, FIRST, MORE, LITTLE = 256, 160, 48, 64, 32, 0.02, 0.05
+"""Seeds of a run; those of most arms, of arms that were decided by so many, of those on ten digits in order by
+learned and by true rewards; accuracy that counts as gained, and as lost. Margins were set before the table."""
 HALVES = ("halves, egae", "halves, gae")
 """The arms of a claim that 160 + 160 seeds left open."""
 DECIDED = ("safe", "ten times the steps", "dpo", "whole responses")
-SORTED = tuple(name for name in REWARDED.ways if name.startswith(("seldom, ", "true, ")))
+SELDOM = tuple(name for name in REWARDED.ways if name.startswith("seldom, "))
+SORTED = tuple(name for name in REWARDED.ways if name.startswith("true, "))
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "val/entropy"),
     *("val/kl_start_k3", "max val/kl_start_k3", "val/proxy"),
@@ -27,11 +27,12 @@ METRICS = (
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    open_ = [name for name in REWARDED.ways if name not in (*DECIDED, *HALVES, *SORTED)]
+    open_ = [name for name in REWARDED.ways if name not in (*DECIDED, *HALVES, *SELDOM, *SORTED)]
     asked = (
         (open_, seeds[:SOME]),
         (HALVES, seeds),
         (DECIDED, seeds[:FEWER]),
+        (SELDOM, seeds[:LONGER]),
         (SORTED, seeds[:FIRST]),
     )
     return pd.concat([REWARDED.table(METRICS, some, names) for names, some in asked])
