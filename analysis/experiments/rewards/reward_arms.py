@@ -12,8 +12,8 @@ from analysis.worlds.tuned_training import PILOTS
 
 NAME = "reward-arms"
 SEEDS, SOME, FEWER, LONGER, FIRST, MORE, LITTLE = 256, 160, 48, 64, 32, 0.02, 0.05
-"""Seeds of a run; those of most arms, of arms that were decided by so many, of those on ten digits in order by
-learned and by true rewards; accuracy that counts as gained, and as lost. Margins were set before the table."""
+"""Seeds of a run; those of most arms, of arms that were decided by so many, of those on ten digits in order
+by learned and by true rewards; accuracy that counts as gained, and as lost. Margins: before the table."""
 HALVES = ("halves, egae", "halves, gae")
 """The arms of a claim that 160 + 160 seeds left open."""
 DECIDED = ("safe", "ten times the steps", "dpo", "whole responses")
