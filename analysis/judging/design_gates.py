@@ -103,8 +103,8 @@ def tuned(
     is not so many times as fast as another is no word on who is faster, and is left alone.
     """
     columns = {each.column.partition(" ")[0] for each in read}
-    fewer = columns <= {*FEWER, "collapsed"}
-    if not fewer and not {each.column for each in read} <= set(MORE_IS_BETTER):
+    fewer = columns.issubset({*FEWER, "collapsed"})
+    if not fewer and not {each.column for each in read}.issubset(MORE_IS_BETTER):
         return
     if fewer and _word(evidence) == REFUTED:
         return

@@ -82,6 +82,8 @@ def test_a_statement_over_cells_needs_every_cell_and_falls_with_one_that_opposes
     assert opposed.note.endswith("1 of 2 cells agree, least b")
     assert [cell.agrees for cell in opposed.cells] == [True, False]
     assert exceeds({"a": good, "b": bad[:9]}, 0.0, "x", MEDIAN).n == 9  # of the smallest cell
+    level = exceeds({"at": np.full(9, 0.25), "above": np.full(9, 0.5)}, 0.25, "x", MEDIAN)
+    assert [cell.agrees for cell in level.cells] == [False, True]  # at the margin is not above it
 
 
 def test_the_effect_is_the_number_itself_in_the_cell_that_agrees_least():

@@ -42,6 +42,12 @@ def test_a_cell_that_is_in_two_folders_counts_once(tmp_path):
     assert len(load(tmp_path)) == 6 * len(STEPS)
 
 
+def test_an_objective_of_a_file_is_called_by_its_function_beside_one_of_ours(tmp_path):
+    rows = load(made(tmp_path / "s", grid(TOY, recipe=["grpo", "somewhere/mine.py:gain"])))
+    assert set(rows["recipe"]) == {"grpo", "gain"}
+    assert set(rows["recipe_file"]) == {"grpo", "somewhere/mine.py:gain"}
+
+
 def test_single_arguments_are_settings_of_their_own(tmp_path):
     cells = grid(TOY, recipe=["grpo"], recipe_args=[(("eps", 0.1),), (("eps", 0.2), ("level", "token"))])
     rows = load(made(tmp_path / "s", [*cells, TOY]))

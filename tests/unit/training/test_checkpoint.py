@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from support.small_runs import CHAIN, LENGTHS, SMALL, TOY, differing, with_schedule
 
 from testbed.config.pack import pack_id
@@ -231,6 +232,14 @@ def test_no_folder_means_no_checkpoint_and_bad_intervals_are_refused(folder, mon
     monkeypatch.delenv(CHECKPOINT)
     assert checkpoint_path("pack") is None
     forget("pack")
+
+
+def test_memory_that_two_tensors_share_is_written_for_each(tmp_path):
+    writer, whole = checkpoint._Writer(), torch.arange(6.0)
+    for value in (whole, whole.view(2, 3), whole[1:3]):
+        writer.value(value)
+    assert len({tensor.data_ptr() for tensor in writer.tensors.values()}) == 3
+    save_file(writer.tensors, tmp_path / "c.safetensors")  # which refuses shared memory
 
 
 def test_a_kind_that_nobody_has_decided_about_is_not_left_out_silently():
