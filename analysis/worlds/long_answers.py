@@ -71,7 +71,7 @@ def _ticks(
             end = min(length_B[b], at_B[b] + window)
             for t in range(at_B[b], end):
                 pi_A = _softmax(logits_MPA[kind_B[b], t % PLACES])
-                token = min(TOKENS - 1, np.searchsorted(np.cumsum(pi_A), np.random.random()))
+                token = min(TOKENS - 1, int(np.searchsorted(np.cumsum(pi_A), np.random.random())))
                 state_BT[b, t], token_BT[b, t] = _state(t, good_B[b]), token
                 chance_BT[b, t] = pi_A[token]
                 good_B[b] += token == right_MP[kind_B[b], t % PLACES]

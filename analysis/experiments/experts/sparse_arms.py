@@ -129,7 +129,7 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
      CLIPPED, "token ppo", "st-ppo", MORE, TURNS),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
-for _name, _statement, _first, _second, _by, _source in (
+for _name, _statement, _first, _rivals, _by, _source in (
     ("random-prefixes-end-above-grpo",
      "With a trace for each of 64 hard prompts GRPO from random prefixes of them ends 0.1 more accurate at "
      "new prompts, without a prefix, than GRPO.",
@@ -142,5 +142,5 @@ for _name, _statement, _first, _second, _by, _source in (
      "without a prefix, than GRPO, than with a wider clip, an entropy bonus, and pass@k as the objective.",
      "hard, shortest prefixes", STUCK[:4], MUCH, POPE),
 ):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, _by, ACCURACY, _source,
+    ask(EXPERIMENT, _name, _statement, _first, _rivals, _by, ACCURACY, _source,
         off={"arm": "hard, grpo"})  # fmt: skip
