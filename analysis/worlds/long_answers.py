@@ -9,7 +9,7 @@ modulo 4; lengths are lognormal, and the reward is 1 with the chance of the shar
 import numba
 import numpy as np
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed.rng import key
 
 KINDS, PLACES, TOKENS, SLOTS, LONGEST = 8, 4, 4, 64, 128
@@ -48,17 +48,51 @@ def _softmax(logit_A: Floats) -> Floats:
 
 
 @numba.njit(cache=True)
-def _ticks(
-    seed: int, how: int, rate: float, lam: float, size: int, level: float, most: float
-) -> float:  # fmt: skip
+def _td_error(value_S: Floats, state_T: Ints, t: int, end: int, reward: float, unknown: bool) -> float:
+    """Return the error at token t; unknown: nothing is known of what follows the last, which is no news."""
+    now = value_S[state_T[t]]
+    if t < end - 1:
+        return value_S[state_T[t + 1]] - now
+    return 0.0 if unknown else reward - now
+
+
+@numba.njit(cache=True)
+def _fit(value_S: Floats, state_T: Ints, end: int, reward: float) -> None:
+    """Let the critic learn from a finished answer, from all of its tokens."""
+    for t in range(end):
+        value_S[state_T[t]] += CRITIC * (reward - value_S[state_T[t]])
+
+
+@numba.njit(cache=True)
+def _add_slope(
+    slope_MPA: Floats, logits_MPA: Floats, m: int, p: int, token: int, chance: float, adv: float
+) -> None:
+    """Add the gradient of a token's clipped objective; chance: its probability where it was written."""
+    pi_A = _softmax(logits_MPA[m, p])
+    ratio = pi_A[token] / chance
+    if (adv > 0 and ratio < 1 + CLIP) or (adv < 0 and ratio > 1 - CLIP):
+        slope_MPA[m, p] -= adv * ratio * pi_A
+        slope_MPA[m, p, token] += adv * ratio
+
+
+@numba.njit(cache=True)
+def _accuracy(logits_MPA: Floats, right_MP: Ints) -> float:
+    reached = 0.0
+    for m in range(KINDS):
+        for p in range(PLACES):
+            reached += _softmax(logits_MPA[m, p])[right_MP[m, p]] / (KINDS * PLACES)
+    return reached
+
+
+@numba.njit(cache=True)
+def _ticks(seed: int, how: int, rate: float, lam: float, size: int, level: float, most: float) -> float:
     np.random.seed(seed)
     right_MP = np.random.randint(0, TOKENS, (KINDS, PLACES))
     logits_MPA = 0.5 * np.random.randn(KINDS, PLACES, TOKENS)
     value_MS = np.full((KINDS, 35), 0.1)
     slots = size if how == WHOLE else SLOTS
     window = LONGEST if how == WHOLE else size
-    kind_B, length_B = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
-    at_B, good_B, first_B = np.zeros(slots, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+    kind_B, length_B, at_B, good_B, first_B = np.zeros((5, slots), np.int64)
     token_BT, state_BT = np.zeros((slots, LONGEST), np.int64), np.zeros((slots, LONGEST), np.int64)
     chance_BT, adv_BT = np.zeros((slots, LONGEST)), np.zeros((slots, LONGEST))
     clock = 0.0
@@ -96,27 +130,19 @@ def _ticks(
                 adv_BT[b, t] = sum_
                 total += sum_
                 square += sum_ * sum_
-            if done:  # the critic learns from finished answers alone, from all of their tokens
-                for t in range(end):
-                    value_MS[m, state_BT[b, t]] += CRITIC * (reward - value_MS[m, state_BT[b, t]])
+            if done:
+                _fit(value_MS[m], state_BT[b], end, reward)
         mean = total / count
         spread = np.sqrt(max(square / count - mean * mean, 1e-12))
         for _ in range(PASSES):
             slope_MPA = np.zeros_like(logits_MPA)
             for b in range(slots):
                 for t in range(first_B[b], at_B[b]):
+                    adv = (adv_BT[b, t] - mean) / spread
                     m, p, token = kind_B[b], t % PLACES, token_BT[b, t]
-                    pi_A = _softmax(logits_MPA[m, p])
-                    ratio, adv = pi_A[token] / chance_BT[b, t], (adv_BT[b, t] - mean) / spread
-                    if (adv > 0 and ratio < 1 + CLIP) or (adv < 0 and ratio > 1 - CLIP):
-                        slope_MPA[m, p] -= adv * ratio * pi_A
-                        slope_MPA[m, p, token] += adv * ratio
+                    _add_slope(slope_MPA, logits_MPA, m, p, token, chance_BT[b, t], adv)
             logits_MPA += rate * slope_MPA / count
         clock += busy + TRAINING * count
-        reached = 0.0
-        for m in range(KINDS):
-            for p in range(PLACES):
-                reached += _softmax(logits_MPA[m, p])[right_MP[m, p]] / (KINDS * PLACES)
-        if reached >= level:
+        if _accuracy(logits_MPA, right_MP) >= level:
             return clock
     return most

@@ -20,9 +20,7 @@ from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
 from analysis.worlds.tuned_training import with_recipe as _recipe
 from envs.arrays import Ints
-from envs.tokens.token_task import TokenTask
 from testbed.config.run import Run
-from testbed.prefixes.prefix_source import Asked, PrefixSource, Start, first_tokens
 from testbed.rng import generator
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
+    from testbed.prefixes.prefix_source import Asked
     from testbed.worlds.world import World
 
 RARE = replace(
@@ -61,8 +60,8 @@ def traces(task: Any, seeds: tuple[int, ...]) -> tuple[Ints, Ints]:
 
 
 @dataclass
-class Known(PrefixSource):
-    """Ask training prompts alone, a share of them after the first tokens of a trace.
+class Known:
+    """A prefix source that asks training prompts alone, a share of them after the first tokens of a trace.
 
     share: 0 gives no token. shortest: keep, for each prompt, as few tokens as let one of 8 first tries be
     right (POPE), a quarter where none does; else between two fractions, drawn anew (PrefixRL).
@@ -71,12 +70,12 @@ class Known(PrefixSource):
     share: float = 0.0
     shortest: bool = False
     least_RK: Ints | None = None
-
-    def check(self, run: Run, task: TokenTask) -> None:
-        """Refuse nothing."""
+    gives_parents: bool = False
 
     def rollout(self, asked: Asked) -> Rollout:
         """Return a step's responses, the first prompts after a prefix."""
+        from testbed.prefixes.prefix_source import Start, first_tokens
+
         prompt_RKQ, token_RKT = traces(asked.task, asked.seeds)
         R, N, T = len(asked.seeds), asked.prompt_RNQ.shape[1], token_RKT.shape[-1]
         if self.shortest and self.least_RK is None:
@@ -95,6 +94,8 @@ class Known(PrefixSource):
     @staticmethod
     def tried(asked: Asked, prompt_RKQ: Ints, token_RKT: Ints) -> Ints:
         """Return the fewest tokens of each trace after which one of a group of tries is right, [R, K]."""
+        from testbed.prefixes.prefix_source import Start, first_tokens
+
         R, K, T = token_RKT.shape
         least_RK = np.full((R, K), round(T / 4))
         for kept in range(T - 1, 0, -1):

@@ -41,8 +41,8 @@ EXPERIMENT = Experiment(
         x=f"{LAST}: held-out accuracy after 46 steps",
         y="recipe: ",
         says="Shows held-out accuracy of SmolLM2-135M-Instruct after 46 steps on data 32 steps old, a point "
-        "per seed, by recipe (which of two numbers is larger; 64 responses a point). No verdict rests on "
-        "it: 32 of the steps learn from data of the first model.",
+        "per seed, by recipe (which of two numbers is larger; 64 responses a point); no verdict, as 32 "
+        "of the steps learn from data of the first model.",
     ),
 )
 CLIPPED, PLAIN = {"recipe": "grpo"}, {"recipe": "reinforce"}

@@ -47,8 +47,8 @@ EXPERIMENT = Experiment(
         y="arm",
         says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
         "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response a prompt "
-        "from the model at the start that sees the solution (OPSD) or does not. Rates and prompts a step are "
-        "each arm's best of those that were tried on pilot seeds; 1,600 stands for all that is more.",
+        "from the model at the start that sees the solution (OPSD) or does not; rates and prompts a step are "
+        "each arm's best on pilot seeds, and 1,600 stands for all that is more.",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
