@@ -119,14 +119,8 @@ def _ticks(seed: int, how: int, rate: float, lam: float, size: int, level: float
             reward = 1.0 if done and np.random.random() < (good_B[b] / length_B[b]) ** 2 else 0.0
             sum_ = 0.0
             for t in range(end - 1, first_B[b] - 1, -1):
-                now = value_MS[m, state_BT[b, t]]
-                if t < end - 1:
-                    step = value_MS[m, state_BT[b, t + 1]] - now
-                elif done:
-                    step = reward - now
-                else:
-                    step = 0.0 if how == EGAE else -now
-                sum_ = step + lam * sum_
+                unknown = how == EGAE and not done
+                sum_ = _td_error(value_MS[m], state_BT[b], t, end, reward, unknown) + lam * sum_
                 adv_BT[b, t] = sum_
                 total += sum_
                 square += sum_ * sum_
