@@ -78,7 +78,7 @@ def _sized(group: int, change: Maker | None = None) -> Callable[[float], Arm]:
 WAYS: Mapping[str, Way] = {
     "grpo": Way(_sized(8), SIZES, True, rates=RATES),
     "opsd": Way(_sized(1, distilled(shown=True)), SIZES, True, rates=RATES),
-    "opsd, nothing shown": Way(lambda _: _sized(1, distilled(shown=False))(16), SIZES, like="opsd"),
+    "opsd, nothing shown": Way(_sized(1, distilled(shown=False)), SIZES, like="opsd"),
 }
 TAUGHT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="area")
 

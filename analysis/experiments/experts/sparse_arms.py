@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
             "accuracy at new prompts after as many responses; a task has one right answer, so that traces "
-            "are any policy's; rejections are not counted",
+            "are any policy's; rejections are not counted; without its prefix it is the rival, GRPO",
             ("random-prefixes-end-above-*",),
         ),
         "POPE": Part(
