@@ -115,13 +115,14 @@ def _value_notes() -> list[str]:
 
 
 def _accuracy_notes(summary: Sequence[Row]) -> list[str]:
-    from analysis.tables.outcomes import KEPT, RISE
+    from analysis.tables.outcomes import KEPT, RISE, WINDOW
 
     floors = sorted({f"{row['ess_floor']:.3f}" for row in summary})
     few = min(int(row["seeds"]) for row in summary) < 6
     what = "range of the seeds" if few else "95% interval of the median"
     return [
-        f"final, best: accuracy, median over seeds [{what}].",
+        f"final, best: accuracy, the mean of {WINDOW} evaluations, which lags behind a curve that rises; "
+        f"median over seeds [{what}].",
         f"smallest ESS: share of sequences; it cannot read below its floor 1/N, here {' and '.join(floors)}.",
         f"collapsed: rose by {RISE:g} or more, and ended with less than {KEPT:.0%} of its best accuracy.",
     ]
