@@ -7,19 +7,22 @@ cell gives two monotone bets (analysis.judging.bets): that x is above t, and tha
                  smaller than claimed above(0) in every cell, below(m) in some        where m > 0
                  no difference        above(-m) and below(m) in every cell            where m > 0
                  refuted              below(min(m, 0)) in some cell
+                 direction only       above(0) in every cell                          where m > 0
+                 margin missed        below(m) in some cell                           where m > 0
     within m     supported            above(-m) and below(m) in every cell
                  refuted              above(m) or below(-m) in some cell
 
 "in every cell" takes the smallest e-value, "in some" the mean over cells: both are e-values again. Whatever
 the truth is, a wrong word needs a bet of one fixed pair to win, so half the largest e-value is one e-value
-for the whole claim (docs/theory/verdicts.md).
+for the whole claim (docs/theory/verdicts.md). The last two of "exceeds" are half words: they tell one end of
+the effect, and count only where no other word is earned.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,7 @@ from envs.arrays import Floats
 
 SUPPORTED, SMALLER, NONE, REFUTED = "supported", "smaller than claimed", "no difference", "refuted"
 UNDECIDED = "undecided"
+HALVES = DIRECTION, MISSED = "direction only", "margin missed"
 WORDS = (SUPPORTED, SMALLER, NONE, REFUTED)
 """Words that a claim can earn, in the order in which equal evidence is read."""
 
@@ -80,6 +84,7 @@ class Evidence:
     asks: what the claim says of it, "> 0.05". e: e-value of every word that it can earn. n: independent units
     of the smallest cell, or relations of an exact claim. note: what the number is. cells: all of them.
     holds, tolerance: of an exact claim, decided by computation; its effect is the largest gap.
+    half: e-value of the half words, DIRECTION and MISSED.
     runs: the evidence of a first run and of its replication on fresh seeds, each by itself.
     """
 
@@ -93,6 +98,7 @@ class Evidence:
     cells: tuple[Cell, ...] = ()
     holds: bool | None = None
     tolerance: float | None = None
+    half: Mapping[str, float] = field(default_factory=dict)
     runs: tuple[Evidence, ...] = ()
 
 
@@ -121,12 +127,15 @@ def exceeds(
         SUPPORTED: _every(above for above, _ in at[margin]),
         REFUTED: _some(below for _, below in at[min(margin, null)]),
     }
+    half = {}
     if margin > null:
-        e[SMALLER] = min(_every(a for a, _ in at[null]), _some(b for _, b in at[margin]))
+        half = {DIRECTION: _every(a for a, _ in at[null]), MISSED: _some(b for _, b in at[margin])}
+        e[SMALLER] = min(half.values())
     if margin > null == 0:  # around another value, as a chance of 1/2, the margin is no band of equality
         e[NONE] = min(_every(a for a, _ in at[-margin]), _every(b for _, b in at[margin]))
     worst = min(range(len(found)), key=lambda index: found[index].effect)
-    return _evidence(found, worst, measure.interval(groups[worst]), e, note, f"> {margin:g}")
+    evidence = _evidence(found, worst, measure.interval(groups[worst]), e, note, f"> {margin:g}")
+    return replace(evidence, half=half)
 
 
 def stays_below(
@@ -135,9 +144,10 @@ def stays_below(
     """Return evidence that x is below the margin in every group; see `exceeds`."""
     turned = {name: -np.asarray(x_N, dtype=np.float64) for name, x_N in _groups(x).items()}
     found = exceeds(turned, -margin, note, measure, -null)
-    cells = tuple(Cell(c.name, -c.effect, c.n, c.agrees) for c in found.cells)
-    return Evidence(
-        -found.effect, -found.high, -found.low, found.n, found.note, f"< {margin:g}", found.e, cells
+    return replace(
+        found,
+        **{"effect": -found.effect, "low": -found.high, "high": -found.low, "asks": f"< {margin:g}"},
+        cells=tuple(replace(cell, effect=-cell.effect) for cell in found.cells),
     )
 
 

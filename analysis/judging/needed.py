@@ -15,8 +15,10 @@ from typing import Any
 from scipy import stats
 
 from analysis.judging import bets, rule
-from analysis.judging.evidence import UNDECIDED
+from analysis.judging.evidence import HALVES, UNDECIDED
 
+OPEN = (UNDECIDED, *HALVES)
+"""Verdicts that more units may turn into another word."""
 POWER = float(stats.norm.ppf(0.8))
 """Standard errors by which chance brings an effect nearer to a boundary, at most, in four cases of five."""
 MOST = 1e7
@@ -37,7 +39,7 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
     million units would not do, as the effect lies on a boundary between words.
     """
     effect, low, high, n = (row[name] for name in ("effect", "low", "high", "n"))
-    if row["verdict"] != UNDECIDED or effect is None or not n or n < 2 or not math.isfinite(high - low):
+    if row["verdict"] not in OPEN or effect is None or not n or n < 2 or not math.isfinite(high - low):
         return None
     distance = _distance(effect, row["asks"])
     half = (high - low) / 2
@@ -62,7 +64,7 @@ def why_not(row: Mapping[str, Any]) -> str:
 
     Their cost, where one is on record, and whether the effect lies at a boundary between two words.
     """
-    if row["verdict"] != UNDECIDED:
+    if row["verdict"] not in OPEN:
         return ""
     units = units_to_decide(row)
     if units is None:

@@ -9,7 +9,7 @@ ladder, and one new claim changes one verdict.
 A decided claim needs more: fresh seeds of a replication must point the same way by themselves, e > 1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from analysis.judging.evidence import NONE, SMALLER, UNDECIDED, WORDS, Evidence
 
@@ -46,14 +46,24 @@ def leaning(evidence: Evidence) -> tuple[str, float]:
     An effect above 0 and below the margin is also within it: where the former is shown, with an e-value of
     ENOUGH, that is the word, as "no difference" would hide the direction.
     """
-    fresh = evidence.runs[1].e if evidence.runs else {}
-    eligible = {word: evidence.e[word] for word in WORDS if word in evidence.e and fresh.get(word, 0.0) > 1}
+    eligible = _repeated(evidence.e, evidence.runs[1].e if evidence.runs else {})
     if not eligible:
         return UNDECIDED, 0.0
-    word = max(eligible, key=lambda each: eligible[each])
+    word = max((each for each in WORDS if each in eligible), key=lambda each: eligible[each])
     if word == NONE and eligible.get(SMALLER, 0.0) >= ENOUGH:
         word = SMALLER
     return word, eligible[word]
+
+
+def half(evidence: Evidence) -> tuple[str, float]:
+    """Return the half word with the largest e-value, and that; "", 0 where fresh seeds repeat none."""
+    eligible = _repeated(evidence.half, evidence.runs[1].half if evidence.runs else {})
+    word = max(eligible, key=lambda each: eligible[each], default="")
+    return word, eligible.get(word, 0.0)
+
+
+def _repeated(e: Mapping[str, float], fresh: Mapping[str, float]) -> dict[str, float]:
+    return {word: value for word, value in e.items() if fresh.get(word, 0.0) > 1}
 
 
 def strongest(evidence: Evidence) -> float:
@@ -61,6 +71,6 @@ def strongest(evidence: Evidence) -> float:
     return max(evidence.e.values(), default=0.0)
 
 
-def verdict(word: str, e: float, at: float) -> str:
-    """Return the word where its e-value reaches the threshold, else "undecided"."""
-    return word if e >= at else UNDECIDED
+def verdict(at: float, *said: tuple[str, float]) -> str:
+    """Return the first word of (word, e-value) whose e-value reaches the threshold, else "undecided"."""
+    return next((word for word, e in said if e >= at), UNDECIDED)

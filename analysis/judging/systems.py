@@ -16,17 +16,17 @@ from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
-from analysis.judging.evidence import SMALLER, UNDECIDED
+from analysis.judging.evidence import HALVES, SMALLER, UNDECIDED
 from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 
 TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "asked.csv"))
 ANSWERS = ("delivered", "delivered but for what is wrong", "delivered but for what is open")
 """What came of a request: all ran, or the reason says what would test nothing here and what was not run."""
-DECIDED, SIDE = "decided", "side matter only"
+DECIDED, HALF, SIDE = "decided", "half decided", "side matter only"
 CITED = re.compile(r"\d{4}\)|arXiv:\d")
 """What tells a cited work from other words about a source: a year or an arXiv number."""
-STATUSES = (DECIDED, SMALLER, UNDECIDED, INVALID, SIDE)
+STATUSES = (DECIDED, SMALLER, HALF, UNDECIDED, INVALID, SIDE)
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def status(system: System, judged: Mapping[str, Row]) -> str:
     """Return the status of a system: that of the weakest verdict on its central claims.
 
     "decided" where each has a word; "smaller than claimed" where the direction holds and a margin does not;
-    "undecided"; "invalid" where a gate failed; "side matter only" without a central claim. judged: rows of
-    the table of verdicts by claim.
+    "half decided" where only one end of an effect is known; "undecided"; "invalid" where a gate failed;
+    "side matter only" without a central claim. judged: rows of the table of verdicts by claim.
 
     Raises UserError for a central claim that has no row.
     """
@@ -148,6 +148,8 @@ def status(system: System, judged: Mapping[str, Row]) -> str:
         return INVALID
     if any(word in (UNDECIDED, NO_TABLE) for word in found):
         return UNDECIDED
+    if any(word in HALVES for word in found):
+        return HALF
     return SMALLER if SMALLER in found else DECIDED
 
 

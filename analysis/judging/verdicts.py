@@ -2,7 +2,7 @@
 
 A row holds the evidence and the digests of what it rests on. The word in `leans` is what the evidence speaks
 for; the verdict is that word where its e-value reaches the page's threshold (analysis.judging.rule) and no
-gate failed (analysis.judging.gates).
+gate failed (analysis.judging.gates), else the word in `half` on the same terms.
 """
 
 from __future__ import annotations
@@ -32,10 +32,24 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).parents[1] / "verdicts.csv"
 COLUMNS = (
     *("experiment", "claim", "systems", "kind", "verdict", "effect", "low", "high", "asks", "leans"),
-    *("e_first", "e_fresh", "e", "n", "cells", "agree", "tolerance", "gates", "checked", "standing", "note"),
+    *(
+        "e_first",
+        "e_fresh",
+        "e",
+        "half",
+        "e_half",
+        "n",
+        "cells",
+        "agree",
+        "tolerance",
+        "gates",
+        "checked",
+        "standing",
+        "note",
+    ),
     *("question", "table", "code"),
 )
-NUMBERS = ("effect", "low", "high", "e_first", "e_fresh", "e", "n", "cells", "agree", "tolerance")
+NUMBERS = ("effect", "low", "high", "e_first", "e_fresh", "e", "e_half", "n", "cells", "agree", "tolerance")
 NO_TABLE = "no table"
 INVALID = "invalid"
 Row: TypeAlias = dict[str, Any]
@@ -171,7 +185,8 @@ def decide(rows: Iterable[Row]) -> list[Row]:
     """Return all rows with their verdicts by the one rule; rows must be those of every claim."""
     found = list(rows)
     betting = [row for row in found if row["kind"] not in ("identity", "enumerated")]
-    at = rule.threshold((row["e"] for row in betting if not row["gates"] and row["e"]), len(betting))
+    best = (max(row["e"] or 0.0, row["e_half"] or 0.0) for row in betting if not row["gates"])
+    at = rule.threshold(best, len(betting))
     return [{**row, "verdict": _verdict(row, at)} for row in found]
 
 
@@ -182,7 +197,7 @@ def _verdict(row: Row, at: float) -> str:
         return f"{INVALID}: {row['gates'].partition(':')[0]}"
     if row["kind"] in ("identity", "enumerated"):
         return str(row["leans"])
-    return rule.verdict(row["leans"], row["e"] or 0.0, at)
+    return rule.verdict(at, (row["leans"], row["e"] or 0.0), (row["half"], row["e_half"] or 0.0))
 
 
 def _digests(experiment: str, tables: Mapping[str, str]) -> dict[str, str]:
@@ -228,6 +243,7 @@ def _evidence(found: Evidence) -> Row:
     word, e = (
         ((SUPPORTED if found.holds else REFUTED), None) if found.holds is not None else rule.leaning(found)
     )
+    half, e_half = rule.half(found)
     first, fresh = (each.e.get(word) for each in found.runs) if found.runs else (None, None)
     return {
         **{name: getattr(found, name) for name in ("effect", "n", "note", "tolerance")},
@@ -235,6 +251,7 @@ def _evidence(found: Evidence) -> Row:
         **{"low": min(found.low, found.effect), "high": max(found.high, found.effect)},
         "asks": found.asks if found.holds is None else f"<= {found.tolerance:g}",
         **{"leans": word, "e": e, "e_first": first, "e_fresh": fresh},
+        **{"half": half, "e_half": e_half or None},
         "cells": len(found.cells) or None,
         "agree": sum(cell.agrees for cell in found.cells) if found.cells else None,
     }

@@ -6,8 +6,7 @@ from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
-from analysis.judging.evidence import UNDECIDED
-from analysis.judging.needed import units_to_decide, why_not
+from analysis.judging.needed import OPEN, units_to_decide, why_not
 from analysis.judging.systems import System, asked, counts, status, systems, trials, world
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
@@ -24,6 +23,9 @@ Its status follows from the verdicts on that claim alone:
 
 - **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
 - **smaller than claimed**: the direction holds beyond doubt, the size does not;
+- **half decided**: one end of the effect is known beyond doubt, the other is not. *Direction only*: it has
+  the sign that was claimed; whether it reaches the margin is open. *Margin missed*: it does not reach the
+  margin; whether it is small, none, or the opposite is open;
 - **undecided**: the seeds do not say yet; in brackets how many seeds or worlds would, both runs together, in
   four cases of five, if effect and spread are as estimated, and why they were not spent;
 - **invalid**: the experiment was unfair; the gate that failed is named;
@@ -88,7 +90,7 @@ def _claim(row: Row) -> dict[str, Any]:
 
 def needs(row: Row) -> str:
     """Return how many units would decide an undecided claim, and why not spent, in words; "" for another."""
-    if row["verdict"] != UNDECIDED:
+    if row["verdict"] not in OPEN:
         return ""
     units = units_to_decide(row)
     many = f"about {units:,} would decide it" if units else "no number of seeds would"

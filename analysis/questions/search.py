@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.arena import table
+from analysis.judging.needed import OPEN
 from analysis.judging.systems import System, status, systems
 from analysis.judging.verdicts import Row, by_claim
 from analysis.questions import catalog
@@ -108,7 +109,7 @@ def _named(system: str, word: str) -> bool:
 
 def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
     """Return the sort key: central claims first, then decided ones, then by evidence."""
-    open_ = row["verdict"] == "undecided" or str(row["verdict"]).startswith("invalid")
+    open_ = row["verdict"] in OPEN or str(row["verdict"]).startswith("invalid")
     return (not central, open_, -float(row["e"] or 0))
 
 

@@ -15,7 +15,16 @@ from analysis.judging import bets, rule
 from analysis.judging import evidence as evidence_module
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.comparisons import median_exceeds
-from analysis.judging.evidence import NONE, REFUTED, SMALLER, SUPPORTED, UNDECIDED, Evidence
+from analysis.judging.evidence import (
+    DIRECTION,
+    MISSED,
+    NONE,
+    REFUTED,
+    SMALLER,
+    SUPPORTED,
+    UNDECIDED,
+    Evidence,
+)
 
 
 def test_the_threshold_is_the_smallest_step_at_which_enough_claims_agree():
@@ -77,36 +86,48 @@ CLAIMS_ON_PAGE, PAGES, NULL = 400, 6, 3
 
 
 def page(rng):
-    """Return (is wrong, e-value) of every claim of a page that leans to a word, each looked at in blocks."""
+    """Return (is wrong, e-value) of the word and the half word of every claim, each looked at in blocks."""
     found = []
     for experiment in range(CLAIMS_ON_PAGE // 8):
         baseline_N, shared_N = rng.normal(size=64), rng.normal(size=64)
         for claim in range(8):
+            margin = 0.5 * (claim % 2)
             null = (experiment * 8 + claim) % NULL == 0
-            gap = 0.0 if null else rng.choice([0.5, 1.0, 2.0]) * rng.choice([-1, 1])
+            gap = rng.choice([0.0, margin]) if null else rng.choice([0.5, 1.0, 2.0]) * rng.choice([-1, 1])
             own_N = rng.normal(size=64)
             x_N = np.sqrt(0.25) * (baseline_N + shared_N) + np.sqrt(0.5) * own_N + gap
-            word, e = _in_blocks(x_N)
-            right = (null and word == UNDECIDED) or ((SUPPORTED if gap > 0 else REFUTED) == word and not null)
-            found.append((not right, e))
+            said = _in_blocks(x_N, margin)
+            found.append([(word in untrue(gap, margin), e) for word, e in said])
     return found
 
 
-def _in_blocks(x_N, block=8):
-    """Return what a stopping rule of two runs of up to 32 units finds."""
+def untrue(gap, margin):
+    """Return the words that are wrong of the claim that a gap is above a margin."""
+    true = {
+        SUPPORTED: gap > margin,
+        SMALLER: 0 < gap < margin,
+        NONE: -margin < gap < margin,
+        REFUTED: gap < 0,
+        DIRECTION: gap > 0,
+        MISSED: gap < margin,
+    }
+    return {word for word, holds in true.items() if not holds}
+
+
+def _in_blocks(x_N, margin, block=8):
+    """Return the word and the half word, with e-values, by a stopping rule of two runs of up to 32 units."""
     first = x_N[:32]
     for n in range(block, 33, block):
         first = x_N[:n]
-        if rule.strongest(median_exceeds(first, 0.0, "")) >= rule.FIRST_RUN:
+        if rule.strongest(median_exceeds(first, margin, "")) >= rule.FIRST_RUN:
             break
     for n in range(block, 33, block):
         fresh = x_N[32 : 32 + n]
-        runs = tuple(median_exceeds(run, 0.0, "") for run in (first, fresh))
-        both = median_exceeds(np.concatenate([first, fresh]), 0.0, "")
-        word, e = rule.leaning(evidence(both.e, runs[1].e))
-        if e >= rule.ENOUGH:
+        runs = tuple(median_exceeds(run, margin, "") for run in (first, fresh))
+        both = dataclasses.replace(median_exceeds(np.concatenate([first, fresh]), margin, ""), runs=runs)
+        if rule.leaning(both)[1] >= rule.ENOUGH:
             break
-    return word, e
+    return rule.leaning(both), rule.half(both)
 
 
 @pytest.mark.slow
@@ -117,8 +138,9 @@ def test_of_pages_with_shared_seeds_and_arms_one_decided_claim_in_twenty_is_wron
     rng, wrong, shares = np.random.default_rng(7), [], []
     for _ in range(PAGES):
         found = page(rng)
-        at = rule.threshold((e for _, e in found), CLAIMS_ON_PAGE)
-        decided = [is_wrong for is_wrong, e in found if e >= at]
+        at = rule.threshold((max(e for _, e in said) for said in found), CLAIMS_ON_PAGE)
+        reached = [[is_wrong for is_wrong, e in said if e >= at] for said in found]
+        decided = [said[0] for said in reached if said]
         wrong.append(np.mean(decided))
         shares.append(len(decided) / CLAIMS_ON_PAGE)
     assert np.mean(wrong) <= 0.05
@@ -232,3 +254,24 @@ def test_an_end_of_a_median_s_sequence_appears_with_its_bet_and_stays():
     assert ends == [bets.median_sequence(np.ones(n))[1] < math.inf for n in sizes]
     assert 0 < sum(ends) < len(sizes)
     assert bets.median_sequence([*np.ones(12), *np.zeros(12)])[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gains", "word", "half"),
+    [((0.2, 0.8), SMALLER, DIRECTION), ((0.7, 1.3), UNDECIDED, DIRECTION), ((-1.5, 0.5), UNDECIDED, MISSED)],
+)
+def test_half_words_tell_the_one_end_of_an_effect_that_is_known(gains, word, half):
+    x_N = np.tile(gains, 32)  # gains of at least 1 are asked
+    runs = tuple(median_exceeds(run, 1.0, "") for run in (x_N[:32], x_N[32:]))
+    both = dataclasses.replace(median_exceeds(x_N, 1.0, ""), runs=runs)
+    leans, e = rule.leaning(both)
+    assert (leans if e >= rule.USUAL else UNDECIDED) == word
+    assert rule.half(both)[0] == half
+    assert rule.half(both)[1] >= rule.USUAL
+    assert rule.verdict(rule.USUAL, (leans, e), rule.half(both)) == (half if word == UNDECIDED else word)
+
+
+def test_a_half_word_needs_fresh_seeds_that_repeat_it():
+    run = Evidence(0.0, 0.0, 0.0, 8, "", half={DIRECTION: 1e9})
+    fresh = Evidence(0.0, 0.0, 0.0, 8, "", half={DIRECTION: 0.9})
+    assert rule.half(dataclasses.replace(run, runs=(run, fresh))) == ("", 0.0)

@@ -88,7 +88,7 @@ def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
 
 
 def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
-    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9}
+    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9, "half": "", "e_half": None}
     free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did nothing"}])[
         -2:
     ]
@@ -96,7 +96,7 @@ def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
 
 
 def test_invalid_claims_hold_up_nothing():
-    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 90.0}
+    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 90.0, "half": "", "e_half": None}
     rows = [{**row, "gates": ""}] * 4 + [{**row, "gates": "acts: it did nothing"}] * 4
     # 4 valid of 8 at 90: 2 * 8 / (.05 * 90) = 3.6 are enough at 80, where 4 are needed.
     assert {each["verdict"] for each in verdicts.decide(rows)} == {"supported", "invalid: acts"}
