@@ -146,7 +146,10 @@ def stays_below(
     found = exceeds(turned, -margin, note, measure, -null)
     return replace(
         found,
-        **{"effect": -found.effect, "low": -found.high, "high": -found.low, "asks": f"< {margin:g}"},
+        effect=-found.effect,
+        low=-found.high,
+        high=-found.low,
+        asks=f"< {margin:g}",
         cells=tuple(replace(cell, effect=-cell.effect) for cell in found.cells),
     )
 
