@@ -77,8 +77,8 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     assert facts.best("sorted")[0] == "topr"
     assert facts.final("sums", "topr") == "0.00"
     lost = by_claim()["old-data-slow-smollm2-down"]
-    said = f"{lost['effect']:.3f} [{lost['low']:.3f}, {lost['high']:.3f}] lower; whether that exceeds .05 is"
-    assert f"{said} {lost['verdict']}.".replace("0.", ".") in text
+    said = f"{lost['effect']:.3f} [{lost['low']:.3f}, {lost['high']:.3f}] lower."
+    assert said.replace("0.", ".") in text
     tau = by_claim()["toy-ranks-larger-models-at-lag-64"]["effect"]
     assert f"at lag 64 (Kendall's tau {tau:.2f} in the median)".replace("0.", ".") in text
 
