@@ -5,8 +5,11 @@ Equal results give equal bytes, and a table that is not made again stays as it i
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,13 +187,27 @@ def write_tables(tables: Mapping[str, Table], out: Path) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which dies with the process; none where there is no folder or no lock."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
 def add_tables(made: Mapping[str, Table], data: Path) -> list[Path]:
     """Write tables beside the folder's others, which stay as they are, and return their paths.
 
-    One that is made again may have been missing or broken. Raises UserError when it cannot be written.
+    One that is made again may have been missing or broken. Processes that add to one folder take turns.
+
+    Raises UserError when it cannot be written.
     """
-    listed = json.loads((data / MANIFEST).read_text())["tables"] if is_committed(data) else {}
-    others = [name for name in listed if name not in made]
-    kept = load_committed(others, data) if others else {}
-    write_tables({**kept, **made}, data)
+    with _alone(data):
+        listed = json.loads((data / MANIFEST).read_text())["tables"] if is_committed(data) else {}
+        others = [name for name in listed if name not in made]
+        kept = load_committed(others, data) if others else {}
+        write_tables({**kept, **made}, data)
     return [data / f"{name}.csv" for name in made]

@@ -1,7 +1,10 @@
 """Limits on a fixed mu: closed forms, the flows that lead there, and the figures drawn from them."""
 
+import fcntl
 import itertools
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -293,4 +296,18 @@ def test_writing_a_table_keeps_the_others(tmp_path):
     write_tables({"staleness": small["staleness"]}, tmp_path)
     (written,) = add_tables({"ess-theory": small["ess-theory"]}, tmp_path)
     assert written.read_bytes() == small["ess-theory"].csv
+    assert sorted(json.loads((tmp_path / "manifest.json").read_text())["tables"]) == sorted(small)
+
+
+def test_who_adds_a_table_waits_for_another_who_does(tmp_path):
+    small = {name: load_committed([name])[name] for name in ("ess-theory", "staleness")}
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(add_tables, {"ess-theory": small["ess-theory"]}, tmp_path)
+        with pytest.raises(TimeoutError):
+            waits.result(0.2)
+        write_tables({"staleness": small["staleness"]}, tmp_path)
+        os.close(folder)
+        waits.result(60)
     assert sorted(json.loads((tmp_path / "manifest.json").read_text())["tables"]) == sorted(small)
