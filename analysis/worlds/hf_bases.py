@@ -31,17 +31,17 @@ class Made:
 
     @property
     def folder(self) -> Path:
-        """Where it lies once it is made."""
+        """The folder that `make` writes."""
         return MODELS / self.name
 
     def run(self, **fields: Any) -> Run:
-        """Return the run that starts from it, with some fields."""
+        """Return a run that starts from this model; fields: those of the run that differ from `HF_RUN`."""
         base = replace(HF_RUN, model=str(self.folder), task=self.task, task_args=self.task_args)
         return replace(base, **fields)
 
 
 def make(models: Iterable[Made]) -> None:
-    """Train those of the models that have no weights yet: about half a minute each."""
+    """Train the models that have no weights yet, about half a minute each."""
     for model in models:
         if (model.folder / "model.safetensors").exists():
             continue

@@ -41,7 +41,8 @@ def ctpo(*, p: float = 0.5) -> Recipe:
 def bapo(*, target: float = 0.4, share: str = "value") -> Recipe:
     """Group-standardized advantage, clip bounds solved for every batch, mean over tokens.
 
-    target: least share of tokens with A > 0. share: its reading; only with "gradient" both bounds move.
+    target: least share of tokens with A > 0. share: what it is a share of, the loss's "value" or "gradient",
+    say; only with "gradient" do both bounds move.
     """
     return Recipe("group_std", "bapo", "token_mean", objective_args=pairs(target=target, share=share))
 
@@ -76,9 +77,8 @@ def mhpo(*, lam_pos: float = 1.0, lam_neg: float = 0.8) -> Recipe:
 def r2vpo(*, lam: float = 0.04, dual_rate: float = 0.01, budget: float = 0.01, passes: int = 1) -> Recipe:
     """Group-standardized advantage, variance of the ratio held to a budget by a dual variable, token mean.
 
-    Abstracts and secondary texts, all that was found, give no dual step size, budget or starting value; these
-    are ours. passes:
-    updates per batch, the paper's reuse; the dual variable moves once, after the last.
+    The texts that could be read give no dual step size, budget or starting value; these are chosen here.
+    passes: updates per batch, the paper's reuse. The dual variable moves once, after the last.
     """
     dual = Dual(dual_rate, budget)
     args = pairs(lam=lam)

@@ -1,4 +1,4 @@
-"""NeMo-RL: settings under loss_fn and grpo."""
+"""How NeMo-RL's settings under `loss_fn` and `grpo` translate into objectives and their parameters."""
 
 import math
 

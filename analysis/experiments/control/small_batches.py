@@ -57,7 +57,7 @@ PILOTS = tuple(range(PILOT, PILOT + 64))
 
 @cache
 def chosen(name: str) -> tuple[Arm, bool]:
-    """Return an arm of MIRRORS at its best on 64 other worlds and two trainings, and if it is at an end."""
+    """Return the best setting of an arm of MIRRORS on 64 pilot worlds, and whether it ends its grid."""
     arm, grid = MIRRORS[name]
     worlds = random_worlds(PILOTS)
 

@@ -1,4 +1,4 @@
-"""How long to clone before RL: what later training can still reach, by reward and by recipe."""
+"""How long to clone before RL: the accuracy that later training reaches, by reward and by recipe."""
 
 from collections.abc import Iterator
 

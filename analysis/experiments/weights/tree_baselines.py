@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
 
 @dataclass(frozen=True)
 class Stages:
-    """One member per stage of a right trace: success_K, and of each stage its responses with their laws."""
+    """One member per stage of a right trace: its success_K, and the distribution of its responses."""
 
     segments: tuple[Segments, ...]
     success_K: Floats
@@ -84,7 +84,7 @@ def moments(found: Stages, adv_MK: Floats) -> tuple[Floats, float]:
 
 
 def advantages(found: Stages) -> dict[str, Floats]:
-    """Return what each baseline makes of every pattern, [M, K]."""
+    """Return the advantages by each baseline for every pattern, [M, K]."""
     import torch
 
     from testbed.advantages import advantage
@@ -153,7 +153,7 @@ def stage_value() -> Evidence:
     kind="enumerated",
 )
 def saturation() -> Evidence:
-    """Return what the shares of groups without signal miss, by enumeration of the patterns."""
+    """Return the error of the shares of groups without signal, against an enumeration of the patterns."""
     win_MK = patterns(4)
     zero_M = np.abs(advantages(next(stages()))["tree_opo"]).max(-1) < 1e-12
 

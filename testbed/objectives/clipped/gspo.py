@@ -76,9 +76,9 @@ def gspo_verl(
 ) -> Tensor:
     """L = -(1/T) min(s_t A_t, clip(s_t) A_t), s_t = sg[s] pi/sg[pi], log s_t at most 10.
 
-    gspo_token's form under the name gspo: a different gradient where A varies within a sequence, and none
-    above s = e^10. It always averages over a sequence's tokens first. The bounds are its scripts'; its
-    configuration starts from PPO's 0.2.
+    gspo_token's form under the name gspo: a different gradient where A varies within a sequence, and no
+    gradient above s = e^10. It always averages over a sequence's tokens first. The bounds are its scripts';
+    its configuration starts from PPO's 0.2.
     """
     return _own_token(logp_BT, batch, eps_low, eps_high, log_max)
 
