@@ -22,8 +22,8 @@ def cells() -> tuple[Run, ...]:
         log_every=11,
         evaluation_prompts=16,
     )
-    pair = grid(base, recipe=["grpo", "reinforce"], seed=range(8))
-    return (*pair, *grid(replace(base, recipe="reinforce", learning_rate=1e-4), seed=range(8)))
+    pair = grid(base, recipe=["grpo", "reinforce"], seed=range(40, 48))
+    return (*pair, *grid(replace(base, recipe="reinforce", learning_rate=1e-4), seed=range(40, 48)))
 
 
 EXPERIMENT = Experiment(
