@@ -13,7 +13,7 @@ LAST, AREA, ESS = "last accuracy", "mean accuracy", "mean rollout_corr/ess_kish_
 
 
 def cells() -> tuple[Run, ...]:
-    """GRPO and REINFORCE at 3e-4, REINFORCE at 1e-4, lag 32: 56 steps of 4 x 8 responses."""
+    """GRPO and REINFORCE at 3e-4 and lag 32: 56 steps of 4 x 8 responses."""
     base = replace(
         BASE,
         policy_args=(*BASE.policy_args, ("attention", "eager")),
@@ -22,31 +22,27 @@ def cells() -> tuple[Run, ...]:
         log_every=11,
         evaluation_prompts=16,
     )
-    pair = grid(base, recipe=["grpo", "reinforce"], seed=range(40, 48))
-    return (*pair, *grid(replace(base, recipe="reinforce", learning_rate=1e-4), seed=range(40, 48)))
+    return grid(base, recipe=["grpo", "reinforce"], seed=range(8))
 
 
 EXPERIMENT = Experiment(
     "known-recipes",
     question="Does a language model that people know survive data 32 steps old without a clip?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
-    differs="56 steps, a rate that was tuned for neither, clip 0.2, bfloat16 adapters, one task",
+    differs="56 steps, one rate, tuned for neither, clip 0.2, bfloat16 adapters, one task",
     prepare=prepare,
     cells=cells,
-    stop=Stop(block=8, cap=32),
-    keys=("recipe", "learning_rate", "seed"),
+    stop=Stop(block=10, cap=40, first=200, fresh=2000),
+    keys=("recipe", "seed"),
     metrics=("accuracy", LAST, AREA, ESS, "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"),
     margins={"accuracy that counts": MARGIN, "accuracy of a collapsed run": LOST},
     figure=Plot(
         "strips",
         x=f"{LAST}: held-out accuracy after 56 steps",
         y="recipe: ",
-        arm=("learning_rate: rate",),
     ),
 )
-CLIPPED = {"recipe": "grpo", "learning_rate": 3e-4}
-PLAIN = {"recipe": "reinforce", "learning_rate": 3e-4}
-SLOW = {"recipe": "reinforce", "learning_rate": 1e-4}
+CLIPPED, PLAIN = {"recipe": "grpo"}, {"recipe": "reinforce"}
 
 EXPERIMENT.claim(
     "a-clip-saves-smollm2-from-old-data",
@@ -57,13 +53,3 @@ EXPERIMENT.claim(
     "smollm2-collapses-on-old-data-without-a-clip",
     "At lag 32 and rate 3e-4 REINFORCE is below an accuracy of 0.1 after 56 steps, in the median.",
 ).compare(LAST, PLAIN, by=LOST, below=True)
-
-EXPERIMENT.claim(
-    "a-third-of-the-rate-saves-smollm2-from-old-data",
-    "At lag 32 REINFORCE at 1e-4 is 0.05 above itself at 3e-4 after 56 steps, in the median.",
-).compare(LAST, SLOW, PLAIN, by=MARGIN)
-
-EXPERIMENT.claim(
-    "a-clip-is-worth-more-to-smollm2-than-a-third-of-the-rate",
-    "At lag 32 GRPO at 3e-4 is 0.05 above REINFORCE at 1e-4 after 56 steps, in the median.",
-).compare(LAST, CLIPPED, SLOW, by=MARGIN)
