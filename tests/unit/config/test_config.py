@@ -300,14 +300,35 @@ def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_value
     assert wrong[0].startswith("lag is -1")
 
 
+def test_the_ends_of_a_field_are_allowed_and_nothing_beyond() -> None:
+    ends = Run(teacher_noise=1.0, seed=2**63 - 1, steps=2**31 - 1, age_limit=-1)
+    assert check(ends) == ends
+    for name, value in (("teacher_noise", 1.1), ("seed", 2**63), ("steps", 2**31), ("age_limit", -2)):
+        with pytest.raises(UserError, match=f"{name} is {value}"):
+            check(replace(ends, **{name: value}))
+
+
+def test_a_scalar_of_numpy_is_a_number_and_an_array_of_one_is_not() -> None:
+    assert check(Run(seed=np.array(3))).seed == 3  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="valid integer"):
+        check(Run(seed=np.array([3])))  # type: ignore[arg-type]
+
+
+def test_an_invalid_value_is_refused_in_every_cell_that_shares_it() -> None:
+    runs = [replace(Run(lag=-1), seed=seed) for seed in (0, 1)]
+    assert runs[0].lag is runs[1].lag
+    sound, wrong = normal(runs)
+    assert (sound, len(wrong)) == ((), 2)
+
+
 def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
-          many: int | list[int] = 1, maybe: float | None = None): ...  # fmt: skip
+          many: int | list[int] = 1, maybe: float | None = None, span: tuple[int, int] = (0, 1)): ...  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2)}, ""),
+        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2), "span": (2, 3)}, ""),
         ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
         ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
         ({"on": 1}, "it has on = 1 (int), expected true or false."),
