@@ -74,6 +74,7 @@ def test_two_runs_are_judged_as_one_sequence_of_units():
         )
 
     both = look(entry, table([*range(100, 116), *range(1000, 1016)]))
+    assert [run.n for run in both.runs] == [16, 16]
     first, fresh = (run.e[SUPPORTED] for run in both.runs)
     alone = look(entry, table(range(100, 132)))
     assert both.e == pytest.approx(alone.e)

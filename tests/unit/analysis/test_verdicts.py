@@ -1,5 +1,7 @@
 """The table of verdicts is up to date, judged again only where something changed, and refuses damage."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,10 @@ def test_judging_again_gives_the_committed_row(name):
 def test_a_row_is_judged_again_when_the_file_the_table_or_the_code_changes(monkeypatch):
     rows = verdicts.stored()
     assert verdicts.changed(rows, {**SHA, "rec": "0" * 64}) == ["rec"]
+    first = next(iter(EXPERIMENTS["rec"].claims))
+    assert len(EXPERIMENTS["rec"].claims) > 1
+    older = [{**row, "code": "older"} if row["claim"] == first else row for row in rows]
+    assert verdicts.changed(older, SHA) == ["rec"], "one claim that is older than the code is enough"
     monkeypatch.setattr(digests, "of_question", lambda name: "new" if name == "rec" else _kept(rows, name))
     assert verdicts.changed(rows, SHA) == ["rec"]
 
@@ -52,6 +58,20 @@ def test_the_code_of_a_claim_is_what_its_file_imports():
     reached = digests._reached(EXPERIMENTS.module("rec"))
     assert {"analysis.judging.bets", "analysis.judging.rule"} & reached
     assert "analysis.pages.systems_page" not in reached
+
+
+def test_the_file_of_a_package_is_its_init_whether_it_is_loaded_or_not(monkeypatch):
+    monkeypatch.delitem(sys.modules, "analysis.planted_bugs", raising=False)
+    assert digests._file("analysis.planted_bugs") == digests.ROOT / "analysis/planted_bugs/__init__.py"
+    assert digests._file("analysis.planted_bugs.bug") == digests.ROOT / "analysis/planted_bugs/bug.py"
+
+
+def test_a_claim_is_judged_by_the_tables_given_and_without_one_where_it_wants_none():
+    exact = "a-gap-below-the-seed-spread-takes-dozens-of-seeds"
+    (row,) = verdicts.judge(["seeds-for-a-gap"], {}, only=[exact])
+    assert (row["claim"], row["verdict"], row["leans"]) == (exact, "", "supported")
+    (row,) = verdicts.judge(["rec"], {}, only=[next(iter(EXPERIMENTS["rec"].claims))])
+    assert row["verdict"] == verdicts.NO_TABLE
 
 
 def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeypatch):

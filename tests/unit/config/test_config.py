@@ -322,7 +322,8 @@ def test_an_invalid_value_is_refused_in_every_cell_that_shares_it() -> None:
 
 
 def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
-          many: int | list[int] = 1, maybe: float | None = None, span: tuple[int, int] = (0, 1)): ...  # fmt: skip
+          many: int | list[int] = 1, maybe: float | None = None,
+          span: tuple[int, int] = (0, 1)): ...  # fmt: skip
 
 
 @pytest.mark.parametrize(

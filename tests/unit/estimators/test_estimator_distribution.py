@@ -15,6 +15,7 @@ from testbed.estimators.logged_rounds import logged
 from testbed.exact import mdp
 from testbed.exact.bandit_moments import LoggedDistribution, linear_weight
 from testbed.exact.estimator_distribution import (
+    EstimatorDistribution,
     UnitDistribution,
     bandit_units,
     episode_units,
@@ -59,6 +60,8 @@ def test_the_cdf_counts_the_value_itself_and_the_quantile_is_the_first_to_reach_
     law = exact_distribution("snips", TWO_ARMS, 1)
     assert [law.cdf(x) for x in (-0.1, 0.0, 0.9, 1.0)] == pytest.approx([0.0, 0.75, 0.75, 1.0])
     assert [law.quantile(x) for x in (0.0, 0.75, 0.76, 1.0)] == [0.0, 0.0, 1.0, 1.0]
+    ninths = EstimatorDistribution(np.arange(9.0), np.full(9, 1 / 9), 4.0, 1, 0.0)
+    assert ninths.quantile(1 / 3) == 2.0, "three times 1/9 are less than a third of nine times 1/9"
 
 
 @pytest.mark.parametrize("name", sorted(set(BANDIT) - NEED_MORE))

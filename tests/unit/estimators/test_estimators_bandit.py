@@ -317,6 +317,12 @@ def test_the_instrumental_estimate_is_walds_ratio_weighted_over_strata():
     assert run("instrumental_variable", data).value == pytest.approx(expected)
 
 
+def test_labels_of_strata_may_leave_gaps():
+    data = instrumented(3)
+    apart = replace(data, context_N=2 * data.context_N)
+    assert run("instrumental_variable", apart).value == run("instrumental_variable", data).value
+
+
 def test_an_instrument_that_identifies_nothing_is_refused():
     data = instrumented()
     idle = replace(data, instrument_N=1 - np.arange(30) // 15, action_N=np.arange(30) % 15 % 2)

@@ -25,6 +25,7 @@ from testbed.errors import UserError
 from testbed.policies.hf import shipped_models
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.shipped_models import MODELS, shipped_files, write_pretrained
+from testbed.policies.hf.special_tokens import finish_folder
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
 from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base, train_tiny_model
 
@@ -275,6 +276,18 @@ def test_every_architecture_learns_its_task_and_opens_as_its_own_class(architect
     )
     score_N = SUM.score(prompt_RNQ[0].numpy(), token_RBT[0].numpy(), mask_RBT[0].numpy())
     assert score_N.mean() > 0.3  # 1/16 without having learned
+
+
+def test_tokens_that_a_model_lacked_are_appended_with_rows_of_zeros(tmp_path):
+    train_tiny_model(tmp_path, TASK, steps=0, width=16, layers=1)
+    before = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path)).get_input_embeddings().weight
+    finish_folder(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path))
+    after, old = model.get_input_embeddings().weight, len(before)
+    assert len(after) >= old + 2
+    assert torch.equal(after[:old], before)
+    assert torch.count_nonzero(after[old:]) == 0
+    assert torch.count_nonzero(model(torch.arange(old)[None]).logits[..., old:]) == 0
 
 
 def test_a_stopped_training_leaves_no_weights(tmp_path):

@@ -115,6 +115,15 @@ def test_normal_draws_are_not_refused():
         assert_unbiased(x_N, 0.0, std=1.0, discrepancy=min_discrepancy(500, std=1.0) * 1.001)
 
 
+def test_each_side_of_a_two_sided_test_must_be_normal_at_half_its_rate():
+    # 5 of 1000 coins: the normal law is near enough for tails of .02 at 800 draws, for tails of .01 at 1688.
+    coins = np.repeat([0.0, 1.0], [995, 5])
+    known = {"std": float(coins.std()), "discrepancy": 1.0, "missed": 0.02}
+    assert_unbiased(coins, 0.005, false_alarm=0.04, **known)
+    with pytest.raises(UserError, match="that takes 1,688"):
+        assert_unbiased(coins, 0.005, false_alarm=0.02, **known)
+
+
 def test_a_small_bias_seen_clearly_is_a_bias_and_still_equivalent():
     # 3 standard errors away with four times the planned draws: 0.38 of the margin.
     n = 4 * min_num_samples(0.1, std=1.0, **RATES)
@@ -303,6 +312,7 @@ def test_the_same_seed_gives_the_same_draws_and_the_global_generator_is_left_alo
         (lambda: assert_unbiased([[0.0]], 0.0, std=1.0, discrepancy=9.0), "one per estimate"),
         (lambda: assert_unbiased([np.nan], 0.0, std=1e-3, discrepancy=9.0), "finite numbers"),
         (lambda: assert_unbiased(lambda rng, n: [0.0], 0.0, std=1.0, discrepancy=0.1), "gave shape"),
+        (lambda: assert_unbiased(lambda rng, n: [np.nan] * n, 0.0, std=1, discrepancy=0.1), "finite numbers"),
         (lambda: assert_unbiased(normal(), 0.0, bounds=(-1, 1), discrepancy=0.5), "outside the declared"),
         (lambda: assert_unbiased(normal(), 0.0, bounds=(1, 1), discrepancy=0.5), "finite low < high"),
         (lambda: assert_variance_below(normal(), 4.0, std=1.0, discrepancy=1.0), "`means` is not given"),

@@ -8,7 +8,9 @@ import pytest
 
 from testbed.errors import UserError
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
+from testbed.testing.draws import CHUNK, Stream
 from testbed.testing.e_process import EProcess, SequentialMean, SequentialSide
+from testbed.testing.sequential import differences
 
 LENGTH = 10
 RATES = {"false_alarm": 0.1, "missed": 0.2}
@@ -130,6 +132,28 @@ def test_one_outcome_after_another_tells_the_two_sides_apart():
         test.add(np.full(100, float(draw)))
         assert test.verdict == verdict
         assert test.n < 100
+
+
+def test_each_error_of_a_side_has_its_own_rate():
+    for rates, sooner in (((1e-6, 0.1), "good"), ((0.1, 1e-6), "bad")):
+        taken = {}
+        for verdict, draw in (("good", 0.0), ("bad", 1.0)):
+            test = SequentialSide(0.3, 0.7, (0, 1), *rates)
+            test.add(np.full(100, draw))
+            assert test.verdict == verdict
+            taken[verdict] = test.n
+        assert min(taken, key=taken.get) == sooner
+
+
+def test_a_stream_gives_all_its_draws_and_ends():
+    for most in (1, CHUNK + 1, 3 * CHUNK):
+        parts = [x_N.size for x_N in Stream(lambda rng, n: rng.random(n), 0, most)]
+        assert (sum(parts), parts[0]) == (most, min(most, CHUNK))
+
+
+def test_squares_are_about_the_mean_of_each_sampler():
+    (difference_N,) = differences([1.0, 3.0], [4.0, 4.0], (1.0, 5.0), None, (0, 2))
+    assert difference_N.tolist() == [-1.0, 3.0]
 
 
 def test_coverage_stops_early_alarms_or_says_that_it_cannot_tell():
