@@ -20,8 +20,5 @@ PLANTED = (
     # Pipelines and age limits.
     Bug("capacity-bounds-submissions-not-lag", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),
     Bug("periodic-asynchrony-is-on-policy", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),
-    Bug("pipelining-alone-gains-nothing", "testbed/pipeline/records.py", 'd.pools == "colocated"', 'd.pools != "colocated"'),
-    Bug("rapid-saves-the-shared-part-of-decoding", "testbed/pipeline/closed_forms.py", "barrier_generation_time(together) / updates", "barrier_generation_time(together)"),
-    Bug("jet-rl-gains-are-not-simultaneous", "testbed/pipeline/closed_forms.py", "1.0 / (share / gain + (1.0 - share) / other_gain)", "share * gain + (1.0 - share) * other_gain"),
     Bug("discarding-takes-the-longest-of-a-start", "testbed/staleness/latency.py", "due = self.clock + int(latency_N[place])", "due = self.clock + 7 - int(latency_N[place])"),
 )  # fmt: skip

@@ -2,8 +2,7 @@
 
 from analysis.planted_bugs.bug import Bug
 
-UPDATE, TWO_REWARDS = (f"testbed/exact/{name}.py" for name in ("bandit_update", "two_rewards"))
-OBJECTIVES = "testbed/objectives/"
+UPDATE = "testbed/exact/bandit_update.py"
 PREFIXES = "testbed/exact/prefixes.py"
 STEPS = "analysis/kernels/policy_steps.py"
 
@@ -11,13 +10,9 @@ PLANTED = (
     # Prefixes, retries, steps, classes of answers.
     Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
     Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
-    Bug("silent-groups-rise-over-staged-training", PREFIXES, "* pi * centered_SA", "* pi * -centered_SA"),
-    Bug("staged-groups-saturate", "testbed/advantages/grouped.py", "return group_centered(signals.reward_B, signals.group_B)", "return signals.reward_B - 0.5"),
     # Imperfect rewards, posterior losses, regimes of weights.
     Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
-    Bug("power-mean-spreads-most-evenly-at-zero", OBJECTIVES + "clipped/holder.py", "power_BT.softmax(-1).to(log_u_BT.dtype)", "(power_BT / 2).softmax(-1).to(log_u_BT.dtype)"),
     Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
     Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
-    Bug("joint-ends-are-on-the-true-front-at-every-weight", TWO_REWARDS, 'if how == "joint" else reward_NRG', 'if how == "decoupled" else reward_NRG'),
     Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "testbed/testing/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
 )  # fmt: skip

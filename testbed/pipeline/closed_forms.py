@@ -173,8 +173,3 @@ def rapid_saving(design: Design, updates: int) -> float:
     """
     together = replace(design, batch=design.batch * updates)
     return barrier_generation_time(design) - barrier_generation_time(together) / updates
-
-
-def amdahl(share: float, gain: float, other_gain: float) -> float:
-    """Return 1 / (f / g_1 + (1 - f) / g_2): the total speed-up if shares f and 1 - f gain g_1, g_2."""
-    return 1.0 / (share / gain + (1.0 - share) / other_gain)

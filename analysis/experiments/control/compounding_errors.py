@@ -60,13 +60,6 @@ EXPERIMENT = Experiment(
     },
 )
 
-EXPERIMENT.claim(
-    "on-policy-correction-falls-short-by-less",
-    "From horizon 8 on, correction falls short by 0.02 a step less than cloning from as many labels.",
-).compare(
-    "share", {"learner": "cloning"}, {"learner": "correction"}, by=MARGIN, over={"horizon": HORIZONS[1:]}
-)
-
 
 @EXPERIMENT.claim("cloning-grows-faster-with-the-horizon")
 def cloning_grows_faster_with_the_horizon(table: pd.DataFrame) -> Evidence:

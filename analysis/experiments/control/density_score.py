@@ -97,17 +97,3 @@ def density_scores_bring_actions_back_and_raise_the_value(table: pd.DataFrame) -
         value={name: x_N - SAME for name, x_N in more.items()},
     )
     return must_exceed(groups, 0.0, "fewer outside less 0.2, value gained less 0.05")
-
-
-EXPERIMENT.claim(
-    "density-scores-match-a-penalty-in-training",
-    """After twenty steps the value is at most 0.05 of the best below that of a policy trained with the
-    penalty of weight 100, with poor, mixed and narrow logs.""",
-).compare(
-    "value",
-    {"correction": "penalty 100"},
-    {"correction": "score 20"},
-    by=SAME,
-    below=True,
-    over={"logger": LOGGERS},
-)

@@ -97,8 +97,6 @@ for _name, _statement, _asked in (
      "actor-critic grows slower than episodes^0.55.", ("exponent", OPTIMISTIC, None, ROOT, CHANCE)),
     ("optimism-needs-inverse-square-trajectories", "Its trajectories to a mean regret of 0.2 to 0.05 grow "
      "slower than the error to the power -2.2.", ("trajectories", OPTIMISTIC, None, SQUARE, CHANCE)),
-    ("optimism-halves-the-regret-of-chance", "After 3200 episodes it has less than half the regret of the "
-     "same actor-critic that explores by chance.", ("log regret", CHANCE, OPTIMISTIC, np.log(TWICE), None)),
     ("logged-episodes-replace-optimism", "From 200 logged episodes an actor-critic without optimism has less "
      "regret than an optimistic one without them.",
      ("log regret", OPTIMISTIC, {"arm": "by chance, logged"}, 0.0, None)),

@@ -193,8 +193,5 @@ for _name, _statement, _column, _second, _by in (
     ("own-training-lengthens-acceptance",
      "Of drafts that see the whole state, those trained on their own states have 2 % more tokens accepted.",
      "log accepted", "whole, given", LONGER),
-    ("whole-states-lengthen-acceptance",
-     "Of drafts trained on their own states, those that see the whole state have 2 % more tokens accepted.",
-     "log accepted", "part, own", LONGER),
 ):  # fmt: skip
     _ask(_name, _statement, _column, (BEST, _second), _by)

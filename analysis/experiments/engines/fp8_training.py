@@ -79,7 +79,6 @@ EXPERIMENT = Experiment(
         "Jet-RL": Part(
             "FP8 rollouts and one precision on both sides at one short horizon; no speed",
             claims=(
-                "fp8-rollouts-collapse-a-full-precision-trainer",
                 "fp8-rollouts-collapse-most-seeds",
                 "one-precision-on-both-sides-costs-nothing",
             ),
@@ -88,12 +87,6 @@ EXPERIMENT = Experiment(
 )
 
 
-EXPERIMENT.claim(
-    "fp8-rollouts-collapse-a-full-precision-trainer",
-    "On the toy LLM, rollouts with e4m3 weights and activations make an uncorrected full-precision trainer "
-    "collapse on more seeds than full-precision rollouts do.",
-    source=JET_RL,
-).happens("collapsed", ARMS["fp8"], ARMS["full"])
 EXPERIMENT.claim(
     "strong-rollout-noise-collapses-the-trainer",
     "Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer "
@@ -106,12 +99,6 @@ EXPERIMENT.claim(
     "collapse on more than half of all seeds, full-precision rollouts not.",
     source=f"{JET_RL}; the share was chosen on a pilot",
 ).happens("collapsed", ARMS["fp8"], ARMS["full"], alone=True)
-EXPERIMENT.claim(
-    "strong-rollout-noise-collapses-most-seeds",
-    "Rollouts whose weights are off by a fifth of their root mean square make the uncorrected trainer "
-    "collapse on more than half of all seeds, full-precision rollouts not.",
-    source=f"{JET_RL}; with strong noise in its place; the share was chosen on a pilot",
-).happens("collapsed", ARMS["noise"], ARMS["full"], alone=True)
 EXPERIMENT.claim(
     "tis-repairs-strong-rollout-noise",
     "Under the same noise token-level TIS with cap 2 ends at a higher accuracy than no correction.",

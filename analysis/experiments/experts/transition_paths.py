@@ -201,9 +201,3 @@ EXPERIMENT.claim(
     "The share of paths through each gap is nearer to the posterior's by the log-variance loss with replay "
     "than by reverse KL and by cross-entropy.",
 ).compare("gaps", OTHERS, REPLAY)
-
-EXPERIMENT.claim(
-    "log-variance-needs-its-replay",
-    "Without replay, its four updates and its uniform moves the log-variance loss misses 0.1 nats more.",
-    source="this project: the off-switch",
-).compare("missed", {"loss": "log-variance"}, REPLAY, by=LESS)

@@ -53,10 +53,6 @@ EXPERIMENT = Experiment(
         "(missing).",
     ),
     systems={
-        "Batch-size invariance (PPO-EWMA)": Part(
-            "the better use of stale data; batch sizes: see batch-invariance",
-            claims=("ppo-ewma-ends-above-ppo-on-old-data", "ppo-ewma-is-above-ppo-along-the-run"),
-        ),
         "Missing Old Logits": Part(
             "the score that an EWMA recovers under partial rollouts; not its speed",
             claims=(
@@ -68,17 +64,6 @@ EXPERIMENT = Experiment(
 )
 
 
-EXPERIMENT.claim(
-    "ppo-ewma-ends-above-ppo-on-old-data",
-    "At lag 16 PPO clipped around an average of earlier weights ends at a higher accuracy than PPO clipped "
-    "around the sampler, on most seeds.",
-    source=EWMA,
-).compare("accuracy", ARMS["EWMA, old"], ARMS["PPO, old"])
-EXPERIMENT.claim(
-    "ppo-ewma-is-above-ppo-along-the-run",
-    "At lag 16 it also has a higher mean accuracy along the run, on most seeds.",
-    source=EWMA,
-).compare("area", ARMS["EWMA, old"], ARMS["PPO, old"])
 EXPERIMENT.claim(
     "an-ewma-anchor-ends-above-missing-log-probabilities",
     "Under partial rollouts decoupled PPO with an averaged anchor ends at a higher accuracy than with the "

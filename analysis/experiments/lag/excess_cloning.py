@@ -69,15 +69,3 @@ EXPERIMENT.claim(
     "grpo-ends-above-offline-dpo-behind-little-cloning",
     "After 10 steps of cloning GRPO ends 0.05 above DPO on the cloned policy's own pairs.",
 ).compare("accuracy", {"arm": "GRPO"}, {"arm": "DPO"}, by=MARGIN, over={"cloned": 10})
-
-
-EXPERIMENT.claim(
-    "dpo-rises-with-a-little-cloning",
-    "DPO on the start's own pairs ends 0.05 higher after 10 steps of cloning than after none.",
-).compare("accuracy", {"cloned": 10}, {"cloned": 0}, by=MARGIN, over={"arm": "DPO"})
-
-
-EXPERIMENT.claim(
-    "fine-rewards-do-not-undo-excess-cloning",
-    "With graded rewards too GRPO ends 0.05 lower after 1000 steps of cloning than after 10.",
-).compare("accuracy", {"cloned": 10}, {"cloned": 1000}, by=MARGIN, over={"arm": "GRPO, fine rewards"})

@@ -86,8 +86,5 @@ for _name, _statement, _first, _second, _by, _source in (
     ("remax-ends-as-high-as-ppo",
      "On fresh data, with the greedy response as baseline, REINFORCE ends less than 0.05 below PPO.",
      "remax", "ppo", -LESS, "Li et al. (2023), ReMax, arXiv:2310.10505"),
-    ("a-mean-baseline-ends-above-a-greedy-one",
-     "On fresh data, with its group's mean as baseline, REINFORCE ends 0.05 above the greedy baseline.",
-     "reinforce, mean baseline", "remax", LESS, "this project"),
 ):  # fmt: skip
     _ask(_name, _statement, _first, _second, _by, _source)

@@ -122,9 +122,3 @@ EXPERIMENT.claim(
     "After the abstract alone: at 4 replays a step both tricks end 0.05 above plain replay, both tuned.",
     gates=INSIDE,
 ).compare("score", {"arm": "both"}, {"arm": "plain"}, by=MARGIN, over={"replays": 4})
-
-EXPERIMENT.claim(
-    "replay-needs-smaller-rates",
-    "At the rates that are best without replay, 32 plain replays a step cost 0.05 against no replay.",
-    source="this project",
-).compare("score", {"arm": "plain", "replays": 0}, {"arm": "untuned", "replays": 32}, by=MARGIN)

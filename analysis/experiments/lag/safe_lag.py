@@ -76,8 +76,3 @@ EXPERIMENT.claim(
     "On a task and a width that were not fitted, 50 steps at lag 16 foretell the largest safe lag of six "
     "recipes, as log2(1 + lag), with a mean error below 1, in the median over seeds.",
 ).compare(partial(errors, forecast=FORETOLD), by=GOAL, below=True)
-EXPERIMENT.claim(
-    "a-pilot-foretells-the-safe-lag-better-than-the-recipe",
-    "There the forecast is less wrong than the recipe's median safe lag in the worlds that were fitted on, "
-    "on most seeds.",
-).compare(lambda table: errors(table, BY_RECIPE) - errors(table, FORETOLD))

@@ -35,11 +35,6 @@ EXPERIMENT.claim(
     "At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does.",
 ).happens("collapsed", PLAIN, CLIPPED, over={"lag": OLD})
 EXPERIMENT.claim(
-    "reinforce-collapses-where-grpo-holds-on-most-seeds",
-    "At lag 128, unclipped REINFORCE collapses and clipped GRPO does not on more than half of all seeds.",
-    source=f"{SOURCE}; the share was chosen on a pilot",
-).happens("collapsed", PLAIN, CLIPPED, over={"lag": OLD}, alone=True)
-EXPERIMENT.claim(
     "staleness-costs-grpo-accuracy",
     "GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds.",
     source=f"{SOURCE}, figure 1",

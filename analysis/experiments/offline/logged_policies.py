@@ -182,12 +182,9 @@ EXPERIMENT = Experiment(
             claims=(
                 "clipping-gains-nothing-from-mild-logs",
                 "smoothing-learns-better-than-clipping",
-                "plain-ips-loses-to-tuned-smoothing-from-peaked-logs",
             )
         ),
-        "Ad-load balancing via OPL": Part(
-            claims=("learned-load-improves-both-metrics", "no-load-improves-both-metrics-of-users-alike")
-        ),
+        "Ad-load balancing via OPL": Part(claims=("learned-load-improves-both-metrics",)),
     },
 )
 
@@ -212,12 +209,6 @@ EXPERIMENT.claim(
     "regret", {"learner": "smoothed"}, {"learner": "clipped"}, below=True, over=PEAKED, off={"learner": "IPS"}
 )
 
-EXPERIMENT.claim(
-    "plain-ips-loses-to-tuned-smoothing-from-peaked-logs",
-    "From peaked logs smoothed IPS has less regret than plain IPS.",
-    source=f"{AOUALI}; the off-switch, exponent 1",
-    gates={"tuned": inside(learner=("smoothed", "IPS"), world="peaked")},
-).compare("regret", {"learner": "smoothed"}, {"learner": "IPS"}, below=True, over=PEAKED)
 
 ADS = "Ad-load balancing via off-policy learning in a content marketplace (2023)"
 BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
@@ -230,15 +221,3 @@ def learned_load_improves_both_metrics(table: pd.DataFrame) -> Evidence:
     """
     found = {name: level(table, name, {**BOTH, "world": "users"}) for name in ("satisfaction", "revenue")}
     return must_exceed(merged(**found), 0.0, "gain of a metric")
-
-
-def least_gain(table: pd.DataFrame) -> pd.Series:
-    """Return the lesser of the gains of both metrics."""
-    return table[["satisfaction", "revenue"]].min(axis=1, skipna=False)
-
-
-EXPERIMENT.claim(
-    "no-load-improves-both-metrics-of-users-alike",
-    "Where all users are alike one of the two metrics falls.",
-    source="this project: the off-switch",
-).compare(least_gain, {**BOTH, "world": "users alike"}, below=True)

@@ -99,14 +99,6 @@ for _name, _steps in (
         gates={"tuned": inside(steps=_steps)},
     ).compare("score", {"arm": "pessimistic"}, {"arm": "greedy"}, by=MORE, over={"steps": _steps})
 
-EXPERIMENT.claim(
-    "pessimism-adds-to-the-mask-of-the-log",
-    "From 50 and 200 choices it scores 0.05 more than greedy planning among logged pairs, too.",
-    gates={"tuned": inside(steps=(50, 200))},
-).compare(
-    "score", {"arm": "pessimistic"}, {"arm": "greedy within the log"}, by=MORE, over={"steps": (50, 200)}
-)
-
 
 @EXPERIMENT.claim("pessimistic-regret-falls-as-root-n")
 def pessimistic_regret_falls_as_root_n(table: pd.DataFrame) -> Evidence:

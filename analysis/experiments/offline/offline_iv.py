@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.instrumented_mdp import instrumented_value
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, level, must_vanish, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.logged_data import Confounded, confounded
@@ -106,10 +106,3 @@ EXPERIMENT.claim(
     "confounded-errors-stay",
     "Those of the model and of importance sampling, which take logged means, fall by less.",
 ).compare("log_rmse", FEW, MANY, by=MARGIN, below=True, over=OTHERS)
-
-
-@EXPERIMENT.claim("instrumented-intervals-cover")
-def instrumented_intervals_cover(table: pd.DataFrame) -> Evidence:
-    """From 1600 episodes its 95 % intervals cover the value in 93 to 97 % of logs, strong or weak."""
-    found = level(table, "covered", {"estimator": "instrument", **MANY, "strength": STRENGTHS})
-    return must_vanish({run: x_N - 0.95 for run, x_N in found.items()}, COVER, "distance from 95 %")

@@ -96,9 +96,3 @@ for _steps, _plans, _errs in zip(
         f"{ERRS} {_steps} steps.",
         gates=GATES,
     ).compare("value_error", SECOND, FIRST, by=MARGIN, over={"steps": _steps})
-
-EXPERIMENT.claim(
-    "value-consistency-lowers-the-model-error",
-    "At these settings the model's transitions err by 10 % less in total variation, at both sizes.",
-    gates=GATES,
-).compare("model_error", SECOND, FIRST, by=MARGIN, over={"steps": SIZES})

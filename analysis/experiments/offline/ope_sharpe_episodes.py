@@ -143,9 +143,6 @@ WORST, NARROW = "whose worst policy of k is better", "whose k policies differ le
 for _name, _outcome, _says, _alike, _rivals in (
     ("sharpe-foretells-the-worse-portfolio", "share worst", WORST, "all", ERRORS),
     ("sharpe-foretells-the-wider-portfolio", "share narrow", NARROW, "all", ERRORS),
-    ("sharpe-foretells-the-worse-portfolio-at-like-errors", "share worst", WORST, "squared error", ERRORS),
-    ("sharpe-foretells-more-than-squared-error", "share worst", WORST, "all", ERRORS[:1]),
-    ("sharpe-foretells-more-than-regret", "share worst", WORST, "all", ERRORS[2:]),
 ):
     EXPERIMENT.claim(
         _name,

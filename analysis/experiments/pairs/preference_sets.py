@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, difference, must_exceed, of_seeds
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.preference_learners import STEPS, Learner, demonstrations, experts, gap, votes
 from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH
 from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends
@@ -158,17 +158,6 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "With 1 to 32 votes a pair, soft labels leave IPO less regret than majorities",
         "regret", "mixed votes", "VIPO", "IPO",
     ),
-    "vdpo-helps-where-voters-differ": (
-        "Where all prompts are disputed VDPO has less regret than DPO",
-        "regret", "disputed votes", "VDPO", "DPO",
-    ),
-    "vdpo-helps-where-voters-agree": (
-        "Where all prompts are clear VDPO has less regret than DPO", "regret", "clear votes", "VDPO", "DPO",
-    ),
-    "votes-beat-one-smoothing-for-all": (
-        "VDPO has less regret than DPO with all labels smoothed alike",
-        "regret", "mixed votes", "VDPO", "DPO, smoothed",
-    ),
     "alignment-lowers-the-regret-of-dpo": (
         "With winners 2 and 6 nats from the reference, given and not revised from own answers, DPO has less "
         "regret if it first cloned them",
@@ -186,18 +175,10 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "likelier to give the winner, leave less regret than samples of the reference",
         "regret", "demonstrations", "lagged, flips", "reference's losers",
     ),
-    "flips-help-checkpoints": (
-        "They leave less regret than the same checkpoints' samples without flips",
-        "regret", "demonstrations", "lagged, flips", "lagged",
-    ),
     "own-losers-beat-logged-ones-unseen": (
         "With DPO's loss of pairs, on unseen prompts the policy's own samples as losers leave less regret "
         "than 4 logged ones of 6 answers a prompt",
         "unseen", "demonstrations", "own losers", "4 logged losers",
-    ),
-    "own-losers-beat-cloning-unseen": (
-        "On unseen prompts they leave less regret than cloning the winners",
-        "unseen", "demonstrations", "own losers", "SFT",
     ),
     "ppo-has-less-regret-than-dpo": (
         "From the same prompts and well labeled pairs PPO, with a reward model that sees more than the "
@@ -212,10 +193,6 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "With good labels a reward model with 6 features leaves less regret than one with 4",
         "regret", "good labels", "PPO", "PPO, small model",
     ),
-    "more-prompts-help-ppo": (
-        "With good labels rollouts on all 16 prompts leave less regret than on the 8 with pairs",
-        "regret", "good labels", "PPO, more prompts", "PPO",
-    ),
 }  # fmt: skip
 """Name of a claim: its statement, the outcome, the data, the learner and its rivals."""
 
@@ -224,13 +201,3 @@ for name, (statement, outcome, data, learner, rival) in LESS_REGRET.items():
     EXPERIMENT.claim(name, f"{statement}, by a factor of {LESS}.", gates={"tuned": ends(met)}).compare(
         outcome, {"learner": rival}, {"learner": learner}, times=LESS, over={"data": data}
     )
-
-
-@EXPERIMENT.claim("labels-matter-more-than-ppo")
-def labels_matter_more_than_ppo(table: pd.DataFrame) -> Evidence:
-    """Good labels in place of poor ones lower PPO's regret by a factor that is 1.05 times PPO's over DPO."""
-    good, poor = ({"data": f"{quality} labels"} for quality in QUALITY)
-    by_labels = difference(table, "regret", {**poor, "learner": "PPO"}, {**good, "learner": "PPO"}, log=True)
-    by_ppo = difference(table, "regret", {**good, "learner": "DPO"}, {**good, "learner": "PPO"}, log=True)
-    found = {run: by_labels[run] - by_ppo[run] for run in by_labels}
-    return must_exceed(found, float(np.log(LESS)), "difference of both mean log factors")

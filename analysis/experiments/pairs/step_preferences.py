@@ -153,16 +153,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
     systems={
         "ReARTeR": Part(
             "look-ahead on made scores; explanations, search at test time and retrieval are open",
-            claims=("look-ahead-*", "step-preferences-*"),
+            claims=("look-ahead-*",),
         )
     },
 )
-for _name, _says, _first, _second, _biases in (
-    ("look-ahead-mends-step-preferences", "With TD look-ahead preferences over steps end with 0.02 more "
-     "right answers than without, at biases of 1, 2 and 4 logits.", "steps, look-ahead", "steps", BIASES[1:]),
-    ("step-preferences-end-above-outcome-preferences", "At a bias of 4 logits they end with 0.02 more right "
-     "answers than preferences over whole responses.", "steps, look-ahead", "outcomes", BIASES[-1:]),
-    ("step-preferences-of-little-bias-end-above-outcome-preferences", "At biases of 0 and 1 they do.",
-     "steps, look-ahead", "outcomes", BIASES[:2]),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _says, _first, _second, MORE, over={"bias": _biases})
+ask(
+    EXPERIMENT,
+    "look-ahead-mends-step-preferences",
+    "With TD look-ahead preferences over steps end with 0.02 more "
+    "right answers than without, at biases of 1, 2 and 4 logits.",
+    *("steps, look-ahead", "steps", MORE),
+    over={"bias": BIASES[1:]},
+)

@@ -58,10 +58,6 @@ EXPERIMENT = Experiment(
         "Asynchronous RLHF": Part(
             claims=("one-step-off-online-dpo-is-as-good", "one-step-off-online-dpo-is-faster")
         ),
-        "LlamaRL": Part(
-            "AIPO over lag; speed against size: see gains-at-scale",
-            claims=("aipo-holds-up-to-lag-16", "aipo-ends-above-reinforce-at-lag-16", "aipo-falls-at-lag-64"),
-        ),
     },
 )  # fmt: skip
 
@@ -114,18 +110,3 @@ EXPERIMENT.claim(
     "median; with the trainer at half of the generator's time these take a third less time.",
     source=f"{ASYNC}: at equal quality",
 ).equal("accuracy", ARMS["online_dpo 1"], ARMS["online_dpo 0"], within=EQUAL)
-EXPERIMENT.claim(
-    "aipo-holds-up-to-lag-16",
-    "At lags 4 and 16 AIPO ends within 0.05 of its on-policy accuracy, in the median over seeds.",
-    source=LLAMARL,
-).equal("accuracy", {"lag": (4, 16)}, {"lag": 0}, within=LOSS, over={"recipe": "aipo"}, floor=0.0)
-EXPERIMENT.claim(
-    "aipo-ends-above-reinforce-at-lag-16",
-    "At lag 16 AIPO ends at a higher accuracy than REINFORCE without its weights, on most seeds.",
-    source=LLAMARL,
-).compare("accuracy", ARMS["aipo 16"], ARMS["reinforce 16"])
-EXPERIMENT.claim(
-    "aipo-falls-at-lag-64",
-    "At lag 64 AIPO ends 0.05 below its on-policy accuracy, on most seeds.",
-    source="this project, from a pilot on tuning seeds",
-).compare("accuracy", ARMS["aipo 0"], ARMS["aipo 64"], by=LOSS)

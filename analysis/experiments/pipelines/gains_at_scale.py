@@ -205,15 +205,3 @@ EXPERIMENT.claim(
     "splitting-gains-as-reported-at-405b",
     "In this cost model it gains the reported 10.7 times at 405B, in every band of exchanges.",
 ).compare("8 bits", {"size": "405B"}, times=REPORTED["405B"], over={"hop": HOPS}, null=0.0)
-
-
-def waiting(table: pd.DataFrame) -> pd.Series:
-    """Return the log gain with the trainer's layout less what a layout of its own in 8 bits adds to it."""
-    return 2 * np.log(table["same"]) - np.log(table["8 bits"])
-
-
-EXPERIMENT.claim(
-    "most-of-the-gain-of-splitting-is-that-nobody-waits",
-    "With the trainer's layout on both sides, where nobody waits for the longest response, a split pool "
-    "gains a larger factor than a layout of its own in 8 bits adds, at every size and exchange.",
-).compare(waiting, {"size": SIZES, "hop": HOPS})

@@ -67,13 +67,3 @@ EXPERIMENT.claim(
     "Simulated with free syncs, where training takes as long as generating and lengths have a spread of 0.3, "
     "it is over 1.8 times as fast; 2 is the most that overlap can give.",
 ).compare("gain", {"load": 1.0, "spread": 0.3}, by=NEAR, null=1.0)
-
-EXPERIMENT.claim(
-    "periodic-asynchrony-gains-most-at-balance",
-    "At spreads from 0.3 to 1 the speed-up at load 1 is higher by 0.05 than at loads 1/2 and 2.",
-).compare("gain", {"load": 1.0}, {"load": (0.5, 2.0)}, by=APART, over={"spread": SPREADS[1:]})
-
-EXPERIMENT.claim(
-    "spread-lengths-eat-the-gain-of-periodic-asynchrony",
-    "At load 1 lengths of spread 1 leave a speed-up that is lower by 0.05 than that of spread 0.3.",
-).compare("gain", {"spread": 0.3}, {"spread": 1.0}, by=APART, over={"load": 1.0})

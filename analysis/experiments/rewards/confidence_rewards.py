@@ -140,9 +140,3 @@ for _name, _learner in (("ppo-m-is-better-calibrated", "PPO-M"), ("ppo-c-is-bett
 EXPERIMENT.claim(
     "calibration-costs-no-accuracy", "PPO-M and PPO-C are each at most 0.02 less accurate than PPO."
 ).compare("accuracy", {"learner": ("PPO-M", "PPO-C")}, {"learner": "PPO"}, by=-SAME, over={"bias": BIASES[1]})
-
-EXPERIMENT.claim(
-    "a-biased-reward-model-makes-ppo-overconfident",
-    "PPO's calibration error is 0.05 larger where comparisons prefer confident wording.",
-    source="this project: the off-switch",
-).compare("error", {"bias": BIASES[1]}, {"bias": BIASES[0]}, by=ERROR, over={"learner": "PPO"})

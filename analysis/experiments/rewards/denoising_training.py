@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Groups, Plot, Seeds, all_exceed, must_vanish, of_seeds, runs_of
+from analysis.lab import Experiment, Groups, Plot, Seeds, all_exceed, of_seeds, runs_of
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -145,16 +145,6 @@ EXPERIMENT.claim(
 )(all_exceed(OFTEN, "lower less upper share of hits", _hits, "averaged"))
 
 
-@EXPERIMENT.claim(
-    "normalized-ratios-hit-both-clips-alike-in-training",
-    statement="With normalized ratios the two shares of hits there differ by less than 0.05.",
-    gates=BOTH,
-)
-def alike(table: pd.DataFrame) -> Evidence:
-    """Return the equivalence evidence of each run."""
-    return must_vanish(_hits(table, "normalized"), OFTEN, "mean difference of hits")
-
-
 def _at_equal_proxy(table: pd.DataFrame) -> Groups:
     """Gold of normalized less averaged ratios where both have the lesser final proxy, over that proxy."""
     found: dict[str, list[float]] = {}
@@ -173,9 +163,3 @@ EXPERIMENT.claim(
     ),
     gates=BOTH,
 )(all_exceed(MARGIN, "gain of gold over proxy", _at_equal_proxy))
-
-EXPERIMENT.claim(
-    "normalized-ratios-end-with-more-gold",
-    "After 60 batches, each at its best rate and bound, normalized ratios have more gold reward.",
-    gates=BOTH,
-).compare("gold", {"arm": "normalized"}, {"arm": "averaged"}, over={"batch": (BATCHES,)})

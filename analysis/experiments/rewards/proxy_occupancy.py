@@ -202,16 +202,5 @@ for _name, _statement, _first, _rival, _by, _world in (
     ("occupancy-chi2-beats-action-chi2", "Averaged over five families it gains 0.02 more true return than "
      "the chi2 of actions, each at its best strength of pilot worlds.", "occupancy chi2", "action chi2",
      MARGIN, "all"),
-    ("orpo-loop-beats-action-kl", "Averaged over five families the loop gains 0.02 more true return than the "
-     "exact KL of actions.", "loop", "action KL", MARGIN, "all"),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _rival, _by, "true", over={"world": _world})
-for _name, _statement, _outcome, _first, _second, _by in (
-    ("proxies-are-hacked-at-weak-penalties", "In every family the weakest penalty on occupancies has 0.02 "
-     "less true return than its best strength.", "true", "occupancy chi2", "none", MARGIN),
-    ("orpo-loop-reaches-its-optimum", "In every family the loop's penalized proxy return per step is less "
-     "than 0.05 below the exact optimum's.", "objective", "loop", "occupancy chi2", -NEAR),
-):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement).compare(
-        _outcome, {"arm": _first}, {"arm": _second}, by=_by, over={"world": WORLDS}
-    )

@@ -167,12 +167,6 @@ def _gain(table: pd.DataFrame, first: str, second: str) -> dict[str, Floats]:
     return found
 
 
-@EXPERIMENT.claim("one-reward-model-is-over-optimized")
-def one_reward_model_is_over_optimized(table: pd.DataFrame) -> Evidence:
-    """With one model the gold reward falls by 0.1 from its best to the strongest optimization."""
-    return all_exceed(MARGIN, "fall of the gold reward", _drop, "single")(table)
-
-
 EXPERIMENT.claim(
     "ensembles-remove-over-optimization-of-best-of-n",
     statement="With the worst case of five models, which odd answers mislead alike, the gold reward of the "
@@ -180,26 +174,7 @@ EXPERIMENT.claim(
 )(all_stay_below(MARGIN, "fall of the gold reward", _drop, "worst", ("best of n",)))
 
 
-def _spared(table: pd.DataFrame, model: str) -> dict[str, Floats]:
-    """Fall of the gold reward with one model, less that with several."""
-    one, several = _drop(table, "single"), _drop(table, model)
-    return {name: one[name] - several[name] for name in one}
-
-
-EXPERIMENT.claim(
-    "ensembles-lessen-over-optimization",
-    statement="With the worst case of five models the gold reward falls by 0.1 less than with one model, by "
-    "the best of n and by RL at the least penalty.",
-)(all_exceed(MARGIN, "fall that is spared", _spared, "worst"))
-
-
 @EXPERIMENT.claim("ensembles-earn-more-gold-than-one-model")
 def ensembles_earn_more_gold_than_one_model(table: pd.DataFrame) -> Evidence:
     """At the strongest optimization the worst case of five earns 0.1 more gold than one model."""
     return all_exceed(MARGIN, "gain of gold reward", _gain, "worst", "single")(table)
-
-
-@EXPERIMENT.claim("conservative-ensembles-beat-their-mean")
-def conservative_ensembles_beat_their_mean(table: pd.DataFrame) -> Evidence:
-    """There the uncertainty-weighted reward earns 0.1 more gold than the plain mean of the models."""
-    return all_exceed(MARGIN, "gain of gold reward", _gain, "uncertainty", "mean")(table)

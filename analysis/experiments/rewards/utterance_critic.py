@@ -109,8 +109,6 @@ for _name, _says, _arm, _than, _off in (
      {"arm": "ArCHer, no replay"}),
     ("an-utterance-critic-saves-samples-of-a-token-critic", "It takes fewer talks than PPO with a critic "
      "of tokens, by a factor of 1.25.", "ArCHer", "token PPO", {"arm": "ArCHer, no replay"}),
-    ("replay-saves-samples-of-an-utterance-critic", "It takes fewer talks than without replay, by a "
-     "factor of 1.25.", "ArCHer", "ArCHer, no replay", None),
 ):  # fmt: skip
     EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": (_arm, _than)})}).compare(
         "talks", {"arm": _arm}, {"arm": _than}, times=1 / FEWER, below=True, off=_off

@@ -154,9 +154,3 @@ for _name, _says, _rival in (
     EXPERIMENT.claim(_name, _says).compare(
         "log kl", {"arm": _rival}, {"arm": "distilled"}, by=float(np.log(FAR))
     )
-
-EXPERIMENT.claim(
-    "stopped-updates-stay-nearer-than-distilled-ones",
-    "There updates stopped early have less KL than those.",
-    source="this project",
-).compare("log kl", {"arm": "distilled"}, {"arm": "stopped"})

@@ -10,7 +10,7 @@ from analysis.lab import Arm, Evidence, Experiment, Plot, exact, paired
 from envs.arrays import Floats
 from testbed.config.run import Run, grid
 
-LENGTH, VALUE = "mean staleness/length_made", "exact/value"
+LENGTH = "mean staleness/length_made"
 MARGIN = 0.1
 """Tokens, of about 3.7. Set before the sweep was run."""
 NO_LIMIT = -1
@@ -132,12 +132,6 @@ EXPERIMENT.claim(
     "old groups are discarded and replaced than when the trainer waits for them.",
     source="tinker-cookbook issue 822",
 ).compare(LENGTH, under("wait", 1), under("discard", 1), typical="mean")
-EXPERIMENT.claim(
-    "dropping-without-replacement-starves",
-    "At an age limit below the usual latency, dropping old groups without replacement ends at a lower value "
-    "than discarding and replacing them: most batches are empty.",
-    source="this project: verl's threshold strategy drop, against drop with replacement",
-).compare(VALUE, under("discard", 1), under("drop", 1), typical="mean")
 
 
 def change_by_waiting(table: pd.DataFrame) -> dict[str, Floats]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.lab import Evidence, Experiment, exact, short_of
+from analysis.lab import Evidence, Experiment, exact
 from envs.arrays import Floats, Ints
 from testbed.exact.prefixes import Segments, alive, continued, reset_gradient
-from testbed.exact.response_tree import random_policies, random_tree, softmax
+from testbed.exact.response_tree import random_policies, random_tree
 
 SOURCE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes"
 TREES, LENGTH = range(10), 4
@@ -141,54 +141,3 @@ def stage_value() -> Evidence:
     return exact(
         [*gaps, max(0.0, ratio - 0.95)], 1e-9, f"largest relative bias; ratio of variances {ratio:.3f}"
     )
-
-
-@EXPERIMENT.claim(
-    "staged-groups-saturate",
-    statement=(
-        "Once stages succeed with probability .9 or more, most staged groups of 4 have advantage 0 "
-        "throughout; "
-        "where only the prompt's stage is hard, at 1/8 against 7/8 behind it, at most half have."
-    ),
-    kind="enumerated",
-)
-def saturation() -> Evidence:
-    """Return the error of the shares of groups without signal, against an enumeration of the patterns."""
-    win_MK = patterns(4)
-    zero_M = np.abs(advantages(next(stages()))["tree_opo"]).max(-1) < 1e-12
-
-    def without(success_K: Floats) -> float:
-        return float(np.where(win_MK == 1, success_K, 1 - success_K).prod(-1) @ zero_M)
-
-    risen = [short_of(without(np.full(4, p)), 0.5) for p in (0.9, 0.95, 0.99)]
-    hard = without(np.array([0.125, 0.875, 0.875, 0.875]))
-    gap = abs(without(np.full(4, 0.9)) - 0.9**4 - 0.1**4)
-    return exact([*risen, max(0.0, hard - 0.5), gap], 1e-12, f"misses; {hard:.3f} with one hard stage")
-
-
-@EXPERIMENT.claim(
-    "silent-groups-rise-over-staged-training",
-    statement=(
-        "Under exact ascent from the four stages, from an even policy, the share of groups of 4 without any "
-        "advantage rises at every step from the 20th on and ends above 0.9, in each of 10 trees, as does "
-        "success without a prefix: what is learned from runs dry."
-    ),
-    kind="enumerated",
-)
-def risen() -> Evidence:
-    """Return falls of the share after 20 of 80 steps, and what share and success lack of 0.9 at the end."""
-    zero_M, win_MK = np.abs(advantages(next(stages()))["tree_opo"]).max(-1) < 1e-12, patterns(4)
-    gaps, ends = [], []
-    for found, tree in zip(stages(), (random_tree(3, LENGTH, seed) for seed in TREES), strict=True):
-        logits_SA, silent = np.zeros((tree.states, 3)), []
-        for _ in range(80):
-            pi_SA = softmax(logits_SA)
-            success_K = (pi_SA * tree.action_values(pi_SA)).sum(-1)[found.state_K]
-            silent.append(float(np.where(win_MK == 1, success_K, 1 - success_K).prod(-1) @ zero_M))
-            starts = np.eye(tree.states)[found.state_K]
-            logits_SA = logits_SA + 4.0 * np.sum([reset_gradient(tree, pi_SA, s) for s in starts], axis=0)
-        lacks = [short_of(share, 0.9) for share in (silent[-1], float(success_K[0]))]
-        gaps += [float(-np.diff(silent[20:]).min()), *lacks]
-        ends.append((silent[0], silent[-1]))
-    first, last = np.mean(ends, axis=0)
-    return exact(gaps, 0.0, f"largest fall or lack; mean shares {first:.3f} at first, {last:.3f} at the end")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Groups, Plot, Seeds, columns, difference, merged, of_seeds
+from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
@@ -98,21 +98,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def factors(table: pd.DataFrame) -> Groups:
-    """Return the logs by which steps fall, and updates rise less log(1.2 / 2), from 0.5 to 16 updates."""
-    few, many, less = {"updates": 0.5}, {"updates": 16.0}, float(np.log(2.0 / 1.2))
-    spent = difference(table, "computed", many, few, log=True)
-    return merged(
-        steps=difference(table, "steps", few, many, log=True),
-        updates={run: x_N + less for run, x_N in spent.items()},
-    )
-
-
-EXPERIMENT.claim(
-    "updates-buy-environment-steps",
-    "Between 0.5 and 16 updates per step, steps to 0.95 of the best value fall at least twofold while "
-    "updates in all rise by a fifth: no ratio is best in both.",
-).compare(factors, by=float(np.log(2.0)))
 for _name, _ratio in (
     ("small-update-ratios-predict-8-updates-per-step", 8.0),
     ("small-update-ratios-predict-16-updates-per-step", 16.0),

@@ -3,7 +3,6 @@
 Groups of equal rewards teach nothing, also where sums have rounded them apart.
 """
 
-import itertools
 from itertools import product
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
 from testbed.errors import UserError
-from testbed.exact.two_rewards import group_advantages, pulls
 
 
 def tensor(values):
@@ -241,20 +239,3 @@ def test_small_differences_are_no_rounding():
     reward_B = torch.tensor([1.0, 1.0 + 1e-5], dtype=torch.float32)
     found = advantage["group_std"].function(Signals(reward_B, torch.zeros(2, dtype=torch.int64)), eps=0.0)
     assert found.tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-3)
-
-
-def test_several_rewards_of_equal_groups_have_no_advantage():
-    assert np.abs(group_advantages(np.full((1, 1, 3), 0.1), "joint")).max() == 0.0
-    assert np.abs(group_advantages(np.full((2, 1, 7), 10.1), "decoupled")).max() == 0.0
-
-
-def test_pulls_of_one_reward_are_the_mean_of_advantages_of_each_group_by_hand():
-    pi_A, reward_A = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.7, 0.0])
-    by_hand_A = np.zeros(3)
-    for drawn in itertools.product(range(3), repeat=3):
-        reward_G = reward_A[list(drawn)]
-        if len(set(drawn)) > 1:
-            adv_G = (reward_G - reward_G.mean()) / reward_G.std(ddof=1)
-            by_hand_A += pi_A[list(drawn)].prod() * (adv_G @ np.eye(3)[list(drawn)]) / 3
-    index_RG, orders_R, pulled_RA = pulls(reward_A[None], 3, "joint")
-    np.testing.assert_allclose((orders_R * pi_A[index_RG].prod(-1)) @ pulled_RA, by_hand_A, atol=1e-12)

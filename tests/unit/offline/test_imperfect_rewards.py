@@ -9,7 +9,7 @@ from analysis.kernels import imperfect_rewards, policy_steps
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.errors import UserError
-from testbed.exact import bandit_update, proxy_optimization, step_ratios, two_rewards
+from testbed.exact import bandit_update, proxy_optimization, step_ratios
 from testbed.worlds import verifier_rewards
 
 EVEN = np.full((1, 4), 0.25)
@@ -28,7 +28,6 @@ REFUSED = {
     "gives an action probability 0": lambda: proxy_optimization.optimized(
         WORLD, BASE, np.eye(2)[[0, 0, 0, 0]], "action KL", (1.0,)
     ),
-    "Unknown normalization": lambda: two_rewards.group_advantages(np.ones((2, 1, 4)), "both"),
     "expected one shape": lambda: bandit_update.answer_weights("reinforce", EVEN[0], EVEN[0], EVEN),
     "mu gives some answer probability 0": lambda: bandit_update.answer_weights(
         "reinforce", EVEN[0], np.eye(4)[0], EVEN[0]
