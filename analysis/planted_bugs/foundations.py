@@ -2,7 +2,6 @@
 
 from analysis.planted_bugs.bug import Bug
 
-MDP = "testbed/exact/mdp.py"
 RATIO_LAW = "testbed/mismatch/ratio_distribution.py"
 
 PLANTED = (
@@ -15,8 +14,6 @@ PLANTED = (
     Bug("spread-of-ages-raises-the-second-moment", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/age_distribution.py", "(self.age_K - self.mean) ** 2 @ self.share_K", "abs(self.age_K - self.mean) @ self.share_K"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/two_point.py", "[upper - lag, lag - low]", "[lag - low + 1, upper - lag]"),
-    # Limits of training on fixed data.
-    Bug("ess-cost-is-quadratic-only-in-coherent-lag", MDP, 'step_SS = np.einsum("sa,sat->st", square_SA, world.transition_SAS)', 'step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)'),
     # Pipelines and age limits.
     Bug("capacity-bounds-submissions-not-lag", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),
     Bug("periodic-asynchrony-is-on-policy", "testbed/pipeline/records.py", "d.eta * d.batch if", "(d.eta + 1) * d.batch if"),

@@ -155,8 +155,8 @@ def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     )
     assert call("reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert call("ess-cost-*", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["n"] == 5
+    assert call("a-stage-has-*", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == 31
 
 
 # Among the committed verdicts
@@ -185,7 +185,7 @@ def test_claims_without_a_table_are_rows_and_no_full_stop(tmp_path):
 
 def test_a_computed_claim_needs_no_table_at_all(tmp_path):
     write_tables({"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}, tmp_path)
-    (row,) = verdicts.ask("ess-cost-is-quadratic-only-in-coherent-lag", tmp_path)
+    (row,) = verdicts.ask("a-stage-has-its-own-value", tmp_path)
     assert (row["verdict"], row["kind"]) == (SUPPORTED, "enumerated")
 
 

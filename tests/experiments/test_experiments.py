@@ -318,7 +318,7 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
         (["evidence", "run", "batch-invarance"], "Did you mean 'batch-invariance'"),
         (["evidence", "run", "--write", "rec", "batch-invarance"], "Did you mean 'batch-invariance'"),
         (["evidence", "run"], "No experiment was given"),
-        (["evidence", "run", "--write", "ess-theory", "--from", "."], "is computed"),
+        (["evidence", "run", "--write", "regimes", "--from", "."], "is computed"),
         (["evidence", "run", "real-model"], "Run instead: testbed demo"),
     ],
 )

@@ -7,10 +7,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from analysis.experiments.weights import ess_theory
 from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables, write_tables
 from testbed.errors import UserError
@@ -270,41 +268,20 @@ def test_the_gap_of_two_is_a_sum_of_two_cases():
 # Tables and figures
 
 
-def test_the_chain_of_the_ess_figure_has_the_worlds_own_second_moment():
-    world, logits, direction = ess_theory.token_chain(12)
-    mass = [np.exp(logits + shift * direction) for shift in (0.0, 0.5)]
-    mu, pi = (each / each.sum(-1, keepdims=True) for each in mass)
-    cost, variance = ess_theory.chain_cost(0.5, 12)
-    assert cost == pytest.approx(np.log(float(world.divergence(pi, mu).second_moment)))
-    rows = (
-        world.start_S @ (mu * np.log(pi / mu) ** 2).sum(-1)
-        - (world.start_S @ (mu * np.log(pi / mu)).sum(-1)) ** 2
-    )
-    assert ess_theory.chain_cost(0.5, 1)[1] == pytest.approx(rows)
-    assert variance > rows
-
-
-@pytest.mark.slow
-def test_the_committed_table_is_what_the_code_computes():
-    committed = load_committed(["ess-theory"])["ess-theory"].frame
-    made = ess_theory.ess_theory().frame
-    pd.testing.assert_frame_equal(made, committed, rtol=2e-3, atol=1e-8)
-
-
 def test_writing_a_table_keeps_the_others(tmp_path):
-    small = {name: load_committed([name])[name] for name in ("ess-theory", "staleness")}
+    small = {name: load_committed([name])[name] for name in ("ess-warns", "staleness")}
     write_tables({"staleness": small["staleness"]}, tmp_path)
-    (written,) = add_tables({"ess-theory": small["ess-theory"]}, tmp_path)
-    assert written.read_bytes() == small["ess-theory"].csv
+    (written,) = add_tables({"ess-warns": small["ess-warns"]}, tmp_path)
+    assert written.read_bytes() == small["ess-warns"].csv
     assert sorted(json.loads((tmp_path / "manifest.json").read_text())["tables"]) == sorted(small)
 
 
 def test_who_adds_a_table_waits_for_another_who_does(tmp_path):
-    small = {name: load_committed([name])[name] for name in ("ess-theory", "staleness")}
+    small = {name: load_committed([name])[name] for name in ("ess-warns", "staleness")}
     folder = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(add_tables, {"ess-theory": small["ess-theory"]}, tmp_path)
+        waits = pool.submit(add_tables, {"ess-warns": small["ess-warns"]}, tmp_path)
         with pytest.raises(TimeoutError):
             waits.result(0.2)
         write_tables({"staleness": small["staleness"]}, tmp_path)
