@@ -126,13 +126,11 @@ def test_groups_of_one_and_equal_rewards_have_a_defined_outcome(name):
         assert torch.isfinite(call(name, one)).all()
 
 
-@pytest.mark.parametrize(
-    "name", ["group_mean", "group_std", "group_std@nemo-rl", "opo", "optimal_baseline", "group_median",
-             "importance_mean", "tree_opo", "max_at_k@verl", "batch_std"],
-)  # fmt: skip
-def test_equal_rewards_carry_no_advantage(name):
+def test_equal_rewards_carry_no_advantage():
+    names = {"group_mean", "group_std", "group_std@nemo-rl", "opo", "optimal_baseline", "group_median"}
     equal = replace(signals_of(Numbers()), reward_B=torch.full((7,), 0.5).double())
-    torch.testing.assert_close(call(name, equal), torch.zeros(7).double(), rtol=0, atol=1e-9)
+    for name in names | {"importance_mean", "tree_opo", "max_at_k@verl", "batch_std"}:
+        assert call(name, equal).abs().max() < 1e-9, name
 
 
 @every_advantage
@@ -159,11 +157,11 @@ def disturbed(signals, field):
 
 
 @every_advantage
-@pytest.mark.parametrize("field", OPTIONAL)
-def test_it_reads_the_fields_it_promises_to_read_and_no_other(name, field):
+def test_it_reads_the_fields_it_promises_to_read_and_no_other(name):
     signals = signals_of(Numbers(token_reward=PAID))
-    same = torch.equal(call(name, signals), call(name, disturbed(signals, field)))
-    assert same == (field not in reads(name))
+    plain = call(name, signals)
+    moves = {field for field in OPTIONAL if not torch.equal(plain, call(name, disturbed(signals, field)))}
+    assert moves == reads(name)
 
 
 @every_advantage

@@ -140,9 +140,7 @@ EXPERIMENT = Experiment(
         "OPA-DPO": Part(claims=("align*",)),
         "SePPO": Part(claims=("lagged-*", "flip*")),
         "Diffusion-DRO": Part(claims=("own-losers-*",)),
-        "Unpacking DPO and PPO": Part(
-            claims=("ppo-has-*", "labels-matter-*", "a-larger-reward-model-*", "more-prompts-*")
-        ),
+        "Unpacking DPO and PPO": Part(claims=("ppo-has-*", "a-larger-reward-model-*")),
     },
 )
 

@@ -283,17 +283,22 @@ def test_a_weight_that_reads_the_sign_of_the_advantage_has_no_single_best_baseli
         gradient_report("ppo_clip", small_bench(drift=1.0), signal="R-b")
 
 
+def variants_slow(names):
+    """Parameters of which those with "@", lines on their base's formula, are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * ("@" in name)) for name in names]
+
+
 ON_POLICY = [n for n in objective if objective[n].promises.get("on_policy") == 1]
 
 
-@pytest.mark.parametrize("name", ON_POLICY)
+@pytest.mark.parametrize("name", variants_slow(ON_POLICY))
 def test_an_objective_of_weight_one_has_the_true_gradient_on_policy(name):
     found = gradient_report(name, small_bench(drift=0.0, vocabulary=3))
     assert found.relative_bias < 1e-9
     assert found.cosine == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("name", list(objective))
+@pytest.mark.parametrize("name", variants_slow(objective))
 def test_every_registered_objective_has_a_report(name):
     found = gradient_report(name, small_bench(drift=0.3))
     assert np.isfinite(found.mean_SA).all()

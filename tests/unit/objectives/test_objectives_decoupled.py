@@ -1,5 +1,6 @@
 """Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -54,17 +55,17 @@ def test_the_value_of_a_cut_token_is_the_bound_times_the_weight():
 
 
 @pytest.mark.parametrize("name", DECOUPLED)
-@pytest.mark.parametrize("power", [3, 12, -12, 30])
-def test_hand_derived_rows_hold_where_tokens_and_sequences_are_dropped(name, power):
+def test_hand_derived_rows_hold_where_tokens_and_sequences_are_dropped(name):
     # The common fixture is mild: its mismatch trips hardly any gate.
-    far = changed(
-        ratios=lambda s: tuple(x**power for x in s.ratios),
-        anchor=lambda s: s.anchor and tuple(x**power for x in s.anchor),
-    )
-    weight = weights(name, far)
-    rows = rows_of(far)
-    for b, row in enumerate(rows):
-        np.testing.assert_allclose(weight[b, : row.n], WEIGHTS[name](row, rows), rtol=1e-9, atol=1e-12)
+    for power in (3, 12, -12, 30):
+        far = changed(
+            ratios=lambda s, power=power: tuple(x**power for x in s.ratios),
+            anchor=lambda s, power=power: s.anchor and tuple(x**power for x in s.anchor),
+        )
+        weight = weights(name, far)
+        rows = rows_of(far)
+        for b, row in enumerate(rows):
+            np.testing.assert_allclose(weight[b, : row.n], WEIGHTS[name](row, rows), rtol=1e-9, atol=1e-12)
 
 
 def test_tis_without_a_cap_is_decoupled_ppo_and_the_mismatch_times_ppo():
@@ -164,14 +165,13 @@ def test_windows_include_their_ends():
 
 
 @pytest.mark.parametrize("name", DECOUPLED)
-@pytest.mark.parametrize("jump", [1e4, -1e4])
-@pytest.mark.parametrize("moved", ["logp_mu_BT", "logp_anchor_BT"])
-def test_an_extreme_mismatch_never_gives_nan(name, jump, moved):
+def test_an_extreme_mismatch_never_gives_nan(name):
     logp, batch = batch_of()
     adv = torch.where(torch.arange(8)[:, None] < 6, batch.adv_BT, torch.zeros_like(batch.adv_BT))
-    far = replace(batch, adv_BT=adv, **{moved: getattr(batch, moved) + jump})
-    assert not torch.isnan(effective_weights(name, logp, far)).any()
-    assert not torch.isnan(objective[name].function(logp, far)).any()
+    for jump, moved in itertools.product((1e4, -1e4), ("logp_mu_BT", "logp_anchor_BT")):
+        far = replace(batch, adv_BT=adv, **{moved: getattr(batch, moved) + jump})
+        assert not torch.isnan(effective_weights(name, logp, far)).any(), (jump, moved)
+        assert not torch.isnan(objective[name].function(logp, far)).any(), (jump, moved)
 
 
 def test_a_vanishing_mismatch_times_an_overflowing_ratio_is_their_product():

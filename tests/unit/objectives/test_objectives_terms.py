@@ -1,5 +1,6 @@
 """Which gradient a sampled divergence really has: exact expectations over a softmax of five tokens."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -141,23 +142,21 @@ def test_extreme_log_ratios_give_no_nan(direction, estimator, gradient):
 
 
 @pytest.mark.parametrize("name", sorted(name for name in objective if objective[name].family == "terms"))
-@pytest.mark.parametrize("mu", [1e4, 0.0, -1e4])
-@pytest.mark.parametrize("ref", [1e4, 0.0, -1e4])
-def test_policies_far_apart_give_no_nan(name, mu, ref):
+def test_policies_far_apart_give_no_nan(name):
     logp, batch = batch_of()
     # pi = ref in one token, mu = ref in another: there the term is 0, whatever overflows.
     touching = batch.logp_ref_BT.clone()
     touching[1, 0], touching[1, 1] = logp[1, 0], batch.logp_mu_BT[1, 1]
-    far = replace(
-        batch,
-        logp_mu_BT=batch.logp_mu_BT + mu,
-        logp_anchor_BT=batch.logp_anchor_BT + mu,
-        logp_ref_BT=touching + ref,
-    )
     hypers = [{}, {"gradient": "importance"}] if name == "entropy_bonus" else [{}]
-    for hyper in hypers:
-        assert not torch.isnan(effective_weights(name, logp, far, **hyper)).any()
-        assert not torch.isnan(objective[name].bind(**hyper)(logp, far)).any()
+    for mu, ref, hyper in itertools.product((1e4, 0.0, -1e4), (1e4, 0.0, -1e4), hypers):
+        far = replace(
+            batch,
+            logp_mu_BT=batch.logp_mu_BT + mu,
+            logp_anchor_BT=batch.logp_anchor_BT + mu,
+            logp_ref_BT=touching + ref,
+        )
+        assert not torch.isnan(effective_weights(name, logp, far, **hyper)).any(), (mu, ref)
+        assert not torch.isnan(objective[name].bind(**hyper)(logp, far)).any(), (mu, ref)
 
 
 @pytest.mark.parametrize(("base", "other"), [("mu", SAMPLER), ("anchor", OTHER)])

@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from support.small_runs import (
     LENGTHS,
     SMALL,
@@ -13,8 +12,6 @@ from support.small_runs import (
     WORLDS,
     cell_rows,
     differing,
-    misremembered,
-    watched,
     with_schedule,
     with_what_it_reads,
 )
@@ -73,20 +70,6 @@ def test_a_cell_does_not_see_the_cells_of_its_pack(run):
     pack = train_pack(cells)
     for index, cell in enumerate(cells):
         assert differing(cell_rows(pack, index, len(cells)), train(cell)) == []
-
-
-@every_world
-def test_every_token_is_remembered_with_the_weights_that_made_it(run, monkeypatch):
-    run = with_schedule(run, "latency", speed=2)
-    _, weights, rollouts = watched(run, monkeypatch)
-    tolerance = 1e-12 if run.policy == "tabular" else 5e-6
-    assert not torch.equal(weights[0], weights[-1])
-    for step, rollout in enumerate(rollouts):
-        assert int(rollout.version_RBT.max()) <= step
-        assert misremembered(run, weights, rollout) <= tolerance
-        wrong = dataclasses.replace(rollout, version_RBT=(rollout.version_RBT - 1).clamp(min=0))
-        if run.policy == "tabular" and int(rollout.version_RBT.min()) > 1:
-            assert misremembered(run, weights, wrong) > 1e-4
 
 
 def test_a_group_of_latency_d_is_used_after_d_time_steps_less_those_that_were_waits():

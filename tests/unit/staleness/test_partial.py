@@ -34,17 +34,6 @@ def batches(run, steps, seeds=(0, 1)):
 
 
 @every_world
-def test_every_token_is_reproduced_by_the_weights_of_its_own_version(run):
-    for step, history, rollout, world in batches(partial(run), 9):
-        found = torch.full_like(rollout.logp_mu_RBT, torch.nan)
-        for version, theta in enumerate(history):
-            own = rollout.version_RBT == version
-            found = torch.where(own, world.logp(theta, rollout), found)
-        torch.testing.assert_close(found, rollout.logp_mu_RBT, rtol=0, atol=5e-6)
-        assert int(rollout.version_RBT.max()) <= step
-
-
-@every_world
 def test_a_part_is_one_step_newer_than_the_part_before(run):
     for step, _, rollout, world in batches(partial(run), 20):
         if step < 2 * world.length:

@@ -12,8 +12,6 @@ from support.small_runs import (
     WORLDS,
     cell_rows,
     differing,
-    misremembered,
-    watched,
     with_schedule,
     with_what_it_reads,
 )
@@ -67,18 +65,6 @@ def test_a_cell_does_not_see_the_cells_of_its_pack(run, priority):
     pack = train_pack(cells)
     for index, cell in enumerate(cells):
         assert differing(cell_rows(pack, index, len(cells)), train(cell)) == []
-
-
-@every_world
-def test_every_token_is_remembered_with_the_weights_that_made_it(run, monkeypatch):
-    _, weights, rollouts = watched(with_schedule(run, "replay"), monkeypatch)
-    tolerance = 1e-12 if run.policy == "tabular" else 5e-6
-    for step, rollout in enumerate(rollouts):
-        assert misremembered(run, weights, rollout) <= tolerance
-        fresh_RB = rollout.version_RBT[..., 0] == step
-        assert torch.equal(rollout.origin_RB == ROLLOUT, fresh_RB)
-        assert torch.equal(rollout.origin_RB == REPLAY, ~fresh_RB)
-    assert not fresh_RB.all()
 
 
 @every_priority
