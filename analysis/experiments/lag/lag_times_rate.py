@@ -1,27 +1,60 @@
 """Claims about the product of lag and learning rate, at equal learning rate times steps."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, exact, short_of
-from testbed.config.run import Run
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
+from testbed.config.run import Run, grid
 
 SOURCE = (
     "arXiv:2607.01083: staleness costs what lag times learning rate says; read as curves that fall together"
 )
+MARGIN = 0.05
 REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
 START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
 """Logits at the start: the action that pays is rare."""
 EXACT_PRODUCTS = (0.0, 40.0, 160.0)
 """Lag times rate of the exact curves."""
+MEAN = "mean exact/value"
+
+TREE = Run(task="tree", recipe="reinforce", prompts=64, group=8)
+RATES = (0.75, 1.5, 3.0)
+PRODUCTS = (0, 12, 24, 48, 96, 192)
+"""Lag times learning rate."""
+HORIZON = 300
+"""Learning rate times steps: every cell travels as far."""
+
+
+def cells() -> tuple[Run, ...]:
+    """REINFORCE at six products of lag and learning rate, each at three rates with as much time."""
+    found: list[Run] = []
+    for rate in RATES:
+        steps = round(HORIZON / rate)
+        run = replace(TREE, learning_rate=rate, steps=steps, log_every=steps // 20)
+        found += grid(run, lag=[round(product / rate) for product in PRODUCTS], seed=range(10, 18))
+    return tuple(found)
+
 
 EXPERIMENT = Experiment(
     "lag-times-rate",
     question="Is it lag times learning rate that counts?",
     source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
-    differs="REINFORCE on a bandit with exact gradients, read as curves against learning rate times steps",
+    differs="REINFORCE on a token tree, read as curves against learning rate times steps",
+    cells=cells,
+    fresh=range(1000, 1016),
+    keys=("learning_rate", "lag", "seed"),
+    metrics=("exact/value", "mean exact/value", "min exact/ess_kish_sequence"),
+    margins={"mean value along the curve that counts as equal": MARGIN},
+    figure=Plot(
+        "final by setting",
+        x="lag: lag (optimizer steps)",
+        y=f"{MEAN}: mean exact value",
+        arm=("learning_rate",),
+        log="x",
+    ),
 )
 
 
