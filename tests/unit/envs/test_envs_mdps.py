@@ -121,15 +121,14 @@ def test_bandit_values_are_mean_rewards():
 EXACT = {"rel": 1e-12, "abs": 1e-12}
 
 
-@pytest.mark.parametrize("order", [0.25, 0.5, 1.5, 2.0, 3.0])
 @pytest.mark.parametrize("name", SMALL)
-def test_renyi_divergence_is_a_sum_over_all_episodes(name, order):
+def test_renyi_divergence_is_a_sum_over_all_episodes(name):
     world = SMALL[name]
     pi_SA, mu_SA = policies(world, seed=6), policies(world, seed=7)
-    total = sum(
-        e.mass(pi_SA) ** order * e.mass(mu_SA) ** (1 - order) for e in reference.episodes(bare(world))
-    )
-    assert world.renyi(pi_SA, mu_SA, order) == pytest.approx(math.log(total) / (order - 1), **EXACT)
+    masses = [(e.mass(pi_SA), e.mass(mu_SA)) for e in reference.episodes(bare(world))]
+    for order in (0.25, 0.5, 1.5, 2.0, 3.0):
+        total = sum(pi**order * mu ** (1 - order) for pi, mu in masses)
+        assert world.renyi(pi_SA, mu_SA, order) == pytest.approx(math.log(total) / (order - 1), **EXACT)
 
 
 @pytest.mark.parametrize("name", ["terminal", "chain"])
