@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from support.command_line import call
 
-from analysis.arena import curves, one_setting, own, page, run, table, tasks, tuning
+from analysis.arena import curves, foretold_runs, one_setting, own, page, run, table, tasks, tuning
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.run import cost, run_queue
@@ -404,3 +404,15 @@ def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most
         object.__setattr__(bapo.BOUNDS, "solve", solve)
     moved = np.mean([abs(low - 0.6) + abs(high - 1.2) > 1e-3 for low, high in bounds])
     assert least <= moved <= most
+
+
+def test_foretold_runs_have_a_folder_for_every_seed(monkeypatch) -> None:
+    seen = []
+    monkeypatch.setattr(foretold_runs, "make", lambda models: None)
+    monkeypatch.setattr(foretold_runs, "runs", lambda task, seed: (task, seed))
+    monkeypatch.setattr(
+        "testbed.execution.runner.run_sweep", lambda runs, folder, workers: seen.append((runs[1], folder))
+    )
+    foretold_runs.run_all(next(iter(foretold_runs.MODELS)))
+    assert [seed for seed, _ in seen] == list(foretold_runs.SEEDS)
+    assert len({folder for _, folder in seen}) == len(foretold_runs.SEEDS)
