@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.sampled_logs import sampled
 
-from testbed.logs.ratio_checks import Mean, _unskewed, findings
+from testbed.logs.ratio_checks import Mean, _mean, _unskewed, findings
 from testbed.logs.ratio_checks import tested as estimates
 from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import verdict
@@ -63,6 +64,27 @@ def test_the_error_of_the_mean_is_clustered_by_sequence():
     one, two = estimates(log).token, estimates(doubled).token
     assert (two.value, two.error) == (pytest.approx(one.value), pytest.approx(one.error))
     assert two.p == pytest.approx(one.p)
+
+
+def test_tokens_outside_the_mask_have_no_ratio():
+    log = sampled(stale=0.3)
+    longer = Log("made", tuple(
+        replace(one, mask=np.append(one.mask, False), logp_mu=np.append(one.logp_mu, -9.0),
+                logp_pi=np.append(one.logp_pi, -1.0), advantage=None) for one in log.sequences))  # fmt: skip
+    assert estimates(longer).token == estimates(log).token
+
+
+def test_sequences_that_carry_the_spread_are_the_degrees_of_freedom():
+    """30 of 40 sums carry nearly all of the spread: t has their degrees of freedom, not those of 40."""
+    many, few = np.zeros(40), np.tile([1.0, -1.0], 15)
+    many[:30] = few + 0.25
+    square = (many - many.mean()) ** 2
+    carrying = square.sum() ** 2 / (square**2).sum()
+    assert carrying < 35
+    found = _mean([np.array([x]) for x in many], 1.0)
+    skewness = (((many - many.mean()) / many.std(ddof=1)) ** 3).mean()
+    at = np.sqrt(40) * _unskewed(many.mean() / many.std(ddof=1), skewness, 40)
+    assert found.p == pytest.approx(2 * stats.t.sf(at, carrying - 1))
 
 
 @pytest.mark.parametrize(("kept", "flagged"), [(0.5, False), (0.3, True)])

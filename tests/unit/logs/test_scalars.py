@@ -100,6 +100,10 @@ def test_a_loss_or_gradient_that_is_not_finite_comes_first(tmp_path):
     lost = {"actor/grad_norm": math.nan, "rollout_corr/kl": 0.05}
     log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL, VERL, VERL | lost])])
     assert said(log) == "Look at actor/grad_norm: it is not finite at 1 of 3 logged steps, since step 3."
+    both = read_any(
+        [verl_lines(tmp_path / "both.jsonl", [VERL, VERL | {"actor/pg_loss": math.nan}, VERL | lost])]
+    )
+    assert said(both) == "Look at actor/pg_loss: it is not finite at 1 of 3 logged steps, since step 2."
     rows = [GRPO | {"step": 1, "reward": None}, GRPO | {"step": 2, "grad_norm": math.inf}]
     log = read_any([trainer_state(tmp_path / "trl", rows)])
     assert "grad_norm: it is not finite at 1 of 2 logged steps, since step 2" in said(log)

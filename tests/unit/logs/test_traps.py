@@ -11,7 +11,7 @@ from support.made_logs import BOTH, sequences
 
 from testbed.errors import UserError
 from testbed.logs.log_tensors import ages, tensors
-from testbed.logs.measure import age_rows, ratio_numbers, split, tails
+from testbed.logs.measure import _tail, age_rows, ratio_numbers, split, tails
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence, made
 from testbed.logs.sanity_checks import suspicions
@@ -179,7 +179,17 @@ def test_minus_infinity_counts_as_what_it_is():
 def test_missing_log_probabilities_leave_the_mask_and_are_counted():
     mu, pi = np.array([np.nan, -1.0]), np.array([-1.0, -1.0])
     assert numbers(one_long(mu, pi))["tokens"] == 1
+    assert numbers(one_long(pi, mu))["tokens"] == 1
     assert "1 of 2 tokens have no log mu" in " ".join(suspicions(one_long(mu, pi)))
+    assert "1 of 2 tokens have no log pi" in " ".join(suspicions(one_long(pi, mu)))
+
+
+@pytest.mark.parametrize(("index", "moments"), [(0.3, "finite"), (0.6, "infinite"), (1.4, "no mean")])
+def test_a_tail_has_the_moments_of_its_index(index, moments):
+    """Weights exp(index x) of exponential x have a Pareto tail of that index."""
+    found = _tail(index * torch.as_tensor(np.random.default_rng(2).exponential(size=4000)))
+    assert found["k"] == pytest.approx(index, abs=0.05)
+    assert found["says"].endswith(moments if moments == "no mean" else f"has {moments} variance")
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
