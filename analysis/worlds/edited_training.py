@@ -43,7 +43,7 @@ class Arm:
     change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
     rates: learning rates to choose from; one is taken as it is. early: steps at first whose samples come from
     the weights at the start. begin: (world, weights of the base) -> the weights to begin from, in place of
-    the base, which a change still gets.
+    the base, which a change still gets. later: the run whose verifier rewards the second half of the steps.
     """
 
     run: Run
@@ -52,6 +52,7 @@ class Arm:
     rates: tuple[float, ...] = ()
     early: int = 0
     begin: Callable[[Any, Tensor], Tensor] | None = None
+    later: Run | None = None
 
 
 def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
@@ -66,6 +67,8 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     from testbed.training.recorder import Recorder
     from testbed.training.update import State, Trainer
     from testbed.worlds.build_world import build_world
+    from testbed.worlds.rewards import Rewards
+    from testbed.worlds.task_registry import token_task
 
     class Changed(Learner):
         """A learner whose batches are bent and changed."""
@@ -82,6 +85,8 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     change = arm.change(world, base_RP) if arm.change else None
     teacher = build_teacher(runs, world, state.theta_RP)
     source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
+    seeds = tuple(run.seed for run in runs)
+    judge = Rewards(arm.later, token_task(arm.later), seeds) if arm.later else None
     offline = tuple(replace(run, staleness="offline") for run in runs)
     before = build_source(offline, world, state.theta_RP) if arm.early else source
     trainer = Trainer.of(runs, world, state.theta_RP, teacher, Changed)
@@ -93,6 +98,10 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
         if step < arm.early:
             generated = before.batch(state.theta_RP, step)
         rollout, state = mask_nonfinite_replicas(generated.rollout, state)
+        if judge is not None and step >= runs[0].steps // 2:
+            prompts = rollout.prompt_RNQ.cpu().numpy()
+            found = judge.train(prompts, rollout.token_RBT, rollout.mask_RBT, rollout.group)
+            rollout = replace(rollout, reward_RB=rollout.reward_RB.new_tensor(found))
         rollout = trainer.mix(state.theta_RP, rollout, step)
         update = trainer.first_pass(state.theta_RP, rollout, step, entropy=recorder.due(step))
         recorder.add(step, state, generated, rollout, update)

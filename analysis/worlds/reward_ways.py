@@ -8,11 +8,9 @@ analysis.worlds.reward_ways` chooses the settings, arm by arm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from analysis.arena.tasks import task
 from analysis.sweeps.base_runs import SMALL
@@ -20,7 +18,6 @@ from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
 from analysis.worlds.tuned_training import with_recipe as _recipe
 from testbed.config.run import Arguments, Run
-from testbed.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,12 +43,14 @@ SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_arg
 """Right once in a hundred, by pilot seeds."""
 CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
 FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
+MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), ("wrong", 0.25)))
+"""A first reward model, of few comparisons and blind to one of six digits; the usual one takes its place."""
+STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
+"""KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
 GOLD = replace(
     SMALL, policy_args=SHAPE, steps=100, log_every=10, teacher_noise=0.35, recipe="ppo", critic="head"
 )
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
-TARGET = 0.2
-"""KL per token to the start, in nats, that controllers aim at."""
 BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
 
 
@@ -60,56 +59,91 @@ def clipped(reward: Tensor) -> Tensor:
     return reward.clamp(-3, 3)
 
 
-@dataclass(frozen=True)
-class Control:
-    """The control rule of a penalty's coefficient beta, from the current KL and its target.
+def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    """Return log(pi/start) from each token to the end of its response, less its mean over tokens."""
+    to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
+    mean_R = to_go_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))
+    return (to_go_RBT - mean_R[:, None, None]) * mask_RBT
 
-    beta: at the start, and for good where all gains are 0. With the error e = KL / target - 1, cut at 1, the
-    coefficient is beta exp(proportional e + integral (sum of e) + derivative (change of e)).
-    gate: share of the largest entropy below which a positive correction counts `gated` times as much; 0
-    never.
+
+def fixed(beta: float) -> Maker:
+    """Return what takes beta log(pi/start), to the end of the response, off advantages."""
+
+    def make(world: World, start_RP: Tensor) -> Any:
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+            moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
+            return replace(batch, adv_BT=batch.adv_BT - beta * _to_go(moved_RBT, batch.mask_BT))
+
+        return change
+
+    return make
+
+
+AIM, GAINS, WINDOW, CLIMB = 0.01, (0.3, 0.01, 0.05), 8, 0.1
+"""SAFE: velocity of rewards that the PID asks for, its gains, steps of a phase, and the rise of a climb."""
+EARLY, RISING, FLAT = 1.5, 1.2, 0.8
+"""SAFE: factors of the threshold by phase."""
+
+
+class Threshold:
+    """SAFE's threshold of the KL per token [R], from mean rewards in standard deviations.
+
+    level: (base + PID) times a factor of the phase, within base / 3 and 2 base; the PID acts on the velocity
+    of rewards, smoothed over 20 steps. Source: Maity (2026), arXiv:2602.04651, and its public code, whose
+    gains and factors these are; rewards are between 0 and 1 there, and converge in a fourth phase.
     """
 
-    beta: float = 0.1
-    proportional: float = 0.0
-    integral: float = 0.0
-    derivative: float = 0.0
-    gate: float = 0.0
-    gated: float = 2.0
+    def __init__(self, base: float) -> None:
+        self.base = base
+        self.seen: list[Tensor] = []
+        self.mean_R: Tensor | float = 0.0
+        self.total_R: Tensor | float = 0.0
+        self.error_R: Tensor | float = 0.0
 
-    def __post_init__(self) -> None:
-        """Raise UserError for a negative number."""
-        for name, value in vars(self).items():
-            if not value >= 0:
-                raise UserError(f"{name} of a KL control is {value}, expected 0 or more.")
+    def level(self, reward_R: Tensor) -> Tensor:
+        """Return the threshold after another step's rewards."""
+        if not self.seen:
+            self.mean_R = reward_R
+        self.seen.append(reward_R)
+        mean_R = 0.95 * self.mean_R + 0.05 * reward_R
+        error_R = mean_R - self.mean_R - AIM
+        self.total_R = (self.total_R + error_R).clamp(-1, 1)
+        by_R = GAINS[0] * error_R + GAINS[1] * self.total_R + GAINS[2] * (error_R - self.error_R)
+        self.mean_R, self.error_R = mean_R, error_R
+        return ((self.base + by_R) * self.phase()).clamp(self.base / 3, 2 * self.base)
+
+    def phase(self) -> Any:
+        """Return the factor of the phase, by how the last WINDOW rewards compare with those before."""
+        if len(self.seen) < 2 * WINDOW:
+            return EARLY
+        recent_R, old_R = (
+            sum(part) / WINDOW for part in (self.seen[-WINDOW:], self.seen[-2 * WINDOW : -WINDOW])
+        )
+        return FLAT + (RISING - FLAT) * (recent_R > old_R + CLIMB)
 
 
-def controlled(control: Control) -> Maker:
-    """Return what takes beta log(pi/start), to the end of the response, off advantages; beta by a controller.
+def thresholded(base: float, frozen: bool = False) -> Maker:
+    """Return what charges the square of a running KL beyond SAFE's threshold, more as entropy falls.
 
-    The controller acts on the KL per token of the batch, one per replica.
+    frozen: its off-switch, the first threshold for good and no entropy.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
-        import torch
-
-        total_R, before_R = start_RP.new_zeros(2, len(start_RP))
+        threshold, state = Threshold(base), dict[str, Any]()
 
         def change(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
-            with torch.no_grad():
-                moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
+            moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
             tokens_R = batch.mask_BT.sum((1, 2))
-            error_R = (moved_RBT.sum((1, 2)) / tokens_R / TARGET - 1).clamp(-1, 1)
-            total_R.add_(error_R)
-            slope_R = error_R - before_R if step else torch.zeros_like(error_R)
-            before_R.copy_(error_R)
-            by_R = control.proportional * error_R + control.integral * total_R + control.derivative * slope_R
-            sure_R = -(logp * batch.mask_BT).sum((1, 2)) / tokens_R < control.gate * np.log(8)
-            by_R = torch.where(sure_R & (by_R > 0), control.gated * by_R, by_R)
-            beta_R = control.beta * by_R.clamp(-5, 5).exp()
-            to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
-            mean_R = to_go_RBT.sum((1, 2)) / tokens_R
-            charge_RBT = beta_R[:, None, None] * (to_go_RBT - mean_R[:, None, None]) * batch.mask_BT
+            entropy_R = -(logp * batch.mask_BT).sum((1, 2)) / tokens_R
+            if not step:
+                state.update(kl=0.0, entropy=entropy_R)
+            state["kl"] = 0.9 * state["kl"] + 0.1 * moved_RBT.sum((1, 2)) / tokens_R
+            level_R = threshold.level(rollout.reward_RB.mean(1))
+            gate_R = (state["entropy"] / (entropy_R + 0.1)).clamp(min=0.5)
+            if frozen:
+                level_R, gate_R = EARLY * base + 0 * level_R, 1 + 0 * gate_R
+            beta_R = 2 * (state["kl"] - level_R).clamp(min=0) * gate_R
+            charge_RBT = beta_R[:, None, None] * _to_go(moved_RBT, batch.mask_BT)
             return replace(batch, adv_BT=batch.adv_BT - charge_RBT)
 
         return change
@@ -118,19 +152,19 @@ def controlled(control: Control) -> Maker:
 
 
 CRITIC: Arguments = (("clip", 0.2), ("first", 20))
-TWO: Arguments = (*CRITIC, ("heads", 2), ("softness", 0.1))
-PID = Control(beta=0.05, proportional=0.5, integral=0.05, derivative=0.1)
+TWO: Arguments = (*CRITIC, ("heads", 2), ("softness", 0.3))
 
 
-def _held(start: Run = PROXY, **gains: float) -> Any:
-    """Return the KL coefficient at the start -> PPO-max, its KL charged to advantages by a controller."""
-    run = replace(start, recipe_args=FULL, critic_args=TWO if gains else CRITIC, **CRITICAL)
+def _held(start: Run = PROXY) -> Any:
+    """Return the KL coefficient -> PPO-max, its KL charged to advantages."""
+    run = replace(start, recipe_args=FULL, critic_args=CRITIC, **CRITICAL)
+    return lambda beta: Arm(run, fixed(beta), clipped)
 
-    def at(beta: float) -> Arm:
-        control = replace(PID, beta=beta, **gains) if gains else Control(beta=beta)
-        return Arm(run, controlled(control), clipped)
 
-    return at
+def _safe(frozen: bool = False) -> Any:
+    """Return the base of the threshold -> SAFE where the reward model is fitted anew."""
+    run = replace(MENDED, recipe_args=FULL, critic_args=TWO, **CRITICAL)
+    return lambda base: Arm(run, thresholded(base, frozen), clipped, later=PROXY)
 
 
 def _bare(start: Run) -> Any:
@@ -173,7 +207,11 @@ def _windows(advantage: str) -> Any:
 
 WAYS: Mapping[str, Way] = {
     "ppo-max": Way(_held(), BETAS),
-    "safe": Way(_held(gate=0.3), BETAS),
+    "mended, ppo-max": Way(
+        lambda beta: replace(_held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
+    ),
+    "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
+    "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
     "ten times the steps": Way(lambda beta: _longer(_held()(beta)), BETAS, like="ppo-max"),
     "p3o": Way(_pairs, BETAS),
     "dpo": Way(_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),

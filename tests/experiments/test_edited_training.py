@@ -90,21 +90,53 @@ def test_a_stored_success_keeps_its_group_s_advantage():
     assert found.tolist() == pytest.approx([2 / 3 / (1 / 3) ** 0.5, 0, 0], rel=1e-5)
 
 
-def test_a_controller_raises_its_charge_while_the_kl_is_too_large_and_charges_nothing_at_the_start():
-    class World:
-        def logp(self, theta, rollout):
-            return torch.full((1, 2, 3), -1.0, dtype=torch.float64)
+class Still:
+    """A world whose start gave every token a log-probability of -1."""
 
-    change = reward_ways.controlled(reward_ways.Control(beta=0.1, integral=0.5))(
-        World(), torch.zeros(1, 4).double()
-    )
+    def logp(self, theta, rollout):
+        return torch.full((1, 2, 3), -1.0, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_threshold_charges_only_what_a_running_kl_exceeds_it_by(frozen):
+    change = reward_ways.thresholded(0.1, frozen)(Still(), torch.zeros(1, 4).double())
     batch, rollout = a_batch([[0.0] * 3] * 2, [0, 1], [[0] * 3] * 2)
-    still = change(batch, rollout, torch.full((1, 2, 3), -1.0).double(), 0)
-    assert (still.adv_BT == 0).all()
     far = torch.full((1, 2, 3), -0.2).double()
-    charges = [float(change(batch, rollout, far, step).adv_BT[0, 0, 0]) for step in (1, 2, 3)]
-    assert 0 > charges[0] > charges[1] > charges[2]
-    assert np.isclose(charges[1] / charges[0], np.exp(0.5))
+    charges = [float(change(batch, rollout, far, step).adv_BT[0, 0, 0]) for step in range(4)]
+    assert charges[0] == 0 > charges[2] > charges[3]  # a running KL of .08, .15, .22 and .28 nats
+    gate = 1 if frozen else 0.2 / 0.3
+    assert not frozen or np.isclose(charges[2], -2 * (0.8 * 0.271 - 0.15) * gate * 0.8)
+
+
+def test_a_threshold_falls_with_rewards_and_keeps_to_its_bounds():
+    rising, falling = reward_ways.Threshold(0.1), reward_ways.Threshold(0.1)
+    levels = [
+        [float(each.level(torch.tensor([sign * 0.2 * step]))) for step in range(40)]
+        for each, sign in ((rising, 1), (falling, -1))
+    ]
+    assert levels[0][0] == pytest.approx(0.15, abs=0.02)
+    assert levels[0][-1] > 0.11 > 0.09 > levels[1][-1] >= 0.1 / 3
+
+
+def test_the_second_half_is_rewarded_by_the_later_run_s_verifier():
+    seen = []
+    lenient = replace(TINY, verifier="lenient", verifier_args=(("rate", 1.0),))
+    arm = Arm(replace(TINY, steps=4), watched_rewards(seen), later=lenient)
+    trained(arm, (replace(arm.run, learning_rate=1e-9),))
+    assert [bool((reward == 1).all()) for reward in seen] == [False, False, True, True]
+
+
+def watched_rewards(seen):
+    """Note the rewards of every batch."""
+
+    def make(world, start):
+        def change(batch, rollout, logp, step):
+            seen.append(rollout.reward_RB)
+            return batch
+
+        return change
+
+    return make
 
 
 def test_self_rewards_are_the_log_ratio_of_two_models():
