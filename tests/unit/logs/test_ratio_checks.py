@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from support.sampled_logs import sampled
 
-from testbed.logs.ratio_checks import Mean, _mean, _unskewed, findings
+from testbed.logs.ratio_checks import Mean, _edges, _mean, _unskewed, findings
 from testbed.logs.ratio_checks import tested as estimates
 from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import verdict
@@ -72,6 +72,15 @@ def test_tokens_outside_the_mask_have_no_ratio():
         replace(one, mask=np.append(one.mask, False), logp_mu=np.append(one.logp_mu, -9.0),
                 logp_pi=np.append(one.logp_pi, -1.0), advantage=None) for one in log.sequences))  # fmt: skip
     assert estimates(longer).token == estimates(log).token
+
+
+@pytest.mark.parametrize(("place", "said"), [(0, "begins a token early"), (-1, "ends a token late")])
+def test_only_the_tokens_between_the_ends_speak_against_an_edge(place, said):
+    row = np.full(3, -1.0)
+    row[place] = 0.0
+    (found,) = _edges([(row, row)] * 20)
+    assert said in found
+    assert _edges([(np.zeros(3), np.zeros(3))] * 20) == []
 
 
 def test_sequences_that_carry_the_spread_are_the_degrees_of_freedom():

@@ -171,6 +171,7 @@ def test_minus_infinity_counts_as_what_it_is():
     assert found["rollout_corr/ess_kish_sequence_raw"] == pytest.approx(0.5)  # pi = 0: the sequence weighs 0
     assert found["rollout_corr/kl_mu_pi_k3"] == 0
     assert "1 of 6 tokens have log pi = -inf" in " ".join(suspicions(log))
+    assert "= -inf" not in " ".join(suspicions(one_long(-pi, mu)))
     never = numbers(one_long(pi, mu))  # mu = 0 where pi > 0: no weight at all
     assert np.isnan(never["rollout_corr/ess_kish_sequence_raw"])
     assert tails(tensors(one_long(pi, mu)))["sequence"]["outcome"] == "undefined"
