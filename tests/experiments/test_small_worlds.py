@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiments.offline import offline_iql
+from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, TunedArms
@@ -53,3 +54,24 @@ def test_the_share_where_both_sides_cross_is_the_best_of_all(size):
         closed_forms.streaming_period(sheet.design(made, m, 2, made.devices * x // 16)) for x in range(2, 15)
     ]
     assert math.isclose(sheet.split(made, m, 2), min(every), rel_tol=1e-12)
+
+
+def test_groups_of_one_are_pairs_and_a_group_is_pulled_together():
+    ratio_RSA = np.random.default_rng(0).normal(size=(1, 1, 4))
+    good_RSA, bad_RSA = np.eye(4)[[0]][None], np.eye(4)[[1]][None]
+    pairs, groups = (
+        equivalent_groups.preferred(arm, ratio_RSA, good_RSA, bad_RSA, 0.7, 0.0)
+        for arm in ("tests and pairs", equivalent_groups.GROUPS)
+    )
+    np.testing.assert_allclose(groups, pairs)
+    both_RSA = np.array([[[0.5, 0.0, 0.5, 0.0]]])
+
+    def spread(x_RSA):
+        return -0.3 * np.var(x_RSA[..., [0, 2]])
+
+    pulled = equivalent_groups.preferred(
+        equivalent_groups.GROUPS, ratio_RSA, both_RSA, 0 * both_RSA, 0.0, 0.3
+    )
+    steps = 1e-6 * np.eye(4)[:, None, None]
+    slope = [(spread(ratio_RSA + h) - spread(ratio_RSA - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(pulled[0, 0], slope, atol=1e-8)

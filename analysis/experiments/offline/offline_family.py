@@ -1,16 +1,24 @@
 """Learners from logs on the same random worlds: one step, IQL, pessimism, gated updates, a learned model."""
 
-from analysis.experiments.offline import gated_updates
+from functools import cache
+
+import numpy as np
+
 from analysis.lab import Plot, Seeds
-from analysis.worlds.offline_worlds import DISCOUNT
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
+from envs.logged_data import Counts
+from testbed.offline.improvement import softmax
 from testbed.offline.models import pessimistic_q, value_consistent_model
 from testbed.offline.tabular_offline import awr, clone, fitted_q, greedy, iql, policy_q
 from testbed.rng import generator
 
 NAME = "offline-family"
 SEEDS, PILOTS, SIZES, RANKS = 512, 48, (40, 300), (1.0, 2.0, 4.0)
+LOGS, UPDATES, SHARE = "gated-updates", 10, 0.3
+"""Name of the logs' random numbers; updates of RL-100's gate; chance that the logger takes the best action in
+place of a random one."""
 MARGIN = 0.02
 """Score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 ARMS: dict[str, Grid] = {
@@ -26,15 +34,63 @@ ARMS: dict[str, Grid] = {
 """IQL's expectile and inverse temperature; RL-100's gate; VIPO's rank and weight of the logged value."""
 
 
+@cache
+def given(seeds: Seeds, logged: int) -> tuple[Worlds, Counts, Floats]:
+    """Return random worlds, their logs of so many steps, and the cloned policies."""
+    worlds = random_worlds(seeds)
+    mu_RSA = SHARE * worlds.best_RSA + (1 - SHARE) / worlds.reward_RSA.shape[-1]
+    log = worlds.logged(mu_RSA, logged, seeds, LOGS)
+    smoothed_RSA = log.visit_RSA + 0.1
+    return worlds, log, smoothed_RSA / smoothed_RSA.sum(-1, keepdims=True)
+
+
+def redrawn(log: Counts, seeds: Seeds, update: int) -> Counts:
+    """Return a log of as many steps, drawn with replacement, for one update."""
+    found = []
+    for seed, going_SAS in zip(seeds, log.going_RSAS, strict=True):
+        chance_X = going_SAS.ravel() / going_SAS.sum()
+        drawn_X = generator(seed, f"{LOGS} redraw", update).multinomial(int(going_SAS.sum()), chance_X)
+        found.append(drawn_X.reshape(going_SAS.shape).astype(np.float64))
+    going_RSAS = np.stack(found)
+    return Counts(going_RSAS.sum(-1), going_RSAS, log.reward_RSA)
+
+
+def critic(log: Counts, expectile: float) -> Floats:
+    """Return the advantages Q - V of implicit Q-learning: V(s) the expectile of Q over logged actions."""
+    value_RS = np.zeros(log.visit_RSA.shape[:2])
+    for _ in range(40):
+        q_RSA = log.reward_RSA + DISCOUNT * (log.moves_RSAS @ value_RS[:, None, :, None])[..., 0]
+        for _ in range(3):
+            above_RSA = q_RSA > value_RS[..., None]
+            weight_RSA = log.visit_RSA * np.where(above_RSA, expectile, 1 - expectile) + 1e-9
+            value_RS = (weight_RSA * q_RSA).sum(-1) / weight_RSA.sum(-1)
+    return np.where(log.seen_RSA, q_RSA - value_RS[..., None], 0.0)
+
+
+def modelled(log: Counts, pi_RSA: Floats) -> Floats:
+    """Return the value of policies in the model that the log suggests, from a uniform start, [R]."""
+    return (pi_RSA * policy_q(log.moves_RSAS, log.reward_RSA, pi_RSA, DISCOUNT)).sum(-1).mean(-1)
+
+
+def approved(seeds: Seeds, logged: int, rate: float, tau: float, gain: float) -> Floats:
+    """Return the policies after ten updates by IQL's critic, each if a model says it gains enough."""
+    _, log, pi_RSA = given(seeds, logged)
+    for update in range(UPDATES):
+        step_RSA = critic(redrawn(log, seeds, update), tau)
+        new_RSA, was_R = softmax(np.log(pi_RSA + 1e-12) + rate * step_RSA), modelled(log, pi_RSA)
+        yes_R = modelled(log, new_RSA) - was_R > gain * np.abs(was_R)
+        pi_RSA = np.where(yes_R[:, None, None], new_RSA, pi_RSA)
+    return pi_RSA
+
+
 def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> dict[str, Floats]:
     """Return the score of a learner from logs of a logger that takes the best action in three of ten, [R]."""
-    if arm == "gated updates":
-        named = {"rate": knobs["rate"], "expectile": knobs["tau"], "gain": knobs["gain"]}
-        return {"score": gated_updates.learn(seeds, "gated", logged=logged, **named)["end"]}
-    worlds, log, pi_RSA = gated_updates.given(tuple(seeds), logged)
+    worlds, log, pi_RSA = given(tuple(seeds), logged)
     mu_RSA, moves_RSAS = clone(log.visit_RSA), log.moves_RSAS
     q_RSA = policy_q(moves_RSAS, log.reward_RSA, mu_RSA, DISCOUNT)
-    if arm == "one step":
+    if arm == "gated updates":
+        pi_RSA = approved(tuple(seeds), logged, **knobs)
+    elif arm == "one step":
         pi_RSA = greedy(q_RSA, log.seen_RSA)
     elif arm == "IQL":
         tau_q_RSA, value_RS = iql(moves_RSAS, log.reward_RSA, mu_RSA, DISCOUNT, knobs["tau"])
