@@ -339,3 +339,17 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 def test_impossible_settings_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_a_pair_that_is_not_allowed_is_worth_what_unseen_says_and_ends():
+    moves = np.full((1, 2, 2, 2), 0.5)
+    reward = np.ones((1, 2, 2))
+    allowed = np.array([[[True, False], [True, True]]])
+    found = tabular_offline.fitted_q(moves, reward, 0.5, allowed, unseen=-7.0)
+    assert found[0, 0, 1] == pytest.approx(-7.0)
+    assert found[0][allowed[0]] == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_a_number_a_replica_is_not_a_number_a_state():
+    found = tabular_offline._per_state([1.0, 2.0], np.zeros((2, 2, 3)))
+    assert found[..., 0].tolist() == [[1.0, 1.0], [2.0, 2.0]]
