@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.experiments.teachers.self_rewarded_training import self_rewarded, taught
 from analysis.worlds import reward_ways, sparse_ways
 from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
+from analysis.worlds.self_rewards import Shown, self_rewarded
 from analysis.worlds.teacher_ways import distilled
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
@@ -140,24 +140,27 @@ def watched_rewards(seen):
 
 
 def test_self_rewards_are_the_log_ratio_of_two_models():
-    run = replace(TINY, steps=1, learning_rate=1e-3)
-    seen = []
+    run, shown, seen = replace(TINY, steps=1, learning_rate=1e-3), Shown(4, below=2), []
 
     def watched(world, base):
-        change = self_rewarded(4, 0.0)(world, base)
-        sft = taught(4)(world, base)
+        sft = shown(world, base)
+        ways = [
+            self_rewarded(shown, 0.0, **more)(world, base) for more in ({}, {"base": False}, {"own": False})
+        ]
 
         def both(batch, rollout, logp, step):
-            made = change(batch, rollout, logp, step)
-            gain = (world.logp(sft, rollout) - world.logp(base, rollout)).sum(-1).unflatten(1, (-1, 4))
-            order = made.adv_BT[..., 0].unflatten(1, (-1, 4)).argsort(-1)
-            seen.append(torch.equal(order, gain.argsort(-1)))
-            return made
+            known = world.logp(sft, rollout).sum(-1)
+            gain = known - world.logp(base, rollout).sum(-1)
+            for change, meant in zip(ways, (gain, known, gain.roll(4, 1)), strict=True):
+                made = change(batch, rollout, logp, step).adv_BT[..., 0]
+                order = [x.unflatten(1, (-1, 4)).argsort(-1) for x in (made, meant)]
+                seen.append(torch.equal(*order))
+            return batch
 
         return both
 
-    trained(Arm(run, watched, begin=taught(4)), (run,))
-    assert seen == [True]
+    trained(Arm(run, watched, begin=shown), (run,))
+    assert seen == [True] * 3
 
 
 def rolled(arm, seen):
