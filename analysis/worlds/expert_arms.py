@@ -1,7 +1,8 @@
 """Ways of learning with help where a base model is seldom right, each tuned over its rate and one knob.
 
-The base model writes running sums of eight digits, right once in 200. Two experts know more: one is a model
-that errs at a tenth of the steps, the other is always right but writes complements in place of sums.
+The base model writes running sums of eight digits, right once in 200, or ten digits in order, right once in
+fifty. Two experts know more: one is a model that errs at a tenth of the steps, the other is always right but
+writes complements in place of sums.
 `python -m analysis.worlds.expert_arms` chooses the settings, arm by arm.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from analysis.arena.tasks import task
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.aligned_groups import aligned
 from analysis.worlds.tuned_training import Family, Way
@@ -20,10 +22,14 @@ OWN = replace(
     SMALL, task_args=(("digits", 8),), policy_args=(("heads", 2), ("layers", 1), ("width", 16)), prompts=4,
     steps=300, log_every=30, teacher_noise=0.45, evaluation_prompts=128,
 )  # fmt: skip
-TAUGHT = replace(OWN, teacher="trained", teacher_args=(("noise", 0.1), ("steps", 600)))
+ERRING: dict[str, Any] = {"teacher": "trained", "teacher_args": (("noise", 0.1), ("steps", 600))}
+TAUGHT, LEARNED = replace(OWN, **ERRING), replace(task("sorted"), **ERRING)
 STYLED = replace(OWN, task="styled-sum")
 OTHER = "other style: "
 """In front of the arms beside the expert that writes complements."""
+IN_ORDER = "sorted: "
+"""In front of the arms that put ten digits in order, where base models differ less in what they can learn."""
+SLOWER = (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
 
 
 def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
@@ -47,13 +53,13 @@ GRADED = replace(OWN, verifier="steps")
 FALLING = (("peak", 0.9), ("valley", 0.05))
 COUNTS, STEPS = (1, 2, 4, 6), (10, 25, 50, 100, 200)
 WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
+LOWER = (0.003, 0.01, *WEIGHTS)
 WAYS: Mapping[str, Way] = {
     "grpo": Way(_recipe(OWN, "grpo")),
     "sft": Way(_recipe(TAUGHT, "sft")),
     "sft, then grpo": Way(_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS),
     "fixed": Way(_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS),
     "chord-mu": Way(_recipe(TAUGHT, "chord", "decay", *FALLING), (25, 50, 100, 200, 300), True),
-    "chord-phi": Way(_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS),
     "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
     "gate": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8)),
     "dypo": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8), change=aligned),
@@ -71,6 +77,13 @@ WAYS: Mapping[str, Way] = {
     f"{OTHER}sft, then grpo": Way(_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
     f"{OTHER}whole answers": Way(_guided(STYLED, "rescue"), COUNTS, True),
     f"{OTHER}splices": Way(_guided(STYLED, "splice"), COUNTS, True),
+    f"{IN_ORDER}grpo": Way(_recipe(LEARNED, "grpo"), rates=SLOWER),
+    f"{IN_ORDER}sft": Way(_recipe(LEARNED, "sft"), rates=SLOWER),
+    f"{IN_ORDER}sft, then grpo": Way(_recipe(LEARNED, "sft_then_grpo", "step"), STEPS, rates=SLOWER),
+    f"{IN_ORDER}fixed": Way(_recipe(LEARNED, "chord", "peak+valley"), LOWER, rates=SLOWER),
+    f"{IN_ORDER}chord-phi": Way(
+        _recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER, rates=SLOWER
+    ),
 }  # fmt: skip
 EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from analysis.worlds import tuned_training
-from analysis.worlds.expert_arms import EXPERTS, OTHER
+from analysis.worlds.expert_arms import EXPERTS, IN_ORDER, OTHER
 from analysis.worlds.pilots import FLAT, PILOT
 from analysis.worlds.tuned_training import PILOTS, RATES, Way, ends, grown, settled
 from testbed.config.run import Run
@@ -49,7 +49,9 @@ def test_every_arm_has_settings_of_its_ladder():
     assert set(EXPERTS.chosen) == set(EXPERTS.ways)
     for name, way in EXPERTS.ways.items():
         assert EXPERTS.chosen[name]["value"] in way.ladder
-        assert EXPERTS.arm(name).run.task == ("styled-sum" if name.startswith(OTHER) else "running-sum")
+        tasks = {OTHER: "styled-sum", IN_ORDER: "sorted"}
+        known = next((tasks[stem] for stem in tasks if name.startswith(stem)), "running-sum")
+        assert EXPERTS.arm(name).run.task == known
 
 
 @pytest.mark.slow
