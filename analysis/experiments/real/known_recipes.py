@@ -40,6 +40,8 @@ EXPERIMENT = Experiment(
         "strips",
         x=f"{LAST}: held-out accuracy after 56 steps",
         y="recipe: ",
+        names={"grpo": "GRPO, clip 0.2", "reinforce": "REINFORCE, no clip"},
+        also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
 )
 CLIPPED, PLAIN = {"recipe": "grpo"}, {"recipe": "reinforce"}
