@@ -44,7 +44,7 @@ SCOPES = (
     "recipes with more than one knob tuned; lags other than 64 for most of them; the tasks marked –.",
     "seconds, and reuse of stale batches.",
     "tuned settings on the larger model, lag 16, and the family of words spelled backward.",
-    "other rates and recipes on this model, and training on rollouts of these engines.",
+    "tuned rates and other recipes on this model, and training on rollouts of these engines.",
 )
 """What is beyond each finding, in order."""
 
@@ -251,15 +251,16 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     return [
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "On a model that people know a lag of 16 costs accuracy; bfloat16 rollouts are not exact",
-            "SmolLM2-135M-Instruct, GRPO with adapters at one rate: at lag 16 the mean accuracy along the "
-            f"run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
+            "On a model that people know data 32 steps old take all accuracy, unless a clip holds them",
+            "SmolLM2-135M-Instruct with adapters, at one rate that was tuned for no recipe. After 56 steps on "
+            "data 32 steps old GRPO with clip 0.2 is above REINFORCE without a clip by "
+            f"{f.claim('a-clip-saves-smollm2-from-old-data')}; REINFORCE's accuracy is then "
+            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}. At lag 16 GRPO's mean accuracy along "
+            f"the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
             "float32 in nats a token, medians over prompts, of which a verdict asks for 20: "
             f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}. The model comes "
-            "from 4-bit numbers already, and nothing was trained on such rollouts here. On data 32 "
-            "steps old, most of them the first model's, GRPO ends above unclipped REINFORCE by "
-            f"{f.claim('a-clip-saves-smollm2-from-old-data')}.",
+            "from 4-bit numbers already, and nothing was trained on such rollouts here.",
         ),
     ]
 

@@ -79,6 +79,9 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     lost = by_claim()["old-data-slow-smollm2-down"]
     said = f"{lost['effect']:.3f} [{lost['low']:.3f}, {lost['high']:.3f}] lower."
     assert said.replace("0.", ".") in text
+    saved = by_claim()["a-clip-saves-smollm2-from-old-data"]
+    said = f"{saved['effect']:.2f} [{saved['low']:.2f}, {saved['high']:.2f}] above REINFORCE's"
+    assert said.replace("0.", ".") in text
     tau = by_claim()["toy-ranks-larger-models-at-lag-64"]["effect"]
     assert f"at lag 64 (Kendall's tau {tau:.2f} in the median)".replace("0.", ".") in text
 
