@@ -146,7 +146,7 @@ def stays_below(
     found = exceeds(turned, -margin, note, measure, -null)
     return replace(
         found,
-        effect=-found.effect,
+        effect=0.0 - found.effect,
         low=-found.high,
         high=-found.low,
         asks=f"< {margin:g}",
