@@ -252,11 +252,11 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
             "On a model that people know data 32 steps old take all accuracy, unless a clip holds them",
-            "SmolLM2-135M-Instruct with adapters, at one rate that was tuned for no recipe. After 56 steps on "
-            "data 32 steps old GRPO with clip 0.2 is above REINFORCE without a clip by "
+            "SmolLM2-135M-Instruct with adapters, at one rate that was tuned for no recipe. After 56 steps "
+            "on data 32 steps old GRPO with clip 0.2 is above REINFORCE without a clip by "
             f"{f.claim('a-clip-saves-smollm2-from-old-data')}; REINFORCE's accuracy is then "
-            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}. At lag 16 GRPO's mean accuracy along "
-            f"the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
+            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}. At lag 16 GRPO's mean accuracy "
+            f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
             "float32 in nats a token, medians over prompts, of which a verdict asks for 20: "
             f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}. The model comes "
