@@ -31,8 +31,8 @@ def task(seed: int) -> Ints:
 
 
 @numba.njit(cache=True)
-def success(effect_LA: Ints, pi_LA: Floats) -> float:
-    """Return the exact expected discounted reward, DISCOUNT^steps at the end, within the horizon."""
+def success(effect_LA: Ints, pi_LA: Floats, discount: float = DISCOUNT) -> float:
+    """Return the exact expected discounted reward, discount^steps at the end, within the horizon."""
     value_L = np.zeros(STAGES + 1)
     for _ in range(HORIZON):
         new_L = np.zeros(STAGES + 1)
@@ -40,7 +40,7 @@ def success(effect_LA: Ints, pi_LA: Floats) -> float:
             for a in range(ACTIONS):
                 to = stage + 1 if effect_LA[stage, a] == 1 else (0 if effect_LA[stage, a] == -1 else stage)
                 later = 1.0 if to == STAGES else value_L[to]
-                new_L[stage] += pi_LA[stage, a] * DISCOUNT * ((1 - SLIP) * later + SLIP * value_L[stage])
+                new_L[stage] += pi_LA[stage, a] * discount * ((1 - SLIP) * later + SLIP * value_L[stage])
         value_L = new_L
     return value_L[0]
 
