@@ -259,7 +259,7 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
             f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
             "float32 in nats a token, medians over prompts, of which a verdict asks for 20: "
-            f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}. They trained nothing here.",
+            f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}.",
         ),
     ]
 
