@@ -41,15 +41,11 @@ def _gated(value: float) -> Run:
     return replace(TAUGHT, recipe="chord", recipe_args=args, guide="rescue", guide_args=(("count", 8),))
 
 
-def _bent(value: float) -> Run:
-    return replace(GRADED, guide="insert", recipe="tempsamp", recipe_args=(("knee", value),))
-
-
 def _amplified(value: float) -> Run:
     return replace(OWN, prefix="retry", recipe="r3l", recipe_args=(("alpha", value),))
 
 
-GRADED = replace(OWN, verifier="steps")
+GRADED = replace(task("sorted"), verifier="steps")
 FALLING = (("peak", 0.9), ("valley", 0.05))
 COUNTS, STEPS = (1, 2, 4, 6), (10, 25, 50, 100, 200)
 WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
@@ -65,9 +61,6 @@ WAYS: Mapping[str, Way] = {
     "dypo": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8), change=aligned),
     "distillation": Way(_recipe(TAUGHT, "opd")),
     "dgrpo": Way(_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
-    "graded": Way(lambda _: GRADED),
-    "graded, plain": Way(_guided(GRADED, "insert"), COUNTS, True),
-    "graded, bent": Way(_bent, (0.35, 0.5, 0.65, 0.8, 0.9)),
     "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
     "retries": Way(lambda _: replace(OWN, prefix="retry")),
     "amplified retries": Way(_amplified, (1, 1.5, 3, 6, 12)),
@@ -83,6 +76,11 @@ WAYS: Mapping[str, Way] = {
     f"{IN_ORDER}fixed": Way(_recipe(LEARNED, "chord", "peak+valley"), LOWER, rates=SLOWER),
     f"{IN_ORDER}chord-phi": Way(
         _recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER, rates=SLOWER
+    ),
+    f"{IN_ORDER}graded": Way(lambda _: GRADED, rates=SLOWER),
+    f"{IN_ORDER}graded, plain": Way(_guided(GRADED, "insert"), COUNTS, True, rates=SLOWER),
+    f"{IN_ORDER}graded, bent": Way(
+        _guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True, rates=SLOWER
     ),
 }  # fmt: skip
 EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))

@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
         "a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of 7,000 on "
         "ten digits in order, right once in fifty; 32 rollouts a step; the expert errs at a tenth of its "
         "steps, or is right where the source has ground truth; rubrics are right steps; the first error is "
-        "the checker's; prompts of one kind"
+        "the checker's; prompts of one kind; right answers a group are tuned, the knee of bent rewards is not"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "steps": 300}),
     keys=("run", "arm", "seed"),
@@ -57,9 +57,10 @@ EXPERIMENT = Experiment(
         "and other own means (retries from the first error, replayed successes); "
         "an expert that errs at a tenth of its steps, imitated (SFT), imitated first, mixed in (fixed "
         "or falling weight), shown in failing groups (anchors, gate, DyPO) or followed token by token "
-        "(distillation, dGRPO); rewards by right steps (graded, rubrics), right answers in all groups "
-        "(plain, bent); behind a colon, a right expert of another style, whose whole answers or mends from "
-        "the first error on (splices) replace failures, or ten digits in order, with CHORD's mixture.",
+        "(distillation, dGRPO); rewards by right steps (rubrics); behind a colon, a right expert of another "
+        "style, whose whole answers or mends from the first error on (splices) replace failures, or ten "
+        "digits in order, with CHORD's mixture, or rewards by right steps (graded) and right answers in all "
+        "groups (plain, bent).",
     ),
     systems={
         "CHORD": Part(claims=("chord-beats-*", "falling-weights-beat-*")),
@@ -133,12 +134,12 @@ for _name, _statement, _first, _rivals, _by, _outcome, _source in (
      "They end with a pass@4 0.02 higher than the expert in groups without a success and no rubrics.",
      "rubrics", "anchors", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
     ("bent-advantages-end-above-grpo",
-     "With one right answer in every group and graded rewards, bent rewards end 0.02 more accurate than "
-     "GRPO on such rewards without the answer.",
-     "graded, bent", "graded", MORE, ACCURACY, TEMPSAMP),
+     "With the number of right answers in every group that suits them, on graded rewards and ten digits in "
+     "order, bent rewards end 0.02 more accurate than GRPO on such rewards without answers.",
+     f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded", MORE, ACCURACY, TEMPSAMP),
     ("bent-advantages-end-above-plain-ones",
-     "They end 0.02 more accurate than plain ones with the number of right answers that suits these best.",
-     "graded, bent", "graded, plain", MORE, ACCURACY, TEMPSAMP),
+     "They end 0.02 more accurate than plain ones with the number of right answers that suits these.",
+     f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY, TEMPSAMP),
     ("anchors-end-above-grpo",
      "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
      "anchors", "grpo", MORE, ACCURACY, DAGRPO),
