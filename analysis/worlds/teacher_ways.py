@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from testbed.data.rollout import Rollout
     from testbed.worlds.world import World
 
-RESPONSES, LOOKS = 1600, 40
+RESPONSES, LOOKS = 1600, 80
 """Responses of a run, and how often it is evaluated."""
 HINTED = replace(
-    SMALL, task="hinted-sum", task_args=(("digits", 6), ("modulus", 4)), teacher_noise=0.5,
+    SMALL, task="hinted-sum", task_args=(("digits", 6), ("modulus", 4)), teacher_noise=0.35,
     policy_args=(("heads", 2), ("layers", 1), ("width", 16)), warm_start_steps=2000, evaluation_prompts=32,
     recipe="grpo",
 )  # fmt: skip
-"""Right once in forty; GRPO learns it from most base models."""
+"""Base models all know how sums are written, but err at a third of the steps."""
 SIZES, RATES = (1, 2, 4, 8, 16), (1.8e-3, 3e-3, 5.6e-3)
 """Prompts a step, and rates that are tried first."""
 

@@ -11,9 +11,9 @@ from analysis.worlds.teacher_ways import RESPONSES, TAUGHT
 from analysis.worlds.tuned_training import PILOTS
 
 NAME = "teacher-training"
-SEEDS, LEVEL, FEWER, MORE = 16, 0.5, 4.0, 0.02
+SEEDS, LEVEL, FEWER, MORE, NEARLY = 32, 0.5, 4.0, 0.02, 0.9
 """Seeds of a run; accuracy to be reached; the least factor of tokens that the source promises; accuracy that
-counts as higher. Set before the table was made."""
+counts as higher; share of an arm's runs that are to get there. Set before the table was made."""
 REACHED = f"rollouts_to {LEVEL:g}"
 METRICS = ("accuracy", "start", "area", "best", REACHED)
 ARMS = ("grpo", "opsd", "opsd, nothing shown")
@@ -25,8 +25,15 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     A run that never gets there is taken to get there with its last response.
     """
     found = TAUGHT.table(METRICS, seeds, ARMS)
+    found["arrives"] = found[REACHED].notna().astype(int)
     found[REACHED] = found[REACHED].fillna(RESPONSES)
     return found
+
+
+def arriving(table: pd.DataFrame) -> str:
+    """Return which of the compared arms has too many runs that never get there; "" for none."""
+    share = table[table["arm"].isin(ARMS[:2])].groupby("arm")["arrives"].mean()
+    return "; ".join(f"{x:.2f} of {arm} arrive" for arm, x in share.items() if x < NEARLY)
 
 
 EXPERIMENT = Experiment(
@@ -39,7 +46,7 @@ EXPERIMENT = Experiment(
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
     keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", *METRICS),
+    metrics=("rate", "knob", "at end", "arrives", *METRICS),
     margins={"accuracy to be reached": LEVEL, "factor of tokens": FEWER, "accuracy": MORE},
     figure=Plot(
         "strips",
@@ -48,7 +55,7 @@ EXPERIMENT = Experiment(
         says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
         "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response a prompt "
         "from the model at the start that sees the solution (OPSD) or does not; rates and prompts a step are "
-        "each arm's best on pilot seeds, and 1,600 stands for all that is more.",
+        "each arm's best on pilot seeds, and 1,600 stands for runs that never get there.",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
@@ -63,11 +70,19 @@ EXPERIMENT.claim(
     "self-distillation-needs-a-quarter-of-the-tokens",
     "From itself with the solution in view, by one response a prompt, a model reaches an accuracy of 0.5 in "
     "at most a quarter of the tokens that GRPO takes, in the median over seeds.",
-    gates={"tuned": inside(arm=("grpo", "opsd"))},
-).compare(REACHED, {"arm": "grpo"}, {"arm": "opsd"}, times=FEWER)
+    gates={"tuned": inside(arm=ARMS[:2]), "headroom": arriving},
+).compare(
+    REACHED,
+    {"arm": "opsd"},
+    {"arm": "grpo"},
+    times=1 / FEWER,
+    below=True,
+    typical="median",
+    off={"arm": "opsd, nothing shown"},
+)
 
 EXPERIMENT.claim(
     "self-distillation-ends-above-grpo",
     "After 1,600 responses it ends 0.02 more accurate than GRPO.",
-    gates={"tuned": inside(arm=("grpo", "opsd"))},
+    gates={"tuned": inside(arm=ARMS[:2])},
 ).compare("accuracy", {"arm": "opsd"}, {"arm": "grpo"}, by=MORE, off={"arm": "opsd, nothing shown"})
