@@ -58,7 +58,13 @@ def _bounds(recipe: str, *pairs: tuple[float, float]) -> Arm:
 _CLIPS = ((0.1, 0.1), (0.2, 0.2), (0.5, 1.0), (0.9, 3.0), (0.99, 10.0))
 _DAPO_CLIPS = ((0.1, 0.14), (0.2, 0.28), (0.5, 1.0), (0.9, 3.0), (0.99, 10.0))
 _GSPO_CLIPS = ((3e-4, 4e-4), (3e-3, 4e-3), (3e-2, 4e-2), (0.3, 0.4), (0.9, 3.0))
-_HOLDER = ((0, 0), (1, -1), (2, -2), (3, -3), (4, -4))
+_ANNEALED = ((0.5, -0.5), (1, -1), (2, -2), (3, -3), (4, -4))
+_FIXED = tuple((p, p) for p in (-2, -1, 0, 1, 2))
+
+
+def _exponents(name: str, pairs: tuple[tuple[float, float], ...]) -> Arm:
+    return Arm(name, "holder", tuple((("end", end), ("start", start)) for start, end in pairs))
+
 
 ARMS: tuple[Arm, ...] = (
     _bounds("grpo", *_CLIPS),
@@ -73,7 +79,7 @@ ARMS: tuple[Arm, ...] = (
     _arm("tis", "cap", 1, 2, 4, 8, 32),
     _arm("asymre", "shift", -1, -0.3, -0.1, 0, 0.1),
     _bounds("dapo", *_DAPO_CLIPS),
-    _arm("ctpo", "p", 0.1, 0.25, 0.5, 1, 2),
+    _arm("ctpo", "width", 1, 4, 16, 64, 256),
     _bounds("rec", *_CLIPS),
     _arm("dispo", "eps_high_pos", 1, 3, 10, 30, 100),
     _arm("r2vpo", "budget", 0.001, 0.01, 0.1, 1, 10),
@@ -84,7 +90,7 @@ ARMS: tuple[Arm, ...] = (
     _arm("decoupled", "passes", 1, 2, 4, 8, 16),
     _arm("oapl", "beta2", 1e-4, 1e-3, 1e-2, 0.1, 1),
     _arm("rapid", "eta", 0.5, 1, 2, 4, 8),
-    Arm("holder", "holder", tuple((("end", end), ("start", start)) for start, end in _HOLDER)),
+    _exponents("holder_annealed", _ANNEALED),
     Arm("bapo", "bapo", tuple((("share", "gradient"), ("target", t)) for t in (0.55, 0.6, 0.65, 0.7, 0.8))),
     _arm("importance", "cap", 1, 2, 8, 32, 128),
     _arm("mhpo", "lam_neg", 0.2, 0.4, 0.8, 1.6, 3.2),
@@ -101,6 +107,7 @@ ARMS: tuple[Arm, ...] = (
     Arm("dppo", "dppo"),
     Arm("vespo", "vespo"),
     Arm("aipo", "aipo"),
+    _exponents("holder_fixed", _FIXED),
 )
 """In the order in which they run."""
 

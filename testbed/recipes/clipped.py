@@ -32,9 +32,13 @@ def holder(*, start: float = 2.0, end: float = -2.0) -> Recipe:
 
 
 @recipe("ctpo", source="CTPO (2026), arXiv:2605.07331")
-def ctpo(*, p: float = 0.5) -> Recipe:
-    """Group-standardized advantage, prefix ratios in a window that widens with position^p, token mean."""
-    return Recipe("group_std", "ctpo", "token_mean", objective_args=pairs(p=p))
+def ctpo(*, p: float = 0.5, width: float = 1.0) -> Recipe:
+    """Group-standardized advantage, prefix ratios in a window that widens with position^p, token mean.
+
+    width: of the window, in those of the authors' script.
+    """
+    args = pairs(p=p, b_low=0.025 * width, b_high=0.05 * width, b_c=0.05 * width)
+    return Recipe("group_std", "ctpo", "token_mean", objective_args=args)
 
 
 @recipe("bapo", source="BAPO (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1")
