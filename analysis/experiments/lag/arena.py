@@ -71,8 +71,8 @@ EXPERIMENT = Experiment(
             SHORT,
             "ctpo-gains-over-tuned-grpo-at-lag-64",
             "ctpo-ends-above-tuned-gspo-at-lag-64",
-            what="bounds grow as the root of the place, their width tuned: on sorted the best one clips nothing; "
-            "that prefix weights are unbiased, of less variance than whole ones, is an identity and not asked",
+            what="bounds grow as the root of the place, their width tuned; the best clips nothing on sorted; "
+            "unbiased prefix weights of less variance than whole ones are an identity and not asked",
         ),
         "SAPO": per_task(
             ALL,
