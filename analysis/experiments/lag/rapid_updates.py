@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
     drawn=drawn,
-    stop=Stop(block=16, cap=96, begun_with=32, first=200, fresh=2000),
+    stop=Stop(block=16, cap=192, begun_with=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
     metrics=("accuracy", "collapsed", LEVEL, "rise accuracy", "min rollout_corr/ess_kish_sequence_raw"),
     margins={"accuracy that counts as equal": MARGIN, "share of simulated time": SAVED},
