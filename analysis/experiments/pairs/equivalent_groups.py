@@ -120,9 +120,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     "style; no programs",
     margins={"accuracy": MORE},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="accuracy: accuracy on unseen prompts",
+        "strips",
+        x="accuracy: accuracy on unseen prompts",
+        y="arm: ",
         says="Shows how often log-linear policies are right on unseen prompts after 60 steps of "
         "reinforcement from tests on others, alone or beside a loss of right and wrong answers shown to a "
         "third kind of prompts: cloning the right ones, DPO on all pairs, GEPO's means of both groups, these "
