@@ -251,9 +251,9 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     return [
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "On a model that people know data 32 steps old take all accuracy, unless a clip holds them",
+            "On a model that people know REINFORCE loses all accuracy on data 32 steps old, GRPO does not",
             "SmolLM2-135M-Instruct with adapters, at one rate that was tuned for no recipe. After 56 steps "
-            "on data 32 steps old GRPO with clip 0.2 is above REINFORCE without a clip by "
+            "on data 32 steps old GRPO is above REINFORCE, whether or not by its clip alone, by "
             f"{f.claim('a-clip-saves-smollm2-from-old-data')}; REINFORCE's accuracy is then "
             f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}. At lag 16 GRPO's mean accuracy "
             f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "

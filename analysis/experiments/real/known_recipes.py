@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct on data 32 optimizer steps old, with a clip and without."""
+"""SmolLM2-135M-Instruct on data 32 optimizer steps old, by GRPO and by REINFORCE, which has no clip."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
         "strips",
         x=f"{LAST}: held-out accuracy after 56 steps",
         y="recipe: ",
-        names={"grpo": "GRPO, clip 0.2", "reinforce": "REINFORCE, no clip"},
+        names={"grpo": "GRPO, clip 0.2", "reinforce": "REINFORCE"},
         also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
 )
