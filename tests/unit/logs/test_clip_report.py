@@ -45,6 +45,12 @@ def test_an_objective_without_ratio_cuts_nothing(log):
     assert (row["cut"], row["down"], row["up"], row["largest"]) == (0, 0, 0, 1)
 
 
+def test_tokens_of_advantage_0_count_among_neither_sign():
+    (row,), _ = weigh(Log("made", (of_ratios(0.0),)), ["sft"])  # it weighs every token by 1
+    assert row["cut"] == 0
+    assert np.isnan([row["cut_positive"], row["cut_negative"]]).all()
+
+
 def test_tokens_that_weigh_nothing_on_policy_are_counted_nowhere(log):
     one = np.full(1, -4.0)
     short = LoggedSequence(0, "b", "g", one == -4, logp_mu=one, logp_pi=one, advantage=one / -4, reward=1.0)

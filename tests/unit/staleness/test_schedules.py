@@ -260,6 +260,14 @@ def test_cells_that_cut_their_batches_differently_do_not_run_stacked():
         build_source(cells, Echo(), torch.zeros(len(cells), 2))
 
 
+def test_a_pack_keeps_the_start_if_one_of_its_cells_asks_for_it():
+    runs, world = (example("exact", 0, {}), example("offline", 0, {})), Echo()
+    source = build_source(runs, world, torch.zeros(2, 2))
+    for step in range(3):
+        source.batch(torch.full((2, 2), float(step)), step)
+    assert world.given[:, 0].tolist() == [2, 0]
+
+
 def test_a_buffer_is_never_deeper_than_the_run_is_long():
     run = dataclasses.replace(example("exact", 10**9, {}), steps=5)
     source = build_source((run,), Echo(), torch.zeros(1, 2))
@@ -341,11 +349,11 @@ SUM = Run(
 )  # fmt: skip
 
 
-def batches(steps: int):
+def batches(steps: int, run: Run = SUM):
     """A world, the weights by step, and the windows of each step."""
-    world = build_world((SUM,))
+    world = build_world((run,))
     start_RP = world.initial()
-    source = build_source((SUM,), world, start_RP)
+    source = build_source((run,), world, start_RP)
     weights = {t: start_RP + 0.3 * t * torch.linspace(-1, 1, start_RP.shape[-1]) for t in range(steps)}
     return world, weights, [source.batch(theta_RP, step).rollout for step, theta_RP in weights.items()]
 
@@ -357,20 +365,25 @@ def test_a_window_is_written_by_the_weights_of_its_step():
         assert (rollout.version_RBT[rollout.mask_RBT] == step).all()
 
 
-def test_every_token_of_a_response_is_in_one_window_and_keeps_its_prefix():
-    _, _, found = batches(3)
+@pytest.mark.parametrize(("tokens", "parts"), [(2, 2), (1, 3)])
+def test_every_token_of_a_response_is_in_one_window_and_keeps_its_prefix(tokens, parts):
+    _, _, found = batches(4, replace(SUM, prompts=6, staleness_args=(("tokens", tokens),)))
     for before, after in pairwise(found):
-        # Prompts of the first half are in their first window; a step later they are in the second half.
-        first, second = (
-            before.map(lambda x: x[:, : x.shape[1] // 2]),
-            after.map(lambda x: x[:, x.shape[1] // 2 :]),
-        )
-        assert first.truncated_RB.all()
-        assert not second.truncated_RB.any()
-        assert (first.prompt_RNQ == second.prompt_RNQ).all()
-        assert (first.token_RBT[..., :2] == second.token_RBT[..., :2]).all()
-        assert (first.mask_RBT ^ second.mask_RBT).all()
-        assert not first.reward_RB.any()
+        # The k-th part of a batch is in its k-th window; a step later it is the next part.
+        for k in range(parts - 1):
+            now, then = (
+                batch.map(lambda x, part=part: x.chunk(parts, dim=1)[part])
+                for batch, part in ((before, k), (after, k + 1))
+            )
+            assert now.truncated_RB.all()
+            assert then.truncated_RB.all() == (k + 2 < parts)
+            assert (now.prompt_RNQ == then.prompt_RNQ).all()
+            written = (k + 1) * tokens
+            assert (now.token_RBT[..., :written] == then.token_RBT[..., :written]).all()
+            place = torch.arange(now.mask_RBT.shape[-1]) // tokens
+            assert (now.mask_RBT == (place == k)).all()
+            assert (then.mask_RBT == (place == k + 1)).all()
+            assert not now.reward_RB.any()
 
 
 def test_windows_as_long_as_the_response_are_the_synchronous_trainer():

@@ -131,9 +131,11 @@ def test_half_of_the_available_memory_is_the_limit(monkeypatch):
         VersionBuffer(torch.zeros(1, 100), [4])
 
 
-def test_available_memory_is_that_of_this_machine():
-    found = storage.available(torch.device("cpu"))
-    assert 2**20 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def test_available_memory_is_that_of_this_machine(monkeypatch):
+    page, cpu = os.sysconf("SC_PAGE_SIZE"), torch.device("cpu")
+    assert 2**20 < storage.available(cpu) <= os.sysconf("SC_PHYS_PAGES") * page
+    monkeypatch.setattr(Path, "read_text", lambda _: "MemTotal: 9 kB\nMemAvailable:   3 kB\n")
+    assert storage.available(cpu) == 3 * 1024
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
