@@ -104,6 +104,7 @@ def expectiles(value_xK: Floats, mass_xK: Floats, tau: ArrayLike) -> Floats:
         raise UserError(f"tau spans {tau_x1.min():g} to {tau_x1.max():g}, expected between 0 and 1.")
     order_xK = np.argsort(value_xK, axis=-1)
     x_xK, p_xK = (np.take_along_axis(v, order_xK, -1) for v in (value_xK, mass_xK))
+    x_xK = np.where(p_xK > 0, x_xK, 0.0)
     low_xK, low_sum_xK = np.cumsum(p_xK, axis=-1), np.cumsum(p_xK * x_xK, axis=-1)
     high_xK, high_sum_xK = low_xK[..., -1:] - low_xK, low_sum_xK[..., -1:] - low_sum_xK
     scale_xK = tau_x1 * high_xK + (1 - tau_x1) * low_xK
@@ -121,8 +122,8 @@ def iql(
 ) -> tuple[Floats, Floats]:
     """Fixed point of V(s) = expectile_tau of Q(s, a), a ~ mu, and Q = r + discount P V: [R, S, A], [R, S].
 
-    tau: a number or [R]. tau = 1/2 gives Q^mu; tau -> 1 the best value within mu's support. Actions with mu =
-    0 are never read. Source: Kostrikov, Nair & Levine (2022), equations 5 and 6, theorem 3.
+    tau: a number or [R]. tau = 1/2 gives Q^mu; tau -> 1 the best value within mu's support. V reads no
+    action with mu = 0. Source: Kostrikov, Nair & Levine (2022), equations 5 and 6, theorem 3.
     """
     _below_one(discount)
     tau_R1 = np.broadcast_to(np.asarray(tau, np.float64).reshape(-1, 1), (len(mu_RSA), 1))

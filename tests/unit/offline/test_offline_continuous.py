@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from scipy import integrate, stats
 
 from analysis.kernels import one_continuous_action
@@ -113,6 +114,37 @@ def test_a_residual_starts_at_its_base_and_cells_do_not_depend_on_each_other():
     assert (gains[-1] != gains[0]).any()
     alone, _ = control.actor_critic(MASS, KEYS[2:], run, base_RUD=base)
     np.testing.assert_allclose(alone[:, 0], gains[:, 2], rtol=1e-12)
+
+
+def test_a_step_is_that_of_adam_with_decays_of_nine_tenths_and_ninety_nine_hundredths():
+    slope = np.random.default_rng(0).normal(size=(6, 2, 3))
+    step, place = control.Adam.of([0.1, 0.3], [np.zeros((2, 3))]), torch.zeros(2, 3, dtype=torch.float64)
+    outside = [torch.optim.Adam([place[r]], rate, betas=(0.9, 0.99)) for r, rate in enumerate((0.1, 0.3))]
+    moved = np.zeros((2, 3))
+    for each in slope:
+        moved -= step([each])[0]
+        for r, one in enumerate(outside):
+            one.param_groups[0]["params"][0].grad = torch.from_numpy(each[r])
+            one.step()
+    np.testing.assert_allclose(moved, place, rtol=1e-9)
+
+
+def test_a_row_is_recorded_after_every_so_many_steps():
+    each, second = (
+        control.actor_critic(MASS, KEYS, control.Settings(steps=5, every=every, batch=4))[0]
+        for every in (1, 2)
+    )
+    np.testing.assert_array_equal(second, each[1:4:2])
+
+
+def test_the_actor_is_improved_at_the_states_of_the_batch_and_not_at_the_next_ones():
+    run = control._Run(MASS, KEYS, control.Settings(delay=1), None, np.zeros(()), None)
+    run.filled, run.memory[3][:], run.critic_R2F[:] = 1, 1.0, 1.0
+    run.learn()
+    assert (run.gain_RUD == 0).all()  # at x = 0 no gain changes the action
+    run.memory[0][:] = 1.0
+    run.learn()
+    assert (run.gain_RUD != 0).all()
 
 
 def test_the_smaller_of_two_critics_is_the_target():
