@@ -16,7 +16,7 @@ from testbed.estimators.logged_rounds import Logged, logged
 from testbed.estimators.trajectory_sums import StepSums
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
-EPISODES, STEPS, STATES, ACTIONS = 4_500, 6, 3, 3  # more than two blocks of steps, more than one of episodes
+EPISODES, STEPS, STATES, ACTIONS = 4_501, 6, 3, 3  # more than two blocks of steps, more than one of episodes
 PLAIN, MODELED = ("trajectory_is", "trajectory_wis", "pdis", "cwpdis"), ("trajectory_dr", "wdr")
 NORMALIZED = ("trajectory_wis", "cwpdis", "wdr")
 LEADS = [((), EPISODES), ((2,), EPISODES), ((40, 2), 5)]
@@ -149,7 +149,7 @@ def test_episodes_without_ratios_or_with_a_mask_of_another_shape_are_refused():
     with pytest.raises(UserError, match="log_rho_NT is missing"):
         LoggedEpisodes(reward_NT=np.zeros((2, 2)))
     given = arrays()
-    with pytest.raises(UserError, match=r"mask_NT has shape \(6, 4500\)"):
+    with pytest.raises(UserError, match=r"mask_NT has shape \(6, 4501\)"):
         LoggedEpisodes.from_policies(**{**given, "mask_NT": given["mask_NT"].T})
 
 

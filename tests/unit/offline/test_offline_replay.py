@@ -11,7 +11,7 @@ from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect
 from testbed.errors import UserError
-from testbed.offline import improvement, linear
+from testbed.offline import improvement, linear, replay_loops
 from testbed.offline.replay_control import replay_actor_critic, replay_q
 
 
@@ -23,6 +23,11 @@ from testbed.offline.replay_control import replay_actor_critic, replay_q
 def test_every_way_of_replaying_finds_the_optimal_values(settings):
     q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02, **settings)
     assert np.abs(q[:, -1] - BEST).max() < 0.35
+
+
+def test_a_draw_at_a_boundary_is_the_action_above_it():
+    assert replay_loops._index.py_func(np.array([0.0, 1.0]), 0.0) == 1  # no chance, never drawn
+    assert replay_loops._index.py_func(np.array([0.25, 0.25, 0.5]), 0.5) == 2
 
 
 def test_steps_of_a_trajectory_that_the_policy_would_not_take_are_not_drawn():
