@@ -10,6 +10,8 @@ from testbed.config.run import RUN_VERSION, Run, cell_ids
 
 LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
 """Most cells per pack, by policy, for batches of equal size."""
+ADAPTERS = 16
+"""Most cells per pack of a model on a GPU that differ in their adapters alone."""
 
 RAGGED = ("drop", "truncate")
 """Age rules that leave batches of unequal size: such cells run one by one."""
@@ -34,8 +36,14 @@ class Pack:
 
 
 def largest(run: Run) -> int:
-    """Return the most cells that may run stacked with this one: LARGEST[policy], or 1 in ragged batches."""
-    return 1 if run.age_limit >= 0 and run.too_old in RAGGED else LARGEST[run.policy]
+    """Return the most cells that may run stacked with this one.
+
+    1 in ragged batches; ADAPTERS for LoRA on a GPU, which one run leaves idle; else LARGEST[policy].
+    """
+    if run.age_limit >= 0 and run.too_old in RAGGED:
+        return 1
+    adapters = run.device == "cuda" and any(name == "lora" for name, _ in run.policy_args)
+    return ADAPTERS if adapters else LARGEST[run.policy]
 
 
 def pack_id(cells: Iterable[Run]) -> str:

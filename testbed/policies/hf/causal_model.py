@@ -17,7 +17,7 @@ from torch.nn import functional
 from testbed.errors import UserError
 from testbed.policies.hf.common_prefix import LEAST, behind, common_tokens
 from testbed.policies.hf.flat_parameters import FlatParameters
-from testbed.policies.hf.lora import Lora, add_adapters, merged, save_adapter
+from testbed.policies.hf.lora import Lora, StackedLinear, add_adapters, merged, save_adapter
 from testbed.policies.hf.model_folder import quiet_transformers
 from testbed.policies.hf.model_probes import cache_works, packing_works, plain_head, sharing_works
 
@@ -79,6 +79,8 @@ class CausalModel:
             add_adapters(model, lora)
         self.flat = FlatParameters(model)
         self.module = model.to(device)
+        owners = [self.module.get_submodule(name.rpartition(".")[0]) for name in self.flat.names]
+        self._adapted = all(isinstance(owner, StackedLinear) for owner in owners)
         self._start_P = self.flat.gather(self.module, torch.promote_types(dtype, torch.float32))
         self._frozen = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
         self._head_names = plain_head(self.module)
@@ -150,8 +152,13 @@ class CausalModel:
         return self._start_P
 
     def weights(self, theta_P: Tensor) -> dict[str, Tensor]:
-        """Return the named weights in the model's dtype, as views of theta_P."""
+        """Return the named weights in the model's dtype, as views of theta_P; of R adapters, [R, …] each."""
         return self.flat.views(theta_P.to(self.dtype))
+
+    @property
+    def stacks(self) -> bool:
+        """True if several replicas can run as one batch: they differ in adapters alone."""
+        return self._adapted and self._change is None
 
     def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the weights of the equivalent model without adapters, under its names."""
@@ -182,7 +189,8 @@ class CausalModel:
         own = dict(self.module.named_parameters())
         self._own = self._own or {name: own[name].data for name in weights}
         for name, value in weights.items():
-            own[name].data = value.t().contiguous().t() if name in laid_out else value
+            turned = name in laid_out and value.dim() == 2
+            own[name].data = value.t().contiguous().t() if turned else value
         self._bound = weights
 
     def unbind(self) -> None:
@@ -231,9 +239,10 @@ class CausalModel:
         """Return a cache of the common tokens, a row per prompt; an empty one without any."""
         cache = self._empty_cache()
         if len(token_C):
-            place_1C = torch.arange(len(token_C), device=token_C.device)[None]
-            self._call(weights, token_C[None], None, place_1C, cache)
-            cache.batch_repeat_interleave(prompts)
+            replicas = replicas_of(weights)
+            place_RC = torch.arange(len(token_C), device=token_C.device).expand(replicas, -1)
+            self._call(weights, token_C.expand(replicas, -1), None, place_RC, cache)
+            cache.batch_repeat_interleave(prompts // replicas)
         return cache
 
     def run_tokens(self, weights: dict[str, Tensor], prefix: Prefix, token_BT: Tensor, new: int) -> Tensor:
@@ -343,6 +352,12 @@ class CausalModel:
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self.features, named, (), inputs)
         return feature_BTH
+
+
+def replicas_of(weights: dict[str, Tensor]) -> int:
+    """Return the number of replicas whose adapters these are: matrices of one, stacked ones of several."""
+    first = next(iter(weights.values()), None)
+    return 1 if first is None or first.dim() < 3 else len(first)
 
 
 def _cut(prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Tensor]:

@@ -64,8 +64,9 @@ class HuggingFacePolicy(Policy):
     """softmax(logits / temperature) of a causal LM over its first V tokens, V = the task's vocabulary.
 
     The weights are a flat tensor theta_RP over the distinct parameters (float32; float64 for dtype float64).
-    Replicas run one after another. A prompt runs once and its cache serves the whole group, in training and
-    in sampling. Dropout is off. The temperature belongs to the policy: sample, logp and entropy all use it.
+    Replicas with adapters run as one batch, others one after another. A prompt runs once and its cache serves
+    the whole group, in training and in sampling. Dropout is off. The temperature belongs to the policy:
+    sample, logp and entropy all use it.
 
     lora, lora_alpha, lora_targets, adapter: rank, scale and layers of adapters on frozen weights, or a saved
     adapter to start from; theta then holds only the adapters: see lora. attention: "eager" is faster than
@@ -158,6 +159,12 @@ class HuggingFacePolicy(Policy):
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
             token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
             return token_RBT, mask_RBT, logp_RBT
+        if law is None and self._stack(theta_RP):
+            order = self._order([theta_RP], [0] * uniform_RBT.shape[2], prompt_RNQ.flatten(0, 1), group)
+            uniform_1BT = uniform_RBT.flatten(0, 1)[None]
+            choice = greedily if greedy else drawing(uniform_1BT[0])
+            out = self._write([[order]], [choice], [ended_by(self.task)], uniform_1BT.shape)
+            return out[0].view_as(uniform_RBT), out[1].view_as(uniform_RBT), out[2].view_as(uniform_RBT)
         orders = [
             [self._order([theta_P], [0] * uniform_RBT.shape[2], prompt_NQ, group)]
             for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
@@ -213,10 +220,8 @@ class HuggingFacePolicy(Policy):
         self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return `logp` and `entropy` from one pass; the entropy has no gradient."""
-        logp_RBT, entropy_RBT = self._each(self._both_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT).unbind(
-            -1
-        )
-        return logp_RBT, entropy_RBT.detach()
+        both_RBTX = self._each(self._both_rows, theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+        return both_RBTX[..., 0], both_RBTX[..., 1].detach()
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
@@ -263,11 +268,8 @@ class HuggingFacePolicy(Policy):
     ) -> Drawn:
         token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
         wide = torch.promote_types(self.dtype, torch.float32)
-        out = (
-            token_RBT,
-            torch.zeros_like(token_RBT, dtype=torch.bool),
-            torch.zeros_like(token_RBT, dtype=wide),
-        )
+        mask_RBT, logp_RBT = (torch.zeros_like(token_RBT, dtype=dtype) for dtype in (torch.bool, wide))
+        out = token_RBT, mask_RBT, logp_RBT
         write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, law)
         return out
 
@@ -277,7 +279,7 @@ class HuggingFacePolicy(Policy):
         """Return all rows of a replica as one request."""
         row_B = torch.arange(len(prompt_NQ) * group, device=self.device)
         prompt_NQ = prompt_NQ.to(self.device)
-        weights = lambda version: self._model.weights(theta_WP[version])  # noqa: E731
+        weights = lambda v: self._model.weights(theta_WP[v])  # noqa: E731
         return DecodeRequest(weights, path_T, prompt_NQ, self._real(prompt_NQ), group, row_B)
 
     def _courses(
@@ -290,13 +292,15 @@ class HuggingFacePolicy(Policy):
         cache: str,
     ) -> list[list[DecodeRequest]]:
         """Group the rows of every replica by equal sequences of versions."""
-        recomputed = checked_cache(cache) == "recomputed"
+        recomputed, replicas = checked_cache(cache) == "recomputed", []
         version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])
-        replicas = []
         for theta_WP, version_BT, prompt_NQ in zip(theta_RWP, version_RBT, prompt_RNQ, strict=True):
             whole = self._order(theta_WP, version_BT[0].tolist(), prompt_NQ, group)
             replicas.append(split_by_version(replace(whole, recomputed=recomputed), version_BT))
         return replicas
+
+    def _stack(self, theta_RP: Tensor) -> bool:
+        return len(theta_RP) > 1 and self._model.stacks and not self.micro_tokens
 
     def _real(self, prompt_NQ: Tensor) -> Tensor:
         """True from the first token that is not padding: inside a prompt the same token is text."""
@@ -307,8 +311,11 @@ class HuggingFacePolicy(Policy):
     def _each(
         self, rows: "Rows", theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor
     ) -> Tensor:
-        replicas = zip(theta_RP, prompt_RNQ, token_RBT, mask_RBT, strict=True)
-        return torch.stack([self._one(rows, *replica) for replica in replicas])
+        if self._stack(theta_RP):
+            rows_B = (value.flatten(0, 1) for value in (prompt_RNQ, token_RBT, mask_RBT))
+            return self._one(rows, theta_RP, *rows_B).unflatten(0, mask_RBT.shape[:2])
+        each = zip(theta_RP, prompt_RNQ, token_RBT, mask_RBT, strict=True)
+        return torch.stack([self._one(rows, *replica) for replica in each])
 
     def _one(
         self, rows: "Rows", theta_P: Tensor, prompt_NQ: Tensor, token_BT: Tensor, mask_BT: Tensor

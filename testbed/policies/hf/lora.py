@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from testbed import rng
 from testbed.errors import UserError, unknown
@@ -42,6 +43,17 @@ class Lora:
         return bool(self.rank or self.folder)
 
 
+class StackedLinear(nn.Linear):
+    """A linear layer that also takes a weight per replica, [R, out, in], for rows in replicas' order."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the product [rows, …, out]; each of R equal runs of rows meets the weight of its replica."""
+        if self.weight.dim() == 2:
+            return functional.linear(input, self.weight)
+        rows_RNI = input.reshape(len(self.weight), -1, input.shape[-1])
+        return (rows_RNI @ self.weight.mT).reshape(*input.shape[:-1], -1)
+
+
 def add_adapters(model: Any, lora: Lora) -> None:
     """Freeze a model and add adapters to its linear layers; the same arguments give the same weights.
 
@@ -60,6 +72,10 @@ def add_adapters(model: Any, lora: Lora) -> None:
             inject_adapter_in_model(LoraConfig(lora_dropout=0.0, **settings), model, NAME)
     except ValueError as error:
         raise UserError(f"LoRA cannot be added: {str(error).splitlines()[0]}") from error
+    for layer in _layers(model).values():
+        for half in (layer.lora_A, layer.lora_B):
+            if NAME in half and half[NAME].bias is None:
+                half[NAME].__class__ = StackedLinear
     if lora.folder:
         _load(model, Path(lora.folder))
     elif lora.targets != ALL:

@@ -15,7 +15,7 @@ import pytest
 
 from testbed.config.argument_types import wrong_arguments, wrong_types
 from testbed.config.fields import check, normal
-from testbed.config.pack import LARGEST, largest
+from testbed.config.pack import ADAPTERS, LARGEST, largest
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
 from testbed.config.toml_text import as_toml, groups
@@ -275,6 +275,12 @@ def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
     run = Run(age_limit=0, too_old="truncate")
     assert check(run) == run
     assert (largest(run), largest(replace(run, too_old="wait"))) == (1, LARGEST["tabular"])
+
+
+def test_adapters_share_packs_on_a_gpu_alone():
+    model = Run(policy="hf", model="folder", device="cuda", policy_args=(("lora", 2),))
+    others = (replace(model, device="cpu"), replace(model, policy_args=()))
+    assert (largest(model), *map(largest, others)) == (ADAPTERS, 1, 1)
     with pytest.raises(UserError, match="no sample is too old; set age_limit"):
         check(Run(too_old="wait"))
 

@@ -72,6 +72,33 @@ def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_t
     assert adapter_parameters(folders[name], {"lora": 2}) == policy.parameters
 
 
+@pytest.mark.parametrize("name", [*tiny_models.CONFIGS, "a worked example before every prompt"])
+def test_replicas_run_as_one_batch_and_each_gives_what_it_gives_alone(name, folders):
+    policy = HuggingFacePolicy(folders.get(name, folders["llama"]), TASK, lora=2)
+    theta_RP = torch.cat([moved(policy, seed) for seed in range(3)]).requires_grad_()
+    rng = np.random.default_rng(0)
+    prompt_RNQ = torch.as_tensor(np.stack([TASK.prompts(rng, N) for _ in range(3)]))
+    if name not in folders:
+        prompt_RNQ = torch.cat([prompt_RNQ[:1, :1, :1].expand(3, N, 20), prompt_RNQ], dim=2)
+    uniform_RBT = rng.random((3, N * GROUP, 5))
+    passes = []
+    call, policy._model._call = policy._model._call, lambda *given: passes.append(given[1]) or call(*given)
+
+    def asked(start, stop):
+        theta, prompt, uniform = (value[start:stop] for value in (theta_RP, prompt_RNQ, uniform_RBT))
+        drawn = policy.sample(theta.detach(), prompt, GROUP, uniform)
+        logp, entropy = policy.logp_entropy(theta, prompt, *drawn[:2])
+        greedy = policy.sample(theta.detach(), prompt, GROUP, uniform, greedy=True)[0]
+        return *drawn, greedy, logp, entropy, torch.autograd.grad(logp.sum(), theta_RP)[0][start:stop]
+
+    together = asked(0, 3)
+    count = len(passes)
+    alone = [asked(r, r + 1) for r in range(3)]
+    assert len(passes) - count >= 2 * count
+    for ours, theirs in zip(together, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.cat(theirs), **NEAR)
+
+
 def test_the_start_is_the_frozen_model_bit_for_bit_so_the_reference_costs_no_second_model(llama, folders):
     base = HuggingFacePolicy(folders["llama"], TASK)
     data = batch(base, base.initial([0]))
