@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import signal
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,7 +103,7 @@ def test_a_run_that_is_stopped_twice_ends_with_the_same_bits(name, folder, monke
     assert differing(resumed, train(run)) == []
 
 
-@pytest.mark.parametrize(("name", "stop"), [("remix", 52), ("r2vpo", 3), ("spear", 3)])
+@pytest.mark.parametrize(("name", "stop"), [("remix", 51), ("r2vpo", 3), ("spear", 3)])
 def test_what_recipes_remember_is_remembered(name, stop, folder, monkeypatch):
     """Replayed batches, a dual variable, baselines of earlier batches, and a recipe that has handed over."""
     made = TOY if name == "spear" else LENGTHS
@@ -284,6 +286,19 @@ def test_short_packs_leave_no_checkpoint_where_they_are_written_by_the_minute(tm
     with pytest.raises(KeyboardInterrupt):
         run_sweep([CHAIN], tmp_path / "a", workers=0, progress=Impatient(at=0.5))
     assert not (tmp_path / "a" / "checkpoints").exists()
+
+
+def test_checkpoints_by_the_minute_are_a_minute_apart(folder, monkeypatch):
+    now, written = [float(int(time.monotonic()))], []
+    monkeypatch.setenv(EVERY, "60s")
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(checkpoint, "write_checkpoint", lambda *_: written.append(now[0]))
+
+    def half_a_minute(done: int, total: int) -> None:
+        now[0] += 30
+
+    train(dataclasses.replace(CHAIN, steps=8), half_a_minute)
+    assert np.diff(written).tolist() == [60.0, 60.0]
 
 
 def test_what_cannot_be_resumed_runs_without_checkpoints_unless_they_were_asked_for(folder, monkeypatch):

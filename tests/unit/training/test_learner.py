@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from testbed import rng
 from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY, ROLLOUT
 from testbed.data.select import replace_groups
@@ -149,6 +150,8 @@ def test_every_batch_of_the_window_is_replayed_and_no_other():
     assert ages[0] == 0
     # Three ages, a third each: one of them is missing in 57 draws once in 4e9 seeds.
     assert set(ages[3:]) == {1, 2, 3}
+    # A step's draw is its own: results that are stored keep their numbers.
+    assert ages[3:] == [3 - int(rng.generator(CHAIN.seed, "replay", s).integers(3)) for s in range(3, 60)]
 
 
 def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():

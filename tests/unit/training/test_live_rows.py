@@ -237,6 +237,9 @@ def test_tails_leave_out_ratios_without_an_end():
     assert all(np.isfinite(value).all() for value in plain.values())
     for name, value in sequence_tails(more).items():
         np.testing.assert_array_equal(value, plain[name])
+    some = log_w[0, :20].numpy()  # where most weights are 0, the threshold is the least that is not
+    found = sequence_tails(torch.where(torch.arange(200) < 20, log_w, -torch.inf))
+    assert found["rollout_corr/tail_hill_sequence"] == pytest.approx((some - some.min()).sum() / 19)
 
 
 def test_what_a_row_lacks_is_nan_or_no_count():
@@ -296,15 +299,20 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_records_prompts_are_those_of_their_group(tmp_path, monkeypatch):
+def test_a_cells_record_has_its_own_numbers_and_the_prompts_of_its_groups(tmp_path, monkeypatch):
     monkeypatch.setenv(RECORD, str(tmp_path))
-    train(replace(TOY, steps=1, group=2))
-    log = read([tmp_path])
-    by_group = {}
-    for one in log.sequences:
-        by_group.setdefault(one.group, []).append(tuple(one.prompt))
-    assert [len(prompts) for prompts in by_group.values()] == [2, 2, 2]
-    assert all(len(set(prompts)) == 1 for prompts in by_group.values())
+    cell = replace(TOY, steps=1, group=2)
+    cells = (cell, replace(cell, recipe="m2po", seed=3))
+    train_pack(cells)
+    for one in cells:
+        log = read([tmp_path / cell_id(one)])
+        by_group = {}
+        for sequence in log.sequences:
+            by_group.setdefault(sequence.group, []).append(tuple(sequence.prompt))
+            # At the first step the weights that learn are those that sampled.
+            np.testing.assert_allclose(sequence.logp_pi, sequence.logp_mu, rtol=0, atol=1e-4)
+        assert [len(prompts) for prompts in by_group.values()] == [2, 2, 2]
+        assert all(len(set(prompts)) == 1 for prompts in by_group.values())
 
 
 PATH = Path(__file__).parents[3] / "examples" / "minimal_loop.py"
