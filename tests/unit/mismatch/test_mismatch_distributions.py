@@ -37,6 +37,7 @@ from testbed.mismatch.perturbed_engines import drawn_layers
 from testbed.mismatch.ratio_distribution import (
     LEVELS,
     enumerated_distribution,
+    sampled_distribution,
     tree_distribution,
     tree_responses,
 )
@@ -124,6 +125,18 @@ def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
         assert law.mass == pytest.approx(1.0)
         assert law.kl_mu_pi == math.inf
         assert law.kl_pi_mu < math.inf
+
+
+def test_samples_of_a_trainer_that_truncates_have_the_shares_of_their_normalized_weights():
+    w = np.array([[0.0], [1.0], [3.0]])
+    with np.errstate(divide="ignore"):
+        law = sampled_distribution(np.log(w) - 2, np.full_like(w, -2.0), np.ones_like(w))
+    share = w[1:, 0] / w.sum()
+    assert law.mass == pytest.approx(4 / 3)
+    assert law.ess_kish == pytest.approx(1 / (share**2).sum() / 3)
+    assert law.ess_perplexity == pytest.approx(np.exp(-share @ np.log(share)) / 3)
+    assert law.ess_max == pytest.approx(1 / 0.75 / 3)
+    assert law.kl_mu_pi == math.inf
 
 
 # The law of the log-mismatch
@@ -261,6 +274,10 @@ def test_layer_noise_is_relative_fixed_and_scaled_by_layer():
         # 5 standard errors of a mean of squared normals: one false alarm in 2e6 seeds.
         near = pytest.approx((0.1 * factor) ** 2, rel=5 * (2 / normals) ** 0.5)
         assert torch.stack(added).mean().item() == near
+    # The scale is that of the whole matrix, wherever in it the large weights are.
+    change, rows = engine("layer-noise", matrices="all").weights, torch.tensor([[1.0] * 3 + [0.0] * 3])
+    above, below = (change(w, {"w": (2, 3)}, Draw((0,))) - w for w in (rows, rows.flip(-1)))
+    torch.testing.assert_close(above, below)
     redrawn = Behavior(policy, engine("layer-noise", sigma=0.1, redraw=True), SEEDS)
     assert not torch.equal(redrawn.weights(theta, 0), redrawn.weights(theta, 9))
 

@@ -38,6 +38,18 @@ def sampled(policy: ToyTransformer, made: SamplerEngine, task=TASK, past: Tensor
     return Rollout(prompt, *draws, torch.zeros(draws[0].shape[:2]), GROUP)
 
 
+def test_a_forward_pass_is_drawn_at_the_step_of_its_batch():
+    policy, drawn_at = toy(), []
+
+    def forward(inner: ToyTransformer, draw: Draw) -> ToyTransformer:
+        drawn_at.append(draw.step)
+        return inner
+
+    noted = SamplerEngine("noted", forward=forward)
+    Behavior(policy, noted, SEEDS).logp(toy_weights(policy), sampled(policy, noted), 7)
+    assert drawn_at == [0, 7]
+
+
 # A stale cache
 
 
