@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from envs.kernels import philox
 from testbed.errors import UserError
-from testbed.pipeline import closed_forms
+from testbed.pipeline import closed_forms, pipeline_draws
 from testbed.pipeline.design import Design, from_words
 from testbed.pipeline.simulate import VALUES, simulate, simulate_one, trace_rows
 
@@ -61,15 +62,21 @@ def test_a_sync_that_does_not_block_costs_no_time_and_one_version_of_lag():
 
 
 def test_the_newest_weights_that_wait_for_a_transfer_set_out_when_it_ends():
-    # A batch starts every 5 s and is trained 8 s later, a transfer takes 11.3 s: two batches end meanwhile.
-    design = replace(FIXED, sync_time=11.3, sync_blocking=False)
-    row_BK, _, _ = trace_rows(design, 16)
-    began_J = 5.0 * np.arange(16)
-    trained = lambda t: np.maximum(np.floor((t - 3) / 5), 0)  # noqa: E731
-    arrived_J = np.floor((began_J - 8) / 11.3)  # transfers leave at 8 s and whenever the one before arrives
-    version_J = np.where(arrived_J < 1, 0, trained(8 + 11.3 * (arrived_J - 1)))
+    # Batches of equal responses, short or long: several are trained during one transfer, or none.
+    design = replace(FIXED, group=8, length="empirical", lengths=(4, 30), correlation=1.0, train_time=0.7,
+                     sync_time=5.3, sync_blocking=False)  # fmt: skip
+    row_BK, _, _ = trace_rows(design, 60)
+    ended_J = np.cumsum(0.5 * row_BK[::8, LENGTH])  # training is faster than any batch
+    arrived, versions, version = [0.0], [0], 0
+    while version < 60:
+        waiting = int((ended_J + 0.7 <= arrived[-1]).sum())
+        newest = max(waiting, version + 1)
+        arrived.append(max(arrived[-1], ended_J[newest - 1] + 0.7) + 5.3)
+        versions.append(version := newest)
+    began_J = np.append(0.0, ended_J[:-1])
+    version_J = np.array(versions)[np.searchsorted(arrived, began_J, side="right") - 1]
     assert row_BK[::8, 3].tolist() == version_J.tolist()
-    assert (np.diff(version_J) > 1).any()
+    assert {0, 1, 2, 3} <= set(np.diff(version_J))
 
 
 @pytest.mark.parametrize(("rule", "wave"), [("drop-newest", 4), ("drop-oldest", 7), ("block", 2)])
@@ -254,6 +261,12 @@ def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
 # Randomness.
 
 
+def test_a_counter_gives_two_doubles_of_two_words_each():
+    words = philox(70, 0, 0, 2, 5)
+    made = [(high << 32 | low) >> 11 for high, low in (words[:2], words[2:])]
+    assert pipeline_draws.uniforms.py_func(70, 2, 5) == tuple(x / 2**53 for x in made)
+
+
 def test_closed_forms_by_hand():
     """Lengths are rounded to the nearest token; with load 2 and a queue of 2 batches, 1/2 + (4 + 2 - 1)/4."""
     design = Design(slots=8, batch=8, group=2, length_mean=2.0, sigma=0.5, max_length=3)
@@ -387,6 +400,7 @@ def test_synchronous_and_one_step_off_periods_with_stragglers():
         (["length=empirical"], ["lengths"]),
         (["slots=0"], ["slots=0", "at least 1"]),
         (["sigma=nan"], ["sigma=nan"]),
+        (["correlation=1.5"], ["correlation=1.5", "0 to 1"]),
         (["quue=2"], ["queue"]),
         (["queue_rule=drop"], ["drop-oldest"]),
         (["slots=many"], ["whole number"]),
@@ -403,7 +417,8 @@ def test_words_become_a_design():
         ["slots=64", "in_flight=true", "lengths=3,4", "length=empirical", "max_age=5", "queue=1.5"]
     )
     assert (design.slots, design.in_flight, design.lengths, design.max_age) == (64, True, (3, 4), 5)
-    assert from_words(["max_age=none"], design).max_age is None
+    free = replace(design, max_age=None, correlation=1.0)
+    assert from_words(["max_age=none", "correlation=1"], design) == free
 
 
 def test_a_dropped_group_returns_its_place_under_the_capacity_rule():

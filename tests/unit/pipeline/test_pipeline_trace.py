@@ -31,6 +31,8 @@ def test_a_trace_survives_its_file(recorded, tmp_path, ending):
     first = path.read_bytes()
     trace.write(trace.record(SMALL, 12, seed=3), path)
     assert path.read_bytes() == first
+    other = trace.record(SMALL, 12, seed=4)
+    assert (other.column_B["length"] != recorded.column_B["length"]).any()
 
 
 def test_a_trace_has_whole_batches_from_the_start_and_the_lags_of_the_report(recorded):
@@ -77,6 +79,14 @@ def test_a_trace_with_gaps_or_negative_lags_is_rejected_with_the_line(recorded, 
     with pytest.raises(UserError, match=why) as caught:
         trace.read(path)
     assert f"broken.csv:{line}:" in str(caught.value)
+
+
+def test_every_wrong_line_is_told_up_to_ten(recorded):
+    length_B = np.where(np.arange(len(recorded)) < 12, 0, recorded.column_B["length"])
+    with pytest.raises(UserError) as told:
+        trace.check(trace.Trace({**recorded.column_B, "length": length_B}), "made")
+    ten = [f"made:{line}: length is 0." for line in range(2, 12)]
+    assert str(told.value).split("\n") == [*ten, "… and 2 more."]
 
 
 def test_an_unbroken_file_is_read(recorded, tmp_path):

@@ -87,6 +87,8 @@ def test_the_noiseless_teacher_scores_one_and_its_prompts_come_back(tokenizer, i
     answer = task.teacher(prompt_NQ, np.random.default_rng(2), 0.0)
     assert (task.score(prompt_NQ, *answer) == 1.0).all()
     assert (task._originals(prompt_NQ) == inner.prompts(np.random.default_rng(1), 32)).all()
+    fitting = TextTask(inner, tokenizer, response_length=answer[1].sum(1).max())  # and no token more
+    assert (fitting.score(prompt_NQ, *fitting.teacher(prompt_NQ, np.random.default_rng(2), 0.0)) == 1.0).all()
     noisy = task.teacher(prompt_NQ, np.random.default_rng(2), 1.0)
     assert (task.score(prompt_NQ, *noisy) == 0.0).all()
 
