@@ -210,6 +210,15 @@ def test_the_longest_response_has_no_baseline_alone_where_that_is_asked_for():
     np.testing.assert_allclose(tail, [[0.5, 1, 1], [-0.5, 0, 0], [0.4, 0.4, 0]], atol=1e-12)
 
 
+@pytest.mark.parametrize(("size", "center"), [(12, 1 / 12), (24, 0.0)])
+def test_winsorized_rewards_are_clipped_beyond_a_twentieth(size, center):
+    one = np.eye(size)[0]
+    for reward, expected in ((one, center), (-one, -center)):
+        signals = single(reward, np.ones(size), np.ones(size))
+        found = baseline("optimal_baseline", signals, average="winsorized")
+        assert found == pytest.approx(expected)
+
+
 def test_negative_samples_alone_are_those_short_of_the_best_reward():
     reward = torch.tensor([0.0, 1.0, 0.5])
     found = advantage["nsr"].function(Signals(reward, torch.zeros(3, dtype=torch.int64)))

@@ -13,6 +13,7 @@ from support.fixtures import SEQUENCES, Sequence, batch_of, changed, weights
 from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
+from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
 from testbed.objectives.clipped.bapo import BOUNDS, RELEASED_BOUNDS
 from testbed.objectives.clipped.holder import holder_exponent, log_power_mean
@@ -450,6 +451,7 @@ def test_the_released_m2po_clips_two_of_the_four_that_the_paper_keeps_three_of()
     assert float(BREAKPOINT(*batch_of(sequences))) == pytest.approx(0.02)
     kept = weights("m2po@author", sequences) != 0
     assert kept.flatten().tolist() == [True, True, False, False]
+    assert kept_mask("m2po@author", *batch_of(sequences)).tolist() == kept.tolist()  # the bound included
     assert (weights("m2po", sequences, tau=0.0400001) != 0).sum() == 3
     loss = objective["m2po@author"].function(*batch_of(sequences)).flatten()
     np.testing.assert_allclose(loss[2:], [-1.1519, 0.8681], atol=5e-5)

@@ -31,7 +31,8 @@ def file(tmp_path, monkeypatch):
     mute = "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\n\n"
     functions = [f"def {name}(logp_BT, batch):\n    {body}\n" for name, (body, _) in HOSTILE.items()]
     fine = "def fine(logp_BT, batch):\n    return -logp_BT * batch.adv_BT\n"
-    (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine]))
+    stopped = "def stopped(logp_BT, batch):\n    raise KeyboardInterrupt\n"
+    (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine, stopped]))
     return tmp_path / "mine.py"
 
 
@@ -49,6 +50,11 @@ def test_a_right_one_is_called_as_it_is(file):
         effective_weights("mine.py:fine", logp, batch), batch.adv_BT * batch.mask_BT, check_dtype=False
     )
     assert objective["mine.py:fine"] is objective["mine.py:fine"]
+
+
+def test_ctrl_c_inside_an_objective_ends_the_program(file):
+    with pytest.raises(KeyboardInterrupt):
+        effective_weights("mine.py:stopped", *batch_of())
 
 
 def test_a_callable_is_checked_too():
