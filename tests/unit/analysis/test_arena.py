@@ -120,7 +120,18 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    "knob", ["", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1,1", "eps_high=1,inf", "no_such=1,2"]
+    "knob",
+    [
+        "",
+        "cap",
+        "cap=1",
+        "cap=a,b",
+        "cap=1,nan",
+        "eps_high=1",
+        "eps_high=1,1",
+        "eps_high=1,inf",
+        "no_such=1,2",
+    ],
 )
 def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
     with pytest.raises(UserError):
@@ -253,6 +264,16 @@ def test_a_recipe_in_a_file_is_called_by_its_file_and_pinned_to_its_text(tmp_pat
     assert [dict(args)["cap"] for args in arm.knob] == [1, 2.5, 8]
     (tmp_path / "mine.py").write_text(CAPPED + "# edited\n")
     assert own.arm_of(name, "cap=8,1,2.5").recipe != arm.recipe, "an edited file would keep its old runs"
+
+
+def test_sweeps_of_another_grid_or_effort_are_kept_apart(tmp_path, monkeypatch) -> None:
+    places = []
+    monkeypatch.setattr(own, "run_queue", lambda *given, effort: places.append(given[4]))
+    arm, other = (own.arm_of("cispo", f"eps_high=1,{high}") for high in (4, 2))
+    for each, effort in ((arm, tuning.FULL), (arm, QUICK), (other, QUICK), (arm, QUICK)):
+        own.trained("sorted", SMALL, each, 64, tmp_path, print, effort)
+    assert places[1] == places[3]
+    assert len(set(places)) == 3
 
 
 @pytest.fixture

@@ -159,6 +159,11 @@ def test_a_dot_lies_where_its_gain_is() -> None:
     dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
     ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
     assert dots == pytest.approx([ticks["+0.1"], ticks["0"]], abs=0.1)
+    ends = [ticks["-0.2"], ticks["+0.2"]]
+    spans = [
+        re.findall(r"[\d.]+", node.get("d") or "")[::2] for node in nodes if node.get("stroke-width") == "2"
+    ]
+    assert [list(map(float, span)) for span in spans] == [pytest.approx(ends, abs=0.1)] * 2
     assert "<y>" in texts(svg)
 
 
@@ -167,7 +172,15 @@ def test_what_to_use_is_drawn_and_told_by_drift() -> None:
     assert {kl for kl, _, _ in chosen} == {kl for kl in page.DRIFTS if 0.04 / 3 <= kl <= 0.1 * 3}
     svg = losses(chosen)
     assert "KL 0.08, tuned: lucky" in texts(svg)
-    assert svg.count('r="2.6"') == 2 * len(chosen)
+    nodes = list(ElementTree.fromstring(svg).iter())
+    dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
+    ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
+    zero, scale = ticks["0"], (ticks["+0.1"] - ticks["0"]) / 0.1
+    for at, (_, guessed, advice) in enumerate(chosen):
+        grpo = next(row for row in advice.rows if row["arm"] == "grpo")
+        shown = [row["wrong rate" if guessed else "loss"] for row in (grpo, advice.rows[0])]
+        assert dots[2 * at : 2 * at + 2] == pytest.approx([zero + scale * x for x in shown], abs=0.5)
+    assert len(dots) == 2 * len(chosen)
     assert "| 0.08 | rate and knob | lucky | 0.34 (" in page.page(frame())
     assert losses([]) == ""
 
