@@ -14,7 +14,7 @@ from testbed.errors import UserError
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
 from testbed.policies.toy.cache import attend_step, dense_step, prompt_cache
-from testbed.policies.toy.layers import Shape, finish_block
+from testbed.policies.toy.layers import Shape, finish_block, waves
 from testbed.policies.toy.simd import exp2, load, store
 from testbed.policies.toy.toy_sampler import inverse_cdf
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
@@ -260,6 +260,13 @@ def test_initial_weights_depend_on_the_seed_alone():
     assert torch.equal(stack[1:2], policy.initial([5]))
     assert not torch.equal(stack[0], stack[1])
     assert stack.shape == (3, policy.parameters)
+
+
+@pytest.mark.parametrize("width", [4, 5])
+def test_positions_of_any_width_start_as_sines_and_cosines(width):
+    found = waves(width, 7)
+    assert found.shape == (width, 7)
+    assert found[:, 0].tolist() == [0.0] * (width - width // 2) + [1.0] * (width // 2)
 
 
 def test_probabilities_of_all_responses_sum_to_one():
