@@ -10,6 +10,7 @@ from support import made_logs
 from support.tiny_models import CONFIGS, write_model
 
 from testbed.errors import UserError
+from testbed.logs import recompute
 from testbed.logs.readers import read
 from testbed.logs.recompute import recomputed, response_logp
 from testbed.logs.record import Log, LoggedSequence
@@ -98,6 +99,13 @@ def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     np.testing.assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
 
 
+def test_what_is_logged_as_tokens_is_not_tokenized_again():
+    one = LoggedSequence(
+        0, "a", "g", np.ones(1, dtype=bool), token=np.array([7]), prompt=np.array([3]), text=("3", "7")
+    )
+    assert recompute._tokenized(one, tokenizer=None) is one
+
+
 class Bigram(torch.nn.Module):
     """The next token's logits are a row of a table."""
 
@@ -120,6 +128,8 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
     assert found == pytest.approx([law_VV[3, 0], law_VV[0, 2], law_VV[2, 2]], rel=1e-5)
     with pytest.raises(UserError, match="A sequence has 6 tokens, the model 5 positions"):
         response_logp(model, np.array([1, 3]), np.array([0, 2, 2, 2]), 0.5)
+    one = LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), prompt=np.array([1, 3]), token=np.array([0]))
+    assert recompute._filled(one, model, "logp_pi", 0.5).logp_pi == pytest.approx([law_VV[3, 0]], rel=1e-5)
     for beyond in (4, -1):
         with pytest.raises(UserError, match="the model 4 tokens"):
             response_logp(model, np.array([1, 3]), np.array([beyond]), 0.5)

@@ -39,6 +39,11 @@ def test_synchronous_training_takes_the_sum_of_both_times_and_has_no_lag():
     assert found.mean("slots_busy") == pytest.approx(5 / 9)
 
 
+def test_synchronous_training_takes_every_response_generated_since_the_warm_up():
+    found = replications(replace(LOGNORMAL, **SYNCHRONOUS), batches=20)
+    np.testing.assert_allclose(found.value_R["length_bias"], 0, atol=1e-12)
+
+
 def test_decoding_slows_down_with_the_sequences_per_engine():
     found = replications(replace(FIXED, **SYNCHRONOUS, tau_1=0.25, engines=2))
     assert found.mean("period") == pytest.approx(10 * (0.5 + 0.25 * 8 / 2) + 3, rel=1e-12)
