@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.experiments.control import flow_policies
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
@@ -75,3 +76,16 @@ def test_groups_of_one_are_pairs_and_a_group_is_pulled_together():
     steps = 1e-6 * np.eye(4)[:, None, None]
     slope = [(spread(ratio_RSA + h) - spread(ratio_RSA - h)) / 2e-6 for h in steps]
     np.testing.assert_allclose(pulled[0, 0], slope, atol=1e-8)
+
+
+@pytest.mark.parametrize("arm", flow_policies.ARMS)
+def test_actions_have_a_ratio_of_one_under_what_drew_them(arm):
+    torch = pytest.importorskip("torch")
+    policy = flow_policies.Policies(arm, (3, 4), {"noise": 0.2, "pairs": 2})
+    state = policy.uniform(flow_policies.BATCH, 2)
+    given = policy.given(state, *policy.act(state))
+    log, _ = policy.ratios(given)
+    assert log.shape[::2] == (2, flow_policies.BATCH)
+    assert torch.equal(log, torch.zeros_like(log))
+    policy.net[5] = policy.net[5] + 0.1
+    assert policy.ratios(given)[0].abs().mean() > 1e-3
