@@ -27,7 +27,7 @@ ARMS: dict[str, Grid] = {
     "PPO": {"rate": RATES, "entropy": (0.0, 0.01, 0.03), "clip": (0.01, 0.03, 0.1, 0.3)},
     "PolicyFlow": FLOW,
     "no Brownian": {**FLOW, "brownian": (0.0,)},
-    "FPO": {"rate": RATES, "clip": (0.001, 0.003, 0.01, 0.03, 0.1), "pairs": (1, 4)},
+    "FPO": {"rate": RATES, "clip": (0.0, 0.001, 0.003, 0.01, 0.03, 0.1), "pairs": (1, 4)},
     "DPPO": {"rate": RATES, "noise": (0.03, 0.1, 0.2), "clip": (0.03, 0.1, 0.3, 1.0)},
 }
 """Entropy: weight of the last noise's log deviation. Pairs: of noise and time by which FPO reads a ratio.
