@@ -10,6 +10,7 @@ from analysis.experiments.control import flow_policies, parallel_td3
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
+from analysis.experiments.rewards import parallel_decoding
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, TunedArms
 from testbed.pipeline import closed_forms
@@ -109,3 +110,23 @@ def test_a_pendulum_stands_where_it_is_held_upright_and_not_where_it_hangs():
         reward, seen = world.step(torch.zeros(2, 2))
         assert seen.shape == (2, 2, 3)
         assert bool((reward > parallel_td3.STANDS).all()) is stands
+
+
+def test_accuracy_under_parallelism_is_an_area_and_leaves_out_what_is_much_worse():
+    area = parallel_decoding.under_parallelism
+    assert math.isclose(area(np.array([1.0, 3.0]), np.array([1.0, 1.0])), 3.0)
+    assert math.isclose(area(np.array([3.0, 1.0]), np.array([0.9, 1.0])), 1.0)
+    worth = 0.96 * math.exp(-0.12)
+    assert math.isclose(area(np.array([1.0, 2.0]), np.array([1.0, 0.96])), 1 + (1 + worth) / 2)
+
+
+def test_decoupled_advantages_do_not_depend_on_the_scale_of_a_reward():
+    torch = pytest.importorskip("torch")
+    right = torch.tensor([[[1.0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]])
+    speed = torch.tensor([[[1.0, 2, 2, 1], [1, 2, 1, 2], [1.5, 1.5, 1.5, 1.5]]])
+    gain, kept = parallel_decoding.advantages(right, speed, 0.5, lightning=True)
+    again, _ = parallel_decoding.advantages(right, 10 * speed, 0.5, lightning=True)
+    torch.testing.assert_close(gain, again)
+    assert kept[0].tolist() == [[0.25] * 4, [0.0] * 4, [0.0] * 4]  # none right, and all equally fast
+    joint, _ = parallel_decoding.advantages(right, speed, 0.5, lightning=False)
+    torch.testing.assert_close(joint[0, 0], torch.tensor([1.0, -1, 3, -3]) / 5**0.5)
