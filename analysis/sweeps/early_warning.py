@@ -72,15 +72,18 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
 
 
 def early(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
-    """Apply the learned limits to the metrics' means over a log's first EARLY steps."""
+    """Apply the learned limits to the metrics' means over a log's first EARLY steps after step 0.
+
+    As in the table: step 0 is on-policy whatever follows. A log of one step is read as it is.
+    """
     return alerts(_means(rows, thresholds), thresholds)
 
 
 def _means(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[dict[str, float]]:
     if not rows:
         return []
-    first = rows[0]["step"]
-    some = [row for row in rows if row["step"] - first <= EARLY]
+    first = max(rows[0]["step"], 1)
+    some = [row for row in rows if first <= row["step"] < first + EARLY] or rows[:1]
     found: dict[str, float] = {"step": some[-1]["step"]}
     for each in thresholds:
         values = np.array([row.get(each.metric, math.nan) for row in some])

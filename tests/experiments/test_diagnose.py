@@ -14,7 +14,7 @@ from support.command_line import refused
 from support.log_mutations import metrics_jsonl
 from test_report import CHROMIUM, FLAGS, Parts
 
-from analysis.experiments.lag.ess_predicts_collapse import SIGNS
+from analysis.experiments.lag.ess_predicts_collapse import EARLY, SIGNS
 from analysis.logs.diagnosis import diagnose
 from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import MANIFEST, Table
@@ -78,8 +78,15 @@ def test_the_laboratorys_limits_come_from_the_table_that_is_there(tmp_path):
     assert limit.limit == pytest.approx(10**-1.5)
     assert "flags 20 of 20 runs that collapsed and 0 of 40 others" in limit.source
     assert "60 runs" in said
-    assert early(rows(**{limit.metric: [0.1, 0.001]}), [limit])[0].fired  # their geometric mean is 0.01
-    assert not early(rows(**{limit.metric: [0.1, 0.1]}), [limit])[0].fired
+    # Steps 1 to EARLY count: the geometric mean of 0.1 and 0.001 is 0.01.
+    for ess, warned in (
+        ([1.0, 0.1, 0.001], True),
+        ([0.001, 0.1, 0.1], False),
+        ([0.001], True),
+        ([1.0, *[0.1] * (EARLY - 1), 10.0**-EARLY], True),
+        ([1.0, *[0.1] * EARLY, 10.0**-EARLY], False),
+    ):
+        assert early(rows(**{limit.metric: ess}), [limit])[0].fired == warned
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,7 @@ def test_seeds_without_a_partner_or_a_number_are_counted(tmp_path):
     rows["reward/mean"] = rows["reward/mean"].mask(lost)
     (row,) = compare(rows, metric="reward/mean").to_dict("records")
     assert (row["seeds"], row["left_out"]) == (2, 2)
+    assert row["baseline_mean"] == pytest.approx(row["mean"] - row["difference"])  # of the same seeds
 
 
 def test_the_chance_of_improvement_has_an_interval_at_its_ends():

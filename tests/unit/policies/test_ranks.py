@@ -20,6 +20,7 @@ from testbed.config.run import Run
 from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError
 from testbed.execution.memory import needed
+from testbed.execution.rank_processes import _Follower
 from testbed.execution.runner import run_sweep
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
@@ -269,6 +270,13 @@ class Mine(RunningSum):
             raise ValueError("this disk has fallen off the bus")
         return super().prompts(rng, n)
 """
+
+
+def test_of_what_a_process_says_the_last_line_is_told(tmp_path):
+    script = "import sys; sys.stderr.write('Traceback\\nValueError: off the bus\\n'); sys.exit(1)"
+    with open(tmp_path / "words", "wb+") as words:
+        process = subprocess.Popen([sys.executable, "-S", "-c", script], stderr=words)
+        assert _Follower(1, process, words).said() == "rank 1: ValueError: off the bus"
 
 
 @pytest.mark.slow

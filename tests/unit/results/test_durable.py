@@ -4,6 +4,7 @@ A lost or damaged sweep.json locks nothing out: `testbed status --repair` makes 
 """
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -159,13 +160,17 @@ def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path: Path)
 def test_provenance_edited_by_hand_cannot_put_cells_into_a_plan(tmp_path: Path) -> None:
     ran(tmp_path / "s")
     packs = Store(tmp_path / "s").packs
-    for name in (manifest.NAME, manifest.SECOND):
-        (tmp_path / "s" / name).unlink()
+    path = min((tmp_path / "s" / "provenance").iterdir())
+    more = json.loads(path.read_text())
+    more["planned"]["cells"][0]["note"] = "by hand"
     texts = ['{"planned": {"cells": [{"id": "x", "run": {}}]}}', '{"planned": 3}', "[" * 100_000]
-    for path, text in zip(sorted((tmp_path / "s" / "provenance").iterdir()), texts, strict=False):
+    for text in (*texts, json.dumps(more)):
         path.write_text(text)
-    repair(tmp_path / "s")
-    assert dict(Store(tmp_path / "s").packs) == dict(packs)
+        for name in (manifest.NAME, manifest.SECOND):
+            (tmp_path / "s" / name).unlink()
+        repair(tmp_path / "s")
+        assert dict(Store(tmp_path / "s").packs) == dict(packs)
+    assert "by hand" not in (tmp_path / "s" / manifest.NAME).read_text()
 
 
 def lose_the_plan(runs, report=None):

@@ -1,6 +1,7 @@
 """Checkpoints: killed at any step, a pack goes on and ends with the same bits as if nothing had happened."""
 
 import dataclasses
+import errno
 import os
 import signal
 import time
@@ -18,6 +19,7 @@ from testbed.errors import UserError
 from testbed.execution import runner
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
+from testbed.results import checkpoint_files
 from testbed.results.checkpoint_files import CHECKPOINT, EVERY, checkpoint_path, forget
 from testbed.training import checkpoint
 from testbed.training.checkpoint import Checkpoints
@@ -53,9 +55,9 @@ class Stop(Exception):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(CHECKPOINT, str(tmp_path / "checkpoints"))
+    monkeypatch.setenv(CHECKPOINT, str(tmp_path / "new" / "checkpoints"))
     monkeypatch.setenv(EVERY, "1")
-    return tmp_path / "checkpoints"
+    return tmp_path / "new" / "checkpoints"
 
 
 def stopping(at: int):
@@ -193,7 +195,7 @@ def test_unfinished_checkpoints_are_swept_when_their_pack_starts_and_when_it_is_
     """Those of other packs may be under way; those without a name of a pack are old code's."""
     run = dataclasses.replace(SMALL, steps=2)
     name = pack_id((run,))
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for at in (lambda: train(run), lambda: forget(name)):
         mine, other, old = (folder / f".tmp-{start}" for start in (f"{name}-1", "0123-1", "abcd"))
         for path in (mine, other, old):
@@ -203,9 +205,22 @@ def test_unfinished_checkpoints_are_swept_when_their_pack_starts_and_when_it_is_
         assert [path.exists() for path in (mine, other, old)] == [False, True, False]
 
 
-def test_a_checkpoint_of_other_code_is_refused(folder, monkeypatch):
-    from testbed.results import checkpoint_files
+def test_a_checkpoint_that_the_disk_refuses_leaves_nothing_behind(folder, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        train(SMALL)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_digest_tells_shapes_of_the_same_bytes_apart():
+    one, other = ({"t0": torch.zeros(shape)} for shape in ((2, 3), (3, 2)))
+    assert checkpoint_files._digest("", one) != checkpoint_files._digest("", other)
+
+
+def test_a_checkpoint_of_other_code_is_refused(folder, monkeypatch):
     run = dataclasses.replace(SMALL, steps=2)
     train(run)
     monkeypatch.setattr(checkpoint_files, "fingerprint", lambda: {"torch": "1.0"})
