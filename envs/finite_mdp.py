@@ -198,10 +198,6 @@ class FiniteMDP:
         occupancy_RTS = self._occupancy(self._policies("pi", pi_xSA))
         return occupancy_RTS.reshape(np.shape(pi_xSA)[:-2] + occupancy_RTS.shape[1:])
 
-    def discounted_occupancy(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        """sum_t discount^t d_t(s), [x, S], not normalized: J = sum_s d(s) sum_a pi(a|s) mean_reward(s, a)."""
-        return (self.occupancy(pi_xSA) * self._discount_T1()).sum(axis=-2)
-
     def gradient(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
         """dJ/dlogits[s, a] = sum_t discount^t d_t(s) pi(a|s) (Q_t(s, a) - V_t(s)), [x, S, A].
 

@@ -196,15 +196,6 @@ def moment(log_w_N: ArrayLike, k: int) -> float:
     return first + 1 - 0.5 / (1 - first**2 / second)
 
 
-def pickands(log_w_N: ArrayLike, k: int) -> float:
-    """log((w_(k) - w_(2k)) / (w_(2k) - w_(4k))) / log 2; NaN on ties; any sign: Pickands (1975)."""
-    top = _top(log_w_N, k, 4 * k)
-    w = np.exp(top[[k - 1, 2 * k - 1, 4 * k - 1]] - top[0])
-    if w[0] <= w[1] or w[1] <= w[2]:
-        return math.nan
-    return math.log((w[0] - w[1]) / (w[1] - w[2])) / math.log(2)
-
-
 def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
     """Return Pareto-k, its threshold, Hill and moment (of the same tail) under the names of metric_names.
 

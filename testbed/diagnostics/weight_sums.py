@@ -180,10 +180,6 @@ class WeightSums:
             limit = np.exp(-2 * self.log_largest) * self.count / self.second
         return np.minimum(limit / error, 1.0)
 
-    def chi2_normalized(self) -> Floats:
-        """Return N sum w^2 / (sum w)^2 - 1 = 1 / Kish share - 1, scale-invariant, never negative."""
-        return 1.0 / self.ess("kish") - 1.0
-
     def excess_kurtosis(self) -> Floats:
         """Return m4 / m2^2 - 3 of the weights (population moments); meaningful only if E w^4 is finite.
 

@@ -142,14 +142,6 @@ def self_normalized(weight_K: Floats, reward_K: Floats) -> Callable[[Floats], Fl
     return lambda count_RK: (count_RK @ (weight_K * reward_K)) / (count_RK @ weight_K)
 
 
-def log_smoothing_e_value(n: int, mass_K: Floats, weight_K: Floats, reward_K: Floats, lam: float) -> float:
-    """E[prod_i (1 + lam w_i r_i)] over n draws by enumeration; for r >= 0 it is exactly (1 + lam V)^n."""
-    if (reward_K < 0).any():
-        raise UserError(f"The smallest reward is {reward_K.min():g}; the e-value needs rewards >= 0.")
-    growth_K = np.log1p(lam * weight_K * reward_K)
-    return exact_moments(n, mass_K, lambda count_RK: np.exp(count_RK @ growth_K)).mean
-
-
 @dataclass(frozen=True)
 class EmbeddedDistribution:
     """Logged rounds with an embedding e ~ p(e | x, a) [S, A, E] of actions; reward mean q [S, A, E].

@@ -185,20 +185,6 @@ def topr_drift(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float) -> Fl
     return np.where(success_A, mu_A, -a_minus * mu_A)
 
 
-def topr_flow_drift(
-    mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float = 0.0, b_minus: float = 1.0
-) -> Drift:
-    """TOPR with R = +-1: weight 1 on successes, the ratio clipped to [a_minus, b_minus] on failures."""
-
-    def drift(log_pi_A: Floats) -> Floats:
-        pi_A = np.exp(log_pi_A)
-        ratio_A = np.clip(pi_A / mu_A, a_minus, b_minus)
-        weighted_A = mu_A * np.where(success_A, 1.0, -ratio_A)
-        return weighted_A - weighted_A.sum() * pi_A
-
-    return drift
-
-
 def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
     """The a_minus from which success y vanishes from `topr_limit`, [A]; 0 for failures, which always vanish.
 
@@ -289,33 +275,3 @@ def residual_drift(mu_A: Floats, adv_A: Floats, beta: float) -> Drift:
         return pull_A - pull_A.sum() * np.exp(log_pi_A)
 
     return drift
-
-
-def group_gap(success: float, group: int, advantage: Callable[[Floats, Floats], Floats]) -> float:
-    """E[A | R = 1] - E[A | R = 0] of one answer in a group of G with R ~ Bernoulli(success), exactly.
-
-    advantage(own [N], others [N, G - 1]) -> [N] receives all 2^(G-1) reward patterns of the others; G at most
-    20. The gap of the rewards themselves is 1. Derivation: docs/theory/fixed-data-limits.md.
-    """
-    if not 2 <= group <= 20:
-        raise UserError(f"group is {group}, expected 2 to 20: all reward patterns are enumerated.")
-    others_NG = ((np.arange(2 ** (group - 1))[:, None] >> np.arange(group - 1)) & 1).astype(float)
-    law_N = np.where(others_NG > 0, success, 1.0 - success).prod(axis=-1)
-    found = [law_N @ advantage(np.full(len(law_N), own), others_NG) for own in (0.0, 1.0)]
-    return float(found[1] - found[0])
-
-
-def oapl_in_group(beta1: float) -> Callable[[Floats, Floats], Floats]:
-    """R - beta1 ln mean exp(R / beta1); the group's mean includes the answer itself."""
-
-    def advantage(own_N: Floats, others_NG: Floats) -> Floats:
-        all_NG = np.concatenate([own_N[:, None], others_NG], axis=-1) / beta1
-        estimate_N = beta1 * (special.logsumexp(all_NG, axis=-1) - np.log(all_NG.shape[-1]))
-        return np.asarray(own_N - estimate_N)
-
-    return advantage
-
-
-def pairs_in_group(own_N: Floats, others_NG: Floats) -> Floats:
-    """mean_j (R - R_j) over the others: the regression target of REBEL and pairwise OPMD."""
-    return np.asarray(own_N - others_NG.mean(axis=-1))

@@ -115,13 +115,6 @@ class AbstractChain:
         return float(self.start_Z @ self.state_value_Z)
 
 
-def abstract_chain_value(
-    world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
-) -> float:
-    """`abstract_chain(...).value`: J(pi) for every abstraction, if the counts are discounted."""
-    return abstract_chain(world, pi_SA, abstraction_S, discounted_counts=discounted_counts).value
-
-
 def abstract_chain(
     world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
 ) -> AbstractChain:

@@ -1,7 +1,7 @@
 """All responses of a small token task: leaves of the tree, their probabilities, exact divergences.
 
 A tree is an `envs.tokens.token_tree.TokenTree`; a policy is a table of probabilities [S, A], one row per
-prefix (the softmax of a table of logits, or a transformer's distributions: testbed.exact.transformer_table).
+prefix (the softmax of a table of logits, or a transformer's distributions).
 Both policies must be positive everywhere, as ratios and scores require.
 """
 

@@ -8,7 +8,6 @@ from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
-from testbed.exact.ratios_dice import occupancy_chi2
 
 RANK = 1e-10
 """Singular values of the features below this share of the largest count as 0."""
@@ -130,56 +129,6 @@ def off_policy_gradient(world: FiniteMDP, pi_SA: Floats, weight_S: Floats) -> Fl
     q_SA = infinite_horizon.q_value(world, pi_SA)
     advantage_SA = q_SA - (pi_SA * q_SA).sum(axis=-1, keepdims=True)
     return weight_S[:, None] * pi_SA * advantage_SA
-
-
-def interest_gradient(world: FiniteMDP, logits_SA: Floats, interest_S: Floats) -> Floats:
-    """d/dlogits of sum_s i(s) V(s), [S, A], by the complex step: it needs no formula for the gradient.
-
-    With a step of 1e-30 the error is rounding alone (Squire & Trapp 1998).
-    """
-    live_S = (~world.tables.terminal_S).astype(float)
-    moves_SAS = world.transition_SAS * live_S * live_S[:, None, None]
-    found_SA = np.empty_like(logits_SA)
-    for index in np.ndindex(*logits_SA.shape):
-        moved_SA = logits_SA.astype(complex)
-        moved_SA[index] += 1e-30j
-        mass_SA = np.exp(moved_SA)
-        pi_SA = mass_SA / mass_SA.sum(axis=-1, keepdims=True)
-        reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1) * live_S
-        step_SS = np.einsum("sa,sat->st", pi_SA, moves_SAS)
-        value_S = np.linalg.solve(np.eye(world.states) - world.discount * step_SS, reward_S)
-        found_SA[index] = (interest_S @ value_S).imag / 1e-30
-    return found_SA
-
-
-def proxy_slack(base_X: Floats, occupancy_X: Floats, reward_X: Floats, proxy_X: Floats) -> float:
-    """gain / sd - (1/r) [proxy gain / sd - sqrt((1 - r^2) chi2(d || base))], never negative for r > 0.
-
-    gain: d's mean minus base's; sd and the correlation r are under base. 0 for d = base (1 + t residual),
-    t > 0, residual = proxy/sd - r reward/sd. Source: Laidlaw et al. (2024); docs/theory/value-learning.md.
-
-    Raises UserError unless reward and proxy vary and correlate positively under base.
-    """
-    centered = [each_X - base_X @ each_X for each_X in (reward_X, proxy_X)]
-    sd = [float(np.sqrt(base_X @ each_X**2)) for each_X in centered]
-    if min(sd) <= 0:
-        raise UserError("reward and proxy must vary under the base occupancy; one of them is constant.")
-    true_X, fake_X = (each_X / scale for each_X, scale in zip(centered, sd, strict=True))
-    r = float(base_X @ (true_X * fake_X))
-    if r <= 0:
-        raise UserError(f"the proxy's correlation with the reward is {r:.3g}; the bound needs it above 0.")
-    chi2 = occupancy_chi2(occupancy_X, base_X)
-    bound = (occupancy_X @ fake_X - np.sqrt(max(0.0, 1 - r**2) * max(chi2, 0.0))) / r
-    return float(occupancy_X @ true_X - bound)
-
-
-def tight_occupancy(base_X: Floats, reward_X: Floats, proxy_X: Floats, size: float) -> Floats:
-    """base (1 + t residual), [X]; it meets the bound. size: t over the largest t with all terms >= 0."""
-    true_X, fake_X = (
-        (x_X - base_X @ x_X) / np.sqrt(base_X @ (x_X - base_X @ x_X) ** 2) for x_X in (reward_X, proxy_X)
-    )
-    residual_X = fake_X - (base_X @ (true_X * fake_X)) * true_X
-    return base_X * (1.0 + size * residual_X / -residual_X.min())
 
 
 def _radius(matrix_FF: Floats) -> float:

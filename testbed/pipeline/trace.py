@@ -35,12 +35,6 @@ class Trace:
     def __len__(self) -> int:
         return len(self.column_B["batch"])
 
-    @property
-    def lag_B(self) -> NDArray[np.int64]:
-        """Updates between a sample's first token and its training."""
-        lag_B: NDArray[np.int64] = self.column_B["version_trained"] - self.column_B["version_start"]
-        return lag_B
-
 
 def record(design: Design, batches: int, seed: int = 0) -> Trace:
     """Return the checked trace of a simulated pipeline's first batches, warm-up included."""

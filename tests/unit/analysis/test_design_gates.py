@@ -107,7 +107,7 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
     made = Experiment("private-networks", question="Is it?", source="s", compute=table, keys=("seed",))
     frame = pd.DataFrame({"seed": [-1, *range(seeds)]})
     assert holds(design_gates.worlds(made, frame)) == {"worlds": wanted}
-    queue = EXPERIMENTS["pipeline-learning"]
+    queue = EXPERIMENTS["actor-learner"]
     assert not holds(design_gates.worlds(queue, frame))
 
 

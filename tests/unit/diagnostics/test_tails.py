@@ -12,7 +12,6 @@ from testbed.diagnostics.tail_indices import (
     hill,
     moment,
     pareto_k,
-    pickands,
     smooth,
     tail_length,
 )
@@ -105,7 +104,6 @@ def test_exact_quantiles_give_the_index_back(k):
     # The prior pulls k by 10/(tail + 10) toward 1/2: at most 0.07 here.
     assert found.k == pytest.approx(k, abs=0.07)
     assert pareto_k(log_w + 500.0).k == pytest.approx(found.k, abs=1e-9)
-    assert pickands(log_w, 400) == pytest.approx(k, abs=0.01)
     assert moment(log_w, 200) == pytest.approx(k, abs=0.03)
 
 
@@ -158,14 +156,12 @@ def test_a_tail_by_hand():
     assert hill(log_w, 3) == pytest.approx(2 * log2)  # (3 + 2 + 1)/3 over log 2
     ratio = (2 * log2) ** 2 / (14 / 3 * log2**2)
     assert moment(log_w, 3) == pytest.approx(2 * log2 + 1 - 0.5 / (1 - ratio))
-    assert pickands(log_w, 1) == pytest.approx(math.log((16 - 8) / (8 - 2)) / log2)
 
 
-def test_ties_leave_moment_and_pickands_undefined_and_hill_at_zero():
+def test_ties_leave_moment_undefined_and_hill_at_zero():
     log_w = np.zeros(50)
     assert hill(log_w, 5) == 0.0
     assert math.isnan(moment(log_w, 5))
-    assert math.isnan(pickands(log_w, 5))
     assert math.isnan(moment([1.0, 0.0, -1.0], 1))
 
 
@@ -177,7 +173,6 @@ def test_ties_leave_moment_and_pickands_undefined_and_hill_at_zero():
         (lambda: pareto_k([-np.inf] * 9), "All weights are 0"),
         (lambda: pareto_k(np.zeros(9), tail=9), "expected 1 to 8"),
         (lambda: hill(np.zeros(5), 5), "at least 6 weights"),
-        (lambda: pickands(np.zeros(7), 2), "at least 8 weights"),
         (lambda: hill([0.0, 1.0, -np.inf], 2), "Fewer than 3 weights are positive"),
     ],
 )

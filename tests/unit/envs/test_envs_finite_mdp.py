@@ -30,8 +30,7 @@ def test_occupancy_is_the_chance_to_be_in_a_state_before_the_end(name):
     pi_SA = policies(world, seed=4)
     occupancy_TS = world.occupancy(pi_SA)
     assert occupancy_TS == pytest.approx(reference.occupancy(bare(world), pi_SA), **EXACT)
-    discounted_S = world.discounted_occupancy(pi_SA)
-    assert discounted_S == pytest.approx(world.discount ** np.arange(world.horizon) @ occupancy_TS, **EXACT)
+    discounted_S = world.discount ** np.arange(world.horizon) @ occupancy_TS
     by_occupancy = (discounted_S[:, None] * pi_SA * world.mean_reward_SA).sum()
     assert world.value(pi_SA) == pytest.approx(by_occupancy, **EXACT)
 
@@ -152,7 +151,8 @@ def test_long_horizons_approach_the_discounted_linear_system(seed):
     pi = policies(world, 2)
     assert infinite_horizon.value(world, pi) == pytest.approx(world.value(pi), **EXACT)
     assert infinite_horizon.q_value(world, pi) == pytest.approx(world.q_value(pi)[:, 0], **EXACT)
-    assert infinite_horizon.occupancy(world, pi) == pytest.approx(world.discounted_occupancy(pi), **EXACT)
+    discounted_S = world.discount ** np.arange(world.horizon) @ world.occupancy(pi)
+    assert infinite_horizon.occupancy(world, pi) == pytest.approx(discounted_S, **EXACT)
     assert infinite_horizon.gradient(world, pi) == pytest.approx(world.gradient(pi), **EXACT)
     with pytest.raises(ValueError, match="expected less than 1"):
         infinite_horizon.value(random_mdp(seed, discount=1.0), pi)

@@ -116,12 +116,6 @@ def test_counting_gives_what_summing_over_ordered_samples_gives():
     assert found.variance == pytest.approx(np.dot(chances, np.square(values)) - found.mean**2)
 
 
-@pytest.mark.parametrize(("n", "lam"), [(1, 0.5), (2, 0.5), (6, 3.0)])
-def test_logarithmic_smoothing_is_an_exact_e_value(n, lam):
-    found = bandit_moments.log_smoothing_e_value(n, MASS, WEIGHT, REWARD, lam)
-    assert found == pytest.approx((1 + 0.75 * lam) ** n)
-
-
 def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
     with pytest.raises(UserError, match=r"count vectors \(.* MiB\); at most 1,000"):
         bandit_moments.count_vectors(50, 4, most=1000)
@@ -131,8 +125,6 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
         bandit_moments.count_dist(2, np.array([0.5, 0.4]))
     with pytest.raises(UserError, match="must be at least 1"):
         bandit_moments.count_vectors(0, 2)
-    with pytest.raises(UserError, match="needs rewards >= 0"):
-        bandit_moments.log_smoothing_e_value(2, MASS, WEIGHT, -REWARD, 0.5)
     with pytest.raises(UserError, match="never takes action 1 in context 0"):
         bandit_moments.LoggedDistribution(
             np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2))

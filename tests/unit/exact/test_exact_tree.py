@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from envs.tokens.running_sum import RunningSum
 from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
@@ -23,10 +22,8 @@ from testbed.exact.response_tree import (
     softmax,
     tree_facts,
 )
-from testbed.exact.transformer_table import transformer_distribution, weight_gradient
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
-from testbed.policies.toy.toy_transformer import ToyTransformer
 
 
 def two_prompts():
@@ -304,37 +301,6 @@ def test_every_registered_objective_has_a_report(name):
     assert np.isfinite(found.mean_SA).all()
     assert found.variance >= -1e-15
     assert set(found.split) == {"state", "suffix", "clipping"}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_transformers_law_is_its_own_at_every_prefix(dtype, monkeypatch):
-    monkeypatch.setattr("testbed.exact.transformer_table.CHUNK", 4)
-    tree = TokenTree(RunningSum(digits=3, modulus=3), 2)
-    policy = ToyTransformer(tree.task, width=8, layers=1, heads=2, dtype=dtype)
-    theta = policy.initial([3])[0]
-    pi_SA = transformer_distribution(policy, theta, tree)
-    leaves = enumerate_leaves(tree)
-    np.testing.assert_allclose(pi_SA.sum(-1), 1.0, rtol=1e-12)
-    prompt = torch.from_numpy(tree.prompt_NQ)[None]
-    token, mask = torch.from_numpy(leaves.action_LT)[None], torch.from_numpy(leaves.mask_LT)[None]
-    logp = policy.logp(theta[None], prompt, token, mask)[0].detach().numpy()
-    np.testing.assert_allclose(leaves.log(pi_SA), logp, atol=2e-6 if dtype == torch.float32 else 1e-12)
-
-
-@pytest.mark.parametrize("task", [RunningSum(digits=3, modulus=3), RewardTable(np.arange(27) / 27, 3, 3, 1)])
-def test_gradients_go_from_prefixes_to_a_transformers_weights(task):
-    tree = TokenTree(task, 1)
-    policy = ToyTransformer(task, width=8, layers=1, heads=2, dtype=torch.float64)
-    theta = policy.initial([3])[0].requires_grad_()
-    leaves = enumerate_leaves(tree)
-    prompt = torch.from_numpy(tree.prompt_NQ)[None]
-    token, mask = torch.from_numpy(leaves.action_LT)[None], torch.from_numpy(leaves.mask_LT)[None]
-    value = policy.logp(theta[None], prompt, token, mask)[0].sum(-1).exp() @ torch.from_numpy(leaves.reward_L)
-    (expected,) = torch.autograd.grad(value, theta)
-    pi_SA = transformer_distribution(policy, theta.detach(), tree)
-    found = weight_gradient(policy, theta, tree, tree.gradient(pi_SA))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-13)
-    assert expected.abs().max() > 1e-4
 
 
 def test_multisets_are_the_distinct_draws_with_their_orderings():
