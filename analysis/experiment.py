@@ -9,7 +9,6 @@ Every file in an area of `analysis/experiments/` is one experiment, named as the
         return grid(TOY, recipe=["grpo", "rec"], lag=[0, 16], seed=range(8))
 
     EXPERIMENT = Experiment(
-        "my-experiment",
         question="Does …?",
         source="paper or page whose question it is",
         differs="what is other here than there",
@@ -24,8 +23,8 @@ Every file in an area of `analysis/experiments/` is one experiment, named as the
     def my_claim(table: pd.DataFrame) -> Evidence:
         \"\"\"The sentence that is judged.\"\"\"
 
-`testbed evidence run my-experiment` does all of it. An experiment whose table is computed has `compute` in
-place of `cells`; a family of exact claims has neither.
+In my_experiment.py this is `my-experiment`, and `testbed evidence run my-experiment` does all of it. An
+experiment whose table is computed has `compute` in place of `cells`; a family of exact claims has neither.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.declared_plot import Plot
@@ -79,7 +78,7 @@ class Part:
 class Experiment:
     """An experiment as one file declares it; its table has the same name.
 
-    name: of the experiment, of its table and of its file, with "-" for "_".
+    name: of the experiment and of its table; by default that of the file that declares it, with "-" for "_".
     question: one sentence that ends in "?".
     source: paper or page whose question it is.
     differs: what is other here than in the source; "" for a question of this project.
@@ -108,7 +107,8 @@ class Experiment:
     Raises UserError for a declaration that contradicts itself.
     """
 
-    name: str
+    name: str = ""
+    _: KW_ONLY
     question: str
     source: str
     differs: str = ""
@@ -134,7 +134,10 @@ class Experiment:
     arms: Cells | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise UserError naming the first contradiction."""
+        """Name it; raise UserError naming the first contradiction."""
+        if not self.name:  # frame 1 is the dataclass's __init__, frame 2 the file's
+            module = str(sys._getframe(2).f_globals["__name__"])
+            object.__setattr__(self, "name", module.rpartition(".")[2].replace("_", "-"))
         sources = [name for name in ("cells", "compute", "runs") if getattr(self, name)]
         wrong = {
             "its name has other characters than a-z, 0-9 and '-'": not re.fullmatch(r"[a-z0-9-]+", self.name),

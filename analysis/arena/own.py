@@ -134,5 +134,5 @@ def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.Dat
     draws = np.random.default_rng(seed).integers(0, value_AN.shape[1], (DRAWS, value_AN.shape[1]))
     low, high = np.quantile([rank(value_AN[:, draw].mean(1)) for draw in draws], (0.025, 0.975))
     kept = ["arm", "rate", "knob", "final", "gain", "gain_low", "gain_high", "sensitivity"]
-    row = found[found["arm"] == arm][kept]
+    row: pd.DataFrame = found[found["arm"] == arm][kept]
     return row.assign(rank=rank(value_AN.mean(1)), rank_low=int(low), rank_high=int(high), of=len(value_AN))

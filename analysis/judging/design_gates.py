@@ -90,7 +90,7 @@ def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
 
 def _nested(experiment: str) -> int:
     about = manifest()[experiment]["about"] if experiment in manifest() else {}
-    return max([1, *(about[name] for name in NESTED if isinstance(about.get(name), int))])
+    return int(max([1, *(about[name] for name in NESTED if isinstance(about.get(name), int))]))
 
 
 def tuned(

@@ -216,9 +216,9 @@ def _evidence(
 
 
 def _every(values: Any) -> float:
-    return min(values)
+    return float(min(values))
 
 
 def _some(values: Any) -> float:
     found = list(values)
-    return sum(found) / len(found)
+    return float(sum(found) / len(found))

@@ -117,7 +117,7 @@ def load_results(folder: Path) -> pd.DataFrame:
     """
     from testbed.results import store
 
-    frames = [store.read(each).to_pandas() for each in results_folders(folder)]
+    frames: list[pd.DataFrame] = [store.read(each).to_pandas() for each in results_folders(folder)]
     return pd.concat(frames, ignore_index=True)
 
 

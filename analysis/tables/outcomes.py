@@ -71,7 +71,7 @@ def smooth(accuracy_L: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.
     """
     filled_L = np.nan_to_num(accuracy_L, nan=0.0)
     width = min(window, filled_L.size)
-    return np.lib.stride_tricks.sliding_window_view(filled_L, width).mean(axis=-1)
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(filled_L, width).mean(axis=-1))
 
 
 def outcome(

@@ -31,7 +31,7 @@ def exceedance(counts_xH: ArrayLike) -> NDArray[np.float64]:
     array_xH = np.asarray(counts_xH, dtype=np.float64)
     above_xE = np.cumsum(array_xH[..., ::-1], axis=-1)[..., ::-1][..., 1:]
     with np.errstate(invalid="ignore"):
-        return above_xE / array_xH.sum(axis=-1, keepdims=True)
+        return np.asarray(above_xE / array_xH.sum(axis=-1, keepdims=True))
 
 
 def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> pd.DataFrame:

@@ -103,4 +103,5 @@ def rescaled(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float, counted
 
 def dense(label_B: Tensor) -> Tensor:
     """Return labels as a Batch's group ids: counted from 0, without gaps."""
-    return torch.unique(label_B, return_inverse=True)[1]
+    dense_B: Tensor = torch.unique(label_B, return_inverse=True)[1]
+    return dense_B

@@ -202,10 +202,10 @@ def _divisor(trainer: Any, aggregation: str, inputs: dict[str, Any], rows: int) 
     """Return the update's divisor, tokens or sequences per process."""
     if aggregation in PER_TOKEN:
         # num_items_in_batch spans the generation batch and all processes.
-        tokens = float(inputs["num_items_in_batch"].clamp(min=1)) / trainer.accelerator.num_processes
+        tokens: float = float(inputs["num_items_in_batch"].clamp(min=1)) / trainer.accelerator.num_processes
         if not trainer.model.training:
             return tokens
-        return tokens * _parts(trainer) / trainer.args.steps_per_generation
+        return float(tokens * _parts(trainer) / trainer.args.steps_per_generation)
     return float(rows * _parts(trainer))
 
 

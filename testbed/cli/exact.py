@@ -12,7 +12,8 @@ from testbed.errors import UserError, unknown
 from testbed.words import split
 
 if TYPE_CHECKING:
-    from testbed.exact.gradient_report import Bench, GradientReport
+    from testbed.exact.gradient_facts import GradientReport
+    from testbed.exact.gradient_report import Bench
 
 DEFAULTS: dict[str, Any] = {
     "vocabulary": 4,

@@ -148,7 +148,7 @@ class Head(Fitted):
     def predict(self, w_CK: Tensor, theta_CP: Tensor, rollout: Rollout) -> Tensor:
         with torch.no_grad():
             x_CBTM = self.world.features(theta_CP, rollout)
-        w_CHK = w_CK.unflatten(-1, (self.heads, -1))
+        w_CHK: Tensor = w_CK.unflatten(-1, (self.heads, -1))
         value_CBTH = torch.einsum("cbtm,chm->cbth", x_CBTM, w_CHK[..., 1:])
         return (value_CBTH + w_CHK[:, None, None, :, 0]).movedim(-1, 0)
 

@@ -138,7 +138,7 @@ class Packed:
     def put(self, value_B: Tensor, fill: float) -> Tensor:
         """Return values in their positions, `fill` in empty ones; [..., N, G]."""
         flat = torch.full_like(self.filled_NG.flatten(-2), fill, dtype=value_B.dtype)
-        return flat.scatter(-1, self.slot_B, value_B).unflatten(-1, self.filled_NG.shape[-2:])
+        return flat.scatter(-1, self.slot_B, value_B).view_as(self.filled_NG)
 
     def take(self, value_NG: Tensor) -> Tensor:
         """Return every sequence's value; [..., B]."""

@@ -36,7 +36,7 @@ class Tokens:
 
     def rows(self, value_N: Tensor) -> tuple[Tensor, ...]:
         """Split values of all tokens into one tensor per sequence."""
-        return value_N.split(self.length_B.tolist())
+        return tuple(value_N.split(self.length_B.tolist()))
 
     def total(self, value_N: Tensor) -> Tensor:
         """Sum values over each sequence; [B], 0 for one without tokens."""

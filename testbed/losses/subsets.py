@@ -6,7 +6,7 @@ from torch import Tensor
 
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
     """Return log C(n, k), float64; -inf if no such subset exists (k < 0 or k > n)."""
-    n, k = torch.broadcast_tensors(n.double(), k.double())  # type: ignore[no-untyped-call]
+    n, k = torch.broadcast_tensors(n.double(), k.double())
     possible = (k >= 0) & (k <= n)
     n, k = torch.where(possible, n, 0.0), torch.where(possible, k, 0.0)
     log = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)

@@ -69,7 +69,8 @@ class Draw:
     def normal(self, purpose: str, tick: int, like_RMV: Tensor) -> Tensor:
         """Return standard normals by inverse CDF; shape, device and type as `like_RMV`."""
         uniform = self.uniform(purpose, tick, *like_RMV.shape[1:]).clip(SMALLEST_UNIFORM, LARGEST_UNIFORM)
-        return torch.special.ndtri(torch.from_numpy(uniform)).to(like_RMV)
+        normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+        return normal.to(like_RMV)
 
 
 Weights = Callable[[Tensor, Layout, Draw], Tensor]

@@ -96,5 +96,5 @@ class StraightThrough(torch.autograd.Function):
 
 def straight_through(x: Tensor, rounded: Tensor) -> Tensor:
     """Return `rounded` with the gradient of x, as training through a quantized forward pass does."""
-    value: Tensor = StraightThrough.apply(x, rounded)
+    value: Tensor = StraightThrough.apply(x, rounded)  # type: ignore[no-untyped-call]
     return value

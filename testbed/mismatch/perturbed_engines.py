@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.mismatch import Draw, Layout, SamplerEngine, by_matrix, mismatch
+from testbed.mismatch import Draw, SamplerEngine, by_matrix, mismatch
+from testbed.policies.policy import Layout
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
 RESIDUAL = re.compile(r"\.(?:out|down|o_proj|down_proj|c_proj)(?:\.weight|\.bias)?$")

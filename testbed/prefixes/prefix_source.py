@@ -30,7 +30,7 @@ class Start:
 
     @property
     def group(self) -> int:
-        return self.given_RBT.shape[1] // self.prompt_RNQ.shape[1]
+        return int(self.given_RBT.shape[1] // self.prompt_RNQ.shape[1])
 
     def given(self) -> Tensor | None:
         """Return given_RBT as a tensor; None if nothing is given, so that nothing must be forced."""

@@ -102,7 +102,7 @@ class TimedSource(ByAgeSource):
 
 def fewest_slices(age_TN: NDArray[np.int64]) -> int:
     """Return the fewest equal parts of a batch such that no part has two ages in any update."""
-    groups = age_TN.shape[1]
+    groups = int(age_TN.shape[1])
     for slices in range(1, groups):
         if groups % slices == 0:
             part_TYG = age_TN.reshape(len(age_TN), slices, -1)

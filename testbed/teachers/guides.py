@@ -57,7 +57,7 @@ class Guide(ABC):
 
 def failed(rollout: Rollout, most: float = 0.0) -> Tensor:
     """Return the groups without a reward above `most`, bool [R, N]."""
-    return (rollout.reward_RB <= most).unflatten(1, (-1, rollout.group)).all(-1)
+    return torch.all((rollout.reward_RB <= most).unflatten(1, (-1, rollout.group)), dim=-1)
 
 
 def swapped(rollout: Rollout, other: Rollout, chosen_RN: Tensor, count: int) -> Rollout:

@@ -384,7 +384,8 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
             if roles == "separate":
                 return task, separated(toy, task.turn_T, bool(sigma or precision), run.staleness)
             return task, Perturbed(toy, sigma, where) if sigma else of_precision(toy, precision)
-        from testbed.policies.hf.build_hf import HuggingFacePolicy, build_hf
+        from testbed.policies.hf.build_hf import build_hf
+        from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
         sigma, where = perturb_of(arguments)
         task, hf = build_hf(task, run.model, run.device, arguments)

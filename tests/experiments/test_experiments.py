@@ -180,8 +180,10 @@ def test_a_file_must_declare_the_experiment_of_its_name(tmp_path, monkeypatch):
     other = "EXPERIMENT = Experiment('x', question='Is it?', source='y')\n"
     other = f"from analysis.experiment import Experiment\n{other}"
     (tmp_path / "others" / "c.py").write_text(other)
+    (tmp_path / "others" / "d_e.py").write_text(other.replace("'x', ", ""))
     found = Experiments("others")
-    assert list(found) == ["a-b", "c"]
+    assert list(found) == ["a-b", "c", "d-e"]
+    assert found["d-e"].name == "d-e"
     with pytest.raises(UserError, match="declares none, expected EXPERIMENT named 'a-b'"):
         found["a-b"]
     with pytest.raises(UserError, match="declares 'x', expected EXPERIMENT named 'c'"):

@@ -73,7 +73,6 @@ def cost_table(names: Iterable[str] | None = None) -> Table:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How much time do every objective's loss and gradient take, against ppo_clip's?",
     source="this project",
     differs="a stopwatch: other machines give other digits",

@@ -48,7 +48,6 @@ def atlas_table() -> Table:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Which weight does each objective give a token, as its log-ratio moves?",
     source="papers and repositories of the objectives, in docs/objectives.md",
     compute=atlas_table,

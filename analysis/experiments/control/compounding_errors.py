@@ -31,7 +31,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
     source="Sun (2023), RL in the era of LLMs; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
     differs=(

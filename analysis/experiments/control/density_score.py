@@ -62,7 +62,6 @@ def setting() -> tuple[BumpBandit, Floats, Floats]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does the score of the data's density repair the actions of a finished policy?",
     source="Liu et al. (2024), CDSA",
     differs="one continuous action; the finished policy is greedy in a polynomial critic with no pessimism; "

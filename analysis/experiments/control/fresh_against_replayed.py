@@ -69,7 +69,6 @@ def features(draw: int, states: int, actions: int) -> Floats:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does PPO on fresh episodes hold its best where Q-learning from a replay buffer does not?",
     source="Sun (2023), RL in the era of LLMs, takeaway 5",
     differs=(

@@ -73,7 +73,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Where exploration is hard, does an optimistic actor-critic have root regret, and is it needed?",
     source="Tan, Fan & Wei (2025), Actor-critics can achieve optimal sample efficiency",
     differs="random combination locks of 6 places and 4 actions; tables in place of function classes; tuned",

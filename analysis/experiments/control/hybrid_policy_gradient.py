@@ -70,7 +70,6 @@ def _train(
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a critic of returns and of offline targets have the best of both?",
     source="Zhou et al. (2023), Offline data enhanced on-policy policy gradient with provable guarantees",
     differs="locks of 4 to 16 digits with two actions; wrong features are random directions",

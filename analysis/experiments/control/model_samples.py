@@ -48,7 +48,6 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a twentieth of model-made samples keep over-estimation bounded at high update ratios?",
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
     differs="a linear critic on random MDPs; the model is a table of counts",

@@ -59,7 +59,6 @@ def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
     differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus",

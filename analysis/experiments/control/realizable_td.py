@@ -65,7 +65,6 @@ def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is it enough for off-policy TD that its class holds the true Q?",
     source="Zanette (2023), When is realizability sufficient for off-policy reinforcement learning?",
     differs="random MDPs of 8 states; the source bounds errors and does not order them, and its angle may be "

@@ -124,7 +124,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="From small batches, what do adaptive sampling, mirror steps and other critics add to PPO?",
     source="PROPS (2023), MDPO (2020), PDPPO (2025), POAD (2024), as each claim says",
     differs="tables with TD critics; steps are independent draws of the occupancy; 40 batches",

@@ -45,7 +45,6 @@ def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does the radius of a refresh say which periods of a target network converge?",
     source="Fellows, Smith & Whiteson (2023), Why target networks stabilise temporal difference methods",
     differs="Baird's star, linear",

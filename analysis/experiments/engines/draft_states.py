@@ -149,7 +149,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is a draft accepted longer if it sees the whole state and is trained as it decodes?",
     source=SOURCE,
     differs="random targets of 4 tokens and places with states of six numbers, linear drafts; no text",

@@ -28,7 +28,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What do rollouts of a model with skipped layers, in FP8 or with noise cost, each arm tuned?",
     source="Nested-ReFT (2025), arXiv:2508.10123; Jet-RL, arXiv:2601.14243; ALP (2026), arXiv:2603.19470",
     differs=(

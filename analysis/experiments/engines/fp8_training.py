@@ -44,7 +44,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "fp8-training",
     question="Do FP8 rollouts collapse a trainer in full precision, and what repairs it?",
     source="Jet-RL, arXiv:2601.14243 (abstract); truncated importance sampling as in verl's documentation",
     differs="a transformer of 26,000 weights on running sums; e4m3 is emulated",

@@ -114,7 +114,6 @@ def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFra
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How far from a float32 trainer are the laws of common rollout engines?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; formats of llama.cpp",
     differs=(

@@ -38,7 +38,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "mismatch-staleness",
     question="Do engine mismatch and staleness add up, in the log-ratio and in what they cost?",
     source="landscape of rollout-trainer mismatch reports; lag and mismatch as two factors of pi/mu",
     differs="logit noise of known size in place of an engine, on a token tree that is known exactly",

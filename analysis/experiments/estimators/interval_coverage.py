@@ -120,7 +120,6 @@ def interval_coverage() -> Table:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How often does each 95% interval hold the mean where weights are rare or heavy?",
     source="papers of the intervals; docstrings of testbed.estimators.intervals",
     differs="two-point and log-normal weights, the first counted, not sampled",

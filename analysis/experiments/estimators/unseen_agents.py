@@ -200,7 +200,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What do abstract processes and simulated users say of an agent that was not logged?",
     source="STAR (2024); Tennenholtz et al. (2026), as each claim says",
     differs="random walks on 400 places with squares for abstractions; users are tables fitted to 1000 talks",

@@ -32,7 +32,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
     differs=(

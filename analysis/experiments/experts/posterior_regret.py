@@ -83,7 +83,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does BRAIn miss less of the regularized optimum than DPO on the same stale answers?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
     differs="tables over 12 answers with known rewards; 8 answers a step from a law that is neither's",

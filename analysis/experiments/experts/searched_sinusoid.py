@@ -83,7 +83,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a controller learned off policy in parallel beat the best sinusoid that a grid finds?",
     source="Fin-ray async parallel training, as in the table of systems; from secondary notes",
     differs="a damped oscillator that follows a wake, wandering or steady, exact values; no fin, no water",

@@ -37,7 +37,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Where right answers are rare or old, what do own successes, the best of k and turns give?",
     source="each claim's",
     differs=(

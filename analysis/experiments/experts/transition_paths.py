@@ -162,7 +162,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
     source="TPS-DPS (2024), arXiv:2405.19961, of which a summary alone was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "

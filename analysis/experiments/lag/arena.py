@@ -39,7 +39,6 @@ def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:
 
 
 EXPERIMENT = Experiment(
-    "arena",
     question="With rates and knobs tuned alike, which recipe gains on stale data, and how much?",
     source="this project",
     differs="a transformer of 7,000 weights on four tasks; lags in optimizer steps, the same for all rows",

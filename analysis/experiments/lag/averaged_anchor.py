@@ -28,7 +28,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "averaged-anchor",
     question="Does an average of earlier weights make old data, or lost log-probabilities, usable for PPO?",
     source=f"{EWMA}; {LOST}",
     differs="a transformer of 7,000 weights, sums of 6 digits; decay 0.889, untuned; 200 steps, four passes",

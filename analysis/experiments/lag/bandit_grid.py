@@ -15,7 +15,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "bandit-grid",
     question="At which lag does each of four recipes stop learning a contextual bandit?",
     source="this project",
     cells=cells,

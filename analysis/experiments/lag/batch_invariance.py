@@ -59,7 +59,6 @@ def arm_names(table: pd.DataFrame) -> pd.Series:
 
 
 EXPERIMENT = Experiment(
-    "batch-invariance",
     question="Does an averaged anchor make PPO indifferent to the size of its batches?",
     source="Hilton, Cobbe & Schulman (2021), arXiv:2110.00641",
     differs="eight bandits of ten arms in place of Procgen; plain gradient descent in place of Adam",

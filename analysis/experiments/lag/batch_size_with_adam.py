@@ -65,7 +65,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "batch-size-with-adam",
     question="With Adam in the toy LLM, does an averaged anchor make PPO indifferent to its batch size?",
     source=EWMA,
     differs="a transformer of 7,000 weights, sums of 6 digits; 4,096 responses; one rate for all; betas stay",

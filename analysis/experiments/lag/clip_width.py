@@ -32,7 +32,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "clip-width",
     question="Is a clip range far wider than 0.2 as stable on old data, and faster?",
     source="Yao et al. (2025), arXiv:2509.24203",
     differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; rates by arm",

@@ -22,7 +22,6 @@ def curves(rows: pd.DataFrame) -> Table:
 
 
 EXPERIMENT = Experiment(
-    "ess-collapse",
     question="Does the ESS that a run measures say when its data are too old to learn from?",
     source="this project",
     cells=cells,

@@ -46,7 +46,6 @@ def _mean(value: pd.Series, scale: np.ufunc | None) -> float:
 
 
 EXPERIMENT = Experiment(
-    "ess-predicts-collapse",
     question="Does a small effective sample size early in training foretell a collapse later?",
     source="Stable Asynchrony (VCPO): a falling ESS precedes collapse",
     differs="read over all recipes, lags and learning rates of the phase diagram at once",

@@ -27,7 +27,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "ess-warns",
     question="Among recipes at one lag and learning rate, does an early ESS say which will collapse?",
     source=f"{VCPO}; the comparison at one lag and rate is this project's, chosen on the phase diagram",
     differs="six recipes on running sums; the mean over the first 200 steps, collapses after them",

@@ -49,7 +49,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "lag-schedules",
     question="Does it matter how ages are spread around the same mean?",
     source="this project",
     cells=cells,

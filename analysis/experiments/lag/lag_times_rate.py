@@ -39,7 +39,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "lag-times-rate",
     question="Is it lag times learning rate that counts?",
     source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
     differs="REINFORCE on a token tree, read as curves against learning rate times steps",

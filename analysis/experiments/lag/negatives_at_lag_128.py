@@ -38,7 +38,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "negatives-at-lag-128",
     question="Do tapered negatives make old data safe and useful, and which baseline breaks them?",
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
     differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; rates by arm",

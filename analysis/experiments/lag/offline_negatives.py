@@ -28,7 +28,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="On fixed data and without a KL term, what do tapered failures add, every arm at its best?",
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
     differs=(

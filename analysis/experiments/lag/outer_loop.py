@@ -39,7 +39,6 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is the plateau of PPO's outer loop set by its step size over the root of its samples?",
     source="PPO with a million environments, of which a summary alone was read",
     differs="exact KL-regularized outer steps on random tables; 10 to 1000 episodes a step",

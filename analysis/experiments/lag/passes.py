@@ -45,7 +45,6 @@ def drawn(run: Run) -> bool:
 
 
 EXPERIMENT = Experiment(
-    "passes",
     question="How many rollouts do more updates on every batch save, by whose rule, and what do they cost?",
     source="SFPO, arXiv:2510.04072; R2VPO, arXiv:2601.03320",
     differs="a transformer of 7,000 weights, sums of 6 digits, 150 steps of 32 responses; no entropy "

@@ -22,7 +22,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What do recipes keep where weights are sent eight times in 400 steps, or to a noisy engine?",
     source="OAPL (2026), arXiv:2602.19362, and the sources of the other arms, as each claim says",
     differs=(

@@ -32,7 +32,6 @@ def at_best_rate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    "phase-diagram",
     question="Where in lag and learning rate does each recipe learn, and where does it collapse?",
     source="the recipes' papers; the comparison at a learning rate of one's own is this project's",
     differs="a transformer of 26,000 weights on running sums in place of large language models",

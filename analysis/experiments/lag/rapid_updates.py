@@ -47,7 +47,6 @@ def drawn(run: Run) -> bool:
 
 
 EXPERIMENT = Experiment(
-    "rapid-updates",
     question="How many updates can one generation serve, and are importance weights what allows it?",
     source=RAPID,
     differs=(

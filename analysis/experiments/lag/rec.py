@@ -47,7 +47,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "rec",
     question=(
         "Is it the clip or the importance weight that keeps group-relative REINFORCE alive on stale data?"
     ),

@@ -30,7 +30,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "rec-bounded",
     question="Do REC's importance weights change nothing where they cannot grow?",
     source="Yao et al. (2025), arXiv:2509.24203",
     differs="a two-sided region and a tenth of the learning rate, which the paper does not try",

@@ -82,7 +82,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does an actor-critic need ERC's conditions to replay, and equal soft Q-learning then?",
     source="Kobayashi (2024), Experience replayable conditions, of which an abstract alone was read",
     differs=(

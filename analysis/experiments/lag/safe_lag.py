@@ -44,7 +44,6 @@ def from_rows(rows: pd.DataFrame) -> Table:
 
 
 EXPERIMENT = Experiment(
-    "safe-lag",
     question="Do 50 steps of a pilot at lag 16 foretell how old a recipe's data may be?",
     source="this project",
     cells=cells,

@@ -101,7 +101,6 @@ def fitted(table: pd.DataFrame, new: pd.DataFrame, columns: Iterable[str] = tupl
 
 
 EXPERIMENT = Experiment(
-    "safe-lag-fit",
     question="How old may data be for each recipe, and what do the first 50 steps of a pilot look like?",
     source="this project",
     cells=cells,

@@ -21,7 +21,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "seeds-for-a-gap",
     question="How many seeds would have shown whether data three steps old make training collapse?",
     source=SOURCE,
     differs="GRPO on running sums, a transformer of 7,000 weights; the gap and level are the source's",

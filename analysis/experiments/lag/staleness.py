@@ -22,7 +22,6 @@ def curves(rows: pd.DataFrame) -> Table:
 
 
 EXPERIMENT = Experiment(
-    "staleness",
     question="Which recipes hold, and which collapse, as the data that they learn from grow old?",
     source="Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161",
     differs=(

@@ -14,7 +14,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "staleness-cost",
     question="What do data that are 128 steps old cost, with a clip and without?",
     source=SOURCE,
     differs="a transformer of 26,000 weights on running sums; the learning rate of the stress test",

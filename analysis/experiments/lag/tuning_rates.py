@@ -15,7 +15,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Which learning rate suits each arm: by recipe, clip, passes, baseline, anchor and age of data?",
     source="own design: rates are chosen before they are compared",
     cells=cells,

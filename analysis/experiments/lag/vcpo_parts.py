@@ -56,7 +56,6 @@ def _arms(rate: str) -> dict[str, Arm]:
 
 
 EXPERIMENT = Experiment(
-    "vcpo-parts",
     question="Which of VCPO's two parts makes data safe that are 128 steps old?",
     source=SOURCE,
     differs="a transformer of 7,000 weights; the authors' logit proxy in the baseline; rates from three",

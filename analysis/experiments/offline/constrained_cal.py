@@ -107,7 +107,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is an off-policy cost critic too low, and do conservatism and convexification keep the budget?",
     source="Wu et al. (2024), Off-policy primal-dual safe reinforcement learning (CAL)",
     differs="random worlds, tables; a bootstrap ensemble of replayed counts is the cost critic",

@@ -145,7 +145,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Which constraint toward logged actions keeps most value where a critic extrapolates?",
     source="Ran et al. (2023), PRDC; Liu et al. (2024), A2PR",
     differs=(

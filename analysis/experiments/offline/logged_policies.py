@@ -158,7 +158,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What do clipping, smoothing and doubly robust scores add to policies learned from logs?",
     source="Aouali et al. (2023), exponential smoothing; ad-load balancing via off-policy learning (2023)",
     differs="tables over 10 contexts or 40 users; exact regrets; exponents, floors, penalties tuned",

@@ -64,7 +64,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="What is a trade-off between improvement and constraint in every state worth on mixed data?",
     source="Wang et al. (2023), Train once, get a family: state-adaptive balances (FamO2O)",
     differs="random worlds, tables; budgets are chosen by true value, so that upper bounds are compared",

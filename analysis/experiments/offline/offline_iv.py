@@ -74,7 +74,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does an instrument make off-policy values right when logged actions have a hidden cause?",
     source="Xu et al. (2023), An instrumental variable approach to confounded off-policy evaluation",
     differs="random worlds of 3 states, a binary instrument; the behavior policy is estimated where needed",

@@ -48,7 +48,6 @@ def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Iterator[pd.DataFra
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a policy from a Q that two groups share in part earn more than one blind to the groups?",
     source="Mandyam et al. (2021), Nested policy reinforcement learning (NFQI), arXiv:2110.02879",
     differs="random worlds, tables; a ridge on the group's difference, tuned, in place of networks",

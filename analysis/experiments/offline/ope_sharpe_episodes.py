@@ -116,7 +116,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does SharpeRatio@k say which of two estimators of like error picks the less risky policies?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
     differs="random worlds of 10 steps, 30 candidates, 50 episodes of a near-random logger, so that weights "

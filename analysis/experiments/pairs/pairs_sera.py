@@ -113,7 +113,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a set that a policy reviews itself teach less of a spurious feature than a frozen one?",
     source="Ko et al. (2024), SeRA: self-reviewing and alignment of LLMs using implicit reward margins",
     differs="a log-linear policy with four features; half of the pairs are kept, reviews are 20 steps apart",

@@ -111,7 +111,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Which ways of learning from preferences leave less regret than their rivals, each at its best?",
     source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Zhang et al. (2024), SePPO; Diffusion-DRO "
     "(2025); Ivison et al. (2024), Unpacking DPO and PPO",

@@ -64,7 +64,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a learner that never waits for its environment reach a level first, and how old are "
     "its data?",
     source=SOURCE,

@@ -35,7 +35,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "by-the-clock",
     question="By the clock of a pipeline, how much sooner do old data reach the same accuracy?",
     source=f"{VCPO}; {ASYNC}; {LLAMARL}",
     differs=(

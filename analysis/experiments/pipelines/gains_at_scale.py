@@ -170,7 +170,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does what splitting a pool gains grow with the model, because memory spreads it over devices?",
     source="LlamaRL (2025), arXiv:2505.24034: 2.52, 3.98 and 10.7 times as fast at 8B, 70B and 405B",
     differs=(

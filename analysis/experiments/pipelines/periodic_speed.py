@@ -37,7 +37,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How much faster is an iteration whose micro-batches are trained as they come?",
     source=PERIODIC,
     differs=(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from testbed.pipeline.simulate import Report
 
 EXPERIMENT = Experiment(
-    "pipeline",
     question="What do asynchronous pipelines gain in speed, and what lag does that cost?",
     source="papers of the systems, with each claim",
     systems={

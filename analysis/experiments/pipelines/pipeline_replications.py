@@ -90,7 +90,6 @@ def table() -> Table:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do closed forms of speed and lag hold for random pipelines, replication by replication?",
     source="papers of the systems, with each claim",
     compute=table,

@@ -44,7 +44,6 @@ def compute() -> Table:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does the arena foretell how eleven recipes do on models of a million weights?",
     source="this project",
     differs=(

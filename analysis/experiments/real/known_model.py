@@ -50,7 +50,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "known-model",
     question="What do data 16 steps old cost a language model that people know?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs="31 steps, one learning rate at both lags, bfloat16 adapters, one task",

@@ -26,7 +26,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "known-recipes",
     question="Does a language model that people know survive data 32 steps old without a clip?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs="56 steps, one rate, tuned for neither, clip 0.2, bfloat16 adapters, one task",

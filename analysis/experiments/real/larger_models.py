@@ -45,7 +45,6 @@ def from_rows(rows: pd.DataFrame) -> Table:
 
 
 EXPERIMENT = Experiment(
-    "larger-models",
     question="Does the tuned toy LLM foretell what stale data do to models of a million weights?",
     source="this project",
     differs="models of a million weights, trained here; 64 steps of 32 responses; rates chosen from five",

@@ -10,7 +10,6 @@ from analysis.sweeps.tuning import at_rates
 from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Run, grid
 
-NAME = "larger-rates"
 BY = ("task", "recipe")
 OLD = 32
 MODELS = (
@@ -31,7 +30,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Which learning rate suits each recipe on old data, on models of a million weights?",
     source="own design: rates are chosen before they are compared",
     prepare=partial(make, MODELS),

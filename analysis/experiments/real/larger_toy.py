@@ -80,7 +80,6 @@ def kept(frame: pd.DataFrame) -> pd.Series:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How do eight tuned recipes end on the toy LLM where models of a million weights take them too?",
     source="this project",
     cells=cells,

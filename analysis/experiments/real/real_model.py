@@ -13,7 +13,6 @@ ONE_DIGIT = (
 """reasoning-gym's chain_sum with two one-digit terms: what a model of 84,000 weights learns in seconds."""
 
 EXPERIMENT = Experiment(
-    "real-model",
     question="Do the bench's recipes and lags run on a Hugging Face model as they do on the toy?",
     source="this project",
     differs="its cells need the folder of a model, which the demo makes",

@@ -43,7 +43,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "toy-for-real",
     question="How do eight recipes end on the toy LLM where they are also tried on real models?",
     source="this project",
     cells=cells,

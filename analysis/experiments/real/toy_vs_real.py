@@ -79,7 +79,6 @@ def by_recipe() -> Plot:
 
 
 EXPERIMENT = Experiment(
-    "toy-vs-real",
     question="Does the toy LLM foretell which recipe loses what to stale data on Hugging Face models?",
     source="this project",
     differs="models of 70,000 weights, trained here; one learning rate for all recipes",

@@ -107,7 +107,6 @@ def rows(seeds: Seeds, weight: float = WEIGHT) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question=(
         "Do PPO-M and PPO-C lower the calibration error that a biased reward model makes, at equal accuracy?"
     ),

@@ -88,7 +88,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does normalizing the ratios of denoising steps end the over-optimization of a proxy?",
     source="GRPO-Guard (2025), arXiv:2510.22319",
     differs=(

@@ -171,7 +171,6 @@ def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> pd.
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
     differs=(

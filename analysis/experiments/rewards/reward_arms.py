@@ -45,7 +45,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs=(

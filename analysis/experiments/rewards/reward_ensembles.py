@@ -96,7 +96,6 @@ def by_distance(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
     differs=(

@@ -95,7 +95,6 @@ def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Iter
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does learning from the best and the worst of a group end with the most gold reward?",
     source="Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
     differs="linear softmax policies judged on fresh prompts; a made proxy; each batch used once",

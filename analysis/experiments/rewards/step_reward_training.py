@@ -79,7 +79,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do rewards for thoughts reach a success rate from fewer samples, with a judge that errs too?",
     source=SOURCE,
     differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at random; "

@@ -79,7 +79,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does an off-policy critic of utterances save samples of REINFORCE where nothing generalizes?",
     source="Zhou et al. (2024), ArCHer, arXiv:2402.19446",
     differs="tables, which do not generalize, in place of language models; targets that follow by .3, set on "

@@ -137,7 +137,6 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do targets mixed of a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
     differs=(

@@ -163,7 +163,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="At epsilon 2, does a private transformer lose less by learning on its own samples?",
     source="Khadem et al. (2026), DP-OPD, arXiv:2604.04461",
     differs=(

@@ -22,7 +22,6 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT at unseen prompts?",
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
     differs=(

@@ -173,7 +173,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Where does a narrow trait spread, and which channel passes a hidden one on to which student?",
     source="Askin et al. (2026), arXiv:2605.12798; Cloud et al. (2025), arXiv:2507.14805",
     differs=(

@@ -37,7 +37,6 @@ def arriving(table: pd.DataFrame) -> str:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
     differs=(

@@ -121,7 +121,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do many updates and a distillation within a trust region score as well at a far smaller KL?",
     source=SOURCE,
     differs="contextual bandits with linear scores, where distillation leads to a mixture of weights",

@@ -14,7 +14,6 @@ def histograms(rows: pd.DataFrame) -> Table:
 
 
 EXPERIMENT = Experiment(
-    "ratio-tails",
     question="How heavy are the tails of sequence ratios while a recipe learns from stale data?",
     source="this project",
     runs="staleness",

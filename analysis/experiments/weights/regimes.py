@@ -64,7 +64,6 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Do ratios above 1 on right answers raise the entropy, and those below 1 lower it?",
     source="Karaman et al. (2026), DISPO, arXiv:2602.00983, abstract",
     differs="one expected step of a bandit of 16 answers; entropy of the policy, no lengths, no collapse",

@@ -43,7 +43,6 @@ def cells() -> tuple[Run, ...]:
 
 
 EXPERIMENT = Experiment(
-    "selection-bias",
     question="Does discarding old samples shorten what a policy writes where long groups take long?",
     source="tinker-cookbook issue 822; Applied Compute (2026), queue-max",
     differs="a token tree whose reward knows nothing of length, so that nothing else can shorten responses",

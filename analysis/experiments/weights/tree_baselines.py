@@ -15,7 +15,6 @@ SOURCE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes"
 TREES, LENGTH = range(10), 4
 
 EXPERIMENT = Experiment(
-    "tree-baselines",
     question="Which baseline suits a group whose members continue a trace from stages of it?",
     source=SOURCE,
     differs="exact variance of a group of 4, one member per stage; without sibling constraints, not public",

@@ -74,7 +74,6 @@ def _steps(seed: int, updates: float, rate: float, key_N: NDArray[np.uint64]) ->
 
 
 EXPERIMENT = Experiment(
-    NAME,
     question="Is the trade of environment steps for updates a law that small ratios predict?",
     source="Rybkin et al. (2025), Value-based deep RL scales predictably",
     differs="tables on random MDPs, no batches; the constants are fitted on a grid",

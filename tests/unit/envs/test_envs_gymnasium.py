@@ -108,7 +108,7 @@ def test_walking_onto_the_goal_of_a_grid_that_does_not_slip_pays_one_and_ends():
 def test_every_world_of_the_issue_is_there():
     expected = {"chain", "grid-world", "garnet", "baird-star", "combination-lock", "bandit", "logged-bandit"}
     tasks = {"running-sum", "copy", "sorted", "length", "reasoning-gym", "jsonl", "three-skills"}
-    tasks |= {"guess", "solver-checker", "hinted-sum", "styled-sum", "graded-sum", "stated-sum"}
+    tasks |= {"guess", "solver-checker", "hinted-sum", "styled-sum", "graded-sum"}
     assert expected <= set(FINITE)
     assert {name for name in catalog.worlds() if catalog.kind(name) == "token-task"} == tasks
 
