@@ -1,6 +1,11 @@
 """Answers of free lengths: windows of the longest answer are whole answers, shorter ones save time."""
 
+import pytest
+
 from analysis.worlds.long_answers import EGAE, LONGEST, SLOTS, WHOLE, ticks
+
+pytestmark = pytest.mark.slow
+"""Ten seconds of compiling for a millisecond of it."""
 
 
 def test_the_longest_windows_are_whole_answers_and_short_ones_do_not_wait():

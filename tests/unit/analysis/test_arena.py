@@ -406,6 +406,7 @@ def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
     assert "need --arm" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "least", "most"), [(0.4, 0.0, 0.0), (0.6, 0.1, 0.9)])
 def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most, tmp_path):
     """With the paper's target of .4 the start of the search suffices in every update."""

@@ -68,6 +68,7 @@ def test_there_are_twenty_right_ones():
     assert len(AS) >= 20
 
 
+@pytest.mark.slow
 def test_the_block_of_the_guide_runs(conforms):
     text = (Path(__file__).parents[3] / "docs" / "howto" / "conform.md").read_text()
     (block,) = re.findall(r"```python\n(def test_my_loss.*?)```", text, re.S)
@@ -100,6 +101,7 @@ def test_the_first_failure_is_shrunk_and_shown_on_the_page():
     assert "http" not in text
 
 
+@pytest.mark.slow
 def test_a_weight_that_should_be_detached_and_is_not_is_a_warning():
     def loss(logp, old_logp, advantages, mask):
         ratio = (logp - old_logp).exp()
@@ -115,6 +117,7 @@ def test_a_weight_that_should_be_detached_and_is_not_is_a_warning():
     assert not conform(bind(loss, "mine"), "cispo", "token_sum", quick=True).holds
 
 
+@pytest.mark.slow
 def test_split_alone_finds_a_local_denominator():
     function, wanted = buggy("local for global tokens")
     found = conform(bind(function, "mine"), **wanted)
@@ -128,6 +131,7 @@ def test_a_weight_outside_the_mask_is_no_equality():
     assert "It gives weight to tokens outside the mask." in found.notes
 
 
+@pytest.mark.slow
 def test_words_that_are_the_formula_are_not_searched():
     function, _ = buggy("k2 for k3")
     assert conform(bind(function, "mine"), "kl_penalty", hyper={"estimator": "k2"}).holds

@@ -38,6 +38,7 @@ def test_a_package_that_is_absent_has_no_row_and_one_that_cannot_be_imported_say
     assert "no_such_peer" in row.entry
 
 
+@pytest.mark.slow
 def test_a_difference_comes_with_the_call_that_shows_it(monkeypatch):
     def loss(logp, old_logp, advantages, mask):
         return -(torch.tanh(logp - old_logp) * advantages.abs().sqrt() * mask).sum()
