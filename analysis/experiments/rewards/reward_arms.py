@@ -82,7 +82,10 @@ EXPERIMENT = Experiment(
             "true accuracy, and KL to the start, at the best coefficient of each; invariance is an identity",
             ("tuned-p3o-*",),
         ),
-        "DR-PO (Dataset Reset)": Part(claims=("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo")),
+        "DR-PO (Dataset Reset)": Part(
+            "against online DPO, which draws fresh pairs; the source's DPO learns from stored ones",
+            ("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo"),
+        ),
         "T-PPO (Truncated PPO)": Part(
             "responses of six tokens, of which none is waited for; time is counted in tokens",
             ("halves-end-as-high-as-whole-responses", "egae-ends-above-gae"),
