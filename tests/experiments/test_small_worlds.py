@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.experiments.control import flow_policies
+from analysis.experiments.control import flow_policies, parallel_td3
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
@@ -89,3 +89,23 @@ def test_actions_have_a_ratio_of_one_under_what_drew_them(arm):
     assert torch.equal(log, torch.zeros_like(log))
     policy.net[5] = policy.net[5] + 0.1
     assert policy.ratios(given)[0].abs().mean() > 1e-3
+
+
+def test_projection_keeps_mass_and_mean_of_a_distribution():
+    torch = pytest.importorskip("torch")
+    support = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64)
+    mass = torch.tensor([[0.5, 0.2, 0.0, 0.1, 0.2, 0.0]], dtype=torch.float64)
+    moved = (0.3 + 0.9 * support)[None].clamp(-2, 3)
+    aim = parallel_td3.projected(mass, moved, support)
+    torch.testing.assert_close(aim.sum(-1), mass.sum(-1))
+    torch.testing.assert_close((aim * support).sum(-1), (mass * moved).sum(-1))
+
+
+def test_a_pendulum_stands_where_it_is_held_upright_and_not_where_it_hangs():
+    torch = pytest.importorskip("torch")
+    for angle, stands in ((0.0, True), (np.pi, False)):
+        world = parallel_td3.Pendulum((0, 1), 2, torch.Generator().manual_seed(0))
+        world.angle, world.speed = torch.full((2, 2), angle), torch.zeros(2, 2)
+        reward, seen = world.step(torch.zeros(2, 2))
+        assert seen.shape == (2, 2, 3)
+        assert bool((reward > parallel_td3.STANDS).all()) is stands
