@@ -26,7 +26,7 @@ RATES = (3e-3, 1e-2, 3e-2)
 ARMS: dict[str, Grid] = {
     "TD3": {"rate": RATES, "tau": (0.01, 0.03, 0.1)},
     "PPO": {"rate": RATES, "passes": (2, 4, 8), "steps": (8, 16, 32)},
-    "FastTD3": {"rate": RATES, "updates": (2, 4, 8)},
+    "FastTD3": {"rate": (*RATES, 1e-1), "updates": (1, 2, 4)},
 }
 """Updates per step of the worlds; tau: share by which a target follows, .1 in FastTD3; passes over `steps`
 steps of PPO."""
