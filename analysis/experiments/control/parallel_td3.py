@@ -24,7 +24,7 @@ STANDS, FACTOR, SAME = 0.7, 2.0, 1.1
 more than PPO's. Set before the table was made, as the grids were."""
 RATES = (3e-3, 1e-2, 3e-2)
 ARMS: dict[str, Grid] = {
-    "TD3": {"rate": RATES, "tau": (0.01, 0.03, 0.1)},
+    "TD3": {"rate": (*RATES, 1e-1), "tau": (0.01, 0.03, 0.1)},
     "PPO": {"rate": RATES, "passes": (2, 4, 8), "steps": (8, 16, 32)},
     "FastTD3": {"rate": (*RATES, 1e-1), "updates": (1, 2, 4)},
 }
