@@ -146,6 +146,16 @@ def projected(mass: Tensor, moved: Tensor, support: Tensor) -> Tensor:
     return found.scatter_add(-1, left + 1, over)
 
 
+def target(reward: Tensor, following: Tensor, value: Tensor, support: Tensor | None) -> Tensor:
+    """Return the value, or the masses of the support, by which a critic goes: those of the lower of two."""
+    if support is None:
+        return reward + DISCOUNT * value.min(0).values
+    which = value.argmin(0)[None, ..., None].expand(1, *following.shape[1:])
+    mass = following.softmax(-1).gather(0, which)[0]
+    moved = (reward[..., None] + DISCOUNT * support).clamp(support[0], support[-1])
+    return projected(mass, moved, support)
+
+
 def td3(torch: Any, clock: Clock, arm: str, rate: float, updates: int = 1, tau: float = 0.1) -> None:
     """Learn by TD3 from one world in batches of 64, or as FastTD3 from WORLDS in batches of BATCH.
 
@@ -160,11 +170,9 @@ def td3(torch: Any, clock: Clock, arm: str, rate: float, updates: int = 1, tau: 
     critic = network(torch, rng, count, (4, HIDDEN, HIDDEN, atoms), 2)
     late = [x.detach().clone() for x in critic]
     adams = [torch.optim.Adam(net, lr=rate) for net in (actor, critic)]
-    low, high = -0.5 / (1 - DISCOUNT), 1 / (1 - DISCOUNT)
-    support = torch.linspace(low, high, atoms) if atoms > 1 else None
+    support = torch.linspace(-0.5 / (1 - DISCOUNT), 1 / (1 - DISCOUNT), atoms) if atoms > 1 else None
     world = Pendulum(seeds, many, rng)
-    store = torch.zeros(count, KEPT, 8)
-    filled = 0
+    store, filled, turn = torch.zeros(count, KEPT, 8), 0, 0
     spread = 0.4 * torch.rand(count, many, 1, generator=rng) if fast else 0.2
 
     def act(seen: Tensor) -> Tensor:
@@ -177,7 +185,6 @@ def td3(torch: Any, clock: Clock, arm: str, rate: float, updates: int = 1, tau: 
     def value(out: Tensor) -> Tensor:
         return out[..., 0] if support is None else (out.softmax(-1) * support).sum(-1)
 
-    turn = 0
     while clock.runs():
         with torch.no_grad():
             seen = world.seen()
@@ -196,14 +203,7 @@ def td3(torch: Any, clock: Clock, arm: str, rate: float, updates: int = 1, tau: 
             with torch.no_grad():
                 shake = (0.1 * torch.randn(count, batch, generator=rng)).clamp(-0.3, 0.3)
                 following = read(late, after, (act(after) + shake).clamp(-1, 1))
-                least = value(following)
-                if support is None:
-                    aim = reward + DISCOUNT * least.min(0).values
-                else:
-                    which = least.argmin(0)[None, ..., None].expand(1, *following.shape[1:])
-                    mass = following.softmax(-1).gather(0, which)[0]
-                    moved = (reward[..., None] + DISCOUNT * support).clamp(low, high)
-                    aim = projected(mass, moved, support)
+                aim = target(reward, following, value(following), support)
             out = read(critic, seen, action)
             loss = (out[..., 0] - aim) ** 2 if support is None else -(aim * out.log_softmax(-1)).sum(-1)
             adams[1].zero_grad()
