@@ -277,7 +277,7 @@ def ppo(torch: Any, clock: Clock, _arm: str, rate: float, steps: int, passes: in
 EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS).experiment(
     NAME,
     SEEDS,
-    ("calls", "arrives"),
+    ("calls", "speed", "arrives"),
     {"limit": LIMIT, "worlds": WORLDS, "batch": BATCH},
     question="Do many worlds, large batches and distributions make TD3 faster by the clock than TD3 and PPO?",
     source="Seo et al. (2025), FastTD3, arXiv:2505.22642, and its code",
