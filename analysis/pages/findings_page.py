@@ -251,11 +251,11 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     return [
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "On a model that people know REINFORCE loses all accuracy on data 32 steps old, GRPO does not",
-            "SmolLM2-135M-Instruct with adapters, at one rate that was tuned for no recipe. After 56 steps "
-            "on data 32 steps old GRPO is above REINFORCE, whether or not by its clip alone, by "
-            f"{f.claim('a-clip-saves-smollm2-from-old-data')}; REINFORCE's accuracy is then "
-            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}. At lag 16 GRPO's mean accuracy "
+            "On SmolLM2 REINFORCE loses all accuracy on data 32 steps old; GRPO does not, with no clip either",
+            "135 M weights, adapters, one rate, tuned for no recipe: after 56 steps REINFORCE's accuracy is "
+            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}; GRPO without its clip is above it by "
+            f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')}; the clip adds "
+            f"{f.claim('a-clip-helps-smollm2-on-old-data')}. At lag 16 GRPO's mean accuracy "
             f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
             f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}. Rollout engines at equal weights, KL to "
             "float32 in nats a token, medians over prompts, of which a verdict asks for 20: "

@@ -1,5 +1,7 @@
 """GRPO with and without its clip on SmolLM2-135M-Instruct, on data 32 optimizer steps old."""
 
+import pandas as pd
+
 from analysis.experiments.real.known_model import MARGIN, prepare
 from analysis.experiments.real.known_recipes import AREA, ESS, LAST, LOST, old
 from analysis.lab import Experiment, Plot, Stop
@@ -15,13 +17,20 @@ PARTS = {
 PLAIN, OPEN, CLIPPED = arms_of(PARTS, PARTS.values(), ("recipe", "recipe_args")).values()
 
 
+def named(table: pd.DataFrame) -> pd.Series:
+    """Return the arm of each row in words."""
+    bounded = (table["recipe_args"] == CLIPPED["recipe_args"]).map(
+        {True: "GRPO, clip 0.2", False: "GRPO, no clip"}
+    )
+    return bounded.where(table["recipe"] == "grpo", "REINFORCE")
+
+
 def cells() -> tuple[Run, ...]:
     """Three recipes at 3e-4 and lag 32: 56 steps of 4 x 8 responses."""
     return tuple(run for arm in PARTS.values() for run in grid(old(arm), seed=range(8)))
 
 
 EXPERIMENT = Experiment(
-    "known-parts",
     question="Is it the clip of GRPO that keeps a language model that people know from failing on old data?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs=(
@@ -38,7 +47,7 @@ EXPERIMENT = Experiment(
         "strips",
         x=f"{LAST}: held-out accuracy after 56 steps",
         y="recipe: ",
-        arm=("recipe_args: ",),
+        of=lambda table: table.assign(recipe=named(table)),
         also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
 )

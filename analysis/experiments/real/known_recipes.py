@@ -49,14 +49,8 @@ EXPERIMENT = Experiment(
         also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
 )
-CLIPPED, PLAIN = {"recipe": "grpo"}, {"recipe": "reinforce"}
-
-EXPERIMENT.claim(
-    "a-clip-saves-smollm2-from-old-data",
-    "At lag 32 and rate 3e-4 GRPO is 0.05 above REINFORCE after 56 steps, in the median.",
-).compare(LAST, CLIPPED, PLAIN, by=MARGIN)
 
 EXPERIMENT.claim(
     "smollm2-collapses-on-old-data-without-a-clip",
     "At lag 32 and rate 3e-4 REINFORCE is below an accuracy of 0.1 after 56 steps, in the median.",
-).compare(LAST, PLAIN, by=LOST, below=True)
+).compare(LAST, {"recipe": "reinforce"}, by=LOST, below=True)
