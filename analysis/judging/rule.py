@@ -15,10 +15,11 @@ from analysis.judging.evidence import NONE, SMALLER, UNDECIDED, WORDS, Evidence
 
 ALPHA = 0.05
 """Expected share, over all claims on tables, of wrong ones among those decided."""
-LADDER = (40, 50, 60, 70, 80, 100, 120, 150, 200, 300, 500, 1000, 2000, 5000, 10_000, 100_000)
-"""Thresholds on the e-value of a word."""
+LADDER = (70, 80, 100, 120, 150, 200, 300, 500, 1000, 2000, 5000, 10_000, 100_000)
+"""Thresholds on the e-value of a word. The least is that of all claims that were ever asked: retiring some of
+them, their numbers known, may not lower it for those that stay (docs/theory/verdicts.md)."""
 USUAL = 70.0
-"""The threshold on a page where 57 % of claims are decided; what a design is planned for."""
+"""The threshold that a design is planned for: that of a page on which 57 % of claims are decided."""
 FIRST_RUN = 100.0
 """A first run of a claim stops at this e-value, whichever word has it."""
 ENOUGH = 200.0
