@@ -28,6 +28,7 @@ ELSEWHERE = {
 BOOSTS = {
     "reference/*": 0.005,
     "LOG.md": 0.1,
+    "log-before-*": 0.1,
     "changelog.md": 0.1,
     "systems/*": 2,
     "experiments/*": 2,

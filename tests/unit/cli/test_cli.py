@@ -46,7 +46,7 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
         (["show", "m2p", "--kind", "system"], "Unknown system 'm2p'. Did you mean 'm2po'"),
         (["show", "m2po", "--kind", "sistem"], "Did you mean 'system'"),
         (["show", "m2p", "--cite"], "Did you mean 'm2po'"),
-        (["show", "fasttd3", "--cite"], "'fasttd3' is a system, and its source is not recorded"),
+        (["show", "chartsketcher", "--cite"], "'chartsketcher' is a system, and its source is not recorded"),
         (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
         (["list", "objectives", "famly=clipped"], "Did you mean 'family'"),
         (["list", "claims", "--by", "verdct"], "Did you mean 'verdict'"),

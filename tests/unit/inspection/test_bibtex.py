@@ -59,8 +59,8 @@ def test_a_system_is_cited_by_the_works_that_its_claims_cite(capsys):
         assert entries.count("{") == entries.count("}"), name
     code, out, _ = call(capsys, "show", "PF-PPO", "M2PO", "--bibtex")
     assert (code, re.findall(r"author = \{(.*)\}", out)) == (0, ["Zheng and others", "Shen and Zhang"])
-    code, _, err = call(capsys, "show", "FastTD3", "--cite")
-    assert (code, "'FastTD3' is a system, and its source is not recorded" in err) == (2, True)
+    code, _, err = call(capsys, "show", "ChartSketcher", "--cite")
+    assert (code, "'ChartSketcher' is a system, and its source is not recorded" in err) == (2, True)
 
 
 def objective_of(name: str) -> str:
