@@ -43,6 +43,7 @@ def strange(source: str, known: set[str]) -> set[str]:
     return {name for name, end in ends if end and not set(re.sub("[0-9]", "", end[1])) <= known}
 
 
+@pytest.mark.slow
 def test_every_axis_of_a_name_is_a_letter_of_the_table():
     known = letters()
     assert len(known) > 20

@@ -234,6 +234,7 @@ def test_a_table_of_another_version_is_refused(tmp_path) -> None:
         table.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task() -> None:
     frame = table.load()
     assert not frame.duplicated(list(table.KEYS)).any()

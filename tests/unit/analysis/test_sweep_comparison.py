@@ -191,6 +191,7 @@ def test_a_sweep_of_one_recipe_is_compared_along_what_varies_as_its_report_does(
         compare(load(made(tmp_path / "t", grid(TOY, seed=range(4)))))
 
 
+@pytest.mark.slow
 def test_the_names_that_tables_print_are_accepted(tmp_path, capsys):
     cells = grid(
         TOY, learning_rate=[1e-3, 3e-3], recipe_args=[(("eps", 0.2),), (("eps", 0.4),)], seed=range(4)

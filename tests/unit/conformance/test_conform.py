@@ -77,6 +77,7 @@ def test_the_block_of_the_guide_runs(conforms):
     names["test_my_loss"](conforms)
 
 
+@pytest.mark.slow
 def test_the_fixture_passes_a_right_loss_and_tells_of_a_wrong_one(conforms):
     found = conforms(ported_losses.padded_cispo, as_="cispo@open-instruct", aggregation="token_mean")
     assert found.reference.words() == "cispo@open-instruct with eps_high 0.272, aggregation token_mean"

@@ -244,6 +244,7 @@ def raw_failure(folder: Path, pack: str, **fields: object) -> None:
     (folder / "failures" / f"{pack}.json").write_text(json.dumps(signed, indent=1, sort_keys=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_status_escapes_and_bounds_what_failures_say(folder: Path, capsys, flags: list[str]) -> None:
     raw_failure(folder, PACKS[3].id, message=HOSTILE)
