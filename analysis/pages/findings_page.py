@@ -251,9 +251,9 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     return [
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "On SmolLM2 data 32 steps old ruin REINFORCE, and GRPO mostly not, even without its clip",
+            "SmolLM2, one rate: data 32 steps old ruin REINFORCE, GRPO mostly not, even without its clip",
             "135 M weights, adapters, one rate, tuned for no recipe: after 56 steps REINFORCE's accuracy is "
-            f"{f.claim('smollm2-collapses-on-old-data-without-a-clip')}; GRPO without clip is above it by "
+            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}; GRPO without clip is above it by "
             f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')}; the clip adds "
             f"{f.claim('a-clip-helps-smollm2-on-old-data')}. At lag 16 GRPO's mean accuracy "
             f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "

@@ -160,6 +160,11 @@ class CausalModel:
         """True if several replicas can run as one batch: they differ in adapters alone."""
         return self._adapted and self._change is None
 
+    def replicas(self, weights: dict[str, Tensor]) -> int:
+        """Return the number of replicas whose weights these are; stacked ones have a dimension more."""
+        name, shape = self.flat.names[0], self.flat.shapes[0]
+        return len(weights[name]) if weights[name].dim() > len(shape) else 1
+
     def plain(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the weights of the equivalent model without adapters, under its names."""
         weights = self.weights(theta_P.detach())
@@ -239,7 +244,7 @@ class CausalModel:
         """Return a cache of the common tokens, a row per prompt; an empty one without any."""
         cache = self._empty_cache()
         if len(token_C):
-            replicas = replicas_of(weights)
+            replicas = self.replicas(weights)
             place_RC = torch.arange(len(token_C), device=token_C.device).expand(replicas, -1)
             self._call(weights, token_C.expand(replicas, -1), None, place_RC, cache)
             cache.batch_repeat_interleave(prompts // replicas)
@@ -352,12 +357,6 @@ class CausalModel:
         named = {f"model.{name}": weight for name, weight in weights.items()}
         feature_BTH: Tensor = functional_call(self.features, named, (), inputs)
         return feature_BTH
-
-
-def replicas_of(weights: dict[str, Tensor]) -> int:
-    """Return the number of replicas whose adapters these are: matrices of one, stacked ones of several."""
-    first = next(iter(weights.values()), None)
-    return 1 if first is None or first.dim() < 3 else len(first)
 
 
 def _cut(prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envs.tokens.token_task import TokenTask
-from testbed.policies.hf.causal_model import CausalModel, Head, Prefix, replicas_of
+from testbed.policies.hf.causal_model import CausalModel, Head, Prefix
 from testbed.policies.hf.chunked_logp import chunk_rows, logits_logp
 from testbed.policies.hf.growing_cache import make_room, select_rows
 from testbed.policies.policy import Drawn, Law
@@ -111,7 +111,7 @@ class Decoder:
     def advance(self, t: int) -> None:
         """Read token t, under the weights that write the next one."""
         # Rows of stacked replicas stay: each replica's adapters read an equal share of the rows.
-        if self.alive <= LEAVE * len(self.alive_M) and replicas_of(self.weights) == 1:
+        if self.alive <= LEAVE * len(self.alive_M) and self.reader.model.replicas(self.weights) == 1:
             self._leave()
         version, before = self.order.path_T[t + 1], self.order.path_T[t]
         if version != before:
