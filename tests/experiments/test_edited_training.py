@@ -108,14 +108,22 @@ def test_a_threshold_charges_only_what_a_running_kl_exceeds_it_by(frozen):
     assert not frozen or np.isclose(charges[2], -2 * (0.8 * 0.271 - 0.15) * gate * 0.8)
 
 
-def test_a_threshold_falls_with_rewards_and_keeps_to_its_bounds():
-    rising, falling = reward_ways.Threshold(0.1), reward_ways.Threshold(0.1)
-    levels = [
-        [float(each.level(torch.tensor([sign * 0.2 * step]))) for step in range(40)]
-        for each, sign in ((rising, 1), (falling, -1))
-    ]
-    assert levels[0][0] == pytest.approx(0.15, abs=0.02)
-    assert levels[0][-1] > 0.11 > 0.09 > levels[1][-1] >= 0.1 / 3
+@pytest.mark.parametrize("slope", [-2.0, 0.0, 2.0])
+def test_a_threshold_is_a_controllers_times_the_phases_within_its_bounds(slope):
+    reward_T = slope * np.arange(40) + np.random.default_rng(0).normal(0, 0.2, 40)
+    threshold, mean, total, before, levels = reward_ways.Threshold(0.1), reward_T[0], 0.0, 0.0, []
+    for step, reward in enumerate(reward_T):
+        moved = 0.05 * (reward - mean)
+        mean, error = mean + moved, moved - 0.01
+        total = min(max(total + error, -1), 1)
+        factor, past = 1.5, reward_T[: step + 1]
+        if step > 14:
+            factor = 1.2 if past[-8:].mean() > past[-16:-8].mean() + 0.1 else 0.8
+        level = factor * (0.1 + 0.3 * error + 0.01 * total + 0.05 * (error - before))
+        before = error
+        levels.append(float(threshold.level(torch.tensor([reward]))))
+        assert levels[-1] == pytest.approx(min(max(level, 0.1 / 3), 0.2), abs=1e-6)
+    assert max(levels) == 0.2 if slope > 0 else min(levels) >= 0.1 / 3
 
 
 def test_the_second_half_is_rewarded_by_the_later_run_s_verifier():

@@ -77,38 +77,30 @@ def test_on_policy_weights_are_taken_at_the_anchor_that_is_mu():
     assert row["largest"] == pytest.approx(2.0)  # anchor / mu, where on-policy the weight is 1
 
 
-def test_missing_advantages_of_unequal_groups_are_of_each_groups_mean():
-    rewards = {"g": (0.0, 3.0), "h": (1.0, 2.0, 6.0)}
+def test_missing_advantages_are_rewards_less_the_mean_of_what_is_kept_of_a_group():
+    def one(group, reward, pi=-1.0):
+        mu, mask = -np.ones(1), np.ones(1, dtype=bool)
+        return LoggedSequence(0, "a", group, mask, logp_mu=mu, logp_pi=np.array([pi]), reward=reward)
+
     some = [
-        LoggedSequence(
-            0, f"{g}{n}", g, np.ones(1, dtype=bool), logp_mu=-np.ones(1), logp_pi=-np.ones(1), reward=r
-        )
-        for g, every in rewards.items()
-        for n, r in enumerate(every)
+        one("g", 0.0),
+        one("g", 3.0),
+        one("h", 1.0),
+        one("h", 2.0),
+        one("h", 6.0),
+        one("h", 50.0, -np.inf),
     ]
-    adv = batches(Log("made", tuple(some))).pairs[0][1].adv_BT
-    assert adv[:, 0].tolist() == [-1.5, 1.5, -2.0, -1.0, 3.0]
+    held = batches(Log("made", tuple(some)))
+    assert held.pairs[0][1].adv_BT[:, 0].tolist() == [-1.5, 1.5, -2.0, -1.0, 3.0]
+    assert "reward minus the group mean" in held.notes[0]
+    with pytest.raises(UserError, match="neither advantage nor reward"):
+        batches(Log("made", (one("g", None),)))
 
 
 def test_objectives_that_read_what_is_not_there_are_named(log):
     rows, notes = weigh(log, ["dpo", "kl_penalty", "tis"])
     assert [row["objective"] for row in rows] == ["tis"]
     assert "2 objectives need inputs that the log lacks: dpo, kl_penalty." in notes
-
-
-def test_missing_advantages_are_rewards_less_the_mean_of_the_group():
-    some = [
-        LoggedSequence(0, str(n), "g", np.ones(1, dtype=bool), logp_mu=np.array([-1.0]),
-        logp_pi=np.array([-1.0]),
-                       reward=float(n))
-        for n in (0, 3)
-    ]  # fmt: skip
-    held = batches(Log("made", tuple(some)))
-    assert held.pairs[0][1].adv_BT.tolist() == [[-1.5], [1.5]]
-    assert "reward minus the group mean" in held.notes[0]
-    without = [LoggedSequence(0, "0", "g", np.ones(1, dtype=bool), logp_mu=np.ones(1), logp_pi=np.ones(1))]
-    with pytest.raises(UserError, match="neither advantage nor reward"):
-        batches(Log("made", tuple(without)))
 
 
 def test_a_log_of_advantages_alone_has_rewards_of_zero_and_says_what_it_lacks(log):

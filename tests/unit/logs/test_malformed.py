@@ -55,7 +55,9 @@ def one_row(**changed):
     ("field", "text", "message"),
     [
         ("token", "[1e300, 1]", "beyond 2.53"),
-        ("token", f"[{2**70}, 1]", "beyond 2.53"),
+        ("token", f"[{-(2**70)}, 1]", "beyond 2.53"),
+        ("token", "[1.5, 1]", "not whole"),
+        ("version", "[null, 1]", "not whole"),
         ("token", f"[{10**400}, 1]", "expected a list of numbers"),
         ("logp_mu", "[[-1.0], [-1.0]]", "lists inside"),
         ("step", "1e400", "infinite"),

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from support.sampled_logs import sampled
 
-from testbed.logs.ratio_checks import Mean, _edges, _mean, _unskewed, findings
+from testbed.logs.ratio_checks import Mean, RatioTests, _cause, _edges, _mean, _unskewed, findings
 from testbed.logs.ratio_checks import tested as estimates
 from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import verdict
@@ -26,6 +26,13 @@ def test_the_cause_of_wrong_ratios_is_named(cause):
         log = sampled(cause, stale=0.3 if cause == "swapped" else 0.05, seed=seed, many=192)
         assert CAUSES[cause] in (findings(log) or ["nothing"])[0]
         assert verdict(log).startswith("Look at the log-probabilities")
+
+
+@pytest.mark.parametrize(("likely", "said"), [(0.0, "top-p, top-k or min-p"), (0.1, "log mu is not from")])
+def test_a_truncated_sampler_raises_no_quarter_of_its_tokens(likely, said):
+    mu = np.linspace(-5, -1, 400)
+    pairs = [(mu, mu + np.repeat([-0.4, -0.3, -0.2, likely], 100))]
+    assert _cause(RatioTests(Mean(0.8, 0.01, 0.0), None, None, None), pairs).startswith(said)
 
 
 @pytest.mark.parametrize("stale", [0.0, 0.1, 0.3])
@@ -66,12 +73,18 @@ def test_the_error_of_the_mean_is_clustered_by_sequence():
     assert two.p == pytest.approx(one.p)
 
 
-def test_tokens_outside_the_mask_have_no_ratio():
-    log = sampled(stale=0.3)
+def test_four_means_are_of_the_ratios_under_the_mask():
+    log = sampled(stale=0.1)
+    rows = [one.logp_pi - one.logp_mu for one in log.sequences]
+    every, found = np.concatenate(rows), estimates(log)
+    assert found.token.value == pytest.approx(np.exp(every).mean())
+    assert found.sequence.value == pytest.approx(np.mean([np.exp(row.sum()) for row in rows]))
+    assert found.log_ratio.value == pytest.approx(every.mean())
+    assert found.inverse.value == pytest.approx(np.exp(-every).mean())
     longer = Log("made", tuple(
         replace(one, mask=np.append(one.mask, False), logp_mu=np.append(one.logp_mu, -9.0),
                 logp_pi=np.append(one.logp_pi, -1.0), advantage=None) for one in log.sequences))  # fmt: skip
-    assert estimates(longer).token == estimates(log).token
+    assert estimates(longer) == found
 
 
 @pytest.mark.parametrize(("place", "said"), [(0, "begins a token early"), (-1, "ends a token late")])

@@ -199,6 +199,11 @@ def test_missing_paths_empty_folders_and_unknown_formats_are_named(tmp_path):
         read([tmp_path / "none"])
     with pytest.raises(UserError, match="holds none of"):
         read([tmp_path])
+    made_logs.own(tmp_path)
+    made_logs.open_instruct(tmp_path)
+    assert [read([tmp_path], name).source for name in ("", "record", "open-instruct")] == [
+        "made, open-instruct", "made", "open-instruct",
+    ]  # fmt: skip
     with pytest.raises(UserError, match="Unknown log format 'nemo'.*Did you mean 'nemo-rl'"):
         read([tmp_path], "nemo")
 

@@ -1,5 +1,6 @@
 """Log-probabilities that a log lacks, from a model, against the bench's own policy of the same folder."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -104,6 +105,24 @@ def test_what_is_logged_as_tokens_is_not_tokenized_again():
         0, "a", "g", np.ones(1, dtype=bool), token=np.array([7]), prompt=np.array([3]), text=("3", "7")
     )
     assert recompute._tokenized(one, tokenizer=None) is one
+
+
+def test_messages_are_rendered_with_an_opening_unless_the_assistant_spoke_last():
+    class Tokenizer:
+        chat_template = "any"
+
+        def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+            assert not tokenize
+            return " ".join(one["role"] for one in messages) + " >" * add_generation_prompt
+
+    for roles in (["user"], ["user", "assistant"], ["user", "assistant", "tool"], ["system"]):
+        text = json.dumps([{"role": role, "content": "x"} for role in roles])
+        opening = [">"] if roles[-1] != "assistant" else []
+        assert recompute._rendered(text, Tokenizer()).split() == [*roles, *opening]
+    for plain in ("plain", '[{"role": "us', '{"role": "user"}', "[1, 2]"):
+        assert recompute._rendered(plain, Tokenizer()) == plain
+    with pytest.raises(UserError, match="no chat template"):
+        recompute._rendered(text, SimpleNamespace(chat_template=None))
 
 
 class Bigram(torch.nn.Module):

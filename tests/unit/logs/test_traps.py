@@ -11,7 +11,7 @@ from support.made_logs import BOTH, sequences
 
 from testbed.errors import UserError
 from testbed.logs.log_tensors import ages, tensors
-from testbed.logs.measure import _tail, age_rows, ratio_numbers, split, tails
+from testbed.logs.measure import _tail, age_rows, by_step, ratio_numbers, split, tails
 from testbed.logs.readers import read
 from testbed.logs.record import Log, LoggedSequence, made
 from testbed.logs.sanity_checks import suspicions
@@ -146,21 +146,55 @@ def test_mixed_versions_are_counted_and_their_ages_kept_apart():
     assert "lower bounds" in " ".join(suspicions(unknown))
 
 
-def test_the_ess_of_an_age_is_of_its_tokens_alone():
-    mu, pi = np.full(4, -2.0), -2.0 + np.log([1.0, 1.0, 1.0, 3.0])
-    rows = age_rows(tensors(one_long(mu, pi, version=np.array([3, 3, 1, 1]), trainer_version=4)))
-    assert [row["ess_kish_token"] for row in rows] == pytest.approx([1.0, 16 / 20])
+def test_numbers_of_a_step_and_of_an_age_are_those_of_its_tokens_alone(tmp_path):
+    made_logs.own(tmp_path / "log")
+    log = read([tmp_path / "log"])
+    some = [replace(one, reward=None) if n % 5 == 0 else one for n, one in enumerate(log.sequences)]
+    of_step, of_age = {}, {}
+    for one in some:
+        rewards, lengths, ratios = of_step.setdefault(one.step, ([], [], []))
+        rewards += [] if one.reward is None else [one.reward]
+        lengths.append(sum(one.mask))
+        for pi, mu, version, chosen in zip(one.logp_pi, one.logp_mu, one.version, one.mask, strict=True):
+            if chosen:
+                ratios.append(np.exp(pi - mu))
+                of_age.setdefault((one.step, one.trainer_version - version), []).append(ratios[-1])
+    for step, row in zip(sorted(of_step), by_step(replace(log, sequences=tuple(some))), strict=True):
+        rewards, lengths, ratios = map(np.array, of_step[step])
+        assert (row["step"], row["tokens"], row["sequences"]) == (step, len(ratios), len(lengths))
+        assert row["reward/mean"] == pytest.approx(rewards.mean())
+        assert row["response_length/mean"] == pytest.approx(lengths.mean())
+        assert row["rollout_corr/kl_mu_pi_k3"] == pytest.approx((ratios - 1 - np.log(ratios)).mean())
+        ages = age_rows(tensors(log.at(step)))
+        assert [row["age"] for row in ages] == sorted(age for at, age in of_age if at == step)
+        for row in ages:
+            ratios = np.array(of_age[step, row["age"]])
+            assert row["tokens"] == len(ratios)
+            assert row["ess_kish_token"] == pytest.approx(ratios.mean() ** 2 / (ratios**2).mean())
+            assert row["kl_mu_pi_k1"] == pytest.approx(-np.log(ratios).mean())
+            assert row["kl_mu_pi_k3"] == pytest.approx((ratios - 1 - np.log(ratios)).mean())
 
 
-def test_slime_names_versions_of_parts_so_that_the_oldest_counts(tmp_path):
+def test_what_a_sample_of_slime_may_lack_or_name_twice(tmp_path):
+    """The oldest version of a response counts; without a group it is alone, whatever number it has."""
     made_logs.slime(tmp_path / "log")
     path = tmp_path / "log" / "rollout_0.pt"
     held = torch.load(path, weights_only=True)
-    held["samples"][0]["weight_versions"] = ["7", "5", "7"]
+    odd = [{"weight_versions": ["7", "5", "7"]}, {"group_index": None}, {"remove_sample": True}]
+    odd += [{"reward": {"score": 1.0}}, {"loss_mask": None, "weight_versions": ["default"]}]
+    for sample, changed in zip(held["samples"], odd, strict=False):
+        sample |= changed
     torch.save(held, path)
     log = read([tmp_path / "log"])
-    assert set(log.sequences[0].version) == {5}
-    assert "1 of 24 responses mix weights versions" in " ".join(log.notes)
+    first, alone, of_two, whole = log.sequences[:4]
+    assert [one.sample for one in log.sequences[:4]] == ["0", "1", "3", "4"]
+    assert set(first.version) == {5}
+    assert (of_two.reward, whole.version, whole.mask.all()) == (None, None, True)
+    assert [one.sample for one in log.sequences if one.group == first.group] == ["0", "3"]
+    assert [one for one in log.sequences if one.group == alone.group] == [alone]
+    said = " ".join(log.notes)
+    assert "1 of 24 responses mix weights versions" in said
+    assert "1 of 24 sequences have no token under their mask" in said
 
 
 def test_minus_infinity_counts_as_what_it_is():
@@ -236,10 +270,10 @@ def test_a_last_line_that_was_cut_is_dropped_and_told_and_one_in_the_middle_refu
     made_logs.own(tmp_path / "log")
     path = tmp_path / "log" / "made.tokens.jsonl"
     whole = path.read_text()
-    path.write_text(whole[:-40])
+    path.write_text("\n" + whole[:-40] + "\n\n")
     log = read([path])
     assert len(log.sequences) == len(sequences()) - 1
-    assert "made.tokens.jsonl is cut short: its last line, 24" in " ".join(log.notes)
+    assert "made.tokens.jsonl is cut short: its last line, 25" in " ".join(log.notes)
     lines = whole.splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-40], *lines[2:]]))
     with pytest.raises(UserError, match="tokens.jsonl:2 is not JSON"):

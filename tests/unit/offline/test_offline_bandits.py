@@ -73,6 +73,12 @@ def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
     np.testing.assert_allclose(np.exp(history[0])[0], REF)
     score = preferences.fit_reward(EVEN * 1e6, np.broadcast_to(CHANCE, EVEN.shape), TABLE, 1e-3)
     np.testing.assert_allclose(np.diff(score[0]), np.diff(REWARD), atol=1e-5)
+    few = np.concatenate([EVEN, EVEN * (np.arange(2) > 0)[:, None, None], EVEN * (np.arange(3) > 0)])
+    label = np.broadcast_to(CHANCE, few.shape)
+    together = preferences.fit_reward(few, label, TABLE, 1e-3)
+    for r in range(3):  # a pair that one cell has not seen counts for those that have
+        alone = preferences.fit_reward(few[r : r + 1], label[:1], TABLE, 1e-3)[0]
+        np.testing.assert_allclose(together[r], alone, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["dpo", "ipo"])

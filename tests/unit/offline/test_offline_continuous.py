@@ -138,13 +138,13 @@ def test_a_row_is_recorded_after_every_so_many_steps():
 
 
 def test_the_actor_is_improved_at_the_states_of_the_batch_and_not_at_the_next_ones():
-    run = control._Run(MASS, KEYS, control.Settings(delay=1), None, np.zeros(()), None)
-    run.filled, run.memory[3][:], run.critic_R2F[:] = 1, 1.0, 1.0
-    run.learn()
-    assert (run.gain_RUD == 0).all()  # at x = 0 no gain changes the action
-    run.memory[0][:] = 1.0
-    run.learn()
-    assert (run.gain_RUD != 0).all()
+    for x, moved in ((0.0, 0.0), (1.0, 0.25)):  # at x = 0 no gain changes the action
+        rates = control.Settings(delay=1, actor_rate=0.25, critic_rate=1e-3)
+        run = control._Run(MASS, KEYS, rates, None, np.zeros(()), None)
+        run.filled, run.memory[0][:], run.memory[3][:], run.critic_R2F[:] = 1, x, 1.0, 1.0
+        run.learn()
+        np.testing.assert_allclose(np.abs(run.gain_RUD), moved, rtol=1e-6)  # Adam's first step is its rate
+        assert 0 < np.abs(run.critic_R2F - 1).max() < 1.001e-3
 
 
 def test_the_smaller_of_two_critics_is_the_target():
@@ -152,6 +152,11 @@ def test_the_smaller_of_two_critics_is_the_target():
     run.target_R2F[:, 0, -1], run.target_R2F[:, 1, -1] = 2.0, -3.0
     aims = run.aims(np.ones((3, 4)), np.zeros((3, 4, 2)), np.zeros((3, 4, 1)))
     np.testing.assert_allclose(aims, 1.0 - 3.0 * MASS.discount)
+    plane, noise = point_mass(axes=2), np.random.default_rng(0).normal(size=(3, 4, 2))
+    run = control._Run(plane, KEYS, control.Settings(exploration=0.3), None, np.full((), 0.5), None)
+    log_pi = stats.norm.logpdf(0.3 * noise, 0.0, 0.3).sum(-1)  # of the action's two coordinates
+    aims = run.aims(np.ones((3, 4)), np.zeros((3, 4, 4)), noise)
+    np.testing.assert_allclose(aims, 1.0 - plane.discount * 0.5 * log_pi)
 
 
 def test_half_of_a_batch_comes_from_the_log():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import optimize
+import torch
 from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL, policies
 
@@ -13,16 +13,20 @@ from envs.mechanisms import lot_sizing, tightrope
 from testbed.offline import imitation, improvement, tabular_offline
 
 
-def test_returns_to_go_average_to_the_action_values():
+def test_returns_to_go_are_means_over_visits_of_parts_with_draws_of_their_own():
     world = SMALL["terminal"]
-    pi = policies(world, 1)
-    visit, mean = improvement.monte_carlo(world, pi, 20_000, KEYS[:1], at_once=7000)
-    early = expected_counts(world, pi, 20_000)
-    np.testing.assert_allclose(visit, early.visit_RSA, atol=600)
-    # A pair's mean return is its Q_t over the steps t at which it is visited.
-    occupancy = world.occupancy(pi)[0][..., None] * pi[0]
-    wanted = (occupancy * world.q_value(pi)[0]).sum(0) / np.maximum(occupancy.sum(0), 1e-12)
-    np.testing.assert_allclose(mean[0][:2], wanted[:2], atol=0.05)
+    pi = policies(world, 2)
+    visit, total = np.zeros_like(pi), np.zeros_like(pi)
+    for part, episodes in enumerate((30, 30, 7)):
+        log = collect(world, pi[:, None], episodes, KEYS[:2], step=5 + part)
+        for r, b, t in np.argwhere(log.mask_RBT):
+            later = log.reward_RBT[r, b, t:][log.mask_RBT[r, b, t:]]
+            place = r, log.state_RBT[r, b, t], log.action_RBT[r, b, t]
+            visit[place] += 1
+            total[place] += sum(world.discount**k * reward for k, reward in enumerate(later))
+    found, mean = improvement.monte_carlo(world, pi, 67, KEYS[:2], step=5, at_once=30)
+    np.testing.assert_array_equal(found, visit)
+    np.testing.assert_allclose(mean, total / np.maximum(visit, 1), atol=1e-12)
 
 
 def test_the_hybrid_critic_is_regression_at_one_end_and_fqe_at_the_other():
@@ -44,20 +48,21 @@ def test_the_hybrid_critic_is_regression_at_one_end_and_fqe_at_the_other():
     np.testing.assert_allclose(q[1], truth[1], atol=1e-4)
 
 
-def test_clipped_passes_ascend_the_surrogate_and_stop_at_the_clip():
-    logits, advantage = np.zeros((1, 1, 2)), np.array([[[1.0, -1.0]]])
-    visits = np.ones((1, 1, 2))
-
-    def surrogate(x):
-        pi = improvement.softmax(np.array([[[x, 0.0]]]))
-        rho = pi / 0.5
-        return float((visits / 2 * np.minimum(rho * advantage, np.clip(rho, 0.8, 1.2) * advantage)).sum())
-
-    one = improvement.clipped_passes(logits, visits, advantage, passes=1, step_size=1e-3, clip=0.2)
-    slope = optimize.approx_fprime([0.0], lambda x: surrogate(x[0]), 1e-6)[0]
-    assert one[0, 0, 0] == pytest.approx(1e-3 * slope, rel=1e-4)
-    many = improvement.clipped_passes(logits, visits, advantage, passes=500, step_size=0.05, clip=0.2)
-    assert improvement.softmax(many)[0, 0, 0] * 2 == pytest.approx(1.2, abs=0.02)
+def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_the_clip():
+    rng = np.random.default_rng(0)
+    logits, advantage = rng.normal(size=(2, 2, 3, 4))
+    visits, rate = rng.integers(0, 4, (2, 3, 4)).astype(float), np.array([2.0, 8.0])
+    theta, start = torch.tensor(logits), torch.tensor(logits).softmax(-1)
+    share = torch.tensor(visits / visits.sum((1, 2), keepdims=True))
+    for _ in range(20):
+        rho = theta.requires_grad_().softmax(-1) / start
+        gain = torch.minimum(rho * torch.tensor(advantage), rho.clamp(0.8, 1.2) * torch.tensor(advantage))
+        (slope,) = torch.autograd.grad((share * gain).sum(), theta)
+        theta = (theta + torch.tensor(rate)[:, None, None] * slope).detach()
+    assert (rho < 0.8).any()
+    assert (rho > 1.2).any()
+    found = improvement.clipped_passes(logits, visits, advantage, passes=20, step_size=rate, clip=0.2)
+    np.testing.assert_allclose(found, theta, atol=1e-12)
 
 
 def test_outer_steps_improve_with_samples_and_stall_when_they_are_too_large():

@@ -56,10 +56,16 @@ def test_lstd_on_realizable_features_is_exact_in_the_limit_and_misalignment_says
     feature = linear.realizable_features(truth, 3, np.random.default_rng(0))
     data = expected_counts(WORLD, mu)
     np.testing.assert_allclose(linear.lstd_q(data, feature, pi, 0.8), truth, atol=1e-8)
+    visit, prior = data.visit_RSA[0].ravel(), np.full(3, 0.3)  # a ridge counts against shares, not visits
+    flat, ahead = feature[0].reshape(8, 3), MOVES[0].reshape(8, 4) @ (pi[0][..., None] * feature[0]).sum(1)
+    system = flat.T @ np.diag(visit / visit.sum()) @ (flat - 0.8 * ahead) + np.diag(prior)
+    weight = np.linalg.solve(system, flat.T @ (visit / visit.sum() * REWARD[0].ravel()))
+    for many in (1.0, 100.0):
+        shrunk = linear.lstd_q(expected_counts(WORLD, mu, many), feature, pi, 0.8, ridge=0.3)
+        np.testing.assert_allclose(shrunk[0].ravel(), flat @ weight, atol=1e-12)
     # Incomplete: the Bellman image of another member of the class lies outside it.
     other = feature[..., 0]
     image = REWARD + 0.8 * np.einsum("rsat,rt->rsa", MOVES, (pi * other).sum(-1))
-    flat = feature[0].reshape(8, 3)
     left = image[0].ravel() - flat @ np.linalg.lstsq(flat, image[0].ravel(), rcond=None)[0]
     assert np.abs(left).max() > 0.05
     law = data.visit_RSA / data.visit_RSA.sum((-1, -2), keepdims=True)

@@ -88,10 +88,24 @@ def test_an_episode_that_has_ended_bootstraps_nothing():
 
 def test_a_log_in_the_buffer_is_learned_from_before_anything_is_played():
     log = collect(WORLD, np.full((4, 1, 4, 2), 0.5), 400, KEYS)
-    q, _ = replay_q(WORLD, KEYS, steps=10, every=10, updates=2000.0, offline=log, step_size=0.02)
-    assert np.abs(q[:, -1] - BEST).max() < 0.35
+    for settings in ({}, {"model_share": 1.0, "initial": 4.0}):  # a model follows the greedy action alone
+        q, _ = replay_q(
+            WORLD, KEYS, steps=10, every=10, updates=2000.0, offline=log, step_size=0.02, **settings
+        )
+        assert np.abs((q[:, -1] - BEST) if not settings else (q[:, -1].max(-1) - BEST.max(-1))).max() < 0.35
     with pytest.raises(UserError, match="raise capacity"):
         replay_q(WORLD, KEYS, steps=10, every=10, offline=log, capacity=10)
+
+
+def test_a_reward_s_noise_has_the_spread_of_its_pair():
+    world = SMALL["noise-per-pair"]  # one step of step size 1 writes a reward down
+    q, _ = replay_q(world, np.arange(6000), steps=1, every=1, step_size=1.0, epsilon=1.0)
+    for (s, a), std in np.ndenumerate(np.broadcast_to(world.noise_std, (world.states, world.actions))):
+        paid = q[:, 0, s, a][q[:, 0, s, a] != 0]
+        if len(paid):
+            away = 5 * std / np.sqrt(len(paid))  # false alarm 6e-7 a pair
+            assert paid.mean() == pytest.approx(world.reward_SA[s, a], abs=away + 1e-12)
+            assert paid.std() == pytest.approx(std, abs=away + 1e-12)
 
 
 def test_norms_and_errors_stay_within_their_bounds():

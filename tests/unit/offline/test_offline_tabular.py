@@ -35,6 +35,15 @@ def test_policy_q_is_that_of_the_world_with_and_without_ends():
         np.testing.assert_allclose(q, infinite_horizon.q_value(world, pi), atol=1e-12)
 
 
+@pytest.mark.parametrize("prior", [0.0, 0.5])
+def test_a_clone_has_the_shares_of_its_counts_and_is_uniform_in_unseen_states(prior):
+    visits = np.array([[[3.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 2.0], [1.0, 1.0, 2.0]]])
+    found = tabular_offline.clone(visits, prior).reshape(4, 3)
+    for visit, law in zip(visits.reshape(4, 3), found, strict=True):
+        mass = [n + prior for n in visit]
+        np.testing.assert_allclose(law, [m / sum(mass) for m in mass] if sum(mass) else [1 / 3] * 3)
+
+
 def test_fitted_q_is_the_best_of_all_deterministic_policies():
     every = every_policy(np.ones((6, 3), bool))
     q = tabular_offline.fitted_q(MOVES, REWARD, 0.9)
