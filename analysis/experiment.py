@@ -1,6 +1,6 @@
 """An experiment: a question, the numbers that answer it, and the claims judged on them, in one file.
 
-Every file in an area of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
+A file in an area of `analysis/experiments/` is one experiment, named as the file is, with "-" for "_":
 
     \"\"\"One line: what the file is about.\"\"\"
 
@@ -25,13 +25,16 @@ Every file in an area of `analysis/experiments/` is one experiment, named as the
 
 In my_experiment.py this is `my-experiment`, and `testbed evidence run my-experiment` does all of it. An
 experiment whose table is computed has `compute` in place of `cells`; a family of exact claims has neither.
+
+Experiments that share worlds, arms or runs are one file: each is assigned at the left margin and begins with
+its name, `STALENESS = Experiment("staleness", …)`, and no other string stands there.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import functools
-import importlib
+import importlib.util
 import inspect
 import itertools
 import pkgutil
@@ -39,6 +42,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.declared_plot import Plot
@@ -79,6 +83,7 @@ class Experiment:
     """An experiment as one file declares it; its table has the same name.
 
     name: of the experiment and of its table; by default that of the file that declares it, with "-" for "_".
+        In a file of several, each has one.
     question: one sentence that ends in "?".
     source: paper or page whose question it is.
     differs: what is other here than in the source; "" for a question of this project.
@@ -283,24 +288,34 @@ class Experiment:
         return found if self.drawn is None else tuple(filter(self.drawn, found))
 
 
+_NAMED = re.compile(r'^[A-Z_0-9]+ = (?:.*\.e|E)xperiment\(\s*"([a-z0-9-]+)",', re.MULTILINE)
+"""An experiment that is assigned with its name first."""
+
+
 class Experiments(Mapping[str, Experiment]):
-    """The experiments of a package's areas by name; a file is imported when its experiment is asked for."""
+    """The experiments of a package's areas by name; a file is imported when its experiment is asked for.
+
+    Names are read from the text of files, so that listing them imports none.
+    """
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     @functools.cached_property
     def _modules(self) -> dict[str, str]:
-        """Name -> module, from the names of folders and files alone, sorted by name."""
+        """Name -> module, sorted by name."""
         found: dict[str, str] = {}
         path = importlib.import_module(self._package).__path__
         for module in pkgutil.walk_packages(path, f"{self._package}."):
-            name = module.name.rpartition(".")[2].replace("_", "-")
             if module.ispkg:
                 continue
-            if name in found:
-                raise UserError(f"Two areas have an experiment '{name}'; a name belongs to one file.")
-            found[name] = module.name
+            spec = importlib.util.find_spec(module.name)
+            text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+            of_file = module.name.rpartition(".")[2].replace("_", "-")
+            for name in _NAMED.findall(text) or [of_file]:
+                if name in found:
+                    raise UserError(f"Two files have an experiment '{name}'; a name belongs to one file.")
+                found[name] = module.name
         return dict(sorted(found.items()))
 
     def areas(self) -> dict[str, tuple[str, ...]]:
@@ -330,11 +345,11 @@ class Experiments(Mapping[str, Experiment]):
         if name not in self._modules:
             raise unknown("experiment", name, self.names())
         module = importlib.import_module(self._modules[name])
-        found = getattr(module, "EXPERIMENT", None)
-        if not isinstance(found, Experiment) or found.name != name:
-            given = f"'{found.name}'" if isinstance(found, Experiment) else "none"
+        found = {each.name: each for each in vars(module).values() if isinstance(each, Experiment)}
+        if name not in found:
+            given = f"'{', '.join(found)}'" if found else "none"
             raise UserError(f"{module.__file__} declares {given}, expected EXPERIMENT named '{name}'.")
-        return found
+        return found[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._modules

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.experiment import Experiment
+from analysis.judging.replication import of_seeds
 from analysis.worlds.edited_training import Arm, Maker, metric_values, sweep, trained
 from analysis.worlds.pilots import FLAT, PILOT
 from testbed.config.run import Arguments, Run
@@ -95,6 +97,31 @@ class Family:
         for column, field in (("knob", "value"), ("at end", "at_end")):
             found[column] = [self.chosen[name][field] for name in found["arm"]]
         return found
+
+    def experiment(
+        self,
+        metrics: Sequence[str],
+        seeds: int,
+        asked: Sequence[tuple[Sequence[str], int]] = (((), 0),),
+        **more: Any,
+    ) -> Experiment:
+        """Return the experiment with the arms' table, named as the file; more: as `Experiment` takes it.
+
+        asked: arms, () for those that are not named elsewhere, and how many seeds they have, 0 for all.
+        """
+        name, named = self.file.stem.replace("_", "-"), {arm for arms, _ in asked for arm in arms}
+        others = [arm for arm in self.ways if arm not in named]
+
+        def rows(chosen: Sequence[Any]) -> pd.DataFrame:
+            return pd.concat([self.table(metrics, chosen[: n or seeds], arms or others) for arms, n in asked])
+
+        return Experiment(
+            name,
+            compute=of_seeds(name, rows, seeds, {"pilots": PILOTS}),
+            keys=("run", "arm", "seed"),
+            metrics=("rate", "knob", "at end", *metrics),
+            **more,
+        )
 
     def choose(self) -> None:
         """Choose the settings of the ways that have none yet, and write each down at once."""

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.worlds import reward_ways, sparse_ways
+from analysis.experiments.experts import sparse_arms
+from analysis.experiments.rewards import reward_arms
+from analysis.experiments.teachers.self_rewarded_training import Shown, self_rewarded
+from analysis.experiments.teachers.teacher_training import distilled
 from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
-from analysis.worlds.self_rewards import Shown, self_rewarded
-from analysis.worlds.teacher_ways import distilled
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
@@ -80,13 +81,13 @@ def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
     batch, rollout = a_batch(adv, [1, 1, 1, 1], [[0] * 5] * 4, [REPLAY, REPLAY, 0, 0])
     logp = torch.zeros_like(batch.adv_BT)
     logp[0, 1, 3], logp[0, 2, 0] = 5.0, 99.0
-    found = sparse_ways.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
+    found = sparse_arms.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
     assert (found != batch.adv_BT).nonzero().tolist() == [[0, 1, 3]]
 
 
 def test_a_stored_success_keeps_its_group_s_advantage():
     batch, rollout = a_batch([[5.0], [5.0], [5.0]], [1, 0, 0], [[0]] * 3, [REPLAY] * 3)
-    found = sparse_ways.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
+    found = sparse_arms.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
     assert found.tolist() == pytest.approx([2 / 3 / (1 / 3) ** 0.5, 0, 0], rel=1e-5)
 
 
@@ -99,7 +100,7 @@ class Still:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_threshold_charges_only_what_a_running_kl_exceeds_it_by(frozen):
-    change = reward_ways.thresholded(0.1, frozen)(Still(), torch.zeros(1, 4).double())
+    change = reward_arms.thresholded(0.1, frozen)(Still(), torch.zeros(1, 4).double())
     batch, rollout = a_batch([[0.0] * 3] * 2, [0, 1], [[0] * 3] * 2)
     far = torch.full((1, 2, 3), -0.2).double()
     charges = [float(change(batch, rollout, far, step).adv_BT[0, 0, 0]) for step in range(4)]
@@ -111,7 +112,7 @@ def test_a_threshold_charges_only_what_a_running_kl_exceeds_it_by(frozen):
 @pytest.mark.parametrize("slope", [-2.0, 0.0, 2.0])
 def test_a_threshold_is_a_controllers_times_the_phases_within_its_bounds(slope):
     reward_T = slope * np.arange(40) + np.random.default_rng(0).normal(0, 0.2, 40)
-    threshold, mean, total, before, levels = reward_ways.Threshold(0.1), reward_T[0], 0.0, 0.0, []
+    threshold, mean, total, before, levels = reward_arms.Threshold(0.1), reward_T[0], 0.0, 0.0, []
     for step, reward in enumerate(reward_T):
         moved = 0.05 * (reward - mean)
         mean, error = mean + moved, moved - 0.01
@@ -189,9 +190,9 @@ def rolled(arm, seen):
 @pytest.mark.parametrize("shortest", [False, True])
 def test_prefixes_of_known_traces_are_given_to_a_share_of_training_prompts(shortest):
     run, seen = replace(TINY, task_args=(("digits", 5), ("modulus", 3)), steps=4), []
-    rolled(sparse_ways._known(run, share=0.5, shortest=shortest), seen)
+    rolled(sparse_arms._known(run, share=0.5, shortest=shortest), seen)
     task = RunningSum(digits=5, modulus=3)
-    prompt_RKQ, token_RKT = sparse_ways.traces(task, (4,))
+    prompt_RKQ, token_RKT = sparse_arms.traces(task, (4,))
     known = {tuple(prompt): trace for prompt, trace in zip(prompt_RKQ[0], token_RKT[0], strict=True)}
     for rollout in seen:
         kept_NG = (~rollout.mask_RBT[0]).sum(-1).unflatten(0, (4, 4))
@@ -207,7 +208,7 @@ def test_lessons_on_traces_raise_their_likelihood():
     run = replace(TINY, steps=1, learning_rate=1e-9)
     right = []
     for lessons in (0, 60):
-        right.append(float(trained(sparse_ways._known(run, lessons=lessons), (run,))["accuracy"][0]))
+        right.append(float(trained(sparse_arms._known(run, lessons=lessons), (run,))["accuracy"][0]))
     assert right[1] > right[0]
 
 

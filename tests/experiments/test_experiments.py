@@ -51,7 +51,7 @@ def test_a_name_belongs_to_one_area(tmp_path, monkeypatch):
         for file in ("__init__.py", "lag.py"):
             (tmp_path / "twice" / area / file).touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match="Two areas have an experiment 'lag'"):
+    with pytest.raises(UserError, match="Two files have an experiment 'lag'"):
         Experiments("twice").areas()
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from analysis.experiments.experts.expert_help import EXPERTS, IN_ORDER, OTHER
 from analysis.worlds import tuned_training
-from analysis.worlds.expert_arms import EXPERTS, IN_ORDER, OTHER
 from analysis.worlds.pilots import FLAT, PILOT
 from analysis.worlds.tuned_training import PILOTS, RATES, Way, ends, grown, settled
 from testbed.config.run import Run

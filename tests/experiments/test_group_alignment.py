@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import logsigmoid
 
-from analysis.worlds.aligned_groups import alignment
+from analysis.experiments.experts.expert_help import alignment
 
 
 def test_a_response_gets_minus_the_slope_of_the_mean_loss_over_pairs():

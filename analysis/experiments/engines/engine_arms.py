@@ -1,16 +1,66 @@
-"""Engines unlike the trainer's model: what skipped layers, FP8 and noise cost, and what corrects them."""
+"""Engines unlike the trainer's model: what skipped layers, FP8 and noise cost, and what corrects them.
 
-from collections.abc import Sequence
+Models of four layers guess numbers in two turns from fresh batches, or from batches four steps old where
+weights are noisy; in FP8 they write running sums of sixteen digits.
+`python -m analysis.experiments.engines.engine_arms` chooses rates and knobs, arm by arm.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from analysis.lab import Experiment, Part, Plot, of_seeds
-from analysis.worlds.engine_ways import ENGINES
+from analysis.arena.tasks import task
+from analysis.experiments.engines.fp8_training import FP8, UNCORRECTED
+from analysis.lab import Part, Plot
 from analysis.worlds.pilots import ask
-from analysis.worlds.tuned_training import PILOTS
+from analysis.worlds.tuned_training import Family, Way, with_recipe
+from testbed.config.run import Arguments, Run
 
-NAME = "engine-arms"
+DEEP = (("layers", 4), ("width", 16))
+WHOLE, LONG = (replace(task(name), policy_args=DEEP) for name in ("guess", "sums"))
+SKIPS: dict[str, Any] = {"mismatch": "skip-layers", "mismatch_args": (("ratio", 0.25),)}
+"""A quarter of the layers is left out of every batch's rollouts, drawn anew."""
+IN_FP8: dict[str, Any] = {"mismatch": FP8, "mismatch_args": (("matrices", "all"),)}
+BOTH = replace(LONG, policy_args=(*DEEP, ("precision", f"{FP8} matrices=all")))
+NOISY = replace(WHOLE, lag=4, mismatch="layer-noise", mismatch_args=(("matrices", "all"), ("sigma", 0.2)))
+"""Weights off by a fifth of their root mean square."""
+CAPS, CLIPS = (1, 2, 4, 8, 32, 128, 1024), (0.1, 0.2, 0.5, 0.9, 3.0)
+SIZES = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""Of ALP's noise at the start; it learns from there."""
+
+
+def _plain(start: Run, **fields: Any) -> Callable[[float], Run]:
+    """Return value -> a policy gradient without weights."""
+    return lambda _: replace(start, recipe="rec_oneside", recipe_args=UNCORRECTED, **fields)
+
+
+def _perturbed(where: str) -> Callable[[float], Run]:
+    def at(value: float) -> Run:
+        args: Arguments = (*DEEP, ("perturb", value), ("perturb_where", where))
+        return replace(NOISY, recipe="alp", policy_args=args)
+
+    return at
+
+
+WAYS: Mapping[str, Way] = {
+    "whole": Way(_plain(WHOLE)),
+    "skipping": Way(_plain(WHOLE, **SKIPS)),
+    "skipping, token weights": Way(with_recipe(WHOLE, "tis", "cap", ("level", "token"), **SKIPS), CAPS),
+    "skipping, sequence weights": Way(with_recipe(WHOLE, "tis", "cap", ("level", "sequence"), **SKIPS), CAPS),
+    "skipping, dropped tokens": Way(with_recipe(WHOLE, "icepop", **SKIPS)),
+    "full precision": Way(_plain(LONG)),
+    "fp8": Way(_plain(LONG, **IN_FP8)),
+    "fp8 tis": Way(with_recipe(LONG, "tis", "cap", **IN_FP8), CAPS),
+    "fp8 on both sides": Way(_plain(BOTH)),
+    "noisy grpo": Way(with_recipe(NOISY, "grpo", "eps_low+eps_high"), CLIPS),
+    "noisy tis": Way(with_recipe(NOISY, "tis", "cap"), CAPS),
+    "noisy alp": Way(_perturbed("all"), SIZES),
+    "noisy alp, logits": Way(_perturbed("logits"), SIZES),
+}
+ENGINES = Family(WAYS, Path(__file__).with_suffix(".csv"))
+
+
 SEEDS, SOME, FEWER, MORE, LITTLE = 160, 48, 32, 0.02, 0.05
 """Seeds of a run of HALF, of FP8_ARMS, and of the others; accuracy that counts as gained, and as lost. The
 margins were set before the table was made. With 32 + 32 seeds the claims of Jet-RL and the second of
@@ -20,23 +70,16 @@ FP8_ARMS = ("fp8 on both sides", "fp8", "full precision")
 METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    others = [name for name in ENGINES.ways if name not in (*HALF, *FP8_ARMS)]
-    asked = ((HALF, seeds), (FP8_ARMS, seeds[:SOME]), (others, seeds[:FEWER]))
-    return pd.concat([ENGINES.table(METRICS, some, names) for names, some in asked])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = ENGINES.experiment(
+    METRICS,
+    SEEDS,
+    ((HALF, SEEDS), (FP8_ARMS, SOME), ((), FEWER)),
     question="What do rollouts of a model with skipped layers, in FP8 or with noise cost, each arm tuned?",
     source="Nested-ReFT (2025), arXiv:2508.10123; Jet-RL, arXiv:2601.14243; ALP (2026), arXiv:2603.19470",
     differs=(
         "toy transformers of four layers; guesses in two turns, sums of sixteen digits for FP8, which is "
         "emulated; no speed is measured"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
         "strips",
@@ -93,3 +136,7 @@ for _name, _statement, _first, _second, _by, _source in (
      "noisy alp", "noisy alp, logits", MORE, ALP),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
+
+
+if __name__ == "__main__":
+    ENGINES.choose()

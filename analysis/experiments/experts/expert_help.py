@@ -1,16 +1,143 @@
-"""Seldom right: experts' answers, retries and teachers beside GRPO, every arm at its best."""
+"""Seldom right: experts' answers, retries and teachers beside GRPO, every arm at its best.
 
-from collections.abc import Sequence
-from typing import Any
+The base model writes running sums of eight digits, right once in 200, or ten digits in order, right once in
+fifty. Two experts know more: one is a model that errs at a tenth of the steps, the other is always right but
+writes complements in place of sums.
+`python -m analysis.experiments.experts.expert_help` chooses rates and knobs, arm by arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, arm, of_seeds
-from analysis.worlds.expert_arms import EXPERTS, IN_ORDER, OTHER
+from analysis.arena.tasks import task
+from analysis.lab import Part, Plot, arm
+from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.pilots import ask, inside
-from analysis.worlds.tuned_training import PILOTS
+from analysis.worlds.tuned_training import Family, Way, with_recipe
+from testbed.config.run import Run
 
-NAME = "expert-help"
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+
+
+BETA, WEIGHT = 0.1, 1.0
+"""Inverse temperature, and weight beside the policy's loss; the release has 0.001."""
+
+
+def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
+    """Return what the group alignment loss gives a response in place of an advantage, [..., G], per group.
+
+    The loss is the mean over pairs of a success s and a failure f of -log sigmoid(beta (log pi(s) -
+    log pi(f))); this is minus its slope in log pi, and 0 in a group without both. Sources: Zhu et al.
+    (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO 061e581.
+    """
+    won_XG = (reward_XG > 0).to(logp_XG.dtype)
+    pair_XGG = won_XG[..., :, None] * (1 - won_XG[..., None, :])  # success in rows, failure in columns
+    gap_XGG = logp_XG[..., :, None] - logp_XG[..., None, :]
+    pull_XGG = pair_XGG * (-beta * gap_XGG).sigmoid() * beta
+    count_X1 = pair_XGG.sum((-1, -2)).clamp(min=1)[..., None]
+    return (pull_XGG.sum(-1) - pull_XGG.sum(-2)) / count_X1
+
+
+def aligned(_world: Any, _theta_RP: Tensor) -> Any:
+    """Return what adds DYPO's alignment loss to the advantages of groups that the policy wrote itself.
+
+    Loss = policy loss + WEIGHT times its mean over groups, at the weights that wrote the group: a response
+    gets `alignment` times the tokens of its batch over the batch's groups, since the policy loss is a mean
+    over tokens. log pi is of the whole response, without a reference, as in the release.
+    """
+    from testbed.data.batch import EXPERT
+
+    def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+        own_RB = batch.mask_BT.any(-1)
+        if rollout.origin_RB is not None:
+            own_RB = own_RB & (rollout.origin_RB != EXPERT)
+        groups = (-1, rollout.group)
+        logp_RNG = (logp * batch.mask_BT).sum(-1).unflatten(1, groups)
+        added_RB = alignment(logp_RNG, batch.reward_B.unflatten(1, groups), BETA).flatten(1) * own_RB
+        scale_R1 = batch.mask_BT.sum((-1, -2))[:, None] / logp_RNG.shape[1]
+        return replace(batch, adv_BT=batch.adv_BT + (WEIGHT * scale_R1 * added_RB)[..., None])
+
+    return change
+
+
+OWN = replace(
+    SMALL, task_args=(("digits", 8),), policy_args=(("heads", 2), ("layers", 1), ("width", 16)), prompts=4,
+    steps=300, log_every=30, teacher_noise=0.45, evaluation_prompts=128,
+)  # fmt: skip
+ERRING: dict[str, Any] = {"teacher": "trained", "teacher_args": (("noise", 0.1), ("steps", 600))}
+TAUGHT, LEARNED = replace(OWN, **ERRING), replace(task("sorted"), **ERRING)
+STYLED = replace(OWN, task="styled-sum")
+OTHER = "other style: "
+"""In front of the arms beside the expert that writes complements."""
+IN_ORDER = "sorted: "
+"""In front of the arms that put ten digits in order, where base models differ less in what they can learn."""
+SLOWER = (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
+
+
+def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
+    return lambda value: replace(start, guide=guide, guide_args=((knob, value),), **fields)
+
+
+def _gated(value: float) -> Run:
+    args = (("peak", value), ("share", 0.0), ("valley", value))
+    return replace(TAUGHT, recipe="chord", recipe_args=args, guide="rescue", guide_args=(("count", 8),))
+
+
+def _amplified(value: float) -> Run:
+    return replace(OWN, prefix="retry", recipe="r3l", recipe_args=(("alpha", value),))
+
+
+GRADED = replace(task("sorted"), verifier="steps")
+FALLING = (("peak", 0.9), ("valley", 0.05))
+COUNTS, STEPS = (1, 2, 4, 6), (10, 25, 50, 100, 200)
+WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
+LOWER = (0.003, 0.01, *WEIGHTS)
+WAYS: Mapping[str, Way] = {
+    "grpo": Way(with_recipe(OWN, "grpo")),
+    "sft": Way(with_recipe(TAUGHT, "sft")),
+    "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS),
+    "fixed": Way(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS),
+    "chord-mu": Way(with_recipe(TAUGHT, "chord", "decay", *FALLING), (25, 50, 100, 200, 300), True),
+    "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
+    "gate": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8)),
+    "dypo": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8), change=aligned),
+    "distillation": Way(with_recipe(TAUGHT, "opd")),
+    "dgrpo": Way(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
+    "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
+    "retries": Way(lambda _: replace(OWN, prefix="retry")),
+    "amplified retries": Way(_amplified, (1, 1.5, 3, 6, 12)),
+    "self-imitation": Way(with_recipe(OWN, "spear", "share", ("warm_up", 100)), (0.25, 0.5, 0.75), True),
+    f"{OTHER}grpo": Way(with_recipe(STYLED, "grpo")),
+    f"{OTHER}sft": Way(with_recipe(STYLED, "sft")),
+    f"{OTHER}sft, then grpo": Way(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
+    f"{OTHER}whole answers": Way(_guided(STYLED, "rescue"), COUNTS, True),
+    f"{OTHER}splices": Way(_guided(STYLED, "splice"), COUNTS, True),
+    f"{IN_ORDER}grpo": Way(with_recipe(LEARNED, "grpo"), rates=SLOWER),
+    f"{IN_ORDER}sft": Way(with_recipe(LEARNED, "sft"), rates=SLOWER),
+    f"{IN_ORDER}sft, then grpo": Way(with_recipe(LEARNED, "sft_then_grpo", "step"), STEPS, rates=SLOWER),
+    f"{IN_ORDER}fixed": Way(with_recipe(LEARNED, "chord", "peak+valley"), LOWER, rates=SLOWER),
+    f"{IN_ORDER}chord-phi": Way(
+        with_recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER, rates=SLOWER
+    ),
+    f"{IN_ORDER}graded": Way(lambda _: GRADED, rates=SLOWER),
+    f"{IN_ORDER}graded, plain": Way(_guided(GRADED, "insert"), COUNTS, True, rates=SLOWER),
+    f"{IN_ORDER}graded, bent": Way(
+        _guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True, rates=SLOWER
+    ),
+}  # fmt: skip
+EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))
+
+
 SEEDS, FIRST, MORE, DYPO, DIVERSE = 128, 32, 0.02, 0.048, 1.135
 """Seeds of a run, and of arms on ten digits in order; margins of accuracy or pass@4: any arm's and DYPO's;
 SCOPE's factor of diversity. Margins were set before the table was made."""
@@ -25,13 +152,10 @@ METRICS = (
 SORTED = tuple(name for name in EXPERTS.ways if name.startswith(IN_ORDER))
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    others = [name for name in EXPERTS.ways if name not in SORTED]
-    return pd.concat([EXPERTS.table(METRICS, seeds, others), EXPERTS.table(METRICS, seeds[:FIRST], SORTED)])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = EXPERTS.experiment(
+    METRICS,
+    SEEDS,
+    (((), SEEDS), (SORTED, FIRST)),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
     differs=(
@@ -40,9 +164,6 @@ EXPERIMENT = Experiment(
         "steps, or is right where the source has ground truth; rubrics are right steps; the first error is "
         "the checker's; prompts of one kind; right answers a group are tuned, the knee of bent rewards is not"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "steps": 300}),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", *METRICS),
     margins={
         "accuracy, pass@4 or area": MORE,
         "DYPO's accuracy": DYPO,
@@ -234,3 +355,7 @@ EXPERIMENT.claim(
     source=SCOPE,
     gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working},
 ).compare("val/entropy", {"arm": SPLICES}, {"arm": WHOLE}, times=DIVERSE)
+
+
+if __name__ == "__main__":
+    EXPERTS.choose()

@@ -1,16 +1,237 @@
-"""Rare or old right answers: prefixes of traces, own successes, max@k, and PPO over turns, each arm tuned."""
+"""Rare or old right answers: prefixes of traces, own successes, max@k, and PPO over turns, each arm tuned.
 
-from collections.abc import Sequence
-from typing import Any
+Running sums of six digits, which the base model gets right once in a hundred, with 3,840 responses in all;
+sums of sixteen, where it never is and 64 prompts have a trace; and guesses in two turns from data 64 steps
+old. `python -m analysis.experiments.experts.sparse_arms` chooses rates and knobs, arm by arm.
+"""
 
-import pandas as pd
+from __future__ import annotations
 
-from analysis.lab import Experiment, Part, Plot, of_seeds
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.arena.tasks import task
+from analysis.lab import Part, Plot
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.pilots import ask
-from analysis.worlds.sparse_ways import SPARSE
-from analysis.worlds.tuned_training import PILOTS
+from analysis.worlds.tuned_training import Family, Way, with_recipe
+from envs.arrays import Ints
+from testbed.config.run import Run
+from testbed.rng import generator
 
-NAME = "sparse-arms"
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.prefixes.prefix_source import Asked
+    from testbed.worlds.world import World
+
+
+RARE = replace(
+    SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)), teacher_noise=0.48, prompts=8, steps=60,
+    log_every=6, evaluation_prompts=128,
+)  # fmt: skip
+"""GRPO ends at .4 on pilots."""
+OLD = replace(task("guess"), lag=64, critic="head")
+CUT = 0.1
+"""Share of the replayed tokens that SPEAR's clip drops."""
+CLIPS = (0.05, 0.1, 0.2, 0.5, 0.9, 3.0)
+
+
+HARD = replace(
+    RARE, task_args=(("digits", 16), ("modulus", 4)), teacher_noise=0.55, warm_start_steps=1200, steps=200,
+    log_every=20, evaluation_prompts=64,
+)  # fmt: skip
+"""Sums of sixteen digits modulo 4, which base models of .45 right steps get right about once in 300,000."""
+FEW = (3e-3, 5.6e-3, 1e-2)
+"""Rates that are tried first on hard sums."""
+KNOWN, CUT_AT, LESSON_RATE = 64, (0.4, 0.8), 1e-2
+"""Training prompts, each with a right trace; where PrefixRL cuts it; rate of imitating all at once."""
+
+
+def traces(task: Any, seeds: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Return every replica's training prompts and a right answer to each, [R, K, Q] and [R, K, T]."""
+    prompt_RKQ = np.stack([task.prompts(generator(seed, "known/prompts"), KNOWN) for seed in seeds])
+    return prompt_RKQ, np.stack([task.expert(each, generator(0, "known"))[0] for each in prompt_RKQ])
+
+
+@dataclass
+class Known:
+    """A prefix source that asks training prompts alone, a share of them after the first tokens of a trace.
+
+    share: 0 gives no token. shortest: keep, for each prompt, as few tokens as let one of 8 first tries be
+    right (POPE), a quarter where none does; else between two fractions, drawn anew (PrefixRL).
+    """
+
+    share: float = 0.0
+    shortest: bool = False
+    least_RK: Ints | None = None
+    gives_parents: bool = False
+
+    def rollout(self, asked: Asked) -> Rollout:
+        """Return a step's responses, the first prompts after a prefix."""
+        from testbed.prefixes.prefix_source import Start, first_tokens
+
+        prompt_RKQ, token_RKT = traces(asked.task, asked.seeds)
+        R, N, T = len(asked.seeds), asked.prompt_RNQ.shape[1], token_RKT.shape[-1]
+        if self.shortest and self.least_RK is None:
+            self.least_RK = self.tried(asked, prompt_RKQ, token_RKT)
+        row_R1 = np.arange(R)[:, None]
+        streams = [generator(seed, "known/step", asked.step) for seed in asked.seeds]
+        index_RN = np.stack([stream.choice(KNOWN, N, replace=False) for stream in streams])
+        low, high = (round(part * T) for part in CUT_AT)
+        kept_RN = np.stack([stream.integers(low, high + 1, N) for stream in streams])
+        if self.least_RK is not None:
+            kept_RN = self.least_RK[row_R1, index_RN]
+        kept_RN[:, round(self.share * N) :] = 0
+        given_RNT = first_tokens(token_RKT[row_R1, index_RN], kept_RN)
+        return asked.respond(Start(prompt_RKQ[row_R1, index_RN], given_RNT.repeat(asked.group, axis=1)), 0)
+
+    @staticmethod
+    def tried(asked: Asked, prompt_RKQ: Ints, token_RKT: Ints) -> Ints:
+        """Return the fewest tokens of each trace after which one of a group of tries is right, [R, K]."""
+        from testbed.prefixes.prefix_source import Start, first_tokens
+
+        R, K, T = token_RKT.shape
+        least_RK = np.full((R, K), round(T / 4))
+        for kept in range(T - 1, 0, -1):
+            given_RKT = first_tokens(token_RKT, np.full((R, K), kept))
+            tries = asked.respond(Start(prompt_RKQ, given_RKT.repeat(asked.group, axis=1)), kept)
+            right_RK = tries.reward_RB.reshape(R, K, -1).max(-1).values.cpu().numpy() >= 1
+            least_RK = np.where(right_RK, kept, least_RK)
+        return least_RK
+
+
+def _known(run: Run = HARD, lessons: int = 0, **how: Any) -> Arm:
+    """Return a run on training prompts alone, after so many supervised steps on their traces."""
+
+    def begin(world: Any, base_RP: Tensor) -> Tensor:
+        import torch
+
+        from testbed.policies.optimizers import Adam
+
+        world.prefixes = Known(**how)
+        prompt, token = (torch.from_numpy(each) for each in traces(world.task, world.seeds))
+        theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
+        for _ in range(lessons):
+            leaf_RP = theta_RP.detach().requires_grad_()
+            loss = -world.policy.logp(leaf_RP, prompt, token, torch.ones_like(token, dtype=torch.bool))
+            slope_RP = torch.autograd.grad(loss.mean((1, 2)).sum(), leaf_RP)[0]
+            theta_RP = optimizer.step(theta_RP, slope_RP, base_RP.new_full((len(base_RP),), LESSON_RATE))
+        return theta_RP.detach()
+
+    return Arm(run, begin=begin)
+
+
+def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
+    return lambda value: _known(with_recipe(HARD, name, knob, **fields)(value))
+
+
+def _per(change: Any) -> Maker:
+    """Return a change that needs neither the world nor the start."""
+
+    def make(_world: World, _start_RP: Tensor) -> Any:
+        return change
+
+    return make
+
+
+def as_stored(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+    """Give replayed successes the advantage that they had in their own group, not the recalibrated one."""
+    import torch
+
+    from testbed.advantages.grouped import group_std
+    from testbed.data.batch import REPLAY
+    from testbed.data.signals import Signals
+
+    stored_RB = group_std(Signals(rollout.reward_RB, rollout.groups())).clamp(min=0)
+    replayed_RB1 = batch.require("origin_B", "replay").eq(REPLAY)[..., None]
+    return replace(batch, adv_BT=torch.where(replayed_RB1, stored_RB[..., None], batch.adv_BT))
+
+
+def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+    """Drop the tenth of the replayed tokens whose (A - mean A)(log pi - mean log pi) is largest."""
+    import torch
+
+    from testbed.data.batch import REPLAY
+
+    on_RBT = batch.require("origin_B", "replay").eq(REPLAY)[..., None] & batch.mask_BT
+    count_R = on_RBT.sum((1, 2)).clamp(min=1)
+    off = [x - ((x * on_RBT).sum((1, 2)) / count_R)[:, None, None] for x in (batch.adv_BT, logp)]
+    cov_RX = (off[0] * off[1]).masked_fill(~on_RBT, -torch.inf).flatten(1)
+    rank_RX = cov_RX.argsort(-1, descending=True).argsort(-1)
+    drop_RX = (rank_RX < (CUT * count_R)[:, None]) & (cov_RX > 0)
+    return replace(batch, adv_BT=batch.adv_BT.masked_fill(drop_RX.view_as(on_RBT), 0.0))
+
+
+STAGED = replace(
+    RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
+)  # fmt: skip
+"""Half of the groups hold a right answer's prefixes of growing length, each the child of the one before."""
+
+
+def _below(alpha: float) -> Arm:
+    """Return GRPO with R - alpha V less its mean, V the mean reward of a member and of those below it."""
+
+    def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
+        group = STAGED.group
+        reward_RNG = rollout.reward_RB.unflatten(1, (-1, group))
+        left_G = reward_RNG.new_tensor(range(group, 0, -1))
+        value_RNG = reward_RNG.flip(-1).cumsum(-1).flip(-1) / left_G
+        parent_RB = rollout.parents()
+        assert parent_RB is not None
+        guided_RN1 = (parent_RB.unflatten(1, (-1, group)) >= 0).any(-1, True)
+        raw_RNG = reward_RNG - alpha * value_RNG
+        adv_RNG = (raw_RNG - raw_RNG.mean(-1, keepdim=True)).where(guided_RN1, 0.0)
+        plain_RNG = batch.adv_BT[..., 0].unflatten(1, (-1, group))
+        adv_RB = adv_RNG.where(guided_RN1, plain_RNG).flatten(1)
+        return replace(batch, adv_BT=adv_RB[..., None] * batch.mask_BT)
+
+    return Arm(replace(STAGED, recipe="tree_opo"), _per(change))
+
+
+def _spear(change: Any = None) -> Way:
+    at = with_recipe(RARE, "spear", "share", ("warm_up", 30))
+    return Way(at, (0.25, 0.5, 0.75), True, change and _per(change))
+
+
+def _turns(loss: str) -> Callable[[float], Run]:
+    return with_recipe(OLD, "ppo", "eps", ("loss", loss))
+
+
+WAYS: Mapping[str, Way] = {
+    "grpo": Way(with_recipe(RARE, "grpo")),
+    "hard, grpo": Way(_hard("grpo"), rates=FEW),
+    "hard, wide clip": Way(_hard("grpo", "eps_high", lag=2, staleness="periodic",
+                                 staleness_args=(("period", 4),)), (0.28, 0.5, 1.0, 3.0, 10.0), rates=FEW),
+    "hard, entropy bonus": Way(_hard("grpo", "entropy"), (1e-5, 1e-4, 3e-4, 1e-3, 3e-3), rates=FEW),
+    "hard, pass@k": Way(_hard("max_at_k", "k"), (2, 4, 8), True, rates=FEW),
+    "hard, imitated first": Way(lambda lessons: _known(lessons=int(lessons)), (10, 30, 100, 300, 1000),
+                                rates=FEW),
+    "hard, prefixes": Way(lambda share: _known(share=share), (0.25, 0.5, 0.75, 1.0), True, rates=FEW),
+    "hard, shortest prefixes": Way(lambda share: _known(share=share, shortest=True), (0.25, 0.5, 0.75), True,
+                                   rates=FEW),
+    "spear": _spear(),
+    "spear, stored advantages": _spear(as_stored),
+    "spear, clipped": _spear(clipped_by_covariance),
+    "best of k": Way(with_recipe(RARE, "max_at_k", "k"), (2, 4, 8), True, by="last val/pass@8"),
+    "grpo for pass@8": Way(with_recipe(RARE, "grpo"), by="last val/pass@8"),
+    "staged, flat": Way(with_recipe(STAGED, "grpo")),
+    "staged, tree": Way(with_recipe(STAGED, "tree_opo")),
+    "staged, subtrees": Way(_below, (0.1, 0.25, 0.5, 0.75, 1.0), True),
+    "token ppo": Way(_turns("ppo_clip"), CLIPS),
+    "turn ppo": Way(_turns("turn_ppo"), CLIPS),
+    "st-ppo": Way(_turns("st_ppo"), CLIPS),
+}  # fmt: skip
+SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
+
+
 SEEDS, FEWER, PAIR, LEAST, MORE, SAME, MUCH = 240, 48, 20, 12, 0.02, 0.02, 0.1
 """Seeds of a run; those of arms that were decided by so many, of two arms on hard sums, and of the others
 there; margins of accuracy, pass@8 or share of tokens, of nats per token, and of accuracy on hard sums. Set
@@ -26,17 +247,10 @@ ACCURACY, BEST, CLIPPED = "accuracy", "last val/pass@8", "mean actor/clip_share"
 METRICS = (ACCURACY, "start", "area", BEST, "last val/pass@4", "val/entropy", CLIPPED, "collapsed")
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    decided = [name for name in SPARSE.ways if name not in (*OPEN, *TURNS_OPEN, *TRACED, *STUCK)]
-    asked = (
-        (OPEN, seeds), (TURNS_OPEN, seeds[:SOME]), (decided, seeds[:FEWER]), (TRACED, seeds[:PAIR]),
-        (STUCK, seeds[:LEAST]),
-    )  # fmt: skip
-    return pd.concat([SPARSE.table(METRICS, some, names) for names, some in asked])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = SPARSE.experiment(
+    METRICS,
+    SEEDS,
+    ((OPEN, SEEDS), (TURNS_OPEN, SOME), ((), FEWER), (TRACED, PAIR), (STUCK, LEAST)),
     question="Where right answers are rare or old, what do own successes, the best of k and turns give?",
     source="each claim's",
     differs=(
@@ -45,9 +259,6 @@ EXPERIMENT = Experiment(
         "no instruction beside a prefix; guesses in two turns at lag 64; SPEAR's clip drops the largest "
         "covariances; ST-PPO's correction as read"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", *METRICS),
     margins={
         "accuracy, pass@8 or share of tokens": MORE,
         "nats per token": SAME,
@@ -143,3 +354,7 @@ for _name, _statement, _first, _rivals, _by, _source in (
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _rivals, _by, ACCURACY, _source,
         off={"arm": "hard, grpo"})  # fmt: skip
+
+
+if __name__ == "__main__":
+    SPARSE.choose()

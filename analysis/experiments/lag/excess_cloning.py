@@ -1,12 +1,139 @@
 """How long to clone before RL: the accuracy that later training reaches, by reward and by recipe."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.lab import Experiment, Part, Plot, of_keys
-from analysis.worlds import cloned_starts as cold_starts
-from analysis.worlds.cloned_starts import accuracy, cloned, demonstrations, trained
+from envs.arrays import Floats
+from testbed.advantages import advantage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.recipes.composition import Recipe
+
+
+PROMPTS, ANSWERS, GROUP = 12, 16, 8
+SHOWN, SKILL, CLONING = 3, 0.3, 0.5
+"""Demonstrations of a prompt, chance that one is right, and the learning rate of cloning."""
+Words = NDArray[np.uint64]
+
+
+def demonstrations(key_R: Words) -> Floats:
+    """Shares of the answers among the demonstrations of every prompt, [R, S, A]; answer 0 is right."""
+    from envs.kernels import uniforms
+
+    shape = (len(key_R), PROMPTS, SHOWN)
+    right_RSK, other_RSK = (uniforms(key_R, 2**30 + i, *shape[1:]) for i in range(2))
+    answer_RSK = np.where(right_RSK < SKILL, 0, 1 + (other_RSK * (ANSWERS - 1)).astype(np.int64))
+    return np.asarray(np.eye(ANSWERS)[answer_RSK].mean(2))
+
+
+def cloned(shown_RSA: Floats, steps: int) -> Floats:
+    """Logits after `steps` of gradient descent on the demonstrations' mean negative log-likelihood."""
+    logits_RSA = np.zeros_like(shown_RSA)
+    for _ in range(steps):
+        logits_RSA = logits_RSA + CLONING * (shown_RSA - law(logits_RSA))
+    return logits_RSA
+
+
+def law(logits_RSA: Floats) -> Floats:
+    """softmax(logits)."""
+    mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
+    return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))
+
+
+def accuracy(logits_RSA: Floats) -> Floats:
+    """Exact chance of the right answer, mean over prompts, [R]."""
+    return np.asarray(law(logits_RSA)[..., 0].mean(-1))
+
+
+def coarse() -> Floats:
+    """1 for the right answer, else 0."""
+    return np.eye(ANSWERS)[0]
+
+
+def fine() -> Floats:
+    """1 - a / A: the nearer the better."""
+    return 1.0 - np.arange(ANSWERS) / ANSWERS
+
+
+def trained(
+    start_RSA: Floats,
+    key_R: Words,
+    recipe: str,
+    *,
+    steps: int,
+    rate: float,
+    age: int = 0,
+    reward_A: Floats | None = None,
+) -> Floats:
+    """Logits after `steps` updates of a recipe on groups drawn by the policy of `age` updates ago.
+
+    Older than the start is the start's own: an age of `steps` or more is offline. The start is the reference.
+    Cells with one key draw the same numbers, whatever the recipe.
+    """
+    from envs.kernels import uniforms
+
+    reward_A = coarse() if reward_A is None else reward_A
+    past, logits_RSA = [start_RSA], start_RSA
+    update = _update(recipe)
+    for step in range(steps):
+        mu_RSA = past[max(0, step - age)]
+        # Ages of one run meet the same numbers at the step that uses them.
+        sums_RSA = law(mu_RSA).cumsum(-1)
+        uniform_RSG = uniforms(key_R, step, PROMPTS, GROUP)
+        token_RSG = (uniform_RSG[..., None] >= sums_RSA[:, :, None, :-1]).sum(-1)
+        logits_RSA = logits_RSA - rate * update(logits_RSA, mu_RSA, start_RSA, token_RSG, reward_A[token_RSG])
+        past.append(logits_RSA)
+    return logits_RSA
+
+
+@cache
+def _update(name: str) -> Callable[..., Floats]:
+    """The gradient of a recipe's loss in the logits, [R, S, A], times the prompts."""
+    import torch
+
+    from testbed.data.batch import Batch
+    from testbed.data.signals import Signals
+    from testbed.recipes import recipe as recipes
+
+    made: Recipe = recipes[name].bind()()
+    score = advantage[made.advantage].bind(**dict(made.advantage_args))
+
+    def found(
+        pi_RSA: Floats, mu_RSA: Floats, ref_RSA: Floats, token_RSG: Floats, reward_RSG: Floats
+    ) -> Floats:
+        tokens = torch.from_numpy(token_RSG)
+
+        def logp(logits: Tensor) -> Tensor:
+            return logits.log_softmax(-1).gather(-1, tokens).flatten(1)[..., None]
+
+        leaf = torch.from_numpy(pi_RSA).clone().requires_grad_()
+        reward_RB = torch.from_numpy(reward_RSG).flatten(1)
+        mask_RBT = torch.ones((*reward_RB.shape, 1), dtype=torch.bool)
+        group_RB = torch.arange(PROMPTS).repeat_interleave(GROUP).expand(len(reward_RB), -1)
+        batch = Batch(
+            logp_mu_BT=logp(torch.from_numpy(mu_RSA)),
+            adv_BT=score(Signals(reward_RB, group_RB, mask_RBT))[..., None],
+            mask_BT=mask_RBT,
+            reward_B=reward_RB,
+            group_B=group_RB,
+            logp_ref_BT=logp(torch.from_numpy(ref_RSA)),
+        )
+        loss_R = made.loss(logp(leaf), batch, {})
+        (gradient,) = torch.autograd.grad(loss_R.sum(), leaf)
+        return np.asarray(PROMPTS * gradient.numpy())
+
+    return found
+
 
 NAME = "excess-cloning"
 SEEDS, STEPS = 24, 200
@@ -15,7 +142,7 @@ ARMS = ("cloning alone", "GRPO", "GRPO, fine rewards", "DPO")
 MARGIN = 0.05
 
 
-def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
+def make(key_R: Words) -> Iterator[pd.DataFrame]:
     """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's."""
     shown_RSA = demonstrations(key_R)
     for steps in CLONED:
@@ -23,7 +150,7 @@ def make(key_R: cold_starts.Words) -> Iterator[pd.DataFrame]:
         ends = (
             start_RSA,
             trained(start_RSA, key_R, "grpo", steps=STEPS, rate=0.3),
-            trained(start_RSA, key_R, "grpo", steps=STEPS, rate=0.3, reward_A=cold_starts.fine()),
+            trained(start_RSA, key_R, "grpo", steps=STEPS, rate=0.3, reward_A=fine()),
             trained(start_RSA, key_R, "dpo", steps=STEPS, rate=1.0, age=STEPS),
         )
         for name, end_RSA in zip(ARMS, ends, strict=True):

@@ -7,8 +7,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
-from analysis.worlds.preference_learners import STEPS, Learner, demonstrations, experts, gap, votes
-from analysis.worlds.preference_sets import PROMPTS, SEEN, WIDTH
+from analysis.worlds.preference_learners import (
+    PROMPTS,
+    SEEN,
+    STEPS,
+    WIDTH,
+    Learner,
+    demonstrations,
+    experts,
+    gap,
+    votes,
+)
 from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends
 from envs.arrays import Floats
 

@@ -1,16 +1,246 @@
-"""Reward models: PPO's constraints, a controlled KL, pairs, resets, windows and entropy, each arm tuned."""
+"""Reward models: PPO's constraints, a controlled KL, pairs, resets, windows and entropy, each arm tuned.
 
-from collections.abc import Sequence
-from typing import Any
+Models of 4,000 weights write running sums of six digits, or of 7,000 ten digits in order; the reward model is
+fitted to 512 comparisons, a quarter of which are wrong. Scores are accuracies by the task itself.
+`python -m analysis.experiments.rewards.reward_arms` chooses rates and knobs, arm by arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, of_seeds
+from analysis.arena.tasks import task
+from analysis.lab import Part, Plot
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.pilots import ask
-from analysis.worlds.reward_ways import REWARDED
-from analysis.worlds.tuned_training import PILOTS
+from analysis.worlds.tuned_training import Family, Way, with_recipe
+from testbed.config.run import Arguments, Run
 
-NAME = "reward-arms"
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.worlds.world import World
+
+
+SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
+GOOD: Arguments = (("blind", 0), ("pairs", 512), ("wrong", 0.25))
+PROXY = replace(
+    SMALL,
+    policy_args=SHAPE,
+    steps=150,
+    log_every=15,
+    teacher_noise=0.4,
+    verifier="comparisons",
+    verifier_args=GOOD,
+)
+SORTED, SLOWER = task("sorted"), (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
+"""Ten digits in order, where base models differ less in what they can learn than on sums; its rates."""
+SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
+"""Right once in a hundred, by pilot seeds."""
+CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
+FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
+MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), ("wrong", 0.25)))
+"""A first reward model, of few comparisons and blind to one of six digits; the usual one takes its place."""
+STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
+"""KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
+GOLD = replace(
+    SMALL, policy_args=SHAPE, steps=100, log_every=10, teacher_noise=0.35, recipe="ppo", critic="head"
+)
+HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
+BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
+
+
+def clipped(reward: Tensor) -> Tensor:
+    """Return standardized rewards cut at 3 standard deviations."""
+    return reward.clamp(-3, 3)
+
+
+def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
+    """Return log(pi/start) from each token to the end of its response, less its mean over tokens."""
+    to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
+    mean_R = to_go_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))
+    return (to_go_RBT - mean_R[:, None, None]) * mask_RBT
+
+
+def fixed(beta: float) -> Maker:
+    """Return what takes beta log(pi/start), to the end of the response, off advantages."""
+
+    def make(world: World, start_RP: Tensor) -> Any:
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+            moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
+            return replace(batch, adv_BT=batch.adv_BT - beta * _to_go(moved_RBT, batch.mask_BT))
+
+        return change
+
+    return make
+
+
+AIM, GAINS, WINDOW, CLIMB = 0.01, (0.3, 0.01, 0.05), 8, 0.1
+"""SAFE: velocity of rewards that the PID asks for, its gains, steps of a phase, and the rise of a climb."""
+EARLY, RISING, FLAT = 1.5, 1.2, 0.8
+"""SAFE: factors of the threshold by phase."""
+
+
+class Threshold:
+    """SAFE's threshold of the KL per token [R], from mean rewards in standard deviations.
+
+    level: (base + PID) times a factor of the phase, within base / 3 and 2 base; the PID acts on the velocity
+    of rewards, smoothed over 20 steps. Source: Maity (2026), arXiv:2602.04651, and its public code, whose
+    gains and factors these are; rewards are between 0 and 1 there, and converge in a fourth phase.
+    """
+
+    def __init__(self, base: float) -> None:
+        self.base = base
+        self.seen: list[Tensor] = []
+        self.mean_R: Tensor | float = 0.0
+        self.total_R: Tensor | float = 0.0
+        self.error_R: Tensor | float = 0.0
+
+    def level(self, reward_R: Tensor) -> Tensor:
+        """Return the threshold after another step's rewards."""
+        if not self.seen:
+            self.mean_R = reward_R
+        self.seen.append(reward_R)
+        mean_R = 0.95 * self.mean_R + 0.05 * reward_R
+        error_R = mean_R - self.mean_R - AIM
+        self.total_R = (self.total_R + error_R).clamp(-1, 1)
+        by_R = GAINS[0] * error_R + GAINS[1] * self.total_R + GAINS[2] * (error_R - self.error_R)
+        self.mean_R, self.error_R = mean_R, error_R
+        return ((self.base + by_R) * self.phase()).clamp(self.base / 3, 2 * self.base)
+
+    def phase(self) -> Any:
+        """Return the factor of the phase, by how the last WINDOW rewards compare with those before."""
+        if len(self.seen) < 2 * WINDOW:
+            return EARLY
+        recent_R, old_R = (
+            sum(part) / WINDOW for part in (self.seen[-WINDOW:], self.seen[-2 * WINDOW : -WINDOW])
+        )
+        return FLAT + (RISING - FLAT) * (recent_R > old_R + CLIMB)
+
+
+def thresholded(base: float, frozen: bool = False) -> Maker:
+    """Return what charges the square of a running KL beyond SAFE's threshold, more as entropy falls.
+
+    frozen: its off-switch, the first threshold for good and no entropy.
+    """
+
+    def make(world: World, start_RP: Tensor) -> Any:
+        threshold, state = Threshold(base), dict[str, Any]()
+
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
+            moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
+            tokens_R = batch.mask_BT.sum((1, 2))
+            entropy_R = -(logp * batch.mask_BT).sum((1, 2)) / tokens_R
+            if not step:
+                state.update(kl=0.0, entropy=entropy_R)
+            state["kl"] = 0.9 * state["kl"] + 0.1 * moved_RBT.sum((1, 2)) / tokens_R
+            level_R = threshold.level(rollout.reward_RB.mean(1))
+            gate_R = (state["entropy"] / (entropy_R + 0.1)).clamp(min=0.5)
+            if frozen:
+                level_R, gate_R = EARLY * base + 0 * level_R, 1 + 0 * gate_R
+            beta_R = 2 * (state["kl"] - level_R).clamp(min=0) * gate_R
+            charge_RBT = beta_R[:, None, None] * _to_go(moved_RBT, batch.mask_BT)
+            return replace(batch, adv_BT=batch.adv_BT - charge_RBT)
+
+        return change
+
+    return make
+
+
+CRITIC: Arguments = (("clip", 0.2), ("first", 20))
+TWO: Arguments = (*CRITIC, ("heads", 2), ("softness", 0.3))
+
+
+def _held(start: Run = PROXY) -> Any:
+    """Return the KL coefficient -> PPO-max, its KL charged to advantages."""
+    run = replace(start, recipe_args=FULL, critic_args=CRITIC, **CRITICAL)
+    return lambda beta: Arm(run, fixed(beta), clipped)
+
+
+def _safe(frozen: bool = False) -> Any:
+    """Return the base of the threshold -> SAFE where the reward model is fitted anew."""
+    run = replace(MENDED, recipe_args=FULL, critic_args=TWO, **CRITICAL)
+    return lambda base: Arm(run, thresholded(base, frozen), clipped, later=PROXY)
+
+
+def _bare(start: Run) -> Any:
+    """Return lambda of GAE -> PPO without a clip, KL, normalized advantages or constraints of its critic."""
+
+    def at(lam: float) -> Run:
+        return replace(start, recipe_args=(("eps", 0.999), ("lam", lam)), **CRITICAL)
+
+    return at
+
+
+def _charged(beta: float) -> Maker:
+    """Return what takes beta log(pi/start) of the response off rewards."""
+
+    def make(world: World, start_RP: Tensor) -> Any:
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+            moved_RB = ((logp - world.logp(start_RP, rollout)) * batch.mask_BT).sum(-1)
+            return replace(batch, reward_B=batch.require("reward_B", "p3o") - beta * moved_RB)
+
+        return change
+
+    return make
+
+
+def _pairs(beta: float) -> Arm:
+    return Arm(replace(PROXY, recipe="p3o"), _charged(beta))
+
+
+def _reset(tokens: float) -> Arm:
+    arm = _held(SELDOM)(0.05)  # of .01, PPO-max's best there, and .05 the better on pilot seeds
+    args = (("share", 0.5), ("tokens", int(tokens)))
+    return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=args))
+
+
+def _windows(advantage: str) -> Any:
+    return lambda lam: replace(
+        HALVES, recipe_args=(("advantage", advantage), ("lam", lam), ("normalize", True))
+    )
+
+
+WAYS: Mapping[str, Way] = {
+    "ppo-max": Way(_held(), BETAS),
+    "mended, ppo-max": Way(
+        lambda beta: replace(_held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
+    ),
+    "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
+    "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
+    "ten times the steps": Way(lambda beta: _longer(_held()(beta)), BETAS, like="ppo-max"),
+    "p3o": Way(_pairs, BETAS),
+    "dpo": Way(with_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
+    "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
+    "seldom, ppo-max": Way(_held(SELDOM), BETAS, rates=SLOWER),
+    "seldom, resets": Way(_reset, (1, 3, 5, 7, 9), True, rates=SLOWER),
+    "seldom, dpo": Way(with_recipe(SELDOM, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0), rates=SLOWER),
+    "whole responses": Way(
+        lambda lam: replace(GOLD, recipe_args=(("lam", lam), ("normalize", True))), LAMBDAS, True
+    ),
+    "halves, egae": Way(_windows("egae"), LAMBDAS, True),
+    "halves, gae": Way(_windows("gae"), LAMBDAS, True),
+    "true, grpo": Way(with_recipe(SORTED, "grpo"), rates=SLOWER),
+    "true, bonus": Way(with_recipe(SORTED, "grpo", "entropy"), (1e-4, 1e-3, 3e-3, 1e-2, 3e-2), rates=SLOWER),
+    "true, set-point": Way(
+        with_recipe(SORTED, "grpo", "set_point", ("entropy", 0.1)), (0.03, 0.1, 0.2, 0.4, 0.8), rates=SLOWER
+    ),
+}
+REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
+
+
+def _longer(arm: Arm) -> Arm:
+    return replace(arm, run=replace(arm.run, steps=1500, log_every=150))
+
+
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
 """Seeds of a run, and those of most arms; accuracy that counts as gained, and as lost. Margins: before the
 table."""
@@ -38,13 +268,10 @@ METRICS = (
 )
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    arms = (*(name for name in REWARDED.ways if name not in OTHERS), *OTHERS)
-    return pd.concat([REWARDED.table(METRICS, seeds[: OTHERS.get(name, SOME)], [name]) for name in arms])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = REWARDED.experiment(
+    METRICS,
+    SEEDS,
+    (((), SOME), *(((name,), seeds) for name, seeds in OTHERS.items())),
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs=(
@@ -53,9 +280,6 @@ EXPERIMENT = Experiment(
         "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
         "order, its set-point a form of ours"
     ),
-    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
         "strips",
@@ -155,3 +379,7 @@ ask(
     "than PPO with a fixed KL coefficient.",
     "mended, safe", "mended, ppo-max", MORE, "area", SAFE, off={"arm": "mended, frozen"},
 )  # fmt: skip
+
+
+if __name__ == "__main__":
+    REWARDED.choose()

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.worlds import cloned_starts as cold_starts
-from analysis.worlds.cloned_starts import (
+from analysis.experiments.lag import excess_cloning as cold_starts
+from analysis.experiments.lag.excess_cloning import (
     ANSWERS,
     GROUP,
     PROMPTS,
