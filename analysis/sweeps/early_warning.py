@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.lag.ess_predicts_collapse import EARLY, EXPERIMENT, SIGNS
+from analysis.experiments.lag.phase_diagram import EARLY, PREDICTED, SIGNS
 from analysis.judging.intervals import wilson_interval
 from analysis.tables.committed import COMMITTED, load_committed
 from testbed.diagnostics.peer_limits import Alert, Row, Threshold, alerts
@@ -30,9 +30,9 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
     without the table.
     """
     try:
-        table = load_committed([EXPERIMENT.name], folder)[EXPERIMENT.name].frame
+        table = load_committed([PREDICTED.name], folder)[PREDICTED.name].frame
     except UserError:
-        said = f"The table {EXPERIMENT.name} is not among the committed ones"
+        said = f"The table {PREDICTED.name} is not among the committed ones"
         return (), f"{said}: no limits from this laboratory."
     found = [
         each
@@ -42,7 +42,7 @@ def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
     ]
     runs, lost = len(table), int(table["collapsed"].astype(bool).sum())
     said = f"{runs} runs of a toy language model, {lost} collapsed after step {EARLY}"
-    return tuple(found), f"From table {EXPERIMENT.name}: {said}; the metric's mean over steps 1 to {EARLY}."
+    return tuple(found), f"From table {PREDICTED.name}: {said}; the metric's mean over steps 1 to {EARLY}."
 
 
 def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshold | None:
@@ -65,7 +65,7 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
         return None
     limit = 10**cut if scale else cut
     source = (
-        f"table {EXPERIMENT.name}: it flags {caught} of {least.n} runs that collapsed and {false} of "
+        f"table {PREDICTED.name}: it flags {caught} of {least.n} runs that collapsed and {false} of "
         f"{most.n} others, in the table that it was chosen from"
     )
     return Threshold(metric, limit, below, source, scale=scale)

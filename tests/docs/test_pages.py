@@ -14,7 +14,7 @@ from support.import_graph import ROOT
 from test_architecture import LAYERS
 
 from analysis.arena import table as arena
-from analysis.experiments.real import known_parts
+from analysis.experiments.real import known_model
 from analysis.judging.verdicts import by_claim
 from analysis.pages.findings_page import Facts, page
 from analysis.tables.committed import load_committed
@@ -88,7 +88,7 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
         said = f"{kept['effect']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}]".replace("0.", ".")
         assert said + tail in text
     frame = load_committed(["known-parts"])["known-parts"].frame
-    ends = frame.assign(arm=known_parts.named(frame)).groupby("arm")["last accuracy"]
+    ends = frame.assign(arm=known_model.named(frame)).groupby("arm")["last accuracy"]
     clipped, bare = (f"{ends.median()[f'GRPO, {arm}']:.2f}".lstrip("0") for arm in ("clip 0.2", "no clip"))
     low = [(ends.get_group(arm) < 0.3).sum() for arm in ("GRPO, no clip", "GRPO, clip 0.2")]
     assert (ends.median()["REINFORCE"], *low, len(frame)) == (0, 5, 0, 60)

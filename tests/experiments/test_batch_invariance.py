@@ -22,7 +22,7 @@ def batches(rescaled=0.0, fixed=0.08, coupled=0.03):
             batch_invariance.DECAY: decay,
             "prompts": prompts,
             "seed": seed,
-            batch_invariance.CURVE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64),
+            batch_invariance.VALUE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64),
         }
         for anchor, decay, prompts, change in arms
         for seed in range(SEEDS)
@@ -38,6 +38,6 @@ def test_arms_of_the_batch_sizes_are_told_apart_by_their_decay():
 
 
 def test_batch_size_invariance_is_judged_at_the_rescaled_decay():
-    check = batch_invariance.EXPERIMENT.claims["ppo-ewma-is-batch-size-invariant"].function
+    check = batch_invariance.DESCENT.claims["ppo-ewma-is-batch-size-invariant"].function
     assert word(check(batches(rescaled=0.004))) == "supported"
     assert word(check(batches(rescaled=-0.02))) in ("refuted", "no difference")

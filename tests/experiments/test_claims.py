@@ -8,7 +8,7 @@ import pytest
 from support.deciding import word
 
 from analysis.experiment import Experiment
-from analysis.experiments.lag import ess_collapse, staleness_cost
+from analysis.experiments.lag import ess_collapse, staleness
 from analysis.judging import verdicts
 from analysis.judging.claims import CLAIMS
 from analysis.tables import condensed as condense
@@ -20,7 +20,7 @@ from testbed.cli import main
 from testbed.errors import UserError
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
-COST, ESS = staleness_cost.EXPERIMENT.claims, ess_collapse.EXPERIMENT.claims
+COST, ESS = staleness.COST.claims, ess_collapse.EXPERIMENT.claims
 N = 100
 
 

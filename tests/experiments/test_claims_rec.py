@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from support.deciding import word
 
-from analysis.experiments.lag import rec, rec_bounded
+from analysis.experiments.lag import rec
 
 LAGS, SEEDS = rec.LAGS, 16
 OFFLINE = LAGS[-1]
-CLAIMS = {**rec.EXPERIMENT.claims, **rec_bounded.EXPERIMENT.claims}
+CLAIMS = {**rec.REC.claims, **rec.BOUNDED.claims}
 NOISE = np.linspace(-0.02, 0.02, SEEDS)
 
 

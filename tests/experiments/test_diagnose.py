@@ -14,7 +14,7 @@ from support.command_line import refused
 from support.log_mutations import metrics_jsonl
 from test_report import CHROMIUM, FLAGS, Parts
 
-from analysis.experiments.lag.ess_predicts_collapse import EARLY, SIGNS
+from analysis.experiments.lag.phase_diagram import EARLY, SIGNS
 from analysis.logs.diagnosis import diagnose
 from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import MANIFEST, Table

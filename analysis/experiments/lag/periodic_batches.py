@@ -1,53 +1,36 @@
-"""Periodic batches, a noisy engine, and baselines without a critic: what each recipe keeps, all tuned.
+"""Periodic batches, a noisy engine, and baselines without a critic: what each recipe keeps, all tuned."""
 
-The tasks are the arena's: guesses from fresh batches, running sums from periodic ones.
-`python -m analysis.experiments.lag.periodic_batches` chooses rates and knobs, arm by arm.
-"""
+from collections.abc import Sequence
+from typing import Any
 
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+import pandas as pd
 
-from analysis.arena.tasks import task
-from analysis.lab import Part, Plot
+from analysis.lab import Experiment, Part, Plot, of_seeds
+from analysis.worlds.batch_arms import BATCHES
 from analysis.worlds.pilots import inside
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import PILOTS
 
-FRESH = task("guess")
-"""Where the greedy response is right as often as a sampled one, on .37 of prompts; on sums it is right on .87
-and a sampled one on .003, which no language model is like."""
-PERIODIC = replace(task("sums"), staleness="periodic", lag=25, steps=400, log_every=40)
-"""Eight generations of 51 batches each in 400 steps, which is lag 25 in the mean."""
-NOISE = {"mismatch": "logit-noise", "mismatch_args": (("sigma", 0.5),)}
-"""An engine whose logits have noise of half a nat."""
-CLIPS, BETAS, CAPS = (0.1, 0.2, 0.5, 0.9, 3.0), (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0), (1, 2, 4, 8, 32)
-WAYS: Mapping[str, Way] = {
-    "remax": Way(with_recipe(FRESH, "remax", "kappa"), (0.0, 1e-4, 1e-3, 1e-2, 0.1), True),
-    "reinforce, mean baseline": Way(with_recipe(FRESH, "reinforce")),
-    "ppo": Way(with_recipe(FRESH, "ppo", "lam", critic="head"), (0.5, 0.8, 0.95, 0.99, 1.0), True),
-    "periodic grpo": Way(with_recipe(PERIODIC, "grpo", "eps_low+eps_high"), CLIPS),
-    "periodic oapl": Way(with_recipe(PERIODIC, "oapl", "beta2"), BETAS),
-    "periodic tis": Way(with_recipe(PERIODIC, "tis", "cap"), CAPS),
-    "noisy grpo": Way(with_recipe(PERIODIC, "grpo", "eps_low+eps_high", **NOISE), CLIPS),
-    "noisy oapl": Way(with_recipe(PERIODIC, "oapl", "beta2", **NOISE), BETAS),
-}
-BATCHES = Family(WAYS, Path(__file__).with_suffix(".csv"))
-
-
+NAME = "periodic-batches"
 SEEDS, MORE, LESS = 48, 0.02, 0.05
 """Accuracy that counts as gained, and as lost. Set before the table was made."""
 METRICS = ("accuracy", "area", "val/entropy", "max actor/grad_norm")
 
 
-EXPERIMENT = BATCHES.experiment(
-    METRICS,
-    SEEDS,
+def rows(seeds: Sequence[Any]) -> pd.DataFrame:
+    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
+    return BATCHES.table(METRICS, seeds)
+
+
+EXPERIMENT = Experiment(
     question="What do recipes keep where weights are sent eight times in 400 steps, or to a noisy engine?",
     source="OAPL (2026), arXiv:2602.19362, and the sources of the other arms, as each claim says",
     differs=(
         "toy transformers; running sums of sixteen digits where weights are sent every 51 steps, guesses on "
         "fresh data; noise of 0.5 on the engine's logits"
     ),
+    compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
+    keys=("run", "arm", "seed"),
+    metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LESS},
     figure=Plot(
         "strips",
@@ -104,7 +87,3 @@ for _name, _statement, _first, _second, _by, _source in (
      "remax", "ppo", -LESS, "Li et al. (2023), ReMax, arXiv:2310.10505"),
 ):  # fmt: skip
     _ask(_name, _statement, _first, _second, _by, _source)
-
-
-if __name__ == "__main__":
-    BATCHES.choose()

@@ -1,15 +1,20 @@
-"""A toy LLM learns from data of one exact lag, all recipes at one learning rate: accuracy and ESS."""
+"""A toy LLM learns from data of one exact lag, all recipes at one learning rate: accuracy and ESS.
+
+The second experiment judges what the oldest data cost REINFORCE and GRPO at that rate.
+"""
 
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from analysis.tables.committed import Table
 from analysis.tables.condensed import STALENESS, condense
 from testbed.config.run import Run, grid
 
+SOURCE = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
 
-def cells() -> tuple[Run, ...]:
+
+def by_lag() -> tuple[Run, ...]:
     """Five recipes at four lags, 2 seeds."""
     return grid(
         TOY, recipe=["reinforce", "grpo", "gspo", "m2po", "vcpo"], lag=[0, 16, 64, 128], seed=range(2)
@@ -21,14 +26,15 @@ def curves(rows: pd.DataFrame) -> Table:
     return condense(rows)["staleness"]
 
 
-EXPERIMENT = Experiment(
+CURVES = Experiment(
+    "staleness",
     question="Which recipes hold, and which collapse, as the data that they learn from grow old?",
-    source="Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161",
+    source=SOURCE,
     differs=(
         "a transformer of 26,000 weights on running sums in place of large language models; one learning "
         "rate for all, which is a stress test and no ranking of methods"
     ),
-    cells=cells,
+    cells=by_lag,
     seeds=range(8),
     from_rows=curves,
     keys=("recipe", "lag", "seed", "step"),
@@ -36,3 +42,39 @@ EXPERIMENT = Experiment(
     figure="staleness",
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
 )
+
+
+OLD = 128
+
+
+def fresh_and_old() -> tuple[Run, ...]:
+    """REINFORCE and GRPO, on-policy and at lag 128."""
+    return grid(TOY, recipe=["reinforce", "grpo"], lag=[0, OLD], seed=[0])
+
+
+COST = Experiment(
+    "staleness-cost",
+    question="What do data that are 128 steps old cost, with a clip and without?",
+    source=SOURCE,
+    differs="a transformer of 26,000 weights on running sums; the learning rate of the stress test",
+    cells=fresh_and_old,
+    stop=Stop(),
+    keys=("recipe", "lag", "seed"),
+    metrics=("accuracy", "best", "start", "collapsed", "collapse_step"),
+    figure=Plot(
+        "final by setting", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
+    ),
+)
+
+
+PLAIN, CLIPPED = {"recipe": "reinforce"}, {"recipe": "grpo"}
+
+COST.claim(
+    "reinforce-collapses-where-grpo-holds",
+    "At lag 128, unclipped REINFORCE collapses on more seeds than clipped GRPO does.",
+).happens("collapsed", PLAIN, CLIPPED, over={"lag": OLD})
+COST.claim(
+    "staleness-costs-grpo-accuracy",
+    "GRPO ends with lower accuracy at lag 128 than on-policy, on most seeds.",
+    source=f"{SOURCE}, figure 1",
+).compare("accuracy", {"lag": 0}, {"lag": OLD}, over=CLIPPED)

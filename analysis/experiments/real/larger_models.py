@@ -3,24 +3,131 @@
 As in `toy-vs-real` a seed has one of three tasks, drawn by its number. Here every recipe has its own learning
 rate, chosen at lag 32 on tuning seeds, on the toy too; at lag 64 all data come from the first weights. A
 first run, at lag 64 alone and 13 seeds, decided nothing; these seeds are others (docs/LOG.md).
+The toy's seeds are tuning seeds: medians over them are a prediction, judged on real models with other seeds.
 """
 
+from dataclasses import replace
 from functools import partial
+from itertools import chain
+from typing import Any
 
 import pandas as pd
 
-from analysis.experiments.lag.safe_lag_fit import ALLOWED, SIGNS
-from analysis.experiments.real.larger_rates import MODELS
-from analysis.experiments.real.larger_toy import KEYS, LAGS, METRICS, SHORTER, arms, toy_rows, with_signs
-from analysis.experiments.real.toy_vs_real import ARM, GOAL, TOY, by_recipe, taus
+from analysis.experiments.lag.safe_lag import ALLOWED, SIGNS, signs
+from analysis.experiments.real.real_model import ONE_DIGIT
+from analysis.experiments.real.toy_vs_real import ARM, FORETOLD, GOAL, RECIPES, SHORT, by_recipe, taus
 from analysis.judging.auroc import auroc
 from analysis.lab import Experiment, Stop, Tuned
-from analysis.tables.committed import Table
-from analysis.worlds.hf_bases import make
+from analysis.sweeps.base_runs import TOY
+from analysis.sweeps.tuning import RATE, at_rates, best_rates, tuning_seeds
+from analysis.tables.cell_table import cell_table
+from analysis.tables.committed import Table, load_committed
+from analysis.tables.outcomes import DIVERGED
+from analysis.worlds.hf_bases import Made, make
 from testbed import rng
-from testbed.config.run import Run
+from testbed.config.run import Run, grid
 
-OLD = LAGS[1:]
+BY = ("task", "recipe")
+OLD = 32
+MODELS = (
+    Made("qwen2-1m-running-sum", "running-sum", (("digits", 4),), "qwen2", 0.3, 300, 224),
+    Made("gpt-neox-1m-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", 0.25, 900, 256),
+    Made("llama-1m-length", "length", SHORT, "llama", 0.55, 300, 224),
+)
+"""A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
+SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
+"""80 steps of 32 responses."""
+MODEL_RATES = (1.5e-4, 3e-4, 6e-4, 1.2e-3, 2.4e-3)
+
+
+def rate_cells() -> tuple[Run, ...]:
+    """Eight recipes at lag 32 on three models, 5 rates an octave apart, 2 seeds."""
+    each = (grid(model.run(**SIZES, lag=OLD), recipe=list(RECIPES)) for model in MODELS)
+    return at_rates(chain.from_iterable(each), MODEL_RATES)
+
+
+RATES_CHOSEN = Experiment(
+    "larger-rates",
+    question="Which learning rate suits each recipe on old data, on models of a million weights?",
+    source="own design: rates are chosen before they are compared",
+    prepare=partial(make, MODELS),
+    cells=rate_cells,
+    keys=(*BY, "learning_rate", "seed"),
+    metrics=("accuracy", "area", "collapsed"),
+)
+
+
+LAGS = (8, OLD, 64)
+SHORTER: dict[str, Any] = SIZES | {"steps": max(LAGS)}
+"""At the largest lag all data come from the first weights."""
+EARLY = 40
+"""Steps whose metrics are read as signs of what comes."""
+TOY_RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+FAST = 1e-2
+"""The rate of collapses: on tuning seeds at lag 64 as many arms break at it as real ones at theirs."""
+TUNED = "tuned"
+KEYS = ("task", "recipe", "lag", "seed")
+METRICS = ("accuracy", "best", "start", "collapsed", "collapse_step")
+
+
+def arms(run: Run, lags: tuple[int, ...] = LAGS) -> tuple[Run, ...]:
+    """Return eight recipes at every lag, and GRPO on-policy beside them, of one starting run."""
+    return (replace(run, recipe="grpo", lag=0), *grid(run, recipe=list(RECIPES), lag=list(lags)))
+
+
+def toy_cells() -> tuple[Run, ...]:
+    """The arms on three tasks, 4 rates, 6 tuning seeds; taught as long as real models."""
+    found: list[Run] = []
+    for model in MODELS:
+        toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
+        toy = replace(toy, warm_start_steps=model.steps, **SHORTER)
+        for run in grid(toy, learning_rate=list(TOY_RATES), seed=list(tuning_seeds(6))):
+            found += arms(run)
+    return tuple(found)
+
+
+def with_signs(name: str, rows: pd.DataFrame, keys: tuple[str, ...], until: int = EARLY) -> Table:
+    """Return one row per cell: outcomes, and the mean of every sign over the first steps."""
+    table = cell_table(name, rows, keys, METRICS)
+    early = rows[rows["step"] <= until].groupby(list(keys))
+    seen = pd.DataFrame({key: signs(run) for key, run in early}).T.rename_axis(list(keys))
+    return Table.of(name, table.frame.drop(columns=DIVERGED).join(seen, on=list(keys)), table.about)
+
+
+def toy_table(rows: pd.DataFrame) -> Table:
+    """Return the cells at the rate that suits their recipe best on their task at lag 32, and at FAST."""
+    found = with_signs("larger-toy", rows, (*KEYS, RATE))
+    best = best_rates(found.frame[found.frame["lag"] == OLD], BY, "accuracy")
+    chosen = found.frame.merge(best[[*BY, RATE]])
+    fast = found.frame[found.frame[RATE] == FAST]
+    both = pd.concat([chosen.assign(**{TUNED: 1.0}), fast.assign(**{TUNED: 0.0})])
+    kept = both.sort_values([TUNED, *KEYS], ignore_index=True)
+    return Table.of("larger-toy", kept[[*LARGER_TOY.keys, *LARGER_TOY.metrics]], found.about)
+
+
+def toy_rows(tuned: bool = True) -> pd.DataFrame:
+    """Return the committed rows at tuned rates, or those at FAST."""
+    frame = load_committed(["larger-toy"])["larger-toy"].frame
+    return frame[frame[TUNED] == float(tuned)]
+
+
+def kept(frame: pd.DataFrame) -> pd.Series:
+    """Return the share of its best accuracy that an arm ends with."""
+    return frame["accuracy"] / frame["best"].clip(lower=1e-9)
+
+
+LARGER_TOY = Experiment(
+    "larger-toy",
+    question="How do eight tuned recipes end on the toy LLM where models of a million weights take them too?",
+    source="this project",
+    cells=toy_cells,
+    from_rows=toy_table,
+    keys=(TUNED, *KEYS),
+    metrics=(RATE, *METRICS, *SIGNS),
+)
+
+
+STALE = LAGS[1:]
 STOP = Stop(block=24, cap=48, begun_with=24, first=200, fresh=1200)
 HALF = 0.5
 """Kendall's tau at which three of four pairs stand in the right order; margins were set before the runs."""
@@ -29,7 +136,7 @@ ESS = "log10 ess"
 
 def cells() -> tuple[Run, ...]:
     """Eight recipes at lags 32 and 64, and GRPO on-policy, at tuned rates, on three models."""
-    return tuple(cell for model in MODELS for cell in arms(model.run(**SHORTER), OLD))
+    return tuple(cell for model in MODELS for cell in arms(model.run(**SHORTER), STALE))
 
 
 def drawn(run: Run) -> bool:
@@ -40,11 +147,12 @@ def drawn(run: Run) -> bool:
 def from_rows(rows: pd.DataFrame) -> Table:
     """Return one row per cell with its signs, and the toy's median of its end."""
     table = with_signs("larger-models", rows, KEYS)
-    foretold = toy_rows().groupby(["task", *ARM])["accuracy"].median().rename(TOY)
+    foretold = toy_rows().groupby(["task", *ARM])["accuracy"].median().rename(FORETOLD)
     return Table.of(table.name, table.frame.join(foretold, on=["task", *ARM]), table.about)
 
 
-EXPERIMENT = Experiment(
+LARGER_MODELS = Experiment(
+    "larger-models",
     question="Does the tuned toy LLM foretell what stale data do to models of a million weights?",
     source="this project",
     differs="models of a million weights, trained here; 64 steps of 32 responses; rates chosen from five",
@@ -55,7 +163,7 @@ EXPERIMENT = Experiment(
     from_rows=from_rows,
     stop=STOP,
     keys=KEYS,
-    metrics=(*METRICS, *SIGNS, TOY),
+    metrics=(*METRICS, *SIGNS, FORETOLD),
     margins={"tau, AUROC to foretell": GOAL, "tau": HALF, "accuracy lost": ALLOWED},
     figure=by_recipe(),
 )
@@ -79,18 +187,18 @@ for _name, _goal in (
     ("toy-ranks-larger-models-at-tau-0.5", HALF),
     ("toy-ranks-larger-models-at-tau-0", 0.0),
 ):
-    EXPERIMENT.claim(
+    LARGER_MODELS.claim(
         _name,
         "At tuned rates the toy LLM's final accuracies rank 16 arms (eight recipes at lags 32 and 64) on "
         f"models of a million weights with Kendall's tau above {_goal:g}, in the median over seeds of three "
         "tasks.",
-    ).compare(lambda table: taus(table, lambda rows: rows[TOY], OLD), by=_goal)
-EXPERIMENT.claim(
+    ).compare(lambda table: taus(table, lambda rows: rows[FORETOLD], STALE), by=_goal)
+LARGER_MODELS.claim(
     "toy-ranks-larger-models-at-lag-64",
     "At lag 64 alone the toy LLM's final accuracies rank the eight recipes better than chance (Kendall's tau "
     "above 0), in the median over seeds of three tasks.",
-).compare(lambda table: taus(table, lambda rows: rows[TOY], OLD[-1:]))
-EXPERIMENT.claim(
+).compare(lambda table: taus(table, lambda rows: rows[FORETOLD], STALE[-1:]))
+LARGER_MODELS.claim(
     "early-ess-ranks-losses-of-larger-models",
     "On models of a million weights at tuned rates a small ESS in the first 40 steps ranks arms by whether "
     "they end more than 0.1 below GRPO on-policy of the same seed with an AUROC above 0.8, in the median "
@@ -102,7 +210,7 @@ for _name, _recipe, _title in (
     ("topr-ends-above-grpo-on-larger-models", "topr", "TOPR"),
     ("asymre-ends-above-grpo-on-larger-models", "asymre", "AsymRE"),
 ):
-    EXPERIMENT.claim(
+    LARGER_MODELS.claim(
         _name,
         f"On models of a million weights at lag 64 and tuned rates, {_title} ends with a higher accuracy "
         "than GRPO, on most seeds of three tasks.",

@@ -2,32 +2,67 @@
 
 The models are trained here first, about 70,000 weights each, three architectures on three tasks. A seed has
 one task, drawn by its number, so that seeds are like each other and a median over them is one over tasks too.
+The toy's seeds are tuning seeds: medians over them are a prediction.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from analysis.experiments.real.toy_for_real import (
-    KEYS,
-    LAGS,
-    LOG_EVERY,
-    METRICS,
-    MODELS,
-    PROMPTS,
-    STEPS,
-    arms,
-)
+from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.judging.auroc import auroc, kendall
 from analysis.lab import Experiment, Part, Plot, Stop
+from analysis.sweeps.base_runs import TOY
+from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import cell_table
 from analysis.tables.committed import Table, load_committed
 from analysis.tables.outcomes import DIVERGED
-from analysis.worlds.hf_bases import make
+from analysis.worlds.hf_bases import Made, make
 from testbed import rng
-from testbed.config.run import Run
+from testbed.config.run import Run, grid
+
+RECIPES = ("grpo", "tis", "gspo", "cispo", "m2po", "vcpo", "topr", "asymre")
+LAGS = (16, 64)
+STEPS, PROMPTS, LOG_EVERY = 150, 8, 10
+KEYS = ("task", "recipe", "lag", "seed")
+METRICS = ("accuracy", "best", "start", "area", "collapsed", "collapse_step", "steps_to 0.5")
+SHORT = (("digits", 2), ("limit", 6), ("modulus", 8))
+MODELS = (
+    Made("qwen2-running-sum", "running-sum", (("digits", 6),), "qwen2", noise=0.25),
+    Made("gpt-neox-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", noise=0.4),
+    Made("llama-length", "length", SHORT, "llama", noise=0.55),
+)
+"""A multi-step task, sums written in characters, and answers of free length: about 70,000 weights each."""
+
+
+def arms(run: Run) -> tuple[Run, ...]:
+    """Return eight recipes at lags 16 and 64, and GRPO on-policy beside them, of one starting run."""
+    stale = grid(run, recipe=list(RECIPES), lag=list(LAGS))
+    return (replace(run, recipe="grpo", lag=0), *stale)
+
+
+def toy_cells() -> tuple[Run, ...]:
+    """The arms on three tasks, 16 tuning seeds; a base model per seed, taught by the same noise."""
+    found = []
+    for model in MODELS:
+        toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
+        toy = replace(toy, steps=STEPS, prompts=PROMPTS, log_every=LOG_EVERY, warm_start_steps=300)
+        found += [replace(cell, seed=seed) for seed in tuning_seeds(16) for cell in arms(toy)]
+    return tuple(found)
+
+
+TOY_FOR_REAL = Experiment(
+    "toy-for-real",
+    question="How do eight recipes end on the toy LLM where they are also tried on real models?",
+    source="this project",
+    cells=toy_cells,
+    keys=KEYS,
+    metrics=METRICS,
+)
+
 
 GOAL = 0.8
 """Kendall's tau, and AUROC, from which on the toy, or ESS, counts as foretelling. Set before the runs."""
@@ -36,7 +71,7 @@ RATE = 1e-3
 EARLY = 50
 """Steps whose ESS is read as a sign of a later collapse."""
 ESS, SIGN = "rollout_corr/ess_kish_sequence_raw", "log10 early ess"
-TOY = "toy accuracy"
+FORETOLD = "toy accuracy"
 ARM = ["recipe", "lag"]
 
 
@@ -60,7 +95,7 @@ def from_rows(rows: pd.DataFrame) -> Table:
     early = rows[(rows["step"] > 0) & (rows["step"] <= EARLY)]
     sign = np.log10(early[ESS]).groupby([early[key] for key in KEYS]).mean().rename(SIGN)
     toy = load_committed(["toy-for-real"])["toy-for-real"].frame
-    foretold = toy.groupby(["task", *ARM])["accuracy"].median().rename(TOY)
+    foretold = toy.groupby(["task", *ARM])["accuracy"].median().rename(FORETOLD)
     joined = table.frame.drop(columns=DIVERGED).join(sign, on=list(KEYS)).join(foretold, on=["task", *ARM])
     return Table.of(table.name, joined, table.about)
 
@@ -69,7 +104,7 @@ def by_recipe() -> Plot:
     """Return the plot of what the toy foretells of Hugging Face models."""
     return Plot(
         "scatter",
-        x=f"{TOY}: toy LLM",
+        x=f"{FORETOLD}: toy LLM",
         y="accuracy: Hugging Face model",
         arm=("recipe",),
         panel="task",
@@ -78,7 +113,8 @@ def by_recipe() -> Plot:
     )
 
 
-EXPERIMENT = Experiment(
+TOY_VS_REAL = Experiment(
+    "toy-vs-real",
     question="Does the toy LLM foretell which recipe loses what to stale data on Hugging Face models?",
     source="this project",
     differs="models of 70,000 weights, trained here; one learning rate for all recipes",
@@ -88,7 +124,7 @@ EXPERIMENT = Experiment(
     from_rows=from_rows,
     stop=Stop(block=16, cap=32, begun_with=16),
     keys=KEYS,
-    metrics=(*METRICS, SIGN, TOY),
+    metrics=(*METRICS, SIGN, FORETOLD),
     margins={"tau and AUROC that count as foretelling": GOAL},
     figure=by_recipe(),
     systems={
@@ -110,7 +146,7 @@ def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: 
 
 def toy_taus(table: pd.DataFrame) -> pd.Series:
     """Return tau of the toy's final accuracies at both lags, seed by seed."""
-    return taus(table, lambda rows: rows[TOY], LAGS)
+    return taus(table, lambda rows: rows[FORETOLD], LAGS)
 
 
 def early_areas(table: pd.DataFrame) -> pd.Series:
@@ -120,22 +156,22 @@ def early_areas(table: pd.DataFrame) -> pd.Series:
     return pd.Series(found, dtype=float).dropna()
 
 
-EXPERIMENT.claim(
+TOY_VS_REAL.claim(
     "toy-ranks-real-arms-at-tau-0.8",
     "The toy LLM's final accuracies rank 16 arms of Hugging Face models (8 recipes at lags 16 and 64) with "
     "Kendall's tau above 0.8, in the median over seeds on three tasks.",
 ).compare(toy_taus, by=GOAL)
-EXPERIMENT.claim(
+TOY_VS_REAL.claim(
     "toy-ranks-real-arms-better-than-their-lag-does",
     "The toy LLM's final accuracies rank those 16 arms better (Kendall's tau-b) than their lag alone does, "
     "on most seeds of three tasks.",
 ).compare(lambda table: toy_taus(table) - taus(table, lambda rows: -rows["lag"], LAGS))
-EXPERIMENT.claim(
+TOY_VS_REAL.claim(
     "toy-ranks-real-recipes-at-lag-64",
     "At lag 64 the toy LLM's final accuracies rank the eight recipes on Hugging Face models better than "
     "chance (Kendall's tau above 0), on most seeds of three tasks.",
-).compare(lambda table: taus(table, lambda rows: rows[TOY], LAGS[-1:]))
-EXPERIMENT.claim(
+).compare(lambda table: taus(table, lambda rows: rows[FORETOLD], LAGS[-1:]))
+TOY_VS_REAL.claim(
     "early-ess-ranks-collapses-of-real-models",
     "On Hugging Face models a small ESS in the first 50 steps ranks 16 stale arms by whether they collapse "
     "later with an AUROC above 0.8, in the median over seeds of three tasks.",
@@ -147,7 +183,7 @@ for _name, _recipe, _title in (
     ("topr-ends-above-grpo-on-real-models", "topr", "TOPR"),
     ("asymre-ends-above-grpo-on-real-models", "asymre", "AsymRE"),
 ):
-    EXPERIMENT.claim(
+    TOY_VS_REAL.claim(
         _name,
         f"On Hugging Face models at lag 64 and learning rate 1e-3, {_title} ends with a higher accuracy than "
         "GRPO, on most seeds of three tasks.",

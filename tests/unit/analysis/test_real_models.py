@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.experiments.lag.safe_lag_fit import SAFE, SIGNS, fitted, largest_safe
-from analysis.experiments.real.toy_for_real import MODELS
-from analysis.experiments.real.toy_vs_real import TOY, taus
+from analysis.experiments.lag.safe_lag import SAFE, SIGNS, fitted, largest_safe
+from analysis.experiments.real.toy_vs_real import FORETOLD, MODELS, taus
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds import hf_bases as made_models
 from testbed.config.run import grid
@@ -52,8 +51,8 @@ def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name: str) -> Non
 @pytest.mark.parametrize(("score", "tau"), [([1, 2, 3], 1.0), ([3, 2, 1], -1.0), ([1, 1, 1], 0.0)])
 def test_tau_is_of_the_order_of_a_seeds_stale_arms(score: list[int], tau: float) -> None:
     table = pd.DataFrame({"seed": 7, "lag": [16, 16, 16, 0], "accuracy": [0.1, 0.2, 0.3, 0.0]})
-    table[TOY] = [*score, 9.0]
-    assert taus(table, lambda rows: rows[TOY], (16,))[7] == pytest.approx(tau)
+    table[FORETOLD] = [*score, 9.0]
+    assert taus(table, lambda rows: rows[FORETOLD], (16,))[7] == pytest.approx(tau)
 
 
 def test_a_safe_lag_has_only_safe_lags_below_it() -> None:
