@@ -1,27 +1,10 @@
-"""Keep panels readable: few series, labels that do not collide, marks where an axis is cut."""
+"""A legend above the panels that says nothing twice."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-
-from analysis.palette import RULE
-
-SERIES = 5
-"""Most series of one panel; more have to be small multiples."""
-
-
-def few(names: Sequence[str], most: int = SERIES) -> tuple[list[str], str]:
-    """Return the names to draw, and a sentence that names the dropped ones ("" if none)."""
-    kept, left = list(names[:most]), list(names[most:])
-    return kept, f"Not drawn, for want of room: {', '.join(left)}." if left else ""
-
-
-def say_dropped(fig: Figure, sentence: str) -> None:
-    """Write the sentence about dropped names under the figure, unless it is empty."""
-    if sentence:
-        fig.supxlabel(sentence, fontsize=7, color=RULE)
 
 
 def legend(fig: Figure, handles: Sequence[Any], **how: Any) -> None:

@@ -40,11 +40,10 @@ from analysis.sweeps.sweep_table import (
     usual_metric,
 )
 from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
-from analysis.tables.tails import HISTOGRAM, counts, exceedance, pool
+from analysis.tables.tails import HISTOGRAM, exceedances, pool
 from paper_figs.figure_registry import COLUMN, PAGE, no_mathtext
 from paper_figs.plot_kinds import curves_by_arm, final_by_setting, heat_map
 from paper_figs.run import render, style, write_file
-from testbed.diagnostics.metric_names import HISTOGRAM_EDGES
 from testbed.errors import UserError
 
 FEW = 5
@@ -69,7 +68,7 @@ def curves(
     if column == ACCURACY:
         rows = rows.assign(**{ACCURACY: rows[ACCURACY].fillna(0.0)})  # a diverged run has lost everything
     plot = Plot("curves by arm", x="step", y=column, x_label="optimizer step")
-    return _panels(rows, plot, _sparse, arm, by, ax)
+    return _panels(rows, plot, curves_by_arm, arm, by, ax)
 
 
 def final(
@@ -159,17 +158,10 @@ def tails(
         raise UserError(f"These results have no {HISTOGRAM}; draw another kind.")
     keys = list(dict.fromkeys([*settings(rows), "seed"]))
     pooled = pool(rows[rows[HISTOGRAM].notna()].fillna({key: as_word(None) for key in keys}), keys)
-    pooled = pooled[pooled["ratios"] > 0]
-    share_SE = exceedance(counts(pooled[HISTOGRAM]))
-    found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), keys].reset_index(drop=True)
-    found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
-    found["share"] = share_SE.ravel()
-    start = found.loc[found["share"] < 0.99, "log rho"].min() - 1  # to the left of it nothing happens
-    seen = found[(found["share"] > 0) & (found["log rho"] >= start)]
     plot = Plot(
         "curves by arm", x="log rho", y="share", x_label="log ρ of a sequence", y_label="P(log ρ ≥ x)"
     )
-    axes = _panels(seen, plot, _sparse, arm, by, ax)
+    axes = _panels(exceedances(pooled, keys), plot, curves_by_arm, arm, by, ax)
     for each in axes:
         each.set_yscale("log")
     return axes
@@ -207,15 +199,6 @@ def _traces(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
         label = "" if fate in told else fate
         told.add(fate)
         ax.plot(part["step"], part[plot.y], color=color, ls=dash, lw=0.8, alpha=0.8, marker="", label=label)
-
-
-def _sparse(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw curves by arm with about six markers each, at places of their own."""
-    curves_by_arm(ax, table, plot)
-    lines = ax.get_lines()
-    for index, line in enumerate(lines):
-        every = max(len(np.asarray(line.get_xdata())) // 6, 1)
-        line.set_markevery((index * every // len(lines), every))
 
 
 def _share(x_N: np.ndarray) -> Any:

@@ -84,6 +84,10 @@ def curves_by_arm(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
         )
         centers = [i.center for _, i in found]
         ax.plot(x_N, centers, color=style.color, marker=style.marker, ls=style.dash, lw=width, label=label)
+    lines = ax.get_lines()
+    for index, line in enumerate(lines):  # about six marks each, at places of their own
+        every = max(len(np.asarray(line.get_xdata())) // 6, 1)
+        line.set_markevery((index * every // len(lines), every))
     _log(ax, plot.log)
 
 

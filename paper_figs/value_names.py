@@ -26,8 +26,8 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 
 def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
-    """Return {value: display name} for the strings in a plot's arm and place columns."""
-    columns = {*plot.arm, plot.x, plot.y} & set(table.select_dtypes(exclude="number").columns)
+    """Return {value: display name} for the strings in a plot's columns of arms, places and panels."""
+    columns = {*plot.arm, plot.x, plot.y, plot.panel} & set(table.select_dtypes(exclude="number").columns)
     values = {str(value) for column in columns for value in table[column].unique()}
     return {
         each: re.sub(r"[\w-]+", lambda word: NAMES.get(word[0].replace("-", "_"), word[0]), each)

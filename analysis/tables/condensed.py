@@ -115,6 +115,8 @@ def _curves(name: str, rows: pd.DataFrame, columns: tuple[str, ...], limit: int)
     The row with the smallest exact ESS of every cell stays, whatever its step.
     """
     kept = [*KEYS, "step", *(column for column in columns if column in rows)]
+    if ACCURACY in kept:  # a diverged run has lost everything; leaving it out would flatter its recipe
+        rows = rows.assign(**{ACCURACY: rows[ACCURACY].fillna(0.0)})
     about = _about(rows)
     always = rows.index.isin(deepest(rows).index) if EXACT in kept else np.zeros(len(rows), dtype=bool)
     steps = np.sort(rows["step"].unique())

@@ -49,27 +49,11 @@ def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> 
     return pd.DataFrame(found, columns=[*by, HISTOGRAM, "ratios"])
 
 
-def tails(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per (recipe, lag, edge): log_rho, share, low, high, ratios.
-
-    share = P(log rho >= edge) with all seeds pooled; low and high are the smallest and largest seed's own
-    share; ratios counts the sequences pooled.
-    """
-    need(frame, ["recipe", "lag", "seed", HISTOGRAM])
-    found = []
-    for (recipe, lag), group in frame.groupby(["recipe", "lag"], sort=True):
-        counts_SH = counts(group[HISTOGRAM])
-        share_SE = exceedance(counts_SH)
-        pooled = pd.DataFrame(
-            {
-                "recipe": recipe,
-                "lag": lag,
-                "log_rho": HISTOGRAM_EDGES,
-                "share": exceedance(counts_SH.sum(axis=0)),
-                "low": np.nanmin(share_SE, axis=0),
-                "high": np.nanmax(share_SE, axis=0),
-                "ratios": int(counts_SH.sum()),
-            }
-        )
-        found.append(pooled)
-    return pd.concat(found, ignore_index=True)
+def exceedances(pooled: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return P(log rho >= x) of every row of `pool` from where it falls below 1: keys, log rho, share."""
+    pooled = pooled[pooled["ratios"] > 0]
+    found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), list(keys)].reset_index(drop=True)
+    found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
+    found["share"] = exceedance(counts(pooled[HISTOGRAM])).ravel()
+    start = found.loc[found["share"] < 0.99, "log rho"].min() - 1  # to the left of it nothing happens
+    return found[(found["share"] > 0) & (found["log rho"] >= start)]

@@ -1,6 +1,5 @@
 """What keeps panels readable, and that every figure is: nothing cut off, no text over another."""
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -68,28 +67,3 @@ def test_a_legend_says_nothing_twice():
         panels.legend(Figure(), [one, same])
     with pytest.raises(ValueError, match="'a' twice"):
         panels.legend(Figure(), [one, Line2D([], [], color="r", label="a")])
-
-
-def test_what_is_not_drawn_is_named_under_the_figure():
-    kept, sentence = panels.few([f"arm{i}" for i in range(7)])
-    assert kept == ["arm0", "arm1", "arm2", "arm3", "arm4"]
-    fig = Figure()
-    panels.say_dropped(fig, sentence)
-    assert fig.get_supxlabel() == "Not drawn, for want of room: arm5, arm6."
-    assert panels.few(["arm0"])[1] == ""
-
-
-def test_the_lag_of_a_panel_is_marked_and_its_runs_end_with_an_interval():
-    from paper_figs import staleness
-
-    table = load_committed(["staleness"])["staleness"].frame
-    with run.style():
-        fig = figure_registry.draw("staleness", table)
-    ax = fig.axes[2]
-    assert ax.get_title() == "lag 64"
-    assert any(list(line.get_xdata()) == [64, 64] for line in ax.lines)
-    rows = table[(table["recipe"] == "grpo") & (table["lag"] == 64)]
-    last = sorted(set(rows["step"]))[-3:]
-    seed = rows[(rows["seed"] == 3) & rows["step"].isin(last)]["accuracy"].mean()
-    assert np.isclose(staleness.ends(rows, "accuracy"), seed).any()
-    assert len(staleness.ends(rows, "accuracy")) == 8

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, exact
+from analysis.lab import Evidence, Experiment, Plot, exact
 from analysis.sweeps.base_runs import CHAIN
 from analysis.tables.committed import Table
 from analysis.tables.condensed import ESS_COLLAPSE, TOKEN_ESS, condense
@@ -14,6 +14,10 @@ from testbed.config.run import Run, grid
 def cells() -> tuple[Run, ...]:
     """REINFORCE on a chain at eight lags, 4 seeds."""
     return grid(CHAIN, lag=[0, 2, 4, 8, 16, 32, 64, 128], seed=range(4))
+
+
+DEPTH = 1e-4
+"""Of the floor 1/N: smaller exact values are drawn there."""
 
 
 def curves(rows: pd.DataFrame) -> Table:
@@ -29,7 +33,17 @@ EXPERIMENT = Experiment(
     from_rows=curves,
     keys=("recipe", "lag", "seed", "step"),
     metrics=ESS_COLLAPSE,
-    figure="ess-collapse",
+    figure=Plot(
+        "scatter",
+        x=f"{EXACT}: exact sequence ESS (share of N)",
+        y=f"{ESS}: sampled sequence ESS",
+        arm=("lag: lag",),
+        log="xy",
+        of=lambda table: table.assign(**{EXACT: table[EXACT].clip(lower=DEPTH * table[ESS_FLOOR])}),
+        says="Shows the Kish ESS of sequence ratios in a finite MDP that can compute it, of every lag, seed "
+        "and logged step; a sampled ESS near its floor 1/N says that the estimate is unreliable, not how "
+        "much; exact values below a ten-thousandth of the floor are drawn there.",
+    ),
 )
 
 

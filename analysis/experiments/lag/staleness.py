@@ -9,6 +9,7 @@ from analysis.lab import Experiment, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from analysis.tables.committed import Table
 from analysis.tables.condensed import STALENESS, condense
+from analysis.tables.outcomes import ACCURACY, ESS
 from testbed.config.run import Run, grid
 
 SOURCE = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
@@ -39,7 +40,19 @@ CURVES = Experiment(
     from_rows=curves,
     keys=("recipe", "lag", "seed", "step"),
     metrics=STALENESS,
-    figure="staleness",
+    figure=Plot(
+        "curves by arm",
+        x="step: optimizer step",
+        y=f"{ACCURACY}: held-out accuracy",
+        arm=("recipe",),
+        panel="lag",
+        panel_label="lag",
+        also=({"y": f"{ESS}: sequence ESS (share of N)", "log": "y"},),
+        says="Shows recipes that learn from data exactly `lag` optimizer steps old, all at one learning "
+        "rate, a stress test and no ranking: accuracy, and the Kish ESS of sequence ratios as a share "
+        "of the N of a step, which no sample puts below 1/N; up to step = lag the data come from the "
+        "start weights.",
+    ),
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
 )
 

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from analysis.tables.condensed import condense
-from analysis.tables.tails import HISTOGRAM
+from analysis.tables.tails import HISTOGRAM, exceedances
 
 
 def histograms(rows: pd.DataFrame) -> Table:
@@ -20,5 +20,16 @@ EXPERIMENT = Experiment(
     from_rows=histograms,
     keys=("recipe", "lag", "seed"),
     metrics=(HISTOGRAM, "ratios"),
-    figure="ratio-tails",
+    figure=Plot(
+        "curves by arm",
+        x="log rho: log ρ of a sequence",
+        y="share: P(log ρ ≥ x)",
+        arm=("lag: lag",),
+        panel="recipe",
+        log="y",
+        of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
+        says="Shows the share of sampled sequences whose log importance ratio is at least x, from all steps "
+        "at which the lag was in full effect: what a curve lacks to 1 at the left are sequences that the "
+        "current policy would hardly write any more, and no distribution of ratios exceeds exp(-x) (Markov).",
+    ),
 )

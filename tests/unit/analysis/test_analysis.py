@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import palette
 from analysis.judging import intervals
 from analysis.tables import committed as load
 from analysis.tables import condensed as condense
@@ -234,17 +233,17 @@ def test_pooling_leaves_out_the_steps_before_the_lag_is_in_effect():
     ]
 
 
-def test_tails_pool_the_seeds_and_show_their_range():
+def test_shares_above_a_ratio_are_those_of_each_run():
     frame = pd.DataFrame(
         {
-            "recipe": "grpo",
-            "lag": 8,
             "seed": [0, 1],
-            HISTOGRAM: [histogram(1.1), " ".join(map(str, histogram(0, 0, 0)))],
+            "ratios": [1, 3],
+            HISTOGRAM: [histogram(1.1), " ".join(map(str, histogram(0, 0, 1.1)))],
         }
     )
-    row = tails.tails(frame).set_index("log_rho").loc[1.0]
-    assert (row["share"], row["low"], row["high"], row["ratios"]) == (0.25, 0.0, 1.0, 4)
+    found = tails.exceedances(frame, ["seed"])
+    assert found[found["log rho"] == 1.0]["share"].tolist() == [1.0, pytest.approx(1 / 3)]
+    assert found["log rho"].min() == -0.75  # a step from where the first share is below 1
 
 
 def test_histograms_of_other_bins_are_refused():
@@ -340,40 +339,3 @@ def test_a_folder_without_results_or_tables_says_what_to_give(tmp_path):
 def test_every_metric_that_tables_keep_is_logged_under_that_name():
     for name in (*condense.STALENESS, *condense.ESS_COLLAPSE, HISTOGRAM):
         assert name in METRICS, name
-
-
-# Looks
-
-
-def test_the_recipes_of_the_main_figures_have_their_own_color_and_marker_and_others_a_fixed_look():
-    from testbed.recipes import recipe
-
-    assert set(palette.RECIPES) <= set(recipe)
-    assert {palette.look(name) for name in recipe}
-    assert palette.look("grpo").color == palette.look("grpo@trl").color
-    assert palette.look("grpo").dash != palette.look("grpo@trl").dash
-    assert len({look.color for look in palette.RECIPES.values()}) == len(palette.RECIPES)
-    assert len({look.marker for look in palette.RECIPES.values()}) == len(palette.RECIPES)
-
-
-def test_colors_are_those_of_seaborns_colorblind_palette():
-    import seaborn
-
-    known = set(seaborn.color_palette("colorblind").as_hex())
-    assert {look.color for look in palette.RECIPES.values()} <= known
-
-
-def test_a_variant_looks_like_its_recipe_but_dotted_and_unknown_recipes_keep_one_look():
-    assert palette.look("m2po@author").color == palette.look("m2po").color
-    assert palette.look("m2po@author").dash != palette.look("m2po").dash
-    # By its name and by nothing else, on any day.
-    looks = [palette.look(name) for name in ("mine 0", "mine 1")]
-    assert [(look.color, look.marker) for look in looks] == [("#ca9161", "3"), ("#cc78bc", "8")]
-
-
-def test_lags_are_ordered_from_light_to_dark():
-    colors = palette.lag_colors([128, 0, 16])
-    brightness = [sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in colors.values()]
-    assert list(colors) == [0, 16, 128]
-    assert brightness == sorted(brightness, reverse=True)
-    assert palette.spread(list(range(10)), 4) == [0, 3, 6, 9]
