@@ -56,4 +56,5 @@ def exceedances(pooled: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
     found["share"] = exceedance(counts(pooled[HISTOGRAM])).ravel()
     start = found.loc[found["share"] < 0.99, "log rho"].min() - 1  # to the left of it nothing happens
-    return found[(found["share"] > 0) & (found["log rho"] >= start)]
+    seen: pd.DataFrame = found[(found["share"] > 0) & (found["log rho"] >= start)]
+    return seen
