@@ -3,7 +3,7 @@
 Forward and backward pass, float32, hidden width 256, one thread; a process per way, its peak memory above
 what its inputs take: gradients of features and head are in it for all. With entropy where the name says so.
 
-    python tests/benchmarks/bench_chunked_logp.py [--vocabularies 32768,150000] [--only NAME] [--json]
+    python tests/benchmarks/bench_chunked_logp.py [--vocabularies 32768,150000] [--only NAME]
 
 trl: selective_log_softmax of TRL on full logits, and its version with entropy (both need TRL). liger: the
 chunked selective log-probability behind Liger's GRPO loss, where liger-kernel can be imported. torch:
@@ -125,16 +125,14 @@ def main() -> int:
     parser.add_argument("--vocabularies", default="32768,150000")
     parser.add_argument("--only", choices=WAYS, action="append")
     parser.add_argument("--alone", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     vocabularies = [int(v) for v in options.vocabularies.split(",")]
     if options.alone:
         print(json.dumps(measure(options.alone, vocabularies[0])))
         return 0
-    report: dict[int, dict[str, Any]] = {}
     missed = 0
     for vocabulary in vocabularies:
-        rows = report[vocabulary] = {}
+        rows: dict[str, Any] = {}
         for name in options.only or WAYS:
             row = rows[name] = asked(name, vocabulary)
             shown = row if isinstance(row, str) else ", ".join(f"{n} {v:.4g}" for n, v in row.items())
@@ -146,8 +144,6 @@ def main() -> int:
                 ratio = measured[name] / min(others)
                 print(f"V {vocabulary:>7,} {name}: {ratio:.2f} times the best other way, limit {MOST}")
                 missed += ratio > MOST
-    if options.json:
-        print(json.dumps(report))
     return int(missed > 0)
 
 

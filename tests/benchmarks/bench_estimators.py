@@ -8,14 +8,13 @@ for us loads Numba, is not timed. obp 0.4.1 is what installs on Python
 3.11; scope-rl is met in bench_trajectory_estimators.py. Without obp the textbook formulas in
 plain numpy stand in for it.
 
-    python tests/benchmarks/bench_estimators.py [--rounds 5] [--peer FOLDER] [--json]
+    python tests/benchmarks/bench_estimators.py [--rounds 5] [--peer FOLDER]
 
 FOLDER holds obp and what it imports: pip install --target FOLDER --no-deps obp==0.4.1 scikit-learn joblib
 tqdm threadpoolctl narwhals.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -195,18 +194,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peer", help="folder that obp is installed in")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     found = measure(given.rounds, given.peer)
-    if given.json:
-        print(json.dumps(found, indent=2))
-    else:
-        for name, seconds in sorted(found["seconds"].items(), key=lambda row: -row[1]):
-            print(f"{name:24} {1e3 * seconds:8.1f} ms")
-        print(f"{'all of them':24} {1e3 * found['total_s']:8.1f} ms   limit {1e3 * LIMIT:.0f}")
-        print(f"{len(SHARED)} shared: {found['peer_s']:.2f} s {found['peer']}, {found['ours_s']:.3f} s ours")
-        print(f"ratio {found['ratio']:.1f} x (smallest {found['ratio_smallest']:.1f}), target {TARGET:.0f}")
-        print(f"largest gap between values {found['largest_gap_to_peer']:.1e}")
+    for name, seconds in sorted(found["seconds"].items(), key=lambda row: -row[1]):
+        print(f"{name:24} {1e3 * seconds:8.1f} ms")
+    print(f"{'all of them':24} {1e3 * found['total_s']:8.1f} ms   limit {1e3 * LIMIT:.0f}")
+    print(f"{len(SHARED)} shared: {found['peer_s']:.2f} s {found['peer']}, {found['ours_s']:.3f} s ours")
+    print(f"ratio {found['ratio']:.1f} x (smallest {found['ratio_smallest']:.1f}), target {TARGET:.0f}")
+    print(f"largest gap between values {found['largest_gap_to_peer']:.1e}")
     late = found["peer"].startswith("obp") and found["ratio"] < TARGET
     return int(found["total_s"] > LIMIT or late)
 

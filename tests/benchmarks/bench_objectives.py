@@ -5,14 +5,13 @@ and right after the objective, so that a busy machine slows both. Every round dr
 what counts is the median ratio over the rounds. An objective that sorts its tokens, or sorts them into bins
 (bapo), may cost 6 times ppo_clip, every other one 3 times.
 
-    python tests/benchmarks/bench_objectives.py [PATTERN] [--rounds 15] [--write] [--json]
+    python tests/benchmarks/bench_objectives.py [PATTERN] [--rounds 15] [--write]
 
 --write puts the table into docs/speed-objectives.md.
 """
 
 import argparse
 import fnmatch
-import json
 import os
 import random
 import statistics
@@ -181,17 +180,13 @@ def main() -> int:
     parser.add_argument("pattern", nargs="?", default="*")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
     names = [name for name in objective if fnmatch.fnmatch(name, given.pattern)]
     rows = measure(names, given.rounds)
-    if given.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        for row in rows:
-            late = "  ABOVE" if float(row["ratio"]) > float(row["limit"]) else ""
-            print(f"{row['objective']:30} {row['kind']:12} {row['ratio']:6.2f} x {row['ms']:8.2f} ms{late}")
+    for row in rows:
+        late = "  ABOVE" if float(row["ratio"]) > float(row["limit"]) else ""
+        print(f"{row['objective']:30} {row['kind']:12} {row['ratio']:6.2f} x {row['ms']:8.2f} ms{late}")
     if given.write:
         if given.pattern != "*":
             parser.error("--write wants all objectives; leave the pattern out.")

@@ -5,12 +5,11 @@ is what a discrete-event library written in Python costs at least. Both simulate
 groups of 8, drop-oldest, u = 0.75. A sample is a response started; each is generated, queued, trained and
 booked with its lags. Rounds are interleaved, so that a busy machine slows both; seconds are wall clock.
 
-    python tests/benchmarks/bench_pipeline.py [--rounds 5] [--threads 2] [--json]
+    python tests/benchmarks/bench_pipeline.py [--rounds 5] [--threads 2]
 """
 
 import argparse
 import heapq
-import json
 import os
 import statistics
 import sys
@@ -103,7 +102,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     os.environ["NUMBA_NUM_THREADS"] = str(given.threads)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -113,22 +111,11 @@ def main() -> int:
         for name, play in (("peer", peer), ("ours", ours), ("map", space)):
             rates[name].append(rate(play))
     median = {name: statistics.median(values) for name, values in rates.items()}
-    result = {
-        "peer_name": "plain Python event loop (ours, heapq)",
-        "peer_samples_per_s": median["peer"],
-        "ours_samples_per_s": median["ours"],
-        "ratio": statistics.median(a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)),
-        "minutes_for_10000_designs": 10_000 / median["map"] / 60,
-        "target_samples_per_s": TARGET,
-        "threads": given.threads,
-    }
-    if given.json:
-        print(json.dumps(result, indent=2))
-    else:
-        print(f"peer   {median['peer']:>12,.0f} samples/s  {result['peer_name']}")
-        print(f"ours   {median['ours']:>12,.0f} samples/s  {given.threads} threads, target {TARGET:,.0f}")
-        print(f"ratio  {result['ratio']:>12,.0f} x")
-        print(f"map    {result['minutes_for_10000_designs']:>12.2f} min for 10,000 designs of 20 batches")
+    ratio = statistics.median(a / b for a, b in zip(rates["ours"], rates["peer"], strict=True))
+    print(f"peer   {median['peer']:>12,.0f} samples/s  plain Python event loop (ours, heapq)")
+    print(f"ours   {median['ours']:>12,.0f} samples/s  {given.threads} threads, target {TARGET:,.0f}")
+    print(f"ratio  {ratio:>12,.0f} x")
+    print(f"map    {10_000 / median['map'] / 60:>12.2f} min for 10,000 designs of 20 batches")
     return int(median["ours"] < TARGET)
 
 

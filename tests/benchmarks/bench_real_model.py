@@ -5,14 +5,13 @@ by the bench's own loop (world, trainer) and by the peer's. Llama shapes of abou
 30 million weights. Steps alternate in one process with one thread; what counts is the median step of each, in
 seconds of CPU time, so that a busy machine costs both the same. Peak memory is that of a process of its own.
 
-    python tests/benchmarks/bench_real_model.py [--rounds 12] [--sizes 84k,3m,30m] [--profile] [--json]
+    python tests/benchmarks/bench_real_model.py [--rounds 12] [--sizes 84k,3m,30m]
 
 Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
 
 import argparse
 import importlib.util
-import json
 import logging
 import os
 import statistics
@@ -167,39 +166,15 @@ def peak(who: str, size: str) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def profile(size: str, steps: int) -> dict[str, float]:
-    """Return the shares of a step of ours: generating, gradient, the rest."""
-    with tempfile.TemporaryDirectory() as folder:
-        ours, spent = Ours(saved(size, f"{folder}/model")), [0.0, 0.0, 0.0]
-        for index in range(steps + WARM_UP):
-            marks = [time.process_time()]
-            rollout = ours.world.generate(ours.state.theta_RP, index)
-            marks.append(time.process_time())
-            update = ours.trainer.first_pass(ours.state.theta_RP, rollout, index)
-            marks.append(time.process_time())
-            ours.state = ours.trainer.learn(ours.state, rollout, update, index)
-            marks.append(time.process_time())
-            if index >= WARM_UP:
-                spent = [s + b - a for s, a, b in zip(spent, marks, marks[1:], strict=False)]
-    names = ("generate", "gradient", "move")
-    return {name: value / sum(spent) for name, value in zip(names, spent, strict=True)}
-
-
 def main() -> int:
     """Print the figures; return 1 when a ratio is too small."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--sizes", default="84k,3m,30m")
-    parser.add_argument("--profile", action="store_true", help="only say what our step spends its time on")
     parser.add_argument("--alone", choices=("ours", "peer"), help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sizes = options.sizes.split(",")
-    if options.profile:
-        for size in sizes:
-            print(size, {name: round(share, 3) for name, share in profile(size, options.rounds).items()})
-        return 0
     if importlib.util.find_spec("trl") is None:
         print("TRL is not installed; pip install 'off-policy-testbed[bench]' and try again.", file=sys.stderr)
         return 2
@@ -220,9 +195,7 @@ def main() -> int:
             "ours_peak_mib": memory["ours"],
             "peer_peak_mib": memory["peer"],
         }
-    if options.json:
-        print(json.dumps(report))
-    for size, row in report.items() if not options.json else ():
+    for size, row in report.items():
         print(f"{size}: " + ", ".join(f"{name} {value:,.1f}" for name, value in row.items()))
         if row["ratio"] < LEAST_RATIO[size]:
             most = f"{row['ratio_of_limit']:.2f} for the matrix products alone"

@@ -6,14 +6,13 @@ workers run them; the peer trains one, since it cannot stack, with one or all th
 better. Steps alternate in one process, and what counts is the median step of each. The limit is our step
 with nothing left but its matrix products.
 
-    python tests/benchmarks/bench_toy_llm.py [--rounds 20] [--threads 2] [--sizes] [--json]
+    python tests/benchmarks/bench_toy_llm.py [--rounds 20] [--threads 2]
 
 Needs TRL: pip install 'off-policy-testbed[bench]'.
 """
 
 import argparse
 import importlib.util
-import json
 import logging
 import os
 import statistics
@@ -209,25 +208,11 @@ def interleaved(rounds: int, threads: int) -> dict[str, list[float]]:
     return {name: values[WARM_UP:] for name, values in rates.items()}
 
 
-def by_stack(rounds: int, threads: int) -> dict[int, float]:
-    """Return our median tokens per second by replicas per stack, with one stack per thread."""
-    stacks = {size: Stacked(Ours, size * threads, threads) for size in (1, 2, 4, 8, 16, 32)}
-    rates: dict[int, list[float]] = {size: [] for size in stacks}
-    for i in range(rounds + WARM_UP):
-        for size, stack in stacks.items():
-            rate = stack.rate()
-            if i >= WARM_UP:
-                rates[size].append(rate)
-    return {size: statistics.median(values) for size, values in rates.items()}
-
-
 def main() -> int:
     """Print the figures; return 1 when the ratio is too small."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--sizes", action="store_true", help="also try other numbers of replicas per stack")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if importlib.util.find_spec("trl") is None:
         print("TRL is not installed; pip install 'off-policy-testbed[bench]' and try again.", file=sys.stderr)
@@ -244,13 +229,8 @@ def main() -> int:
         "ratio_of_limit": report["limit_tokens_per_s"] / peer,
     }
     report |= {"threads": options.threads, "rounds": options.rounds, "replicas": REPLICAS}
-    if options.sizes:
-        report["tokens_per_s_by_replicas_per_stack"] = by_stack(options.rounds, options.threads)
-    if options.json:
-        print(json.dumps(report))
-    else:
-        for name, value in report.items():
-            print(f"{name:36} {value:,.1f}" if isinstance(value, float) else f"{name:36} {value}")
+    for name, value in report.items():
+        print(f"{name:36} {value:,.1f}" if isinstance(value, float) else f"{name:36} {value}")
     return int(ratio < LEAST_RATIO)
 
 

@@ -11,14 +11,13 @@ scope-rl 0.2.1 imports d3rlpy and an old gym, which do not install on Python 3.1
 empty modules stand in for what is missing, and its packages' __init__ files, which import all the rest, are
 not run. Without scope-rl the same formulas in plain numpy, vectorized and without checks, stand in for it.
 
-    python tests/benchmarks/bench_trajectory_estimators.py [--rounds 7] [--peer FOLDER] [--json]
+    python tests/benchmarks/bench_trajectory_estimators.py [--rounds 7] [--peer FOLDER]
 
 FOLDER holds scope-rl: pip install --target FOLDER --no-deps scope-rl==0.2.1.
 """
 
 import argparse
 import importlib
-import json
 import statistics
 import sys
 import time
@@ -196,20 +195,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--peer", help="folder that scope-rl is installed in")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     numba.set_num_threads(1)
     scope = stubbed(given.peer) if given.peer else None
     found = {
         title: measure(arrays(shape), scope or textbook, given.rounds) for title, shape in SHAPES.items()
     }
-    if given.json:
-        print(json.dumps(found, indent=2))
-    else:
-        print("peer:", "scope-rl 0.2.1, imports stubbed" if scope else "plain numpy (no scope-rl)")
-        print(f"times: median; ratios: median (smallest) of {given.rounds} rounds")
-        for title, each in found.items():
-            show(title, each)
+    print("peer:", "scope-rl 0.2.1, imports stubbed" if scope else "plain numpy (no scope-rl)")
+    print(f"times: median; ratios: median (smallest) of {given.rounds} rounds")
+    for title, each in found.items():
+        show(title, each)
     late = any(each["rows"][ALL]["value_ratio"] < TARGET for each in found.values())
     return int(scope is not None and late)
 

@@ -30,6 +30,7 @@ TOY = Run(
     log_every=1,
     evaluation_prompts=4,
 )
+SUMS = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
 CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)
 TREE = dataclasses.replace(SMALL, task="tree", learning_rate=1.0)
 WORLDS = {"bandit": SMALL, "tree": LENGTHS, "toy": TOY}

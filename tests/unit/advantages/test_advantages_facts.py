@@ -68,33 +68,6 @@ def test_variance_of_the_two_action_bandit(name, hyper, b, variance):
     assert spread == pytest.approx(variance, abs=5e-6)
 
 
-def test_the_optimal_baseline_is_the_minimum_and_the_excess_is_quadratic():
-    # Five actions, three parameters. Var(b) - Var(b*) = (b - b*)^2 E w^2 |grad log pi|^2, exactly.
-    draws = np.random.default_rng(7)
-    mu = np.array([3, 1, 4, 2, 6]) / 16
-    ratio = draws.uniform(0.2, 2, 5)
-    ratio /= mu @ ratio
-    reward, score = draws.normal(size=5), draws.normal(size=(5, 3))
-    score -= (mu * ratio) @ score  # E_pi grad log pi = 0
-    drawn = np.repeat(np.arange(5), [3, 1, 4, 2, 6])
-    norm = (score**2).sum(1)
-    best = baseline("optimal_baseline", single(reward[drawn], ratio[drawn], norm[drawn]))
-    least = moments(best, mu, ratio, reward, score)[1]
-    for b in (best - 1, best - 0.01, best + 0.3):
-        excess = moments(b, mu, ratio, reward, score)[1] - least
-        assert excess == pytest.approx((b - best) ** 2 * (mu @ (ratio**2 * norm)), rel=1e-9)
-
-
-def test_opo_is_optimal_on_policy_where_squared_norms_are_proportional_to_lengths():
-    pi, score = np.array([0.7, 0.3]), np.array([0.3, -0.7])
-    lengths = torch.tensor([9] * 7 + [49] * 3)  # .3^2 and .7^2
-    mask = torch.arange(49) < lengths[:, None]
-    signals = Signals(tensor([1.0] * 7 + [0.0] * 3), torch.zeros(10, dtype=torch.int64), mask)
-    found = baseline("opo", signals)
-    assert found == pytest.approx(0.3, rel=1e-12)
-    assert moments(found, pi, np.ones(2), REWARD, score)[1] == pytest.approx(0, abs=1e-15)
-
-
 VCPO = single([1, 0, 1, 0], [1, 1, 4, 0.25], [1, 4, 1, 1])
 
 
@@ -138,27 +111,6 @@ def test_weights_far_beyond_floating_point_still_choose_a_baseline():
     assert baseline("importance_mean", shifted) == pytest.approx(2 / 3)
     nothing = single([1, 0, 1], [1, 1, 1], [0, 0, 0])
     assert baseline("optimal_baseline", nothing) == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize(
-    ("name", "factor"), [("group_mean", 2 / 3), ("leave_one_out", 1.0), ("remax", 1.0), ("raw", 1.0)]
-)
-def test_a_baseline_with_the_own_reward_shrinks_the_gradient_by_one_over_g(name, factor):
-    # All 3^3 groups of three on-policy responses of a bandit with three actions.
-    pi, reward = np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 0.4])
-    groups = np.array(list(product(range(3), repeat=3)))
-    index = torch.arange(len(groups)).repeat_interleave(3)
-    signals = Signals(tensor(reward[groups].ravel()), index, greedy_reward_B=torch.full((81,), 0.0).double())
-    adv = advantage[name].function(signals).numpy().reshape(-1, 3)
-    found = np.einsum("s,si,sia->a", pi[groups].prod(1), adv, np.eye(3)[groups] - pi) / 3
-    np.testing.assert_allclose(found, factor * pi * (reward - pi @ reward), atol=1e-14)
-
-
-def test_leave_one_out_is_group_mean_times_g_over_g_minus_one():
-    signals = Signals(tensor([1, 3, 0, 2, 0, 5]), torch.tensor([0, 1, 0, 0, 0, 1]))
-    size = tensor([4, 2, 4, 4, 4, 2])
-    expected = advantage["group_mean"].function(signals) * size / (size - 1)
-    torch.testing.assert_close(advantage["leave_one_out"].function(signals), expected)
 
 
 def test_nemo_rl_leaves_the_only_success_unscaled():

@@ -177,12 +177,6 @@ def test_a_missing_anchor_is_the_target_itself_at_every_pass_and_d_is_the_whole_
     assert torch.equal(d_BT, (world.logp(later, rollout) - rollout.logp_mu_RBT)[rollout.mask_RBT])
 
 
-def test_with_one_pass_missing_is_what_recomputing_gives():
-    run = dataclasses.replace(CHAIN, recipe_args=(("passes", 1),))
-    assert same_training(configured(run, "missing"), configured(run, "recompute"))
-    assert not same_training(configured(CHAIN, "missing"), configured(CHAIN, "recompute"))
-
-
 def test_a_lost_replica_does_not_stop_the_others_at_later_passes():
     _, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "missing"))
     lost = torch.full_like(rollout.logp_mu_RBT, torch.nan)
@@ -233,10 +227,6 @@ def test_snapshots_follow_every_tokens_own_version_through_schedules_that_mix_ag
     assert np.max(snapshot["staleness/age_max_token"]) > 0
     for name in ("exact/value", "actor/grad_norm", "actor/clip_share_last_pass"):
         np.testing.assert_allclose(snapshot[name], behavior[name], rtol=1e-9, atol=1e-12)
-
-
-def test_versions_that_are_kept_on_purpose_change_nothing():
-    assert same_training(configured(CHAIN, "version", age=2), configured(CHAIN, "version", age=2, kept=9))
 
 
 def test_steps_with_empty_batches_leave_versions_behind_too():
@@ -311,21 +301,6 @@ def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pas
         after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp()
     )
     assert not after.logp_anchor_BT.requires_grad
-
-
-def test_the_linear_anchor_is_nowhere_below_the_log_linear_one_and_somewhere_above():
-    def batch(name):
-        return anchored(configured(BANDIT, name), age=4)[3]
-
-    gap = batch("linear").logp_anchor_BT - batch("loglinear").logp_anchor_BT
-    assert float(gap.min()) > -1e-6
-    assert float(gap.max()) > 1e-3
-
-
-def test_at_its_two_ends_the_mixture_is_behavior_or_the_target():
-    run = dataclasses.replace(BANDIT, lag=0)
-    assert same_training(configured(run, "linear"), configured(run, "behavior"))
-    assert same_training(configured(run, "linear", fresh=1.0), configured(run, "missing"))
 
 
 # Moving average.

@@ -23,9 +23,6 @@ QUANTITIES = (
     *(WeightSums.chi2, WeightSums.excess_kurtosis),
     *(WeightSums.max_share, WeightSums.floor, WeightSums.kl),
 )
-RANDOM_LAWS = [
-    (rng.gamma(0.5, size=4), rng.dirichlet(np.ones(4))) for rng in map(np.random.default_rng, range(6))
-]
 
 
 @pytest.mark.parametrize("cuts", [(20, 40), (1, 59), (0, 60), (59, 59)])
@@ -81,23 +78,6 @@ def test_the_moments_are_those_of_the_textbook():
     np.testing.assert_allclose(sums.ess("kong"), 1 / (1 + w.var(-1)), rtol=1e-12)
     p = w / w.sum(-1, keepdims=True)
     np.testing.assert_allclose(sums.kl(), (p * np.log(60 * p)).sum(-1), rtol=1e-12)
-
-
-def test_only_kong_and_chi2_change_with_the_scale_of_the_weights():
-    there, here = WeightSums.of(LOG_W + 3.0), WeightSums.of(LOG_W)
-    for how in ("kish", "perplexity", "max"):
-        np.testing.assert_allclose(there.ess(how), here.ess(how), rtol=1e-12)
-    for quantity in (WeightSums.excess_kurtosis, WeightSums.max_share):
-        np.testing.assert_allclose(quantity(there), quantity(here), rtol=1e-9)
-    assert (there.ess("kong") < here.ess("kong") / 2).all()
-    assert (there.chi2() > 2 * here.chi2()).all()
-
-
-def test_weights_of_any_size_neither_overflow_nor_vanish():
-    for shift in (-1e4, 1e4):
-        sums = WeightSums.of(LOG_W + shift)
-        np.testing.assert_allclose(sums.ess("kish"), WeightSums.of(LOG_W).ess("kish"), rtol=1e-9)
-        np.testing.assert_allclose(sums.excess_kurtosis(), WeightSums.of(LOG_W).excess_kurtosis(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [12345.678, -1e6, 1e6])
@@ -165,39 +145,6 @@ def test_the_expected_share_is_the_sum_over_all_samples():
             for draw in itertools.product(range(3), repeat=n)
         )
         assert expected_share(weight, mu, n, how) == pytest.approx(brute, abs=1e-13)
-
-
-@pytest.mark.parametrize("how", ["kish", "perplexity", "max"])
-def test_the_sampled_share_is_optimistic_at_every_n_and_less_so_the_larger_n(how):
-    for weight, mu in RANDOM_LAWS:
-        total = mu @ weight
-        limit = {
-            "kish": total**2 / (mu @ weight**2),
-            "perplexity": total * math.exp(-(mu @ (weight * np.log(weight))) / total),
-            "max": total / weight.max(),
-        }[how]
-        shares = [expected_share(weight, mu, n, how) for n in (1, 2, 3, 5, 8, 20)]
-        assert shares[0] == pytest.approx(1.0)
-        assert (np.diff(shares) <= 1e-12).all()
-        assert shares[-1] >= limit
-
-
-def test_on_the_two_arm_bandit_the_optimism_is_known():
-    # One of two draws differs with chance 2 * 3/16; then Kish reads (1/3 + 3)^2 / (2 (1/9 + 9)) = 25/41.
-    assert expected_share([1 / 3, 3], [3 / 4, 1 / 4], 2) == pytest.approx(
-        10 / 16 + 6 / 16 * 25 / 41, abs=1e-15
-    )
-
-
-def test_a_thousand_lognormal_weights_overstate_their_ess_about_a_hundredfold():
-    # log w ~ N(-s^2/2, s^2) with s = 3 has the limit e^-9; the median reading of 401 batches, seed 0. Its
-    # distribution-free interval at false alarm 1e-6 (order statistics 151, 251) lies in 0.008 to 0.016.
-    log_w = np.random.default_rng(0).normal(-4.5, 3.0, (401, 1000))
-    shares = np.sort(WeightSums.of(log_w).ess("kish"))
-    assert stats.binom.cdf(150, 401, 0.5) < 1e-6 / 2
-    assert shares[150] > 0.008
-    assert shares[250] < 0.016
-    assert 60 < np.median(shares) / math.exp(-9) < 130
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -1,14 +1,11 @@
 """Exact answers of finite MDPs against the list of all episodes, closed forms and finite differences."""
 
-import math
-
 import numpy as np
 import pytest
 from references import reference_mdp as reference
-from support.small_mdps import SMALL, bare, policies, random_mdp, softmax
+from support.small_mdps import SMALL, bare, policies, random_mdp
 
 from envs import infinite_horizon
-from envs.bandits import two_arm_bandit
 from envs.finite_mdp import FiniteMDP
 
 EXACT = {"rel": 1e-12, "abs": 1e-12}
@@ -54,53 +51,6 @@ def test_divergence_is_a_sum_over_all_episodes(name):
     assert exact.second_moment == exact.second_moment_prefix_T[-1]
     assert (np.diff(exact.second_moment_prefix_T) >= 0.0).all()
     assert exact.ess_max <= exact.ess_kish <= exact.ess_perplexity <= 1.0
-
-
-def test_gradient_is_the_slope_of_the_value_in_the_logits():
-    world = SMALL["terminal"]
-    logits_SA = np.random.default_rng(8).normal(size=(3, 2))
-    gradient_SA = world.gradient(softmax(logits_SA))
-    for index in np.ndindex(logits_SA.shape):
-        nudge = np.zeros_like(logits_SA)
-        nudge[index] = 1e-5
-        slope = (world.value(softmax(logits_SA + nudge)) - world.value(softmax(logits_SA - nudge))) / 2e-5
-        assert gradient_SA[index] == pytest.approx(slope, abs=1e-9)
-
-
-def test_two_arm_bandit_has_the_closed_forms_of_the_specification():
-    # docs/theory/closed-form-worlds.md
-    world = two_arm_bandit()
-    mu, pi = np.array([[0.75, 0.25]]), np.array([[0.25, 0.75]])
-    assert (world.value(pi), world.value(mu)) == (0.75, 0.25)
-    exact = world.divergence(pi, mu)
-    assert exact.second_moment == pytest.approx(7 / 3, **EXACT)
-    assert exact.chi2 == pytest.approx(4 / 3, **EXACT)
-    assert exact.kl_pi_mu == pytest.approx(math.log(3) / 2, **EXACT)
-    assert exact.max_log_rho == pytest.approx(math.log(3), **EXACT)
-    assert exact.ess_kish == pytest.approx(3 / 7, **EXACT)
-    assert exact.ess_perplexity == pytest.approx(3**-0.5, **EXACT)
-    assert exact.ess_max == pytest.approx(1 / 3, **EXACT)
-
-
-def test_second_moment_of_independent_tokens_is_a_power_of_the_token_moment():
-    # One state, T steps: E w^2 = (1 + chi2)^T, KL = T KL_token: docs/theory/sequence-ratios.md.
-    token = two_arm_bandit()
-    world = FiniteMDP(transition_SAS=np.ones((1, 2, 1)), reward_SA=token.reward_SA, start_S=[1.0], horizon=50)
-    mu, pi = np.array([[0.6, 0.4]]), np.array([[0.5, 0.5]])
-    one, many = token.divergence(pi, mu), world.divergence(pi, mu)
-    assert many.second_moment_prefix_T == pytest.approx(one.second_moment ** np.arange(1, 51), rel=1e-12)
-    assert many.kl_pi_mu == pytest.approx(50 * one.kl_pi_mu, rel=1e-12)
-    assert many.max_log_rho == pytest.approx(50 * one.max_log_rho, rel=1e-12)
-    assert many.second_moment_token == pytest.approx(one.second_moment, rel=1e-12)
-
-
-def test_a_policy_has_no_divergence_from_itself():
-    world = SMALL["terminal"]
-    pi_SA = policies(world)
-    same = world.divergence(pi_SA, pi_SA)
-    assert (same.kl_pi_mu, same.kl_mu_pi, same.max_log_rho) == (0.0, 0.0, 0.0)
-    assert same.second_moment == pytest.approx(1.0, **EXACT)
-    assert same.mean_rho_token == pytest.approx(1.0, **EXACT)
 
 
 def test_answers_keep_leading_axes_and_do_not_depend_on_neighbors():

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 from references import reference_mdp as reference
-from scipy import stats
 from support.small_mdps import SMALL, bare, policies, softmax
 
 from envs import kernels, streams
@@ -84,16 +83,6 @@ def test_log_ratio_sums_are_those_of_the_episodes_that_simulate_stores(name):
     assert np.array_equal(sums.length_RB, episodes.mask_RBT.sum(axis=-1))
 
 
-def test_episodes_of_a_replica_do_not_depend_on_its_neighbors():
-    world = SMALL["terminal"]
-    pi_RSA, start_RN = policies(world, 3), np.zeros((3, 5), np.int64)
-    together = world.simulate(pi_RSA, start_RN, 3, KEYS, 1)
-    for r in range(3):
-        alone = world.simulate(pi_RSA[r : r + 1], start_RN[r : r + 1], 3, KEYS[r : r + 1], 1)
-        for name in ("state_RBT", "action_RBT", "reward_RBT", "mask_RBT"):
-            assert np.array_equal(getattr(together, name)[r], getattr(alone, name)[0])
-
-
 DIGEST = """
 import hashlib, numba, numpy as np
 from envs import kernels
@@ -151,29 +140,6 @@ def test_short_rows_are_counted_and_long_rows_searched_with_the_same_result(arms
     for r in range(3):
         expected = np.searchsorted(running_sums(pi_RSA[r, 0]), uniform_RB[r], side="right")
         assert np.array_equal(episodes.action_RBT[r, :, 0], expected)
-
-
-@pytest.mark.parametrize("name", ["terminal", "chain", "grid"])
-def test_simulated_episodes_follow_the_exact_law(name):
-    # Pearson's chi-square over all possible episodes; a right simulator fails with probability 1e-6.
-    world, n = SMALL[name], 200_000
-    pi_SA = policies(world)
-    start_RN = world.start(kernels.uniforms(KEYS[:1], 0, n, 1)[..., 0])
-    episodes = world.simulate(pi_SA[None], start_RN, 1, KEYS[1:2], 0)
-    # Without bonus or noise the next states are seen as the states of the next step, all but the last one.
-    code_BT = episodes.state_RBT[0] * world.actions + episodes.action_RBT[0] + 1
-    code_B = (code_BT * episodes.mask_RBT[0]) @ (1 + world.states * world.actions) ** np.arange(world.horizon)
-    expected: dict[int, float] = {}
-    for episode in reference.episodes(bare(world)):
-        codes = [s * world.actions + a + 1 for s, a, _ in episode.steps]
-        code = sum(c * (1 + world.states * world.actions) ** t for t, c in enumerate(codes))
-        expected[code] = expected.get(code, 0.0) + n * episode.mass(pi_SA)
-    codes, counts = np.unique(code_B, return_counts=True)
-    seen = dict(zip(codes.tolist(), counts.tolist(), strict=True))
-    assert set(seen) <= set(expected)
-    common = [code for code, mean in expected.items() if mean >= 5]
-    statistic = sum((seen.get(code, 0) - expected[code]) ** 2 / expected[code] for code in common)
-    assert stats.chi2.sf(statistic, len(common) - 1) > 1e-6
 
 
 def test_gathered_log_probabilities_are_those_of_a_log_softmax():

@@ -14,7 +14,7 @@ from envs import infinite_horizon
 from envs.bandits import bandit
 from envs.finite_mdp import FiniteMDP
 from envs.mdp_gym_env import FiniteMDPEnv
-from envs.mdps import BAIRD_FEATURES, baird_behavior, baird_star, chain, combination_lock, garnet, grid_world
+from envs.mdps import baird_behavior, baird_star, chain, combination_lock, garnet, grid_world
 
 
 def always(world, action: int) -> np.ndarray:
@@ -83,21 +83,6 @@ def test_combination_lock_opens_only_with_its_code():
     assert world.value(uniform(world)) == pytest.approx(3.0**-5, rel=1e-12)
     other = combination_lock(length=5, actions=3, horizon=5, seed=4)
     assert not np.array_equal(world.transition_SAS, other.transition_SAS)
-
-
-def td_growth(discount: float) -> float:
-    """Largest real part of the expected TD update's eigenvalues; states uniform, target always solid."""
-    world = baird_star(discount=discount)
-    step_SS = np.einsum("sa,sat->st", always(world, 1), world.transition_SAS)
-    difference = discount * step_SS @ BAIRD_FEATURES - BAIRD_FEATURES
-    return float(np.linalg.eigvals(BAIRD_FEATURES.T @ difference / 7.0).real.max())
-
-
-def test_linear_td_diverges_on_bairds_star_exactly_above_fifteen_seventeenths():
-    # docs/theory/value-learning.md
-    assert td_growth(0.99) == pytest.approx(0.23925, abs=5e-6)
-    assert td_growth(15 / 17 + 1e-3) > 1e-5
-    assert td_growth(15 / 17 - 1e-3) < 1e-9  # 0: a direction that no feature sees
 
 
 def test_bairds_behavior_keeps_the_states_uniform_and_nothing_is_worth_anything():

@@ -48,11 +48,6 @@ def test_a_fixed_length_task_has_the_shapes_of_its_arguments(name):
     assert task.pad_token is None
 
 
-def test_the_default_running_sum_has_twelve_digits_modulo_eight():
-    task = worlds()["running-sum"]()
-    assert (task.prompt_length, task.response_length, task.vocabulary) == (13, 12, 9)
-
-
 def test_prompts_use_every_digit_about_equally_often():
     digits = worlds()["copy"](digits=10, modulus=4).prompts(np.random.default_rng(0), 4000)[:, :-1]
     count = np.bincount(digits.ravel(), minlength=4)
@@ -138,11 +133,6 @@ def test_enumeration_lists_every_response_exactly_once(name, args):
     listed = [tuple(row[mask].tolist()) for row, mask in zip(response_LT, mask_LT, strict=True)]
     assert listed == reference.responses(task.vocabulary, task.response_length, task.end_token)
     assert (response_LT[~mask_LT] == 0).all()
-
-
-def test_truncated_responses_number_the_geometric_sum():
-    response_LT, _ = Length(digits=1, modulus=3, limit=5).enumerate()
-    assert len(response_LT) == sum(3**length for length in range(5)) + 3**5
 
 
 def test_enumeration_of_a_large_task_is_refused_with_its_size():

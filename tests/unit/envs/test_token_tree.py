@@ -8,7 +8,6 @@ import pytest
 from references import reference_tokens as reference
 
 from envs.catalog import token_task, worlds
-from envs.finite_mdp import FiniteMDP
 from envs.kernels import uniforms
 from envs.tokens.token_task import TokenTask
 from envs.tokens.token_tree import TokenTree
@@ -112,44 +111,6 @@ def test_a_cataloged_task_becomes_a_tree_with_its_own_scores(name):
     np.testing.assert_allclose(tree.value(pi_SA), np.mean(scores), rtol=1e-12)
 
 
-def test_the_two_token_example_has_gradient_one_eighth_and_second_moment_sixteen_ninths():
-    """E3 of the evaluation notes: reward 1 for (1, 1), target 1/2 everywhere, behavior 1/4 then 3/4."""
-
-    class Both(Table):
-        def reward(self, prompt, response):
-            return float(response == (1, 1))
-
-    tree = TokenTree(Both(2, 2, None, seed=0), prompts=[[0]])
-    pi_SA = np.full((3, 2), 0.5)
-    mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
-    gradient_SA = tree.gradient(pi_SA)
-    after_one = next(s for s in range(3) if tree.prefix(s) == (0, (1,)))
-    assert (gradient_SA[0, 1], gradient_SA[after_one, 1]) == (1 / 8, 1 / 8)
-    assert tree.value(pi_SA) == 1 / 4
-    found = tree.divergence(pi_SA, mu_SA)
-    np.testing.assert_allclose(found.second_moment, 16 / 9, rtol=1e-15)
-    np.testing.assert_allclose(found.second_moment_prefix_T, [4 / 3, 16 / 9], rtol=1e-15)
-
-
-def test_the_gradient_is_the_derivative_of_the_value():
-    task = Table(3, 2, 2, seed=5)
-    tree = TokenTree(task, prompts=[[0], [1]])
-    logits_SA = np.random.default_rng(6).standard_normal((tree.states, 3))
-    softmax = lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)  # noqa: E731
-    bumps = np.eye(logits_SA.size).reshape(-1, *logits_SA.shape) * 1e-5
-    slope = (tree.value(softmax(logits_SA + bumps)) - tree.value(softmax(logits_SA - bumps))) / 2e-5
-    np.testing.assert_allclose(slope.reshape(logits_SA.shape), tree.gradient(softmax(logits_SA)), atol=1e-10)
-
-
-def test_length_has_no_gradient_after_the_first_token_whatever_the_policy():
-    tree = worlds()["tree"](task="length")
-    pi_xSA = law(np.random.default_rng(7), (5, tree.states, tree.actions), sharpness=2.0)
-    gradient_xSA = tree.gradient(pi_xSA)
-    first = np.array([tree.prefix(s)[1] == () for s in range(tree.states)])
-    assert np.abs(gradient_xSA[:, first]).max() > 1e-3
-    assert np.abs(gradient_xSA[:, ~first]).max() < 1e-16
-
-
 def test_leading_axes_are_independent_policies():
     tree = TokenTree(Table(3, 3, 1, seed=8), prompts=[[0], [1], [2]])
     rng = np.random.default_rng(9)
@@ -162,48 +123,6 @@ def test_leading_axes_are_independent_policies():
     for name in ("kl_pi_mu", "kl_mu_pi", "second_moment", "second_moment_token", "max_log_rho"):
         assert getattr(found, name)[1, 2] == getattr(alone, name), name
     assert (tree.gradient(pi_xSA)[1, 2] == tree.gradient(pi_xSA[1, 2])).all()
-
-
-def as_dense(tree: TokenTree) -> FiniteMDP:
-    """The same world with a transition table and one terminal state at the end."""
-    S, A = tree.states, tree.actions
-    transition_SAS, reward_SA = np.zeros((S + 1, A, S + 1)), np.zeros((S + 1, A))
-    reward_SA[:S] = tree.reward_SA
-    number = {tree.prefix(s): s for s in range(S)}
-    for (n, prefix), s in number.items():
-        for a in range(A):
-            transition_SAS[s, a, number.get((n, (*prefix, a)), S)] = 1.0
-    transition_SAS[S, :, S] = 1.0
-    start_S, terminal_S = np.zeros(S + 1), np.arange(S + 1) == S
-    start_S[[number[n, ()] for n in range(len(tree.prompt_NQ))]] = 1.0 / len(tree.prompt_NQ)
-    return FiniteMDP(
-        transition_SAS=transition_SAS,
-        reward_SA=reward_SA,
-        start_S=start_S,
-        horizon=tree.horizon,
-        terminal_S=terminal_S,
-    )
-
-
-@pytest.mark.parametrize(("vocabulary", "length", "end"), [(3, 3, None), (3, 4, 1), (4, 3, 0)])
-def test_a_tree_is_the_finite_mdp_with_its_transitions_written_out(vocabulary, length, end):
-    tree = TokenTree(Table(vocabulary, length, end, seed=10), prompts=[[0], [1], [2], [0]])
-    dense = as_dense(tree)
-    rng = np.random.default_rng(11)
-    pi_RSA, mu_RSA = (law(rng, (3, tree.states + 1, vocabulary)) for _ in range(2))
-    pi, mu = pi_RSA[:, :-1], mu_RSA[:, :-1]
-    np.testing.assert_allclose(tree.value(pi), dense.value(pi_RSA), rtol=1e-12)
-    np.testing.assert_allclose(tree.gradient(pi), dense.gradient(pi_RSA)[:, :-1], rtol=1e-10, atol=1e-15)
-    ours, theirs = tree.divergence(pi, mu), dense.divergence(pi_RSA, mu_RSA)
-    for name in vars(ours):
-        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12, err_msg=name)
-    key_R, uniform_RN = np.array([1, 2, 3], dtype=np.uint64), rng.random((3, 50))
-    start_RN = tree.start(uniform_RN)
-    assert (start_RN == dense.start(uniform_RN)).all()
-    walked = tree.simulate(pi, start_RN, 4, key_R, 7)
-    simulated = dense.simulate(pi_RSA, start_RN, 4, key_R, 7)
-    for name in vars(walked):
-        assert (getattr(walked, name) == getattr(simulated, name)).all(), name
 
 
 @pytest.mark.parametrize("end", [None, 0, 1, 2])

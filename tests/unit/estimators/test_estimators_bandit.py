@@ -3,7 +3,6 @@
 Logged rounds: weights from probabilities or logarithms, weights of 0 and beyond e^700, bad input.
 """
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -197,28 +196,6 @@ def test_the_standard_error_divides_by_n_minus_one_and_needs_two():
     assert np.isnan(mean_of_terms(np.ones((2, 1)), np.ones((2, 1))).stderr).all()
 
 
-def test_a_product_of_errors_is_the_bias_of_dr_with_wrong_propensities():
-    world = random_world(1)
-    data, mass_C = world.data(2)
-    wrong_SA = np.roll(world.law.mu_SA, 1, axis=1)
-    index = np.indices((24, 24)).reshape(2, -1).T
-    wrong = wrong_SA[world.context_K[index], world.action_K[index]]
-    found = run("dr", replace(data, pscore_N=wrong, log_w_N=np.log(data.target_N / wrong)))
-    product_SA = world.law.pi_SA * (world.law.mu_SA / wrong_SA - 1) * (world.law.mean_SA - world.model_SA)
-    bias = float(mass_C @ found.value) - world.law.value
-    assert bias == pytest.approx(float(world.law.context_S @ product_SA.sum(-1)), abs=1e-12)
-    assert abs(bias) > 0.01
-
-
-def test_exponential_smoothing_keeps_its_variance_bound():
-    for world in map(random_world, WORLDS):
-        law = world.law
-        for alpha in (0.2, 0.5, 0.8, 1.0):
-            bound_S = (law.pi_SA**2 * law.mu_SA ** (1 - 2 * alpha)).sum(-1)
-            variance = moments(world, 1, "exponential_smoothing", alpha=alpha)[1]
-            assert variance <= float(law.context_S @ bound_S)
-
-
 def test_costs_are_smoothed_like_rewards_with_the_sign_turned():
     data = full()
     gain = run("log_smoothing", data, lambda_=0.7).value
@@ -227,16 +204,6 @@ def test_costs_are_smoothed_like_rewards_with_the_sign_turned():
     assert gain < run("ips", data).value
     with pytest.raises(UserError, match="rewards >= 0 or costs <= 0"):
         run("log_smoothing", replace(data, reward_N=data.reward_N - 0.5), lambda_=0.7)
-
-
-def test_log_sum_exp_tends_to_a_number_below_the_value():
-    world = two_arms()
-    data, _ = world.data(1)
-    share = np.repeat(np.arange(2), [300, 100])  # rounds in the proportions of mu
-    limit = -math.log(0.75 + 0.25 * math.exp(-3))
-    assert run("lse", data_of(world, share), lambda_=-1.0).value == pytest.approx(limit)
-    assert limit < world.law.value
-    assert data.reward_N.shape == (2, 1)
 
 
 def data_of(world, index) -> Logged:
@@ -446,37 +413,3 @@ def test_weights_that_sum_to_zero_have_no_self_normalized_estimate():
 
 
 # Conditions under which an estimator is unbiased, as docs/estimators.md names them
-
-
-def test_without_overlap_ips_misses_what_the_behavior_never_does():
-    mu_A, pi_A, reward_A = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.25, 0.5]), np.array([1.0, 0.6, 0.8])
-    mean = 0.0
-    for a in (0, 1):
-        data = logged(reward=reward_A[[a]], action=[a], pscore=mu_A[[a]], action_dist=pi_A[None])
-        mean += mu_A[a] * float(run("ips", data).value)
-    assert mean == pytest.approx(pi_A @ reward_A - 0.5 * 0.8)
-
-
-def test_a_model_fitted_on_the_rounds_that_it_corrects_makes_dr_biased():
-    mu_A, pi_A, reward_A = np.array([0.5, 0.5]), np.array([0.2, 0.8]), np.array([0.0, 1.0])
-
-    def mean(fitted):
-        total = 0.0
-        for action in itertools.product(range(2), repeat=2):
-            a_N = np.array(action)
-            # An action that was not logged counts as the mean of those that were.
-            model_A = np.array([reward_A[a] if a in action else reward_A[a_N].mean() for a in range(2)])
-            model_NA = np.tile(model_A if fitted else np.array([0.3, 0.1]), (2, 1))
-            data = logged(
-                reward=reward_A[a_N],
-                action=a_N,
-                pscore=mu_A[a_N],
-                action_dist=np.tile(pi_A, (2, 1)),
-                estimated_rewards_by_reg_model=model_NA,
-            )
-            total += mu_A[a_N].prod() * float(run("dr", data).value)
-        return total
-
-    assert mean(fitted=False) == pytest.approx(pi_A @ reward_A)
-    # Both actions are seen with chance 1/2; a sample of one action alone says its reward.
-    assert mean(fitted=True) == pytest.approx(0.5 * 0.8 + 0.25 * 0.0 + 0.25 * 1.0)

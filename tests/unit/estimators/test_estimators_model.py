@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from references import reference_trajectories as slow
 from scipy.optimize import minimize
-from test_estimators_trajectory import FOUR, floats, logged, random_world, replaced, sample, singles
+from test_estimators_trajectory import FOUR, floats, logged, random_world, replaced, sample
 
 from testbed.errors import UserError
 from testbed.estimators.abstraction import star
@@ -195,11 +195,6 @@ def test_counted_ratios_are_the_exact_ones_on_the_exact_law(exact):
     assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
 
 
-def test_counted_ratios_ignore_episodes_that_have_ended():
-    world, pi, _, episodes = exact_log(3, start=[1, 0], terminal=frozenset({1}))
-    assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
-
-
 # Abstract reward processes
 
 
@@ -282,16 +277,6 @@ def test_a_field_that_is_missing_is_named():
     with pytest.raises(UserError, match="needs v_NT"):
         trajectory_dm(bare)
     assert all(fast(bare).value == 0 for fast in FOUR)
-
-
-def test_the_exact_variance_of_the_reference_is_what_singles_have(exact):
-    world, pi, mu, _ = exact
-    p, alone = singles(world, pi, mu, np.zeros((3, 2, 2)))
-    x = (alone.weight_NT * alone.reward_NT) @ alone.discount_T
-    zero = np.zeros((3, 2, 2)).tolist()
-    assert p @ x[:, 0] ** 2 - (p @ x[:, 0]) ** 2 == pytest.approx(
-        float(slow.dr_variance(world, pi, mu, zero)), rel=1e-12
-    )
 
 
 def test_the_parts_of_magic_run_from_the_model_to_weighted_doubly_robust():

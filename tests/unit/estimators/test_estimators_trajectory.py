@@ -4,7 +4,6 @@ The contract of trajectory estimators; episodes refuse bad input and open to sco
 """
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from testbed.estimators import estimator
 from testbed.estimators.abstraction import recent_weights, star
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr, wdr
 from testbed.estimators.magic import magic
-from testbed.estimators.marginal import marginalized_is, marginalized_is_counts
+from testbed.estimators.marginal import marginalized_is_counts
 from testbed.estimators.trajectory import cwpdis, pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
@@ -165,42 +164,7 @@ def test_on_policy_an_abstract_chain_has_the_mean_return_in_every_sample(label_S
     np.testing.assert_allclose(found, episodes.return_N.mean(-1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("fast", [trajectory_dr, wdr])
-def test_on_policy_doubly_robust_estimators_are_the_mean_return_with_the_model_as_control_variate(fast):
-    episodes = sample(same=True)
-    control_N = (episodes.v_NT - episodes.q_NT) @ episodes.discount_T
-    np.testing.assert_allclose(fast(episodes).value, (episodes.return_N + control_N).mean(-1), rtol=1e-12)
-
-
 # Exact moments over all trajectories
-
-
-def test_per_decision_weighting_can_be_worse_than_weighting_whole_episodes():
-    world = slow.World([[[1], [1]]], [[-1, -1]], [1], 1, 1)
-    pi, mu = [[Fraction(99, 100), Fraction(1, 100)]], [[Fraction(1, 10), Fraction(9, 10)]]
-    two = [(p * q, (x[0], (0, y[0][1], 1 if y[0][1] == 0 else -1, 0)))
-           for (p, x), (q, y) in itertools.product(slow.paths(world, mu), repeat=2)]  # fmt: skip
-    chance, data = zip(*two, strict=True)
-    episodes = logged(data, pi, mu, 1, 2)
-    p = np.array(chance, dtype=float)
-    for fast, variance in ((trajectory_is, Fraction(8011, 2025000)), (pdis, Fraction(70188373, 810000))):
-        terms = fast(episodes).terms_N
-        assert p @ terms == pytest.approx(-1 / 50, rel=1e-12)
-        assert p @ terms**2 - (p @ terms) ** 2 == pytest.approx(float(variance), rel=1e-11)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_unbiased_estimators_have_the_target_value_as_their_mean_over_all_trajectories(seed):
-    world, pi, mu, q_hat = random_world(seed)
-    p, alone = singles(world, pi, mu, q_hat)
-    assert len(p) == 1728 * 3  # the state after the last step counts here, but earns nothing
-    truth = slow.value(world, pi)
-    for fast in (trajectory_is, pdis, trajectory_dr):
-        assert p @ fast(alone).value == pytest.approx(truth, abs=1e-13), fast.__name__
-    target, behavior = np.array(slow.marginals(world, pi)), np.array(slow.marginals(world, mu))
-    ratio_NT = (target / behavior)[np.arange(3), alone.state_NT]
-    marginal = marginalized_is(replaced(alone, state_marginal_importance_weight_NT=ratio_NT))
-    assert p @ marginal.value == pytest.approx(truth, abs=1e-13)
 
 
 @pytest.mark.parametrize("terminal", [frozenset(), frozenset({2})])
@@ -214,52 +178,7 @@ def test_the_variance_of_doubly_robust_estimation_is_the_recursion(terminal):
     np.testing.assert_allclose(zero, pdis(alone).value, rtol=1e-12)
 
 
-def test_with_one_episode_normalized_estimators_have_the_behavior_value_as_their_mean():
-    world, pi, mu, _ = random_world(4)
-    p, alone = singles(world, pi, mu)
-    for fast in (trajectory_wis, cwpdis):
-        np.testing.assert_allclose(fast(alone).value, alone.return_N[:, 0], rtol=1e-12)
-        assert p @ fast(alone).value == pytest.approx(slow.value(world, mu), abs=1e-13)
-    assert abs(slow.value(world, mu) - slow.value(world, pi)) > 0.01
-
-
-def test_the_mean_of_normalized_estimators_over_all_pairs_of_episodes_is_the_enumeration():
-    world, pi, mu = slow.quarters(1, horizon=2)
-    table = list(slow.paths(world, mu))
-    pairs = list(itertools.product(table, repeat=2))
-    data = [path for (_, a), (_, b) in pairs for path in (a, b)]
-    p = np.array([float(x * y) for (x, _), (y, _) in pairs])
-    episodes = logged(data, pi, mu, world.gamma, 2)
-    two = LoggedEpisodes(
-        reward_NT=episodes.reward_NT.reshape(-1, 2, 2),
-        log_rho_NT=episodes.log_rho_NT.reshape(-1, 2, 2),
-        gamma=0.8,
-    )
-    for fast, loop in ((trajectory_wis, slow.weighted), (cwpdis, slow.per_decision_weighted)):
-        exact = sum(x * y * loop((a, b), pi, mu, world.gamma, 2) for (x, a), (y, b) in pairs)
-        assert p @ fast(two).value == pytest.approx(float(exact), abs=1e-13)
-        assert abs(exact - slow.value(world, pi)) > Fraction(1, 100)  # biased, and visibly so
-
-
-def test_an_exact_model_of_a_deterministic_world_leaves_no_variance():
-    step = [[[0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [1, 0, 0]]]
-    world, pi, mu, _ = random_world(5, transition=step, start=[1, 0, 0], noise=0)
-    _, alone = singles(world, pi, mu, slow.q_values(world, pi))
-    np.testing.assert_allclose(trajectory_dr(alone).value, slow.value(world, pi), rtol=1e-12)
-    np.testing.assert_allclose(wdr(alone).value, slow.value(world, pi), rtol=1e-12)
-
-
 # Identities
-
-
-def test_normalized_estimators_follow_a_shift_of_the_rewards_and_plain_ones_do_not():
-    episodes = sample(ending=False)
-    shifted = replaced(episodes, reward_NT=episodes.reward_NT + 2.5)
-    worth = 2.5 * episodes.discount_T.sum()
-    for fast in (trajectory_wis, cwpdis):
-        np.testing.assert_allclose(fast(shifted).value - fast(episodes).value, worth, rtol=1e-12)
-    gained = trajectory_is(shifted).value - trajectory_is(episodes).value
-    np.testing.assert_allclose(gained, worth * episodes.weight_NT[..., -1].mean(-1), rtol=1e-11)
 
 
 def test_normalized_estimators_ignore_the_scale_of_the_weights_even_beyond_double_precision():
@@ -288,12 +207,6 @@ def test_the_product_of_the_last_c_ratios_forgets_the_earlier_ones():
     np.testing.assert_allclose(recent_weights(episodes, 1), rho)
     np.testing.assert_allclose(recent_weights(episodes, 2)[..., 3], rho[..., 2] * rho[..., 3])
     np.testing.assert_allclose(recent_weights(episodes), np.cumprod(rho, -1))
-
-
-def test_rewards_at_the_end_alone_make_per_decision_and_whole_weights_equal():
-    episodes = sample(ending=False)
-    late = replaced(episodes, reward_NT=episodes.reward_NT * np.array([0, 0, 0, 1.0]))
-    np.testing.assert_allclose(pdis(late).terms_N, trajectory_is(late).terms_N, rtol=1e-13)
 
 
 # Standard errors and effective sizes

@@ -134,17 +134,6 @@ def test_one_bad_step_is_refused_in_the_same_words(monkeypatch, name, value, mes
     assert len(set(both_ways(monkeypatch, words))) == 1
 
 
-def test_a_mask_excuses_only_what_lies_outside(monkeypatch):
-    given = arrays()
-    given["pscore_NT"][0, STEPS - 1] = 2.0
-
-    def refused():
-        with pytest.raises(UserError, match="pscore_NT has values outside"):
-            LoggedEpisodes.from_policies(**given)
-
-    both_ways(monkeypatch, refused)
-
-
 def test_episodes_without_ratios_or_with_a_mask_of_another_shape_are_refused():
     with pytest.raises(UserError, match="log_rho_NT is missing"):
         LoggedEpisodes(reward_NT=np.zeros((2, 2)))

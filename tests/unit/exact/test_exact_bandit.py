@@ -3,7 +3,6 @@
 Expectiles of one distribution: ties and single values included, and equal to those of many at once.
 """
 
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -66,42 +65,12 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
     assert found.mse(7) == pytest.approx(found.bias**2 + found.n_variance / 7)
 
 
-def test_ips_on_the_two_armed_bandit_has_the_published_variance():
-    law = bandit_moments.LoggedDistribution(
-        np.ones(1), MASS[None], MASS[None, ::-1], REWARD[None], np.zeros((1, 2))
-    )
-    assert law.value == 0.75
-    found = bandit_moments.linear_weight(law, law.weight_SA)
-    assert (found.bias, found.n_variance) == pytest.approx((0.0, 27 / 16), abs=1e-15)
-
-
-def test_the_doubly_robust_bias_with_a_wrong_propensity_is_a_product_of_errors():
-    law = random_law(1)
-    rng = np.random.default_rng(2)
-    assumed, model = rng.dirichlet(np.full(4, 3.0), size=3), rng.random((3, 4))
-    found = bandit_moments.linear_weight(law, law.pi_SA / assumed, model).bias
-    errors = law.pi_SA * (law.mu_SA / assumed - 1) * (law.mean_SA - model)
-    assert found == pytest.approx(law.context_S @ errors.sum(-1))
-
-
 def test_count_vectors_are_all_of_them_once():
     counts = bandit_moments.count_vectors(5, 3)
     assert sorted(map(tuple, counts)) == sorted(c for c in product(range(6), repeat=3) if sum(c) == 5)
     assert len(bandit_moments.count_vectors(50, 4)) == bandit_moments.number_of_counts(50, 4) == 23_426
     _, chance = bandit_moments.count_dist(9, np.array([0.2, 0.0, 0.8]))
     assert chance.sum() == pytest.approx(1.0)
-
-
-def test_snips_has_the_published_means_and_variances_at_small_n():
-    found = [
-        bandit_moments.exact_moments(n, MASS, bandit_moments.self_normalized(WEIGHT, REWARD))
-        for n in range(1, 6)
-    ]
-    means = [Fraction(1, 4), Fraction(2, 5), Fraction(413, 836), Fraction(311, 560), Fraction(233123, 390572)]
-    assert [each.mean for each in found] == pytest.approx([float(mean) for mean in means], rel=1e-13)
-    variances = [0.1875, 0.20625, 0.18019, 0.14724, 0.11805]
-    assert [each.variance for each in found] == pytest.approx(variances, abs=5e-6)
-    assert [each.terms for each in found] == [2, 3, 4, 5, 6]
 
 
 def test_counting_gives_what_summing_over_ordered_samples_gives():

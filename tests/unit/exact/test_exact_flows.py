@@ -171,13 +171,6 @@ def test_topr_has_the_published_limits(a_minus, limit):
     assert end(drift, FOUR) == pytest.approx(found, abs=1e-5)
 
 
-def test_topr_collapses_before_the_failures_outweigh_the_successes():
-    mu = np.array([0.2, 0.15, 0.25, 0.25, 0.15])
-    success = np.array([True, True, False, False, False])
-    # P+ - a- P- = .35 - .65 a-: .05 = c(1) - c(2) at 6/13, 0 at 7/13.
-    assert [(flows.topr_limit(mu, success, a) > 0).sum() for a in (0.45, 0.47, 0.53)] == [2, 1, 1]
-
-
 # OAPL, Kimi, REBEL
 
 

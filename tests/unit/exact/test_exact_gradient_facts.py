@@ -153,15 +153,6 @@ def test_the_self_normalized_gradient_of_a_pair_is_its_definition():
     assert found.variance == pytest.approx(square - float((mean**2).sum()), rel=1e-12)
 
 
-def test_self_normalized_weights_forget_pi_in_one_response_and_lose_their_bias_with_more():
-    bench = Bench(TREE, MU, PI)
-    found = [group_report("self_normalized", bench, size=n) for n in (1, 2, 4, 8, 16)]
-    assert found[0].mean_SA == pytest.approx(group_report("reinforce", bench, size=1).mean_SA)
-    bias = [report.relative_bias for report in found]
-    assert bias == sorted(bias, reverse=True)
-    assert bias[-1] * 16 == pytest.approx(bias[-2] * 8, rel=0.15)  # of order 1/B
-
-
 FACTS_TREE = random_tree(3, 3, 1)
 
 

@@ -6,72 +6,15 @@ Ratios of occupancies, by DICE, LSTD and abstract chains, agree with the list of
 
 import numpy as np
 import pytest
-from references import reference_mdp as reference
-from support.small_mdps import LISTED, SMALL, bare, pair, policies, random_mdp
+from support.small_mdps import LISTED, SMALL, pair, policies, random_mdp
 
 from envs import infinite_horizon
-from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 from testbed.exact import fixed_points, mdp, ratios_dice, value_learning
 
 
 def q_hat(world, seed=0):
     return np.random.default_rng(seed).normal(size=(world.horizon, world.states, world.actions))
-
-
-def listed_moments(world, pi, mu, estimate):
-    """Mean and second moment of estimate(steps, ratios, rewards) over the reference's list, no noise."""
-    model = bare(world)
-    mean = square = 0.0
-    for episode in reference.episodes(model):
-        mass = episode.mass(mu)
-        if mass == 0:
-            continue
-        rewards = [model.reward[s, a] + model.bonus[t] for s, a, t in episode.steps]
-        value = estimate(episode.steps, episode.ratios(pi, mu), rewards)
-        mean, square = mean + mass * value, square + mass * value**2
-    return mean, square - mean**2
-
-
-@pytest.mark.parametrize("name", ["random", "terminal", "chain", "grid", "lock"])
-def test_variances_of_is_and_pdis_are_those_over_the_list_of_all_episodes(name):
-    world = SMALL[name]
-    pi, mu = pair(world)
-    discounts = world.discount ** np.arange(world.horizon)
-
-    def sequence(steps, ratios, rewards):
-        return ratios[-1] * sum(d * r for d, r in zip(discounts, rewards, strict=False))
-
-    def per_decision(steps, ratios, rewards):
-        return sum(d * w * r for d, w, r in zip(discounts, ratios, rewards, strict=False))
-
-    value = pytest.approx(float(world.value(pi)))
-    found = listed_moments(world, pi, mu, sequence)
-    assert found[0] == value
-    assert mdp.importance_variance(world, pi, mu) == pytest.approx(found[1], rel=1e-11)
-    found = listed_moments(world, pi, mu, per_decision)
-    assert found[0] == value
-    assert mdp.per_decision_variance(world, pi, mu) == pytest.approx(found[1], rel=1e-11)
-
-
-@pytest.mark.parametrize("name", ["random", "terminal", "grid"])
-def test_the_doubly_robust_recursion_is_the_variance_over_the_list_of_all_episodes(name):
-    world = SMALL[name]
-    pi, mu = pair(world)
-    model = q_hat(world)
-    v_hat = (pi * model).sum(-1)
-
-    def recursive(steps, ratios, rewards):
-        total = 0.0  # X_t = V + rho (r + discount X_{t+1} - Q), from the end
-        for t in reversed(range(len(steps))):
-            s, a, _ = steps[t]
-            rho = pi[s, a] / mu[s, a]
-            total = v_hat[t, s] + rho * (rewards[t] + world.discount * total - model[t, s, a])
-        return total
-
-    mean, variance = listed_moments(world, pi, mu, recursive)
-    assert mean == pytest.approx(float(world.value(pi)))
-    assert mdp.doubly_robust_variance(world, pi, mu, model) == pytest.approx(variance, rel=1e-11)
 
 
 @pytest.mark.parametrize("name", LISTED)
@@ -90,33 +33,6 @@ def test_the_enumeration_is_a_law_whose_estimates_have_the_recursions_moments(na
     for estimate_N, variance in wanted:
         assert table.mean(estimate_N) == pytest.approx(float(world.value(pi)), abs=1e-12)
         assert table.variance(estimate_N) == pytest.approx(variance, rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", sorted(SMALL))
-def test_on_policy_every_weighted_variance_is_the_variance_of_the_return(name):
-    world = SMALL[name]
-    mu = policies(world, seed=2)
-    variance = float(world.variance(mu))
-    assert mdp.importance_variance(world, mu, mu) == pytest.approx(variance, abs=1e-12)
-    assert mdp.per_decision_variance(world, mu, mu) == pytest.approx(variance, abs=1e-12)
-    ones = np.ones((world.horizon, world.states, world.actions))
-    assert mdp.additive_moments(world, mu, ones) == pytest.approx(
-        (float(world.value(mu)), variance), abs=1e-12
-    )
-
-
-def test_per_decision_weighting_can_be_twenty_thousand_times_worse_than_trajectory_weighting():
-    # "two steps" of docs/theory/closed-form-worlds.md; the second step is a state of its own.
-    world = FiniteMDP(
-        transition_SAS=np.array([[[0, 1], [0, 1]], [[0, 1], [0, 1]]], dtype=float),
-        reward_SA=np.array([[-1.0, -1.0], [1.0, -1.0]]),
-        start_S=np.array([1.0, 0.0]),
-        horizon=2,
-    )
-    pi, mu = np.array([[0.99, 0.01]] * 2), np.array([[0.1, 0.9]] * 2)
-    assert float(world.value(pi)) == pytest.approx(-1 / 50)
-    assert mdp.importance_variance(world, pi, mu) == pytest.approx(8011 / 2025000)
-    assert mdp.per_decision_variance(world, pi, mu) == pytest.approx(70188373 / 810000)
 
 
 def test_the_right_model_leaves_no_variance_in_a_deterministic_world_and_noise_stays_noise():
@@ -335,16 +251,6 @@ def test_dice_and_lstdq_agree_on_the_occupancy_itself_and_on_counts():
     assert counted.data_X @ counted.ratio() == pytest.approx(1.0)
 
 
-def test_on_policy_occupancy_data_has_ratio_one():
-    world = random_mdp(6)
-    mu = policies(world)
-    data = (1 - world.discount) * infinite_horizon.occupancy(world, mu)[:, None] * mu
-    system = ratios_dice.linear_system(
-        ratios_dice.joint_distribution(world, data), mu, world.start_S, world.discount
-    )
-    assert system.ratio() == pytest.approx(np.ones(6))
-
-
 def test_nothing_is_added_after_a_terminal_state():
     world = random_mdp(1, terminal_S=[False, False, True], bonus_S=[0.0, -0.5, 2.0])
     pi, _ = pair(world)
@@ -367,15 +273,6 @@ def test_ratio_systems_without_data_or_discount_are_refused():
     law[1, 0] = 0
     with pytest.raises(UserError, match="hold no action 0 in state 1"):
         ratios_dice.linear_system(law, pi, world.start_S, 0.9)
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_an_abstract_chain_from_discounted_counts_has_the_value_of_the_policy(name):
-    world = SMALL[name]
-    pi = policies(world, seed=1)
-    for abstraction in (np.zeros(world.states, dtype=int), np.arange(world.states) // 2):
-        found = ratios_dice.abstract_chain(world, pi, abstraction).value
-        assert found == pytest.approx(float(world.value(pi)), abs=1e-12)
 
 
 def test_the_chains_counts_are_means_of_importance_weighted_counts_and_plain_ones_mislead():

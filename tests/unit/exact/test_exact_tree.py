@@ -201,17 +201,6 @@ def test_a_group_answers_one_prompt_and_shares_its_mean():
     np.testing.assert_allclose(found.variance, variance, rtol=1e-9)
 
 
-def test_independent_samples_have_the_mean_of_one_and_a_share_of_its_variance(bench):
-    one = gradient_report("ppo_clip", bench)
-    same = group_report("ppo_clip", bench, size=1)
-    np.testing.assert_allclose(same.mean_SA, one.mean_SA, atol=1e-13)
-    assert same.variance == pytest.approx(one.variance)
-    if len(bench.tree.prompt_NQ) == 1:
-        two = group_report("ppo_clip", bench, size=2)
-        np.testing.assert_allclose(two.mean_SA, one.mean_SA, atol=1e-13)
-        assert two.variance == pytest.approx(one.variance / 2)
-
-
 def test_the_parts_of_a_bias_are_those_of_the_plain_ratios(bench):
     found = {level: gradient_report(f"ratio:{level}", bench) for level in ("token", "prefix", "suffix")}
     np.testing.assert_allclose(found["token"].split["state"], found["suffix"].bias_SA, atol=1e-13)
@@ -283,16 +272,6 @@ def test_a_weight_that_reads_the_sign_of_the_advantage_has_no_single_best_baseli
 def variants_slow(names):
     """Parameters of which those with "@", lines on their base's formula, are slow."""
     return [pytest.param(name, marks=[pytest.mark.slow] * ("@" in name)) for name in names]
-
-
-ON_POLICY = [n for n in objective if objective[n].promises.get("on_policy") == 1]
-
-
-@pytest.mark.parametrize("name", variants_slow(ON_POLICY))
-def test_an_objective_of_weight_one_has_the_true_gradient_on_policy(name):
-    found = gradient_report(name, small_bench(drift=0.0, vocabulary=3))
-    assert found.relative_bias < 1e-9
-    assert found.cosine == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", variants_slow(objective))

@@ -1,12 +1,9 @@
 """What algebra makes true of gradients from off-policy data, on trees whose every response is enumerated."""
 
-import math
-
 import numpy as np
 import pytest
 
 from testbed.exact.gradient_report import Bench, gradient_report
-from testbed.exact.group import group_report
 from testbed.exact.response_tree import random_policies, random_tree, reward_tree
 
 CLEARLY = 0.01
@@ -58,63 +55,3 @@ def test_a_baseline_is_free_under_plain_ratios_and_moves_the_mean_under_clipped_
         shift = np.linalg.norm(moved.mean_SA - still.mean_SA) / np.linalg.norm(bench.target_SA)
         assert moved.baseline_is_free is (name in plain)
         assert shift < 1e-11 if name in plain else shift > CLEARLY, name
-
-
-@pytest.mark.parametrize("drift", [0.0, 0.5])
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_the_groups_own_mean_shrinks_the_gradient_and_its_deviation_bends_it(size, drift):
-    tree = random_tree(2, 3, 1)
-    bench = Bench(tree, *random_policies(tree, drift, 1))
-    shrunk, exact, bent = (
-        group_report("ratio:sequence", bench, size=size, advantage=name)
-        for name in ("group_mean", "leave_one_out", "group_std")
-    )
-    np.testing.assert_allclose(shrunk.mean_SA, (1 - 1 / size) * bench.target_SA, atol=1e-12)
-    assert exact.relative_bias < 1e-11
-    assert bent.relative_bias > CLEARLY
-
-
-@pytest.mark.parametrize(("p", "printed"), [(0.05, 2.473), (0.5, 1.856)])
-def test_standardizing_one_answer_multiplies_its_gradient_by_a_binomial_mean(p, printed):
-    law_SA = np.array([[1 - p, p]])
-    bench = Bench(reward_tree([0.0, 1.0], 2, 1), law_SA, law_SA)
-    for n in (2, 8):
-        settings = {"std": "population", "eps": 1e-14}
-        found = group_report("reinforce", bench, size=n, advantage="group_std", advantage_hyper=settings)
-        root = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) * math.sqrt(k * (n - k)) for k in range(n + 1))
-        factor = found.mean_SA[0, 1] / bench.target_SA[0, 1]
-        assert factor == pytest.approx(root / (n * p * (1 - p)))
-    assert factor == pytest.approx(printed, abs=5e-4)
-
-
-def test_the_geometric_ratio_learns_under_a_tilted_and_shrunken_distribution():
-    """E_mu[W^(1/T) f] = Z E_q[f], q proportional to mu^(1 - 1/T) pi^(1/T), Z < 1."""
-    bench = random_bench(0)
-    leaves, alpha = bench.leaves, 1 / bench.tree.horizon
-    law_L, pi_L = (leaves.probability(law_SA) for law_SA in (bench.mu_SA, bench.pi_SA))
-    tilted_L = law_L ** (1 - alpha) * pi_L**alpha
-    expected_SA = np.zeros_like(bench.pi_SA)
-    for mass, states, actions in zip(
-        tilted_L * leaves.reward_L, leaves.state_LT, leaves.action_LT, strict=True
-    ):
-        for s, a in zip(states, actions, strict=True):
-            expected_SA[s] += mass * (np.eye(3)[a] - bench.pi_SA[s])
-    np.testing.assert_allclose(gradient_report("ratio:geometric", bench).mean_SA, expected_SA, atol=1e-12)
-    assert tilted_L.sum() < 1
-
-
-@pytest.mark.parametrize("length", [2, 3, 4])
-def test_the_bias_of_token_ratios_keeps_its_bound_in_length_and_total_variation(length):
-    """At most (1 + sqrt m) D sum_(j<T) sqrt j for rewards in [0, 1]; sequence ratios have none.
-
-    D is the largest total variation of a token, m the largest E_pi[rho |score|^2]. Derived here: exchange mu
-    for pi one token at a time.
-    """
-    for drift in (2.0, 0.5, 2e-4):
-        bench = random_bench(length, length, drift)
-        square_SA = 1 - 2 * bench.pi_SA + (bench.pi_SA**2).sum(-1, keepdims=True)
-        m = float((bench.pi_SA**2 / bench.mu_SA * square_SA).sum(-1).max())
-        apart = float(np.abs(bench.mu_SA - bench.pi_SA).sum(-1).max() / 2)
-        bound = (1 + math.sqrt(m)) * apart * float(np.sqrt(np.arange(1, length)).sum())
-        assert 0 < np.linalg.norm(gradient_report("ratio:token", bench).bias_SA) < bound
-        assert np.linalg.norm(gradient_report("ratio:sequence", bench).bias_SA) < 1e-12

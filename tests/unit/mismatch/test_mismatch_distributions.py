@@ -25,8 +25,6 @@ from support.mismatch_setting import (
     toy_weights,
 )
 
-from envs.catalog import token_task
-from envs.streams import uniforms
 from testbed import rng
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
@@ -76,19 +74,6 @@ def test_logit_noise_has_the_normalizer_of_its_own_noise():
     assert len(noise.flatten().unique()) == noise.numel()
 
 
-def test_small_logit_noise_costs_half_sigma_squared_times_one_minus_the_collision_probability():
-    # KL(pi, mu) = log sum pi exp(sigma z) - sigma sum pi z = sigma^2 / 2 Var_pi(z) + O(sigma^3) for the noise
-    # z that was drawn, and E Var_pi(z) = 1 - sum pi^2.
-    sigma, draw = 1e-3, Draw((0,))
-    log_pi = torch.from_numpy(np.log(PI)).expand(1, 50, 4)
-    log_mu = engine("logit-noise", sigma=sigma).distribution(log_pi, draw, 0)
-    z = draw.normal("logit-noise", 0, log_pi)
-    pi = log_pi.exp()
-    variance = (pi * z**2).sum(-1) - (pi * z).sum(-1) ** 2
-    kl = (pi * (log_pi - log_mu)).sum(-1)
-    assert ((kl / (sigma**2 / 2 * variance)) - 1).abs().max() < 5e-3
-
-
 def test_the_streams_normals_are_normal():
     # 200,000 draws: each bound is 5 standard errors, false alarm below 1e-6 each.
     n = 200_000
@@ -108,23 +93,6 @@ def test_a_nucleus_holds_the_token_that_reaches_p_and_top_k_the_k_likeliest():
     backwards = one_token("top-k", PI[::-1].copy(), k=1)
     np.testing.assert_allclose(backwards, [0, 0, 0, 1], atol=1e-15)
     np.testing.assert_allclose(one_token("top-k", np.full(4, 0.25), k=2), [0.5, 0.5, 0, 0], atol=1e-15)
-
-
-@pytest.mark.parametrize("side", ["behavior", "trainer"])
-def test_which_ratio_is_infinite_depends_on_the_side_that_truncates(side):
-    cut, whole = np.log(np.array([2 / 3, 1 / 3])), np.log(PI)
-    cut = np.concatenate([cut, [-np.inf, -np.inf]])
-    pi, mu = (whole, cut) if side == "behavior" else (cut, whole)
-    law = enumerated_distribution(pi[:, None], mu[:, None], np.ones((4, 1)))
-    if side == "behavior":
-        assert law.mass == pytest.approx(0.75)
-        assert law.kl_pi_mu == math.inf
-        assert law.kl_mu_pi < math.inf
-        assert law.ess_kish == pytest.approx(1.0)  # W is constant: no sample shows what is lost
-    else:
-        assert law.mass == pytest.approx(1.0)
-        assert law.kl_mu_pi == math.inf
-        assert law.kl_pi_mu < math.inf
 
 
 def test_samples_of_a_trainer_that_truncates_have_the_shares_of_their_normalized_weights():
@@ -196,21 +164,6 @@ def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
     log_pi = policy.logp(theta, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
     log_mu = Behavior(policy, engine("int8"), SEEDS).logp(theta, rollout, 0).sum(-1)[0]
     assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
-
-
-def test_under_fresh_noise_the_toys_sequence_ratio_grows_as_root_t():
-    # At zero weights every law is uniform: tokens are independent and alike. std(12) / std(3) = 2 up to
-    # sampling; 20,000 near-normal sequences leave a relative error of 0.7 % (one standard error).
-    task = token_task("running-sum", {"digits": 12, "modulus": 3})
-    policy = toy(task)
-    theta = 0 * policy.initial((0,))
-    behavior = Behavior(policy, engine("logit-noise", sigma=0.3), (0,))
-    prompt = torch.from_numpy(task.prompts(np.random.default_rng(0), 1))[None]
-    uniform = torch.from_numpy(uniforms(rng.keys((0,), "test"), 0, 20_000, 12))
-    token, mask, logp_mu = behavior.sample(theta, prompt, 20_000, uniform, 0)
-    d = (policy.logp(theta, prompt, token, mask) - logp_mu)[0].double()
-    ratio = d.cumsum(-1).std(0)[[2, 11]]
-    assert (ratio[1] / ratio[0]).item() == pytest.approx(2.0, rel=0.035)
 
 
 # Weights

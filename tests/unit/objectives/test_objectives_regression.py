@@ -1,7 +1,6 @@
 """Facts about the squared-error and mirror-descent family: limits, fixed points, identities."""
 
 from dataclasses import replace
-from math import comb
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from testbed.objectives import objective
 
 MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
 GRADED = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
-BINARY = np.array([0.0, 0.0, 1.0, 0.0, 1.0])
 EXACT = np.repeat(np.arange(5), (20 * MU).round().astype(int))
 """A group of 20 in which every arm occurs as often as MU says: its mean is an exact expectation."""
 
@@ -66,24 +64,6 @@ def tilt(sampler, reward, temperature):
     return weight / weight.sum()
 
 
-def stationary(sampler, adv, beta):
-    """Solve beta ln w - w d = adv with E_mu w = 1 and d <= 0, by bisection over d and over ln w."""
-
-    def ratios(pull):
-        low, high = np.full(5, -5000.0), np.full(5, 50.0)
-        for _ in range(200):
-            middle = (low + high) / 2
-            too_large = beta * middle + pull * np.exp(middle) > adv
-            low, high = np.where(too_large, low, middle), np.where(too_large, middle, high)
-        return np.exp(low)
-
-    small, large = 0.0, 100.0
-    for _ in range(200):
-        middle = (small + large) / 2
-        small, large = (middle, large) if sampler @ ratios(middle) > 1 else (small, middle)
-    return sampler * ratios(small)
-
-
 @pytest.mark.parametrize(("beta1", "beta2"), [(1.0, 1e-3), (0.5, 0.3), (2.0, 2.0)])
 def test_oapl_is_kimis_opmd_with_another_baseline_up_to_twice_beta2(beta1, beta2):
     _, batch = batch_of()
@@ -99,101 +79,6 @@ def test_oapl_starts_as_reinforce_above_the_optimal_value():
     start = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=0.7, beta2=0.3)
     expected = 2 * 0.3 * (batch.reward_B - soft_values(batch, 0.7))[:, None] * batch.mask_BT
     torch.testing.assert_close(start, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_oapls_value_goes_from_the_best_reward_to_the_mean_as_beta1_grows():
-    _, batch = batch_of()
-
-    def value(beta1):
-        at_start = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=beta1, beta2=0.5)
-        return batch.reward_B - at_start[:, 0]
-
-    best = torch.tensor([1.0] * 7 + [0.4], dtype=torch.float64)
-    mean = torch.tensor([1.9 / 4] * 4 + [2.2 / 3] * 3 + [0.4], dtype=torch.float64)
-    torch.testing.assert_close(value(0.0), best)
-    torch.testing.assert_close(value(1e-6), best, atol=1e-5, rtol=0)
-    torch.testing.assert_close(value(float("inf")), mean)
-    torch.testing.assert_close(value(1e6), mean, atol=1e-5, rtol=0)
-
-
-GAPS = (
-    (1.0, 0.5, (0.50, 0.76, 0.88, 0.94)),
-    (1.0, 0.1, (0.40, 0.67, 0.83, 0.91)),
-    (0.1, 0.1, (0.16, 0.35, 0.59, 0.81)),
-)
-
-
-@pytest.mark.parametrize(("beta", "p", "gaps"), GAPS)
-def test_counting_oneself_shrinks_oapls_gap_between_success_and_failure(beta, p, gaps):
-    for size, gap in zip((2, 4, 8, 16), gaps, strict=True):
-        means = {}
-        for own in (0, 1):
-            means[own] = 0.0
-            for wins in range(size):
-                chance = comb(size - 1, wins) * p**wins * (1 - p) ** (size - 1 - wins)
-                rewards = [float(own)] + [1.0] * wins + [0.0] * (size - 1 - wins)
-                batch = bandit(range(size), np.ones(size), rewards)
-                weight = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=beta, beta2=0.5)
-                means[own] += chance * float(weight[0, 0])
-        assert means[1] - means[0] == pytest.approx(gap, abs=6e-3)
-
-
-def test_a_small_beta1_puts_oapls_value_far_too_low():
-    average = 0.0
-    for wins in range(9):
-        batch = bandit(range(8), np.ones(8), [1.0] * wins + [0.0] * (8 - wins))
-        weight = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=0.1, beta2=0.5)
-        average += comb(8, wins) * 0.1**wins * 0.9 ** (8 - wins) * float(batch.reward_B[0] - weight[0, 0])
-    assert average == pytest.approx(0.466, abs=1e-3)
-    assert 0.1 * np.log(0.1 * np.exp(10) + 0.9) == pytest.approx(0.770, abs=1e-3)
-
-
-def test_with_equal_temperatures_oapls_minimizer_is_the_tilt():
-    policy = tilt(MU, BINARY, 1.0)
-    np.testing.assert_allclose(policy, (0.198, 0.165, 0.3587, 0.099, 0.1794), atol=5e-5)
-    batch = bandit(EXACT, MU, BINARY)
-    assert np.abs(logit_gradient("oapl", policy, EXACT, batch, beta1=1.0, beta2=1.0)).max() < 1e-15
-    assert np.abs(logit_gradient("oapl", policy, EXACT, batch, beta1=2.0, beta2=1.0)).max() > 1e-3
-
-
-def test_with_a_small_beta2_oapls_minimizer_keeps_what_beats_the_value_and_is_no_tilt():
-    batch = bandit(EXACT, MU, GRADED)
-    adv = GRADED - np.log(MU @ np.exp(GRADED))
-    policy = stationary(MU, adv, 1e-3)
-    np.testing.assert_allclose(policy, (0, 0, 0.109, 0.439, 0.452), atol=1e-3)
-    assert np.abs(logit_gradient("oapl", np.maximum(policy, 1e-300), EXACT, batch)).max() < 1e-9
-    assert np.abs(logit_gradient("oapl", MU, EXACT, batch)).max() > 1e-5
-
-
-def test_kimis_mean_baseline_gives_a_softer_policy_than_the_tilt():
-    mean, log_mean_exp = MU @ GRADED, 0.1 * np.log(MU @ np.exp(GRADED / 0.1))
-    softer, exact = stationary(MU, GRADED - mean, 0.1), tilt(MU, GRADED, 0.1)
-    np.testing.assert_allclose(softer, (0.007, 0.038, 0.198, 0.382, 0.376), atol=1e-3)
-    np.testing.assert_allclose(exact, (0, 0.001, 0.011, 0.167, 0.821), atol=1e-3)
-    for baseline, policy, other in ((mean, softer, exact), (log_mean_exp, exact, softer)):
-        batch = bandit(EXACT, MU, GRADED, baseline)
-        assert np.abs(logit_gradient("kimi_opmd", policy, EXACT, batch, tau=0.1)).max() < 1e-12
-        assert np.abs(logit_gradient("kimi_opmd", other, EXACT, batch, tau=0.1)).max() > 1e-3
-
-
-def all_pairs():
-    """Every pair of arms as a group of two, and how often two draws from MU give it."""
-    first, second = (index.flatten() for index in np.meshgrid(np.arange(5), np.arange(5), indexing="ij"))
-    arms = np.stack([first, second], -1).flatten()
-    share = torch.tensor(np.repeat(MU[first] * MU[second], 2))
-    return arms, np.repeat(np.arange(25), 2), share
-
-
-@pytest.mark.parametrize("eta", [1.0, 3.0])
-def test_rebels_minimizer_is_the_tilt_at_any_group_size_unlike_oapls(eta):
-    policy = tilt(MU, GRADED, 1 / eta)
-    arms, groups, share = all_pairs()
-    pairs, everyone = bandit(arms, MU, GRADED, groups=groups), bandit(EXACT, MU, GRADED)
-    assert np.abs(logit_gradient("rebel", policy, arms, pairs, share, eta=eta)).max() < 1e-14
-    assert np.abs(logit_gradient("rebel", policy, EXACT, everyone, eta=eta)).max() < 1e-14
-    assert np.abs(logit_gradient("rebel", MU, arms, pairs, share, eta=eta)).max() > 1e-2
-    biased = logit_gradient("oapl", policy, arms, pairs, share, beta1=1 / eta, beta2=1 / eta)
-    assert np.abs(biased).max() > 1e-3
 
 
 def test_rebel_is_the_papers_loss_for_two_and_its_mean_over_pairs_for_four():
@@ -239,23 +124,6 @@ def test_asymre_without_a_shift_is_reinforce_with_the_groups_mean():
     )
     alone = weights("asymre", ALONE)[0]
     torch.testing.assert_close(alone, torch.full((3,), 0.4, dtype=torch.float64))
-
-
-def test_asymres_limit_with_a_baseline_below_all_rewards_gains_the_variance_over_the_gap():
-    value = MU @ GRADED
-    policy = MU * (GRADED - (value - 1)) / 1.0
-    batch = bandit(EXACT, MU, GRADED)
-    assert np.abs(logit_gradient("asymre", policy, EXACT, batch, shift=-1.0)).max() < 1e-15
-    assert policy @ GRADED - value == pytest.approx(MU @ (GRADED - value) ** 2, rel=1e-12)
-    assert policy @ GRADED == pytest.approx(0.489, abs=1e-3)
-
-
-@pytest.mark.parametrize("sampler", [MU, MU[::-1].copy()], ids=["one sampler", "another"])
-def test_tbas_minimizer_is_the_tilt_of_the_reference_whoever_sampled(sampler):
-    arms = np.repeat(np.arange(5), (20 * sampler).round().astype(int))
-    batch = bandit(arms, np.array([0.1, 0.4, 0.2, 0.2, 0.1]), GRADED)
-    policy = tilt(np.array([0.1, 0.4, 0.2, 0.2, 0.1]), GRADED, 0.5)
-    assert np.abs(logit_gradient("tba", policy, arms, batch, beta=0.5)).max() < 1e-14
 
 
 def test_tba_is_rebel_on_the_reference_up_to_the_count_of_pairs():

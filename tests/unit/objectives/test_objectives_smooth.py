@@ -15,7 +15,6 @@ from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.recipes import recipe
 
 NAMES = ("sapo", "sapo@trinity", "mhpo", "r2vpo", "bpo", "gbpo", "gbpo@author")
-GRID = np.exp(np.linspace(-4, 4, 161))
 
 
 def share(name, adv, ratio, **hyper):
@@ -26,29 +25,11 @@ def share(name, adv, ratio, **hyper):
 # SAPO
 
 
-@pytest.mark.parametrize("tau", [1e-3, 0.5, 1.0, 7.0, 300.0])
-def test_sapo_weighs_one_on_policy_at_any_temperature(tau):
-    assert share("sapo", 1.0, 1.0, tau_pos=tau) == pytest.approx(1.0)
-    assert share("sapo", -1.0, 1.0, tau_neg=tau) == pytest.approx(1.0)
-
-
-def test_sapo_without_a_temperature_is_token_importance_weighting():
-    cold = weights("sapo", tau_pos=1e-5, tau_neg=1e-5)
-    anchored = changed(ratios=lambda s: tuple(np.array(s.ratios) / np.array(s.anchor or 1.0)), anchor=None)
-    plain = weights("importance_reinforce", anchored, level="token")
-    torch.testing.assert_close(cold, plain, rtol=1e-8, atol=1e-8)
-
-
 def test_sapo_has_a_temperature_for_each_sign():
     by_hand = lambda u, tau: u / math.cosh(tau * (u - 1) / 2) ** 2  # noqa: E731
     hyper = {"tau_pos": 2.0, "tau_neg": 5.0}
     assert share("sapo", 1.0, 1.8, **hyper) == pytest.approx(by_hand(1.8, 2.0))
     assert share("sapo", -1.0, 1.8, **hyper) == pytest.approx(by_hand(1.8, 5.0))
-
-
-def test_sapo_is_bounded_and_its_maximum_is_the_documented_one():
-    most = max(share("sapo", 1.0, u) for u in np.linspace(1.5, 3, 301))
-    assert most == pytest.approx(1.574, abs=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -61,23 +42,7 @@ def test_where_sapo_cuts_an_overflowing_ratio_nothing_is_seen(dtype):
         assert (effective_weights("sapo", logp, batch, tau_pos=tau) == 0).all()
 
 
-def test_trinitys_sapo_rises_where_the_papers_fades():
-    theirs = [share("sapo@trinity", 1.0, u) for u in GRID]
-    assert (np.diff(theirs) >= 0).all()
-    assert share("sapo@trinity", 1.0, 1.0) == pytest.approx(2.0)
-    assert share("sapo@trinity", -1.0, 1.0) == pytest.approx(2 / 1.05)
-    assert theirs[-1] == pytest.approx(4.0)
-    assert share("sapo", 1.0, GRID[-1]) < 1e-6
-
-
 # MHPO
-
-
-@pytest.mark.parametrize("c", [0.5, 1.5, 3.0])
-def test_mhpo_stays_below_e_to_the_c_and_is_the_same_for_both_signs(c):
-    for u in GRID:
-        assert 0 <= share("mhpo", 1.0, u, c=c) < math.exp(c)
-        assert share("mhpo", 1.0, u, c=c) == pytest.approx(share("mhpo", -1.0, u, c=c))
 
 
 def test_mhpo_scales_the_on_policy_gradient_by_a_quarter():
@@ -117,12 +82,6 @@ def test_r2vpo_stops_at_one_plus_half_the_advantage_over_lambda(adv, lam):
     at = 1 + adv / (2 * lam)
     assert share("r2vpo", adv, at, lam=lam) == pytest.approx(0.0, abs=1e-12)
     assert share("r2vpo", adv, at * 1.1, lam=lam) * adv < 0 < share("r2vpo", adv, at / 1.1, lam=lam) * adv
-
-
-def test_r2vpo_pulls_the_ratio_to_one_where_there_is_no_advantage():
-    logp, batch = batch_of([(0.0, (1.5, 1.0, 0.5))])
-    weight = effective_weights("r2vpo", logp, batch, lam=0.5)[0]
-    assert weight.tolist() == pytest.approx([-0.75, 0.0, 0.25])
 
 
 def test_r2vpo_takes_one_multiplier_per_replica():
@@ -169,15 +128,6 @@ def test_the_dual_step_keeps_replicas_apart_and_survives_an_overflow():
     assert float(dual_step(lam[0], nan, batch, rate=0.01, budget=0.1)) == 0.3
 
 
-def test_the_dual_step_raises_lambda_until_the_budget_holds_on_a_single_token():
-    # Primal: the maximum of r A - lam (r - 1)^2 is r = 1 + A / (2 lam); the budget asks for 0.2^2.
-    lam, adv = torch.tensor(0.5, dtype=torch.float64), 1.0
-    for _ in range(400):
-        logp, batch = batch_of([(adv, (1 + adv / (2 * float(lam)),))])
-        lam = dual_step(lam, logp, batch, rate=2.0, budget=0.04)
-    assert float(lam) == pytest.approx(adv / (2 * 0.2), rel=1e-3)
-
-
 # BPO and GBPO
 
 
@@ -192,13 +142,6 @@ def test_the_target_of_gbpo_is_the_published_one(gap, lam, target):
 def test_the_target_of_gbpo_may_be_lopsided():
     at = lambda gap: float(target_ratio(torch.tensor(gap), 0.2, 0.28, 1e-4))  # noqa: E731
     assert [at(1.0), at(0.0), at(-1.0)] == pytest.approx([1.28, 1.04, 0.8])
-
-
-def test_gbpo_holds_a_sequence_at_its_groups_median_exactly():
-    rewards = (1.0, 1.0, 1.0, 0.0)
-    logp, batch = batch_of([Sequence(r - 0.75, (1.0,), reward=r) for r in rewards])
-    weight = effective_weights("gbpo", logp, batch, eps_low=0.3, eps_high=0.3)[:, 0]
-    assert weight.tolist() == pytest.approx([0.0, 0.0, 0.0, -0.75])
 
 
 def test_gbpo_reads_the_median_and_only_the_size_of_the_advantage():

@@ -1,13 +1,14 @@
 """Micro-batches: memory that does not grow with the batch, and a gradient that is the whole batch's."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.small_runs import SUMS
 
-from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
@@ -156,19 +157,7 @@ def test_micro_tokens_that_are_no_count_are_refused(folder, given):
 def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     """The same command, with smaller micro-batches on this machine, ends as it would have."""
     folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]())
-    run = Run(
-        task="running-sum",
-        task_args=(("digits", 2), ("modulus", 2)),
-        policy="hf",
-        model=str(folder),
-        prompts=4,
-        group=4,
-        steps=6,
-        learning_rate=1e-3,
-        log_every=1,
-        evaluation_prompts=4,
-        optimizer="adam",
-    )
+    run = replace(SUMS, policy="hf", policy_args=(), model=str(folder), learning_rate=1e-3)
     expected = train(run)
     monkeypatch.setenv("TESTBED_CHECKPOINT", str(tmp_path / "kept"))
     monkeypatch.setenv("TESTBED_CHECKPOINT_EVERY", "2")

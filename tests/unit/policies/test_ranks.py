@@ -13,10 +13,10 @@ import torch
 from support import tiny_models
 from support.doc_blocks import blocks
 from support.import_graph import ROOT
+from support.small_runs import SUMS
 
 from envs.tokens.running_sum import RunningSum
 from testbed.config.pack import Pack
-from testbed.config.run import Run
 from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError
 from testbed.execution.memory import needed
@@ -212,19 +212,7 @@ def test_every_process_of_a_pack_on_cpus_needs_its_memory(folder):
     assert three.activations == one.activations
 
 
-CELL = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="hf",
-    prompts=5,
-    group=4,
-    steps=3,
-    learning_rate=1e-3,
-    optimizer="adam",
-    log_every=1,
-    evaluation_prompts=4,
-    lag=1,
-)
+CELL = dataclasses.replace(SUMS, policy="hf", policy_args=(), prompts=5, steps=3, learning_rate=1e-3, lag=1)
 SAME = ("actor/grad_norm", "rollout_corr/ess_kish_sequence_raw", "reward/mean", "accuracy")
 
 

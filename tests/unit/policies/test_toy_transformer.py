@@ -269,19 +269,6 @@ def test_positions_of_any_width_start_as_sines_and_cosines(width):
     assert found[:, 0].tolist() == [0.0] * (width - width // 2) + [1.0] * (width // 2)
 
 
-def test_probabilities_of_all_responses_sum_to_one():
-    sizes = Sizes(vocabulary=3, prompt_length=3, response_length=4, end_token=2)
-    policy = ToyTransformer(sizes, width=16, dtype=torch.float64)
-    responses = list(itertools.product(range(3), repeat=4))
-    mask = torch.tensor([[2 not in row[:t] for t in range(4)] for row in responses])
-    token = torch.where(mask, torch.tensor(responses), 0)
-    distinct = torch.unique(torch.cat([token, mask], 1), dim=0)
-    token, mask = distinct[:, :4][None], distinct[:, 4:].bool()[None]
-    theta = weights_of(policy, 1)
-    total = policy.logp(theta, torch.tensor([[[0, 1, 1]]]), token, mask).sum(-1).exp().sum()
-    assert total.item() == pytest.approx(1.0, abs=1e-13)
-
-
 def test_even_uniforms_draw_every_first_token_in_proportion():
     sizes = Sizes(response_length=1)
     policy = ToyTransformer(sizes, width=16)

@@ -128,31 +128,6 @@ def test_a_kept_cache_is_that_of_a_plain_transformer_whose_tokens_are_read_once(
     assert torch.equal(torch.where(mask, drawn, 0), token)
 
 
-def test_behind_a_change_a_kept_cache_has_the_law_of_no_version():
-    policy = toy()
-    theta, (prompt, uniform) = weights(policy), given()
-    version = torch.tensor([0, 0, 2, 2, 2]).view(1, 1, 5)
-    token, mask, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, "kept")
-    for v in range(W):
-        gap = (policy.logp(theta[:, v], prompt, token, mask) - logp).abs()
-        assert gap[..., 2:].amin() > 1e-6
-        assert (gap[..., :2].max() < 1e-12) == (v == 0)
-
-
-def test_a_model_without_attention_does_not_care_what_becomes_of_the_cache():
-    policy = toy(layers=2)
-    theta, (prompt, uniform) = weights(policy), given()
-    for name, matrix in policy.shape.named(theta.view(R * W, -1)).items():
-        if name.endswith("out"):
-            matrix.zero_()
-    version = schedules(5)
-    kept, recomputed = (
-        policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache) for cache in CACHES
-    )
-    assert torch.equal(kept[0], recomputed[0])
-    torch.testing.assert_close(kept[2], recomputed[2], atol=1e-13, rtol=0)
-
-
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_sequence_does_not_notice_when_others_change(cache, dtype):
@@ -164,18 +139,6 @@ def test_a_sequence_does_not_notice_when_others_change(cache, dtype):
         alike = policy.sample_in_flight(theta, version[:, b : b + 1], prompt, GROUP, uniform, cache)
         for ours, theirs in zip(mixed, alike, strict=True):
             assert torch.equal(ours[:, b], theirs[:, b])
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_what_was_written_before_an_interruption_stands_whatever_comes_after(cache):
-    policy = toy(dtype=torch.float32)
-    theta, (prompt, uniform) = weights(policy), given()
-    version = torch.tensor([0, 0, 1, 1, 2]).view(1, 1, 5)
-    whole = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache)
-    for cut in (2, 4):
-        stump = policy.sample_in_flight(theta, version[..., :cut], prompt, GROUP, uniform[..., :cut], cache)
-        for ours, theirs in zip(whole, stump, strict=True):
-            assert torch.equal(ours[..., :cut], theirs)
 
 
 @pytest.mark.parametrize("cache", CACHES)
@@ -194,19 +157,6 @@ def test_recorded_log_probabilities_are_reproduced_from_the_versions(cache, dtyp
         )
     other = "kept" if cache == "recomputed" else "recomputed"
     assert (policy.logp_in_flight(theta, version, prompt, token, mask, other) - logp).abs().max() > 1e-2
-
-
-@pytest.mark.parametrize("cache", CACHES)
-def test_probabilities_of_all_responses_sum_to_one_across_changes(cache):
-    task = token_task("running-sum", {"digits": 3, "modulus": 3})
-    policy = toy(task)
-    token = torch.from_numpy(task.enumerate()[0])[None].repeat(R, N, 1)
-    prompt = given(task)[0]
-    version = torch.tensor([0, 1, 2]).view(1, 1, 3)
-    mask = torch.ones_like(token, dtype=torch.bool)
-    logp = policy.logp_in_flight(weights(policy), version, prompt, token, mask, cache)
-    total = logp.sum(-1).exp().view(R, N, -1).sum(-1)
-    torch.testing.assert_close(total, torch.ones(R, N, dtype=torch.float64), atol=1e-13, rtol=0)
 
 
 def test_the_gradient_of_a_token_reaches_its_own_version_only():

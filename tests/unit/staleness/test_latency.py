@@ -13,13 +13,11 @@ from support.small_runs import (
     cell_rows,
     differing,
     with_schedule,
-    with_what_it_reads,
 )
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
-from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.latency import STRIDE, CellQueue, Latency
 from testbed.training.loop import train, train_pack
@@ -110,15 +108,6 @@ def test_waiting_trains_in_the_order_of_starts_and_never_beyond_the_limit():
     assert max(step - v for step, (versions, _) in enumerate(random) for v in versions) == 2
 
 
-def test_ages_end_at_the_longest_latency_without_any_limit():
-    # A population that grew by prompts at every wait cannot be short again after `longest` waits.
-    rng = np.random.default_rng(1)
-    found = simulated(rng.integers(1, 7, size=(400, 4)), 4, 200)
-    assert 1 <= sum(waits for _, waits in found) <= 6
-    mean = np.mean([step - v for step, (versions, _) in enumerate(found[100:], 100) for v in versions])
-    assert 3.4 < mean <= 6.0
-
-
 def test_the_first_batch_waits_for_the_group_that_is_done_first_at_the_given_speed():
     slow = with_schedule(dataclasses.replace(LENGTHS, prompts=1, group=2), "latency", speed=2, base=1)
     runs = grid(slow, seed=range(12))
@@ -197,19 +186,6 @@ def test_waits_are_counted_and_their_random_numbers_are_their_own():
     assert table["staleness/stalled"][0] >= 1
     longer = train(dataclasses.replace(slow, steps=20))
     assert differing(table, {name: column[:12] for name, column in longer.items()}) == ["steps"]
-
-
-@pytest.mark.slow
-def test_recipes_learn_from_it_without_a_non_finite_number():
-    for name in sorted(recipe)[::3]:  # test_too_old.py trains all of them on batches of any size
-        made = recipe[name].bind()()
-        run = dataclasses.replace(with_schedule(LENGTHS, "latency", speed=2), steps=4)
-        run = with_what_it_reads(run, name)
-        if made.demonstrations or "parent_B" in made.needs:
-            continue  # a tabular world has no teacher; sequences of such a schedule have no parents
-        table = train(run)
-        assert np.isfinite(table["actor/grad_norm"]).all()
-        assert not table["diverged"].any()
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,6 @@ def test_each_replica_is_generated_by_the_weights_of_exactly_its_own_lag():
         assert (batch.rollout.version_RBT == batch.rollout.version_RBT[:, :1, :1]).all()
 
 
-def test_depth_one_returns_the_very_bits_it_was_given():
-    buffer = VersionBuffer(torch.zeros(2, 3), [1, 6])
-    theta = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
-    for version in range(1, 9):
-        buffer.write(torch.zeros(2, 3), version)
-    buffer.write(theta, 9)
-    assert torch.equal(buffer.read(torch.tensor([[9], [9]]))[0, 0], theta[0])
-
-
 def test_no_version_can_be_left_out():
     buffer = VersionBuffer(torch.zeros(1, 1), [4])
     buffer.write(torch.ones(1, 1), 0)
@@ -103,11 +94,6 @@ def test_later_changes_of_the_weights_do_not_reach_the_snapshot():
     buffer.write(theta, 1)
     buffer.write(theta, 2)
     assert (buffer.read(torch.tensor([[0]])) == 0).all()
-
-
-def test_memory_is_stated_before_it_is_taken():
-    buffer = VersionBuffer(torch.zeros(2, 10), [1, 9])
-    assert buffer.slots_MP.nbytes == VersionBuffer.bytes(10, [1, 9])
 
 
 def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():

@@ -180,15 +180,6 @@ def test_truncating_masks_old_tokens_and_drops_sequences_that_have_no_other():
     assert step > 2
 
 
-def test_truncation_prefers_long_responses_where_dropping_prefers_short_ones():
-    young = with_schedule(LENGTHS, "in-flight", 1, "truncate", tokens=2)
-    slow = with_schedule(dataclasses.replace(LENGTHS, prompts=16), "latency", 2, "drop", speed=2)
-    for run, sign in ((young, 1), (slow, -1)):
-        counts = [batch.counts for step, batch in batches(run, 30) if step > 3]
-        gaps = [float(c["staleness/length_kept"][0] - c["staleness/length_lost"][0]) for c in counts]
-        assert np.nanmean(gaps) * sign > 0.5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("run", "rule"), [(LENGTHS, "truncate"), (TOY, "drop")], ids=["tree", "toy"])
 def test_every_recipe_learns_from_batches_of_any_size(run, rule):

@@ -146,11 +146,6 @@ def test_times_are_when_an_update_took_its_last_sample():
     assert found.time_T.tolist() == [3.0, 13.0, 23.0]
 
 
-def test_members_that_began_with_other_weights_count_as_the_oldest_does():
-    found = trace.lags(rows(np.full((5, 4), 2), first=2, spread=1), "t")
-    assert (found.age_TN == 2).all()
-
-
 @pytest.mark.parametrize("run", [TREE, TOY], ids=["tree", "toy"])
 def test_every_prompt_is_answered_by_the_weights_of_its_groups_age(run, tmp_path):
     age_TN = np.array([[0, 0, 0, 0], [1, 0, 1, 0], [2, 1, 0, 2], [0, 3, 1, 1], [4, 0, 2, 2]])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from support.small_runs import with_what_it_reads
+from support.small_runs import SUMS, with_what_it_reads
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -19,19 +19,7 @@ from testbed.worlds import build_world as worlds
 BANDIT = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
 CHAIN = dataclasses.replace(BANDIT, task="chain")
 TREE = dataclasses.replace(BANDIT, task="tree")
-TOY = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="toy",
-    policy_args=(("width", 8), ("layers", 1), ("heads", 2)),
-    steps=5,
-    prompts=4,
-    group=8,
-    learning_rate=3e-3,
-    optimizer="adam",
-    log_every=1,
-    evaluation_prompts=4,
-)
+TOY = dataclasses.replace(SUMS, steps=5, group=8)
 WORLDS = {"bandit": BANDIT, "chain": CHAIN, "tree": TREE, "toy": TOY}
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from support.small_runs import SUMS
 
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
@@ -21,19 +22,7 @@ from testbed.training.loop import train
 from testbed.training.recorder import sequence_tails
 from testbed.worlds.build_world import build_world
 
-TOY = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="toy",
-    policy_args=(("width", 8), ("layers", 1), ("heads", 2)),
-    steps=7,
-    prompts=4,
-    group=8,
-    learning_rate=0.05,
-    optimizer="adam",
-    log_every=1,
-    evaluation_prompts=6,
-)
+TOY = dataclasses.replace(SUMS, steps=7, group=8, learning_rate=0.05, evaluation_prompts=6)
 
 
 @pytest.fixture(scope="module")
