@@ -20,10 +20,8 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
 
     Raises UserError when a folder cannot be written.
     """
-    from testbed.inspection import (
-        atlas,
-        atlas_page,  # torch is loaded here, and nowhere else in this package
-    )
+    from paper_figs import atlas_page
+    from testbed.inspection import atlas  # loads torch, as nothing else in this package
     from testbed.stacks.stack_pages import pages
 
     table = table_of(atlas.atlas())

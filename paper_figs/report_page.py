@@ -29,7 +29,7 @@ from analysis.tables.outcomes import ACCURACY
 from paper_figs import plot
 from paper_figs.figure_registry import PAGE
 from paper_figs.run import render, style
-from testbed.config.toml_text import as_toml, groups
+from paper_figs.toml_text import as_toml, groups
 from testbed.errors import UserError, counted, printable
 from testbed.results import atomic_files, manifest, store
 from testbed.user_files import in_a_file, source_of

@@ -1,11 +1,14 @@
-"""Off-policy values of a confounded MDP by a binary instrument: Wald ratios for rewards and transitions."""
+"""A confounded MDP, and its off-policy values by a binary instrument (Wald ratios)."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from envs.arrays import Floats, Ints
-from envs.logged_data import Log
+from envs.finite_mdp import FiniteMDP
+from envs.logged_data import Log, collect
 from testbed.errors import UserError
 
 WEAKEST = 1e-12
@@ -84,3 +87,66 @@ def instrumented_value(
     variance_RS2 = (sums[2] / sums[0] - mean_RS2**2) / np.maximum(sums[0] - 1, 1)
     variance_R = (weight_RS**2 * variance_RS2.sum(-1)).sum(-1)
     return (value_RS * start_S).sum(-1), np.asarray(np.sqrt(variance_R))
+
+
+@dataclass(frozen=True)
+class Confounded:
+    """A world with a logger that sees a hidden cause u and an instrument z; played as the finite MDP `seen`.
+
+    State 4 s + 2 u + z of `seen` is state s with fair coins u and z, drawn at every step. Averaged over u,
+    `seen` is `world`: a policy that depends only on s has the world's value.
+    """
+
+    world: FiniteMDP
+    seen: FiniteMDP
+    mu_SA: Floats
+
+    def collect(self, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0) -> tuple[Log, Ints]:
+        """Return the analyst's data: the log over s, and the instrument z_RBT; u is hidden."""
+        mu_RWSA = np.broadcast_to(self.mu_SA, (len(key_R), 1, *self.mu_SA.shape))
+        log = collect(self.seen, mu_RWSA, episodes, key_R, step=step)
+        bare = dataclasses.replace(log, state_RBT=log.state_RBT // 4, next_RBT=log.next_RBT // 4)
+        return bare, np.where(log.mask_RBT, log.state_RBT % 2, 0)
+
+
+def confounded(
+    world: FiniteMDP, *, instrument: float = 0.4, hidden: float = 0.4, reward: float = 0.5, moves: float = 0.3
+) -> Confounded:
+    """mu(a | s, z, u) = 1/A + (z - 1/2) instrument g(a) + (u - 1/2) hidden g(A - 1 - a), z and u fair coins.
+
+    g = 2 (e_0 - 1/A) / (A - 1). u shifts the reward by +-`reward`, and a share `moves` of the possible mass
+    from the last to the first successor. As z and u are additive, the instrument identifies P(.|s, do(a)),
+    which is the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are
+    not Bernoulli. Designed here.
+    """
+    if min(instrument, hidden) < 0 or instrument + hidden > 1 or not 0 <= moves <= 1:
+        raise ValueError(
+            f"instrument {instrument:g}, hidden {hidden:g}, moves {moves:g}: expected instrument and hidden "
+            ">= 0 with a sum of at most 1, and moves in [0, 1]."
+        )
+    if world.noise == "bernoulli":
+        raise ValueError("noise is 'bernoulli', expected 'none' or 'normal': u shifts the mean reward.")
+    states, actions = world.states, world.actions
+    u_X, z_X = np.tile([0, 0, 1, 1], states) - 0.5, np.tile([0, 1, 0, 1], states) - 0.5
+    pull_A = 2.0 * (np.eye(actions)[0] - 1 / actions) / max(actions - 1, 1)
+    mu_XA = 1 / actions + instrument * z_X[:, None] * pull_A + hidden * u_X[:, None] * pull_A[::-1]
+    support_SAS = world.transition_SAS > 0
+    first_SA = support_SAS.argmax(axis=-1)
+    last_SA = states - 1 - support_SAS[..., ::-1].argmax(axis=-1)
+    shift_SAS = np.eye(states)[first_SA] - np.eye(states)[last_SA]
+    both = [np.take_along_axis(world.transition_SAS, x[..., None], -1)[..., 0] for x in (first_SA, last_SA)]
+    shift_SAS = shift_SAS * (moves * np.minimum(*both))[..., None]
+    moved_XAS = np.repeat(world.transition_SAS, 4, axis=0)
+    moved_XAS = moved_XAS + 2 * u_X[:, None, None] * np.repeat(shift_SAS, 4, axis=0)
+    fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
+    seen = FiniteMDP(
+        **fields
+        | {
+            "transition_SAS": np.repeat(np.maximum(moved_XAS, 0.0), 4, axis=-1) / 4,
+            "reward_SA": np.repeat(world.reward_SA, 4, axis=0) + 2 * reward * u_X[:, None],
+            "start_S": np.repeat(world.start_S, 4) / 4,
+            "terminal_S": np.repeat(world.tables.terminal_S, 4),
+            "bonus_S": np.repeat(world.tables.bonus_S, 4),
+        }
+    )
+    return Confounded(world, seen, np.maximum(mu_XA, 0.0))

@@ -1,8 +1,60 @@
-"""Offline learning with one continuous action: extrapolating critics, constraints to the data, flows."""
+"""Offline learning with one continuous action: a bandit, extrapolating critics, data constraints, flows."""
+
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from envs import kernels
 from envs.arrays import Floats
+from envs.continuous import normals
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BumpBandit:
+    """Context x uniform on [0, 1], one action a, reward sum_k height_k exp(-(a - center_k - tilt_k x)^2 / (2
+    width_k^2)).
+
+    reward_std: standard deviation of normal noise. Every expectation under a Gaussian policy has a closed
+    form. Designed here.
+    """
+
+    center_K: Floats
+    tilt_K: Floats
+    height_K: Floats
+    width_K: Floats
+    reward_std: float = 0.1
+
+    def mean_reward(self, context_x: ArrayLike, action_x: ArrayLike, std_x: ArrayLike = 0.0) -> Floats:
+        """E[r | x, a ~ N(action, std^2)] = sum_k height w / sqrt(w^2 + std^2) exp(-(a - c)^2 / (2 (w^2 +
+        std^2))), [x].
+        """
+        context_x1, action_x1 = np.asarray(context_x)[..., None], np.asarray(action_x)[..., None]
+        total_xK = self.width_K**2 + np.asarray(std_x, np.float64)[..., None] ** 2
+        away_xK = action_x1 - self.center_K - self.tilt_K * context_x1
+        peak_xK = self.height_K * self.width_K / np.sqrt(total_xK) * np.exp(-(away_xK**2) / (2 * total_xK))
+        return np.asarray(peak_xK.sum(-1))
+
+    def log(
+        self,
+        key_R: ArrayLike,
+        n: int,
+        *,
+        mean_W: ArrayLike,
+        std_W: ArrayLike,
+        share_W: ArrayLike,
+        step: int = 0,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Log (context, action, reward), [R, n] each, from N(mean_v, std_v^2) with probability share_v."""
+        uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), 2 * step, n, 2)
+        normal_RND = normals(key_R, 2 * step + 1, n, 2)
+        edges_W = np.cumsum(np.asarray(share_W, np.float64))
+        if not np.isclose(edges_W[-1], 1.0):
+            raise ValueError(f"share_W sums to {edges_W[-1]:g}, expected 1: a share for each part.")
+        part_RN = np.minimum(np.searchsorted(edges_W, uniform_RND[..., 1], side="right"), len(edges_W) - 1)
+        action_RN = np.asarray(mean_W)[part_RN] + np.asarray(std_W)[part_RN] * normal_RND[..., 0]
+        reward_RN = self.mean_reward(uniform_RND[..., 0], action_RN) + self.reward_std * normal_RND[..., 1]
+        return uniform_RND[..., 0], action_RN, reward_RN
 
 
 def polynomial_critic(

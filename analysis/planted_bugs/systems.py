@@ -2,7 +2,7 @@
 
 from analysis.planted_bugs.bug import Bug
 
-UPDATE = "testbed/exact/bandit_update.py"
+UPDATE = "analysis/kernels/bandit_update.py"
 PREFIXES = "testbed/exact/prefixes.py"
 STEPS = "analysis/kernels/policy_steps.py"
 

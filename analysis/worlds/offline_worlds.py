@@ -1,6 +1,6 @@
 """Random worlds and their logs behind the experiments on offline tables: one world per seed, side by side."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,3 +119,14 @@ def guessed_rewards(counts: Counts, seeds: Seeds) -> Floats:
 def pick(p_xA: Floats, u_x: Floats) -> Ints:
     """Return an action of each distribution, by uniform numbers, [x]."""
     return np.asarray((u_x[..., None] >= p_xA.cumsum(-1)[..., :-1]).sum(-1))
+
+
+def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tuple[FiniteMDP, FiniteMDP]:
+    """Return the world, and a variant with rewards shifted by normal(0, gap) in a `share` of the pairs.
+
+    Designed here, after the nested data of NFQI (Mandyam et al. 2021).
+    """
+    rng = np.random.default_rng(seed)
+    differs_SA = rng.random(world.reward_SA.shape) < share
+    other_SA = world.reward_SA + gap * differs_SA * rng.normal(size=world.reward_SA.shape)
+    return world, replace(world, reward_SA=other_SA)

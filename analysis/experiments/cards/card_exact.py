@@ -40,7 +40,7 @@ def exact_row(name: str) -> dict[str, float]:
     A number that some tree does not define (the noise of a mean that is 0) is NaN, and so is a gain that
     hangs on the last digits of mu, whose low and high are known even so, see objective_facts.Ending.
     """
-    from testbed.exact.objective_facts import ending, gradient_facts
+    from analysis.cards.objective_facts import ending, gradient_facts
 
     row: dict[str, float] = {}
     for drift in DRIFTS:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from analysis.kernels.mechanisms import tightrope
 from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_exceed, of_seeds, slopes
-from envs.mechanisms import tightrope
 from testbed.offline.imitation import corrected
 from testbed.rng import keys
 

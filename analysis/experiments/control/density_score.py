@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.kernels import one_continuous_action
+from analysis.kernels.one_continuous_action import BumpBandit
 from analysis.lab import Evidence, Experiment, Plot, combinations, difference, merged, must_exceed, of_keys
 from envs.arrays import Floats
-from envs.continuous import BumpBandit
 
 NAME = "density-score"
 SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02

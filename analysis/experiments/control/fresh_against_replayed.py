@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.mechanisms import tightrope
 from analysis.lab import Experiment, Part, Plot, of_keys
 from envs.arrays import Floats
-from envs.mechanisms import tightrope
 from testbed.offline.improvement import outer_loop
 from testbed.offline.tabular_offline import greedy
 

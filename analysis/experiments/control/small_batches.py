@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.mechanisms import lot_sizing
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
-from envs.mechanisms import lot_sizing
 from testbed.rng import generator
 
 NAME = "small-batches"

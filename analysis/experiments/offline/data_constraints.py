@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.one_continuous_action import (
+    BumpBandit,
     density_score,
     local_mean,
     nearest_distance,
@@ -15,7 +16,6 @@ from analysis.kernels.one_continuous_action import (
 from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
 from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs.arrays import Floats
-from envs.continuous import BumpBandit
 from testbed.rng import generator
 
 NAME = "data-constraints"

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.kernels.instrumented_mdp import instrumented_value
+from analysis.kernels.instrumented_mdp import Confounded, confounded, instrumented_value
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
 from envs import infinite_horizon
 from envs.arrays import Floats
-from envs.logged_data import Confounded, confounded
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import clone, policy_q
 from testbed.rng import generator, keys

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from envs.logged_data import two_groups
+from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds, two_groups
 from testbed.offline.models import nested_fitted_q
 from testbed.offline.tabular_offline import greedy
 

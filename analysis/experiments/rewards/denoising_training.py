@@ -32,8 +32,8 @@ def trained(
     """
     import torch
 
+    from analysis.kernels.step_ratios import log_ratios
     from testbed.data.batch import Batch
-    from testbed.exact.step_ratios import log_ratios
     from testbed.objectives.clipped.ppo_clip import ppo_clip
     from testbed.policies.optimizers import Adam
 

@@ -43,7 +43,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
     of the step at 1.
     """
-    from testbed.exact.bandit_update import entropy_rate, expected_update
+    from analysis.kernels.bandit_update import entropy_rate, expected_update
 
     for seed, moved in product(seeds, MOVED):
         log_pi_A, mu_A, adv_A = bandit(seed, moved)
@@ -90,7 +90,7 @@ def probability_not_ratio_decides_the_entropy() -> Evidence:
     """A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of it
     is below its mean under pi: dispo's update of one answer has this rate times its weight.
     """
-    from testbed.exact.bandit_update import entropy_rate, expected_update
+    from analysis.kernels.bandit_update import entropy_rate, expected_update
 
     gaps, signs = [], []
     for seed in range(8):

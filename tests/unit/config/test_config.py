@@ -12,12 +12,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from paper_figs.toml_text import as_toml, groups
 from testbed.config.argument_types import wrong_arguments, wrong_types
 from testbed.config.fields import check, normal
 from testbed.config.pack import ADAPTERS, LARGEST, largest
 from testbed.config.run import Run, cell_id, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
-from testbed.config.toml_text import as_toml, groups
 from testbed.errors import UserError
 
 GOOD = """\

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from analysis.cards import objective_facts
+from analysis.cards.objective_facts import ending, gradient_facts
 from testbed.errors import UserError
-from testbed.exact import objective_facts
 from testbed.exact.flows import drift_limit
 from testbed.exact.gradient_facts import GradientReport, share
 from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.group import group_report
-from testbed.exact.objective_facts import ending, gradient_facts
 from testbed.exact.response_tree import enumerate_leaves, random_policies, random_tree, reward_tree, softmax
 from testbed.objectives import objective
 

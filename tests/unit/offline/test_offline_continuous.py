@@ -8,7 +8,8 @@ import torch
 from scipy import integrate, stats
 
 from analysis.kernels import one_continuous_action
-from envs.continuous import BumpBandit, normals, point_mass
+from analysis.kernels.one_continuous_action import BumpBandit
+from envs.continuous import normals, point_mass
 from testbed.errors import UserError
 from testbed.offline import control
 

@@ -1,4 +1,4 @@
-"""Logged data sets and the small worlds of envs/mechanisms.py, against the exact values of the finite MDP.
+"""Logged data sets and small worlds, against the exact values of the finite MDP.
 
 Kernels beside libraries that compute the same: where one is not installed, its comparison is skipped.
 """
@@ -10,20 +10,20 @@ import pytest
 from references.reference_libraries import COMPARISONS, missing
 from support.small_mdps import SMALL, policies
 
+from analysis.kernels.instrumented_mdp import confounded
+from analysis.kernels.mechanisms import lot_sizing, tightrope
+from analysis.worlds.offline_worlds import two_groups
 from envs import infinite_horizon
 from envs.logged_data import (
     Counts,
     collect,
-    confounded,
     covering,
     draw_counts,
     exact_model,
     expected_counts,
     skilled,
-    two_groups,
 )
 from envs.mdps import garnet
-from envs.mechanisms import lot_sizing, tightrope
 
 KEYS = np.arange(3, dtype=np.uint64)
 WORLD = SMALL["terminal"]

@@ -6,10 +6,10 @@ import torch
 from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL, policies
 
+from analysis.kernels.mechanisms import lot_sizing, tightrope
 from analysis.worlds.sampled_improvement import adapted_policy
 from envs import infinite_horizon
 from envs.logged_data import collect, exact_model, expected_counts
-from envs.mechanisms import lot_sizing, tightrope
 from testbed.offline import imitation, improvement, tabular_offline
 
 

@@ -8,8 +8,9 @@ from scipy import optimize
 from support.small_mdps import SMALL, policies
 
 from analysis.kernels import constrained, instrumented_mdp
+from analysis.kernels.instrumented_mdp import confounded
 from envs import infinite_horizon
-from envs.logged_data import Counts, collect, confounded, exact_model, expected_counts
+from envs.logged_data import Counts, collect, exact_model, expected_counts
 from envs.mdps import garnet
 from testbed.errors import UserError
 from testbed.exact.value_learning import expectile

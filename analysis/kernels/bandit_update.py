@@ -5,18 +5,13 @@ weighs its tokens by mu (BAPO's share) is therefore that of an infinite batch; o
 equally is not.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from scipy import special
 
 from envs.arrays import Floats
-from testbed.data.batch import Batch
 from testbed.errors import UserError
-from testbed.inspection.effective_weights import effective_weights
 
 
 def answer_weights(
@@ -27,6 +22,11 @@ def answer_weights(
 
     Raises UserError for arrays of different shapes, or if mu gives an answer no mass.
     """
+    import torch
+
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
+
     log_pi_xA, mu_xA, adv_xA = (np.asarray(x, dtype=np.float64) for x in (log_pi_xA, mu_xA, adv_xA))
     if not log_pi_xA.shape == mu_xA.shape == adv_xA.shape or mu_xA.ndim not in (1, 2):
         raise UserError(
@@ -57,28 +57,3 @@ def entropy_rate(pi_A: ArrayLike, update_A: ArrayLike) -> float:
     pi = np.asarray(pi_A, dtype=np.float64)
     surprise_A = np.log(pi) - pi @ np.log(pi)
     return float(-(pi * surprise_A * np.asarray(update_A)).sum())
-
-
-Adv = Callable[[Floats], Floats]
-
-
-def inner_steps(name: str, mu_xA: Floats, adv_xA: Floats, *, steps: int, rate: float, **hyper: Any) -> Floats:
-    """Return log pi after 0 … `steps` expected steps from mu on data of mu, [steps + 1, (S,) A]."""
-    path = [np.log(mu_xA)]
-    for _ in range(steps):
-        moved_xA = path[-1] + rate * expected_update(name, path[-1], mu_xA, adv_xA, **hyper)
-        path.append(special.log_softmax(moved_xA, axis=-1))
-    return np.stack(path)
-
-
-def replayed(
-    name: str, start_xA: Floats, adv: Adv, *, rounds: int, steps: int, rate: float, **hyper: Any
-) -> Floats:
-    """Return log pi after 0 … `rounds` rounds of `steps` expected steps, each on data of its starting policy,
-    [rounds + 1, (S,) A]. adv: mu -> advantages.
-    """
-    path = [np.log(np.asarray(start_xA, dtype=np.float64))]
-    for _ in range(rounds):
-        mu_xA = np.exp(path[-1])
-        path.append(inner_steps(name, mu_xA, adv(mu_xA), steps=steps, rate=rate, **hyper)[-1])
-    return np.stack(path)

@@ -6,8 +6,12 @@ sqrt D): its mean is negative, more so at steps with little noise. GRPO-Guard (a
 mean and the step's scale.
 """
 
-import torch
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:
@@ -16,6 +20,8 @@ def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normaliz
     (shift . noise / sigma - |shift|^2 / (2 sigma^2)) / D; normalized shift . noise / D, GRPO-Guard's form:
     the mean removed, times sigma.
     """
+    import torch
+
     along_BT = torch.einsum("...btd,...td->...bt", noise_BTD, shift_TD)
     far_1T = shift_TD.square().sum(-1)[..., None, :]
     plain_BT = along_BT / sigma_T - far_1T / (2 * sigma_T**2)

@@ -6,18 +6,21 @@ weights, so every number here ignores it: for the mean gradient m = E g and c = 
 negative), the bias is |c m - grad J| / |grad J| = sqrt(1 - cos^2).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from envs.arrays import Floats
-from testbed.data.batch import Batch
-from testbed.exact.gradient_report import Bench, Objective, resolve
-from testbed.exact.group import batches, group_advantage, squared_norm
-from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
+
+if TYPE_CHECKING:
+    import torch
+
+    from testbed.exact.gradient_report import Bench, Objective
 
 GROUP = 2
 ADVANTAGE = "leave_one_out"
@@ -47,6 +50,9 @@ def gradient_facts(function: Objective, bench: Bench) -> dict[str, float]:
     weight. concentration: share of E|g|^2 in the tenth of batches with the largest |g|. NaN if the gradient
     or its mean is 0.
     """
+    from testbed.exact.gradient_report import resolve
+    from testbed.exact.group import batches, group_advantage, squared_norm
+
     resolved, _, level = resolve(function)
     index_RB, law_R = batches(bench, GROUP)
     adv = group_advantage(bench, index_RB, ADVANTAGE, {})
@@ -129,6 +135,11 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
     The batch is one group with each action 20 mu times, A = R - mean R, losses averaged over it: its gradient
     is the expectation for all objectives, including those with groups and batch statistics.
     """
+    import torch
+
+    from testbed.data.batch import Batch
+    from testbed.inspection.effective_weights import effective_weights
+
     named = objective[function].function if isinstance(function, str) else function
     copies = torch.tensor([BANDIT_COPIES, BANDIT_COPIES[::-1]])
     action = torch.stack([torch.repeat_interleave(torch.arange(5), row) for row in copies])
