@@ -20,9 +20,9 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
 
     Raises UserError when a folder cannot be written.
     """
-    from paper_figs import atlas_page
+    from analysis.pages import atlas_page
+    from analysis.pages.stack_pages import pages
     from testbed.inspection import atlas  # loads torch, as nothing else in this package
-    from testbed.stacks.stack_pages import pages
 
     table = table_of(atlas.atlas())
     written = add_tables({NAME: table}, data)

@@ -36,8 +36,8 @@ def power(
     """
     from analysis.experiment import Stop
     from analysis.judging.seed_power import CAP, agreeing, bet_seeds, decided
+    from analysis.judging.t_test_seeds import MOST, t_seeds
     from testbed.cli import show
-    from testbed.testing.t_test_seeds import MOST, t_seeds
 
     if cap % block:
         raise UserError(

@@ -15,6 +15,7 @@ from scipy import special, stats
 
 from analysis.judging.comparisons import arm, paired
 from analysis.judging.intervals import Interval, student_interval, wilson_interval
+from analysis.judging.t_test_seeds import t_seeds
 from analysis.sweeps.sweep_table import (
     labeled,
     metric_word,
@@ -28,7 +29,6 @@ from analysis.sweeps.sweep_table import (
 )
 from analysis.tables.outcomes import ACCURACY
 from testbed.errors import UserError, unknown
-from testbed.testing.t_test_seeds import t_seeds
 
 USUAL = "grpo"
 MISSED = 0.2

@@ -60,9 +60,9 @@ def _leaderboard(docs: Path, _data: Path | None) -> list[Path]:
 
 
 def _metrics(docs: Path, _data: Path | None) -> list[Path]:
-    from testbed.diagnostics import metric_aliases
+    from analysis.pages import metrics_page
 
-    return _page(docs / "metrics.md", metric_aliases.page())
+    return _page(docs / "metrics.md", metrics_page.page())
 
 
 def _questions(docs: Path, _data: Path | None) -> list[Path]:

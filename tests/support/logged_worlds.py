@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from support.embedded_rounds import EmbeddedDistribution
 
 from testbed.estimators import estimator
 from testbed.estimators.logged_rounds import logged
-from testbed.exact.bandit_moments import EmbeddedDistribution, LoggedDistribution
+from testbed.exact.bandit_moments import LoggedDistribution
 
 WORLDS = range(5)
 

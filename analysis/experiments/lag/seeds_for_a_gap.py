@@ -4,10 +4,10 @@ import math
 
 from scipy import stats
 
+from analysis.judging.t_test_seeds import t_power, t_seeds
 from analysis.lab import Evidence, Experiment, Plot, Stop, exact
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid
-from testbed.testing.t_test_seeds import t_power, t_seeds
 
 SOURCE = "marin-community/marin, issues 8955 and 8936: a collapse at staleness 3 that did not reproduce"
 GAP, ALPHA, POWER = 0.91, 0.01, 0.9

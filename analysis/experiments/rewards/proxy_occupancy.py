@@ -93,7 +93,7 @@ def loop(kind: str, seed: int, strength: float) -> Floats:
     The discriminator is a table fitted to 8,192 draws of each occupancy, one pseudo-draw per entry: its
     optimum is the log of the ratio of counts. Action values of that reward are exact.
     """
-    from testbed.exact.proxy_optimization import penalized_reward
+    from analysis.kernels.proxy_optimization import penalized_reward
 
     world, _, proxy_SA, base_SA, base_d_SA = prepared(kind, seed)
     rng, log_SA = generator(seed, f"{NAME} loop {kind}"), np.log(base_SA)
@@ -112,7 +112,7 @@ def loop(kind: str, seed: int, strength: float) -> Floats:
 
 def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[tuple[float, float]]:
     """Return gain of true return per step over the base, and penalized proxy, at each strength."""
-    from testbed.exact.proxy_optimization import DIVERGENCES, distance, optimized
+    from analysis.kernels.proxy_optimization import DIVERGENCES, distance, optimized
 
     world, true_SA, proxy_SA, base_SA, d_SA = prepared(kind, seed)
     if arm == "loop":
@@ -145,7 +145,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 
     "none" is the weakest penalty on occupancies, and "objective" the proxy less ORPO's or its own penalty.
     """
-    from testbed.exact.proxy_optimization import DIVERGENCES
+    from analysis.kernels.proxy_optimization import DIVERGENCES
 
     for arm in (*DIVERGENCES, "loop", "none"):
         every, at_end = [], []

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.kernels.tree_prefixes import Segments, alive, continued, reset_gradient
 from analysis.lab import Evidence, Experiment, exact
 from envs.arrays import Floats, Ints
-from testbed.exact.prefixes import Segments, alive, continued, reset_gradient
 from testbed.exact.response_tree import random_policies, random_tree
 
 SOURCE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes"

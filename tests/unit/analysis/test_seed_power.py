@@ -16,9 +16,9 @@ from analysis.judging import bets, rule, seed_power
 from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
 from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
+from analysis.judging.t_test_seeds import t_power, t_seeds
 from testbed.config.run import grid
 from testbed.errors import UserError
-from testbed.testing.t_test_seeds import t_power, t_seeds
 
 
 @pytest.mark.parametrize(("gap", "spread", "alpha"), [(0.5, 1.0, 0.05), (0.91, math.sqrt(2), 0.01)])

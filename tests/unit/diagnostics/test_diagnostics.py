@@ -17,8 +17,9 @@ import torch
 from support.command_line import refused
 from support.fixtures import batch_of
 
+from analysis.pages.metrics_page import page
 from testbed.cli import main
-from testbed.diagnostics.metric_aliases import ALIASES, page, rows
+from testbed.diagnostics.metric_aliases import ALIASES, rows
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
 from testbed.diagnostics.pass_at_k import max_at_k, pass_at_k
 from testbed.diagnostics.ratio_metrics import (

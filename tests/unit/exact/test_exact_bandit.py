@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from support.embedded_rounds import EmbeddedDistribution
 
 from testbed.errors import UserError
 from testbed.exact import bandit_moments
@@ -103,7 +104,7 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
 def embedded(direct, seed=3):
     rng = np.random.default_rng(seed)
     mean = rng.random((3, 4, 2)) if direct else np.repeat(rng.random((3, 1, 2)), 4, axis=1)
-    return bandit_moments.EmbeddedDistribution(
+    return EmbeddedDistribution(
         context_S=rng.dirichlet(np.ones(3)),
         mu_SA=rng.dirichlet(np.full(4, 2.0), size=3),
         pi_SA=rng.dirichlet(np.full(4, 2.0), size=3),
@@ -130,7 +131,7 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
 
 def test_an_action_that_neither_policy_takes_changes_nothing():
     law = embedded(direct=True)
-    padded = bandit_moments.EmbeddedDistribution(
+    padded = EmbeddedDistribution(
         law.context_S,
         *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
         *(
@@ -144,7 +145,7 @@ def test_an_action_that_neither_policy_takes_changes_nothing():
 
 
 def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
-    law = bandit_moments.EmbeddedDistribution(
+    law = EmbeddedDistribution(
         np.ones(1),
         np.array([[0.5, 0.5, 0.0]]),
         np.array([[0.2, 0.3, 0.5]]),

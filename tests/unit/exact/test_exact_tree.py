@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from analysis.kernels import tree_prefixes as prefixes
 from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
-from testbed.exact import prefixes
 from testbed.exact.gradient_report import Bench, gradient_report, optimal_baselines, plain_ratio
 from testbed.exact.group import group_report, multisets
 from testbed.exact.response_tree import (

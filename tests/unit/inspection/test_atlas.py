@@ -12,8 +12,9 @@ from support.fixtures import batch_of, rows_of
 
 from analysis import palette
 from analysis.experiments.cards import objective_weights as objective_table
+from analysis.pages import atlas_page
 from analysis.tables import committed as load
-from paper_figs import atlas_page, figure_registry, objective_weights, run
+from paper_figs import figure_registry, objective_weights, run
 from testbed.errors import UserError
 from testbed.inspection import atlas
 from testbed.inspection.effective_weights import effective_weights

@@ -5,11 +5,16 @@ import pytest
 import torch
 from scipy import special
 
-from analysis.kernels import bandit_update, imperfect_rewards, policy_steps, step_ratios
+from analysis.kernels import (
+    bandit_update,
+    imperfect_rewards,
+    policy_steps,
+    proxy_optimization,
+    step_ratios,
+)
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.errors import UserError
-from testbed.exact import proxy_optimization
 from testbed.worlds import verifier_rewards
 
 EVEN = np.full((1, 4), 0.25)

@@ -10,6 +10,7 @@ import torch
 from support.command_line import call, refused
 from support.fixtures import batch_of
 
+from analysis.pages.stack_pages import pages
 from testbed.anchors import anchor
 from testbed.cli.run_sweep import resolve
 from testbed.errors import UserError
@@ -17,7 +18,6 @@ from testbed.objectives import objective
 from testbed.recipes import recipe
 from testbed.recipes.stack_composition import compose
 from testbed.stacks import ABSENT, GIVEN, NUMBER, RANGE, Their, stacks
-from testbed.stacks.stack_pages import pages
 
 FOLDER = Path(__file__).parents[3] / "docs" / "stacks"
 STACKS = sorted(stacks())

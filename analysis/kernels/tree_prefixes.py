@@ -15,8 +15,6 @@ from envs.tokens.token_tree import TokenTree
 from testbed.errors import UserError
 from testbed.exact.response_tree import Leaves, check_policies, enumerate_leaves
 
-TRACE = 1e-3
-"""Share of the previous distribution that remains after a round of imitation."""
 SUCCESS = 0.5
 """Reward from which a response counts as right."""
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from testbed.inspection.effective_weights import correction_weights
-from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
 from testbed.stacks import Is, Key, Rule, Stack, Their, When, stacks
 
@@ -76,8 +74,8 @@ def index() -> str:
         written=WRITTEN,
         rows=rows,
         divided=", ".join(f"`{name}`" for name in divided),
-        weights=f"{correction_weights.__module__}.correction_weights",
-        mask=f"{kept_mask.__module__}.kept_mask",
+        weights="testbed.inspection.effective_weights.correction_weights",
+        mask="testbed.inspection.kept_mask.kept_mask",
     )
 
 
