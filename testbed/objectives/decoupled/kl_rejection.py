@@ -9,8 +9,7 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.errors import unknown
-from testbed.objectives import objective
-from testbed.objectives.decoupled.correction import log_bound, log_mismatch_at, weighted_clip
+from testbed.objectives.decoupled.correction import decoupled, log_bound, log_mismatch_at
 
 ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "k1": lambda log_d: -log_d,
@@ -54,32 +53,20 @@ def within_limit(
     return divergence(batch, estimator, level).abs() <= limit
 
 
-@objective(
+@decoupled(
     "kl_rejection",
     source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/rollout_corr_helper.py; "
     "estimators: Schulman (2020), joschu.net/blog/kl-approx.html",
-    reads=("mu", "anchor", "adv"),
     keep=within_limit,
+    defaults={"c": math.inf},
 )
-def kl_rejection(
-    logp_BT: Tensor,
-    batch: Batch,
-    *,
-    estimator: str = "k3",
-    level: str = "token",
-    limit: float = 0.01,
-    eps_low: float = 0.2,
-    eps_high: float = 0.2,
-    c: float = math.inf,
-) -> Tensor:
+def kl_rejection() -> None:
     """L = -1[|k| <= limit] min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor, d = anchor/mu.
 
     k1 = -log d, k2 = (log d)^2 / 2, k3 = d - 1 - log d; level token, sequence_sum, _mean or _max. Rejection
     only, without a weight. verl's documentation names 0.001 to 0.01 for k3. c: dual clip, u <= c for A < 0;
     off by default.
     """
-    keep_BT = within_limit(logp_BT, batch, estimator=estimator, level=level, limit=limit)
-    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT, c=c)
 
 
 def within_inverted_bounds(
@@ -90,28 +77,17 @@ def within_inverted_bounds(
     return (k1_BT >= log_bound(low)) & (k1_BT <= log_bound(high))
 
 
-@objective.variant(
+@decoupled(
     "kl_rejection@verl",
     source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/rollout_corr_helper.py (token_k1)",
     keep=within_inverted_bounds,
+    defaults={"c": 3.0},
     max_weight="max(c, 1 + eps_high)",
 )
-def kl_rejection_verl(
-    logp_BT: Tensor,
-    batch: Batch,
-    *,
-    level: str = "token",
-    low: float = 0.6,
-    high: float = 1.4,
-    eps_low: float = 0.2,
-    eps_high: float = 0.2,
-    c: float = 3.0,
-) -> Tensor:
+def kl_rejection_verl() -> None:
     """L = -1[log low <= -log d <= log high] dual_clip(u, A), d = anchor/mu, u = pi/anchor.
 
     The documentation calls them bounds of the ratio d, but the code compares k1 = -log d: "0.6_1.4" keeps d
     in [0.714, 1.667]. Both agree only when low = 1/high. Adds PPO's dual clip; low and high are an example,
     the option has no default. verl takes dropped tokens out of the mask.
     """
-    keep_BT = within_inverted_bounds(logp_BT, batch, level=level, low=low, high=high)
-    return weighted_clip(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, keep_BT=keep_BT, c=c)
