@@ -115,7 +115,7 @@ CORE = {
         "losses per token",
         _objectives,
         "testbed/objectives",
-        r"^@objective(\.variant)?\(",
+        r"^@(objective(\.variant)?|decoupled)\(",
         shown=("name", "family", "formula", "source"),
     ),
     "advantages": _registered("advantages from rewards", "advantages", "advantage"),

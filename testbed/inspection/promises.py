@@ -18,7 +18,6 @@ from torch import Tensor
 from testbed.data.batch import Batch
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.promise_batches import SEQUENCES, Sequence, batch_of, changed
-from testbed.inspection.shared_statistic import shared_statistic
 from testbed.objectives import objective
 
 READS = ("mu", "anchor", "ref", "adv", "reward", "group", "turn", "origin")
@@ -263,8 +262,8 @@ def micro_batches_agree(name: str) -> str:
     rows = [torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 6, 7])]
     parts = [(logp[r], batch.map(itemgetter(r))) for r in rows]
     parts[1] = (parts[1][0], replace(parts[1][1], group_B=parts[1][1].group_B - 1))
-    if objective[name].promises.get("scope") == "batch":
-        shared = shared_statistic(name, parts)
+    if statistic := objective[name].promises.get("statistic"):
+        shared = statistic.of_parts(parts, **objective[name].defaults)
         parts = [(one, replace(part, statistic=shared)) for one, part in parts]
     split = torch.cat([effective_weights(name, one, part) for one, part in parts])
     return _differs(split, effective_weights(name, logp, batch))

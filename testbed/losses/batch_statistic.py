@@ -5,10 +5,11 @@ two steps: `pool` gives values per part, which are joined along the last axis; `
 values, in any order, into the statistic.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
@@ -30,3 +31,11 @@ class BatchStatistic:
         if batch.statistic is not None:
             return batch.statistic
         return self.solve(self.pool(logp_BT.detach(), batch, **hyper), **hyper)
+
+    def of_parts(self, parts: Iterable[tuple[Tensor, Batch]], **hyper: Any) -> Tensor:
+        """Return a batch's statistic from its parts (logp_BT, batch); set it as each part's `statistic`.
+
+        Across processes: all_gather the pools, join them along the last axis, solve.
+        """
+        pools = [self.pool(logp_BT.detach(), part, **hyper) for logp_BT, part in parts]
+        return self.solve(torch.cat(pools, dim=-1), **hyper)

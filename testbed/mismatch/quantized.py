@@ -1,9 +1,11 @@
 """Engines of lower precision: weights, or the inputs of linear layers."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.mismatch import Draw, SamplerEngine, by_matrix, mismatch
+from testbed.mismatch import SamplerEngine, by_matrix, mismatch
 from testbed.mismatch.number_formats import (
     BFLOAT16,
     E4M3,
@@ -16,7 +18,6 @@ from testbed.mismatch.number_formats import (
     to_float,
     to_int8,
 )
-from testbed.policies.policy import Layout, Policy
 
 
 @mismatch(
@@ -28,12 +29,9 @@ from testbed.policies.policy import Layout, Policy
 )
 def bf16() -> SamplerEngine:
     """W_mu = round(W) to bfloat16: 8 significant bits, ties to even; vectors too."""
-
-    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
-        del layout, draw
-        return straight_through(theta_RP, to_float(theta_RP, BFLOAT16))
-
-    return SamplerEngine("bf16", weights)
+    return SamplerEngine(
+        "bf16", lambda theta_RP, _layout, _draw: straight_through(theta_RP, to_float(theta_RP, BFLOAT16))
+    )
 
 
 @mismatch(
@@ -80,11 +78,11 @@ def _fp8(
         scale = scale_of(largest_by_block(w_RIJ.detach(), rows, columns), kind.largest, power_of_two)
         return straight_through(w_RIJ, to_float(w_RIJ / scale, kind) * scale)
 
-    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
-        del draw
-        return by_matrix(theta_RP, layout, matrices, change)
+    return _by_matrix(name, matrices, change)
 
-    return SamplerEngine(name, weights)
+
+def _by_matrix(name: str, matrices: str, change: Callable[[str, Tensor], Tensor]) -> SamplerEngine:
+    return SamplerEngine(name, lambda theta_RP, layout, _draw: by_matrix(theta_RP, layout, matrices, change))
 
 
 @mismatch(
@@ -102,11 +100,7 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine
         scale = scale_of(largest_by_block(w_RIJ.detach(), rows, w_RIJ.shape[-1]), INT8_LARGEST)
         return straight_through(w_RIJ, to_int8(w_RIJ, scale))
 
-    def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
-        del draw
-        return by_matrix(theta_RP, layout, matrices, change)
-
-    return SamplerEngine("int8", weights)
+    return _by_matrix("int8", matrices, change)
 
 
 @mismatch(
@@ -130,8 +124,4 @@ def fp8_activations(*, power_of_two: bool = False, mantissa: int = E4M3.mantissa
         scale_R1M = scale_of(largest_R1M, kind.largest, power_of_two)
         return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M)
 
-    def forward(policy: Policy, draw: Draw) -> Policy:
-        del draw
-        return policy.with_rounding(rounding)
-
-    return SamplerEngine("fp8-activations", forward=forward)
+    return SamplerEngine("fp8-activations", forward=lambda policy, _draw: policy.with_rounding(rounding))

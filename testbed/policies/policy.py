@@ -9,7 +9,7 @@ earlier tokens: the visited states [R, B, T] of a table, the prompts [R, N, Q] o
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import NoReturn, Protocol, Self, TypeAlias
+from typing import Any, NoReturn, Protocol, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -240,19 +240,17 @@ class Reweighted(Policy):
     def initial(self, seeds: Sequence[int]) -> Tensor:
         return self.policy.initial(seeds)
 
-    def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        return self.policy.logp(self.weights(theta_RP), where, token_RBT, mask_RBT)
+    def logp(self, theta_RP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.logp(self.weights(theta_RP), *given, **named)
 
-    def logp_entropy(
-        self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor
-    ) -> tuple[Tensor, Tensor] | None:
-        return self.policy.logp_entropy(self.weights(theta_RP), where, token_RBT, mask_RBT)
+    def logp_entropy(self, theta_RP: Tensor, *given: Any, **named: Any) -> tuple[Tensor, Tensor] | None:
+        return self.policy.logp_entropy(self.weights(theta_RP), *given, **named)
 
-    def entropy(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        return self.policy.entropy(self.weights(theta_RP), where, token_RBT, mask_RBT)
+    def entropy(self, theta_RP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.entropy(self.weights(theta_RP), *given, **named)
 
-    def score_norm(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-        return self.policy.score_norm(self.weights(theta_RP), where, token_RBT, mask_RBT)
+    def score_norm(self, theta_RP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.score_norm(self.weights(theta_RP), *given, **named)
 
     def logits(self, theta_RP: Tensor) -> Tensor:
         return self.policy.logits(self.weights(theta_RP))
@@ -260,53 +258,24 @@ class Reweighted(Policy):
     def probabilities(self, theta_RP: Tensor) -> np.ndarray:
         return self.policy.probabilities(self.weights(theta_RP))
 
-    def sample(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        greedy: bool = False,
-        law: Law | None = None,
-    ) -> Drawn:
-        return self.policy.sample(self.weights(theta_RP), prompt_RNQ, group, uniform_RBT, greedy, law)
+    def sample(self, theta_RP: Tensor, *given: Any, **named: Any) -> Drawn:
+        return self.policy.sample(self.weights(theta_RP), *given, **named)
 
-    def sample_in_flight(
-        self,
-        theta_RWP: Tensor,
-        version_RBT: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        cache: str = "kept",
-        law: Law | None = None,
-    ) -> Drawn:
-        theta_RWP = self._of_versions(theta_RWP)
-        return self.policy.sample_in_flight(
-            theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law
-        )
+    def sample_in_flight(self, theta_RWP: Tensor, *given: Any, **named: Any) -> Drawn:
+        return self.policy.sample_in_flight(self._of_versions(theta_RWP), *given, **named)
 
-    def logp_in_flight(
-        self,
-        theta_RWP: Tensor,
-        version_RBT: Tensor,
-        prompt_RNQ: Tensor,
-        token_RBT: Tensor,
-        mask_RBT: Tensor,
-        cache: str = "kept",
-    ) -> Tensor:
-        theta_RWP = self._of_versions(theta_RWP)
-        return self.policy.logp_in_flight(theta_RWP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
+    def logp_in_flight(self, theta_RWP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.logp_in_flight(self._of_versions(theta_RWP), *given, **named)
 
-    def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        return self.policy.log_distribution(self.weights(theta_RP), prompt_RNQ, token_RBT)
+    def log_distribution(self, theta_RP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.log_distribution(self.weights(theta_RP), *given, **named)
 
     @property
     def width(self) -> int:
         return self.policy.width
 
-    def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
-        return self.policy.features(self.weights(theta_RP), prompt_RNQ, token_RBT)
+    def features(self, theta_RP: Tensor, *given: Any, **named: Any) -> Tensor:
+        return self.policy.features(self.weights(theta_RP), *given, **named)
 
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))

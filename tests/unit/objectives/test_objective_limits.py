@@ -1,24 +1,15 @@
 """Objectives that must agree in a limit, and values worked by hand for one objective alone."""
 
-import pytest
 import torch
 from support.fixtures import batch_of, weights
 
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
-from testbed.inspection.shared_statistic import shared_statistic
 
 
 def test_m2po_with_no_budget_keeps_only_what_is_not_harmful():
     logp, batch = batch_of()
     harmful = batch.mask_BT & (batch.adv_BT * (logp - batch.logp_mu_BT) > 0)
     assert ((weights("m2po", tau=0.0) == 0) == (harmful | ~batch.mask_BT)).all()
-
-
-def test_an_objective_without_a_batch_statistic_says_so():
-    logp, batch = batch_of()
-    with pytest.raises(UserError, match="'cispo' has no batch statistic"):
-        shared_statistic("cispo", [(logp, batch)])
 
 
 def test_a_weight_that_overflows_weighs_nothing_where_there_is_no_advantage():
