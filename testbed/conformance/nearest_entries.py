@@ -113,7 +113,7 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
 
 
 def _values(evidence: Evidence, reference: Reference) -> str:
-    """Return True if the loss returns the entry's values on the stack."""
+    """Say whether the loss returns the entry's values on the stack."""
     batches = [evidence.batch.map(lambda value, r=r: value[r]) for r in range(len(evidence.rows))]  # type: ignore[misc]
     theirs = [reference.value(logp, batch) for logp, batch in zip(evidence.logp, batches, strict=True)]
     size = max(map(abs, (*theirs, *evidence.values)), default=0.0)
