@@ -34,6 +34,22 @@ def test_arms_that_differ_in_arguments_alone_get_rates_of_their_own():
     assert [cell.recipe_args for cell in found] == [cell.recipe_args for cell in cells]
 
 
+def test_the_cells_of_a_context_are_collected_with_their_arm_s_row_until_it_ends():
+    cell = Run(recipe="sfpo", recipe_args=(("alpha", 0.8), ("fast", 3)))
+
+    def ask():
+        return tuned_cells.tuned([cell], "any", ("recipe", "recipe_args"), "area")
+
+    with tuned_cells.choosing() as outer:
+        ask()
+        with tuned_cells.choosing() as inner:
+            found = ask()
+        ask()
+    ask()
+    assert [len(outer), len(inner)] == [2, 1]
+    assert (inner[0][0], inner[0][1]["learning_rate"]) == (found[0], 1e-3)
+
+
 def test_an_arm_that_was_not_tuned_is_refused():
     with pytest.raises(UserError, match="No rate was chosen"):
         tuned_cells.tuned([Run(recipe="grpo")], "any", ("recipe", "recipe_args"), "area")

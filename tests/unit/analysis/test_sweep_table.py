@@ -69,6 +69,8 @@ def test_what_all_cells_share_is_told_and_what_varies_or_is_left_out_is_not(rows
     gone = rows.assign(accuracy=rows["accuracy"].where((rows["step"] != STEPS[1]) | (rows["lag"] != 64)))
     assert sweep_table.gaps(gone) == {"accuracy": gone.loc[gone["lag"] == 64, "cell"].nunique()}
     assert sweep_table.gaps(rows) == {}
+    assert sweep_table.metrics(gone) == sweep_table.metrics(rows)
+    assert "accuracy" not in sweep_table.metrics(gone.assign(accuracy=np.nan))
     assert [sweep_table.as_word(value) for value in (0.30, 16, 1e-4, float("nan"), None, "", "grpo")] == [
         "0.3", "16", "0.0001", "default", "default", "default", "grpo",
     ]  # fmt: skip

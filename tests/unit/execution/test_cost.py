@@ -31,10 +31,10 @@ def kept(monkeypatch, tmp_path):
 
 
 def test_seconds_are_those_of_steps_rows_and_base_models(kept):
-    cells = grid(TOY, lag=[0, 4], seed=range(3))
-    assert cost_of(cells).seconds == pytest.approx(
-        cost.START + 6 * (1000 * 0.01 + 101 * 0.1) + 3 * 100 * 0.05
-    )
+    for steps, rows in ((1000, 101), (1001, 102)):  # after every tenth step and the last one
+        cells = grid(replace(TOY, steps=steps), lag=[0, 4], seed=range(3))
+        wanted = cost.START + 6 * (steps * 0.01 + rows * 0.1) + 3 * 100 * 0.05
+        assert cost_of(cells).seconds == pytest.approx(wanted)
 
 
 def test_a_base_model_that_is_kept_is_trained_once_for_all_packs(kept, monkeypatch):
@@ -64,6 +64,8 @@ def test_packs_share_the_workers_and_none_is_cut():
 
 def test_what_is_short_by_a_rough_guess_is_not_timed():
     assert cost_of([replace(TOY, steps=3, warm_start_steps=0)], rates=None).seconds < cost.SHORT
+    rough = cost.guessed(replace(TOY, prompts=4, group=8, evaluation_prompts=64))
+    assert rough.row / rough.step == pytest.approx(64 * 4 / (4 * 8))  # by responses
 
 
 def test_the_largest_kinds_are_timed_and_the_others_scaled_by_their_size():

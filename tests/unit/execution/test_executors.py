@@ -18,9 +18,10 @@ from support.sweep_process import cells
 from testbed.config.pack import LARGEST, pack_id, restore
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
-from testbed.execution import threads
+from testbed.execution import threads, worker
 from testbed.execution.executors import Local
 from testbed.execution.packs import STACKED, Shard, plan
+from testbed.execution.ray_executor import LOOPBACK, Ray
 from testbed.execution.runner import run_sweep
 from testbed.execution.worker import order
 from testbed.results import user_cache
@@ -180,8 +181,6 @@ def test_a_pack_past_its_limit_is_stopped_and_recorded_as_timeout(tmp_path: Path
 
 
 def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.execution.ray_executor import LOOPBACK, Ray
-
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", LOOPBACK):
         monkeypatch.setenv(name, "")
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -189,6 +188,27 @@ def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
         UserError, match=r"Ray is not installed. Install it: pip install 'off-policy-testbed\[ray\]'"
     ):
         Ray()
+
+
+def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_the_process() -> None:
+    engine = object.__new__(Ray)
+    folder = Path(engine._private_folder())
+    assert (folder.exists(), folder.parent.stat().st_mode & 0o777) == (False, 0o700)
+    assert engine._sweeper is not None
+    engine._sweeper.communicate(timeout=60)
+    assert not folder.parent.exists()
+
+
+def test_a_worker_tells_its_steps_no_more_often_than_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told = [10.0], []
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(worker, "_send", lambda _, fields: told.append((now[0], fields)))
+    report = worker._Reporter(sink=None)  # type: ignore[arg-type]
+    for step in range(100):
+        report(step, 100)
+        now[0] += 0.0625
+    assert [at for at, _ in told] == [10 + 0.25 * n for n in range(25)]
+    assert told[3][1] == {"kind": "steps", "done": 12, "total": 100}
 
 
 STALENESS = grid(Run(), recipe=["grpo", "m2po"], lag=[0, 4, 16], seed=range(50))

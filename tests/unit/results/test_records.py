@@ -99,6 +99,9 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
     done, failed = len(CELLS) - len(PACKS[0].names), len(PACKS[0].names)
     assert (now.planned, now.done, now.failed, now.pending) == (len(CELLS), done, failed, 0)
     assert PACKS[0].names[0] not in read(tmp_path / "s")["cell"].to_pylist()
+    for pack in PACKS[:0:-1]:
+        store.fail(replace(failure, pack=pack.id))
+    assert list(store.failures()) == [pack.id for pack in PACKS]  # in plan order, done since or not
     store.commit(PACKS[0].id, content(PACKS[0]), {})
     assert status(tmp_path / "s").failed == 0
 
