@@ -136,6 +136,19 @@ def test_a_weight_depends_on_log_probabilities_of_its_scope_alone(name):
     assert SCOPES.index(found) <= SCOPES.index(scope) if jumps else found == scope
 
 
+BOUNDED = [name for name in NAMES if {"eps_low", "eps_high"} <= set(objective[name].defaults)]
+TWO_SIDED = {"cispo", "gbpo", "minpro", "rec_ring", "rec_twoside"}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_lower_bound_cuts_negative_advantages_alone_and_an_upper_one_positive_ones(name):
+    logp, batch = batch_of()
+    for bound, sign in (("eps_low", 1), ("eps_high", -1)):
+        tight, wide = (effective_weights(name, logp, batch, **{bound: eps}) for eps in (0.01, 0.9))
+        other_side = (tight != wide) & (sign * batch.adv_BT > 0)
+        assert bool(other_side.any()) == (name.partition("@")[0] in TWO_SIDED)
+
+
 @every_objective
 def test_the_weight_is_the_finite_difference_of_the_loss_unless_detached(name):
     if not promised(name, "detached"):  # the hand-derived row is else the second opinion

@@ -380,6 +380,25 @@ def test_bapos_one_pass_over_the_tokens_is_the_loop_of_algorithm_1(share):
     assert len(set(found)) > 5
 
 
+MOVED = {
+    "low_start": 0.61, "low_end": 0.8, "low_step": 0.07,
+    "high_start": 1.23, "high_end": 2.0, "high_step": 0.35,
+    "target": 0.43, "share": "gradient", "mu_weights": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moved", MOVED)
+def test_bapo_cuts_where_the_search_with_its_own_arguments_ends(moved):
+    ladder_K = np.arange(0.3, 3.4, 0.02) + 0.003
+    sequences = [Sequence(1.0, tuple(ladder_K)), Sequence(-1.0, tuple(ladder_K))]
+    usual = {"target": 0.45 if moved in ("share", "mu_weights") else 0.99}
+    hyper = {**usual, moved: MOVED[moved]}
+    low, high = BOUNDS(*batch_of(sequences), **hyper).tolist()
+    assert [low, high] != pytest.approx(BOUNDS(*batch_of(sequences), **usual).tolist())
+    cut = np.where(ladder_K <= high, ladder_K, 0.0), -np.where(ladder_K >= low, ladder_K, 0.0)
+    np.testing.assert_allclose(weights("bapo", sequences, **hyper), np.stack(cut), rtol=1e-6)
+
+
 def test_bapo_on_a_batch_of_one_sign_keeps_the_bounds_it_starts_with_or_ends_with():
     assert bounds(sequences=UNIT[:1]) == pytest.approx([0.6, 1.2])
     assert bounds(sequences=UNIT[1:]) == pytest.approx([0.9, 3.0])

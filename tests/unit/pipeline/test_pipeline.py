@@ -292,6 +292,15 @@ def test_moments_are_those_of_all_batches_enumerated():
     found = vars(closed_forms.moments(design))
     for name, value_N in {**expected, "batch": batch_NB.max(axis=1)}.items():
         assert found[name] == pytest.approx(value_N.mean(), rel=1e-12), name
+    mean, square, cross = (expected[name].mean() for name in ("mean", "square", "cross"))
+    design = replace(design, slots=20, engines=2, tau_0=0.1, tau_1=0.01, train_time=0.05, sync_time=0.3)
+    u = 0.05 / (6 / 20 * mean * (0.1 + 0.01 * 20 / 2))
+    for in_flight in (False, True):
+        lag = 20 / 6 * (cross - in_flight * square / 2) / mean**2 + u
+        assert closed_forms.token_lag(replace(design, in_flight=in_flight)) == pytest.approx(lag, rel=1e-12)
+    barrier = 0.1 * batch_NB.max(axis=1).mean() + 0.01 * 6 * mean / 2
+    assert closed_forms.synchronous_period(design) == pytest.approx(barrier + 0.05 + 0.3, rel=1e-12)
+    assert closed_forms.one_step_off_period(design) == pytest.approx(barrier + 0.3, rel=1e-12)
     # Both of a pair are short with chance 1/4 + asin(correlation) / 2 pi.
     for correlation in (0.0, 0.3, 0.6, 0.9, 1.0):
         pair = replace(design, lengths=(1, 3), group=2, correlation=correlation)

@@ -67,7 +67,7 @@ def broken(recorded, tmp_path, row, **values):
         (40, {"version_end": 0, "version_start": 1}, "version_end is below version_start"),
         (40, {"length": -5}, "negative"),
         (40, {"length": 0}, "length is 0"),
-        (32, {"batch": 9}, "gap"),
+        (32, {"batch": 3}, "gap"),
         (40, {"batch": 1}, "batch is below"),
         (40, {"time": 0.0}, "time is before"),
         (40, {"time": "inf"}, "not a finite"),
@@ -205,6 +205,10 @@ def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
     every = sizing.designs(shares)
     assert [key["training"] for key, _ in every] == [1, 1, 2, 2, 4, 4, 7, 7]
     assert [design.in_flight for _, design in every] == [False, True] * 4
+    for word in ("false", "true", "true,false"):
+        plan = sizing.from_words([f"in_flight={word}", "accelerators=8"])
+        assert plan.in_flight == tuple(one == "true" for one in word.split(","))
+        assert plan.accelerators == (8,)
     for key, design in every:
         assert design.engines == 8 - key["training"] == design.slots / 16
         assert (design.batch, design.queue, design.train_time) == (96, 3.0, 1.5 * 96 / key["training"])

@@ -146,6 +146,8 @@ def test_a_plan_is_rebuilt_to_the_same_bytes_and_answers(tmp_path: Path, damage,
 def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path: Path) -> None:
     """Without copy and provenance the ids of cells are those of the results, and of failures."""
     filled(tmp_path / "s", PACKS[3:5])
+    damaged = tmp_path / "s" / "packs" / f"{PACKS[0].id}-{'0' * 64}.parquet"
+    damaged.write_bytes(content(PACKS[0]))  # not the content that its name tells
     for name in (manifest.NAME, manifest.SECOND):
         (tmp_path / "s" / name).unlink()
     repair(tmp_path / "s")

@@ -319,7 +319,8 @@ def test_only_runs_by_a_trace_are_pinned():
 
 
 def test_a_design_survives_its_words():
-    for words in ("", PIPE, "length=empirical lengths=5,7,9 max_age=3 in_flight=true queue=1.5 tau_0=0.1"):
+    odd = "length=empirical lengths=5,7,9 max_age=3 in_flight=true queue=1.5 tau_0=0.1"
+    for words in ("", PIPE, odd, "sync_blocking=false tau_0=0 tau_1=0.01 sigma=0"):
         design = from_words(words.split())
         assert from_words(to_words(design)) == design
     assert to_words(Design()) == []
