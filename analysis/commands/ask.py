@@ -11,13 +11,13 @@ def ask_words(
 ) -> None:
     """Answer a question in words: what was judged, the effect first, and what else is known.
 
-    Words that name nothing, as "better than", are left out. Claims that hold all other words come first;
-    without any, those that hold the rarest of them.
+    Words that name nothing, as "better than", are left out; clips and clipping are one word. Findings come
+    first, then claims that have all other words, or without any those that have the rarest of them.
 
     Examples:
     testbed ask m2po better than grpo
 
-    testbed ask what of topr
+    testbed ask does clipping help on stale data
 
     testbed ask which at lag 16 --json
     """
@@ -28,6 +28,9 @@ def ask_words(
     if json:
         show.as_json(vars(found))
         return
+    if found.unknown:
+        print(f"Nothing here is about: {', '.join(found.unknown)}.")
+    show.say([f"Finding {row['n']}: {row['name']}. (docs/findings.md)" for row in found.findings])
     print(search.summary(found))
     show.say([f"  {search.in_words(row)}" for row in found.claims])
     if found.total > len(found.claims):

@@ -1,16 +1,11 @@
 """Writes docs/findings.md from the arena and the decided claims: every number is read from their tables."""
 
-from collections.abc import Sequence
-
-import pandas as pd
-
-from analysis.arena import one_setting
-from analysis.arena.table import costly
+from analysis.arena import one_setting, table
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.experiments.lag.arena import AGED
 from analysis.experiments.real import foretold_arms
-from analysis.judging.intervals import student_interval
-from analysis.judging.verdicts import Row
+from analysis.judging.verdicts import by_claim
+from analysis.pages.finding_facts import LAG, Facts
 from analysis.tables.committed import load_committed
 
 HEAD = """# Findings
@@ -21,7 +16,6 @@ name opens its evidence: `testbed show NAME`. Intervals are 95 %. Unless a findi
 on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in optimizer steps. What holds on a
 model of a billion weights is not known.
 """
-LAG = 64
 SHORT = ("sorted", "sums")
 ASKED = (*SHORT, "guess")
 """Tasks of the claims at LAG."""
@@ -49,88 +43,15 @@ SCOPES = (
 """What is beyond each finding, in order."""
 
 
-class Facts:
-    """Numbers of the tables, as text."""
-
-    def __init__(self, frame: pd.DataFrame, tuning: pd.DataFrame, rows: dict[str, Row]) -> None:
-        self.frame, self.tuning, self.rows = frame, tuning, rows
-
-    def claim(self, name: str) -> str:
-        """Return "0.17 [0.13, 0.27], n = 40: supported, `name`"."""
-        return f"{_in_brief(self.rows[name])}, `{name}`"
-
-    def final(self, task: str, arm: str, lag: int = LAG) -> str:
-        """Return an arm's mean final accuracy."""
-        return f"{self._finals(task, arm, lag).mean():.2f}"
-
-    def gain(self, task: str, arm: str, rival: str = "grpo", lag: int = LAG) -> str:
-        """Return the mean difference to a rival on the same seeds, with its interval."""
-        low, center, high = self.interval(task, arm, rival, lag)
-        return f"{center:+.2f} [{low:.2f}, {high:.2f}]"
-
-    def aged(self, arm: str) -> tuple[float, float, float]:
-        """Return low end, mean and high end of what a pipeline's ages add to lag NEAR on sorted."""
-        more = self._finals("sorted", arm, PIPELINE) - self._finals("sorted", arm, NEAR)
-        found = student_interval(more.dropna().to_numpy())
-        return found.low, found.center, found.high
-
-    def interval(
-        self, task: str, arm: str, rival: str = "grpo", lag: int = LAG
-    ) -> tuple[float, float, float]:
-        """Return low end, mean and high end of the difference to a rival on the same seeds."""
-        gain_N = (self._finals(task, arm, lag) - self._finals(task, rival, lag)).dropna().to_numpy()
-        found = student_interval(gain_N)
-        return found.low, found.center, found.high
-
-    def by_clip_and_rate(self, task: str) -> list[str]:
-        """Return GRPO's tuning scores at LAG: clip 0.2 and any at fresh data's rate, then at any rate."""
-        rows = self.tuning[(self.tuning["task"] == task) & (self.tuning["lag"] == LAG)]
-        rows = rows[rows["arm"] == "grpo"]
-        fresh = self.frame[(self.frame["task"] == task) & (self.frame["lag"] == 0)]
-        rate = fresh[fresh["arm"] == "grpo"]["rate"].iloc[0]
-        narrow = rows[rows["knob"].str.contains("eps_low=0.2")]
-        wide = rows[rows["rate"] == rate]
-        found = (narrow[narrow["rate"] == rate], wide, narrow, rows[rows["seeds"] == rows["seeds"].max()])
-        return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
-
-    def on(self, stem: str, tasks: Sequence[str]) -> str:
-        """Return "sorted 0.03 [0.01, 0.05]: supported; sums …" of the claims STEM-on-TASK."""
-        return "; ".join(f"{task} {_in_brief(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
-
-    def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
-        """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""
-        found: dict[str, dict[str, str]] = {}
-        for name, row in self.rows.items():
-            stem, _, task = name.partition(ending)
-            if task:
-                found.setdefault(stem, {})[task] = str(row["verdict"])
-        return found
-
-    def best(self, task: str, lag: int = LAG, count: int = 5) -> list[str]:
-        """Return the arms with the largest mean final at a lag, best first."""
-        rows = self.frame[(self.frame["task"] == task) & (self.frame["lag"] == lag)]
-        return list(rows.groupby("arm")["final"].mean().sort_values(ascending=False).index[:count])
-
-    def _finals(self, task: str, arm: str, lag: int) -> pd.Series:
-        rows = self.frame[(self.frame["task"] == task) & (self.frame["arm"] == arm)]
-        return rows[rows["lag"] == lag].set_index("seed")["final"]
-
-    @property
-    def tasks(self) -> list[str]:
-        """Tasks on which LAG costs something."""
-        return costly(self.frame, LAG)
+def stored() -> list[tuple[str, str]]:
+    """Return title and text of every finding of the committed tables."""
+    facts = Facts(table.load(), table.tuning(), by_claim())
+    return [*_of_recipes(facts), *_of_mechanisms(facts), *_of_models(facts)]
 
 
-def _in_brief(row: Row) -> str:
-    if row["effect"] is None:
-        return "not run"
-    return f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}], n = {row['n']:.0f}: {row['verdict']}"
-
-
-def page(facts: Facts) -> str:
+def page() -> str:
     """Return the page."""
-    found = [*_of_recipes(facts), *_of_mechanisms(facts), *_of_models(facts)]
-    texts = enumerate(zip(found, SCOPES, strict=True), 1)
+    texts = enumerate(zip(stored(), SCOPES, strict=True), 1)
     parts = (f"## {n}. {title}\n\n{text}\n\nNot tested: {scope}\n" for n, ((title, text), scope) in texts)
     return "\n".join([HEAD, *parts])
 

@@ -1,8 +1,9 @@
 """Finds the claims, systems, questions and rows of the arena that a question in words names."""
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,21 +28,34 @@ WORDLESS = frozenset(
 """Words of a question that name nothing."""
 
 
+KIN = (
+    {"stale", "old", "lag", "delay", "asynchronous"},
+    {"mismatch", "engine"},
+    {"crash", "collapse", "fail"},
+)
+"""Words that ask for the same."""
+FINDINGS = 3
+"""Findings and answered questions that one screen has room for."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a question finds.
 
-    words: those that were searched for. complete: whether some claim has all of them. verdicts: their number
-    among the `total` claims, the most frequent first. claims: the first SHOWN, with
-    verdict, effect, interval and scope. systems: with status and the verdicts on their central claims.
-    questions: number and title. arena: means of an arm by task and lag, gains over GRPO.
+    words: those that were searched for. unknown: those that nothing here has. complete: whether some claim
+    has all words. verdicts: their number among the `total` claims, the most frequent first. claims: the
+    first SHOWN, with verdict, effect, interval and scope. findings: number, title and text. systems: with
+    status and the verdicts on their central claims. questions: number and title. arena: means of an arm by
+    task and lag, gains over GRPO.
     """
 
     words: tuple[str, ...]
+    unknown: tuple[str, ...]
     complete: bool
     total: int
     verdicts: dict[str, int]
     claims: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
     systems: list[dict[str, Any]]
     questions: list[dict[str, Any]]
     arena: list[dict[str, Any]]
@@ -56,55 +70,100 @@ def tokens(text: str) -> list[str]:
 def ask(question: Iterable[str]) -> Answer:
     """Return what is known about the words of a question.
 
-    Claims that have all words come first; where none has, those that have the rarest one. Raises UserError
-    for a question that names nothing, and for a word that nothing here has, with the nearest one.
+    A word counts for more the fewer claims have it. Claims that have all words come first; where none has,
+    those that have at least half of what the words count for. Raises UserError for a question that names
+    nothing, and for words of which nothing here has one, with the nearest one.
     """
-    judged, listed = by_claim(), systems()
-    texts = {name: f"{name} {row['systems']}".lower() for name, row in judged.items()}
-    asked = catalog.find(())
-    other = [each.name.lower() for each in listed.values()] + [each.title.lower() for each in asked]
-    words = _searched(tokens(" ".join(question)), [*texts.values(), *other])
-    hits = {word: {name for name, text in texts.items() if _has(text, word)} for word in words}
-    every = set.intersection(*hits.values())
-    found = every or min((names for names in hits.values() if names), key=len, default=set())
+    from analysis.pages import findings_page
+
+    judged, listed, asked = by_claim(), systems(), catalog.find(())
+    found = findings_page.stored()
+    texts = {name: _plain(f"{name} {row['systems']}") for name, row in judged.items()}
+    titles = {q.n: _plain(q.title) for q in asked}
+    sections = {n: _plain(f"{title} {text}") for n, (title, text) in enumerate(found, 1)}
+    heads = {n: _plain(title) for n, (title, _) in enumerate(found, 1)}
+    names = [_plain(each.name) for each in listed.values()]
+    words, unknown = _searched(
+        tokens(" ".join(question)), [*texts.values(), *titles.values(), *sections.values(), *names]
+    )
+    counts = {word: _weight(word, texts.values()) for word in words}
+    near = _nearest(texts, counts)
     central = {claim for each in listed.values() for claim in each.central}
-    order = sorted(found, key=lambda name: _rank(judged[name], name in central))
+    order = sorted(near, key=lambda name: (-near[name], *_rank(judged[name], name in central)))
     return Answer(
         words,
-        bool(every),
+        unknown,
+        any(all(_has(texts[name], word) for word in words) for name in near),
         len(order),
         dict(Counter(str(judged[name]["verdict"]).partition(":")[0] for name in order).most_common()),
         [_claim(judged[name]) for name in order[:SHOWN]],
+        [{"n": n, "name": found[n - 1][0], "text": found[n - 1][1]} for n in _best(sections, counts, heads)],
         [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
-        [{"n": q.n, "name": q.title} for q in asked if all(_has(q.title.lower(), word) for word in words)],
+        [{"n": n, "name": catalog.find([n])[0].title} for n in _best(titles, counts, titles)],
         _arena(words),
     )
 
 
-def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words that some text has, and those that none has."""
     words = tuple(dict.fromkeys(word for word in given if word not in WORDLESS))
     if not words:
         raise UserError(
             "The question has no word to search for. Name a method, a lag or a subject: m2po lag 64."
         )
-    for word in words:
-        if not any(_has(text, word) for text in texts):
-            known = {each for text in texts for each in re.findall(r"[a-z0-9]+", text)}
-            raise UserError(f"Nothing here is about '{word}'.{suggest(word, known)} All: testbed list claims")
-    return words
+    known = tuple(word for word in words if any(_has(text, word) for text in texts))
+    if not known:
+        every = {each for text in texts for each in text.split()}
+        raise UserError(
+            f"Nothing here is about '{words[0]}'.{suggest(words[0], every)} All: testbed list claims"
+        )
+    return known, tuple(word for word in words if word not in known)
 
 
-def _has(text: str, word: str) -> bool:
-    """Return whether a text contains the whole word or its plural."""
-    return (
-        re.search(rf"(?<![a-z0-9]){re.escape(word.removesuffix('s') or word)}s?(?![a-z0-9])", text)
-        is not None
-    )
+def _stem(word: str) -> str:
+    """Return a word without its ending: clips, clipped and clipping are clip."""
+    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    bare = re.sub(r"(?<=[a-z]{3})(ness|ing|ed|e)$", "", re.sub(r"ness$", "", word))
+    return bare[:-1] if re.search(r"([bdgmnprt])\1$", bare) and bare != word else bare
+
+
+def _plain(text: str) -> str:
+    """Return the stems of a text's words, a space around each."""
+    return f" {' '.join(_stem(word) for word in re.findall(r'[a-z0-9²³]+', text.lower()))} "
+
+
+def _has(plain: str, word: str) -> bool:
+    """Return whether a plain text has the whole word, in another form or by a word of the same meaning."""
+    kin = next((group for group in KIN if _stem(word) in map(_stem, group)), {word})
+    return any(_plain(each) in plain for each in kin)
+
+
+def _weight(word: str, texts: Collection[str]) -> float:
+    """Return log((1 + N) / (1 + n)) for a word that n of N texts have."""
+    return math.log((1 + len(texts)) / (1 + sum(_has(text, word) for text in texts)))
+
+
+def _nearest(texts: Mapping[Any, str], weight: Mapping[str, float]) -> dict[Any, float]:
+    """Return what the words of a text count for, of those with all words, else half of it or the most."""
+    score = {key: sum(w for word, w in weight.items() if _has(text, word)) for key, text in texts.items()}
+    whole, most = sum(weight.values()), max(score.values())
+    least = most if most >= whole * (1 - 1e-9) else min(whole / 2, most)
+    return {key: s for key, s in score.items() if s > 0 and s >= least * (1 - 1e-9)}
+
+
+def _best(texts: Mapping[int, str], weight: Mapping[str, float], titles: Mapping[int, str]) -> list[int]:
+    """Return the FINDINGS keys whose texts are nearest, those that say it in their titles first."""
+    near = _nearest(texts, weight)
+    said = {key: sum(w for word, w in weight.items() if _has(titles[key], word)) for key in near}
+    return sorted(near, key=lambda key: (-said[key], -near[key], key))[:FINDINGS]
 
 
 def _named(system: str, word: str) -> bool:
-    """Return whether a system's name contains the whole word: GRPO does not match RGR-GRPO."""
-    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", system.lower()) is not None
+    """Return whether a system's name has the whole word, no common one: GRPO does not match RGR-GRPO."""
+    return not any(word in group for group in KIN) and bool(
+        re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", system.lower())
+    )
 
 
 def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
@@ -161,9 +220,9 @@ def summary(found: Answer) -> str:
     words = " ".join(found.words)
     if not found.total:
         return f"No claim is about: {words}."
-    how = "have" if found.complete else "are nearest; none has all words of"
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in found.verdicts.items())
-    return f"{found.total} claim{'s' * (found.total > 1)} {how}: {words} ({verdicts})."
+    claims = f"{found.total} claim{'s' * (found.total > 1)} ({verdicts})"
+    return f"{claims} on: {words}." if found.complete else f"No claim has all of: {words}. Nearest: {claims}."
 
 
 def in_words(row: Mapping[str, Any]) -> str:

@@ -46,11 +46,9 @@ def _atlas(docs: Path, data: Path | None) -> list[Path]:
 
 
 def _findings(docs: Path, _data: Path | None) -> list[Path]:
-    from analysis.arena import table
-    from analysis.judging.verdicts import by_claim
-    from analysis.pages.findings_page import Facts, page
+    from analysis.pages import findings_page
 
-    return _page(docs / "findings.md", page(Facts(table.load(), table.tuning(), by_claim())))
+    return _page(docs / "findings.md", findings_page.page())
 
 
 def _leaderboard(docs: Path, _data: Path | None) -> list[Path]:

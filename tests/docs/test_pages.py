@@ -16,7 +16,8 @@ from test_architecture import LAYERS
 from analysis.arena import table as arena
 from analysis.experiments.real import known_model
 from analysis.judging.verdicts import by_claim
-from analysis.pages.findings_page import Facts, page
+from analysis.pages.finding_facts import Facts
+from analysis.pages.findings_page import page
 from analysis.tables.committed import load_committed
 
 DOCS = ROOT / "docs"
@@ -100,7 +101,7 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
 
 def test_the_findings_are_those_of_the_tables():
     again = "docs/findings.md is of older tables; run: testbed evidence pages findings"
-    found = page(Facts(arena.load(), arena.tuning(), by_claim()))
+    found = page()
     assert (DOCS / "findings.md").read_text() == found, again
     assert " nan" not in found
 

@@ -110,6 +110,21 @@ def test_ask_puts_what_names_both_first_and_knows_lags():
     assert {each["n"] for each in search.ask(["top-p"]).questions} == {6}
 
 
+def test_ask_takes_plain_words_and_says_which_nothing_is_about():
+    found = search.ask(["does", "clipping", "help", "on", "stale", "data", "for", "xyzzyq"])
+    assert found.words == ("clipping", "stale", "data")
+    assert found.unknown == ("xyzzyq",)
+    assert "a-clip-helps-smollm2-on-old-data" in {row["name"] for row in found.claims}
+    assert any("clip" in row["name"] for row in found.findings)
+    assert not found.systems, "Missing Old Logits is not asked about"
+    near = search.ask(["importance weights of ESS"])
+    assert not near.complete
+    assert near.claims
+    assert len({search._stem(word) for word in ("clip", "clips", "clipped", "clipping")}) == 1
+    assert {search._stem(word) for word in ("stale", "staleness")} == {"stal"}
+    assert len({search._stem(word) for word in ("ess", "loss", "lag", "lags")}) == 3
+
+
 def test_ask_refuses_unknown_and_empty_questions():
     with pytest.raises(UserError, match="'m2pp'. Did you mean 'm2po'"):
         search.ask(["m2pp"])

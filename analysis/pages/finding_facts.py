@@ -1,0 +1,90 @@
+"""Reads the numbers of docs/findings.md, as text, from the arena's tables and the verdicts."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.arena.table import costly
+from analysis.arena.tasks import NEAR, PIPELINE
+from analysis.judging.intervals import student_interval
+from analysis.judging.verdicts import Row
+
+LAG = 64
+
+
+class Facts:
+    """Numbers of the tables, as text."""
+
+    def __init__(self, frame: pd.DataFrame, tuning: pd.DataFrame, rows: dict[str, Row]) -> None:
+        self.frame, self.tuning, self.rows = frame, tuning, rows
+
+    def claim(self, name: str) -> str:
+        """Return "0.17 [0.13, 0.27], n = 40: supported, `name`"."""
+        return f"{in_brief(self.rows[name])}, `{name}`"
+
+    def final(self, task: str, arm: str, lag: int = LAG) -> str:
+        """Return an arm's mean final accuracy."""
+        return f"{self._finals(task, arm, lag).mean():.2f}"
+
+    def gain(self, task: str, arm: str, rival: str = "grpo", lag: int = LAG) -> str:
+        """Return the mean difference to a rival on the same seeds, with its interval."""
+        low, center, high = self.interval(task, arm, rival, lag)
+        return f"{center:+.2f} [{low:.2f}, {high:.2f}]"
+
+    def aged(self, arm: str) -> tuple[float, float, float]:
+        """Return low end, mean and high end of what a pipeline's ages add to lag NEAR on sorted."""
+        more = self._finals("sorted", arm, PIPELINE) - self._finals("sorted", arm, NEAR)
+        found = student_interval(more.dropna().to_numpy())
+        return found.low, found.center, found.high
+
+    def interval(
+        self, task: str, arm: str, rival: str = "grpo", lag: int = LAG
+    ) -> tuple[float, float, float]:
+        """Return low end, mean and high end of the difference to a rival on the same seeds."""
+        gain_N = (self._finals(task, arm, lag) - self._finals(task, rival, lag)).dropna().to_numpy()
+        found = student_interval(gain_N)
+        return found.low, found.center, found.high
+
+    def by_clip_and_rate(self, task: str) -> list[str]:
+        """Return GRPO's tuning scores at LAG: clip 0.2 and any at fresh data's rate, then at any rate."""
+        rows = self.tuning[(self.tuning["task"] == task) & (self.tuning["lag"] == LAG)]
+        rows = rows[rows["arm"] == "grpo"]
+        fresh = self.frame[(self.frame["task"] == task) & (self.frame["lag"] == 0)]
+        rate = fresh[fresh["arm"] == "grpo"]["rate"].iloc[0]
+        narrow = rows[rows["knob"].str.contains("eps_low=0.2")]
+        wide = rows[rows["rate"] == rate]
+        found = (narrow[narrow["rate"] == rate], wide, narrow, rows[rows["seeds"] == rows["seeds"].max()])
+        return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
+
+    def on(self, stem: str, tasks: Sequence[str]) -> str:
+        """Return "sorted 0.03 [0.01, 0.05]: supported; sums …" of the claims STEM-on-TASK."""
+        return "; ".join(f"{task} {in_brief(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
+
+    def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
+        """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""
+        found: dict[str, dict[str, str]] = {}
+        for name, row in self.rows.items():
+            stem, _, task = name.partition(ending)
+            if task:
+                found.setdefault(stem, {})[task] = str(row["verdict"])
+        return found
+
+    def best(self, task: str, lag: int = LAG, count: int = 5) -> list[str]:
+        """Return the arms with the largest mean final at a lag, best first."""
+        rows = self.frame[(self.frame["task"] == task) & (self.frame["lag"] == lag)]
+        return list(rows.groupby("arm")["final"].mean().sort_values(ascending=False).index[:count])
+
+    def _finals(self, task: str, arm: str, lag: int) -> pd.Series:
+        rows = self.frame[(self.frame["task"] == task) & (self.frame["arm"] == arm)]
+        return rows[rows["lag"] == lag].set_index("seed")["final"]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks on which LAG costs something."""
+        return costly(self.frame, LAG)
+
+
+def in_brief(row: Row) -> str:
+    if row["effect"] is None:
+        return "not run"
+    return f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}], n = {row['n']:.0f}: {row['verdict']}"
