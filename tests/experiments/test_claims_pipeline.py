@@ -17,7 +17,7 @@ def decide(evidence: base.Evidence) -> str:
 
 @pytest.fixture(scope="module")
 def table():
-    return load_committed([replicated.NAME])[replicated.NAME].frame
+    return load_committed(["pipeline-replications"])["pipeline-replications"].frame
 
 
 @pytest.mark.slow
