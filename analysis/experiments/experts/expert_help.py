@@ -185,7 +185,8 @@ EXPERIMENT = EXPERTS.experiment(
     systems={
         "CHORD": Part(claims=("chord-beats-*", "falling-weights-beat-*")),
         "RGR-GRPO": Part(
-            "graded rewards and the expert in failing groups; no rubrics in words",
+            "graded rewards and the expert in failing groups; no rubrics in words; the gain over GRPO is of "
+            "failed runs, 15 % below 0.1 beside 31 %: in the median over seeds it is 0",
             ("rubrics-*",),
         ),
         "TempSamp-R1": Part(claims=("bent-*",)),
@@ -199,7 +200,11 @@ EXPERIMENT = EXPERTS.experiment(
             ("splices-end-above-whole-answers*", "splices-stay-*"),
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
-        "R³L": Part("retries from the checker's first error, without reflection in words", ("amplif*",)),
+        "R³L": Part(
+            "retries from the checker's first error, without reflection in words; 20 % of runs end below "
+            "0.1 and 31 % of GRPO's, in the median over seeds the gain is 0.04",
+            ("amplif*",),
+        ),
         "dGRPO (long-context)": Part(
             "answers of eight tokens, no long contexts",
             ("a-teachers-term-*", "a-sparse-reward-adds-to-distillation"),
@@ -245,7 +250,8 @@ ACCURACY = "accuracy"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
 for _name, _statement, _first, _rivals, _by, _outcome, _source in (
     ("rubrics-with-guidance-end-above-grpo",
-     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO.",
+     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO, in the "
+     "mean over seeds.",
      "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
     ("rubrics-with-guidance-raise-pass-at-4-over-grpo",
      "They end with a pass@4 0.02 higher than GRPO.",
@@ -279,7 +285,8 @@ for _name, _statement, _first, _rivals, _by, _outcome, _source in (
      "supervised learning on the expert's answers, and than GRPO.",
      SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
     ("amplified-retries-end-above-grpo",
-     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
+     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO, in the mean "
+     "over seeds.",
      "amplified retries", "grpo", MORE, ACCURACY, R3L),
     ("amplification-adds-to-retries",
      "They end 0.02 more accurate than retries in GRPO.",

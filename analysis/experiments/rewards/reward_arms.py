@@ -296,14 +296,17 @@ EXPERIMENT = REWARDED.experiment(
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            claims=("ppo-max-ends-above-bare-ppo", "tuned-ppo-max-holds-for-ten-times-the-steps")
+            "PPO without the constraints ran for 300 steps alone, over which it holds as often",
+            claims=("ppo-max-ends-above-bare-ppo", "tuned-ppo-max-holds-for-ten-times-the-steps"),
         ),
         "SAFE": Part(
             "where the reward model is fitted anew halfway; tuned PPO does not crash there",
             ("safe-averages-above-a-fixed-kl",),
         ),
         "P3O": Part(
-            "true accuracy, and KL to the start, at the best coefficient of each; invariance is an identity",
+            "true accuracy, and KL to the start, at the best coefficient of each; invariance is an identity; "
+            "7 % of runs end below 0.1 and 14 % of PPO's, in the median the gain is 0.014 over "
+            "PPO and 0.03 over DPO",
             ("tuned-p3o-*",),
         ),
         "DR-PO (Dataset Reset)": Part(
@@ -330,9 +333,10 @@ for _name, _statement, _first, _second, _by, _source in (
      "From a base that is right once in a hundred, PPO-max ends 0.05 more accurate than PPO without its "
      "constraints.",
      "seldom, ppo-max", "seldom, bare ppo", LITTLE, MAX),
-    ("tuned-p3o-ends-above-ppo", "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient.",
+    ("tuned-p3o-ends-above-ppo",
+     "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient, in the mean over seeds.",
      "p3o", "ppo-max", MORE, P3O),
-    ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta.",
+    ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta, in the mean.",
      "p3o", "dpo", MORE, P3O),
     ("tuned-resets-end-above-ppo",
      "From a base that is right once in a hundred, PPO with half of its prompts reset to prefixes of right "
@@ -365,7 +369,7 @@ EXPERIMENT.claim(
     "tuned-ppo-max-holds-for-ten-times-the-steps",
     "Over ten times as many steps PPO-max ends less than 0.05 below its best, on most seeds.",
     source=MAX,
-).happens(held, {"arm": "ten times the steps"})
+).happens(held, {"arm": "ten times the steps"}, off={"arm": "seldom, bare ppo"})
 
 ask(
     EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
