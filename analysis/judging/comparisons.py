@@ -1,7 +1,6 @@
 """What claims on a table say of it: arms are paired, and a difference exceeds a margin, vanishes, or happens.
 
 lost = paired(table, "accuracy", {"recipe": "rec", "lag": 0}, {"recipe": "rec", "lag": 64})
-return median_exceeds(lost, 0.05, note)                    # most seeds lose more than 0.05
 return median_within({"lag 4": …, "lag 8": …}, 0.05, note)   # |median| below the margin in every group
 return must_exceed({"lag 4": …, "lag 8": …}, 0.05, note)   # the mean, of Gaussian units, in every group
 return happens_more_often(first, second, note)             # of two events, in pairs
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.judging.evidence import MEAN, MEDIAN, SHARE, Evidence, exceeds, stays_below, within
+from analysis.judging.evidence import MEAN, MEDIAN, SHARE, Evidence, exceeds, within
 from analysis.judging.intervals import student_interval
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
@@ -125,38 +124,6 @@ def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
 def must_exceed(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
     """Return evidence that the mean of Gaussian units is above the margin, in every group of them."""
     return exceeds(x, margin, note, MEAN, null)
-
-
-def must_stay_below(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
-    """Return evidence that the mean of Gaussian units is below the margin, in every group of them."""
-    return stays_below(x, margin, note, MEAN, null)
-
-
-def must_vanish(
-    pairs: Mapping[Any, ArrayLike], margin: float, note: str, floored: Sequence[str] = ()
-) -> Evidence:
-    """Return evidence that |mean| of paired differences is below the margin in every group.
-
-    Groups of exact zeros are equal without a test and left out; where all are, nothing is tested.
-    """
-    groups = {name: np.asarray(x_N, dtype=np.float64).ravel() for name, x_N in pairs.items()}
-    equal = [str(name) for name, x_N in groups.items() if x_N.size and not np.any(x_N)]
-    if equal:
-        note += f"; equal in every pair: {', '.join(equal)}"
-    tested = {name: x_N for name, x_N in groups.items() if str(name) not in equal}
-    if equal and not tested:
-        return Evidence(math.nan, -math.inf, math.inf, 0, note, f"within {margin:g}")
-    return within(tested, margin, note, MEAN, floored)
-
-
-def median_exceeds(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
-    """Return evidence that x is above the margin more often than below, in every group of units."""
-    return exceeds(x, margin, note, MEDIAN, null)
-
-
-def median_stays_below(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
-    """Return evidence that x is below the margin more often than above, in every group of units."""
-    return stays_below(x, margin, note, MEDIAN, null)
 
 
 def median_within(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.judging.comparisons import Arm, arm, must_exceed, must_stay_below, paired
+from analysis.judging.comparisons import Arm, arm, paired
 from analysis.judging.evidence import Evidence
 from analysis.tables.committed import Table
 from envs.arrays import Floats
@@ -123,12 +123,6 @@ def combinations(
     return frame, key_R[frame["seed"].to_numpy()]
 
 
-def settings_of(arms_N: Iterable[str], settings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return every setting as an array over the rows' arms, [N]; 0 where an arm does not have it."""
-    names = dict.fromkeys(name for each in settings.values() for name in each)
-    return {name: np.array([settings[arm].get(name, 0.0) for arm in arms_N]) for name in names}
-
-
 def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
     """Return a frame with a row per seed: numbers, or arrays [R]."""
     return pd.DataFrame({"seed": seeds, **values})
@@ -188,13 +182,3 @@ def _is_several(x: object) -> bool:
 def merged(**groups: Groups) -> Groups:
     """Return all groups, each under the name of its part and its own."""
     return {f"{part}, {name}": x_N for part, found in groups.items() for name, x_N in found.items()}
-
-
-def all_exceed(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
-    """Return the check that every group of found(table, ...) has a mean above the margin."""
-    return lambda table: must_exceed(found(table, *given), margin, note)
-
-
-def all_stay_below(margin: float, note: str, found: Callable[..., Groups], *given: Any) -> Check:
-    """Return the check that every group of found(table, ...) has a mean below the margin."""
-    return lambda table: must_stay_below(found(table, *given), margin, note)

@@ -1,26 +1,19 @@
 """Runs with batches changed before the loss reads them: effects on rewards and advantages.
 
 An arm is a Run and a Change. The loop, the sources, the critics and the losses are the project's own; a
-change sees what a learner makes of a rollout and gives something else in its place. Learning rates are chosen
-from a few on seeds that no table has.
+change sees what a learner makes of a rollout and gives something else in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from analysis.judging.comparisons import median_exceeds, paired
-from analysis.judging.evidence import Evidence
-from analysis.judging.replication import of_seeds
-from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import value_of
-from analysis.tables.committed import Table
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
@@ -41,7 +34,7 @@ class Arm:
     """A run without seed and rate, and what is changed in it.
 
     change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
-    rates: learning rates to choose from; one is taken as it is. early: steps at first whose samples come from
+    early: steps at first whose samples come from
     the weights at the start. begin: (world, weights of the base) -> the weights to begin from, in place of
     the base, which a change still gets. later: the run whose verifier rewards the second half of the steps.
     """
@@ -49,7 +42,6 @@ class Arm:
     run: Run
     change: Maker | None = None
     bend: Callable[[Tensor], Tensor] | None = None
-    rates: tuple[float, ...] = ()
     early: int = 0
     begin: Callable[[Any, Tensor], Tensor] | None = None
     later: Run | None = None
@@ -110,18 +102,6 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     return pd.DataFrame(recorder.columns())
 
 
-def best_rate(arm: Arm, by: str = "accuracy") -> float:
-    """Return the arm's rate with the highest mean of a metric over two tuning seeds."""
-    if len(arm.rates) < 2:
-        return arm.rates[0] if arm.rates else arm.run.learning_rate
-    runs = tuple(
-        replace(arm.run, learning_rate=rate, seed=seed) for rate in arm.rates for seed in tuning_seeds(2)
-    )
-    rows = trained(arm, runs)
-    score = {rate: np.mean(metric_values(part, by)) for rate, part in rows.groupby("learning_rate")}
-    return max(arm.rates, key=lambda rate: score[rate])
-
-
 def metric_values(rows: pd.DataFrame, metric: str) -> list[float]:
     """Return a metric of every cell; NaN where the arm does not log it, as a proxy without a verifier."""
     lacks = metric.startswith(("val/", "max val/", "mean val/")) and metric.split(" ")[-1] not in rows
@@ -141,36 +121,3 @@ def sweep(
             pd.DataFrame({"arm": name, "seed": [int(s) for s in seeds], "rate": rates[name], **found})
         )
     return pd.concat(frames, ignore_index=True)
-
-
-def swept(
-    name: str, arms: Mapping[str, Arm], metrics: Sequence[str], seeds: int, about: Mapping[str, Any]
-) -> Callable[[], Table]:
-    """Return what computes the table of both runs: a row per arm and seed, every arm at its best rate."""
-
-    @cache
-    def rates() -> dict[str, float]:
-        return {each: best_rate(arm) for each, arm in arms.items()}
-
-    @wraps(sweep)
-    def rows(chosen: Sequence[Any]) -> pd.DataFrame:
-        return sweep(arms, metrics, rates(), chosen)
-
-    return of_seeds(name, rows, seeds, about)
-
-
-def gained(
-    table: pd.DataFrame, value: str, pairs: Sequence[tuple[str, str]], margin: float, by: str = "arm"
-) -> Evidence:
-    """Return the evidence that the first arm of each pair exceeds the second by a margin, in the median.
-
-    by: the column of arms.
-    """
-    middle = table.groupby(by)[value].median()
-    arms = ", ".join(
-        f"{middle[name]:.3f} {name}" for name in dict.fromkeys(n for pair in pairs for n in pair)
-    )
-    note = f"median gain in {value}; medians {arms}"
-
-    gaps = {f"{a} less {b}": paired(table, value, {by: a}, {by: b}) for a, b in pairs}
-    return median_exceeds(gaps, margin, note)

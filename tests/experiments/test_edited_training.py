@@ -11,7 +11,7 @@ from analysis.experiments.experts import sparse_arms
 from analysis.experiments.rewards import reward_arms
 from analysis.experiments.teachers.self_rewarded_training import Shown, self_rewarded
 from analysis.experiments.teachers.teacher_training import distilled
-from analysis.worlds.edited_training import Arm, best_rate, sweep, trained
+from analysis.worlds.edited_training import Arm, sweep, trained
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, Batch
@@ -57,10 +57,8 @@ def test_early_samples_are_the_start_s_and_weights_may_begin_elsewhere():
     assert trained(moved, (TINY,))["val/entropy"][0] != trained(Arm(TINY), (TINY,))["val/entropy"][0]
 
 
-def test_the_best_rate_is_one_of_the_given_and_a_sweep_has_a_row_per_arm_and_seed():
-    arm = Arm(TINY, rates=(1e-3, 1e-2))
-    assert best_rate(arm) in arm.rates
-    found = sweep({"a": arm, "b": Arm(TINY)}, ("accuracy", "val/proxy"), {"a": 1e-3, "b": 1e-2}, (0, 1))
+def test_a_sweep_has_a_row_per_arm_and_seed():
+    found = sweep({"a": Arm(TINY), "b": Arm(TINY)}, ("accuracy", "val/proxy"), {"a": 1e-3, "b": 1e-2}, (0, 1))
     assert list(found["arm"]) == ["a", "a", "b", "b"]
     assert found["val/proxy"].isna().all()
 

@@ -60,14 +60,6 @@ def test_levels_of_both_arms_are_combined():
     assert found["lag 1, lag 2"] == pytest.approx(np.full(16, -6.0))
 
 
-def test_settings_of_arms_are_arrays_over_rows():
-    found = replication.settings_of(["b", "a", "b"], {"a": {"rate": 0.1}, "b": {"rate": 0.2, "bound": 3.0}})
-    assert {name: x_N.tolist() for name, x_N in found.items()} == {
-        "rate": [0.2, 0.1, 0.2],
-        "bound": [3, 0, 3],
-    }
-
-
 def test_a_factor_is_a_difference_of_logarithms():
     positive = table(lambda _: 3.0).assign(x=lambda frame: np.exp(frame["x"]))
     found = replication.difference(positive, "x", {"arm": "b"}, {"arm": "a"}, lag=1, log=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Groups, Plot, Seeds, all_exceed, of_seeds, runs_of
+from analysis.lab import Experiment, Groups, Plot, Seeds, of_seeds, runs_of
 from analysis.worlds.pilots import Grid, TunedArms, inside
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -115,9 +115,9 @@ EXPERIMENT = Experiment(
 BOTH = {"tuned": inside()}
 
 
-def _hits(table: pd.DataFrame, ratio: str) -> Groups:
-    """Mean over training of the lower clip's hits less the upper's, by run."""
-    rows_ = table[table["arm"] == ratio].assign(gap=lambda x: x["below"] - x["above"])
+def _hits(table: pd.DataFrame) -> Groups:
+    """Mean over training of the lower clip's hits less the upper's with averaged ratios, by run."""
+    rows_ = table[table["arm"] == "averaged"].assign(gap=lambda x: x["below"] - x["above"])
     mean = rows_.groupby(["run", "seed"])["gap"].mean()
     return {run: mean[run].to_numpy() for run in runs_of(table)}
 
@@ -135,13 +135,13 @@ EXPERIMENT.claim(
         "the last denoising step, in the mean over training."
     ),
     gates=BOTH,
-)(all_exceed(-OFTEN, "minus the share of upper hits", _upper))
+).compare(_upper, by=-OFTEN)
 
 EXPERIMENT.claim(
     "the-lower-clip-fires-more-often-in-training",
     statement="With averaged ratios the lower clip cuts there a share of the negative ones larger by 0.05.",
     gates=BOTH,
-)(all_exceed(OFTEN, "lower less upper share of hits", _hits, "averaged"))
+).compare(_hits, by=OFTEN)
 
 
 def _at_equal_proxy(table: pd.DataFrame) -> Groups:
@@ -161,4 +161,4 @@ EXPERIMENT.claim(
         "At the same proxy reward normalized ratios have more gold reward than averaged ones, by 0.05 of it."
     ),
     gates=BOTH,
-)(all_exceed(MARGIN, "gain of gold over proxy", _at_equal_proxy))
+).compare(_at_equal_proxy, by=MARGIN)

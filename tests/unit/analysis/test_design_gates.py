@@ -13,8 +13,8 @@ from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import design_gates, gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
-from analysis.judging.comparisons import Read, arms, happens_mostly, median_exceeds
-from analysis.judging.evidence import Evidence
+from analysis.judging.comparisons import Read, arms, happens_mostly
+from analysis.judging.evidence import MEDIAN, Evidence, exceeds
 from analysis.judging.table_gates import unmeasured
 from analysis.judging.verdicts import by_claim
 from analysis.tables.committed import load_committed, manifest
@@ -79,14 +79,14 @@ INSIDE, EDGE, FULL = ("", 0.5), ("low", 0.5), ("high", 0.99)
     ],
 )
 def test_who_loses_must_have_its_rate_inside_the_grid(wanted, chosen, reads, word):
-    found = holds(design_gates.tuned(chosen, median_exceeds, reads, evidence(word)))
+    found = holds(design_gates.tuned(chosen, exceeds, reads, evidence(word)))
     assert found.get("tuned") is wanted
 
 
 def test_of_many_arms_a_comparison_alone_says_which_are_compared():
     reads = [*read(), Read("accuracy", OFF, np.full(8, 0.1))]
     chosen, said = rates(good=INSIDE, bad=EDGE, off=EDGE), evidence("supported")
-    assert not holds(design_gates.tuned(chosen, median_exceeds, reads, said))
+    assert not holds(design_gates.tuned(chosen, exceeds, reads, said))
     assert holds(design_gates.tuned(chosen, Comparison("above", "accuracy", GOOD, BAD), reads, said)) == {
         "tuned": False
     }
@@ -256,7 +256,7 @@ def test_an_arm_that_is_another_under_a_new_name_did_not_act():
 def test_arms_that_a_check_reads_by_itself_need_headroom_too():
     def read(frame):
         both = arms(frame, "accuracy", {"good": GOOD, "bad": BAD})
-        return median_exceeds(both["good"] - both["bad"], 0.0, "gain")
+        return exceeds(both["good"] - both["bad"], 0.0, "gain", MEDIAN)
 
     assert said(rows_table(0.8, 0.5), lambda claim: claim(read))["headroom"].holds
     failed = said(rows_table(0.999, 0.998), lambda claim: claim(read))["headroom"]

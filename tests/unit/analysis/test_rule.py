@@ -14,9 +14,9 @@ from scipy import integrate, stats
 from analysis.judging import bets, rule
 from analysis.judging import evidence as evidence_module
 from analysis.judging.claims import CLAIMS, look
-from analysis.judging.comparisons import median_exceeds
 from analysis.judging.evidence import (
     DIRECTION,
+    MEDIAN,
     MISSED,
     NONE,
     REFUTED,
@@ -24,6 +24,7 @@ from analysis.judging.evidence import (
     SUPPORTED,
     UNDECIDED,
     Evidence,
+    exceeds,
 )
 
 
@@ -120,12 +121,12 @@ def _in_blocks(x_N, margin, block=8):
     first = x_N[:32]
     for n in range(block, 33, block):
         first = x_N[:n]
-        if rule.strongest(median_exceeds(first, margin, "")) >= rule.FIRST_RUN:
+        if rule.strongest(exceeds(first, margin, "", MEDIAN)) >= rule.FIRST_RUN:
             break
     for n in range(block, 33, block):
         fresh = x_N[32 : 32 + n]
-        runs = tuple(median_exceeds(run, margin, "") for run in (first, fresh))
-        both = dataclasses.replace(median_exceeds(np.concatenate([first, fresh]), margin, ""), runs=runs)
+        runs = tuple(exceeds(run, margin, "", MEDIAN) for run in (first, fresh))
+        both = dataclasses.replace(exceeds(np.concatenate([first, fresh]), margin, "", MEDIAN), runs=runs)
         if rule.leaning(both)[1] >= rule.ENOUGH:
             break
     return rule.leaning(both), rule.half(both)
@@ -234,8 +235,8 @@ def test_an_end_of_a_median_s_sequence_appears_with_its_bet_and_stays():
 )
 def test_half_words_tell_the_one_end_of_an_effect_that_is_known(gains, word, half):
     x_N = np.tile(gains, 32)  # gains of at least 1 are asked
-    runs = tuple(median_exceeds(run, 1.0, "") for run in (x_N[:32], x_N[32:]))
-    both = dataclasses.replace(median_exceeds(x_N, 1.0, ""), runs=runs)
+    runs = tuple(exceeds(run, 1.0, "", MEDIAN) for run in (x_N[:32], x_N[32:]))
+    both = dataclasses.replace(exceeds(x_N, 1.0, "", MEDIAN), runs=runs)
     leans, e = rule.leaning(both)
     assert (leans if e >= rule.USUAL else UNDECIDED) == word
     assert rule.half(both)[0] == half

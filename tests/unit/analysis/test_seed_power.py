@@ -13,7 +13,7 @@ from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
-from analysis.judging.comparisons import median_exceeds, must_exceed, must_stay_below, must_vanish
+from analysis.judging.evidence import MEAN, MEDIAN, exceeds, stays_below, within
 from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from analysis.judging.t_test_seeds import t_power, t_seeds
@@ -38,7 +38,7 @@ def test_the_textbook_pairs():
 def test_a_design_decides_as_often_as_all_orders_say():
     stop, chance, total = Stop(block=4, cap=4), 0.9, 0.0
     for signs in itertools.product([-1.0, 1.0], repeat=8):
-        both, fresh = (median_exceeds(x, 0.0, "").e["supported"] for x in (signs, signs[4:]))
+        both, fresh = (exceeds(x, 0.0, "", MEDIAN).e["supported"] for x in (signs, signs[4:]))
         total += math.prod(chance if s > 0 else 1 - chance for s in signs) * (both >= 20 and fresh > 1)
     assert decided(chance, stop, at=20) == pytest.approx(total, abs=1e-12)
 
@@ -133,10 +133,8 @@ def test_the_units_that_would_decide_a_claim_do_in_four_cases_of_five(effect, as
     row = {"verdict": "undecided", "effect": effect, "low": effect - half, "high": effect + half, "n": n}
     units = units_to_decide({**row, "asks": asks})
     sign, margin = asks.split()
-    check = {">": must_exceed, "<": must_stay_below}.get(
-        sign, lambda x_N, t, _: must_vanish({"": x_N}, t, "")
-    )
-    drawn = [check(rng.normal(effect, spread, units), float(margin), "") for _ in range(200)]
+    check = {">": exceeds, "<": stays_below}.get(sign, within)
+    drawn = [check(rng.normal(effect, spread, units), float(margin), "", MEAN) for _ in range(200)]
     assert 0.7 < np.mean([rule.strongest(each) >= rule.USUAL for each in drawn]) < 0.93
 
 
