@@ -138,7 +138,7 @@ LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
 
 def _drop(table: pd.DataFrame) -> Groups:
     """Best gold reward of the best of n by the worst of five, less that of the most draws, for each noise."""
-    found = {}
+    found: Groups = {}
     for noise in NOISE:
         rows_ = table[
             (table["noise"] == noise) & (table["method"] == "best of n") & (table["model"] == "worst")
