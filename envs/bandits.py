@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from envs.arrays import Floats
 from envs.catalog import world
 from envs.finite_mdp import FiniteMDP
 
 
-def mean_rewards(contexts: int, arms: int, means: ArrayLike | None, seed: int) -> NDArray[np.float64]:
+def mean_rewards(contexts: int, arms: int, means: ArrayLike | None, seed: int) -> Floats:
     """Mean rewards [S, A]: `means` ([A] or [S, A]), or uniform on [0, 1] from the seed."""
     if arms < 1 or contexts < 1:
         raise ValueError(f"arms is {arms} and contexts is {contexts}, expected at least 1 of each.")
@@ -21,7 +22,7 @@ def mean_rewards(contexts: int, arms: int, means: ArrayLike | None, seed: int) -
     return np.broadcast_to(given, (contexts, arms))
 
 
-def stay(contexts: int, arms: int) -> NDArray[np.float64]:
+def stay(contexts: int, arms: int) -> Floats:
     """transition_SAS of a bandit: episodes end after one step, so its successors are arbitrary."""
     return np.repeat(np.eye(contexts)[:, None, :], arms, axis=1)
 

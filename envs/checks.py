@@ -3,8 +3,9 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from envs.arrays import Bools, Floats, Ints, Keys
 from envs.tables import NOISE_KINDS
 
 _SUM_TOLERANCE = 1e-6
@@ -12,11 +13,7 @@ _FOR_KERNELS: tuple[Literal["C", "W", "A"], ...] = ("C", "W", "A")
 
 
 def check_shapes(
-    transition_SAS: NDArray[np.float64],
-    reward_SA: NDArray[np.float64],
-    start_S: NDArray[np.float64],
-    terminal_S: NDArray[np.bool_],
-    bonus_S: NDArray[np.float64],
+    transition_SAS: Floats, reward_SA: Floats, start_S: Floats, terminal_S: Bools, bonus_S: Floats
 ) -> None:
     """Raise ValueError unless all arrays agree on S and A, and both are at least 1."""
     if (
@@ -41,7 +38,7 @@ def check_shapes(
             )
 
 
-def check_distributions(name: str, mass_xK: NDArray[np.float64], advice: str) -> None:
+def check_distributions(name: str, mass_xK: Floats, advice: str) -> None:
     """Raise ValueError naming the first row of `mass_xK` that is not a probability distribution."""
     total_x = mass_xK.sum(axis=-1)
     # Written so that NaN fails: comparisons with NaN are False.
@@ -55,9 +52,7 @@ def check_distributions(name: str, mass_xK: NDArray[np.float64], advice: str) ->
         )
 
 
-def check_dynamics(
-    transition_SAS: NDArray[np.float64], start_S: NDArray[np.float64], terminal_S: NDArray[np.bool_]
-) -> None:
+def check_dynamics(transition_SAS: Floats, start_S: Floats, terminal_S: Bools) -> None:
     """Raise ValueError unless rows are distributions and no episode starts in a terminal state."""
     check_distributions(
         "transition_SAS", transition_SAS, "Give every state-action pair a distribution of next states."
@@ -71,12 +66,7 @@ def check_dynamics(
         )
 
 
-def check_rewards(
-    reward_SA: NDArray[np.float64],
-    bonus_S: NDArray[np.float64],
-    noise: str,
-    noise_std: float | NDArray[np.float64],
-) -> None:
+def check_rewards(reward_SA: Floats, bonus_S: Floats, noise: str, noise_std: float | Floats) -> None:
     """Raise ValueError for a non-finite reward, an unknown noise or a Bernoulli mean outside [0, 1]."""
     if not (np.isfinite(reward_SA).all() and np.isfinite(bonus_S).all()):
         raise ValueError("reward_SA and bonus_S must be finite; replace the NaN or infinite entries.")
@@ -107,7 +97,7 @@ def check_time(horizon: int, discount: float) -> None:
         raise ValueError(f"discount is {discount!r}, expected a number in [0, 1].")
 
 
-def as_policies(name: str, pi_xSA: ArrayLike, states: int, actions: int) -> NDArray[np.float64]:
+def as_policies(name: str, pi_xSA: ArrayLike, states: int, actions: int) -> Floats:
     """Return the policies as one float64 array [R, S, A] for kernels; ValueError for other shapes or rows."""
     # Writable, because for read-only arrays every kernel is compiled again, which takes seconds.
     pi = np.require(pi_xSA, np.float64, _FOR_KERNELS)
@@ -127,8 +117,8 @@ def check_pairs(pi_shape: tuple[int, ...], mu_shape: tuple[int, ...]) -> None:
 
 
 def as_starts_and_keys(
-    start_RN: ArrayLike, key_R: ArrayLike, replicas: int, terminal_S: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    start_RN: ArrayLike, key_R: ArrayLike, replicas: int, terminal_S: Bools
+) -> tuple[Ints, Keys]:
     """Return starts [R, N] and keys [R] for kernels; ValueError unless R agrees and every start is alive."""
     start = np.require(start_RN, np.int64, _FOR_KERNELS)
     key = np.require(key_R, np.uint64, _FOR_KERNELS)
@@ -147,7 +137,7 @@ def as_starts_and_keys(
     return start, key
 
 
-def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: int) -> NDArray[np.int64]:
+def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: int) -> Ints:
     """Return versions as int64 of shape [R, B, T]; ValueError for other shapes, types and numbers."""
     given = np.asarray(version_RBT)
     if given.ndim != 3 or any(n not in (1, wanted) for n, wanted in zip(given.shape, shape, strict=True)):
@@ -162,9 +152,7 @@ def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: i
     return np.broadcast_to(given.astype(np.int64, copy=False), shape)
 
 
-def raise_unsupported(
-    pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], visits_RS: NDArray[np.float64]
-) -> None:
+def raise_unsupported(pi_RSA: Floats, mu_RSA: Floats, visits_RS: Floats) -> None:
     """Raise ValueError naming the first state that pi visits and its action there with mu = 0."""
     missing_RSA = (pi_RSA > 0.0) & (mu_RSA == 0.0) & (visits_RS > 0.0)[..., None]
     replica, state, action = (int(i) for i in np.argwhere(missing_RSA)[0])

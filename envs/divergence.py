@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from envs.tables import Tables
 
 
@@ -19,38 +19,36 @@ class Divergence:
     - `max_log_rho`: the largest log w of an episode that pi can produce.
     """
 
-    kl_pi_mu: NDArray[np.float64]
-    kl_mu_pi: NDArray[np.float64]
-    second_moment: NDArray[np.float64]
-    second_moment_token: NDArray[np.float64]
-    mean_rho_token: NDArray[np.float64]
-    second_moment_prefix_T: NDArray[np.float64]
-    max_log_rho: NDArray[np.float64]
+    kl_pi_mu: Floats
+    kl_mu_pi: Floats
+    second_moment: Floats
+    second_moment_token: Floats
+    mean_rho_token: Floats
+    second_moment_prefix_T: Floats
+    max_log_rho: Floats
 
     @property
-    def chi2(self) -> NDArray[np.float64]:
+    def chi2(self) -> Floats:
         """E_mu w^2 - 1."""
         return self.second_moment - 1.0
 
     @property
-    def ess_kish(self) -> NDArray[np.float64]:
+    def ess_kish(self) -> Floats:
         """1 / E_mu w^2: the limit of Kish's ESS, as a share of N."""
         return 1.0 / self.second_moment
 
     @property
-    def ess_perplexity(self) -> NDArray[np.float64]:
+    def ess_perplexity(self) -> Floats:
         """exp(-KL(pi, mu)): the limit of the perplexity ESS, as a share of N."""
         return np.exp(-self.kl_pi_mu)
 
     @property
-    def ess_max(self) -> NDArray[np.float64]:
+    def ess_max(self) -> Floats:
         """exp(-max log w): the limit of the max-weight ESS, as a share of N."""
         return np.exp(-self.max_log_rho)
 
 
-def episode_divergence(
-    tables: Tables, pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64]
-) -> Divergence:
+def episode_divergence(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Divergence:
     """Divergence of each pi from the mu of the same row, [R]; infinite if pi leaves mu's support.
 
     Cost per policy: four sweeps over T * S * A * successors. E_mu w^2 may overflow to inf far off policy.
@@ -79,12 +77,8 @@ def episode_divergence(
 
 
 def log_moment(
-    transition_SAS: NDArray[np.float64],
-    tables: Tables,
-    pi_RSA: NDArray[np.float64],
-    mu_RSA: NDArray[np.float64],
-    order: float,
-) -> NDArray[np.float64]:
+    transition_SAS: Floats, tables: Tables, pi_RSA: Floats, mu_RSA: Floats, order: float
+) -> Floats:
     """ln E_mu w^order of the sequence ratio, [R], in logarithms: never overflows.
 
     Backward: M_t(s) = sum_a pi^order mu^(1 - order) sum_s' P(s'|s,a) M_{t+1}(s'), M = 1 after the last step
@@ -103,13 +97,13 @@ def log_moment(
     return _log_sum(_log_product(log_start_S, ahead_RS))
 
 
-def _log_sum(log_xK: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_sum(log_xK: Floats) -> Floats:
     """ln sum exp over the last axis; -inf for an empty sum."""
-    found: NDArray[np.float64] = np.logaddexp.reduce(log_xK, axis=-1)
+    found: Floats = np.logaddexp.reduce(log_xK, axis=-1)
     return found
 
 
-def _log_product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_product(left: Floats, right: Floats) -> Floats:
     """left + right with 0 * inf = 0: -inf + inf is -inf, so unreachable terms add nothing."""
     with np.errstate(invalid="ignore"):
         return np.where((left == -np.inf) | (right == -np.inf), -np.inf, left + right)

@@ -7,15 +7,13 @@ import math
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from envs.tables import Tables
 
 
 @njit(cache=True, parallel=True)
-def action_values(
-    tables: Tables, pi_RSA: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def action_values(tables: Tables, pi_RSA: Floats) -> tuple[Floats, Floats]:
     """Q_t(s, a) = r(s, a) + discount * E[V_{t+1}(s')], [R, T, S, A], and V_t(s), [R, T + 1, S].
 
     Both are 0 in terminal states; V_T = 0 because no reward follows the last step.
@@ -41,7 +39,7 @@ def action_values(
 
 
 @njit(cache=True)
-def _spread(tables: Tables, mass: float, row: int, onto_S: NDArray[np.float64]) -> float:
+def _spread(tables: Tables, mass: float, row: int, onto_S: Floats) -> float:
     """Add mass * P(s' | row) to onto_S for every live s'; return the mass that ends."""
     ended = 0.0
     for k in range(tables.count_X[row]):
@@ -54,7 +52,7 @@ def _spread(tables: Tables, mass: float, row: int, onto_S: NDArray[np.float64]) 
 
 
 @njit(cache=True, parallel=True)
-def state_occupancy(tables: Tables, pi_RSA: NDArray[np.float64]) -> NDArray[np.float64]:
+def state_occupancy(tables: Tables, pi_RSA: Floats) -> Floats:
     """P(s_t = s and the episode is not over), [R, T, S]; 0 in terminal states."""
     replicas, states, actions = pi_RSA.shape
     occupancy_RTS = np.zeros((replicas, tables.horizon, states))
@@ -73,9 +71,7 @@ def state_occupancy(tables: Tables, pi_RSA: NDArray[np.float64]) -> NDArray[np.f
 
 
 @njit(cache=True)
-def _row_log_moments(
-    pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64], r: int, s: int
-) -> tuple[float, float, float, float]:
+def _row_log_moments(pi_RSA: Floats, mu_RSA: Floats, r: int, s: int) -> tuple[float, float, float, float]:
     """(KL(pi, mu), KL(mu, pi), E_mu rho^2, E_mu rho) of actions in one state; inf off the support."""
     kl_pi_mu, kl_mu_pi, square, mean = 0.0, 0.0, 0.0, 0.0
     for a in range(pi_RSA.shape[2]):
@@ -96,12 +92,8 @@ def _row_log_moments(
 
 @njit(cache=True, parallel=True)
 def divergence_sums(
-    tables: Tables,
-    pi_RSA: NDArray[np.float64],
-    mu_RSA: NDArray[np.float64],
-    pi_occupancy_RTS: NDArray[np.float64],
-    mu_occupancy_RTS: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    tables: Tables, pi_RSA: Floats, mu_RSA: Floats, pi_occupancy_RTS: Floats, mu_occupancy_RTS: Floats
+) -> Floats:
     """Per replica, summed over the steps of an episode: [R, 5].
 
     Columns: KL(pi, mu) under pi; KL(mu, pi) under mu; rho^2, rho and 1 under mu.
@@ -127,9 +119,7 @@ def divergence_sums(
 
 
 @njit(cache=True, parallel=True)
-def prefix_second_moments(
-    tables: Tables, pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def prefix_second_moments(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Floats:
     """E_mu of the squared prefix ratio after t + 1 steps, [R, T]; a finished episode keeps its ratio.
 
     Forward recursion start M^t, M(s, s') = sum_a pi^2/mu P(s' | s, a): docs/theory/sequence-ratios.md.
@@ -159,9 +149,7 @@ def prefix_second_moments(
 
 
 @njit(cache=True, parallel=True)
-def largest_log_ratio(
-    tables: Tables, pi_RSA: NDArray[np.float64], mu_RSA: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def largest_log_ratio(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Floats:
     """max of log w over episodes that pi can produce, [R]: a longest path, backward over the horizon."""
     replicas, states, actions = pi_RSA.shape
     largest_R = np.empty(replicas)

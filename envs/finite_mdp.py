@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from envs import checks
+from envs.arrays import Bools, Floats, Ints, Keys
 from envs.divergence import Divergence, episode_divergence, log_moment
 from envs.tables import Tables, build_tables, running_sums
 
@@ -19,19 +20,19 @@ from envs.tables import Tables, build_tables, running_sums
 class Episodes:
     """Sampled episodes; sequence b = n * group + g starts in start_RN[:, n]; 0 where mask is False."""
 
-    state_RBT: NDArray[np.int64]
-    action_RBT: NDArray[np.int64]
-    reward_RBT: NDArray[np.float64]
-    mask_RBT: NDArray[np.bool_]
+    state_RBT: Ints
+    action_RBT: Ints
+    reward_RBT: Floats
+    mask_RBT: Bools
 
 
 @dataclass(frozen=True)
 class LogRatios:
     """Per sampled episode of mu: log w = sum_t log pi/mu, discounted return and length."""
 
-    log_ratio_RB: NDArray[np.float64]
-    return_RB: NDArray[np.float64]
-    length_RB: NDArray[np.int64]
+    log_ratio_RB: Floats
+    return_RB: Floats
+    length_RB: Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,15 +46,15 @@ class FiniteMDP:
     Raises ValueError for wrong shapes, for rows that are not distributions and for starts in terminal states.
     """
 
-    transition_SAS: NDArray[np.float64]
-    reward_SA: NDArray[np.float64]
-    start_S: NDArray[np.float64]
+    transition_SAS: Floats
+    reward_SA: Floats
+    start_S: Floats
     horizon: int
     discount: float = 1.0
-    terminal_S: NDArray[np.bool_] | None = None
-    bonus_S: NDArray[np.float64] | None = None
+    terminal_S: Bools | None = None
+    bonus_S: Floats | None = None
     noise: str = "none"
-    noise_std: float | NDArray[np.float64] = 1.0
+    noise_std: float | Floats = 1.0
 
     def __post_init__(self) -> None:
         states = np.size(self.start_S)
@@ -91,7 +92,7 @@ class FiniteMDP:
         return int(self.transition_SAS.shape[1])
 
     @property
-    def mean_reward_SA(self) -> NDArray[np.float64]:
+    def mean_reward_SA(self) -> Floats:
         """E[reward | s, a], the bonus of the next state included."""
         return self.tables.mean_reward_X.reshape(self.states, self.actions)
 
@@ -112,29 +113,22 @@ class FiniteMDP:
             noise_std=self.noise_std,
         )
 
-    def start(self, uniform_RN: NDArray[np.float64]) -> NDArray[np.int64]:
+    def start(self, uniform_RN: Floats) -> Ints:
         """Start states [R, N] by inverse CDF."""
         return np.searchsorted(running_sums(self.start_S), uniform_RN, side="right").astype(np.int64)
 
-    def simulate(
-        self,
-        pi_RSA: NDArray[np.float64],
-        start_RN: NDArray[np.int64],
-        group: int,
-        key_R: NDArray[np.uint64],
-        step: int,
-    ) -> Episodes:
+    def simulate(self, pi_RSA: Floats, start_RN: Ints, group: int, key_R: Keys, step: int) -> Episodes:
         """Simulate `group` episodes per start and replica, [R, N * group, T], purely from the arguments."""
         pi_RSA = self._policies("pi", pi_RSA)
         return self._episodes(pi_RSA, np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
     def simulate_versions(
         self,
-        pi_RWSA: NDArray[np.float64],
-        version_RBT: NDArray[np.int64],
-        start_RN: NDArray[np.int64],
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
         group: int,
-        key_R: NDArray[np.uint64],
+        key_R: Keys,
         step: int,
     ) -> Episodes:
         """Simulate episodes; the action at step t is drawn from pi_RWSA[r, version_RBT[r, b, t]].
@@ -153,13 +147,7 @@ class FiniteMDP:
         )
 
     def simulate_log_ratios(
-        self,
-        pi_RSA: NDArray[np.float64],
-        mu_RSA: NDArray[np.float64],
-        start_RN: NDArray[np.int64],
-        group: int,
-        key_R: NDArray[np.uint64],
-        step: int,
+        self, pi_RSA: Floats, mu_RSA: Floats, start_RN: Ints, group: int, key_R: Keys, step: int
     ) -> LogRatios:
         """log w, return and length of the episodes of simulate(mu_RSA, ...), without storing the episodes."""
         from envs import kernels
@@ -175,12 +163,12 @@ class FiniteMDP:
         )
         return LogRatios(*sums)
 
-    def value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def value(self, pi_xSA: Floats) -> Floats:
         """J = E[sum_t discount^t r_t], [x]."""
         value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
         return (value_RTS[:, 0] * self.start_S).sum(axis=-1).reshape(np.shape(pi_xSA)[:-2])
 
-    def state_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def state_value(self, pi_xSA: Floats) -> Floats:
         """V_t(s) = E[sum_{k >= t} discount^(k - t) r_k | s_t = s], [x, T + 1, S]; V_T = 0.
 
         0 in terminal states. J = start . V_0, and V_t = sum_a pi Q_t.
@@ -188,17 +176,17 @@ class FiniteMDP:
         value_RTS = self._action_values(self._policies("pi", pi_xSA))[1]
         return value_RTS.reshape(np.shape(pi_xSA)[:-2] + value_RTS.shape[1:])
 
-    def q_value(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def q_value(self, pi_xSA: Floats) -> Floats:
         """Q_t(s, a), [x, T, S, A]; 0 in terminal states."""
         q_RTSA = self._action_values(self._policies("pi", pi_xSA))[0]
         return q_RTSA.reshape(np.shape(pi_xSA)[:-2] + q_RTSA.shape[1:])
 
-    def occupancy(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def occupancy(self, pi_xSA: Floats) -> Floats:
         """d_t(s) = P(s_t = s, episode not over), [x, T, S]; a row sums to P(step t is reached)."""
         occupancy_RTS = self._occupancy(self._policies("pi", pi_xSA))
         return occupancy_RTS.reshape(np.shape(pi_xSA)[:-2] + occupancy_RTS.shape[1:])
 
-    def gradient(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(self, pi_xSA: Floats) -> Floats:
         """dJ/dlogits[s, a] = sum_t discount^t d_t(s) pi(a|s) (Q_t(s, a) - V_t(s)), [x, S, A].
 
         The logits are those of a tabular softmax policy, the same at every step. Source: Sutton et al.
@@ -210,7 +198,7 @@ class FiniteMDP:
         advantage_RTSA *= (self._occupancy(pi_RSA) * self._discount_T1())[..., None]
         return (pi_RSA * advantage_RTSA.sum(axis=1)).reshape(np.shape(pi_xSA))
 
-    def variance(self, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def variance(self, pi_xSA: Floats) -> Floats:
         """Variance of an episode's discounted return, reward noise included, [x]."""
         pi_RSA = self._policies("pi", pi_xSA)
         value_RTS = self._action_values(pi_RSA)[1]
@@ -223,15 +211,11 @@ class FiniteMDP:
             square_RSA += 2.0 * self.reward_SA * self._expect(bonus_S + later_RS)
             square_RS = np.where(self.tables.terminal_S, 0.0, (pi_RSA * square_RSA).sum(axis=-1))
         mean_R = (value_RTS[:, 0] * self.start_S).sum(axis=-1)
-        variance_R: NDArray[np.float64] = (square_RS * self.start_S).sum(axis=-1) - mean_R**2
+        variance_R: Floats = (square_RS * self.start_S).sum(axis=-1) - mean_R**2
         return variance_R.reshape(np.shape(pi_xSA)[:-2])
 
     def divergence(
-        self,
-        pi_xSA: NDArray[np.float64],
-        mu_xSA: NDArray[np.float64],
-        *,
-        unsupported: Literal["raise", "infinite"] = "raise",
+        self, pi_xSA: Floats, mu_xSA: Floats, *, unsupported: Literal["raise", "infinite"] = "raise"
     ) -> Divergence:
         """Exact divergence of pi's episodes from mu's, every field [x]; pi and mu have the same leading axes.
 
@@ -249,12 +233,12 @@ class FiniteMDP:
 
     def renyi(
         self,
-        pi_xSA: NDArray[np.float64],
-        mu_xSA: NDArray[np.float64],
+        pi_xSA: Floats,
+        mu_xSA: Floats,
         order: float,
         *,
         unsupported: Literal["raise", "infinite"] = "raise",
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
         order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order. If
@@ -274,11 +258,11 @@ class FiniteMDP:
 
     def _episodes(
         self,
-        pi_XSA: NDArray[np.float64],
-        version_RBT: NDArray[np.int64],
-        start_RN: NDArray[np.int64],
+        pi_XSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
         group: int,
-        key_R: NDArray[np.uint64],
+        key_R: Keys,
         step: int,
         versions: int = 1,
     ) -> Episodes:
@@ -292,27 +276,27 @@ class FiniteMDP:
         sampled = kernels.simulate(self.tables, cumulative_XA, start_RN, group, key_R, step, version_RBT)
         return Episodes(*sampled)
 
-    def _policies(self, name: str, pi_xSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _policies(self, name: str, pi_xSA: Floats) -> Floats:
         return checks.as_policies(name, pi_xSA, self.states, self.actions)
 
-    def _action_values(self, pi_RSA: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _action_values(self, pi_RSA: Floats) -> tuple[Floats, Floats]:
         from envs import dynamic_programs
 
         return dynamic_programs.action_values(self.tables, pi_RSA)
 
-    def _occupancy(self, pi_RSA: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _occupancy(self, pi_RSA: Floats) -> Floats:
         from envs import dynamic_programs
 
         return dynamic_programs.state_occupancy(self.tables, pi_RSA)
 
-    def _discount_T1(self) -> NDArray[np.float64]:
+    def _discount_T1(self) -> Floats:
         return np.power(self.discount, np.arange(self.horizon), dtype=np.float64)[:, None]
 
-    def _expect(self, next_RS: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _expect(self, next_RS: Floats) -> Floats:
         """E[x(s') | s, a], [R, S, A]."""
         return np.einsum("sat,rt->rsa", self.transition_SAS, next_RS)
 
-    def noise_variance_SA(self) -> NDArray[np.float64]:
+    def noise_variance_SA(self) -> Floats:
         """Variance that reward noise adds to a step's reward, [S, A]."""
         match self.noise:
             case "bernoulli":

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from envs.arrays import Bools, Floats, Ints, Keys
 from envs.tables import Tables
 
 # Multipliers and Weyl constants: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3".
@@ -59,7 +59,7 @@ def _pair(t: int, b: int, step: int, block: int, key: int) -> tuple[float, float
 
 
 @njit(cache=True, parallel=True)
-def uniforms(key_R: NDArray[np.uint64], step: int, sequences: int, tokens: int) -> NDArray[np.float64]:
+def uniforms(key_R: Keys, step: int, sequences: int, tokens: int) -> Floats:
     """[R, B, T] doubles in [0, 1): the first double of counter (t, b, step, 0) under each replica's key."""
     replicas = key_R.shape[0]
     out_RBT = np.empty((replicas, sequences, tokens))
@@ -71,7 +71,7 @@ def uniforms(key_R: NDArray[np.uint64], step: int, sequences: int, tokens: int) 
 
 
 @njit(cache=True, forceinline=True)
-def _draw(cumulative_xK: NDArray[np.float64], row: int, uniform: float) -> int:
+def _draw(cumulative_xK: Floats, row: int, uniform: float) -> int:
     """Draw an index by inverse CDF: the number of the row's `tables.running_sums` that are <= uniform."""
     width = cumulative_xK.shape[1]
     if width <= _LINEAR_WIDTH:
@@ -105,13 +105,13 @@ def _noisy_reward(tables: Tables, row: int, t: int, b: int, step: int, key: int)
 
 def simulate(
     tables: Tables,
-    cumulative_XA: NDArray[np.float64],
-    start_RN: NDArray[np.int64],
+    cumulative_XA: Floats,
+    start_RN: Ints,
     group: int,
-    key_R: NDArray[np.uint64],
+    key_R: Keys,
     step: int,
-    version_RBT: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+    version_RBT: Ints,
+) -> tuple[Ints, Ints, Floats, Bools]:
     """(state, action, reward, mask), each [R, B, T] with B = N * group; all 0 after an episode's end.
 
     Row (r * V + v) * S + s of `cumulative_XA` holds the running sums of replica r's policy of version v in
@@ -131,16 +131,16 @@ def simulate(
 @njit(cache=True, parallel=True)
 def _simulate(
     tables: Tables,
-    cumulative_XA: NDArray[np.float64],
-    start_RN: NDArray[np.int64],
+    cumulative_XA: Floats,
+    start_RN: Ints,
     group: int,
-    key_R: NDArray[np.uint64],
+    key_R: Keys,
     step: int,
-    version_RBT: NDArray[np.int64],
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    reward_RBT: NDArray[np.float64],
-    mask_RBT: NDArray[np.bool_],
+    version_RBT: Ints,
+    state_RBT: Ints,
+    action_RBT: Ints,
+    reward_RBT: Floats,
+    mask_RBT: Bools,
 ) -> None:
     """Write the episodes of `simulate` to arrays of zeros."""
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
@@ -166,13 +166,13 @@ def _simulate(
 @njit(cache=True, parallel=True)
 def simulate_log_ratios(
     tables: Tables,
-    cumulative_XA: NDArray[np.float64],
-    log_ratio_XA: NDArray[np.float64],
-    start_RN: NDArray[np.int64],
+    cumulative_XA: Floats,
+    log_ratio_XA: Floats,
+    start_RN: Ints,
     group: int,
-    key_R: NDArray[np.uint64],
+    key_R: Keys,
     step: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+) -> tuple[Floats, Floats, Ints]:
     """(sum of log_ratio, discounted return, length), each [R, B], of exactly the episodes of `simulate`."""
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
     replicas, sequences = start_RN.shape[0], start_RN.shape[1] * group
@@ -201,7 +201,7 @@ def simulate_log_ratios(
 
 
 @njit(cache=True, forceinline=True)
-def _log_normalizer(logits_RSA: NDArray[np.float64], r: int, s: int) -> float:
+def _log_normalizer(logits_RSA: Floats, r: int, s: int) -> float:
     """log sum_a exp(logits[r, s, a]), shifted by the row's largest logit."""
     actions = logits_RSA.shape[2]
     largest = logits_RSA[r, s, 0]
@@ -213,22 +213,18 @@ def _log_normalizer(logits_RSA: NDArray[np.float64], r: int, s: int) -> float:
     return largest + math.log(total)
 
 
-def gather_logp(
-    logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def gather_logp(logits_RSA: Floats, state_RBT: Ints, action_RBT: Ints) -> Floats:
     """log softmax(logits)[r, state, action], [R, B, T]; each row is normalized at its first visit.
 
     Padded positions hold state 0 and action 0, so they get that row's value; mask them afterwards.
     """
     run = _gather_rows if len(state_RBT) == 1 else _gather_rows_in_parallel
-    logp_RBT: NDArray[np.float64] = run(logits_RSA, state_RBT, action_RBT)
+    logp_RBT: Floats = run(logits_RSA, state_RBT, action_RBT)
     return logp_RBT
 
 
 @njit(cache=True, parallel=True)
-def _gather_rows_in_parallel(
-    logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _gather_rows_in_parallel(logits_RSA: Floats, state_RBT: Ints, action_RBT: Ints) -> Floats:
     logp_RBT = np.empty(state_RBT.shape)
     for r in prange(len(state_RBT)):
         _gather(logits_RSA, state_RBT, action_RBT, r, logp_RBT)
@@ -236,9 +232,7 @@ def _gather_rows_in_parallel(
 
 
 @njit(cache=True)
-def _gather_rows(
-    logits_RSA: NDArray[np.float64], state_RBT: NDArray[np.int64], action_RBT: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _gather_rows(logits_RSA: Floats, state_RBT: Ints, action_RBT: Ints) -> Floats:
     """As in parallel; waking threads for one replica takes much longer than its sums."""
     logp_RBT = np.empty(state_RBT.shape)
     for r in range(len(state_RBT)):
@@ -247,13 +241,7 @@ def _gather_rows(
 
 
 @njit(cache=True)
-def _gather(
-    logits_RSA: NDArray[np.float64],
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    r: int,
-    logp_RBT: NDArray[np.float64],
-) -> None:
+def _gather(logits_RSA: Floats, state_RBT: Ints, action_RBT: Ints, r: int, logp_RBT: Floats) -> None:
     _, sequences, tokens = state_RBT.shape
     normalizer_S = np.zeros(logits_RSA.shape[1])
     visited_S = np.zeros(logits_RSA.shape[1], np.bool_)
@@ -266,28 +254,20 @@ def _gather(
             logp_RBT[r, b, t] = logits_RSA[r, s, action_RBT[r, b, t]] - normalizer_S[s]
 
 
-def scatter_score(
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    weight_RBT: NDArray[np.float64],
-    pi_RSA: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def scatter_score(state_RBT: Ints, action_RBT: Ints, weight_RBT: Floats, pi_RSA: Floats) -> Floats:
     """sum_{b,t} weight * (onehot(action) - pi[state]), [R, S, A]: d(sum weight * log pi) / dlogits.
 
     Give padded positions weight 0. One thread sums each replica in (b, t) order.
     """
     run = _scatter_rows if len(state_RBT) == 1 else _scatter_rows_in_parallel
-    grad_RSA: NDArray[np.float64] = run(state_RBT, action_RBT, weight_RBT, pi_RSA)
+    grad_RSA: Floats = run(state_RBT, action_RBT, weight_RBT, pi_RSA)
     return grad_RSA
 
 
 @njit(cache=True, parallel=True)
 def _scatter_rows_in_parallel(
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    weight_RBT: NDArray[np.float64],
-    pi_RSA: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    state_RBT: Ints, action_RBT: Ints, weight_RBT: Floats, pi_RSA: Floats
+) -> Floats:
     grad_RSA = np.zeros(pi_RSA.shape)
     for r in prange(len(state_RBT)):
         _scatter(state_RBT, action_RBT, weight_RBT, pi_RSA, r, grad_RSA)
@@ -295,12 +275,7 @@ def _scatter_rows_in_parallel(
 
 
 @njit(cache=True)
-def _scatter_rows(
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    weight_RBT: NDArray[np.float64],
-    pi_RSA: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _scatter_rows(state_RBT: Ints, action_RBT: Ints, weight_RBT: Floats, pi_RSA: Floats) -> Floats:
     grad_RSA = np.zeros(pi_RSA.shape)
     for r in range(len(state_RBT)):
         _scatter(state_RBT, action_RBT, weight_RBT, pi_RSA, r, grad_RSA)
@@ -309,12 +284,7 @@ def _scatter_rows(
 
 @njit(cache=True)
 def _scatter(
-    state_RBT: NDArray[np.int64],
-    action_RBT: NDArray[np.int64],
-    weight_RBT: NDArray[np.float64],
-    pi_RSA: NDArray[np.float64],
-    r: int,
-    grad_RSA: NDArray[np.float64],
+    state_RBT: Ints, action_RBT: Ints, weight_RBT: Floats, pi_RSA: Floats, r: int, grad_RSA: Floats
 ) -> None:
     _, sequences, tokens = state_RBT.shape
     states, actions = pi_RSA.shape[1], pi_RSA.shape[2]

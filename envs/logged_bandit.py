@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from envs.arrays import Floats, Ints, Keys
 from envs.bandits import mean_rewards, stay
 from envs.catalog import world
 from envs.checks import check_distributions
@@ -18,10 +18,10 @@ _CONTEXT_STEPS = 2**31
 class LoggedData:
     """Independent data sets [R, N]: context, action, reward and the propensity mu(action | context)."""
 
-    context_RN: NDArray[np.int64]
-    action_RN: NDArray[np.int64]
-    reward_RN: NDArray[np.float64]
-    propensity_RN: NDArray[np.float64]
+    context_RN: Ints
+    action_RN: Ints
+    reward_RN: Floats
+    propensity_RN: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +31,7 @@ class LoggedBandit(FiniteMDP):
     `value(pi)` is exact for any policy, and `divergence(pi, logging_SA)` is its exact distance from the log.
     """
 
-    logging_SA: NDArray[np.float64]
+    logging_SA: Floats
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +45,7 @@ class LoggedBandit(FiniteMDP):
         if self.horizon != 1:
             raise ValueError(f"horizon is {self.horizon}, expected 1: a logged bandit has one step.")
 
-    def log(self, key_R: NDArray[np.uint64], n: int, *, step: int = 0) -> LoggedData:
+    def log(self, key_R: Keys, n: int, *, step: int = 0) -> LoggedData:
         """`n` logged rows for each key, a pure function of (key, step); row i is the same for every n > i.
 
         Raises ValueError unless 0 <= step < 2**31; contexts use the steps above.

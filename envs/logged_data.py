@@ -7,9 +7,9 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from envs.arrays import Bools, Floats, Ints
+from envs.arrays import Bools, Floats, Ints, Keys
 from envs.checks import check_distributions
 from envs.finite_mdp import FiniteMDP
 
@@ -142,7 +142,7 @@ def collect(
     world: FiniteMDP,
     mu_RWSA: Floats,
     episodes: int,
-    key_R: NDArray[np.uint64],
+    key_R: Keys,
     *,
     share_W: ArrayLike | None = None,
     step: int = 0,

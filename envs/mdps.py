@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from envs.arrays import Floats
 from envs.catalog import world
 from envs.finite_mdp import FiniteMDP
 
 
-def _one_hot(states: int, index: int) -> NDArray[np.float64]:
+def _one_hot(states: int, index: int) -> Floats:
     return np.eye(states)[index]
 
 
@@ -136,7 +136,7 @@ def baird_star(*, horizon: int = 20, discount: float = 0.99) -> FiniteMDP:
 BAIRD_FEATURES = np.hstack([np.diag([2.0] * 6 + [1.0]), np.array([[1.0]] * 6 + [[2.0]])])
 
 
-def baird_behavior() -> NDArray[np.float64]:
+def baird_behavior() -> Floats:
     """mu_SA of Baird's star: dashed 6/7, solid 1/7, which keeps the state distribution uniform."""
     return np.tile([6.0 / 7.0, 1.0 / 7.0], (7, 1))
 

@@ -1,7 +1,8 @@
 """The counter-based stream of `envs.kernels` in plain numpy, bit for bit, for machines without Numba."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from envs.arrays import Floats, Keys
 
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
@@ -11,7 +12,7 @@ _WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _ROUNDS = 10
 
 
-def uniforms(key_R: NDArray[np.uint64], step: int, sequences: int, tokens: int) -> NDArray[np.float64]:
+def uniforms(key_R: Keys, step: int, sequences: int, tokens: int) -> Floats:
     """Return [R, B, T] doubles in [0, 1): the first double of counter (t, b, step, 0) under each key.
 
     The same numbers as `envs.kernels.uniforms`, from vectorized arithmetic.
@@ -29,5 +30,5 @@ def uniforms(key_R: NDArray[np.uint64], step: int, sequences: int, tokens: int) 
         c2 = (product_0 >> _SHIFT) ^ c3 ^ k1
         c1, c3 = product_1 & _LOW, product_0 & _LOW
         k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
-    bits: NDArray[np.uint64] = ((c0 << _SHIFT) | c1) >> np.uint64(11)
+    bits: Keys = ((c0 << _SHIFT) | c1) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53

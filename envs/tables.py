@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from envs.arrays import Bools, Floats, Ints
 
 NOISE_KINDS = ("none", "bernoulli", "normal")
 
@@ -17,22 +18,22 @@ class Tables(NamedTuple):
     `mean_reward_X` is reward + E[bonus of the next state]; `noise` is an index into NOISE_KINDS.
     """
 
-    next_XK: NDArray[np.int64]
-    probability_XK: NDArray[np.float64]
-    cumulative_XK: NDArray[np.float64]
-    count_X: NDArray[np.int64]
-    reward_X: NDArray[np.float64]
-    mean_reward_X: NDArray[np.float64]
-    bonus_S: NDArray[np.float64]
-    terminal_S: NDArray[np.bool_]
-    start_S: NDArray[np.float64]
+    next_XK: Ints
+    probability_XK: Floats
+    cumulative_XK: Floats
+    count_X: Ints
+    reward_X: Floats
+    mean_reward_X: Floats
+    bonus_S: Floats
+    terminal_S: Bools
+    start_S: Floats
     horizon: int
     discount: float
     noise: int
-    noise_std_X: NDArray[np.float64]
+    noise_std_X: Floats
 
 
-def running_sums(probability_xK: NDArray[np.float64]) -> NDArray[np.float64]:
+def running_sums(probability_xK: Floats) -> Floats:
     """Running sums along the last axis, for inverse-CDF draws; the last entry with mass and later ones get 2.
 
     The drawn index is the number of sums <= u, so an entry without mass is never drawn, for any u in [0, 1).
@@ -46,16 +47,16 @@ def running_sums(probability_xK: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def build_tables(
-    transition_SAS: NDArray[np.float64],
-    reward_SA: NDArray[np.float64],
-    start_S: NDArray[np.float64],
-    terminal_S: NDArray[np.bool_],
-    bonus_S: NDArray[np.float64],
+    transition_SAS: Floats,
+    reward_SA: Floats,
+    start_S: Floats,
+    terminal_S: Bools,
+    bonus_S: Floats,
     *,
     horizon: int,
     discount: float,
     noise: str,
-    noise_std: float | NDArray[np.float64],
+    noise_std: float | Floats,
 ) -> Tables:
     """The same world with each dense transition row packed to its support, in ascending state order."""
     transition_XS = transition_SAS.reshape(-1, transition_SAS.shape[-1])

@@ -2,10 +2,9 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed.advantages import advantage
 from testbed.advantages.grouped import group_mean
 from testbed.data.groups import group_max, group_size, group_sum
@@ -67,7 +66,7 @@ def staged_pairs(signals: Signals, success: float) -> Tensor:
     )
 
 
-def project(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
+def project(center: Floats, pairs: Ints, delta: float) -> Floats:
     """Return the point nearest to a centered vector with every pair delta apart, within |a|^2 <= n.
 
     Without the ball: least-distance programming (Lawson & Hanson, 1974, Chapter 23). A binding ball with
@@ -88,7 +87,7 @@ def project(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
     return ordered(center * float(brentq(excess, 0.0, 1.0, xtol=1e-15)), pairs, delta)
 
 
-def ordered(center: Floats, pairs: NDArray[np.int64], delta: float) -> Floats:
+def ordered(center: Floats, pairs: Ints, delta: float) -> Floats:
     """Return the point nearest to center with a_i + delta <= a_j for every pair; its sum stays."""
     from scipy.optimize import nnls
 

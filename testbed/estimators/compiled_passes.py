@@ -2,9 +2,8 @@
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
-from envs.arrays import Floats, Ints
+from envs.arrays import Bools, Floats, Ints
 
 _BLOCK = 4096
 _SMALLEST, _LARGEST = 1e-280, 1e280
@@ -16,7 +15,7 @@ def read_rounds(
     action_N: Ints,
     pscore_N: Floats,
     q_NA: Floats,
-    live_N: NDArray[np.bool_],
+    live_N: Bools,
     tolerance: float,
     read_KN: Floats,
 ) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess
 from testbed.estimators.episode_counts import tally, unflatten
@@ -30,7 +30,7 @@ class DiceSolution:
     start_X: Floats
     reward_X: Floats
     ratio_SA: Floats
-    singular: NDArray[np.bool_]
+    singular: Bools
     residual: Floats
     step: Transitions
 

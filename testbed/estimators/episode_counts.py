@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 
 
-def tally(index_xM: NDArray[np.int64], size: int, weight_xM: NDArray[Any]) -> Floats:
+def tally(index_xM: Ints, size: int, weight_xM: NDArray[Any]) -> Floats:
     """Sum the weights per index over the last axis, [x, size]; leading axes are counted separately."""
     lead = index_xM.shape[:-1]
     flat_RM = index_xM.reshape(-1, index_xM.shape[-1])

@@ -3,9 +3,8 @@
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-from envs.arrays import Floats, Ints
+from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, standard_error
 from testbed.estimators.logged_rounds import Logged
@@ -74,7 +73,7 @@ def _target(pi_NA: Floats, stratum_N: Ints, shape: tuple[int, ...]) -> Floats:
     return pi_SA.reshape(shape)
 
 
-def _check_cells(count_S2: Floats, used_S: NDArray[np.bool_]) -> None:
+def _check_cells(count_S2: Floats, used_S: Bools) -> None:
     empty = np.argwhere((count_S2 == 0) & used_S[..., None])
     if len(empty):
         *_, stratum, value = (int(i) for i in empty[0])
@@ -83,7 +82,7 @@ def _check_cells(count_S2: Floats, used_S: NDArray[np.bool_]) -> None:
         )
 
 
-def _check_first_stage(first_SA: Floats, pi_SA: Floats, used_S: NDArray[np.bool_]) -> None:
+def _check_first_stage(first_SA: Floats, pi_SA: Floats, used_S: Bools) -> None:
     weak = np.argwhere((np.abs(first_SA) < WEAKEST) & (pi_SA > 0) & used_S[..., None])
     if len(weak):
         *_, stratum, action = (int(i) for i in weak[0])

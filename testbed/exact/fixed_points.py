@@ -6,9 +6,8 @@ Infinite horizon: `world.horizon` is ignored, the discount must be below 1, and 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 
@@ -94,11 +93,7 @@ def retrace(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, *, lam: float = 1.0)
 
 
 def fitted_q(
-    joint_SAS: Floats,
-    reward_SA: Floats,
-    pi_SA: Floats,
-    discount: float,
-    terminal_S: NDArray[np.bool_] | None = None,
+    joint_SAS: Floats, reward_SA: Floats, pi_SA: Floats, discount: float, terminal_S: Bools | None = None
 ) -> AffineOperator:
     """One tabular FQE regression on [S A]: each pair's mean of r + discount sum_a' pi(a'|s') Q(s', a').
 

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import integrate, optimize, special
 
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats
 from testbed.errors import UserError
 
 Drift = Callable[[Floats], Floats]
@@ -180,12 +179,12 @@ def asymre_thresholds(mu_A: Floats, reward_A: Floats) -> Floats:
     return found_A
 
 
-def topr_drift(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float) -> Floats:
+def topr_drift(mu_A: Floats, success_A: Bools, a_minus: float) -> Floats:
     """c for rare failures: mu on successes, -a_minus mu on failures (R = +-1, their ratio clipped)."""
     return np.where(success_A, mu_A, -a_minus * mu_A)
 
 
-def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
+def topr_thresholds(mu_A: Floats, success_A: Bools) -> Floats:
     """The a_minus from which success y vanishes from `topr_limit`, [A]; 0 for failures, which always vanish.
 
     (P(success) - sum over successes z of (mu_z - mu_y)+) / P(failure): C > T(y) of `drift_threshold`. The
@@ -200,7 +199,7 @@ def topr_thresholds(mu_A: Floats, success_A: NDArray[np.bool_]) -> Floats:
     return np.where(success_A, (success - behind_A) / failure, 0.0)
 
 
-def topr_limit(mu_A: Floats, success_A: NDArray[np.bool_], a_minus: float = 0.0) -> Floats:
+def topr_limit(mu_A: Floats, success_A: Bools, a_minus: float = 0.0) -> Floats:
     """mu given success for a_minus = 0 (Le Roux et al. 2025); for a_minus > 0 the limit of `topr_drift`.
 
     One success survives as soon as C = P(success) - a_minus P(failure) <= c(1) - c(2), before C reaches 0.

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def _relative(part_SA: Floats, whole_SA: Floats) -> float:
     return top / bottom if bottom else float(np.inf if top else 0.0)
 
 
-def cut_tokens(weight_xT: Floats, adv_xT: Floats, mask_xT: NDArray[np.bool_]) -> Floats:
+def cut_tokens(weight_xT: Floats, adv_xT: Floats, mask_xT: Bools) -> Floats:
     """Count tokens with an advantage and weight 0, and tokens with an advantage, [x, 2]."""
     carries_xT = mask_xT & (adv_xT != 0)
     return np.stack([(carries_xT & (weight_xT == 0)).sum(-1), carries_xT.sum(-1)], axis=-1).astype(float)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from envs.arrays import Floats, Ints
 from testbed.advantages import advantage as advantages
@@ -150,7 +149,7 @@ def squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
     total_R = np.zeros(len(index_RB))
     for i in range(size):
         for j in range(i, size):
-            inner: NDArray[np.float64] = (
+            inner: Floats = (
                 (action[:, i] == action[:, j]) - chosen[:, i] - chosen[:, j] + bench.square_S[state[:, i]]
             )
             meet = state[:, i] == state[:, j]

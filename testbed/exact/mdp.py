@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.arrays import Floats, Ints
+from envs.arrays import Bools, Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 
@@ -34,7 +34,7 @@ class EpisodeTable:
     state_NT: Ints
     action_NT: Ints
     reward_NT: Floats
-    mask_NT: NDArray[np.bool_]
+    mask_NT: Bools
 
     def mean(self, value_N: Floats) -> float:
         """E[value]."""
@@ -217,7 +217,7 @@ def estimates(
 
 
 def _branches(
-    world: FiniteMDP, mu_SA: Floats, chance_N: Floats, state_N: Ints, over_N: NDArray[np.bool_]
+    world: FiniteMDP, mu_SA: Floats, chance_N: Floats, state_N: Ints, over_N: Bools
 ) -> tuple[Ints, Floats, Ints, Floats, Ints]:
     """List parent, probability, action, reward, next state of continuations of positive probability."""
     parent_L, action_L, next_L = np.nonzero(

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from envs import infinite_horizon
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats, Ints
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError
 
@@ -42,11 +41,7 @@ class LinearSystem:
 
 
 def linear_system(
-    joint_SAS: Floats,
-    pi_SA: Floats,
-    start_S: Floats,
-    discount: float,
-    terminal_S: NDArray[np.bool_] | None = None,
+    joint_SAS: Floats, pi_SA: Floats, start_S: Floats, discount: float, terminal_S: Bools | None = None
 ) -> LinearSystem:
     """Build the system of transitions with distribution (or counts) joint_SAS; terminal states have no
     successor.
@@ -116,7 +111,7 @@ class AbstractChain:
 
 
 def abstract_chain(
-    world: FiniteMDP, pi_SA: Floats, abstraction_S: NDArray[np.int64], *, discounted_counts: bool = True
+    world: FiniteMDP, pi_SA: Floats, abstraction_S: Ints, *, discounted_counts: bool = True
 ) -> AbstractChain:
     """The Markov reward chain on z = abstraction(s), from expected importance-weighted counts.
 

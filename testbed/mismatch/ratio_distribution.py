@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from envs.arrays import Floats
+from envs.arrays import Bools, Floats, Ints
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def tree_distribution(tree: "TokenTree", log_pi_SA: ArrayLike, log_mu_SA: ArrayL
     return enumerated_distribution(log_pi, log_mu, mask_LT, len(tree.prompt_NQ))
 
 
-def tree_responses(tree: "TokenTree") -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def tree_responses(tree: "TokenTree") -> tuple[Ints, Ints, Bools]:
     """Return state, token and mask of every response to every prompt, [L, T], prompt by prompt."""
     token_LT, mask_LT = tree.task.enumerate()
     branch_V = np.full(tree.actions, 0)
@@ -107,9 +107,7 @@ def tree_responses(tree: "TokenTree") -> tuple[NDArray[np.int64], NDArray[np.int
     return state_LT, np.tile(token_LT, (N, 1)), np.tile(mask_LT, (N, 1))
 
 
-def _arrays(
-    log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike
-) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def _arrays(log_pi: ArrayLike, log_mu: ArrayLike, mask: ArrayLike) -> tuple[Floats, Floats, Bools]:
     mask_LT = np.asarray(mask, dtype=bool)
     pair = [np.asarray(log_p, dtype=np.float64) for log_p in (log_pi, log_mu)]
     if any(log_p.shape != mask_LT.shape or log_p.ndim != 2 for log_p in pair):
@@ -120,13 +118,7 @@ def _arrays(
 
 
 def _summary(
-    log_pi_LT: Floats,
-    log_mu_LT: Floats,
-    mask_LT: NDArray[np.bool_],
-    p_L: Floats,
-    *,
-    missed: bool,
-    exact: bool,
+    log_pi_LT: Floats, log_mu_LT: Floats, mask_LT: Bools, p_L: Floats, *, missed: bool, exact: bool
 ) -> RatioDistribution:
     d_LT = log_pi_LT - log_mu_LT
     d_L = d_LT.sum(-1)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Ages: TypeAlias = Callable[[int, int], NDArray[np.int64]]
+from envs.arrays import Floats, Ints
+
+Ages: TypeAlias = Callable[[int, int], Ints]
 """(seed, step) -> age of every slice, int64 [Y]; ages above the step mean the weights at the start."""
 
 SLICES = 4
@@ -18,8 +20,8 @@ SLICES = 4
 class AgeDistribution:
     """P(age = age_K[k]) = share_K[k]; ages increase, every share is positive and they sum to 1."""
 
-    age_K: NDArray[np.int64]
-    share_K: NDArray[np.float64]
+    age_K: Ints
+    share_K: Floats
 
     @classmethod
     def of(cls, age_K: ArrayLike, weight_K: ArrayLike) -> "AgeDistribution":
@@ -46,9 +48,9 @@ class AgeDistribution:
     def longest(self) -> int:
         return int(self.age_K[-1])
 
-    def draw(self, uniform_Y: NDArray[np.float64]) -> NDArray[np.int64]:
+    def draw(self, uniform_Y: Floats) -> Ints:
         """Return ages by inverse CDF of numbers in [0, 1), int64 [Y]."""
         place_Y = np.searchsorted(self.share_K.cumsum(), uniform_Y, side="right")
         # Rounding can leave the last cumulated share below 1.
-        ages: NDArray[np.int64] = self.age_K[np.minimum(place_Y, self.age_K.size - 1)]
+        ages: Ints = self.age_K[np.minimum(place_Y, self.age_K.size - 1)]
         return ages

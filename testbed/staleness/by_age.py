@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from envs.arrays import Floats, Ints
 from testbed import rng
 from testbed.config.pack import RAGGED
 from testbed.config.run import Run
@@ -106,7 +106,7 @@ class ByAgeSource:
         rollout = self.world.generate(behavior.weights_XP, step, self.slices, *older)
         return Generated(with_version(rollout, version_RY), behavior, self._cost(step))
 
-    def _cost(self, step: int) -> dict[str, NDArray[np.float64]]:
+    def _cost(self, step: int) -> dict[str, Floats]:
         """Return the waits or discards that an age limit causes, by metric name."""
         cells = zip(self.plans, self.runs, strict=True)
         rows = [plan.limit.counts(run, step) for plan, run in cells if plan.limit is not None]
@@ -123,7 +123,7 @@ def by_distribution(name: str, distribution: AgeDistribution, slices: int = 1) -
         raise UserError(f"slices is {slices}, expected at least 1.")
     alone = distribution.age_K.size == 1
 
-    def ages(seed: int, step: int) -> NDArray[np.int64]:
+    def ages(seed: int, step: int) -> Ints:
         if alone:
             return distribution.age_K
         return distribution.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from envs.arrays import Ints
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.staleness.age_distribution import AgeDistribution, Ages
@@ -20,7 +20,7 @@ class Waiting:
     ages: Ages
     limit: int
 
-    def __call__(self, seed: int, step: int) -> NDArray[np.int64]:
+    def __call__(self, seed: int, step: int) -> Ints:
         return np.minimum(self.ages(seed, step), self.limit)
 
     def distribution(self, distribution: AgeDistribution) -> AgeDistribution:
@@ -48,10 +48,10 @@ class Discarding:
     limit: int
     run: Run
     read: dict[int, int] = field(default_factory=dict)
-    kept: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)
+    kept: dict[int, list[Ints]] = field(default_factory=dict)
     lost: dict[int, list[int]] = field(default_factory=dict)
 
-    def __call__(self, seed: int, step: int) -> NDArray[np.int64]:
+    def __call__(self, seed: int, step: int) -> Ints:
         while len(self.kept.setdefault(seed, [])) <= step:
             self._next(seed)
         return self.kept[seed][step]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.batch import REPLAY, ROLLOUT
@@ -71,7 +70,7 @@ class Stored:
     """One step's generation. uses_RN: uses of each group in training; 0 for one that never was fresh."""
 
     rollout: Rollout
-    uses_RN: NDArray[np.int64]
+    uses_RN: Ints
 
 
 class ReplaySource:

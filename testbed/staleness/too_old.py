@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from envs.arrays import Floats
 from testbed.config.pack import RAGGED
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
@@ -140,7 +140,7 @@ def too_old(rollout: Rollout, step: int, limit: int) -> Tensor:
     return rollout.mask_RBT & (step - rollout.version_RBT > limit)
 
 
-def length_counts(rollout: Rollout, lost_RB: Tensor) -> Mapping[str, NDArray[np.float64]]:
+def length_counts(rollout: Rollout, lost_RB: Tensor) -> Mapping[str, Floats]:
     """Return the mean length in tokens of kept and of lost sequences; NaN if there are none."""
     length_RB = rollout.mask_RBT.sum(-1).double()
     parts = {"staleness/length_kept": ~lost_RB, "staleness/length_lost": lost_RB}

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from envs.arrays import Floats, Ints
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.pipeline import trace as traces
@@ -73,7 +73,7 @@ class TracePlan(SchedulePlan):
         return TimedSource(by_age(found.age_TN[:steps]), found.time_T, runs, world, theta_RP)
 
 
-def by_age(age_TN: NDArray[np.int64]) -> ByAge:
+def by_age(age_TN: Ints) -> ByAge:
     """Return the plan with the ages of row t at step t, in as few slices as they need."""
     slices = fewest_slices(age_TN)
     age_TY = age_TN[:, :: age_TN.shape[1] // slices]
@@ -84,12 +84,7 @@ class TimedSource(ByAgeSource):
     """Batches with the ages of a trace, and the time of every step."""
 
     def __init__(
-        self,
-        plan: ByAge,
-        time_T: NDArray[np.float64],
-        runs: tuple[Run, ...],
-        world: "World",
-        theta_RP: Tensor,
+        self, plan: ByAge, time_T: Floats, runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> None:
         super().__init__([plan] * len(runs), runs, world, theta_RP)
         self.time_T = time_T
@@ -100,7 +95,7 @@ class TimedSource(ByAgeSource):
         return replace(made, counts={**made.counts, TIME: np.full(len(self.runs), self.time_T[step])})
 
 
-def fewest_slices(age_TN: NDArray[np.int64]) -> int:
+def fewest_slices(age_TN: Ints) -> int:
     """Return the fewest equal parts of a batch such that no part has two ages in any update."""
     groups = int(age_TN.shape[1])
     for slices in range(1, groups):

@@ -2,10 +2,9 @@
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.testing.sample_size import Spread
 
@@ -28,7 +27,7 @@ def num_samples_for_normal(skewness: float, excess_kurtosis: float, rate: float)
     return math.ceil(max(1.0, by_skewness, max(excess_kurtosis, 0.0) * z**4 / (24 * most)))
 
 
-def check_normal(x_N: NDArray[np.float64], spread: Spread, false_alarm: float, missed: float) -> None:
+def check_normal(x_N: Floats, spread: Spread, false_alarm: float, missed: float) -> None:
     """Raise UserError if the rates assume normality and the draws are too skewed for it at their n.
 
     Skewness and kurtosis are the sample's, in units of the declared deviation. A mean that is far off because
