@@ -36,7 +36,7 @@ def power(
     """
     from analysis.experiment import Stop
     from analysis.judging.seed_power import CAP, agreeing, bet_seeds, decided
-    from analysis.judging.t_test_seeds import MOST, t_seeds
+    from analysis.kernels.t_test_seeds import MOST, t_seeds
     from testbed.cli import show
 
     if cap % block:

@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from analysis.judging.comparisons import arm, paired
 from analysis.judging.intervals import Interval, student_interval, wilson_interval
-from analysis.judging.t_test_seeds import t_seeds
+from analysis.kernels.t_test_seeds import t_seeds
 from analysis.sweeps.sweep_table import (
     labeled,
     metric_word,

@@ -4,7 +4,7 @@ import math
 
 from scipy import stats
 
-from analysis.judging.t_test_seeds import t_power, t_seeds
+from analysis.kernels.t_test_seeds import t_power, t_seeds
 from analysis.lab import Evidence, Experiment, Plot, Stop, exact
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Run, grid

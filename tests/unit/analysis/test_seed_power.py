@@ -16,7 +16,7 @@ from analysis.judging import bets, rule, seed_power
 from analysis.judging.evidence import MEAN, MEDIAN, exceeds, stays_below, within
 from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
-from analysis.judging.t_test_seeds import t_power, t_seeds
+from analysis.kernels.t_test_seeds import t_power, t_seeds
 from testbed.config.run import grid
 from testbed.errors import UserError
 
