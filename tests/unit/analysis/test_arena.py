@@ -321,6 +321,7 @@ def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None
         table.gathered(Path("results/arena"))  # the arena's own rows are kept apart from a user's
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -> None:
     (small / "mine.py").write_text(
         "def late(logp_BT, batch, *, cap: float = 2.0):\n"

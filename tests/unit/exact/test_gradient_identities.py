@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from testbed.exact.gradient_report import Bench, gradient_report
+from testbed.exact.group import group_report
 from testbed.exact.response_tree import random_policies, random_tree, reward_tree
 
 CLEARLY = 0.01
@@ -55,3 +56,17 @@ def test_a_baseline_is_free_under_plain_ratios_and_moves_the_mean_under_clipped_
         shift = np.linalg.norm(moved.mean_SA - still.mean_SA) / np.linalg.norm(bench.target_SA)
         assert moved.baseline_is_free is (name in plain)
         assert shift < 1e-11 if name in plain else shift > CLEARLY, name
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.5])
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_groups_own_mean_shrinks_the_gradient_and_its_deviation_bends_it(size, drift):
+    tree = random_tree(2, 3, 1)
+    bench = Bench(tree, *random_policies(tree, drift, 1))
+    shrunk, exact, bent = (
+        group_report("ratio:sequence", bench, size=size, advantage=name)
+        for name in ("group_mean", "leave_one_out", "group_std")
+    )
+    np.testing.assert_allclose(shrunk.mean_SA, (1 - 1 / size) * bench.target_SA, atol=1e-12)
+    assert exact.relative_bias < 1e-11
+    assert bent.relative_bias > CLEARLY

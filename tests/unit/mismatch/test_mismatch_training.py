@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.quick import quick
 from support.small_runs import SUMS
 
 from testbed.config.run import Run, grid
@@ -127,7 +128,7 @@ def test_every_engine_changes_what_is_generated_and_the_weights_say_by_how_much(
 # Learning rate 0: any drift is mismatch
 
 
-@pytest.mark.parametrize("name", OF_TABLES)
+@pytest.mark.parametrize("name", quick({"logit-noise", "int8"}, OF_TABLES))
 def test_where_nothing_learns_the_exact_ratio_law_stands_still(name, uneven_start):
     run = dataclasses.replace(with_engine(TREE, name), learning_rate=0.0, lag=3)
     laws = {
@@ -143,14 +144,14 @@ def test_where_nothing_learns_the_exact_ratio_law_stands_still(name, uneven_star
     assert laws["exact/kl_mu_pi"][0] > 1e-7
 
 
-@pytest.mark.parametrize("name", OF_TABLES)
+@pytest.mark.parametrize("name", quick({"temperature", "int8"}, OF_TABLES))
 def test_where_nothing_learns_lag_changes_no_bit(name, uneven_start):
     still = dataclasses.replace(with_engine(TREE, name), learning_rate=0.0)
     first, last = train(still), train(dataclasses.replace(still, lag=5))
     assert not equal(first, last, ("lag", "staleness/age_mean_token", "staleness/age_max_token"))
 
 
-@pytest.mark.parametrize("name", OF_TOYS)
+@pytest.mark.parametrize("name", quick({"int8", "layer-noise", "logit-noise"}, OF_TOYS))
 def test_a_deterministic_engine_gives_a_response_the_same_law_in_every_batch(name):
     world = build_world((with_engine(TOY, name),))
     theta = uneven(world)
@@ -265,6 +266,7 @@ def test_a_copy_that_missed_everything_is_lag(uneven_start):
     assert not equal(late, lagged, (*IGNORED, *ages))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stale-copy", "stale-kv"])
 def test_where_nothing_learns_what_is_stale_is_what_is_new(name):
     still = train(dataclasses.replace(TOY, mismatch=name, learning_rate=0.0))

@@ -101,6 +101,7 @@ def ours(pair: Pair, seed: int) -> tuple[float, torch.Tensor]:
     return float(loss.detach()), torch.autograd.grad(loss, logp)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_value_and_gradient_are_trls(pair):
     for seed in SEEDS:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from support import tiny_models
+from support.quick import quick
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -20,6 +21,7 @@ from testbed.worlds.generation import engine_of
 
 peft = pytest.importorskip("peft")
 
+WORKED = "a worked example before every prompt"
 TASK = tiny_models.Echo()
 N, GROUP = 4, 3
 NEAR = {"rtol": 0, "atol": 1e-5}
@@ -72,7 +74,7 @@ def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_t
     assert adapter_parameters(folders[name], {"lora": 2}) == policy.parameters
 
 
-@pytest.mark.parametrize("name", [*tiny_models.CONFIGS, "a worked example before every prompt"])
+@pytest.mark.parametrize("name", quick({"llama"}, [*tiny_models.CONFIGS, WORKED]))
 def test_replicas_run_as_one_batch_and_each_gives_what_it_gives_alone(name, folders):
     policy = HuggingFacePolicy(folders.get(name, folders["llama"]), TASK, lora=2)
     theta_RP = torch.cat([moved(policy, seed) for seed in range(3)]).requires_grad_()

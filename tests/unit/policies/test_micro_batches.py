@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.quick import quick
 from support.small_runs import SUMS
 
 from testbed.errors import UserError
@@ -52,7 +53,7 @@ def small(folder):
     return HuggingFacePolicy(folder, TASK, dtype="float64", temperature=2.0, micro_tokens=40)
 
 
-@pytest.mark.parametrize("name", BATCH_WIDE)
+@pytest.mark.parametrize("name", quick({"m2po", "bapo", "self_normalized"}, BATCH_WIDE))
 def test_gradient_of_an_objective_that_looks_across_sequences_is_that_of_one_big_batch(
     name, whole, small, rollout
 ):

@@ -200,6 +200,7 @@ def test_compiled_laws_of_logits_of_hundreds_are_those_of_torch(monkeypatch):
     torch.testing.assert_close(logp, expected, atol=1e-3, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_uniform_on_a_boundary_draws_the_token_above_it_in_every_loop(monkeypatch):
     policy = ToyTransformer(Sizes(vocabulary=4), width=16)
     theta = policy.initial([0])

@@ -399,6 +399,7 @@ TASK = tiny_models.Echo()
 RUN = Run(policy="hf", policy_args=(("dtype", "bfloat16"),), model="m")
 
 
+@pytest.mark.slow
 def test_a_narrow_version_generates_the_bits_of_the_wide_one_in_half_the_room(tmp_path):
     folder = tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]())
     policy = HuggingFacePolicy(folder, TASK, dtype="bfloat16")

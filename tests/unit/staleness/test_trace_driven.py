@@ -72,7 +72,7 @@ def assert_same_bits(one, other):
 
 
 @pytest.mark.parametrize("run", [BANDIT, TREE, TOY], ids=["bandit", "tree", "toy"])
-@pytest.mark.parametrize("lag", [0, 3])
+@pytest.mark.parametrize("lag", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_trace_of_constant_lag_trains_the_bits_of_exactly_that_lag(run, lag, tmp_path):
     recorded = rows(np.full((9, 4), lag), first=lag)
     assert_same_bits(numbers(follow(run, tmp_path, recorded)), numbers(replace(run, lag=lag)))
