@@ -1,0 +1,132 @@
+"""Ways of going on from SFT by RL on log(SFT/base), where demonstrations are few or of easy prompts alone.
+
+Models of 4,000 weights write six running sums. `python -m analysis.worlds.self_rewards` chooses the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.sweeps.base_runs import SMALL
+from analysis.worlds.edited_training import Arm, Maker
+from analysis.worlds.tuned_training import Family, Way
+from testbed.rng import generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from testbed.data.batch import Batch
+    from testbed.data.rollout import Rollout
+    from testbed.worlds.world import World
+
+LESSONS, LESSON_RATE = 200, 3e-3
+"""Supervised steps on all demonstrations at once."""
+BASE = replace(
+    SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)), steps=100, log_every=10,
+    teacher_noise=0.35, recipe="grpo", evaluation_prompts=128,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown:
+    """So many demonstrations, of prompts whose digits are below a limit (0: of any)."""
+
+    count: int = 32
+    below: int = 0
+
+    def __call__(self, world: Any, base_RP: Tensor) -> Tensor:
+        """Return the base after lessons on them; arms of the same seeds share the weights."""
+        held = _weights(world.seeds, self)
+        if not held:
+            held.append(self._taught(world, base_RP))
+        return held[0]
+
+    def _taught(self, world: Any, base_RP: Tensor) -> Tensor:
+        import torch
+
+        from testbed.policies.optimizers import Adam
+
+        lessons = []
+        for seed in world.seeds:
+            stream = generator(seed, "self-rewarded-training/demonstrations")
+            prompt_NQ = world.task.prompts(stream, self.count)
+            if self.below:
+                prompt_NQ[:, :-1] %= self.below
+            lessons.append((prompt_NQ, *world.task.teacher(prompt_NQ, stream, 0.0)))
+        prompt, token, mask = (torch.from_numpy(np.stack(part)) for part in zip(*lessons, strict=True))
+        theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
+        rate_R = base_RP.new_full((len(base_RP),), LESSON_RATE)
+        for _ in range(LESSONS):
+            leaf_RP = theta_RP.detach().requires_grad_()
+            loss = -world.policy.logp(leaf_RP, prompt, token, mask).mean((1, 2)).sum()
+            theta_RP = optimizer.step(theta_RP, torch.autograd.grad(loss, leaf_RP)[0], rate_R)
+        return theta_RP.detach()
+
+
+@cache
+def _weights(seeds: tuple[int, ...], shown: Shown) -> list[Tensor]:
+    """Return a place for the weights after SFT."""
+    del seeds, shown
+    return []
+
+
+def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = True) -> Maker:
+    """Return what gives a response its group's advantage of log(SFT/base) - kl log(pi/SFT).
+
+    base: False rewards the log-likelihood under SFT alone. own: False rewards it as the response of the same
+    place to the next prompt.
+    """
+
+    def make(world: World, base_RP: Tensor) -> Any:
+        import torch
+
+        from testbed.advantages.grouped import group_std
+        from testbed.data.signals import Signals
+
+        sft_RP = shown(world, base_RP)
+
+        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+            with torch.no_grad():
+                sft_RBT = world.logp(sft_RP, rollout)
+                gain_RBT = sft_RBT - base * world.logp(base_RP, rollout)
+                gain_RBT = gain_RBT if own else gain_RBT.roll(rollout.group, 1)
+                gain_RBT = gain_RBT - kl * (logp - sft_RBT)
+            adv_RB = group_std(Signals((gain_RBT * batch.mask_BT).sum(-1), rollout.groups()))
+            return replace(batch, adv_BT=adv_RB[..., None] * batch.mask_BT)
+
+        return change
+
+    return make
+
+
+def _from(shown: Shown, **more: bool) -> Callable[[float], Arm]:
+    return lambda kl: Arm(BASE, self_rewarded(shown, kl, **more), begin=shown)
+
+
+FEW, EASY = Shown(), Shown(below=4)
+KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-5, 1e-4, 1e-3, 3e-3)
+"""Coefficients of the KL to SFT, and rates tried first; near rate 0 or at a large coefficient lies SFT."""
+
+
+def _ways(name: str, shown: Shown) -> dict[str, Way]:
+    return {
+        name: Way(_from(shown), KLS, True, rates=RATES),
+        f"{name}, others' rewards": Way(_from(shown, own=False), KLS, True, rates=RATES),
+    }
+
+
+WAYS: Mapping[str, Way] = (
+    _ways("few", FEW)
+    | _ways("easy", EASY)
+    | {"easy, no base": Way(_from(EASY, base=False), KLS, True, rates=RATES)}
+)
+SELF = Family(WAYS, Path(__file__).with_suffix(".csv"))
+
+if __name__ == "__main__":
+    SELF.choose()
