@@ -103,16 +103,19 @@ class Family:
         metrics: Sequence[str],
         seeds: int,
         asked: Sequence[tuple[Sequence[str], int]] = (((), 0),),
+        first: int = 0,
         **more: Any,
     ) -> Experiment:
         """Return the experiment with the arms' table, named as the file; more: as `Experiment` takes it.
 
         asked: arms, () for those that are not named elsewhere, and how many seeds they have, 0 for all.
+        first: seed of the first run's first; those of the other run are as much higher.
         """
         name, named = self.file.stem.replace("_", "-"), {arm for arms, _ in asked for arm in arms}
         others = [arm for arm in self.ways if arm not in named]
 
-        def rows(chosen: Sequence[Any]) -> pd.DataFrame:
+        def rows(seeds_of_run: Sequence[Any]) -> pd.DataFrame:
+            chosen = [seed + first for seed in seeds_of_run]
             return pd.concat([self.table(metrics, chosen[: n or seeds], arms or others) for arms, n in asked])
 
         return Experiment(

@@ -122,41 +122,29 @@ KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-5, 1e-4, 1e-3, 3e-3)
 def _ways(name: str, shown: Shown) -> dict[str, Way]:
     return {
         name: Way(_from(shown), KLS, True, rates=RATES),
-        f"{name}, no base": Way(_from(shown, base=False), KLS, True, rates=RATES),
-        f"{name}, others' rewards": Way(_from(shown, own=False), KLS, like=name),
+        f"{name}, others' rewards": Way(_from(shown, own=False), KLS, True, rates=RATES),
     }
 
 
-WAYS: Mapping[str, Way] = _ways("few", FEW) | _ways("easy", EASY)
+WAYS: Mapping[str, Way] = (
+    _ways("few", FEW)
+    | _ways("easy", EASY)
+    | {"easy, no base": Way(_from(EASY, base=False), KLS, True, rates=RATES)}
+)
 SELF = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
-<<<<<<< HEAD
-SEEDS, MORE = 32, 0.02
-"""The margin is accuracy at unseen prompts. Set before the table was made."""
-METRICS = ("accuracy", "start", "best", "val/entropy")
-
-
-EXPERIMENT = SELF.experiment(
-    METRICS,
-    SEEDS,
-    question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT at unseen prompts?",
-=======
-NAME = "self-rewarded-training"
 SEEDS, FRESH, MORE = 64, 20_000, 0.02
 """Seeds of a run, which begin so far beyond those of other tables; accuracy at unseen prompts. Set before the
 table was made."""
 METRICS = ("accuracy", "start", "best", "val/entropy")
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    return SELF.table(METRICS, [seed + FRESH for seed in seeds])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = SELF.experiment(
+    METRICS,
+    SEEDS,
+    first=FRESH,
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT and as much training?",
->>>>>>> 36eb85ca (KARL is asked at FP8's KL, self-rewards beside as much training)
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
     differs=(
         "transformers of 4,000 weights on six running sums; GRPO's advantage of a whole response's reward "
