@@ -1,7 +1,7 @@
-"""Ways of learning from batches: fresh and periodic ones, through a noisy engine, with a critic or without.
+"""Ways of learning from batches: fresh and periodic ones, with a critic or without.
 
-The tasks are the arena's: guesses from fresh batches, running sums and sorted digits from periodic ones.
-Every arm has its best rate and value of one knob, which `python -m analysis.worlds.batch_arms` chooses.
+The tasks are the arena's: guesses from fresh batches, running sums from periodic ones. Every arm has its best
+rate and value of one knob; `python -m analysis.worlds.batch_arms` chooses them, arm by arm.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,6 @@ FRESH = task("guess")
 and a sampled one on .003, which no language model is like."""
 PERIODIC = replace(task("sums"), staleness="periodic", lag=25, steps=400, log_every=40)
 """Eight generations of 51 batches each in 400 steps, which is lag 25 in the mean."""
-SORTED = replace(task("sorted"), staleness="periodic", lag=25, log_every=30)
-"""Six generations; finals spread a third as far over base models as on sums."""
-NOISE = {"mismatch": "logit-noise", "mismatch_args": (("sigma", 0.3),)}
-"""An engine .024 nats a token away at the start, as FP8 in blocks is from SmolLM2 (.022)."""
-CALM = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
 CLIPS, BETAS, CAPS = (0.1, 0.2, 0.5, 0.9, 3.0), (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0), (1, 2, 4, 8, 32)
 WAYS: Mapping[str, Way] = {
     "remax": Way(_recipe(FRESH, "remax", "kappa"), (0.0, 1e-4, 1e-3, 1e-2, 0.1), True),
@@ -30,12 +25,7 @@ WAYS: Mapping[str, Way] = {
     "periodic grpo": Way(_recipe(PERIODIC, "grpo", "eps_low+eps_high"), CLIPS),
     "periodic oapl": Way(_recipe(PERIODIC, "oapl", "beta2"), BETAS),
     "periodic tis": Way(_recipe(PERIODIC, "tis", "cap"), CAPS),
-    "sorted grpo": Way(_recipe(SORTED, "grpo", "eps_low+eps_high"), CLIPS, rates=CALM),
-    "sorted oapl": Way(_recipe(SORTED, "oapl", "beta2"), BETAS, rates=CALM),
-    "noisy grpo": Way(_recipe(SORTED, "grpo", "eps_low+eps_high", **NOISE), CLIPS, rates=CALM),
-    "noisy oapl": Way(_recipe(SORTED, "oapl", "beta2", **NOISE), BETAS, rates=CALM),
 }
-ON_SORTED = ("sorted grpo", "sorted oapl", "noisy grpo", "noisy oapl")
 BATCHES = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, of_seeds
-from analysis.worlds.batch_arms import BATCHES, ON_SORTED
+from analysis.worlds.batch_arms import BATCHES
 from analysis.worlds.pilots import inside
 from analysis.worlds.tuned_training import PILOTS
 
@@ -18,7 +18,7 @@ METRICS = ("accuracy", "area", "val/entropy", "max actor/grad_norm")
 
 def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds."""
-    return BATCHES.table(METRICS, seeds, [name for name in BATCHES.ways if name not in ON_SORTED])
+    return BATCHES.table(METRICS, seeds)
 
 
 EXPERIMENT = Experiment(
