@@ -27,14 +27,8 @@ PACKAGES = ("envs", "testbed", "analysis", "paper_figs")
 LAYERS = (
     ("envs", "testbed.errors", "testbed.rng"),
     ("testbed.words",),
-    (
-        "testbed.registry",
-        "testbed.config",
-        "testbed.data",
-        "testbed.policies",
-        "testbed.pipeline",
-        "testbed.testing",
-    ),
+    ("testbed.registry", "testbed.config", "testbed.data", "testbed.policies", "testbed.pipeline",
+     "testbed.testing"),
     ("testbed.user_files", "testbed.losses", "testbed.mismatch", "testbed.estimators", "testbed.results"),
     ("testbed.objectives", "testbed.advantages", "testbed.diagnostics", "testbed.prefixes"),
     ("testbed.worlds",),
@@ -46,7 +40,7 @@ LAYERS = (
     ("testbed.cli",),
     ("analysis",),
     ("paper_figs",),
-)
+)  # fmt: skip
 # What may lie in testbed/ and analysis/ themselves; everything else is in a package.
 LOOSE = {"__main__", "errors", "registry", "rng", "user_files", "words"}
 TWICE = {"__init__", "pytest_plugin"}

@@ -29,20 +29,13 @@ recipe_args.eps = [0.1, 0.2]
 CHARACTERS = [*"\n[]={}9.#é\0\ud7ff-e", '"', "", "'''", "nan"]
 VALUES = ["-1", "1e400", "nan", "''", "[]", "[[1]]", "{a={b=1}}", "1979-05-27", "0x_", '"\\ud800"', "9" * 40]
 LINES = (
-    "run staleness --dry-run",
-    "run ess-collapse lag=0,4 seed=0 --dry-run --json",
+    "run staleness --dry-run", "run ess-collapse lag=0,4 seed=0 --dry-run --json",
     "run sweep.toml recipe=grpo --shard 1/2 --dry-run",
-    "run staleness recipe=grpo recipe_args.eps=0.1 --dry-run",
-    "status results",
-    "list tasks --json",
-    "objectives show ppo_clip",
-    "objectives compare reinforce ppo_clip",
-    "figures staleness --data nowhere --out figures",
-    "claims list",
-    "metrics",
-    "run --model nowhere recipe=grpo lag=0",
-    "version",
-)
+    "run staleness recipe=grpo recipe_args.eps=0.1 --dry-run", "status results", "list tasks --json",
+    "objectives show ppo_clip", "objectives compare reinforce ppo_clip",
+    "figures staleness --data nowhere --out figures", "claims list", "metrics",
+    "run --model nowhere recipe=grpo lag=0", "version",
+)  # fmt: skip
 WORDS = ["", "-", "--", "--json", "-1", "9" * 30, "é", "\udcff", "../../x", "lag=", "=", "lag=1=2",
          "seed=nan", "--out=/proc/x", "recipe=\n", "--help", "task_args.=1", "%s", "{}", "--workers=-1",
          "[x]"]  # fmt: skip

@@ -13,22 +13,9 @@ from testbed.results.manifest import PARTS
 from testbed.results.store import Failure, Store, folder_for, status
 
 NAMES = [
-    "",
-    ".",
-    "..",
-    "../x",
-    "a/b",
-    "/etc",
-    ".hidden",
-    "a\0b",
-    "a\nb",
-    "-rf",
-    "x" * 101,
-    "é",
-    "a\\..\\b",
-    "~",
+    "", ".", "..", "../x", "a/b", "/etc", ".hidden", "a\0b", "a\nb", "-rf", "x" * 101, "é", "a\\..\\b", "~",
     "a b",
-]
+]  # fmt: skip
 PIECES = ["..", "/", ".", "\\", "\0", "~", "%2e", "a", "é", "\u202e", "\u200b", "\n", "-", " ", ";"]
 
 

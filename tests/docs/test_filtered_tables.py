@@ -62,12 +62,8 @@ def test_filters_heads_and_recipes_do_what_they_promise(tmp_path):
     page = PAGE.replace("SCRIPT", (ROOT / "docs" / "assets" / "tables.js").as_uri())
     (tmp_path / "page.html").write_text(page.replace("WANTED", json.dumps([wanted for wanted, *_ in SHOWN])))
     flags = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path}/profile",
-        "--dump-dom",
-    ]
+        "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom",
+    ]  # fmt: skip
     done = subprocess.run(
         [str(CHROMIUM), *flags, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=60
     )

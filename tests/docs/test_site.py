@@ -23,15 +23,9 @@ from support.import_graph import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 DUMP = ["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
 DRIVER = shutil.which("chromedriver")
 OPENED = ("index.html", "arena.html", "howto/index.html", "architecture.html", "reference/testbed.data.html")

@@ -105,14 +105,9 @@ def text(log):
 def test_the_page_holds_every_part_and_fetches_nothing(text):
     parts = Parts(text)
     wanted = {
-        "what-was-read",
-        "early-warnings",
-        "effective-sample-size",
-        "tails",
-        "drift-over-steps",
-        "age",
+        "what-was-read", "early-warnings", "effective-sample-size", "tails", "drift-over-steps", "age",
         "objectives",
-    }
+    }  # fmt: skip
     assert wanted <= set(parts.ids)
     assert (parts.fetched, "script" in parts.tags, parts.tags.count("figure")) == ([], False, 2)
     assert len(parts.ids) == len(set(parts.ids))

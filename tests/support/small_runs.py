@@ -22,14 +22,8 @@ TOY = Run(
     task_args=(("digits", 2), ("limit", 5), ("modulus", 2)),
     policy="toy",
     policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
-    steps=6,
-    prompts=4,
-    group=4,
-    learning_rate=3e-3,
-    optimizer="adam",
-    log_every=1,
-    evaluation_prompts=4,
-)
+    steps=6, prompts=4, group=4, learning_rate=3e-3, optimizer="adam", log_every=1, evaluation_prompts=4,
+)  # fmt: skip
 SUMS = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
 CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)
 TREE = dataclasses.replace(SMALL, task="tree", learning_rate=1.0)

@@ -122,17 +122,10 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
 @pytest.mark.parametrize(
     "knob",
     [
-        "",
-        "cap",
-        "cap=1",
-        "cap=a,b",
-        "cap=1,nan",
-        "eps_high=1",
-        "eps_high=1,1",
-        "eps_high=1,inf",
+        "", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1", "eps_high=1,1", "eps_high=1,inf",
         "no_such=1,2",
     ],
-)
+)  # fmt: skip
 def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
     with pytest.raises(UserError):
         own.arm_of("cispo", knob)

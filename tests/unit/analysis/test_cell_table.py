@@ -161,24 +161,16 @@ def test_the_table_says_what_all_cells_share_and_what_varied_beside_the_keys():
 @pytest.mark.parametrize(
     ("runs", "keys", "metrics", "message"),
     [
-        (
-            grid(Run(), lag=[0, 4]),
-            ("recipe", "seed"),
-            ("accuracy",),
-            "2 cells agree in recipe, seed .* in lag;",
-        ),
+        (grid(Run(), lag=[0, 4]), ("recipe", "seed"), ("accuracy",),
+         "2 cells agree in recipe, seed .* in lag;"),
         (grid(Run(), learning_rate=[0.1, 0.1000001]), ("learning_rate",), ("accuracy",), "2 cells agree"),
         ([Run()], ("seed", "lagg"), ("accuracy",), "Unknown field of Run 'lagg'. Did you mean 'lag'"),
         ([Run()], ("seed",), ("acuracy",), "lacks the column.s. acuracy"),
         ([Run()], ("seed",), ("median accuracy",), "Unknown reduction of a metric 'median'"),
-        (
-            [Run()],
-            ("seed", "recipe_args.eps"),
-            ("accuracy",),
-            "No cell of the sweep has 'eps' in recipe_args",
-        ),
+        ([Run()], ("seed", "recipe_args.eps"), ("accuracy",),
+         "No cell of the sweep has 'eps' in recipe_args"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_told_apart_or_was_not_logged_is_refused(runs, keys, metrics, message):
     with pytest.raises(UserError, match=message):
         cell_table("t", frame_of(runs), keys, metrics)

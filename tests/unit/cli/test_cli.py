@@ -26,14 +26,10 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
         (["exact", "grpo"], "grpo is a recipe; its objective is ppo_clip."),
         (["run", "staleness", "lag=much"], "lag is 'much'"),
         (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
-        (
-            ["run", "staleness", "learning_rate=nan"],
-            "learning_rate is nan, expected a finite number of at least 0.",
-        ),
-        (
-            ["run", "staleness", "learning_rate=inf"],
-            "learning_rate is inf, expected a finite number of at least 0.",
-        ),
+        (["run", "staleness", "learning_rate=nan"],
+         "learning_rate is nan, expected a finite number of at least 0."),
+        (["run", "staleness", "learning_rate=inf"],
+         "learning_rate is inf, expected a finite number of at least 0."),
         (["run", "staleness", "recipe_args.epss=1", "recipe=grpo"], "no hyperparameter 'epss'"),
         (["run", "ess-collapse", "task=running-sum"], "is a token task, which has no table of states"),
         (["run", "staleness", "task=chain"], "is a tabular world; set policy to 'tabular'"),
@@ -58,7 +54,7 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
         (["run", "staleness", "--lora"], "--lora: these options need --model FOLDER"),
         (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_gets_one_message_exit_code_two_and_writes_nothing(
     capsys, tmp_path, monkeypatch, words, message
 ):

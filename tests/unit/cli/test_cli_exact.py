@@ -44,13 +44,8 @@ def test_its_json_is_the_report(capsys):
 
 def test_groups_and_end_tokens_can_be_asked_for(capsys):
     words = (
-        "ratio:sequence",
-        "vocabulary=3",
-        "length=2",
-        "end_token=2",
-        "group=3",
-        "advantage=leave_one_out",
-    )
+        "ratio:sequence", "vocabulary=3", "length=2", "end_token=2", "group=3", "advantage=leave_one_out",
+    )  # fmt: skip
     code, out, _ = call(capsys, *words, "--json")
     found = json.loads(out)
     assert code == 0

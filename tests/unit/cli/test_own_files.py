@@ -111,10 +111,8 @@ def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["recipe=own.py:capped", "recipe_args.nosuch=1"],
-            "has no hyperparameter 'nosuch'. It has: advantage",
-        ),
+        (["recipe=own.py:capped", "recipe_args.nosuch=1"],
+         "has no hyperparameter 'nosuch'. It has: advantage"),
         (["recipe=own.py:capped", "recipe_args.cap=much"], "has cap = 'much' (str), expected a number."),
         (["recipe=own.py:capped", "recipe_args.ess_rule=cubic"], "expected one of 'sqrt', 'linear'."),
         (["recipe=own.py:capped", "recipe_args.advantage=best"], "Unknown advantage 'best'"),
@@ -125,12 +123,10 @@ def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
         (["staleness=own.py:capped"], "expected (lag, *, argument=…)"),
         (["task=own.py:Needy"], "'digits' of Needy in own.py must be keyword-only and have a default"),
         (["task=own.py:later"], "'lag' of later in own.py must be keyword-only"),
-        (
-            ["--objective", "own.py"],
-            "names no function of the file; expected own.py:function. It has: capped",
-        ),
+        (["--objective", "own.py"],
+         "names no function of the file; expected own.py:function. It has: capped"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message):
     err = refused(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
     assert message in err

@@ -12,17 +12,11 @@ from envs.tokens.safe_scorer import SafeScorer, isolated
 
 # Ten scorers name eval or parse_expr; number_sorting applies it to its own reference answer only.
 EVALUATING = {
-    "binary_matrix": "python",
-    "countdown": "sympy",
-    "intermediate_integration": "sympy",
-    "n_queens": "python",
-    "number_sorting": "python",
-    "polynomial_multiplication": "sympy",
-    "puzzle24": "sympy",
-    "simple_integration": "sympy",
-    "spiral_matrix": "python",
+    "binary_matrix": "python", "countdown": "sympy", "intermediate_integration": "sympy",
+    "n_queens": "python", "number_sorting": "python", "polynomial_multiplication": "sympy",
+    "puzzle24": "sympy", "simple_integration": "sympy", "spiral_matrix": "python",
     "string_insertion": "python",
-}
+}  # fmt: skip
 WITHOUT_ANSWER = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
 # Making a handful of their items takes longer than 0.1 s.
 SLOW = {

@@ -193,19 +193,11 @@ def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "3",
-        '"text"',
-        "{}",
-        '{"fingerprint": {"format": 1}}',
-        '{"fingerprint": {"format": "x"}, "packs": []}',
-        '{"fingerprint": {"format": 1}, "packs": [3]}',
-        '{"fingerprint": {"format": 1}, "packs": [{"id": "../../escape", "cells": []}]}',
-        "[" * 100_000,
+        "", "{", "[]", "3", '"text"', "{}", '{"fingerprint": {"format": 1}}',
+        '{"fingerprint": {"format": "x"}, "packs": []}', '{"fingerprint": {"format": 1}, "packs": [3]}',
+        '{"fingerprint": {"format": 1}, "packs": [{"id": "../../escape", "cells": []}]}', "[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(UserError, match="cannot be read as the plan of a sweep"):

@@ -11,24 +11,13 @@ trl = pytest.importorskip("trl")
 
 NARROW = "importance_sampling_level=sequence epsilon=0.0003 epsilon_high=0.0004"
 SETTINGS = (
-    "",
-    "loss_type=grpo epsilon_high=0.28",
-    "loss_type=bnpo",
-    "loss_type=dr_grpo max_completion_length=11",
-    "loss_type=grpo delta=1.6",
-    "loss_type=grpo off_policy_mask_threshold=0.1",
-    f"loss_type=grpo {NARROW}",
-    f"loss_type=dapo {NARROW}",
-    f"loss_type=bnpo {NARROW}",
-    f"loss_type=dr_grpo {NARROW}",
-    "loss_type=luspo importance_sampling_level=sequence epsilon=0.002 epsilon_high=0.0025",
-    "loss_type=luspo",
-    "loss_type=cispo epsilon_high=1.2",
-    "loss_type=sapo sapo_temperature_pos=2 sapo_temperature_neg=4",
-    "loss_type=vespo",
-    "beta=0.4",
-    "beta=0.4 use_bias_correction_kl=false",
-)
+    "", "loss_type=grpo epsilon_high=0.28", "loss_type=bnpo", "loss_type=dr_grpo max_completion_length=11",
+    "loss_type=grpo delta=1.6", "loss_type=grpo off_policy_mask_threshold=0.1", f"loss_type=grpo {NARROW}",
+    f"loss_type=dapo {NARROW}", f"loss_type=bnpo {NARROW}", f"loss_type=dr_grpo {NARROW}",
+    "loss_type=luspo importance_sampling_level=sequence epsilon=0.002 epsilon_high=0.0025", "loss_type=luspo",
+    "loss_type=cispo epsilon_high=1.2", "loss_type=sapo sapo_temperature_pos=2 sapo_temperature_neg=4",
+    "loss_type=vespo", "beta=0.4", "beta=0.4 use_bias_correction_kl=false",
+)  # fmt: skip
 
 
 def unit(gradient):

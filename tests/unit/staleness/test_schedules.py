@@ -280,12 +280,8 @@ def test_a_buffer_is_never_deeper_than_the_run_is_long():
 @pytest.mark.parametrize(
     ("name", "lag", "arguments", "says"),
     [
-        (
-            "uniform",
-            4,
-            {"span": 5},
-            r"span 5 around lag 4 asks for ages from -1 to 9; expected a span from 0 to 4",
-        ),
+        ("uniform", 4, {"span": 5},
+         r"span 5 around lag 4 asks for ages from -1 to 9; expected a span from 0 to 4"),
         ("uniform", 4, {"span": -2}, "span -2 around lag 4"),
         ("uniform", 4, {"slices": 0}, "slices is 0, expected at least 1"),
         ("geometric", 4, {"longest": 7}, r"longest is 7 and lag 4: .* means from 0 to 3.5; .* longest >= 8"),
@@ -296,31 +292,19 @@ def test_a_buffer_is_never_deeper_than_the_run_is_long():
         ("empirical", 3, {"distribution": "3"}, "distribution has the part '3', expected age:share"),
         ("empirical", 3, {"distribution": "-3:1"}, "distribution has the part '-3:1'"),
         ("empirical", 3, {"distribution": "3:0.5 3:0.5"}, "distribution gives age 3 twice"),
-        (
-            "empirical",
-            3,
-            {"distribution": "3:0.5 4:0.4"},
-            "the shares of distribution sum to 0.9, expected 1",
-        ),
-        (
-            "empirical",
-            4,
-            {"distribution": LAW},
-            "lag is 4, but the ages of schedule 'empirical' are 3 on average; set lag=3",
-        ),
-        (
-            "empirical",
-            0,
-            {"distribution": "0:0.9 1:0.1"},
-            "are 0.1 on average; set lag=1, the mean rounded up",
-        ),
+        ("empirical", 3, {"distribution": "3:0.5 4:0.4"},
+         "the shares of distribution sum to 0.9, expected 1"),
+        ("empirical", 4, {"distribution": LAW},
+         "lag is 4, but the ages of schedule 'empirical' are 3 on average; set lag=3"),
+        ("empirical", 0, {"distribution": "0:0.9 1:0.1"},
+         "are 0.1 on average; set lag=1, the mean rounded up"),
         ("periodic", 1, {"period": 4}, "ages of schedule 'periodic' are 1.5 on average; set lag=2"),
         ("periodic", 0, {"ahead": 1}, "are 1 on average; set lag=1"),
         ("periodic", 2, {"period": -1}, "lag is 2, period -1, ahead 0; expected each at least 0"),
         ("one-step-off", 0, {}, "are 1 on average; set lag=1"),
         ("offline", 3, {}, "lag is 3, but offline data age with every step"),
     ],
-)
+)  # fmt: skip
 def test_impossible_schedules_are_refused_with_the_numbers_that_conflict(name, lag, arguments, says):
     with pytest.raises(UserError, match=says):
         plan_for(example(name, lag, arguments))
