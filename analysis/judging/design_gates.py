@@ -52,7 +52,7 @@ KL = {
 """Columns of the KL per token from the data to the policy, and what makes nats of them."""
 CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
 UNMEASURED = (
-    *("actor-learner", "by-the-clock", "clip-width", "foretold-arms", "lag-schedules"),
+    *("actor-learner", "by-the-clock", "clip-width", "foretold-arms"),
     *("passes", "rec", "rec-bounded", "seeds-for-a-gap", "staleness-cost", "toy-vs-real", "vcpo-parts"),
 )
 """Experiments whose tables were made before the gate `drift` asked for both (docs/decisions/013)."""

@@ -250,8 +250,7 @@ ACCURACY = "accuracy"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
 for _name, _statement, _first, _rivals, _by, _outcome, _source in (
     ("rubrics-with-guidance-end-above-grpo",
-     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO, in the "
-     "mean over seeds.",
+     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO.",
      "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
     ("rubrics-with-guidance-raise-pass-at-4-over-grpo",
      "They end with a pass@4 0.02 higher than GRPO.",
@@ -285,8 +284,7 @@ for _name, _statement, _first, _rivals, _by, _outcome, _source in (
      "supervised learning on the expert's answers, and than GRPO.",
      SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
     ("amplified-retries-end-above-grpo",
-     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO, in the mean "
-     "over seeds.",
+     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
      "amplified retries", "grpo", MORE, ACCURACY, R3L),
     ("amplification-adds-to-retries",
      "They end 0.02 more accurate than retries in GRPO.",

@@ -60,6 +60,8 @@ EXPERIMENT = Experiment(
         "mean exact/ess_kish_sequence",
         "min exact/ess_kish_sequence",
         "mean staleness/age_mean_token",
+        "mean rollout_corr/kl_mu_pi_k3",
+        "mean actor/clip_share",
     ),
     figure=Plot(
         "distribution",

@@ -333,10 +333,9 @@ for _name, _statement, _first, _second, _by, _source in (
      "From a base that is right once in a hundred, PPO-max ends 0.05 more accurate than PPO without its "
      "constraints.",
      "seldom, ppo-max", "seldom, bare ppo", LITTLE, MAX),
-    ("tuned-p3o-ends-above-ppo",
-     "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient, in the mean over seeds.",
+    ("tuned-p3o-ends-above-ppo", "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient.",
      "p3o", "ppo-max", MORE, P3O),
-    ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta, in the mean.",
+    ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta.",
      "p3o", "dpo", MORE, P3O),
     ("tuned-resets-end-above-ppo",
      "From a base that is right once in a hundred, PPO with half of its prompts reset to prefixes of right "
