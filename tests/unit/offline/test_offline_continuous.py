@@ -138,26 +138,60 @@ def test_a_row_is_recorded_after_every_so_many_steps():
     np.testing.assert_array_equal(second, each[1:4:2])
 
 
-def test_the_actor_is_improved_at_the_states_of_the_batch_and_not_at_the_next_ones():
-    for x, moved in ((0.0, 0.0), (1.0, 0.25)):  # at x = 0 no gain changes the action
-        rates = control.Settings(delay=1, actor_rate=0.25, critic_rate=1e-3)
-        run = control._Run(MASS, KEYS, rates, None, np.zeros(()), None)
-        run.filled, run.memory[0][:], run.memory[3][:], run.critic_R2F[:] = 1, x, 1.0, 1.0
+def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
+    plane, rng = point_mass(noise_std=0.1, axes=2), np.random.default_rng(0)
+    chosen = control.Settings(
+        players=5, batch=6, polyak=0.3, actor_rate=0.05, critic_rate=0.2, exploration=0.3
+    )
+    heat, base = np.array([0.0, 0.05, 0.5]), rng.normal(size=(3, 2, 4))
+    run, drawn = control._Run(plane, KEYS, chosen, base, heat, None), []
+    run.critic_R2F, run.target_R2F = rng.normal(size=(2, 3, 2, 22))
+    critics, targets = torch.tensor(run.critic_R2F), torch.tensor(run.target_R2F)
+    for step in range(3):
+        run.play(step)
+    for name in ("_batch", "_normals"):
+        made = getattr(run, name)
+        setattr(run, name, lambda *size, made=made: drawn.append(made(*size)) or drawn[-1])
+    for _ in range(5):
         run.learn()
-        np.testing.assert_allclose(np.abs(run.gain_RUD), moved, rtol=1e-6)  # Adam's first step is its rate
-        assert 0 < np.abs(run.critic_R2F - 1).max() < 1.001e-3
+    for r, temperature in enumerate(heat):
+        given = (torch.tensor(np.concatenate([x[r] for x in each], -1) if isinstance(each, list) else each[r])
+                 for each in drawn)  # fmt: skip
+        target, slow = targets[r].clone(), torch.zeros(2, 4).double()
+        critic, gain = critics[r].clone().requires_grad_(), slow.clone().requires_grad_()
+        log_std = torch.tensor(np.log(0.3)).requires_grad_()
+        steps = [torch.optim.Adam(parts, rate, betas=(0.9, 0.99))
+                 for parts, rate in (([critic], 0.2), ([gain, log_std], 0.05))]  # fmt: skip
 
+        def q(weight, x, u):
+            z = [*x.T, *u.T]
+            pairs = [z[i] * z[j] for i in range(6) for j in range(i, 6)]
+            return torch.stack([*pairs, torch.ones(len(x))], -1) @ weight
 
-def test_the_smaller_of_two_critics_is_the_target():
-    run = control._Run(MASS, KEYS, control.Settings(), None, np.zeros(()), None)
-    run.target_R2F[:, 0, -1], run.target_R2F[:, 1, -1] = 2.0, -3.0
-    aims = run.aims(np.ones((3, 4)), np.zeros((3, 4, 2)), np.zeros((3, 4, 1)))
-    np.testing.assert_allclose(aims, 1.0 - 3.0 * MASS.discount)
-    plane, noise = point_mass(axes=2), np.random.default_rng(0).normal(size=(3, 4, 2))
-    run = control._Run(plane, KEYS, control.Settings(exploration=0.3), None, np.full((), 0.5), None)
-    log_pi = stats.norm.logpdf(0.3 * noise, 0.0, 0.3).sum(-1)  # of the action's two coordinates
-    aims = run.aims(np.ones((3, 4)), np.zeros((3, 4, 4)), noise)
-    np.testing.assert_allclose(aims, 1.0 - plane.discount * 0.5 * log_pi)
+        for update in range(1, 6):
+            x, u, reward, then = next(given).split([4, 2, 1, 4], -1)
+            noise = next(given)
+            with torch.no_grad():
+                near = -then @ (torch.tensor(base[r]) + slow).T + (0.1 * noise).clamp(-0.2, 0.2)
+                mean = -then @ (torch.tensor(base[r]) + gain).T
+                ahead = mean + log_std.exp() * noise if temperature else near
+                worth = torch.minimum(q(target[0], then, ahead), q(target[1], then, ahead))
+                log_pi = torch.distributions.Normal(mean, log_std.exp()).log_prob(ahead).sum(-1)
+                aim = reward[:, 0] + plane.discount * (worth - temperature * log_pi)
+            steps[0].zero_grad()
+            sum(((q(each, x, u) - aim) ** 2).mean() / 2 for each in critic).backward()
+            steps[0].step()
+            if update % 2 == 0:
+                steps[1].zero_grad()
+                acted = -x @ (torch.tensor(base[r]) + gain).T
+                acted = acted + log_std.exp() * next(given) * bool(temperature)
+                (-q(critic[0].detach(), x, acted).mean() - temperature * 2 * log_std).backward()
+                steps[1].step()
+            target += 0.3 * (critic.detach() - target)
+            slow += 0.3 * (gain.detach() - slow)
+        for name, value in (("critic_R2F", critic), ("gain_RUD", gain), ("log_std_R", log_std),
+                            ("target_R2F", target), ("slow_RUD", slow)):  # fmt: skip
+            np.testing.assert_allclose(getattr(run, name)[r], value.detach(), rtol=1e-6, atol=1e-9)
 
 
 def test_half_of_a_batch_comes_from_the_log():
