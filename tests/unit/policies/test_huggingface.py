@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,6 +126,15 @@ def test_what_all_prompts_begin_with_runs_once_and_changes_nothing(folder, monke
     torch.testing.assert_close(shared, apart, rtol=0, atol=1e-5)
     torch.testing.assert_close(mu_RBT, apart, rtol=0, atol=LOGP_TOLERANCE[torch.float32])
     assert (shared_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
+
+
+def test_windows_are_read_from_the_config_as_no_probe_is_as_long_as_most():
+    kinds = ["sliding_attention", "full_attention"]
+    for config, seen in (
+        ({"layer_types": kinds, "sliding_window": None}, True), ({"sliding_window": 4096}, True), ({}, False),
+        ({"layer_types": kinds[1:], "sliding_window": 4096}, False), ({"sliding_window": None}, False),
+    ):  # fmt: skip
+        assert common_prefix.windowed(SimpleNamespace(config=SimpleNamespace(**config))) is seen
 
 
 @pytest.mark.slow
