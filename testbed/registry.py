@@ -54,6 +54,22 @@ class Entry:
         return partial(self.function, **hyper)
 
 
+def hyperparameters(*parts: Callable[..., Any] | None, **defaults: Any) -> list[inspect.Parameter]:
+    """Return the hyperparameters of several functions, each once; `defaults` replace theirs and add others.
+
+    A keyword that a partial has set is no hyperparameter.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for part in filter(None, parts):
+        fixed = part.keywords if isinstance(part, partial) else {}
+        for name, given in inspect.signature(part).parameters.items():
+            if given.kind is given.KEYWORD_ONLY and name not in fixed:
+                found.setdefault(name, given)
+    for name, value in defaults.items():
+        found[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value)
+    return list(found.values())
+
+
 class Registry(Mapping[str, Entry]):
     """A read-only mapping from name to Entry, filled by a decorator.
 

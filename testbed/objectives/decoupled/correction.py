@@ -17,6 +17,7 @@ from testbed.data.batch import Batch
 from testbed.losses.clipping import one_sided_clip
 from testbed.losses.ratios import log_ratio, log_token
 from testbed.objectives import objective
+from testbed.registry import hyperparameters
 
 Part = Callable[..., Tensor]
 
@@ -89,24 +90,8 @@ def both(*keeps: Part) -> Part:
     def keep(logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tensor:
         return torch.stack([part(logp_BT, batch, **hyper) for part in keeps]).all(0)
 
-    keep.__signature__ = inspect.Signature(parameters_of(*keeps))  # type: ignore[attr-defined]
+    keep.__signature__ = inspect.Signature(hyperparameters(*keeps))  # type: ignore[attr-defined]
     return keep
-
-
-def parameters_of(*parts: Part | None, **defaults: Any) -> list[inspect.Parameter]:
-    """Return the hyperparameters of several parts, each once; `defaults` replace theirs and add others.
-
-    A keyword that a partial has set is no hyperparameter.
-    """
-    found: dict[str, inspect.Parameter] = {}
-    for part in filter(None, parts):
-        fixed = part.keywords if isinstance(part, partial) else {}
-        for name, given in inspect.signature(part).parameters.items():
-            if given.kind is given.KEYWORD_ONLY and name not in fixed:
-                found.setdefault(name, given)
-    for name, value in defaults.items():
-        found[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value)
-    return list(found.values())
 
 
 def decoupled(
@@ -128,7 +113,7 @@ def decoupled(
     given = {**clip, **(defaults or {})}
     hyper = [
         p.replace(default=given[p.name]) if p.name in given else p
-        for p in parameters_of(weight, keep, **{n: given[n] for n in (*clip, "c") if n in given})
+        for p in hyperparameters(weight, keep, **{n: given[n] for n in (*clip, "c") if n in given})
     ]
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     inputs = [inspect.Parameter(given, positional) for given in ("logp_BT", "batch")]
