@@ -3,7 +3,6 @@
 Records that others wrote or damaged: nothing waits for a pipe, obeys an escape, or prints megabytes.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -20,12 +19,10 @@ from support.small_store import CELLS, PACKS, content, files, filled
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import SHOWN, UserError, printable
 from testbed.execution.packs import plan
-from testbed.results import file_locks, manifest, store
+from testbed.results import file_locks, manifest
 from testbed.results.file_locks import Locks
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, made_on, read, status
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "store_format_1"
 
 
 def test_a_result_file_is_named_by_its_pack_and_its_content(tmp_path: Path) -> None:
@@ -202,12 +199,6 @@ def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str)
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(UserError, match="cannot be read as the plan of a sweep"):
         Store(tmp_path)
-
-
-def test_status_and_failures_are_plain_data() -> None:
-    failure = Failure("0" * 16, "oom", "m", ("cell",))
-    now = store.Status(3, 1, 1, 1, (failure,))
-    assert json.loads(json.dumps(dataclasses.asdict(now)))["failures"][0]["kind"] == "oom"
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eevil\x00\x08"

@@ -204,14 +204,6 @@ def test_equal_variances_are_never_shown_to_be_lower():
     assert outcome(assert_variance_below, draws_N, draws_N, **call) == "fail"
 
 
-def test_given_draws_decide_as_their_sampler_would():
-    draws_N = np.random.default_rng(0).random(5000)
-    call = {"means": 0.5, "bounds": (0.0, 1.0), "discrepancy": 0.1, "sequential": True}
-    assert_variance_below(draws_N, 0.2, **call)
-    assert_variance_below(draws_N, np.round(draws_N), **call)
-    assert_coverage(intervals(np.ones(5000)), 0.0, level=0.9, sequential=True)
-
-
 BETS = {"means": 0.5, "bounds": (0, 1), "discrepancy": 0.1, "sequential": True}
 REFUSED = {
     "needs `bounds`": lambda: assert_variance_below(coin(0.5), 0.3, **{**BETS, "bounds": None}, std=1.0),
