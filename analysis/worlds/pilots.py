@@ -25,24 +25,44 @@ def tuned(
     grid: Grid,
     flat: float = FLAT,
     endless: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    start: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, float], bool]:
     """Return the setting with the highest score(**setting), and whether it lies at an end of its grid.
 
     A setting is at an end where the next one inward of the same knob is worse by more than `flat`: a wider
     grid might then have a better one. Neither knobs with one value nor the value 0 have an end, nor values
-    that are `endless`, since nothing lies beyond.
+    that are `endless`, since nothing lies beyond. start: climb from there, knob by knob, until no step of one
+    knob is better, for grids too large to try.
     """
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    found = [score(**point) for point in points]
-    best = int(np.argmax(found))
-    chosen, ends = points[best], False
+    scores: dict[tuple[float, ...], float] = {}
+
+    def at(point: Mapping[str, float]) -> float:
+        knobs = tuple(point[name] for name in grid)
+        if knobs not in scores:
+            scores[knobs] = score(**dict(zip(grid, knobs, strict=True)))
+        return scores[knobs]
+
+    def stepped(point: Mapping[str, float], name: str, by: int) -> list[dict[str, float]]:
+        i = list(grid[name]).index(point[name]) + by
+        return [{**point, name: grid[name][i]}] if 0 <= i < len(grid[name]) else []
+
+    if start is None:
+        points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+        chosen = max(points, key=at)
+    else:
+        chosen, before = dict(start), None
+        while chosen != before:
+            before = chosen
+            for name in grid:
+                chosen = max([chosen, *stepped(chosen, name, -1), *stepped(chosen, name, 1)], key=at)
+    ends = False
     for name, values in grid.items():
-        at = list(values).index(chosen[name])
-        if len(values) > 1 and at in (0, len(values) - 1) and chosen[name] not in endless.get(name, ()):
-            if at == 0 and values[0] == 0:
-                continue  # nothing lies below a weight, a share or a chance of 0
-            inward = points.index({**chosen, name: values[1 if at == 0 else -2]})
-            ends = ends or found[best] - found[inward] > flat
+        down, up = stepped(chosen, name, -1), stepped(chosen, name, 1)
+        if len(values) < 2 or (down and up) or chosen[name] in endless.get(name, ()):
+            continue
+        if not down and values[0] == 0:
+            continue  # nothing lies below a weight, a share or a chance of 0
+        ends = ends or at(chosen) - at((down or up)[0]) > flat
     return chosen, ends
 
 
@@ -52,7 +72,7 @@ class TunedArms:
 
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
     outcome that is to be high on average over `pilots` pilot worlds. cells: further columns and their values.
-    endless: as `tuned` takes it.
+    endless, starts: as `tuned` takes them, starts by arm.
     """
 
     arms: Mapping[str, Grid]
@@ -61,6 +81,7 @@ class TunedArms:
     pilots: int
     cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     endless: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @functools.cache  # noqa: B019 - one object a module
     def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
@@ -70,6 +91,7 @@ class TunedArms:
             lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
             self.arms[arm],
             endless=self.endless,
+            start=self.starts.get(arm),
         )
 
     def rows(self, seeds: Seeds) -> Iterator[pd.DataFrame]:

@@ -11,7 +11,7 @@ from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
 from analysis.worlds.offline_worlds import Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, TunedArms
+from analysis.worlds.pilots import PILOT, TunedArms, tuned
 from testbed.pipeline import closed_forms
 
 
@@ -31,6 +31,21 @@ def test_each_arm_is_tuned_in_each_cell_on_pilot_worlds_alone():
     rows = frame[frame["arm"] == "tuned"].set_index(["size", "seed"])
     assert rows["score"].tolist() == [0.0] * 4
     assert rows["at end"].tolist() == [0, 0, 1, 1]  # 3 is the last rate, and 2 is worse
+
+
+def test_climbing_stops_where_no_step_of_one_knob_is_better_and_says_so_at_an_end():
+    tried = []
+
+    def score(x, y):
+        tried.append((x, y))
+        return -4 * (x - 3) ** 2 - (y - x) ** 2
+
+    grid = {"x": range(8), "y": range(8)}
+    assert tuned(score, grid, start={"x": 6, "y": 6}) == tuned(score, grid) == ({"x": 3, "y": 3}, False)
+    few = len(tried) - 64
+    assert few < 40
+    assert len(set(tried[:few])) == few  # none is tried twice
+    assert tuned(score, {"x": range(3), "y": range(8)}, start={"x": 0, "y": 0}) == ({"x": 2, "y": 2}, True)
 
 
 def test_a_corridor_is_gone_through_from_its_fourth_place_and_one_step_falls_short():
