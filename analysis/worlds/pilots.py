@@ -50,7 +50,7 @@ def tuned(
         points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         chosen = max(points, key=at)
     else:
-        chosen, before = dict(start), None
+        chosen, before = dict(start), dict[str, float]()
         while chosen != before:
             before = chosen
             for name in grid:
