@@ -338,6 +338,20 @@ def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
     assert list(wrong_types("it", taker, {"cuont": "x"})) == []
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Run(learning_rate=1), Run(learning_rate=1.0)),
+        (Run(max_grad_norm=0.0), Run(max_grad_norm=-0.0)),
+        (Run(recipe_args=(("a", 1), ("b", 2))), Run(recipe_args=(("b", 2), ("a", 1)))),
+        (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
+    ],
+)
+def test_two_ways_of_writing_one_run_give_one_id(one, other):
+    assert one == other
+    assert cell_id(one) == cell_id(other)
+
+
 def test_an_argument_called_law_is_the_distribution_and_keeps_its_id():
     old = Run(prefix="teacher", prefix_args=(("law", "staged"), ("tokens", 5)))
     new = Run(prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 5)))

@@ -164,6 +164,23 @@ def test_training_learns_weights_and_noise_and_does_not_see_its_pack():
     assert abs(np.asarray(plain["rollout_corr/log_rho_token_p999"])[0]) < 1e-5
 
 
+def test_the_size_of_the_noise_moves_in_training():
+    from testbed.policies import optimizers
+
+    seen = []
+
+    class Spy(optimizers.OPTIMIZERS["adam"]):
+        def step(self, theta_RP, grad_RP, learning_rate_R):
+            seen.append(super().step(theta_RP, grad_RP, learning_rate_R))
+            return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(optimizers.OPTIMIZERS, "adam", Spy)
+        train(ALP)
+    log_sigma = torch.stack([theta[0, -1] for theta in seen])
+    assert (log_sigma.diff().abs() > 1e-5).all()
+
+
 def test_where_rewards_say_nothing_only_the_regularizer_moves_the_noise():
     world = build_world((ALP,))
     theta = world.initial()
