@@ -1,13 +1,89 @@
 """Which part of GRPO saves SmolLM2-135M-Instruct from old data: from REINFORCE upwards, a part a step."""
 
-from analysis.experiments.real.known_model import MARGIN, prepare
-from analysis.experiments.real.known_rates import KEYS, NAMES, WORDS, arms
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, prepare
 from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.sweeps.tuning import at_rates
+from analysis.tables.cell_table import arms_of
+from testbed.config.run import Run
 
 OLD = 32
-END, AREA, ESS = "accuracy", "mean accuracy", "mean rollout_corr/ess_kish_sequence_raw"
+GRID = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
+LADDER = {
+    "REINFORCE": Run(recipe="reinforce"),
+    "with importance weights": Run(recipe="importance", recipe_args=(("level", "token"),)),
+    "with standardized advantages": Run(recipe="grpo", recipe_args=(("eps_high", 1e6), ("eps_low", 1.0))),
+    "with a clip: GRPO": Run(recipe="grpo"),
+}
+"""From REINFORCE to GRPO, a part a step; the third also takes GRPO's mean over tokens, and has no clip."""
+ENDS = ("REINFORCE", "with a clip: GRPO")
+"""Arms on fresh data too: there all ratios are 1, so that weights and clip change nothing."""
+KEYS = ("recipe", "recipe_args", "lag")
+DRIFT = "mean rollout_corr/kl_mu_pi_k3"
+END = "accuracy"
+PLAIN, WEIGHTED, STANDARD, CLIPPED = arms_of(LADDER, LADDER.values(), ("recipe", "recipe_args")).values()
+DATA = {0: f"lag {OLD}", 10: "fresh"}
+WORDS = ("REINFORCE", "with importance weights", "GRPO without its clip", "GRPO")
+"""Names of the arms in figures, in the order of LADDER."""
 
-EXPERIMENT = Experiment(
+
+def arms() -> tuple[Run, ...]:
+    """Return the four recipes at lag 32, two on fresh data too; 80 steps of 4 x 8 responses."""
+    base = replace(
+        BASE,
+        policy_args=(("lora", 8), ("dtype", "float32")),
+        device="cuda",
+        steps=80,
+        log_every=10,
+        evaluation_prompts=64,
+    )
+    return tuple(
+        replace(base, recipe=arm.recipe, recipe_args=arm.recipe_args, lag=lag)
+        for lag in (0, OLD)
+        for name, arm in LADDER.items()
+        if lag == OLD or name in ENDS
+    )
+
+
+def at_every_rate() -> tuple[Run, ...]:
+    """Every arm at five rates half a decade apart, on 3 tuning seeds."""
+    return at_rates(arms(), GRID, seeds=3)
+
+
+def numbered(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with a column that numbers the arms in the order of figures, on fresh data from 10."""
+    number = pd.Series(0, index=table.index)
+    for place, arm in enumerate((PLAIN, WEIGHTED, STANDARD, CLIPPED), 1):
+        number[(table[list(arm)] == pd.Series(arm)).all(axis=1)] = place
+    return table.assign(arm=number, recipe=number + 10 * (table["lag"] == 0))
+
+
+RATES = Experiment(
+    "known-rates",
+    question="Which learning rate suits REINFORCE, GRPO and what lies between on SmolLM2, by lag?",
+    source="own design: rates are chosen before they are compared",
+    prepare=prepare,
+    cells=at_every_rate,
+    keys=(*KEYS, "learning_rate", "seed"),
+    metrics=(END, "last accuracy", AREA, DRIFT),
+    figure=Plot(
+        "final by setting",
+        x="learning_rate: learning rate",
+        y=f"{END}: final held-out accuracy",
+        of=numbered,
+        arm=("arm: ",),
+        names={str(place): said for place, said in enumerate(WORDS, 1)},
+        panel="lag",
+        panel_label="lag",
+        log="x",
+    ),
+)
+
+STEPS = Experiment(
+    "known-ladder",
     question="Which part of GRPO keeps a language model that people know from failing on old data?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs="80 steps of 32 responses, adapters in float32, one task; each arm at its best of five rates",
@@ -24,18 +100,20 @@ EXPERIMENT = Experiment(
         "collapsed",
         ESS,
         "mean actor/clip_share",
-        "mean rollout_corr/kl_mu_pi_k3",
+        DRIFT,
     ),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
         "strips",
         x=f"{END}: final held-out accuracy",
-        y="lag: lag",
-        arm=("recipe: ", "recipe_args: "),
-        names=WORDS,
+        y="recipe: ",
+        of=numbered,
+        names={
+            str(n + at): f"{data}: {said}" for n, data in DATA.items() for at, said in enumerate(WORDS, 1)
+        },
+        also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
 )
-PLAIN, WEIGHTED, STANDARD, CLIPPED = NAMES.values()
 
 for _claim, _words, _with, _without in (
     ("importance-weights-help-smollm2", "importance weights per token add", WEIGHTED, PLAIN),
@@ -47,17 +125,17 @@ for _claim, _words, _with, _without in (
         (END, "at-the-end", "the final accuracy"),
         (AREA, "on-the-way", "the mean accuracy over training"),
     ):
-        EXPERIMENT.claim(
+        STEPS.claim(
             f"{_claim}-{_where}",
             f"At lag 32, each at its best rate, {_words} 0.05 to {_outcome}, in the median.",
         ).compare(_column, {**_with, "lag": OLD}, {**_without, "lag": OLD}, by=MARGIN)
 
-EXPERIMENT.claim(
+STEPS.claim(
     "tuned-grpo-holds-on-smollm2-at-lag-32",
     "At lag 32 GRPO ends at most 0.05 below GRPO on fresh data, each at its best rate, in the median.",
 ).compare(END, {**CLIPPED, "lag": OLD}, {**CLIPPED, "lag": 0}, by=-MARGIN)
 
-EXPERIMENT.claim(
+STEPS.claim(
     "tuned-reinforce-loses-on-smollm2-at-lag-32",
     "At lag 32 REINFORCE ends 0.05 below REINFORCE on fresh data, each at its best rate, in the median.",
 ).compare(END, {**PLAIN, "lag": 0}, {**PLAIN, "lag": OLD}, by=MARGIN)
