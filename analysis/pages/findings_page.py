@@ -38,7 +38,7 @@ SCOPES = (
     "recipes with more than one knob tuned; lags other than 64 for most of them; the tasks marked –.",
     "seconds, and reuse of stale batches.",
     "tuned settings on the larger model, lag 16, and the family of words spelled backward.",
-    "tuned rates and other recipes on this model, and training on rollouts of these engines.",
+    "other clips and other recipes on this model, longer tasks, and training on rollouts of these engines.",
 )
 """What is beyond each finding, in order."""
 
@@ -122,7 +122,8 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"the clip alone is no worse at any lag, {f.claim('rec-clip-alone-ends-no-lower')}, and "
             f"by {f.claim('rec-slow-importance-weights-change-nothing')} at a tenth of it. The clip is "
             "what prevents collapse on offline "
-            f"data: share of seeds {f.claim('rec-clip-prevents-collapse')}.",
+            f"data: share of seeds {f.claim('rec-clip-prevents-collapse')}. On SmolLM2 the weights "
+            "make old data usable: see the last finding.",
         ),
         (
             "Watch the entropy before the effective sample size",
@@ -172,9 +173,15 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     return [
         ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
         (
-            "SmolLM2, one rate: data 32 steps old ruin REINFORCE, GRPO mostly not, even without its clip",
-            "135 M weights, adapters, one rate, tuned for no recipe: after 56 steps REINFORCE's accuracy is "
-            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}; GRPO without clip is above it by "
+            "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
+            "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Weights per token add "
+            f"{f.claim('importance-weights-help-smollm2-at-the-end')} to REINFORCE's final accuracy. "
+            "Along the run, standardized advantages and means over tokens add to that "
+            f"{f.claim('standardized-advantages-help-smollm2-on-the-way')}, a clip of 0.2 "
+            f"{f.claim('a-clip-helps-smollm2-on-the-way')}. All of GRPO together adds "
+            f"{f.claim('grpo-beats-reinforce-on-smollm2-at-the-end')} at the end. At one rate, 3e-4, "
+            "tuned for no recipe, REINFORCE's accuracy after 56 steps is "
+            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}; GRPO without clip is above by "
             f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')}; the clip adds "
             f"{f.claim('a-clip-helps-smollm2-on-old-data')}. At lag 16 GRPO's mean accuracy "
             f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "

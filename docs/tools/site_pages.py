@@ -42,7 +42,7 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 
 
 GALLERY = (
-    *("arena", "known-parts", "known-model", "staleness", "phase-diagram", "vcpo-parts", "rec", "passes"),
+    *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "vcpo-parts", "rec", "passes"),
     *("ratio-tails", "reward-ensembles"),
 )
 """Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""
