@@ -94,7 +94,8 @@ SEEDS, LEVEL, FEWER, MORE, NEARLY = 32, 0.5, 4.0, 0.02, 0.9
 """Seeds of a run; accuracy to be reached; the least factor of tokens that the source promises; accuracy that
 counts as higher; share of an arm's runs that are to get there. Set before the table was made."""
 FRESH, KNOWS = 20_000, 0.05
-"""First seed, and the least accuracy of a base model: below it 7 of 15 earlier pairs got there, above 47 of 49."""
+"""First seed, and the least accuracy of a base model. Of earlier pairs 7 of 15 below it got there, 47 of 49
+above."""
 REACHED = f"rollouts_to {LEVEL:g}"
 METRICS = ("accuracy", "start", "area", "best", REACHED)
 ARMS = ("grpo", "opsd", "opsd, nothing shown")
@@ -125,7 +126,7 @@ EXPERIMENT = Experiment(
     question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
     differs=(
-        "transformers of 4,000 weights; six sums modulo 4, of six tokens whoever writes them; the teacher is "
+        "transformers of 4,000 weights, right on a twentieth of the sums or more; six sums modulo 4, of six tokens whoever writes them; the teacher is "
         "the model at the start, and the loss the reverse KL over all tokens"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
