@@ -126,8 +126,9 @@ EXPERIMENT = Experiment(
     question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
     differs=(
-        "transformers of 4,000 weights, right on a twentieth of the sums or more; six sums modulo 4, of six tokens whoever writes them; the teacher is "
-        "the model at the start, and the loss the reverse KL over all tokens"
+        "transformers of 4,000 weights, right on a twentieth of the sums or more at the start; six sums "
+        "modulo 4, of six tokens whoever writes them; the teacher is the model at the start, and the loss "
+        "the reverse KL over all tokens"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
     keys=("run", "arm", "seed"),
