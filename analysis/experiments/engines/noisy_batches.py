@@ -46,7 +46,7 @@ EXPERIMENT = NOISY.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate and "
-        "knob: weights are sent every 51 steps to an engine whose logits have noise of 0.3. OAPL regresses "
+        "knob: weights are sent every 51 steps to an engine whose logits have noise of 0.3; OAPL regresses "
         "log-ratios on advantages.",
     ),
     systems={

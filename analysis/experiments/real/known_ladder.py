@@ -115,20 +115,33 @@ STEPS = Experiment(
     ),
 )
 
-for _claim, _words, _with, _without in (
-    ("importance-weights-help-smollm2", "importance weights per token add", WEIGHTED, PLAIN),
-    ("standardized-advantages-help-smollm2", "standardized advantages add", STANDARD, WEIGHTED),
-    ("a-clip-helps-smollm2", "a clip at 0.2 adds", CLIPPED, STANDARD),
-    ("grpo-beats-reinforce-on-smollm2", "all parts of GRPO together add", CLIPPED, PLAIN),
+for _name, _words, _outcome, _with, _without in (
+    ("importance-weights-help-smollm2-at-the-end", "importance weights per token add", END, WEIGHTED, PLAIN),
+    ("importance-weights-help-smollm2-on-the-way", "importance weights per token add", AREA, WEIGHTED, PLAIN),
+    (
+        "standardized-advantages-help-smollm2-at-the-end",
+        "standardized advantages add",
+        END,
+        STANDARD,
+        WEIGHTED,
+    ),
+    (
+        "standardized-advantages-help-smollm2-on-the-way",
+        "standardized advantages add",
+        AREA,
+        STANDARD,
+        WEIGHTED,
+    ),
+    ("a-clip-helps-smollm2-at-the-end", "a clip at 0.2 adds", END, CLIPPED, STANDARD),
+    ("a-clip-helps-smollm2-on-the-way", "a clip at 0.2 adds", AREA, CLIPPED, STANDARD),
+    ("grpo-beats-reinforce-on-smollm2-at-the-end", "all parts of GRPO together add", END, CLIPPED, PLAIN),
+    ("grpo-beats-reinforce-on-smollm2-on-the-way", "all parts of GRPO together add", AREA, CLIPPED, PLAIN),
 ):
-    for _column, _where, _outcome in (
-        (END, "at-the-end", "the final accuracy"),
-        (AREA, "on-the-way", "the mean accuracy over training"),
-    ):
-        STEPS.claim(
-            f"{_claim}-{_where}",
-            f"At lag 32, each at its best rate, {_words} 0.05 to {_outcome}, in the median.",
-        ).compare(_column, {**_with, "lag": OLD}, {**_without, "lag": OLD}, by=MARGIN)
+    STEPS.claim(
+        _name,
+        f"At lag 32, each at its best rate, {_words} 0.05 to the "
+        f"{'final accuracy' if _outcome == END else 'mean accuracy over training'}, in the median.",
+    ).compare(_outcome, {**_with, "lag": OLD}, {**_without, "lag": OLD}, by=MARGIN)
 
 STEPS.claim(
     "tuned-grpo-holds-on-smollm2-at-lag-32",
