@@ -175,7 +175,8 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
         (
             "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
             "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Weights per token add "
-            f"{f.claim('importance-weights-help-smollm2-at-the-end')} to REINFORCE's final accuracy. "
+            f"{f.claim('importance-weights-help-smollm2-at-the-end')} to REINFORCE's final accuracy, of "
+            f"which old data take {f.claim('tuned-reinforce-loses-on-smollm2-at-lag-32')}. "
             "Along the run, standardized advantages and means over tokens add to that "
             f"{f.claim('standardized-advantages-help-smollm2-on-the-way')}, a clip of 0.2 "
             f"{f.claim('a-clip-helps-smollm2-on-the-way')}. All of GRPO together adds "
