@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from analysis.experiments.cards.objective_weights import NAME, table_of
+from analysis.pages import atlas_page
+from analysis.pages.stack_pages import pages
 from analysis.tables.committed import COMMITTED, Table
 from analysis.tables.making import add_tables
 from paper_figs.objective_weights import draw_family
@@ -20,8 +22,6 @@ def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
 
     Raises UserError when a folder cannot be written.
     """
-    from analysis.pages import atlas_page
-    from analysis.pages.stack_pages import pages
     from testbed.inspection import atlas  # loads torch, as nothing else in this package
 
     table = table_of(atlas.atlas())

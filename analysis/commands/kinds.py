@@ -206,7 +206,7 @@ KINDS = {
         "questions with runs, tables and claims",
         _experiments,
         "analysis/experiments",
-        r"^EXPERIMENT = ",
+        r"^EXPERIMENT = |^(?!EXPERIMENT)[A-Z_0-9]+ = (\w+\.e|E)xperiment\(",
         names=_experiment_names,
         detail=experiment,
         use="testbed evidence run {}",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from envs import kernels
 from envs.arrays import Floats
 from envs.continuous import normals
 
@@ -46,6 +45,8 @@ class BumpBandit:
         step: int = 0,
     ) -> tuple[Floats, Floats, Floats]:
         """Log (context, action, reward), [R, n] each, from N(mean_v, std_v^2) with probability share_v."""
+        from envs import kernels  # loads numba
+
         uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), 2 * step, n, 2)
         normal_RND = normals(key_R, 2 * step + 1, n, 2)
         edges_W = np.cumsum(np.asarray(share_W, np.float64))

@@ -11,6 +11,7 @@ from analysis.arena import table
 from analysis.judging.needed import OPEN
 from analysis.judging.systems import System, status, systems
 from analysis.judging.verdicts import Row, by_claim
+from analysis.pages import findings_page
 from analysis.questions import catalog
 from analysis.questions.question import in_brief
 from testbed.errors import UserError, suggest
@@ -74,8 +75,6 @@ def ask(question: Iterable[str]) -> Answer:
     those that have at least half of what the words count for. Raises UserError for a question that names
     nothing, and for words of which nothing here has one, with the nearest one.
     """
-    from analysis.pages import findings_page
-
     judged, listed, asked = by_claim(), systems(), catalog.find(())
     found = findings_page.stored()
     texts = {name: _plain(f"{name} {row['systems']}") for name, row in judged.items()}
