@@ -12,7 +12,8 @@ def ask_words(
     """Answer a question in words: what was judged, the effect first, and what else is known.
 
     Words that name nothing, as "better than", are left out; clips and clipping are one word. Findings come
-    first, then claims that have all other words, or without any those that have the rarest of them.
+    first, then claims with all other words. Where no claim has all, those with most of them follow, and rare
+    words count for more.
 
     Examples:
     testbed ask m2po better than grpo

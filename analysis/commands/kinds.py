@@ -205,8 +205,6 @@ KINDS = {
     "experiments": Kind(
         "questions with runs, tables and claims",
         _experiments,
-        "analysis/experiments",
-        r"^EXPERIMENT = |^(?!EXPERIMENT)[A-Z_0-9]+ = (\w+\.e|E)xperiment\(",
         names=_experiment_names,
         detail=experiment,
         use="testbed evidence run {}",

@@ -20,7 +20,7 @@ class Facts:
 
     def claim(self, name: str) -> str:
         """Return "0.17 [0.13, 0.27], n = 40: supported, `name`"."""
-        return f"{in_brief(self.rows[name])}, `{name}`"
+        return f"{_with_size(self.rows[name])}, `{name}`"
 
     def final(self, task: str, arm: str, lag: int = LAG) -> str:
         """Return an arm's mean final accuracy."""
@@ -58,7 +58,7 @@ class Facts:
 
     def on(self, stem: str, tasks: Sequence[str]) -> str:
         """Return "sorted 0.03 [0.01, 0.05]: supported; sums …" of the claims STEM-on-TASK."""
-        return "; ".join(f"{task} {in_brief(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
+        return "; ".join(f"{task} {_with_size(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
 
     def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
         """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""
@@ -84,7 +84,8 @@ class Facts:
         return costly(self.frame, LAG)
 
 
-def in_brief(row: Row) -> str:
+def _with_size(row: Row) -> str:
+    """Return effect, interval, number of seeds and verdict: questions.in_brief does not say how many."""
     if row["effect"] is None:
         return "not run"
     return f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}], n = {row['n']:.0f}: {row['verdict']}"

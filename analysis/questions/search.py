@@ -1,5 +1,6 @@
 """Finds the claims, systems, questions and rows of the arena that a question in words names."""
 
+import functools
 import math
 import re
 from collections import Counter
@@ -132,10 +133,16 @@ def _plain(text: str) -> str:
     return f" {' '.join(_stem(word) for word in re.findall(r'[a-z0-9²³]+', text.lower()))} "
 
 
+@functools.cache
+def _forms(word: str) -> tuple[str, ...]:
+    """Return the word and those of the same meaning as plain text."""
+    kin = next((group for group in KIN if _stem(word) in map(_stem, group)), {word})
+    return tuple(_plain(each) for each in kin)
+
+
 def _has(plain: str, word: str) -> bool:
     """Return whether a plain text has the whole word, in another form or by a word of the same meaning."""
-    kin = next((group for group in KIN if _stem(word) in map(_stem, group)), {word})
-    return any(_plain(each) in plain for each in kin)
+    return any(form in plain for form in _forms(word))
 
 
 def _weight(word: str, texts: Collection[str]) -> float:

@@ -143,9 +143,9 @@ def kinds() -> dict[str, Kind]:
 
 
 def count(kind: Kind) -> int:
-    """Return how many definitions of a kind the source files hold; a lower bound if it has `several`."""
+    """Return how many names a kind has, or definitions in its source files: a lower bound with `several`."""
     if not kind.places:
-        return len(kind.rows())
+        return len(kind.names() if kind.names else kind.rows())
     paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
     files = [
         file

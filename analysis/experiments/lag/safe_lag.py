@@ -64,8 +64,8 @@ def safe_lags(rows: pd.DataFrame, name: str = "safe-lag-fit") -> Table:
             continue
         safe = largest_safe(final)
         found.append(dict(zip(KEYS, key, strict=True)) | signs(by_lag[PILOT]) | {SAFE: np.log2(1 + safe)})
-    fit_cells = rows.groupby([*KEYS, "lag"]).ngroups
-    about = {"lags": list(LAGS), "pilot": PILOT, "early": EARLY, "cells": fit_cells}
+    count = rows.groupby([*KEYS, "lag"]).ngroups
+    about = {"lags": list(LAGS), "pilot": PILOT, "early": EARLY, "cells": count}
     return Table.of(name, pd.DataFrame(found), about)
 
 

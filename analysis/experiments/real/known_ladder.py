@@ -4,30 +4,28 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, prepare
+from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, OLD, PARTS, prepare
 from analysis.lab import Experiment, Plot, Stop, Tuned
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
-OLD = 32
 GRID = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
 LADDER = {
-    "REINFORCE": Run(recipe="reinforce"),
+    "REINFORCE": PARTS["REINFORCE"],
     "with importance weights": Run(recipe="importance", recipe_args=(("level", "token"),)),
-    "with standardized advantages": Run(recipe="grpo", recipe_args=(("eps_high", 1e6), ("eps_low", 1.0))),
-    "with a clip: GRPO": Run(recipe="grpo"),
+    "GRPO without its clip": PARTS["open"],
+    "GRPO": PARTS["GRPO"],
 }
 """From REINFORCE to GRPO, a part a step; the third also takes GRPO's mean over tokens, and has no clip."""
-ENDS = ("REINFORCE", "with a clip: GRPO")
+ENDS = ("REINFORCE", "GRPO")
 """Arms on fresh data too: there all ratios are 1, so that weights and clip change nothing."""
 KEYS = ("recipe", "recipe_args", "lag")
 DRIFT = "mean rollout_corr/kl_mu_pi_k3"
 END = "accuracy"
 PLAIN, WEIGHTED, STANDARD, CLIPPED = arms_of(LADDER, LADDER.values(), ("recipe", "recipe_args")).values()
 DATA = {0: f"lag {OLD}", 10: "fresh"}
-WORDS = ("REINFORCE", "with importance weights", "GRPO without its clip", "GRPO")
-"""Names of the arms in figures, in the order of LADDER."""
+"""Whose rows have so much added to the number of their arm in figures."""
 
 
 def arms() -> tuple[Run, ...]:
@@ -75,7 +73,7 @@ RATES = Experiment(
         y=f"{END}: final held-out accuracy",
         of=numbered,
         arm=("arm: ",),
-        names={str(place): said for place, said in enumerate(WORDS, 1)},
+        names={str(place): said for place, said in enumerate(LADDER, 1)},
         panel="lag",
         panel_label="lag",
         log="x",
@@ -109,9 +107,12 @@ STEPS = Experiment(
         y="recipe: ",
         of=numbered,
         names={
-            str(n + at): f"{data}: {said}" for n, data in DATA.items() for at, said in enumerate(WORDS, 1)
+            str(n + at): f"{data}: {said}" for n, data in DATA.items() for at, said in enumerate(LADDER, 1)
         },
         also=({"x": f"{ESS}: mean sequence ESS"},),
+        says="Shows SmolLM2-135M-Instruct after 80 steps of telling which number is larger, on data 32 "
+        "optimizer steps old or fresh, each recipe at its best of five rates: from REINFORCE to GRPO a part "
+        "is added at a time, and 16 seeds ran on a GPU, 4 on a CPU.",
     ),
 )
 
