@@ -298,7 +298,8 @@ def _log(ax: Axes, axes: str) -> None:
         given = [np.asarray(getattr(line, f"get_{name}data")(), dtype=float) for line in ax.get_lines()]
         value_N = np.concatenate([x_N[np.isfinite(x_N)] for x_N in given]) if given else np.ones(1)
         if value_N.size and value_N.min() <= 0 < np.abs(value_N).max():
-            least = float(np.abs(value_N[value_N != 0]).min())
+            # A whole decade is linear, so that the labels of 0 and of its end stand apart.
+            least = 10.0 ** np.ceil(np.log10(np.abs(value_N[value_N != 0]).min()))
             getattr(ax, f"set_{name}scale")("symlog", linthresh=least)
             few = SymmetricalLogLocator(axis.get_transform())
             few.set_params(numticks=6)

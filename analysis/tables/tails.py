@@ -50,11 +50,15 @@ def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> 
 
 
 def exceedances(pooled: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return P(log rho >= x) of every row of `pool` from where it falls below 1: keys, log rho, share."""
+    """Return P(log rho >= x) of every row of `pool` from where one falls below 1: keys, log rho, share.
+
+    A row keeps its zeros up to the largest x that any row reaches: a median over the rows that are left would
+    rise again.
+    """
     pooled = pooled[pooled["ratios"] > 0]
     found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), list(keys)].reset_index(drop=True)
     found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
     found["share"] = exceedance(counts(pooled[HISTOGRAM])).ravel()
     start = found.loc[found["share"] < 0.99, "log rho"].min() - 1  # to the left of it nothing happens
-    seen: pd.DataFrame = found[(found["share"] > 0) & (found["log rho"] >= start)]
-    return seen
+    end = found.loc[found["share"] > 0, "log rho"].max()
+    return found[found["log rho"].between(start, end)]

@@ -145,7 +145,7 @@ def kinds() -> dict[str, Kind]:
 def count(kind: Kind) -> int:
     """Return how many names a kind has, or definitions in its source files: a lower bound with `several`."""
     if not kind.places:
-        return len(kind.names() if kind.names else kind.rows())
+        return len([*kind.names()] if kind.names else kind.rows())
     paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
     files = [
         file

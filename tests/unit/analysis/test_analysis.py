@@ -244,6 +244,12 @@ def test_shares_above_a_ratio_are_those_of_each_run():
     found = tails.exceedances(frame, ["seed"])
     assert found[found["log rho"] == 1.0]["share"].tolist() == [1.0, pytest.approx(1 / 3)]
     assert found["log rho"].min() == -0.75  # a step from where the first share is below 1
+    wide = tails.exceedances(frame.assign(**{HISTOGRAM: [histogram(-0.9), histogram(1.1)]}), ["seed"])
+    medians = wide.groupby("log rho")["share"].median()
+    assert (medians.diff().dropna() <= 0).all(), (
+        "one seed ends early: its zeros stay, so that no median rises"
+    )
+    assert wide.groupby("log rho")["seed"].nunique().eq(2).all()
 
 
 def test_histograms_of_other_bins_are_refused():
