@@ -39,8 +39,10 @@ class Plot:
     columns' names. log: axes with a logarithmic scale, "x", "y" or "xy"; values of a setting stand side
     by side at equal distances. order: the arms' labels in the order of their looks, where a panel may
     lack some of them. panel: a column whose values have a panel each, titled by them behind panel_label,
-    or by their names. also: further panels, each by what differs from the first. of: what makes the rows
-    that are drawn of the table. says: a sentence of the caption in place of what x and y are called.
+    or by their names. equal: a scatter has the line y = x. floor: a column whose least value is a line
+    below the marks of a scatter. also: further panels, each by what differs from the first. of: what makes
+    the rows that are drawn of the table. says: a sentence of the caption in place of what x and y are
+    called.
 
     Raises UserError for an unknown kind, or a heat map without, another with, a value.
     """
@@ -60,6 +62,8 @@ class Plot:
     arm_labels: Mapping[str, str] = field(default_factory=dict)
     panel: str = ""
     panel_label: str = ""
+    equal: bool = False
+    floor: str = ""
     also: tuple[Mapping[str, Any], ...] = ()
     of: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None
     says: str = ""
@@ -93,5 +97,5 @@ class Plot:
     @property
     def columns(self) -> set[str]:
         """The columns that it reads, of the table or of what `of` makes of it."""
-        found = {self.x, self.y, *self.arm, *self.where, self.value, self.panel} - {""}
+        found = {self.x, self.y, *self.arm, *self.where, self.value, self.panel, self.floor} - {""}
         return found.union(*(each.columns for each in self.plots[1:]))

@@ -269,12 +269,19 @@ def unbeaten(cost_N: np.ndarray, gain_N: np.ndarray) -> list[int]:
 
 
 def scatter(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a mark per row at x and y."""
+    """Draw a mark per row at x and y, and what they are read against: y = x and the floor of y."""
     for index, (label, rows) in enumerate(arms(table, plot).items()):
         style, _ = _look(index)
         looks: dict[str, Any] = {"color": style.color, "marker": style.marker, "alpha": 0.6, "mew": 0}
         ax.plot(rows[plot.x], rows[plot.y], ls="", ms=3.5, label=label, **looks)
     _log(ax, plot.log)
+    if plot.equal:
+        ax.axline((0.5, 0.5), (1, 1), color=INK, lw=0.8, zorder=1.5)
+    if plot.floor:
+        least = float(table[plot.floor].min())
+        ax.axhline(least, color=RULE, ls=SHORT, lw=0.8, zorder=1.5)
+        place = ax.get_yaxis_transform()
+        ax.text(0.98, least, "floor", transform=place, ha="right", va="bottom", color=RULE, fontsize=7)
 
 
 DRAW: Mapping[str, Draw] = MappingProxyType(

@@ -143,7 +143,10 @@ def test_staleness_counts_a_run_without_accuracy_as_zero():
 
 def test_ess_collapse_draws_every_row_and_the_smallest_exact_values_at_the_edge(tables):
     (ax,) = drawn("ess-collapse", tables).axes
-    shown = np.concatenate([line.get_xydata() for line in ax.lines])
+    equal, floor = (line for line in ax.lines if line.get_marker() == "None")
+    assert equal.get_xydata()[0] == pytest.approx(equal.get_xydata()[0][::-1])
+    assert set(floor.get_ydata()) == {1 / N}
+    shown = np.concatenate([line.get_xydata() for line in ax.lines if line.get_marker() != "None"])
     assert len(shown) == 32
     assert shown[:, 0].min() == pytest.approx(1e-4 / N)
 

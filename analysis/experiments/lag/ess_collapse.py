@@ -39,10 +39,13 @@ EXPERIMENT = Experiment(
         y=f"{ESS}: sampled sequence ESS",
         arm=("lag: lag",),
         log="xy",
+        equal=True,
+        floor=ESS_FLOOR,
         of=lambda table: table.assign(**{EXACT: table[EXACT].clip(lower=DEPTH * table[ESS_FLOOR])}),
         says="Shows the Kish ESS of sequence ratios in a finite MDP that can compute it, of every lag, seed "
-        "and logged step; a sampled ESS near its floor 1/N says that the estimate is unreliable, not how "
-        "much; exact values below a ten-thousandth of the floor are drawn there.",
+        "and logged step; solid: both are equal; dashed: the floor 1/N, near which a sampled ESS says that "
+        "the estimate is unreliable, not how much; exact values below a ten-thousandth of the floor are "
+        "drawn there.",
     ),
 )
 
