@@ -36,7 +36,7 @@ class System:
     n: its number. name: how experiments refer to it. kind: "A" a training recipe, "B" a simulation, "C" an
     engine or scheduler, "D" a kernel of a domain that does not fit here. says: the claim of the source.
     would_show: the experiment that would judge it. central: the claims here that judge what the source
-    claims; () where none does.
+    claims; () where none does. without: why none does, in words.
     """
 
     n: int
@@ -45,6 +45,7 @@ class System:
     says: str
     would_show: str
     central: tuple[str, ...]
+    without: str = ""
 
 
 @cache
@@ -53,8 +54,8 @@ def systems() -> dict[str, System]:
     with TABLE.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     return {
-        name: System(int(n), name, kind, says, show, tuple(central.split()))
-        for n, name, kind, says, show, central in rows
+        name: System(int(n), name, kind, says, show, tuple(central.split()), without)
+        for n, name, kind, says, show, central, without in rows
     }
 
 

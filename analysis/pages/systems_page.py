@@ -18,7 +18,8 @@ HEAD = """# What was found on the central claim of each system
 Written by `testbed evidence pages systems` from analysis/verdicts.csv; do not edit.
 `testbed show NAME --kind system` prints a system with all its claims; `make docs` builds a page for each.
 
-Every system of the literature behind this project has a central claim, the one its authors would recognize.
+Every system of the literature behind this project has a central claim, the one its authors would recognize;
+of some sources an abstract or a summary alone was read, as their lines say.
 Its status follows from the verdicts on that claim alone:
 
 - **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
@@ -62,6 +63,7 @@ def _facts(
         "status": status(system, judged),
         "world": world(system, judged),
         "central": [_claim(judged[name]) for name in system.central],
+        "without": system.without,
         "would show": system.would_show,
         "asked": asked().get(system.name, ""),
         "experiments": [
@@ -153,7 +155,8 @@ def _line(row: Mapping[str, Any], link: str) -> str:
     found = "; ".join(
         f"`{each['claim']}` {each['effect']} ({each['asks']}) {_word(each)}" for each in row["central"]
     )
-    cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found or "–", row["world"] or "–")
+    found = found or row["without"] or "–"
+    cells = (str(row["n"]), name, row["says"], f"**{row['status']}**", found, row["world"] or "–")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -176,6 +179,7 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
 def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     lines = [f"# {row['n']}. {row['name']}\n", f"Its source claims: {_sentence(row['says'])}\n"]
     lines.append(f"**{row['status'].capitalize()}**{', ' + row['world'] if row['world'] else ''}. ")
+    lines += [_sentence(row["without"])] if row["without"] else []
     if row["central"]:
         lines += ["", _claims(row["central"], judged)]
         lines += [f"`{each['claim']}`: {each['needs']}.\n" for each in row["central"] if each["needs"]]
