@@ -1,8 +1,8 @@
 """How many seeds or worlds would decide a claim that is undecided, and why they were not spent.
 
 Both follow from the claim's row in the table of verdicts, and from unit_costs.csv: seconds of one core that
-all arms of an experiment take for one unit, a seed or a mean over worlds, measured over 20 units, tuning left
-out.
+the arms of an experiment's open claims take for one unit, a seed or a mean over worlds, measured over 20
+units, tuning left out; `last` where the rule that its log has for more units ends with those it has.
 """
 
 import csv
@@ -72,10 +72,12 @@ def why_not(row: Mapping[str, Any]) -> str:
         rare = f", {differ}" if differ.endswith("pairs differ") else ""
         return f"the effect lies on a boundary between two words{rare}"
     found = []
-    if seconds := seconds_per_unit().get(row["experiment"]):
+    seconds, last = costs().get(row["experiment"], (0.0, False))
+    if seconds:
         hours = (units - row["n"]) * seconds / 3600
         time = f"{hours:.2g} more hours" if hours >= 1 else f"{60 * hours:.0f} more minutes"
         found.append(f"{time} of one core")
+    found += ["no more by its rule"] * last
     margin = abs(float(row["asks"].split()[-1]))
     if margin and _distance(row["effect"], row["asks"]) < NEAR * margin:
         found.append("the effect lies at a boundary")
@@ -83,10 +85,11 @@ def why_not(row: Mapping[str, Any]) -> str:
 
 
 @cache
-def seconds_per_unit() -> dict[str, float]:
-    """Return the seconds of one core that a unit takes, by experiment."""
+def costs() -> dict[str, tuple[float, bool]]:
+    """Return the seconds of one core that a unit takes, and whether the rule for more ends, by experiment."""
     with COSTS.open(newline="") as file:
-        return {row["experiment"]: float(row["seconds"]) for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    return {row["experiment"]: (float(row["seconds"]), row["last"] == "1") for row in rows}
 
 
 def _distance(effect: float, asks: str) -> float:

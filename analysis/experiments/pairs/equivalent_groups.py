@@ -11,7 +11,7 @@ from envs.arrays import Floats
 from testbed.rng import generator
 
 NAME = "equivalent-groups"
-SEEDS, PILOTS, STEPS = 256, 32, 60
+SEEDS, WORLDS, PILOTS, STEPS = 256, 6, 32, 60
 ASKED, PAIRED, PROMPTS, ANSWERS, RIGHT, WIDTH, SHOWN = 8, 16, 24, 8, 3, 12, 2
 """Prompts below ASKED are tried and tested, those below PAIRED have groups of SHOWN right and wrong answers,
 the others are unseen. Of 8 answers 3 are right, and equivalent."""
@@ -114,6 +114,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     SEEDS,
     ("accuracy", "tried"),
     {"steps": STEPS},
+    WORLDS,
+    continued=True,
     question="Do preferences among groups of equivalent answers help reinforcement from tests?",
     source="Wu et al. (2025), OORL with GEPO, arXiv:2505.12723",
     differs="log-linear policies on 24 prompts of 8 answers; right answers share a direction, and differ in "
