@@ -58,7 +58,7 @@ class UnitDistribution:
 
 
 def bandit_units(
-    law: LoggedDistribution,
+    distribution: LoggedDistribution,
     *,
     reward_SAK: ArrayLike | None = None,
     chance_SAK: ArrayLike | None = None,
@@ -68,7 +68,7 @@ def bandit_units(
     """List the rounds of a logged distribution: all contexts, actions and rewards of positive probability.
 
     Args:
-        law: contexts, mu, pi, means and variances.
+        distribution: contexts, mu, pi, means and variances.
         reward_SAK: values of the reward, with the distribution's mean and variance. Default: the mean itself
             where the variance is 0, and 0 or 1 where it is that of a coin, q (1 - q).
         chance_SAK: their probabilities.
@@ -78,8 +78,8 @@ def bandit_units(
     Raises UserError if mean and variance do not determine the reward's distribution, or differ from those of
     the given distribution.
     """
-    reward_SAK, chance_SAK = _rewards(law, reward_SAK, chance_SAK)
-    mass_SAK = law.context_S[:, None, None] * law.mu_SA[..., None] * chance_SAK
+    reward_SAK, chance_SAK = _rewards(distribution, reward_SAK, chance_SAK)
+    mass_SAK = distribution.context_S[:, None, None] * distribution.mu_SA[..., None] * chance_SAK
     x_K, a_K, r_K = np.nonzero(mass_SAK)
     given: dict[str, ArrayLike] = {}
     if model_SA is not None:
@@ -87,16 +87,16 @@ def bandit_units(
     if feature_SAD is not None:
         feature_SAD = np.asarray(feature_SAD, dtype=np.float64)
         given["feature"] = feature_SAD[x_K, a_K]
-        given["feature_pi"] = np.einsum("xa,xad->xd", law.pi_SA, feature_SAD)[x_K]
+        given["feature_pi"] = np.einsum("xa,xad->xd", distribution.pi_SA, feature_SAD)[x_K]
     data = logged(
         reward=reward_SAK[x_K, a_K, r_K],
         action=a_K,
-        action_dist=law.pi_SA[x_K],
-        behavior_dist=law.mu_SA[x_K],
+        action_dist=distribution.pi_SA[x_K],
+        behavior_dist=distribution.mu_SA[x_K],
         context=x_K,
         **given,
     )
-    return UnitDistribution(mass_SAK[x_K, a_K, r_K], data, law.value)
+    return UnitDistribution(mass_SAK[x_K, a_K, r_K], data, distribution.value)
 
 
 def episode_units(
@@ -208,7 +208,7 @@ class EstimatorDistribution:
 
 def exact_moments(
     name: str,
-    law: UnitDistribution | LoggedDistribution,
+    distribution: UnitDistribution | LoggedDistribution,
     n: int,
     *,
     undefined: float | None = None,
@@ -220,7 +220,8 @@ def exact_moments(
     A linear estimator needs no enumeration: one unit gives the answer for any n, and `undefined` and `most`
     are ignored. Arguments and errors as in `exact_distribution`.
     """
-    entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
+    entry = estimator[name]
+    units = distribution if isinstance(distribution, UnitDistribution) else bandit_units(distribution)
     if not entry.promises["linear"]:
         return exact_distribution(name, units, n, undefined=undefined, most=most, **hyper).moments()
     _check(name, units, n)
@@ -230,7 +231,7 @@ def exact_moments(
 
 def exact_distribution(
     name: str,
-    law: UnitDistribution | LoggedDistribution,
+    distribution: UnitDistribution | LoggedDistribution,
     n: int,
     *,
     undefined: float | None = None,
@@ -244,7 +245,7 @@ def exact_distribution(
 
     Args:
         name: a registered estimator.
-        law: the units, or a LoggedDistribution with rewards determined by means and variances
+        distribution: the units, or a LoggedDistribution with rewards determined by means and variances
             (`bandit_units`).
         n: units in a sample.
         undefined: the value for samples that the estimator refuses, such as all weights 0; None raises its
@@ -255,7 +256,8 @@ def exact_distribution(
     Raises UserError for too many samples, naming their number, for a distribution of the wrong family, and
     for input that the estimator refuses.
     """
-    entry, units = estimator[name], law if isinstance(law, UnitDistribution) else bandit_units(law)
+    entry = estimator[name]
+    units = distribution if isinstance(distribution, UnitDistribution) else bandit_units(distribution)
     _check(name, units, n)
     function = entry.bind(**hyper)
     estimates, chances, refused = [], [], 0.0
@@ -326,10 +328,10 @@ def _values(
 
 
 def _rewards(
-    law: LoggedDistribution, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
+    distribution: LoggedDistribution, reward_SAK: ArrayLike | None, chance_SAK: ArrayLike | None
 ) -> tuple[Floats, Floats]:
     """Values and probabilities of the reward, [S, A, K]."""
-    mean_SA, variance_SA = law.mean_SA, law.variance_SA
+    mean_SA, variance_SA = distribution.mean_SA, distribution.variance_SA
     if (reward_SAK is None) != (chance_SAK is None):
         raise UserError("reward_SAK and chance_SAK belong together; one of them is missing.")
     if reward_SAK is None or chance_SAK is None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, Forward, SamplerEngine
-from testbed.policies.policy import Drawn, Law, Policy, Reweighted
+from testbed.policies.policy import Distribution, Drawn, Policy, Reweighted
 
 
 def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
@@ -31,11 +31,11 @@ def rebuilt(forward: Forward, policy: Policy, draw: Draw) -> Policy:
     return policy.around(rebuilt(forward, policy.policy, replace(draw, past_RP=past_RP)))
 
 
-def forcing(given_RBT: Tensor, law: Law | None = None) -> Law:
-    """Return the distribution of a given token where one is given (not negative); elsewhere `law`."""
+def forcing(given_RBT: Tensor, distribution: Distribution | None = None) -> Distribution:
+    """Put all mass on a given token where one is given (not negative); elsewhere keep `distribution`."""
 
     def of_time(log_pi_RVB: Tensor, t: int) -> Tensor:
-        log_mu_RVB = log_pi_RVB if law is None else law(log_pi_RVB, t)
+        log_mu_RVB = log_pi_RVB if distribution is None else distribution(log_pi_RVB, t)
         given_R1B = given_RBT[:, None, :, t].to(log_mu_RVB.device)
         alone_RVB = torch.full_like(log_mu_RVB, -torch.inf).scatter(1, given_R1B.clamp(min=0), 0.0)
         return torch.where(given_R1B >= 0, alone_RVB, log_mu_RVB)
@@ -78,8 +78,8 @@ class Behavior:
     def log_table(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return log mu(a|s) of a tabular policy, [R, S, A]."""
         log_pi_RSA = self.policy.logits(self.weights(theta_RP, step, past_RP)).log_softmax(-1)
-        law = self.engine.distribution
-        return log_pi_RSA if law is None else law(log_pi_RSA, self._draw(step, past_RP), 0)
+        distribution = self.engine.distribution
+        return log_pi_RSA if distribution is None else distribution(log_pi_RSA, self._draw(step, past_RP), 0)
 
     def probabilities(self, theta_RP: Tensor, step: int, past_RP: Tensor | None = None) -> np.ndarray:
         """Return mu(a|s) of a tabular policy as float64 [R, S, A]."""
@@ -104,12 +104,11 @@ class Behavior:
         """
         changed_RP = self.weights(theta_RP, step, past_RP)
         policy = self._forward(step, past_RP)
-        law = (
-            None if self.engine.distribution is None else lambda log_pi, t: self._mu(log_pi, t, step, past_RP)
-        )
-        law = law if given_RBT is None else forcing(given_RBT, law)
-        token_RBT, mask_RBT, logp_RBT = policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, law=law)
-        if self.engine.raw and law is not None:
+        mu = self._mu(step, past_RP)
+        mu = mu if given_RBT is None else forcing(given_RBT, mu)
+        drawn = policy.sample(changed_RP, prompt_RNQ, group, uniform_RBT, distribution=mu)
+        token_RBT, mask_RBT, logp_RBT = drawn
+        if self.engine.raw and mu is not None:
             logp_RBT = policy.logp(changed_RP, prompt_RNQ, token_RBT, mask_RBT)
             if given_RBT is not None:
                 logp_RBT = logp_RBT.masked_fill(given_RBT.to(logp_RBT.device) >= 0, 0.0)
@@ -135,9 +134,9 @@ class Behavior:
                 "weights change in flight. Leave 'raw' out, or take another schedule."
             )
         changed_RWP = torch.stack([self.weights(theta_RP, step) for theta_RP in theta_RWP.unbind(1)], 1)
-        law = None if self.engine.distribution is None else lambda log_pi, t: self._mu(log_pi, t, step, None)
+        mu = self._mu(step, None)
         policy = self._forward(step, None)
-        return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law)
+        return policy.sample_in_flight(changed_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, mu)
 
     def logp(self, theta_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None = None) -> Tensor:
         """Return the recorded log mu of a rollout's tokens [R, B, T]; 0 outside the mask, -inf where mu is 0.
@@ -159,17 +158,19 @@ class Behavior:
 
     def _read(self, changed_RP: Tensor, rollout: Rollout, step: int, past_RP: Tensor | None) -> Tensor:
         """Let the sampler rewrite the rollout's tokens and record their log-probabilities in the engine."""
-        token_RBT, noted = rollout.token_RBT, []
+        token_RBT, noted, mu = rollout.token_RBT, [], self._mu(step, past_RP)
+        assert mu is not None
 
         def forced(log_pi_RVB: Tensor, t: int) -> Tensor:
-            log_mu_RVB = self._mu(log_pi_RVB, t, step, past_RP)
+            log_mu_RVB = mu(log_pi_RVB, t)
             index_R1B = token_RBT[:, None, :, t]
             noted.append(log_mu_RVB.gather(1, index_R1B)[:, 0])
             return torch.full_like(log_mu_RVB, -torch.inf).scatter(1, index_R1B, 0.0)
 
         uniform_RBT = torch.zeros(token_RBT.shape, dtype=torch.float64)
+        prompt_RNQ, group = rollout.prompt_RNQ, rollout.group
         policy = self._forward(step, past_RP)
-        policy.sample(changed_RP.detach(), rollout.prompt_RNQ, rollout.group, uniform_RBT, law=forced)
+        policy.sample(changed_RP.detach(), prompt_RNQ, group, uniform_RBT, distribution=forced)
         # The sampler stops when every response has ended.
         log_mu_RBT = torch.zeros(token_RBT.shape, dtype=noted[0].dtype, device=token_RBT.device)
         log_mu_RBT[..., : len(noted)] = torch.stack(noted, -1)
@@ -183,12 +184,12 @@ class Behavior:
             past_RP = self.weights(past_RP, step, past_RP)
         return rebuilt(self.engine.forward, self.policy, self._draw(step, past_RP))
 
-    def _mu(self, log_pi_RVB: Tensor, t: int, step: int, past_RP: Tensor | None) -> Tensor:
+    def _mu(self, step: int, past_RP: Tensor | None) -> Distribution | None:
+        """Return the engine's change of log pi at time t; None for an engine that keeps the policy's."""
         if self.engine.distribution is None:
-            return log_pi_RVB
-        return self.engine.distribution(log_pi_RVB.transpose(1, 2), self._draw(step, past_RP), t).transpose(
-            1, 2
-        )
+            return None
+        change, draw = self.engine.distribution, self._draw(step, past_RP)
+        return lambda log_pi_RVB, t: change(log_pi_RVB.transpose(1, 2), draw, t).transpose(1, 2)
 
     def _draw(self, step: int, past_RP: Tensor | None) -> Draw:
         return Draw(self.seeds, step, self.policy.positions, past_RP, slices=self.slices, shared=self.tabular)

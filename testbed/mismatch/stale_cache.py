@@ -5,7 +5,7 @@ from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, mismatch
-from testbed.policies.policy import Drawn, Law, Policy, Reweighted, Rounding
+from testbed.policies.policy import Distribution, Drawn, Policy, Reweighted, Rounding
 from testbed.policies.toy.decoder import KeyValues, Prompts, next_dist, read_prompts
 from testbed.policies.toy.layers import Weights
 from testbed.policies.toy.toy_sampler import generate, read
@@ -67,13 +67,13 @@ class StaleCache(Reweighted):
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
         decoder = self._decoder(theta_RP, prompt_RNQ, group, uniform_RBT.shape, "uniform_RBT")
         uniform = uniform_RBT.to(self.device, torch.float64)
         tool = self.toy.tool(self.toy.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape))
-        return generate(decoder, self.toy.task.end_token, uniform, greedy, law, tool)
+        return generate(decoder, self.toy.task.end_token, uniform, greedy, distribution, tool)
 
     @torch.no_grad()
     def logp(self, theta_RP: Tensor, where: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
@@ -150,9 +150,9 @@ class StaleDecoder:
         return self._next(token_RB, t + 1)
 
     def _next(self, token_RB: Tensor, t: int) -> Tensor:
-        law_RVB = next_dist(self.now, self.temperature, token_RB, self.length, t, self.kept)
+        logp_RVB = next_dist(self.now, self.temperature, token_RB, self.length, t, self.kept)
         if self.everywhere:
             # Leave the past weights' entries here for later tokens to read.
             next_dist(self.past, self.temperature, token_RB, self.length, t, self.kept_past)
             self.kept.own[:, t] = self.kept_past.own[:, t]
-        return law_RVB
+        return logp_RVB

@@ -22,7 +22,7 @@ Layout: TypeAlias = Mapping[str, tuple[int, ...]]
 """Names and shapes of the matrices in a flat theta, in its order."""
 Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """token_RBT, mask_RBT and logp_RBT."""
-Law: TypeAlias = Callable[[Tensor, int], Tensor]
+Distribution: TypeAlias = Callable[[Tensor, int], Tensor]
 """(log-probabilities [R, V, B], t) -> the distribution from which an engine draws token t."""
 Tool: TypeAlias = Callable[[Tensor, int], "Tensor | None"]
 """(tokens so far [R, B, t], t) -> a tool's tokens at place t [R, B], None where the policy writes."""
@@ -137,11 +137,11 @@ class Policy(ABC):
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from uniforms; no gradient.
 
-        greedy takes the likeliest token instead. law: the distribution that an engine draws from instead.
+        greedy takes the likeliest token instead. distribution: what an engine draws from instead.
         """
         self._lacks("a sampler of tokens")
 
@@ -153,7 +153,7 @@ class Policy(ABC):
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from testbed.errors import UserError
-from testbed.policies.policy import Drawn, Law, Layout, Policy
+from testbed.policies.policy import Distribution, Drawn, Layout, Policy
 
 ROLES = ("shared", "separate")
 ACROSS_VERSIONS = ("in-flight", "partial", "windowed")
@@ -67,13 +67,13 @@ class TwoRoles(Policy):
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         if greedy:
             self._lacks("a greedy sampler for two roles")
         theta_RWP, role_11T = theta_RP.unflatten(-1, (2, -1)), self._roles()[None, None]
         return self.policy.sample_in_flight(
-            theta_RWP, role_11T, prompt_RNQ, group, uniform_RBT, "recomputed", law
+            theta_RWP, role_11T, prompt_RNQ, group, uniform_RBT, "recomputed", distribution
         )
 
     def _by_role(self, of: Callable[..., Tensor], theta_RP: Tensor, *given: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from envs.tokens.token_task import TokenTask
 from testbed.policies.hf.causal_model import CausalModel, Head, Prefix
 from testbed.policies.hf.chunked_logp import chunk_rows, logits_logp
 from testbed.policies.hf.growing_cache import make_room, select_rows
-from testbed.policies.policy import Drawn, Law
+from testbed.policies.policy import Distribution, Drawn
 
 LEAVE = 0.75
 """Compact the batch once fewer than this share of rows is unfinished: compaction copies the cache."""
@@ -87,12 +87,12 @@ class Decoder:
         """Return the log-probabilities of the next token of every row, [M, V]."""
         return self.reader.logits(self.feature_MH, self.head).log_softmax(-1)
 
-    def draw(self, t: int, choose: Choose, law_MV: Tensor | None = None) -> None:
+    def draw(self, t: int, choose: Choose, logp_MV: Tensor | None = None) -> None:
         """Write token t of unfinished rows, drawn from the given distribution, or else the model's."""
         rows = chunk_rows(self.reader.task.vocabulary, self.row_M.device)
-        source_MX = self.feature_MH if law_MV is None else law_MV
+        source_MX = self.feature_MH if logp_MV is None else logp_MV
         parts = [
-            choose(self.reader.logits(x, self.head) if law_MV is None else x, row_M, t)
+            choose(self.reader.logits(x, self.head) if logp_MV is None else x, row_M, t)
             for x, row_M in zip(source_MX.split(rows), self.row_M.split(rows), strict=True)
         ]
         token_M, logp_M = (torch.cat([part[i] for part in parts]) for i in range(2))
@@ -153,7 +153,7 @@ def write(
     out: Drawn,
     choose: Sequence[Choose],
     ended: Sequence[Ended],
-    law: Law | None = None,
+    distribution: Distribution | None = None,
 ) -> None:
     """Write the requests of every replica into out, [R, B, T].
 
@@ -163,24 +163,27 @@ def write(
     numbered = [(r, order) for r, some in enumerate(orders) for order in some]
     start = lambda r, order: (r, Decoder(reader, order, (out[0][r], out[1][r], out[2][r]), ended[r]))  # noqa: E731
     try:
-        if law is None:
+        if distribution is None:
             for r, order in numbered:
                 _run([start(r, order)], choose, out)
         else:
-            _run([start(r, order) for r, order in numbered], choose, out, law)
+            _run([start(r, order) for r, order in numbered], choose, out, distribution)
     finally:
         reader.model.unbind()
 
 
 def _run(
-    writers: list[tuple[int, Decoder]], choose: Sequence[Choose], out: Drawn, law: Law | None = None
+    writers: list[tuple[int, Decoder]],
+    choose: Sequence[Choose],
+    out: Drawn,
+    distribution: Distribution | None = None,
 ) -> None:
     length = out[0].shape[2]
     for t in range(length):
-        law_RVB = None if law is None else law(_all_laws(writers, out[0].shape), t)
+        logp_RVB = None if distribution is None else distribution(_all_logp(writers, out[0].shape), t)
         for r, writer in writers:
-            law_MV = None if law_RVB is None else law_RVB[r].T[writer.row_M]
-            writer.draw(t, choose[r], law_MV)
+            logp_MV = None if logp_RVB is None else logp_RVB[r].T[writer.row_M]
+            writer.draw(t, choose[r], logp_MV)
         writers = [(r, writer) for r, writer in writers if not writer.done]
         if t == length - 1 or not writers:
             return
@@ -188,12 +191,12 @@ def _run(
             writer.advance(t)
 
 
-def _all_laws(writers: Iterable[tuple[int, Decoder]], shape: Sequence[int]) -> Tensor:
-    laws = [(r, writer.row_M, writer.next_logp()) for r, writer in writers]
-    law_RBV = laws[0][2].new_zeros((shape[0], shape[1], laws[0][2].shape[1]))
-    for r, row_M, law_MV in laws:
-        law_RBV[r, row_M] = law_MV
-    return law_RBV.transpose(1, 2)
+def _all_logp(writers: Iterable[tuple[int, Decoder]], shape: Sequence[int]) -> Tensor:
+    found = [(r, writer.row_M, writer.next_logp()) for r, writer in writers]
+    logp_RBV = found[0][2].new_zeros((shape[0], shape[1], found[0][2].shape[1]))
+    for r, row_M, logp_MV in found:
+        logp_RBV[r, row_M] = logp_MV
+    return logp_RBV.transpose(1, 2)
 
 
 def likeliest(logits_BV: Tensor) -> tuple[Tensor, Tensor]:

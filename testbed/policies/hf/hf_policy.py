@@ -49,7 +49,7 @@ from testbed.policies.hf.micro_batches import (
 )
 from testbed.policies.hf.model_folder import DTYPES, load_model
 from testbed.policies.hf.options import check_options
-from testbed.policies.policy import Drawn, Law, Policy
+from testbed.policies.policy import Distribution, Drawn, Policy
 from testbed.policies.token_versions import checked_cache, checked_versions
 
 LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
@@ -143,23 +143,23 @@ class HuggingFacePolicy(Policy):
         group: int,
         uniform_RBT: Tensor | npt.ArrayLike,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
-        greedy takes the likeliest token for any uniforms. law: the distribution that an engine draws from
+        greedy takes the likeliest token for any uniforms. distribution: what an engine draws from
         instead; logp_RBT is then the engine's. No random generator is used. A token without mass is never
         drawn. After the end token: token 0, mask False, logp 0.
         """
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         if self.engine is not None and not greedy:
-            if law is not None:
+            if distribution is not None:
                 self._lacks("a different sampling distribution beside that of an outside engine")
             each = zip(theta_RP, prompt_RNQ, uniform_RBT, strict=True)
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
             token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
             return token_RBT, mask_RBT, logp_RBT
-        if law is None and self._stack(theta_RP):
+        if distribution is None and self._stack(theta_RP):
             order = self._order([theta_RP], [0] * uniform_RBT.shape[2], prompt_RNQ.flatten(0, 1), group)
             uniform_1BT = uniform_RBT.flatten(0, 1)[None]
             choice = greedily if greedy else drawing(uniform_1BT[0])
@@ -170,7 +170,8 @@ class HuggingFacePolicy(Policy):
             for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
         ]
         choose = [greedily if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]
-        return self._write(orders, choose, [ended_by(self.task)] * len(orders), uniform_RBT.shape, law)
+        ended = [ended_by(self.task)] * len(orders)
+        return self._write(orders, choose, ended, uniform_RBT.shape, distribution)
 
     @torch.no_grad()
     def sample_in_flight(
@@ -181,7 +182,7 @@ class HuggingFacePolicy(Policy):
         group: int,
         uniform_RBT: Tensor | npt.ArrayLike,
         cache: str = "kept",
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 
@@ -193,7 +194,8 @@ class HuggingFacePolicy(Policy):
         uniform_RBT = torch.as_tensor(uniform_RBT, dtype=torch.float64).to(self.device)
         orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT.shape, cache)
         choose = [drawing(uniform_BT) for uniform_BT in uniform_RBT]
-        return self._write(orders, choose, [ended_by(self.task)] * len(orders), uniform_RBT.shape, law)
+        ended = [ended_by(self.task)] * len(orders)
+        return self._write(orders, choose, ended, uniform_RBT.shape, distribution)
 
     @torch.no_grad()
     def logp_in_flight(
@@ -264,13 +266,13 @@ class HuggingFacePolicy(Policy):
         choose: Sequence[Choose],
         ended: Sequence[Ended],
         shape: Sequence[int],
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
         wide = torch.promote_types(self.dtype, torch.float32)
         mask_RBT, logp_RBT = (torch.zeros_like(token_RBT, dtype=dtype) for dtype in (torch.bool, wide))
         out = token_RBT, mask_RBT, logp_RBT
-        write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, law)
+        write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, distribution)
         return out
 
     def _order(

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from testbed.errors import UserError
-from testbed.policies.policy import Drawn, Law, Policy, Reweighted
+from testbed.policies.policy import Distribution, Drawn, Policy, Reweighted
 
 WEIGHT_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 """Largest difference between a gradient of several ranks and of one, relative to its largest entry."""
@@ -133,10 +133,10 @@ class InRanks(Reweighted):
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
-        if law is not None:
-            return self.policy.sample(theta_RP, prompt_RNQ, group, uniform_RBT, greedy, law)
+        if distribution is not None:
+            return self.policy.sample(theta_RP, prompt_RNQ, group, uniform_RBT, greedy, distribution)
         uniform_RBT = torch.as_tensor(uniform_RBT)
         n, b = self._shares(prompt_RNQ.shape[1], group)
 
@@ -153,11 +153,11 @@ class InRanks(Reweighted):
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
-        if law is not None:
+        if distribution is not None:
             return self.policy.sample_in_flight(
-                theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, law
+                theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, distribution
             )
         uniform_RBT = torch.as_tensor(uniform_RBT)
         n, b = self._shares(prompt_RNQ.shape[1], group)

@@ -103,8 +103,8 @@ class VersionedDecoder:
         own = x_RDN.new_empty(len(next(iter(weights.values())).layers), T, R, 3 * x_RDN.shape[1], B)
         read = {v: caches for v, (_, caches) in first.items()}
         self.kept = KeyValues(prompts_of_version(read, version_RBT[..., 0]), own)
-        laws = {v: log_distribution(weights[v], x_RDN, temperature) for v, (x_RDN, _) in first.items()}
-        spread = {v: law_RVN.repeat_interleave(prompts.group, 2) for v, law_RVN in laws.items()}
+        logp = {v: log_distribution(weights[v], x_RDN, temperature) for v, (x_RDN, _) in first.items()}
+        spread = {v: logp_RVN.repeat_interleave(prompts.group, 2) for v, logp_RVN in logp.items()}
         self.first_RVB = of_version(spread, version_RBT[..., 0])
 
     def first(self) -> Tensor:
@@ -114,14 +114,14 @@ class VersionedDecoder:
     def after(self, token_RB: Tensor, t: int) -> Tensor:
         """Return the distribution of token t + 1, given token t; called for t = 0, 1, ... in order."""
         versions, version_RB = self._present(t + 1), self.version_RBT[..., t + 1]
-        laws, own = {}, {}
+        logp, own = {}, {}
         for v in versions:
-            laws[v] = next_dist(self.weights[v], self.temperature, token_RB, self.length, t, self.kept)
+            logp[v] = next_dist(self.weights[v], self.temperature, token_RB, self.length, t, self.kept)
             if len(versions) > 1:
                 own[v] = self.kept.own[:, t].clone()
         if own:
             self.kept.own[:, t] = of_version(own, version_RB)
-        return of_version(laws, version_RB)
+        return of_version(logp, version_RB)
 
     def _present(self, t: int) -> list[int]:
         """Return the versions that predict token t in any sequence."""
@@ -199,8 +199,8 @@ def write(
         torch.zeros_like(token_RBT, dtype=torch.bool),
         torch.zeros_like(uniform_RBT, dtype=x_RDN.dtype),
     )
-    law_RVN = log_distribution(weights, x_RDN, temperature)
-    tensors = (token_RBT, mask_RBT, logp_RBT, uniform_RBT, law_RVN)
+    logp_RVN = log_distribution(weights, x_RDN, temperature)
+    tensors = (token_RBT, mask_RBT, logp_RBT, uniform_RBT, logp_RVN)
     layers = tuple(tuple(w.numpy() for w in (k.qkv, k.out, k.up, k.down)) for k in weights.layers)
     end = weights.head.shape[1] if end_token is None else end_token
     compiled.step_loops().generate(

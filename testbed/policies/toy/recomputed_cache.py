@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from testbed.policies.policy import Drawn, Law, Tool
+from testbed.policies.policy import Distribution, Drawn, Tool
 from testbed.policies.token_versions import present
 from testbed.policies.toy.decoder import Decoder
 from testbed.policies.toy.toy_sampler import generate
@@ -16,7 +16,7 @@ def generate_recomputed(
     version_RBT: Tensor,
     end_token: int | None,
     uniform_RBT: Tensor,
-    law: Law | None = None,
+    distribution: Distribution | None = None,
     tool: Tool | None = None,
 ) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT; decoder(version_RBT[..., t]) alone draws token t.
@@ -29,8 +29,9 @@ def generate_recomputed(
     for v in present(version_RBT):
         own_RBT, given_RBT = version_RBT == v, version_RBT < v
         tokens = 1 + int(own_RBT.flatten(0, 1).any(0).nonzero()[-1])
-        forced = _forcing(token_RBT, given_RBT, law)
-        token, mask, logp = generate(decoder(v), end_token, uniform_RBT[..., :tokens], law=forced, tool=tool)
+        forced = _forcing(token_RBT, given_RBT, distribution)
+        part = uniform_RBT[..., :tokens]
+        token, mask, logp = generate(decoder(v), end_token, part, distribution=forced, tool=tool)
         if not logp_RBT.numel():
             logp_RBT = torch.zeros_like(uniform_RBT, dtype=logp.dtype)
         for whole_RBT, part_RBT in ((token_RBT, token), (mask_RBT, mask), (logp_RBT, logp)):
@@ -39,16 +40,16 @@ def generate_recomputed(
     return token_RBT, mask_RBT, logp_RBT
 
 
-def _forcing(token_RBT: Tensor, given_RBT: Tensor, law: Law | None) -> Law:
+def _forcing(token_RBT: Tensor, given_RBT: Tensor, distribution: Distribution | None) -> Distribution:
     """Return the engine's distribution, with all mass on the given token where there is one."""
     given = given_RBT.flatten(0, 1).any(0).tolist()
 
-    def forced(law_RVB: Tensor, t: int) -> Tensor:
-        if law is not None:
-            law_RVB = law(law_RVB, t)
+    def forced(logp_RVB: Tensor, t: int) -> Tensor:
+        if distribution is not None:
+            logp_RVB = distribution(logp_RVB, t)
         if not given[t]:
-            return law_RVB
-        sure_RVB = torch.full_like(law_RVB, -torch.inf).scatter(1, token_RBT[:, None, :, t], 0.0)
-        return torch.where(given_RBT[:, None, :, t], sure_RVB, law_RVB)
+            return logp_RVB
+        sure_RVB = torch.full_like(logp_RVB, -torch.inf).scatter(1, token_RBT[:, None, :, t], 0.0)
+        return torch.where(given_RBT[:, None, :, t], sure_RVB, logp_RVB)
 
     return forced

@@ -67,7 +67,7 @@ def generate(
     group, rows, width = B // U(first_RVN.shape[2]), THREE * D, padded(B)
     rooms = _rooms(D, U(layers[0][2].shape[1]), width)
     x, normed = rooms[0], rooms[1]
-    law, power = np.zeros((V, width), np.float32), np.zeros((V, width), np.float32)
+    logp, power = np.zeros((V, width), np.float32), np.zeros((V, width), np.float32)
     own = np.zeros((U(len(layers)), T * rows, width), np.float32)
     scores, drawn, alive = (
         np.zeros((length + T, EIGHT), np.float32),
@@ -78,16 +78,16 @@ def generate(
         alive[:] = True
         for v in range(V):
             for b in range(B):
-                law[v, b] = first_RVN[r, v, b // group]
+                logp[v, b] = first_RVN[r, v, b // group]
         for t in range(T):
-            _draw(drawn, law, power, uniform_RBT[r, :, t])
+            _draw(drawn, logp, power, uniform_RBT[r, :, t])
             living = ZERO
             for b in range(B):
                 if alive[b]:
                     token_RBT[r, b, t], mask_RBT[r, b, t], logp_RBT[r, b, t] = (
                         drawn[b],
                         True,
-                        law[drawn[b], b],
+                        logp[drawn[b], b],
                     )
                     alive[b] = drawn[b] != end
                     living += U(alive[b])
@@ -100,7 +100,7 @@ def generate(
                 place, now = (ZERO, rows, t * rows), (t + ONE, length, heads)
                 cache = prompts[i][r], bias_RC[r : r + ONE]
                 _block(rooms, scores, own[i], place, cache, layers[i], r, now, B, numbers[1])
-            _next_logp(law, normed, x, head_RVD[r], numbers)
+            _next_logp(logp, normed, x, head_RVD[r], numbers)
 
 
 @compiled_for_weights("layer")
@@ -172,38 +172,38 @@ def _block(
 
 @compiled
 def _next_logp(
-    law: Floats, normed: Floats, x: Floats, head: Floats, numbers: tuple[np.float32, np.float32]
+    logp: Floats, normed: Floats, x: Floats, head: Floats, numbers: tuple[np.float32, np.float32]
 ) -> None:
-    """Fill law with log softmax(head norm(x) / temperature)."""
-    V, B = U(law.shape[0]), U(law.shape[1])
+    """Fill logp with log softmax(head norm(x) / temperature)."""
+    V, B = U(logp.shape[0]), U(logp.shape[1])
     normalize(normed, x, numbers[1])
-    product(law, head, normed, False)
+    product(logp, head, normed, False)
     for b in range(ZERO, B, EIGHT):
-        high = load(law, ZERO, b) / spread(numbers[0])
+        high = load(logp, ZERO, b) / spread(numbers[0])
         for v in range(V):
-            logit = load(law, v, b) / spread(numbers[0])
-            store(law, v, b, logit)
+            logit = load(logp, v, b) / spread(numbers[0])
+            store(logp, v, b, logit)
             high = largest(logit, high)
         total = spread(NOTHING)
         for v in range(V):
-            logit = load(law, v, b) - high
-            store(law, v, b, logit)
+            logit = load(logp, v, b) - high
+            store(logp, v, b, logit)
             total = total + exp2(logit * spread(np.float32(LOG2_E)))
         store(normed, ZERO, b, total)
     for b in range(B):
         normed[ZERO, b] = np.log(normed[ZERO, b])
     for v in range(V):
         for b in range(B):
-            law[v, b] -= normed[ZERO, b]
+            logp[v, b] -= normed[ZERO, b]
 
 
 @compiled
-def _draw(drawn: Counts, law: Floats, power: Floats, uniform_B: Doubles) -> None:
+def _draw(drawn: Counts, logp: Floats, power: Floats, uniform_B: Doubles) -> None:
     """Draw the tokens at which the cumulative distribution passes each uniform, as `sampler.inverse_cdf`."""
-    V, B = U(law.shape[0]), U(drawn.size)
+    V, B = U(logp.shape[0]), U(drawn.size)
     for v in range(V):
-        for b in range(ZERO, U(law.shape[1]), EIGHT):
-            store(power, v, b, exp2(load(law, v, b) * spread(np.float32(LOG2_E))))
+        for b in range(ZERO, U(logp.shape[1]), EIGHT):
+            store(power, v, b, exp2(load(logp, v, b) * spread(np.float32(LOG2_E))))
     for b in range(B):
         total = 0.0
         for v in range(V):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from testbed import rng
 from testbed.errors import UserError
-from testbed.policies.policy import Drawn, Law, Layout, Policy, Rounding, TaskShape, Tool
+from testbed.policies.policy import Distribution, Drawn, Layout, Policy, Rounding, TaskShape, Tool
 from testbed.policies.token_versions import checked_cache, checked_versions, logp_by_version, present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder, can_write, write
@@ -136,22 +136,22 @@ class ToyTransformer(Policy):
         group: int,
         uniform_RBT: Tensor,
         greedy: bool = False,
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
-        greedy takes the likeliest token for any uniforms. law(log_pi_RVB, t) is the distribution of token t
-        for an engine that differs from the policy (testbed/mismatch). Sequence b = n * group + g answers
-        prompt n. After the end token: token 0, mask False, logp 0.
+        greedy takes the likeliest token for any uniforms. distribution(log_pi_RVB, t) is that of token t for
+        an engine that differs from the policy (testbed/mismatch). Sequence b = n * group + g answers prompt
+        n. After the end token: token 0, mask False, logp 0.
         """
         prompts = self.prompts(theta_RP, prompt_RNQ, group, uniform_RBT.shape)
         uniform = uniform_RBT.to(self.device, torch.float64)
         one_RBT = torch.zeros_like(uniform, dtype=torch.int64)
         weights, tool, end = self.weights(theta_RP), self.tool(prompts), self.task.end_token
-        if not greedy and law is None and tool is None and can_write(weights, self.heads):
+        if not greedy and distribution is None and tool is None and can_write(weights, self.heads):
             return write(weights, self.heads, self.temperature, prompts, end, uniform)
         decoder = self._decoder({0: weights}, prompts, one_RBT)
-        return generate(decoder, end, uniform, greedy, law, tool)
+        return generate(decoder, end, uniform, greedy, distribution, tool)
 
     @torch.no_grad()
     def sample_in_flight(
@@ -162,7 +162,7 @@ class ToyTransformer(Policy):
         group: int,
         uniform_RBT: Tensor,
         cache: str = "kept",
-        law: Law | None = None,
+        distribution: Distribution | None = None,
     ) -> Drawn:
         """`sample` for responses during which the weights change: token_RBT, mask_RBT and logp_RBT.
 
@@ -182,17 +182,17 @@ class ToyTransformer(Policy):
         kept = checked_cache(cache) == "kept"
         if len(present(version_RBT)) == 1:
             alone = theta_RWP[:, present(version_RBT)[0]]
-            return self.sample(alone, prompt_RNQ, group, uniform_RBT, law=law)
+            return self.sample(alone, prompt_RNQ, group, uniform_RBT, distribution=distribution)
         weights = {v: self.weights(theta_RWP[:, v]) for v in present(version_RBT)}
         if kept:
             decoder = self._decoder(weights, prompts, version_RBT)
-            return generate(decoder, end, uniform, law=law, tool=self.tool(prompts))
+            return generate(decoder, end, uniform, distribution=distribution, tool=self.tool(prompts))
         return generate_recomputed(
             lambda v: self._decoder({v: weights[v]}, prompts, version_RBT),
             version_RBT,
             end,
             uniform,
-            law,
+            distribution,
             self.tool(prompts),
         )
 
@@ -226,26 +226,26 @@ class ToyTransformer(Policy):
     def logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return log pi(token | before), [R, B, T], differentiable in theta; 0 where mask is False."""
         R, N, _ = prompt_RNQ.shape
-        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
+        logp = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
         token_RNGT = token_RBT.unflatten(1, (N, -1))
-        start_RNG = law[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
+        start_RNG = logp[:, :, :N].transpose(1, 2).gather(2, token_RNGT[..., 0])
         next_RX = token_RNGT[..., 1:].transpose(2, 3).reshape(R, 1, -1)
-        return _by_response(start_RNG, law[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
+        return _by_response(start_RNG, logp[:, :, N:].gather(1, next_RX)[:, 0], mask_RBT)
 
     def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
         N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
-        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
-        start_RBV = law[:, :N].repeat_interleave(G, 1)
-        next_RBSV = law[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
+        logp = self._next_logp(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
+        start_RBV = logp[:, :N].repeat_interleave(G, 1)
+        next_RBSV = logp[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
         return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
         """Return the entropy of each token's distribution in nats, [R, B, T]; 0 where mask is False."""
         N = prompt_RNQ.shape[1]
-        law = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
-        entropy_RX = torch.special.entr(law.exp()).sum(1)
+        logp = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
+        entropy_RX = torch.special.entr(logp.exp()).sum(1)
         start_RNG = entropy_RX[:, :N, None].expand(-1, -1, token_RBT.shape[1] // N)
         return _by_response(start_RNG, entropy_RX[:, N:], mask_RBT)
 

@@ -122,8 +122,9 @@ def test_answers_that_cannot_be_are_refused(answer, says):
 
 def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_path):
     prompt_RNQ = torch.ones(1, 1, 6, dtype=torch.int64)
+    uniform_RBT = torch.zeros(1, 1, 5)
     with pytest.raises(UserError, match="lacks a different sampling distribution beside"):
-        policy.sample(policy.initial([0]), prompt_RNQ, 1, torch.zeros(1, 1, 5), law=lambda law, t: law)
+        policy.sample(policy.initial([0]), prompt_RNQ, 1, uniform_RBT, distribution=lambda logp, t: logp)
     with pytest.raises(UserError, match="weights at a given token"):
         policy.sample_in_flight(
             policy.initial([0])[:, None], torch.zeros(1, 1, 5), prompt_RNQ, 1, [[[0.0] * 5]]

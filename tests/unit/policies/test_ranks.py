@@ -134,7 +134,7 @@ def test_what_ranks_write_and_read_is_what_one_process_does(policy, rollout, ran
         told = [
             f(theta_RP, prompt_RNQ, token_RBT, batch.mask_BT) for f in (policy.entropy, policy.score_norm)
         ]
-        law = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT, law=lambda law, t: law)
+        law = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT, distribution=lambda logp, t: logp)
         return [*drawn, *flying, read, *told, *law]
 
     expected = ask(policy)

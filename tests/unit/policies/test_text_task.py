@@ -286,7 +286,7 @@ def test_an_end_token_that_is_also_the_padding_token_still_ends_and_counts(jsonl
         1, torch.tensor([2 if t == 1 else 70]), 0.0
     )
     theta_RP, prompt_RNQ = policy.initial([0]), torch.as_tensor(every_prompt(task))[None]
-    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, 2, np.full((1, 2, 6), 0.5), law=end)
+    token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, 2, np.full((1, 2, 6), 0.5), distribution=end)
     assert token_RBT[0, 0].tolist() == [70, 2, 0, 0, 0, 0]
     assert mask_RBT[0, 0].tolist() == [True, True, False, False, False, False]
     assert (policy.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)[0, 0, :2] < 0).all()
@@ -318,7 +318,7 @@ def test_a_stop_string_ends_a_response_and_is_not_judged(jsonl, tmp_path):
 
     prompt_RNQ = torch.as_tensor(every_prompt(task))[None]
     token_RBT, mask_RBT, _ = policy.sample(
-        policy.initial([0]), prompt_RNQ, 1, np.zeros((1, 1, len(script))), law=law
+        policy.initial([0]), prompt_RNQ, 1, np.zeros((1, 1, len(script))), distribution=law
     )
     assert made.decode(token_RBT[0, 0][mask_RBT[0, 0]]) == "hi###"
 

@@ -180,7 +180,7 @@ def test_an_engines_law_is_drawn_from_whatever_the_version(cache):
     theta, (prompt, uniform) = weights(policy), given()
     version, change = schedules(5), engine("temperature", temperature=2.0).distribution
     law = lambda log_pi, t: change(log_pi.transpose(1, 2), Draw((0, 1)), t).transpose(1, 2)  # noqa: E731
-    token, _, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache, law=law)
+    token, _, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache, distribution=law)
     hot = toy(temperature=2.0).sample_in_flight(theta, version, prompt, GROUP, uniform, cache)
     assert torch.equal(token, hot[0])
     torch.testing.assert_close(logp, hot[2], atol=1e-13, rtol=0)
