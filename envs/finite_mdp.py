@@ -26,15 +26,6 @@ class Episodes:
     mask_RBT: Bools
 
 
-@dataclass(frozen=True)
-class LogRatios:
-    """Per sampled episode of mu: log w = sum_t log pi/mu, discounted return and length."""
-
-    log_ratio_RB: Floats
-    return_RB: Floats
-    length_RB: Ints
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FiniteMDP:
     """S states, A actions, at most `horizon` steps; an episode also ends on entering a terminal state.
@@ -145,23 +136,6 @@ class FiniteMDP:
         return self._episodes(
             pi_XSA, version_RBT, start_RN, group, key_R, step, versions=np.shape(pi_RWSA)[1]
         )
-
-    def simulate_log_ratios(
-        self, pi_RSA: Floats, mu_RSA: Floats, start_RN: Ints, group: int, key_R: Keys, step: int
-    ) -> LogRatios:
-        """log w, return and length of the episodes of simulate(mu_RSA, ...), without storing the episodes."""
-        from envs import kernels
-
-        checks.check_pairs(np.shape(pi_RSA), np.shape(mu_RSA))
-        pi_RSA, mu_RSA = self._policies("pi", pi_RSA), self._policies("mu", mu_RSA)
-        start_RN, key_R = checks.as_starts_and_keys(start_RN, key_R, len(mu_RSA), self.tables.terminal_S)
-        cumulative_XA = running_sums(mu_RSA).reshape(-1, self.actions)
-        with np.errstate(divide="ignore", invalid="ignore"):  # entries with mu = 0 are never read
-            log_ratio_XA = (np.log(pi_RSA) - np.log(mu_RSA)).reshape(-1, self.actions)
-        sums = kernels.simulate_log_ratios(
-            self.tables, cumulative_XA, log_ratio_XA, start_RN, group, key_R, step
-        )
-        return LogRatios(*sums)
 
     def value(self, pi_xSA: Floats) -> Floats:
         """J = E[sum_t discount^t r_t], [x]."""

@@ -163,43 +163,6 @@ def _simulate(
             s = following
 
 
-@njit(cache=True, parallel=True)
-def simulate_log_ratios(
-    tables: Tables,
-    cumulative_XA: Floats,
-    log_ratio_XA: Floats,
-    start_RN: Ints,
-    group: int,
-    key_R: Keys,
-    step: int,
-) -> tuple[Floats, Floats, Ints]:
-    """(sum of log_ratio, discounted return, length), each [R, B], of exactly the episodes of `simulate`."""
-    states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
-    replicas, sequences = start_RN.shape[0], start_RN.shape[1] * group
-    log_ratio_RB = np.empty((replicas, sequences))
-    return_RB = np.empty((replicas, sequences))
-    length_RB = np.empty((replicas, sequences), np.int64)
-    for i in prange(replicas * sequences):
-        r, b = i // sequences, i % sequences
-        s = start_RN[r, b // group]
-        log_ratio, total, weight, length = 0.0, 0.0, 1.0, 0
-        for t in range(tables.horizon):
-            first, second = _pair(t, b, step, _ACTION_AND_TRANSITION, key_R[r])
-            a = _draw(cumulative_XA, r * states + s, first)
-            row = s * actions + a
-            following = tables.next_XK[row, _draw(tables.cumulative_XK, row, second)]
-            log_ratio += log_ratio_XA[r * states + s, a]
-            reward = _noisy_reward(tables, row, t, b, step, key_R[r]) + tables.bonus_S[following]
-            total += weight * reward
-            weight *= tables.discount
-            length += 1
-            if tables.terminal_S[following]:
-                break
-            s = following
-        log_ratio_RB[r, b], return_RB[r, b], length_RB[r, b] = log_ratio, total, length
-    return log_ratio_RB, return_RB, length_RB
-
-
 @njit(cache=True, forceinline=True)
 def _log_normalizer(logits_RSA: Floats, r: int, s: int) -> float:
     """log sum_a exp(logits[r, s, a]), shifted by the row's largest logit."""

@@ -1,13 +1,12 @@
 """E-values: the wealth of bets against "x is at most t", one function per kind of number.
 
 An e-value has mean at most 1 while the bet-against statement holds, so 1/e bounds the chance of so much
-wealth (Ville 1939). All three kinds stay valid when seeds are added until one likes to stop, and multiply:
+wealth (Ville 1939). All kinds stay valid when seeds are added until one likes to stop, and multiply:
 the wealth of a first run is the stake of the next.
 
     shares(won, chance)   a win has more than its chance: Beta-binomial mixture
     median(x, t)          the median is above t: `shares` of the signs of x - t
     mean(x, t)            the mean is above t: Gaussian units, unknown spread (right-Haar mixture)
-    bounded_mean(x, t)    the mean is above t: any units within bounds, nothing else assumed
 
 Each returns (above, below): evidence that the quantity is above t, and that it is below. `above` falls and
 `below` rises in t, so one pair of bets stands behind every word of a verdict (docs/theory/verdicts.md).
@@ -23,7 +22,6 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from envs.arrays import Floats
-from testbed.testing.e_process import EProcess
 
 EFFECT_SIZE = 1.0
 """Standard deviation of the half-normal prior on mean / spread that `mean` mixes over."""
@@ -93,24 +91,6 @@ def at_statistic(statistic: float, n: int) -> float:
     total = float(special.logsumexp(log_chi_K + log_mean_K)) + math.log(width)
     norm = (n / 2 - 1) * math.log(2) + math.lgamma(n / 2)
     return _exp(math.log(2 / EFFECT_SIZE) - 0.5 * math.log(precision) + total - norm)
-
-
-def bounded_mean(x_N: ArrayLike, t: float, bounds: tuple[float, float]) -> tuple[float, float]:
-    """Return the e-values that the mean is above t, and below, of units within bounds: capital of fixed bets.
-
-    above = mean over bets b of prod_i (1 + b (x_i - t)). Source: Waudby-Smith and Ramdas (2024), section 4.
-    A mean beyond the bounds is impossible: there the e-value is infinite, or the bet is not taken.
-    """
-    low, high = bounds
-    if t <= low:
-        return (_exp(math.inf), 1.0)
-    if t >= high:
-        return (1.0, _exp(math.inf))
-    x_N = np.asarray(x_N, dtype=np.float64)
-    if x_N.size == 0:
-        return 1.0, 1.0
-    above, below = (EProcess(t, bounds, side).add(x_N)[-1] for side in ("above", "below"))
-    return _exp(above), _exp(below)
 
 
 def median_sequence(x_N: ArrayLike, level: float = 0.05) -> tuple[float, float]:

@@ -145,30 +145,26 @@ def primal_dual(
     return PrimalDual(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
-def action_support(visit_RSA: Floats, least: float = 1.0) -> Bools:
-    """Pairs seen at least `least` times, [R, S, A]: a guardian of actions only.
+def action_support(visit_RSA: Floats) -> Bools:
+    """Pairs seen at least once, [R, S, A]: a guardian of actions only.
 
     Source: BCQ's mask, Fujimoto, Meger & Precup (2019), with counts in place of a model.
     """
-    return visit_RSA >= least
+    return visit_RSA >= 1
 
 
-def trajectory_support(
-    allowed_RSA: Bools, moves_RSAS: Floats, unsafe_S: Bools | None = None, tolerance: float = 0.0
-) -> Bools:
+def trajectory_support(allowed_RSA: Bools, moves_RSAS: Floats, unsafe_S: Bools) -> Bools:
     """The largest part of `allowed` that keeps the model inside it, [R, S, A].
 
-    Drop actions that lead, with probability above `tolerance`, to a state that is unsafe or has no action
-    left, until none do: the kernel of a state-trajectory constraint (OGSRL's guardian). In contrast,
-    `action_support` lets a known action lead to unknown or unsafe states. Ends of episodes are safe. The
-    fixed point is designed here.
+    Drop actions that may lead to a state that is unsafe or has no action left, until none do: the kernel of a
+    state-trajectory constraint (OGSRL's guardian). In contrast, `action_support` lets a known action lead to
+    unknown or unsafe states. Ends of episodes are safe. The fixed point is designed here.
     """
-    bad_S = np.zeros(allowed_RSA.shape[1], bool) if unsafe_S is None else unsafe_S
-    kept_RSA = allowed_RSA & ~bad_S[:, None]
+    kept_RSA = allowed_RSA & ~unsafe_S[:, None]
     while True:
-        dead_RS = bad_S | ~kept_RSA.any(-1)
+        dead_RS = unsafe_S | ~kept_RSA.any(-1)
         risk_RSA = ahead(moves_RSAS, dead_RS.astype(np.float64))
-        smaller_RSA = kept_RSA & (risk_RSA <= tolerance)
+        smaller_RSA = kept_RSA & (risk_RSA <= 0)
         if (smaller_RSA == kept_RSA).all():
             return kept_RSA
         kept_RSA = smaller_RSA

@@ -83,17 +83,6 @@ def first_error(tree: TokenTree, leaves: Leaves) -> Ints:
     return np.where(wrong_LT.any(-1), wrong_LT.argmax(-1), tree.horizon)
 
 
-def pivots(tree: TokenTree, pi_SA: ArrayLike) -> Floats:
-    """Return the probability that pi makes its first error in a state, [S]; their sum is the failure rate."""
-    (pi,) = check_policies(tree, pi=pi_SA)
-    leaves = enumerate_leaves(tree)
-    wrong_L, law_L = first_error(tree, leaves), leaves.probability(pi)
-    failed = np.flatnonzero(wrong_L < tree.horizon)
-    pivot_S = np.zeros(tree.states)
-    np.add.at(pivot_S, leaves.state_LT[failed, wrong_L[failed]], law_L[failed])
-    return pivot_S
-
-
 @dataclass(frozen=True)
 class Segments:
     """Responses with their first tokens kept from one policy, for every kept length at once.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.diagnostics.metric_names import CLAMP, HISTOGRAM_EDGES, QUANTILES
-from testbed.losses.ratios import log_prefix, log_token
+from testbed.losses.ratios import log_token
 
 HOW = ("kish", "perplexity", "max")
 
@@ -44,14 +44,6 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
         terms = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p.exp() * log_p)
         return torch.exp(-terms.sum(-1)) / count
     raise ValueError(f"ESS '{how}' is not defined; expected one of {', '.join(HOW)}.")
-
-
-def prefix_ess(logp_BT: Tensor, batch: Batch, how: str = "kish") -> Tensor:
-    """ESS share of the prefix ratios rho_{1:t} at each t; [..., T].
-
-    Sequences that ended before t keep their last ratio: they are still part of the estimate.
-    """
-    return ess(log_prefix(logp_BT, batch).transpose(-2, -1), None, how)
 
 
 def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:

@@ -1,9 +1,7 @@
-"""Actor-critics for linear-quadratic control: replay, twin quadratic critics, delayed actors, residual
-policies.
+"""TD3 for linear-quadratic control: replay, twin quadratic critics, delayed actors.
 
 Q(x, u) is a quadratic form in z = (x, u) and a constant. It contains the true Q of every linear policy, which
-isolates the effects of replay, batch size, update ratio and exploration. One class covers TD3 (temperature 0)
-and SAC (above).
+isolates the effects of replay, batch size, update ratio and exploration.
 """
 
 from dataclasses import dataclass
@@ -71,8 +69,7 @@ class Settings:
 
     players: copies of the world that step together; batch: drawn steps per update; delay: critic updates per
     actor update; polyak: share of the new weights in the targets; smoothing, smoothing_clip: noise on the
-    target's action (TD3); exploration: standard deviation of the behavior's noise at temperature 0; horizon:
-    steps to a new start.
+    target's action; exploration: standard deviation of the behavior's noise; horizon: steps to a new start.
     """
 
     steps: int = 200
@@ -90,32 +87,17 @@ class Settings:
     capacity: int = 20_000
     critic_rate: float = 0.1
     actor_rate: float = 0.02
-    twin: bool = True
 
 
-def actor_critic(
-    world: LQR,
-    key_R: NDArray[np.uint64],
-    settings: Settings,
-    *,
-    base_RUD: Floats | None = None,
-    temperature: ArrayLike = 0.0,
-    offline: tuple[Floats, Floats, Floats, Floats] | None = None,
-) -> tuple[Floats, Floats]:
-    """Gains [E, R, U, D] and standard deviations [E, R] of the learned policy, recorded every `every` steps.
+def td3(world: LQR, key_R: NDArray[np.uint64], settings: Settings) -> Floats:
+    """Gains [E, R, U, D] of the learned policy, recorded every `every` steps.
 
-    u = -(base + K) x + noise, K from 0: a residual policy if base_RUD is given (ResFiT), otherwise from
-    scratch. Twin critics regress on y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')); the
-    actor ascends Q_1 at its actions. temperature 0, TD3: u' is the target actor's action with clipped noise;
-    the behavior adds `exploration`. Above, SAC: u' and the behavior are drawn from N(-(base + K) x, s^2 I), s
-    learned from E[dQ/du . eps] + temperature/s. temperature: a number or [R]. offline: (x, u, r, x') [R, M,
-    ...] in the replay from the start; half of every batch comes from them (RLPD). Source: Fujimoto, van Hoof
-    & Meger (2018), algorithm 1 (TD3); Haarnoja et al. (2018), SAC.
+    u = -K x + noise, K from 0. Twin critics regress on y = r + discount min_i Q_i'(x', u'), u' the target
+    actor's action with clipped noise; the actor ascends Q_1 at its actions. Source: Fujimoto, van Hoof &
+    Meger (2018), algorithm 1.
     """
-    run = _Run(
-        world, np.asarray(key_R, np.uint64), settings, base_RUD, np.asarray(temperature, np.float64), offline
-    )
-    credit, gains, deviations = 0.0, [], []
+    run = _Run(world, np.asarray(key_R, np.uint64), settings)
+    credit, gains = 0.0, []
     for step in range(settings.steps):
         run.play(step)
         credit += settings.updates
@@ -123,56 +105,37 @@ def actor_critic(
             credit -= 1.0
             run.learn()
         if (step + 1) % settings.every == 0:
-            gains.append(run.base_RUD + run.gain_RUD)
-            deviations.append(run.deviation_R)
-    return np.stack(gains), np.stack(deviations)
+            gains.append(run.gain_RUD)
+    return np.stack(gains)
 
 
 class _Run:
-    """The state of `actor_critic`."""
+    """The state of `td3`."""
 
-    def __init__(
-        self,
-        world: LQR,
-        key_R: NDArray[np.uint64],
-        settings: Settings,
-        base_RUD: Floats | None,
-        temperature: Floats,
-        offline: tuple[Floats, Floats, Floats, Floats] | None,
-    ) -> None:
-        if settings.batch < 1 or settings.updates < 0 or (temperature < 0).any():
-            raise UserError("Expected batch >= 1, updates >= 0 and temperature >= 0.")
-        self.world, self.key_R, self.set, self.offline = world, key_R, settings, offline
+    def __init__(self, world: LQR, key_R: NDArray[np.uint64], settings: Settings) -> None:
+        if settings.batch < 1 or settings.updates < 0:
+            raise UserError("Expected batch >= 1 and updates >= 0.")
+        self.world, self.key_R, self.set = world, key_R, settings
         cells, (d, u) = len(key_R), world.b_DU.shape
-        self.soft_R = np.broadcast_to(temperature, (cells,))
         self.gain_RUD = np.zeros((cells, u, d))
-        self.base_RUD = self.gain_RUD if base_RUD is None else np.broadcast_to(base_RUD, (cells, u, d))
-        self.log_std_R = np.full(cells, np.log(settings.exploration))
         features = (d + u) * (d + u + 1) // 2 + 1
         self.critic_R2F = np.zeros((cells, 2, features))
         self.target_R2F, self.slow_RUD = self.critic_R2F.copy(), self.gain_RUD.copy()
         self.critic_step = Adam.of(settings.critic_rate, [self.critic_R2F])
-        self.actor_step = Adam.of(settings.actor_rate, [self.gain_RUD, self.log_std_R])
+        self.actor_step = Adam.of(settings.actor_rate, [self.gain_RUD])
         size = settings.capacity
         self.memory = [np.zeros((cells, size, n)) for n in (d, u, 1, d)]
         self.filled = self.updates_done = self.drawn = 0
         self.x_RND = world.starts(self._normals(settings.players, d))
 
-    @property
-    def deviation_R(self) -> Floats:
-        return np.where(self.soft_R > 0, np.exp(self.log_std_R), self.set.exploration)
-
     def _normals(self, rows: int, columns: int) -> Floats:
         self.drawn += 1
         return normals(self.key_R, self.drawn, rows, columns)
 
-    def _mean(self, gain_RUD: Floats, x_RND: Floats) -> Floats:
-        return -np.einsum("rud,rnd->rnu", self.base_RUD + gain_RUD, x_RND)
-
     def play(self, step: int) -> None:
         d, u = self.world.b_DU.shape
         noise_RNX = self._normals(self.set.players, 2 * d + u)
-        u_RNU = self._mean(self.gain_RUD, self.x_RND) + self.deviation_R[:, None, None] * noise_RNX[..., :u]
+        u_RNU = _acted(self.gain_RUD, self.x_RND) + self.set.exploration * noise_RNX[..., :u]
         next_RND, reward_RN = self.world.step(self.x_RND, u_RNU, noise_RNX[..., u : u + d])
         place = (self.filled + np.arange(self.set.players)) % self.set.capacity
         for stored, new in zip(self.memory, (self.x_RND, u_RNU, reward_RN[..., None], next_RND), strict=True):
@@ -190,31 +153,14 @@ class _Run:
         self.drawn += 1
         uniform_RN = kernels.uniforms(self.key_R, self.drawn, self.set.batch, 1)[..., 0]
         row_R1, size = np.arange(len(self.key_R))[:, None], min(self.filled, self.set.capacity)
-        found = [stored[row_R1, (uniform_RN * size).astype(np.int64)] for stored in self.memory]
-        if self.offline is None:
-            return found
-        half = self.set.batch // 2
-        old_RN = (uniform_RN[:, :half] * self.offline[0].shape[1]).astype(np.int64)
-        logged = [x[..., None] if x.ndim == 2 else x for x in self.offline]
-        return [
-            np.concatenate([old[row_R1, old_RN], new[:, half:]], axis=1)
-            for old, new in zip(logged, found, strict=True)
-        ]
+        return [stored[row_R1, (uniform_RN * size).astype(np.int64)] for stored in self.memory]
 
     def aims(self, reward_RN: Floats, next_RND: Floats, noise_RNU: Floats) -> Floats:
-        """y = r + discount (min_i Q_i'(x', u') - temperature log pi(u'|x')), [R, N]; noise_RNU makes u'."""
-        soft_R11, std_R11 = self.soft_R[:, None, None], self.deviation_R[:, None, None]
-        smooth_RNU = np.clip(
-            self.set.smoothing * noise_RNU, -self.set.smoothing_clip, self.set.smoothing_clip
-        )
-        soft_RNU = self._mean(self.gain_RUD, next_RND) + std_R11 * noise_RNU
-        then_RNU = np.where(soft_R11 > 0, soft_RNU, self._mean(self.slow_RUD, next_RND) + smooth_RNU)
+        """y = r + discount min_i Q_i'(x', u'), [R, N]; noise_RNU makes u'."""
+        clip = self.set.smoothing_clip
+        then_RNU = _acted(self.slow_RUD, next_RND) + np.clip(self.set.smoothing * noise_RNU, -clip, clip)
         ahead_RN2 = quadratic_features(next_RND, then_RNU) @ np.swapaxes(self.target_R2F, -1, -2)
-        log_pi_RN = -0.5 * (noise_RNU**2 + np.log(2 * np.pi)).sum(-1) - noise_RNU.shape[-1] * np.log(
-            std_R11[..., 0]
-        )
-        worth_RN = ahead_RN2.min(-1) if self.set.twin else ahead_RN2[..., 0]
-        return np.asarray(reward_RN + self.world.discount * (worth_RN - self.soft_R[:, None] * log_pi_RN))
+        return np.asarray(reward_RN + self.world.discount * ahead_RN2.min(-1))
 
     def learn(self) -> None:
         x_RND, u_RNU, reward_RN1, next_RND = self._batch()
@@ -231,17 +177,15 @@ class _Run:
         self.slow_RUD = self.slow_RUD + self.set.polyak * (self.gain_RUD - self.slow_RUD)
 
     def _improve(self, x_RND: Floats) -> None:
-        """Ascend Q_1 at u = -(base + K) x + s eps: dQ/dK = -E[dQ/du x.], dQ/ds = E[dQ/du . eps]."""
+        """Ascend Q_1 at u = -K x: dQ/dK = -E[dQ/du x.]."""
         d, u = self.world.b_DU.shape
         h_RZZ, _ = quadratic_form(self.critic_R2F[:, 0], d + u)
-        eps_RNU = self._normals(x_RND.shape[1], u) * (self.soft_R > 0)[:, None, None]
-        std_R = np.exp(self.log_std_R)
-        u_RNU = self._mean(self.gain_RUD, x_RND) + std_R[:, None, None] * eps_RNU
+        self.drawn += 1  # no noise is drawn here any more; committed tables were made when one was
+        u_RNU = _acted(self.gain_RUD, x_RND)
         by_u_RNU = 2 * np.concatenate([x_RND, u_RNU], axis=-1) @ h_RZZ[..., d:]
         by_gain_RUD = np.einsum("rnu,rnd->rud", by_u_RNU, x_RND) / x_RND.shape[1]
-        by_std_R = (by_u_RNU * eps_RNU).sum(-1).mean(-1) + self.soft_R * u / std_R
-        moves = self.actor_step([by_gain_RUD, -by_std_R * std_R])
-        self.gain_RUD, self.log_std_R = (
-            self.gain_RUD - moves[0],
-            np.clip(self.log_std_R - moves[1], -6.0, 2.0),
-        )
+        self.gain_RUD = self.gain_RUD - self.actor_step([by_gain_RUD])[0]
+
+
+def _acted(gain_RUD: Floats, x_RND: Floats) -> Floats:
+    return -np.einsum("rud,rnd->rnu", gain_RUD, x_RND)

@@ -27,23 +27,17 @@ def sampled_td(
     every: int,
     step_size: ArrayLike,
     inner: ArrayLike = 1,
-    ridge: ArrayLike = 0.0,
-    bound: ArrayLike = np.inf,
     start_F: Floats | None = None,
 ) -> Floats:
     """Weights [K, R, F] of TD on sampled s ~ weight, s' ~ step(s), with a target copied every `inner`
     updates.
 
-    w += step_size ((r + discount phi' w_target - phi w) phi - ridge w), then w is rescaled to norm <= bound.
-    step_size, inner, ridge and bound: numbers or [R]. Its expectation is `LinearTD` with k = inner. Source:
-    Sutton & Barto (2018), section 9.4; Mnih et al. (2015) for the target's period; ridge and bound as in PQN
-    and FlashSAC.
+    w += step_size (r + discount phi' w_target - phi w) phi. step_size and inner: numbers or [R]. Its
+    expectation is `LinearTD` with k = inner. Source: Sutton & Barto (2018), section 9.4; Mnih et al. (2015)
+    for the target's period.
     """
     cells, width = len(key_R), feature_SF.shape[1]
-    rate_R1, ridge_R1, bound_R = (
-        np.broadcast_to(np.asarray(x, np.float64), (cells,)) for x in (step_size, ridge, bound)
-    )
-    rate_R1, ridge_R1 = rate_R1[:, None], ridge_R1[:, None]
+    rate_R1 = np.broadcast_to(np.asarray(step_size, np.float64), (cells,))[:, None]
     inner_R = np.broadcast_to(np.asarray(inner, np.int64), (cells,))
     uniform_RTK = kernels.uniforms(np.asarray(key_R, np.uint64), 0, steps, 2)
     state_RT = np.searchsorted(running_sums(weight_S), uniform_RTK[..., 0], side="right")
@@ -56,9 +50,7 @@ def sampled_td(
         next_R = (uniform_RTK[:, step, 1, None] >= sums_SS[state_RT[:, step]]).sum(-1)
         aim_R = reward_S[state_RT[:, step]] + discount * (feature_SF[next_R] * target_RF).sum(-1)
         error_R = aim_R - (here_RF * weight_RF).sum(-1)
-        weight_RF = weight_RF + rate_R1 * (error_R[:, None] * here_RF - ridge_R1 * weight_RF)
-        norm_R = np.sqrt((weight_RF**2).sum(-1))
-        weight_RF = weight_RF * np.minimum(1.0, bound_R / np.maximum(norm_R, 1e-300))[:, None]
+        weight_RF = weight_RF + rate_R1 * error_R[:, None] * here_RF
         if (step + 1) % every == 0:
             found.append(weight_RF)
     return np.stack(found)

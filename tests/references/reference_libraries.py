@@ -167,19 +167,16 @@ def iql() -> float:
     return max(float(by_v.abs().max()), float(by_q.abs().max()), far(ours, theirs))
 
 
-def run_of(temperature: float) -> tuple[Any, Any, Any, Any]:
-    """A run with critics, slow actor and targets apart, and rewards, next states and noise of 50 steps.
+def run_of() -> tuple[Any, Any, Any]:
+    """A run with critics, slow actor and targets apart, and rewards and next states of 50 steps.
 
     Actions stay inside [-1, 1], where the libraries' clamp does nothing.
     """
     rng, mass = np.random.default_rng(1), point_mass(noise_std=0.1)
-    run = control._Run(
-        mass, np.arange(1, dtype=np.uint64), control.Settings(), None, np.asarray(temperature), None
-    )
+    run = control._Run(mass, np.arange(1, dtype=np.uint64), control.Settings())
     run.target_R2F = rng.normal(size=run.target_R2F.shape)
     run.gain_RUD, run.slow_RUD = 0.1 * rng.normal(size=(2, 1, 1, 2))
-    run.log_std_R = np.array([-2.5])
-    return run, rng.normal(size=(1, 50)), 0.3 * rng.normal(size=(1, 50, 2)), rng.normal(size=(1, 50, 1))
+    return run, rng.normal(size=(1, 50)), 0.3 * rng.normal(size=(1, 50, 2))
 
 
 def critics(run: Any) -> Any:
@@ -198,7 +195,7 @@ def d3rlpy_td3() -> float:
     import torch
     from d3rlpy.algos.qlearning.torch.td3_impl import TD3Impl
 
-    run, reward, following, _ = run_of(0.0)
+    run, reward, following = run_of()
     torch.manual_seed(0)
     noise = torch.randn(50, 1, dtype=torch.float64)
     act = lambda x: -x @ torch.as_tensor(run.slow_RUD[0].T)  # noqa: E731
@@ -219,26 +216,19 @@ def d3rlpy_td3() -> float:
     return far(run.aims(reward, following, noise.numpy()[None])[0], reward[0] + run.world.discount * worth)
 
 
-def stable_baselines(temperature: float) -> float:
+def stable_baselines() -> float:
     """Targets that Stable-Baselines3's train() regresses on, read from its critics' gradients."""
     import torch
-    from stable_baselines3 import SAC, TD3
+    from stable_baselines3 import TD3
 
-    run, reward, following, noise = run_of(temperature)
+    run, reward, following = run_of()
     pair = [torch.zeros(50, 1, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    look, std = critics(run), float(run.deviation_R[0])
+    look = critics(run)
     rows = SimpleNamespace(
         observations=torch.as_tensor(following[0]), next_observations=torch.as_tensor(following[0]),
         actions=torch.zeros(50, 1, dtype=torch.float64), rewards=torch.as_tensor(reward[0][:, None]),
         dones=torch.zeros(50, 1, dtype=torch.float64), discounts=None,
     )  # fmt: skip
-
-    def drawn(x: Any) -> tuple[Any, Any]:
-        eps = torch.as_tensor(noise[0])
-        mean = -x @ torch.as_tensor(run.gain_RUD[0].T)
-        return mean + std * eps, torch.distributions.Normal(
-            torch.tensor(0.0), torch.tensor(std, dtype=torch.float64)
-        ).log_prob(std * eps)[:, 0]
 
     taken: list[Any] = []  # what the critic's step would descend
 
@@ -255,20 +245,17 @@ def stable_baselines(temperature: float) -> float:
         policy=SimpleNamespace(set_training_mode=lambda _: None), _update_learning_rate=lambda _: None,
         replay_buffer=SimpleNamespace(sample=lambda *_, **__: rows), _vec_normalize_env=None,
         gamma=run.world.discount, logger=SimpleNamespace(record=lambda *_, **__: None), _n_updates=0,
-        critic=critic, policy_delay=9, target_update_interval=9, use_sde=False, tau=0.0,
-        critic_target=look, target_policy_noise=run.set.smoothing, target_noise_clip=run.set.smoothing_clip,
+        critic=critic, policy_delay=9, critic_target=look,
+        target_policy_noise=run.set.smoothing, target_noise_clip=run.set.smoothing_clip,
+        actor=SimpleNamespace(optimizer=idle()),
         actor_target=lambda x: -x @ torch.as_tensor(run.slow_RUD[0].T),
-        actor=SimpleNamespace(action_log_prob=drawn, optimizer=idle()), ent_coef_optimizer=None,
-        log_ent_coef=None, batch_norm_stats=(), batch_norm_stats_target=(),
-        ent_coef_tensor=torch.tensor(temperature, dtype=torch.float64),
     )  # fmt: skip
     torch.manual_seed(0)
     made = torch.zeros(50, 1, dtype=torch.float64).normal_(0, run.set.smoothing) / run.set.smoothing
     torch.manual_seed(0)
-    (SAC if temperature else TD3).train(self, 1, 50)
-    scale = 0.5 if temperature else 1.0
-    theirs = -taken[0].numpy()[:, 0] * 50 / 2 / scale  # d/dq of scale * mean (q - y)^2 at q = 0
-    return far(run.aims(reward, following, noise if temperature else made.numpy()[None])[0], theirs)
+    TD3.train(self, 1, 50)
+    theirs = -taken[0].numpy()[:, 0] * 50 / 2  # d/dq of mean (q - y)^2 at q = 0
+    return far(run.aims(reward, following, made.numpy()[None])[0], theirs)
 
 
 def cleanrl_td3() -> float:
@@ -278,7 +265,7 @@ def cleanrl_td3() -> float:
     path = Path(find_spec("cleanrl").submodule_search_locations[0]) / "td3_continuous_action.py"  # type: ignore[union-attr,index]
     text = path.read_text()
     begin, end = text.index("            clipped_noise = ("), text.index("        qf1_a_values")
-    run, reward, following, _ = run_of(0.0)
+    run, reward, following = run_of()
     torch.manual_seed(0)
     one = torch.randn(1, dtype=torch.float32)  # the file draws one noise for the whole batch
     torch.manual_seed(0)
@@ -322,7 +309,7 @@ def prdc() -> float:
 
 
 def score_tables() -> float:
-    """IPS, clipped, and doubly robust values of three policies beside obp's estimators."""
+    """IPS and doubly robust values of three policies beside obp's estimators."""
     from obp.ope import DoublyRobust, InverseProbabilityWeighting
 
     from envs.logged_bandit import logged_bandit
@@ -343,10 +330,6 @@ def score_tables() -> float:
         gaps.append(far(value(logged_bandits.score_table(data, 5, 4)), ips.estimate_policy_value(**given)))
         doubly = logged_bandits.score_table(data, 5, 4, model_RSA=model_RSA)
         gaps.append(far(value(doubly), dr.estimate_policy_value(**given)))
-        # A floor on propensities is obp's IPS with the propensities it is given.
-        floored = {**given, "pscore": np.maximum(data.propensity_RN[0], 0.2)}
-        table = logged_bandits.score_table(data, 5, 4, floor=0.2)
-        gaps.append(far(value(table), ips.estimate_policy_value(**floored)))
     return max(gaps)
 
 
@@ -360,10 +343,9 @@ COMPARISONS = (
     Comparison("d3rlpy", "d3rlpy", "IQL: losses and weights", SINGLE, iql),
     Comparison("d3rlpy", "d3rlpy", "TD3 target", 1e-12, d3rlpy_td3),
     Comparison("d3rlpy", "d3rlpy", "PRDC penalty", 1e-12, prdc),
-    Comparison("stable-baselines3", "stable_baselines3", "TD3 target", 1e-12, lambda: stable_baselines(0.0)),
-    Comparison("stable-baselines3", "stable_baselines3", "SAC target", 1e-12, lambda: stable_baselines(0.2)),
+    Comparison("stable-baselines3", "stable_baselines3", "TD3 target", 1e-12, stable_baselines),
     Comparison("cleanrl", "cleanrl", "TD3 target", SINGLE, cleanrl_td3),
-    Comparison("obp", "obp", "IPS, floored, doubly robust", 1e-12, score_tables),
+    Comparison("obp", "obp", "IPS, doubly robust", 1e-12, score_tables),
 )
 
 

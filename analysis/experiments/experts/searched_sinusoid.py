@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from analysis.lab import Experiment, Part, Plot, combinations, of_keys
 from envs.arrays import Floats
 from envs.continuous import LQR
-from testbed.offline.control import Settings, actor_critic
+from testbed.offline.control import Settings, td3
 
 NAME = "searched-sinusoid"
 SEEDS, STEPS, EVERY, PLAYERS, UPDATES = 16, 640, 80, 8, 2.0
@@ -74,7 +74,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     for kind, noise in WAKES.items():
         world = wake(noise)
         best, idle = world.value(world.optimal_gain()), world.value(np.zeros((1, 4)))
-        gains, _ = actor_critic(world, key_R, settings)
+        gains = td3(world, key_R, settings)
         blind_ER = np.full((len(gains), len(key_R)), best_sinusoid(world))
         for name, value_ER in (("learned", world.value(gains)), ("best sinusoid", blind_ER)):
             frame, _ = combinations(key_R, wake=[kind], controller=[name], steps=played)

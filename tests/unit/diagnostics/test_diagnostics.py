@@ -28,7 +28,6 @@ from testbed.diagnostics.ratio_metrics import (
     ess,
     kl_estimates,
     log_ratio_histogram,
-    prefix_ess,
     quantiles,
     ratio_metrics,
 )
@@ -160,14 +159,6 @@ def test_a_sequence_whose_weight_is_undefined_is_left_out(value):
     assert rows["ess_kish_prefix_raw"] == pytest.approx(49 / (5 * 11))  # 2, 2, 1, 1 and 1
     assert rows["chi2_sequence"] == pytest.approx(5 / 2 - 1)
     assert rows["log_rho_sequence_p999"] == pytest.approx(math.log(2))
-
-
-def test_prefix_ess_starts_at_the_first_token_and_ends_at_the_sequence():
-    logp, batch = batch_of()
-    curve = prefix_ess(logp, batch)
-    log_rho = torch.where(batch.mask_BT, logp - batch.logp_mu_BT, 0.0)
-    torch.testing.assert_close(curve[0], ess(log_rho[:, 0]))
-    torch.testing.assert_close(curve[-1], ess(log_rho.sum(-1)))
 
 
 def test_clip_share_counts_tokens_cut_by_the_objective():

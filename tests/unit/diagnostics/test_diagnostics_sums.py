@@ -9,12 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from support.fixtures import batch_of
 
-from testbed.diagnostics.ratio_metrics import ess, prefix_ess
+from testbed.diagnostics.ratio_metrics import ess
 from testbed.diagnostics.weight_sums import HOW, WeightSums, expected_share
 from testbed.errors import UserError
-from testbed.losses.ratios import log_prefix
 
 LOG_W = np.random.default_rng(5).normal(0.3, 1.5, (3, 60))
 SHARES = tuple(lambda s, how=how: s.ess(how) for how in ("kish", "perplexity", "max"))
@@ -59,14 +57,6 @@ def test_the_shares_are_those_of_the_batch_diagnostics():
     for how in ("kish", "perplexity", "max"):
         expected = ess(torch.tensor(LOG_W), torch.tensor(mask), how)
         np.testing.assert_allclose(WeightSums.of(LOG_W, mask).ess(how), expected, rtol=1e-13)
-
-
-def test_sums_over_prefixes_give_the_prefix_curve():
-    logp, batch = batch_of()
-    log_prefix_TB = log_prefix(logp, batch).T
-    for how in ("kish", "perplexity", "max"):
-        shards = sum(WeightSums.of(part) for part in np.split(log_prefix_TB.numpy(), 2, axis=-1))
-        np.testing.assert_allclose(shards.ess(how), prefix_ess(logp, batch, how), rtol=1e-12)
 
 
 def test_the_moments_are_those_of_the_textbook():

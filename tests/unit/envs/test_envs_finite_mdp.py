@@ -144,7 +144,7 @@ def test_wrong_policies_and_starts_are_refused():
         world.divergence(pi_RSA, pi_RSA[0])
     mu_RSA = np.repeat(pi_RSA, 2, axis=0)
     with pytest.raises(ValueError, match=r"pi has shape \(1, 3, 2\), but mu has \(2, 3, 2\)"):
-        world.simulate_log_ratios(pi_RSA, mu_RSA, np.zeros((2, 4), np.int64), 1, np.zeros(2, np.uint64), 0)
+        world.divergence(pi_RSA, mu_RSA)
     with pytest.raises(ValueError, match=r"1 policies, start_RN has shape \(2, 4\)"):
         world.simulate(pi_RSA, np.zeros((2, 4), np.int64), 1, key_R, 0)
     with pytest.raises(ValueError, match="without terminal states"):

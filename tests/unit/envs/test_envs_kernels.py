@@ -67,22 +67,6 @@ def test_simulated_episodes_are_those_of_plain_python(name):
             assert not episodes.reward_RBT[r, b, length:].any()
 
 
-@pytest.mark.parametrize("name", ["terminal", "normal", "lock"])
-def test_log_ratio_sums_are_those_of_the_episodes_that_simulate_stores(name):
-    world = SMALL[name]
-    pi_RSA, mu_RSA = policies(world, 3, seed=1), policies(world, 3, seed=2)
-    start_RN = world.start(kernels.uniforms(KEYS, 0, 20, 1)[..., 0])
-    episodes = world.simulate(mu_RSA, start_RN, 2, KEYS, 3)
-    sums = world.simulate_log_ratios(pi_RSA, mu_RSA, start_RN, 2, KEYS, 3)
-    log_rho_RSA = np.log(pi_RSA) - np.log(mu_RSA)
-    replica = np.arange(3)[:, None, None]
-    log_rho_RBT = log_rho_RSA[replica, episodes.state_RBT, episodes.action_RBT] * episodes.mask_RBT
-    return_RB = episodes.reward_RBT @ world.discount ** np.arange(world.horizon)
-    assert sums.log_ratio_RB == pytest.approx(log_rho_RBT.sum(axis=-1), abs=1e-13)
-    assert sums.return_RB == pytest.approx(return_RB, abs=1e-13)
-    assert np.array_equal(sums.length_RB, episodes.mask_RBT.sum(axis=-1))
-
-
 DIGEST = """
 import hashlib, numba, numpy as np
 from envs import kernels
@@ -96,9 +80,8 @@ for threads in (1, 2, 3):
     episodes = world.simulate(pi, start, 3, keys, 2)
     logp = kernels.gather_logp(np.log(pi), episodes.state_RBT, episodes.action_RBT)
     score = kernels.scatter_score(episodes.state_RBT, episodes.action_RBT, episodes.reward_RBT, pi)
-    sums = world.simulate_log_ratios(pi, mu, start, 3, keys, 2)
     exact = world.divergence(pi, mu)
-    arrays = [*vars(episodes).values(), logp, score, *vars(sums).values(), *vars(exact).values()]
+    arrays = [*vars(episodes).values(), logp, score, *vars(exact).values()]
     arrays += [world.value(pi), world.gradient(pi), world.occupancy(pi)]
     print(hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest())
 """

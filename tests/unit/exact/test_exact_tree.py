@@ -15,7 +15,6 @@ from testbed.exact.group import group_report, multisets
 from testbed.exact.response_tree import (
     RewardTable,
     check_size,
-    enumerate_leaves,
     random_policies,
     random_tree,
     reward_tree,
@@ -346,7 +345,7 @@ def test_a_reset_reaches_states_by_the_products_of_the_tokens_between(make):
     for state in range(tree.states - 1, -1, -1):
         after = np.where(going[state] >= 0, value[going[state]], 0.0)
         value[state] = pi[state] @ (tree.reward_SA[state] + after)
-    leaves, law = enumerate_leaves(tree), prefixes.continued(tree, start, pi, pi)
+    law = prefixes.continued(tree, start, pi, pi)
     assert law.law_L.sum() == pytest.approx(1.0)
     gradient = prefixes.reset_gradient(tree, pi, start)
     assert gradient.sum(-1) == pytest.approx(0.0, abs=1e-12)
@@ -354,8 +353,6 @@ def test_a_reset_reaches_states_by_the_products_of_the_tokens_between(make):
     moved /= moved.sum(-1, keepdims=True)
     gain = sum(p * (prefixes_value(tree, moved, s) - value[s]) for s, p in enumerate(start))
     assert gain == pytest.approx(1e-6 * (gradient**2).sum(), rel=1e-4)
-    wrong = prefixes.first_error(tree, leaves) < tree.horizon
-    assert prefixes.pivots(tree, pi).sum() == pytest.approx(leaves.probability(pi)[wrong].sum())
 
 
 def prefixes_value(tree, pi, state):

@@ -94,27 +94,15 @@ def test_features_are_the_monomials_of_the_form():
     )
 
 
-@pytest.mark.parametrize(("temperature", "slack"), [(0.0, 0.1), (0.05, 0.3)], ids=["td3", "sac"])
-def test_an_actor_critic_with_replay_comes_near_the_riccati_gain(temperature, slack):
+def test_td3_comes_near_the_riccati_gain_and_its_cells_do_not_depend_on_each_other():
     run = control.Settings(steps=500, every=250, updates=2.0)
-    gains, deviations = control.actor_critic(MASS, KEYS, run, temperature=temperature)
+    gains = control.td3(MASS, KEYS, run)
     start = MASS.value(np.array([[[0.3, 0.3]]]))[0]
     best = MASS.value(BEST)
-    assert (MASS.value(gains[-1]) > best - slack * (best - start)).all()
-    if temperature:
-        # The soft optimum of a quadratic Q has variance temperature / (2 |H_uu|).
-        curve = MASS.action_cost_UU + MASS.discount * MASS.b_DU.T @ MASS.riccati() @ MASS.b_DU
-        assert deviations[-1].mean() == pytest.approx(np.sqrt(temperature / (2 * curve[0, 0])), rel=0.25)
-
-
-def test_a_residual_starts_at_its_base_and_cells_do_not_depend_on_each_other():
-    base = np.array([[0.8, 1.0]])
-    run = control.Settings(steps=4, every=1, updates=0.5, batch=8)
-    gains, _ = control.actor_critic(MASS, KEYS, run, base_RUD=base)
-    np.testing.assert_allclose(gains[0], np.broadcast_to(base, (3, 1, 2)))
-    assert (gains[-1] != gains[0]).any()
-    alone, _ = control.actor_critic(MASS, KEYS[2:], run, base_RUD=base)
-    np.testing.assert_allclose(alone[:, 0], gains[:, 2], rtol=1e-12)
+    assert (MASS.value(gains[-1]) > best - 0.1 * (best - start)).all()
+    short = control.Settings(steps=4, every=1, updates=0.5, batch=8)
+    alone, whole = (control.td3(MASS, keys, short) for keys in (KEYS[2:], KEYS))
+    np.testing.assert_allclose(alone[:, 0], whole[:, 2], rtol=1e-12)
 
 
 def test_a_step_is_that_of_adam_with_decays_of_nine_tenths_and_ninety_nine_hundredths():
@@ -132,8 +120,7 @@ def test_a_step_is_that_of_adam_with_decays_of_nine_tenths_and_ninety_nine_hundr
 
 def test_a_row_is_recorded_after_every_so_many_steps():
     each, second = (
-        control.actor_critic(MASS, KEYS, control.Settings(steps=5, every=every, batch=4))[0]
-        for every in (1, 2)
+        control.td3(MASS, KEYS, control.Settings(steps=5, every=every, batch=4)) for every in (1, 2)
     )
     np.testing.assert_array_equal(second, each[1:4:2])
 
@@ -143,8 +130,7 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
     chosen = control.Settings(
         players=5, batch=6, polyak=0.3, actor_rate=0.05, critic_rate=0.2, exploration=0.3
     )
-    heat, base = np.array([0.0, 0.05, 0.5]), rng.normal(size=(3, 2, 4))
-    run, drawn = control._Run(plane, KEYS, chosen, base, heat, None), []
+    run, drawn = control._Run(plane, KEYS, chosen), []
     run.critic_R2F, run.target_R2F = rng.normal(size=(2, 3, 2, 22))
     critics, targets = torch.tensor(run.critic_R2F), torch.tensor(run.target_R2F)
     for step in range(3):
@@ -154,14 +140,13 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
         setattr(run, name, lambda *size, made=made: drawn.append(made(*size)) or drawn[-1])
     for _ in range(5):
         run.learn()
-    for r, temperature in enumerate(heat):
+    for r in range(3):
         given = (torch.tensor(np.concatenate([x[r] for x in each], -1) if isinstance(each, list) else each[r])
                  for each in drawn)  # fmt: skip
         target, slow = targets[r].clone(), torch.zeros(2, 4).double()
         critic, gain = critics[r].clone().requires_grad_(), slow.clone().requires_grad_()
-        log_std = torch.tensor(np.log(0.3)).requires_grad_()
-        steps = [torch.optim.Adam(parts, rate, betas=(0.9, 0.99))
-                 for parts, rate in (([critic], 0.2), ([gain, log_std], 0.05))]  # fmt: skip
+        steps = [torch.optim.Adam([part], rate, betas=(0.9, 0.99))
+                 for part, rate in ((critic, 0.2), (gain, 0.05))]  # fmt: skip
 
         def q(weight, x, u):
             z = [*x.T, *u.T]
@@ -172,36 +157,21 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
             x, u, reward, then = next(given).split([4, 2, 1, 4], -1)
             noise = next(given)
             with torch.no_grad():
-                near = -then @ (torch.tensor(base[r]) + slow).T + (0.1 * noise).clamp(-0.2, 0.2)
-                mean = -then @ (torch.tensor(base[r]) + gain).T
-                ahead = mean + log_std.exp() * noise if temperature else near
+                ahead = -then @ slow.T + (0.1 * noise).clamp(-0.2, 0.2)
                 worth = torch.minimum(q(target[0], then, ahead), q(target[1], then, ahead))
-                log_pi = torch.distributions.Normal(mean, log_std.exp()).log_prob(ahead).sum(-1)
-                aim = reward[:, 0] + plane.discount * (worth - temperature * log_pi)
+                aim = reward[:, 0] + plane.discount * worth
             steps[0].zero_grad()
             sum(((q(each, x, u) - aim) ** 2).mean() / 2 for each in critic).backward()
             steps[0].step()
             if update % 2 == 0:
                 steps[1].zero_grad()
-                acted = -x @ (torch.tensor(base[r]) + gain).T
-                acted = acted + log_std.exp() * next(given) * bool(temperature)
-                (-q(critic[0].detach(), x, acted).mean() - temperature * 2 * log_std).backward()
+                (-q(critic[0].detach(), x, -x @ gain.T).mean()).backward()
                 steps[1].step()
             target += 0.3 * (critic.detach() - target)
             slow += 0.3 * (gain.detach() - slow)
-        for name, value in (("critic_R2F", critic), ("gain_RUD", gain), ("log_std_R", log_std),
+        for name, value in (("critic_R2F", critic), ("gain_RUD", gain),
                             ("target_R2F", target), ("slow_RUD", slow)):  # fmt: skip
             np.testing.assert_allclose(getattr(run, name)[r], value.detach(), rtol=1e-6, atol=1e-9)
-
-
-def test_half_of_a_batch_comes_from_the_log():
-    zeros = (np.zeros((3, 5, 2)), np.zeros((3, 5, 1)), np.full((3, 5), -7.0), np.zeros((3, 5, 2)))
-    run = control._Run(MASS, KEYS, control.Settings(batch=10), None, np.zeros(()), zeros)
-    run.play(0)
-    x, _, reward, _ = run._batch()
-    assert x.shape == (3, 10, 2)
-    assert (reward[:, :5] == -7.0).all()
-    assert (reward[:, 5:] != -7.0).all()
 
 
 # -- offline, one action ----------------------------------------------------------------------------
@@ -257,7 +227,7 @@ def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_
         (lambda: dataclasses.replace(MASS, discount=1.0), "discount"),
         (lambda: dataclasses.replace(MASS, action_cost_UU=np.zeros((1, 1))), "positive definite"),
         (lambda: dataclasses.replace(MASS, a_DD=np.eye(3)), "must be"),
-        (lambda: control.actor_critic(MASS, KEYS, control.Settings(batch=0)), "batch >= 1"),
+        (lambda: control.td3(MASS, KEYS, control.Settings(batch=0)), "batch >= 1"),
     ],
 )  # fmt: skip
 def test_impossible_controls_are_refused(call, message):

@@ -148,7 +148,6 @@ def test_the_expert_of_the_tightrope_never_falls_and_nobody_recovers_without_it(
             lambda: draw_counts(SMALL["bernoulli"], np.full((3, 2), 1 / 6), 5, np.random.default_rng(0), 1),
             "bonus",
         ),
-        (lambda: tightrope(actions=1), "at least 2"),
     ],
 )
 def test_impossible_data_sets_are_refused(call, message):
