@@ -16,10 +16,6 @@ SIGMA = mismatch_staleness.SIGMA
 FP8 = fp8_training.EXPERIMENT.claims
 
 
-def decide(evidence):
-    return word(evidence)
-
-
 # FP8
 
 
@@ -37,7 +33,7 @@ def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
 @pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "undecided")])
 def test_collapse_is_counted_against_full_precision(falls, expected):
     assert (
-        decide(FP8["strong-rollout-noise-collapses-the-trainer"].function(fp8_table(noise_falls=falls)))
+        word(FP8["strong-rollout-noise-collapses-the-trainer"].function(fp8_table(noise_falls=falls)))
         == expected
     )
 
@@ -46,13 +42,13 @@ def test_full_precision_that_collapses_more_refutes():
     table = fp8_table(noise_falls=0)
     full = (table["mismatch"] == "off") & (table["policy_args"] == "default")
     table.loc[full, "collapsed"] = 1.0
-    assert decide(FP8["strong-rollout-noise-collapses-the-trainer"].function(table)) == "refuted"
+    assert word(FP8["strong-rollout-noise-collapses-the-trainer"].function(table)) == "refuted"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.5, "supported"), (-0.2, "refuted")])
 def test_what_tis_adds_under_noise(gain, expected):
     found = FP8["tis-repairs-strong-rollout-noise"].function(fp8_table(tis_gain=gain))
-    assert decide(found) == expected
+    assert word(found) == expected
     assert found.effect == pytest.approx(gain)
 
 
@@ -61,7 +57,7 @@ def test_what_tis_adds_under_noise(gain, expected):
 )
 def test_one_precision_is_compared_with_full_precision(change, expected):
     assert (
-        decide(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change)))
+        word(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change)))
         == expected
     )
 

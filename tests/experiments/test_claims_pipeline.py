@@ -11,10 +11,6 @@ from analysis.judging import claims as base
 from analysis.tables.committed import load_committed
 
 
-def decide(evidence: base.Evidence) -> str:
-    return word(evidence)
-
-
 @pytest.fixture(scope="module")
 def table():
     return load_committed(["pipeline-replications"])["pipeline-replications"].frame
@@ -35,14 +31,14 @@ def test_replications_made_today_are_the_committed_ones_and_support_the_claim(na
 @pytest.mark.parametrize("name", sorted(replicated.PIPELINES))
 def test_a_claim_about_pipelines_counts_replications_and_is_refuted_by_others(name, table):
     found = base.CLAIMS[name].function(table)
-    assert decide(found) == "supported"
+    assert word(found) == "supported"
     assert found.n == table[table["claim"] == name]["replica"].nunique()
     wrong = table.assign(
         period=table["period"] * np.where(table["pipeline"] == "split", 4.0, 0.9),
         length_bias=table["length_bias"] / 2,
         **{lag: table[lag] * 1.1 for lag in ("lag_sample", "lag_token")},
     )
-    assert decide(base.CLAIMS[name].function(wrong)) == "refuted"
+    assert word(base.CLAIMS[name].function(wrong)) == "refuted"
 
 
 @pytest.mark.slow
@@ -50,7 +46,7 @@ def test_a_queue_that_drops_its_newest_groups_refutes_what_is_said_of_dropping_t
     name, queues = "discard-stale-shortens-responses", replicated.discards()
     swapped = queues | {"full queue": replace(queues["full queue"], queue_rule="drop-newest")}
     monkeypatch.setitem(replicated.PIPELINES, name, (lambda: swapped, 200))
-    assert decide(base.CLAIMS[name].function(replicated.replications(name))) == "refuted"
+    assert word(base.CLAIMS[name].function(replicated.replications(name))) == "refuted"
 
 
 def test_a_margin_holds_on_both_sides():
@@ -62,4 +58,4 @@ def test_a_margin_holds_on_both_sides():
         (-0.04, "refuted"),
     ):
         rooms = replicated.within({"x": distance + noise_R})
-        assert decide(replicated.judged(rooms, "room")) == expected
+        assert word(replicated.judged(rooms, "room")) == expected

@@ -15,10 +15,6 @@ CLAIMS = {**rec.REC.claims, **rec.BOUNDED.claims}
 NOISE = np.linspace(-0.02, 0.02, SEEDS)
 
 
-def decide(evidence):
-    return word(evidence)
-
-
 # The claims
 
 
@@ -60,11 +56,11 @@ def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
 )
 def test_the_claims_of_equal_accuracy_reach_every_verdict(change, expected):
     table = rec_table(change)
-    assert decide(CLAIMS["rec-importance-weights-change-nothing"].function(table)) == expected
+    assert word(CLAIMS["rec-importance-weights-change-nothing"].function(table)) == expected
     one = table[table["recipe"] == "rec"].assign(**{"recipe_args.keep": "oneside"})
     other = one.assign(**{"recipe_args.keep": "twoside", "accuracy": NOISE[0] + one["accuracy"] ** 2})
     both = pd.concat([one, other])
-    assert decide(CLAIMS["rec-slow-importance-weights-change-nothing"].function(both)) == expected
+    assert word(CLAIMS["rec-slow-importance-weights-change-nothing"].function(both)) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,5 +71,5 @@ def test_the_claim_about_the_clip_reaches_every_verdict(clipped, opened, expecte
     evidence = CLAIMS["rec-clip-prevents-collapse"].function(
         rec_table(clipped_falls=clipped, open_falls=opened)
     )
-    assert decide(evidence) == expected
+    assert word(evidence) == expected
     assert evidence.n == SEEDS

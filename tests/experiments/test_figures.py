@@ -9,7 +9,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.text import Text
 
 from analysis.experiment import EXPERIMENTS
 from analysis.tables import committed as load
@@ -107,23 +106,6 @@ def test_a_caption_names_what_the_bands_are_and_the_claims_exist(name):
 
     assert "seeds" in figure_registry.FIGURES[name].promises["caption"]
     assert set(figure_registry.FIGURES[name].promises["supports"]) <= set(CLAIMS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OF_RUNS)
-def test_no_text_is_cut_off_or_smaller_than_seven_points(name, tables):
-    with run.style():
-        fig = drawn(name, tables)
-        fig.draw_without_rendering()
-        ink = fig.get_tightbbox()
-        legend = fig.legends[0].get_window_extent()
-    assert min(ink.x0, ink.y0) >= 0
-    assert ink.x1 <= fig.get_figwidth()
-    assert ink.y1 <= fig.get_figheight()
-    assert all(not legend.overlaps(ax.get_window_extent()) for ax in fig.axes)
-    texts = [text for text in fig.findobj(Text) if text.get_visible() and text.get_text()]
-    assert len(texts) > 10
-    assert min(text.get_fontsize() for text in texts) >= 7
 
 
 def test_staleness_draws_medians_of_the_seeds_in_a_panel_per_lag(tables):

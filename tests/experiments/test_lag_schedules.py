@@ -12,10 +12,6 @@ NOISE = np.linspace(-0.01, 0.01, SEEDS)
 SCHEDULED = lag_schedules.EXPERIMENT.claims
 
 
-def decide(evidence):
-    return word(evidence)
-
-
 def sweep_table(geometric=0.0, periodic=0.0):
     """Cells whose geometric ones gain, at lag 16 with grpo, and whose periodic ones lose there."""
     rows = []
@@ -42,11 +38,11 @@ def sweep_table(geometric=0.0, periodic=0.0):
 def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):
     for size, verdict in ((0.1, "supported"), (0.0, "undecided"), (-0.1, "refuted")):
         found = check(sweep_table(**{argument: size}))
-        assert decide(found) == verdict
+        assert word(found) == verdict
         assert found.n == SEEDS
         assert found.effect == pytest.approx(size, abs=1e-9)
     others = {"geometric": 0.1, "periodic": 0.1} | {argument: 0.0}
-    assert decide(check(sweep_table(**others))) == "undecided"
+    assert word(check(sweep_table(**others))) == "undecided"
     # The claim made after a look is judged on seeds that were not looked at.
     table = sweep_table(**{argument: 0.1})
     later = table["seed"] >= SEEDS

@@ -1,17 +1,28 @@
-"""Harness and worlds of computed experiments: arms tuned in cells, corridors, shares of a split pool."""
+"""Harness and worlds of computed experiments: what they compute, on what can be said otherwise."""
 
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from analysis.experiments.control import flow_policies, parallel_td3
+from analysis.experiments.engines import draft_states
+from analysis.experiments.experts import searched_sinusoid
+from analysis.experiments.experts.expert_help import alignment
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
+from analysis.experiments.teachers import private_networks as private
+from analysis.kernels.speculative import acceptance, accepted_length
+from analysis.worlds.long_answers import EGAE, LONGEST, SLOTS, WHOLE, ticks
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, TunedArms, tuned
+from testbed.advantages.shaped import shaped_std
+from testbed.data.signals import Signals
+from testbed.errors import UserError
+from testbed.objectives.terms.f_distillation import f_distillation
 from testbed.pipeline import closed_forms
 
 
@@ -95,7 +106,6 @@ def test_groups_of_one_are_pairs_and_a_group_is_pulled_together():
 
 @pytest.mark.parametrize("arm", flow_policies.ARMS)
 def test_actions_have_a_ratio_of_one_under_what_drew_them(arm):
-    torch = pytest.importorskip("torch")
     policy = flow_policies.Policies(arm, (3, 4), {"noise": 0.2, "pairs": 2})
     state = policy.uniform(flow_policies.BATCH, 2)
     given = policy.given(state, *policy.act(state))
@@ -107,7 +117,6 @@ def test_actions_have_a_ratio_of_one_under_what_drew_them(arm):
 
 
 def test_projection_keeps_mass_and_mean_of_a_distribution():
-    torch = pytest.importorskip("torch")
     support = torch.linspace(-2.0, 3.0, 6, dtype=torch.float64)
     mass = torch.tensor([[0.5, 0.2, 0.0, 0.1, 0.2, 0.0]], dtype=torch.float64)
     moved = (0.3 + 0.9 * support)[None].clamp(-2, 3)
@@ -117,10 +126,117 @@ def test_projection_keeps_mass_and_mean_of_a_distribution():
 
 
 def test_a_pendulum_stands_where_it_is_held_upright_and_not_where_it_hangs():
-    torch = pytest.importorskip("torch")
     for angle, stands in ((0.0, True), (np.pi, False)):
         world = parallel_td3.Pendulum((0, 1), 2, torch.Generator().manual_seed(0))
         world.angle, world.speed = torch.full((2, 2), angle), torch.zeros(2, 2)
         reward, seen = world.step(torch.zeros(2, 2))
         assert seen.shape == (2, 2, 3)
         assert bool((reward > parallel_td3.STANDS).all()) is stands
+
+
+def test_a_response_gets_minus_the_slope_of_the_mean_loss_over_pairs():
+    logp = torch.tensor([-1.0, -0.3, -2.0, -0.7, -1.5], dtype=torch.float64, requires_grad=True)
+    won = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    loss = -torch.nn.functional.logsigmoid(0.7 * (logp[won > 0][:, None] - logp[won == 0])).mean()
+    (slope,) = torch.autograd.grad(loss, logp)
+    torch.testing.assert_close(alignment(logp.detach(), won, 0.7), -slope)
+
+
+def test_groups_without_a_success_or_a_failure_get_nothing():
+    logp = torch.zeros(2, 4, dtype=torch.float64)
+    assert (alignment(logp, torch.tensor([[0.0] * 4, [1.0] * 4])) == 0).all()
+
+
+@pytest.mark.parametrize(("amplitude", "frequency"), [(0.0, 0.4), (1.2, 0.4), (2.0, 0.3)])
+def test_a_sinusoids_value_is_the_sum_of_its_costs(monkeypatch, amplitude, frequency):
+    for name, only in (("AMPLITUDES", [amplitude]), ("FREQUENCIES", (frequency,)), ("PHASES", 1)):
+        monkeypatch.setattr(searched_sinusoid, name, only)
+    world = searched_sinusoid.wake()
+    # Means are linear in where the wake starts, which has unit variance in both directions.
+    mean_D2, spread_DD, total = np.eye(4)[:, 2:], np.diag([0.1, 0.1, 0.0, 0.0]), 0.0
+    for t in range(600):
+        angle = frequency * t
+        force_12 = amplitude * np.array([[np.cos(angle), np.sin(angle)]])
+        second_DD = mean_D2 @ mean_D2.T + spread_DD
+        total -= 0.95**t * (
+            float((world.state_cost_DD * second_DD).sum()) + 0.05 * float((force_12**2).sum())
+        )
+        mean_D2 = world.a_DD @ mean_D2 + world.b_DU @ force_12
+        spread_DD = world.a_DD @ spread_DD @ world.a_DD.T + 0.1**2 * np.eye(4)
+    assert searched_sinusoid.best_sinusoid(world) == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize(("sigma", "share", "order"), [(1.0, 0.1, 2), (2.0, 0.25, 5), (1.03, 1 / 64, 8)])
+def test_the_divergence_of_a_noisy_sampled_step_is_the_integral_that_defines_it(sigma, share, order):
+    x_X = np.linspace(-60.0, 60.0, 240_001)
+    plain_X = np.exp(-(x_X**2) / (2 * sigma**2)) / (sigma * math.sqrt(2 * math.pi))
+    ratio_X = 1 - share + share * np.exp((2 * x_X - 1) / (2 * sigma**2))
+    integral = (plain_X * ratio_X**order).sum() * (x_X[1] - x_X[0])
+    assert private.divergence(sigma, share, order) == pytest.approx(
+        math.log(integral) / (order - 1), rel=1e-9
+    )
+
+
+def test_the_noise_spends_all_of_epsilon_and_no_more():
+    assert private.EPSILON - 1e-4 < private.spent(private.multiplier()) <= private.EPSILON
+
+
+def test_no_record_moves_the_sum_by_more_than_the_clip_and_short_gradients_stay():
+    gradient_RBP = torch.tensor([0.01, 3.0]).view(2, 1, 1) * torch.randn(
+        2, 9, 30, generator=torch.manual_seed(5)
+    )
+    found = private.clipped(gradient_RBP)
+    assert found.norm(dim=-1).max() <= private.CLIP * (1 + 1e-6)
+    torch.testing.assert_close(found[0], gradient_RBP[0])
+
+
+def test_a_record_s_gradient_is_that_of_its_own_loss():
+    task, policy = private.built(8)
+    theta_RP, teacher_RP = policy.initial([1]), private.built(24)[1].initial([1])
+    prompt = torch.from_numpy(task.prompts(np.random.default_rng(2), 3))[None]
+    token = torch.randint(0, 6, (1, 3, 4), generator=torch.manual_seed(3))
+    each = private.record_gradients(theta_RP, teacher_RP, prompt, token, "data")
+    leaf = theta_RP.clone().requires_grad_()
+    loss = -policy.logp(leaf, prompt, token, torch.ones_like(token, dtype=torch.bool)).mean(-1).sum()
+    torch.testing.assert_close(each.sum(1), torch.autograd.grad(loss, leaf)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_whole():
+    law = np.full((1, 4), 0.25)
+    assert accepted_length([law, np.tile(law, (4, 1))], [law, np.tile(law, (4, 1))]) == pytest.approx(2)
+    with pytest.raises(UserError, match="another vocabulary"):
+        accepted_length([law], [np.full((1, 3), 1 / 3)])
+
+
+def test_a_draft_is_accepted_but_for_its_total_variation():
+    target, draft = np.random.default_rng(0).dirichlet(np.ones(6), (2, 3))
+    assert acceptance(target, draft) == pytest.approx(1 - np.abs(target - draft).sum(-1) / 2)
+
+
+def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():
+    target = torch.zeros(85, 4, dtype=torch.float64)
+    target[0, 1] = 3.0
+    share_S = draft_states.prefixes(target)
+    torch.testing.assert_close(share_S[1:5], target[0].softmax(-1))
+    torch.testing.assert_close(share_S[5:21].view(4, 4).sum(1), target[0].softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: f_distillation(s, None, divergence="chi2"), "chi2"),
+        (lambda s: f_distillation(s, None, divergence="js", beta=1.0), "beta"),
+        (lambda s: shaped_std(Signals(s[:, 0], torch.zeros(2, dtype=torch.int64)), above=0.0), "positive"),
+    ],
+)
+def test_impossible_settings_are_refused(call, message):
+    with pytest.raises(UserError, match=message):
+        call(torch.zeros(2, 1))
+
+
+@pytest.mark.slow
+def test_the_longest_windows_are_whole_answers_short_ones_do_not_wait_and_a_clock_stops_at_its_end():
+    whole = ticks(3, WHOLE, 30.0, 0.9, SLOTS, 0.5, 5000.0)
+    assert ticks(3, EGAE, 30.0, 0.9, LONGEST, 0.5, 5000.0) == whole < 5000
+    assert ticks(3, EGAE, 30.0, 0.9, 16, 0.5, 5000.0) < 0.75 * whole
+    assert ticks(3, WHOLE, 0.0, 0.9, SLOTS, 0.5, 200.0) == 200.0
