@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 import torch
-from support.small_runs import CHAIN, TOY, TREE, cell_rows, differing, moving
+from support.small_runs import CHAIN, TOY, TREE, moving
 
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for
-from testbed.training.loop import train, train_pack
+from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", [TREE, CHAIN, TOY], ids=["tree", "chain", "toy"])
@@ -36,20 +36,6 @@ def test_every_token_is_a_step_younger_than_the_one_before(run):
     for replica, lag in enumerate((0, 2)):
         expected = (step - lag - (world.length - 1 - place)).clamp(min=0)
         assert (rollout.version_RBT[replica] == expected).all()
-
-
-@every_world
-def test_nothing_changes_inside_a_response_that_is_written_between_two_updates(run):
-    whole = in_flight(run, lag=2, tokens=99)
-    assert not differing(train(whole), train(dataclasses.replace(run, lag=2)))
-
-
-@every_world
-def test_cells_do_not_see_their_pack(run):
-    cells = grid(in_flight(run), lag=[0, 3], seed=[0, 1])
-    together = train_pack(cells)
-    for index, cell in enumerate(cells):
-        assert not differing(cell_rows(together, index, len(cells)), train(cell))
 
 
 def test_the_table_of_a_tree_is_the_law_that_wrote_the_batch():

@@ -1,7 +1,6 @@
 """Age follows from length: a forward simulation with exact books, whose bits nobody else moves."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from support.small_runs import (
     SMALL,
     TOY,
     WORLDS,
-    cell_rows,
     differing,
     with_schedule,
 )
@@ -20,7 +18,7 @@ from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.latency import STRIDE, CellQueue, Latency
-from testbed.training.loop import train, train_pack
+from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
@@ -49,25 +47,6 @@ def simulated(latency_DN, prompts, steps, **fields):
             draw, waits = draw + 1, waits + 1
         found.append(([group.version for group in line.take()[0]], waits))
     return found
-
-
-@every_world
-def test_without_latency_the_trainer_is_the_synchronous_one_bit_for_bit(run):
-    assert differing(train(run), train(with_schedule(run, "latency", speed=math.inf))) == []
-
-
-@every_world
-def test_waiting_for_everyone_is_the_synchronous_trainer_bit_for_bit(run):
-    assert differing(train(run), train(with_schedule(run, "latency", 0, "wait", speed=1))) == []
-
-
-@every_world
-def test_a_cell_does_not_see_the_cells_of_its_pack(run):
-    slow = with_schedule(run, "latency", speed=2, concurrency=6)
-    cells = grid(slow, recipe=["reinforce", "grpo"], seed=[3, 5])
-    pack = train_pack(cells)
-    for index, cell in enumerate(cells):
-        assert differing(cell_rows(pack, index, len(cells)), train(cell)) == []
 
 
 def test_a_group_of_latency_d_is_used_after_d_time_steps_less_those_that_were_waits():

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from support.small_runs import CHAIN, TOY, TREE, cell_rows, differing, moving
+from support.small_runs import CHAIN, TOY, TREE, moving
 
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.staleness import build_source, plan_for
-from testbed.training.loop import train, train_pack
+from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 WIDE = dataclasses.replace(TOY, task_args=(("limit", 6), ("modulus", 3)))
@@ -73,20 +73,6 @@ def test_groups_are_trained_on_once_each_in_the_order_in_which_they_were_done():
         ]
     assert len(set(seen)) == len(seen) == 48
     assert checked >= 6
-
-
-@every_world
-def test_nothing_is_partial_when_a_step_writes_the_longest_response(run):
-    assert not differing(train(partial(run, tokens=99)), train(run))
-
-
-@pytest.mark.slow
-@every_world
-def test_cells_do_not_see_their_pack(run):
-    cells = grid(partial(run), seed=[0, 1], recipe=["grpo", "reinforce"])
-    together = train_pack(cells)
-    for index, cell in enumerate(cells):
-        assert not differing(cell_rows(together, index, len(cells)), train(cell))
 
 
 def test_long_responses_are_older_than_short_ones():

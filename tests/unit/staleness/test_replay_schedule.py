@@ -10,8 +10,6 @@ from support.small_runs import (
     SMALL,
     TOY,
     WORLDS,
-    cell_rows,
-    differing,
     with_schedule,
     with_what_it_reads,
 )
@@ -23,7 +21,7 @@ from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
 from testbed.staleness.replay import PRIORITIES, on_policyness, recent_advantage
-from testbed.training.loop import train, train_pack
+from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 every_world = pytest.mark.parametrize("run", WORLDS.values(), ids=WORLDS)
@@ -49,22 +47,6 @@ def names(rollout):
     """Return what tells a group apart: its tokens and log-probabilities, as bytes; one per group."""
     logp = rollout.logp_mu_RBT[0].unflatten(0, (-1, rollout.group))
     return [each.numpy().tobytes() for each in logp]
-
-
-@every_world
-def test_all_fresh_is_the_synchronous_trainer_bit_for_bit(run):
-    assert differing(train(run), train(with_schedule(run, "replay", share=1.0))) == []
-
-
-@pytest.mark.slow
-@every_world
-@every_priority
-def test_a_cell_does_not_see_the_cells_of_its_pack(run, priority):
-    replay = with_schedule(run, "replay", share=0.5, reuse=3, window=3, priority=priority)
-    cells = grid(replay, recipe=["reinforce", "grpo"], seed=[3, 5])
-    pack = train_pack(cells)
-    for index, cell in enumerate(cells):
-        assert differing(cell_rows(pack, index, len(cells)), train(cell)) == []
 
 
 @every_priority

@@ -1,9 +1,10 @@
-"""Every schedule that knows its ages beforehand keeps its word: law, mean, depth, versions, packs.
+"""Every schedule keeps its word: distribution of ages, mean, depth, versions, packs.
 
 Windows: every token is trained on once, by the weights that wrote it, and rewards come at the end.
 """
 
 import dataclasses
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.small_runs import moving
+from support.small_runs import CHAIN, LENGTHS, cell_rows, differing, moving
+from support.small_runs import TOY as TOY_RUN
 from test_staleness import BANDIT, TOY, TREE, Echo
 
 from testbed.config.run import Run, grid
@@ -24,7 +26,8 @@ from testbed.staleness.age_distribution import AgeDistribution
 from testbed.staleness.bookkeeping import check_versions
 from testbed.staleness.by_age import ByAge, by_distribution
 from testbed.staleness.geometric import cut_geometric
-from testbed.training.loop import train_pack
+from testbed.staleness.replay import PRIORITIES
+from testbed.training.loop import train, train_pack
 from testbed.worlds.build_world import build_world
 
 LAW = "0:0.5 4:0.3 9:0.2"
@@ -316,6 +319,48 @@ def test_every_registered_schedule_has_an_example_here():
         "pipeline",
     }  # their ages are those of a file or a design: see their own tests
     assert set(schedule) - from_a_simulator <= set(EXAMPLES)
+
+
+NOTHING = {
+    "no-latency": ("latency", 0, {"speed": math.inf}),
+    "all-fresh": ("replay", 0, {"share": 1.0}),
+    "whole-responses": ("partial", 0, {"tokens": 99}),
+    "between-two-updates": ("in-flight", 2, {"tokens": 99, "cache": "recomputed"}),
+}
+"""Schedules whose arguments switch them off."""
+AGING = {
+    **{name: (name, (1, 3), {}) for name in ("uniform", "geometric", "two-point", "periodic")},
+    "in-flight": ("in-flight", (0, 3), {"tokens": 1, "cache": "recomputed"}),
+    "partial": ("partial", (0,), {"tokens": 2}),
+    "latency": ("latency", (0,), {"speed": 2, "concurrency": 6}),
+    **{f"replay-{each}": ("replay", (0,), {"share": 0.5, "reuse": 3, "window": 3, "priority": each})
+       for each in PRIORITIES},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [CHAIN, LENGTHS, TOY_RUN], ids=["chain", "tree", "toy"])
+def test_a_schedule_that_is_switched_off_changes_no_bit(run):
+    lagged = {lag: train(replace(run, lag=lag)) for lag in (0, 2)}
+    for name, lag, arguments in NOTHING.values():
+        assert differing(lagged[lag], train(example(name, lag, arguments, run))) == [], name
+    waiting = replace(example("latency", 0, {"speed": 1}, run), age_limit=0, too_old="wait")
+    assert differing(lagged[0], train(waiting)) == []
+
+
+@pytest.mark.parametrize("name", AGING)
+@pytest.mark.parametrize("run", [LENGTHS, pytest.param(TOY_RUN, marks=pytest.mark.slow)], ids=["tree", "toy"])
+def test_a_cell_does_not_see_the_cells_of_its_pack(run, name):
+    kind, lags, arguments = AGING[name]
+    recipes = ["reinforce", "grpo"] if len(lags) == 1 else [run.recipe]
+    cells = grid(example(kind, 0, arguments, run), lag=lags, recipe=recipes, seed=[3, 5])
+    assert len(plan(cells)) == 1
+    pack = train_pack(cells)
+    for index, cell in enumerate(cells):
+        alone, made = train(cell), plan_for(cell)
+        assert differing(cell_rows(pack, index, len(cells)), alone) == []
+        if isinstance(made, ByAge):
+            age = np.asarray(alone["staleness/age_max_token"])
+            assert (age <= np.minimum(made.depth - 1, np.asarray(alone["step"]))).all()
 
 
 def test_a_schedule_of_one_age_is_exact():

@@ -363,21 +363,6 @@ def test_exact_delivers_its_age_after_warm_up_whatever_the_pack(run):
 
 
 @pytest.mark.slow
-@every_world
-@pytest.mark.parametrize("name", ["uniform", "geometric", "two-point", "periodic"])
-def test_mixed_ages_do_not_depend_on_the_pack(run, name):
-    cells = grid(scheduled(run, name), lag=[1, 3], seed=[0, 1])
-    assert len(plan(cells)) == 1
-    table = train_pack(cells)
-    rows = len(table["step"]) // len(cells)
-    for index, cell in enumerate(cells):
-        alone = train(cell)
-        same(alone, table, slice(index * rows, (index + 1) * rows))
-        age = np.asarray(alone["staleness/age_max_token"])
-        assert (age <= np.minimum(plan_for(cell).depth - 1, np.asarray(alone["step"]))).all()
-
-
-@pytest.mark.slow
 def test_ages_do_not_depend_on_workers_shards_or_where_a_run_goes_on(tmp_path):
     base = dataclasses.replace(WORLDS["bandit"], log_every=1)
     runs = [scheduled(base, name, lag) for name, lag in (("exact", 3), ("uniform", 2), ("geometric", 2))]
