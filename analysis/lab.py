@@ -12,7 +12,6 @@ from analysis.judging.comparisons import (
     happens_more_often,
     happens_mostly,
     median_within,
-    must_exceed,
     paired,
     short_of,
     shown,

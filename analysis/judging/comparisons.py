@@ -2,7 +2,6 @@
 
 lost = paired(table, "accuracy", {"recipe": "rec", "lag": 0}, {"recipe": "rec", "lag": 64})
 return median_within({"lag 4": …, "lag 8": …}, 0.05, note)   # |median| below the margin in every group
-return must_exceed({"lag 4": …, "lag 8": …}, 0.05, note)   # the mean, of Gaussian units, in every group
 return happens_more_often(first, second, note)             # of two events, in pairs
 return happens_mostly(event, note)                         # on more than half of all seeds
 
@@ -21,15 +20,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.judging.evidence import MEAN, MEDIAN, SHARE, Evidence, exceeds, within
+from analysis.judging.evidence import MEDIAN, SHARE, Evidence, exceeds, within
 from analysis.judging.intervals import student_interval
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
 
 Arm: TypeAlias = Mapping[str, Any]
 """Columns and their values: which rows are an arm."""
-Units: TypeAlias = ArrayLike | Mapping[Any, ArrayLike]
-"""Independent units, or groups of them by name."""
 
 
 class Read(NamedTuple):
@@ -119,11 +116,6 @@ def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     return ", ".join(
         f"{np.mean(np.asarray(x_N, dtype=np.float64)):+.{digits}f} at {name}" for name, x_N in groups.items()
     )
-
-
-def must_exceed(x: Units, margin: float, note: str, null: float = 0.0) -> Evidence:
-    """Return evidence that the mean of Gaussian units is above the margin, in every group of them."""
-    return exceeds(x, margin, note, MEAN, null)
 
 
 def median_within(

@@ -12,12 +12,15 @@ import pandas as pd
 
 from analysis.experiment import Experiment
 from analysis.judging.replication import Seeds, averaged, columns, of_seeds
+from envs.arrays import Floats
 
 Grid: TypeAlias = Mapping[str, Sequence[float]]
-PILOT = 5_000_000
-"""First seed of pilot worlds; the runs of tables begin at 0 and 1,000,000."""
+PILOT, OTHERS = 5_000_000, 9_000_000
+"""First seed of pilot worlds, and of those of `Arm`; the runs of tables begin at 0 and 1,000,000."""
 FLAT = 0.01
-"""Gain toward the end of a grid below which a wider grid would change nothing."""
+"""Gain toward the end of a grid, or share of `Arm`'s loss, below which a wider grid would change nothing."""
+Settings: TypeAlias = Mapping[str, Floats]
+"""Name of a knob: its values [R]."""
 
 
 def tuned(
@@ -26,10 +29,10 @@ def tuned(
     flat: float = FLAT,
     endless: Mapping[str, Sequence[float]] = MappingProxyType({}),
     start: Mapping[str, float] | None = None,
-) -> tuple[dict[str, float], bool]:
-    """Return the setting with the highest score(**setting), and whether it lies at an end of its grid.
+) -> tuple[dict[str, float], list[str]]:
+    """Return the setting with the highest score(**setting), and the knobs for which it is at a grid's end.
 
-    A setting is at an end where the next one inward of the same knob is worse by more than `flat`: a wider
+    It is at an end where the next one inward of the same knob is worse by more than `flat`: a wider
     grid might then have a better one. Neither knobs with one value nor the value 0 have an end, nor values
     that are `endless`, since nothing lies beyond. start: climb from there, knob by knob, until no step of one
     knob is better, for grids too large to try.
@@ -55,15 +58,42 @@ def tuned(
             before = chosen
             for name in grid:
                 chosen = max([chosen, *stepped(chosen, name, -1), *stepped(chosen, name, 1)], key=at)
-    ends = False
+    ends = []
     for name, values in grid.items():
         down, up = stepped(chosen, name, -1), stepped(chosen, name, 1)
         if len(values) < 2 or (down and up) or chosen[name] in endless.get(name, ()):
             continue
         if not down and values[0] == 0:
             continue  # nothing lies below a weight, a share or a chance of 0
-        ends = ends or at(chosen) - at((down or up)[0]) > flat
+        ends += [name] * (at(chosen) - at((down or up)[0]) > flat)
     return chosen, ends
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A learner that meets many settings of one world at once, with the grid of every knob.
+
+    score: (seed, settings) -> outcomes [K, R], of which the first is lost, and to be small.
+    """
+
+    score: Callable[[int, Settings], Floats]
+    grid: Grid
+
+    def at(self, seed: int, setting: Mapping[str, float]) -> Floats:
+        """Return the outcomes of one seed at one setting, [K]."""
+        return self.score(seed, {name: np.array([value]) for name, value in setting.items()})[:, 0]
+
+    def tuned(self, pilots: int, off: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+        """Return what `tuned` does, for the log of what is lost on average over so many pilot worlds.
+
+        off: settings at which a mechanism is off, or that no grid goes beyond.
+        """
+        points = list(itertools.product(*self.grid.values()))
+        settings = dict(zip(self.grid, np.array(points).T, strict=True))
+        lost_R = np.mean([self.score(OTHERS + i, settings)[0] for i in range(pilots)], axis=0)
+        gain = dict(zip(points, -np.log(np.nan_to_num(lost_R, nan=np.inf)), strict=True))
+        endless = {name: (value,) for name, value in off.items()}
+        return tuned(lambda **at: float(gain[tuple(at.values())]), self.grid, float(np.log1p(FLAT)), endless)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +114,8 @@ class TunedArms:
     starts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @functools.cache  # noqa: B019 - one object a module
-    def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
-        """Return an arm's setting in a cell, by its values, and whether it is at an end of its grid."""
+    def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], list[str]]:
+        """Return an arm's setting in a cell, by its values, and the knobs at an end of their grid."""
         seeds, named = tuple(range(PILOT, PILOT + self.pilots)), dict(zip(self.cells, cell, strict=True))
         return tuned(
             lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
@@ -100,7 +130,7 @@ class TunedArms:
             knobs, ends = self.setting(arm, *cell)
             named = dict(zip(self.cells, cell, strict=True))
             outcomes = self.learn(seeds, arm, **named, **knobs)
-            yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(ends)})
+            yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(bool(ends))})
 
     def experiment(
         self,
@@ -128,13 +158,14 @@ class TunedArms:
 
 
 def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
-    """Return the gate that no setting of the rows asked for lies at an end of its grid, by column `at end`.
+    """Return the gate that no setting of the rows asked for lies at an end of its grid.
 
-    where: values of columns, or collections of them, as `arm=("ppo", "bpo")`; without any, all rows count.
+    Column `at end` says whether one does, or `at_end` which. where: values of columns, or collections of
+    them, as `arm=("ppo", "bpo")`; without any, all rows count.
     """
 
     def gate(table: pd.DataFrame) -> str:
-        rows = table["at end"] > 0
+        rows = table["at end"] > 0 if "at end" in table else table["at_end"].fillna("") != ""
         for column, wanted in where.items():
             rows &= table[column].isin([wanted] if isinstance(wanted, str | int | float) else list(wanted))
         name = "arm" if "arm" in table else next(iter(where))

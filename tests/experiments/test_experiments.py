@@ -16,7 +16,7 @@ from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
 from analysis.judging import preregistration
 from analysis.judging.claims import CLAIMS, Claims, look
-from analysis.judging.comparisons import must_exceed
+from analysis.judging.evidence import MEAN, exceeds
 from analysis.judging.verdicts import by_claim
 from analysis.pages import experiment_page
 from analysis.tables.committed import Table, load_committed
@@ -341,7 +341,7 @@ def test_fresh_seeds_split_a_table_and_leave_the_design_that_was_written():
         @found.claim()
         def gains(table):
             """It gains."""
-            return must_exceed(table["gain"], 0.0, "gain")
+            return exceeds(table["gain"], 0.0, "gain", MEAN)
 
         return found
 

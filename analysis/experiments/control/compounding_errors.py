@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, must_exceed, of_seeds, slopes
+from analysis.lab import Experiment, Groups, Part, Plot, Seeds, columns, of_seeds, slopes
 from testbed.offline.imitation import corrected
 from testbed.rng import keys
 
@@ -60,8 +60,13 @@ EXPERIMENT = Experiment(
 )
 
 
-@EXPERIMENT.claim("cloning-grows-faster-with-the-horizon")
-def cloning_grows_faster_with_the_horizon(table: pd.DataFrame) -> Evidence:
-    """Cloning's shortfall rises faster with the horizon than that of correction, by 0.02 a step."""
+def difference_of_slopes(table: pd.DataFrame) -> Groups:
+    """Return the slope of cloning's shortfall over the horizon, less that of correction's."""
     cloning, own = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))
-    return must_exceed({run: cloning[run] - own[run] for run in own}, MARGIN, "difference of slopes")
+    return {run: cloning[run] - own[run] for run in own}
+
+
+EXPERIMENT.claim(
+    "cloning-grows-faster-with-the-horizon",
+    "Cloning's shortfall rises faster with the horizon than that of correction, by 0.02 a step.",
+).compare(difference_of_slopes, by=MARGIN)

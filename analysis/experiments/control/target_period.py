@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Evidence, Experiment, Plot, combinations, level, must_exceed, of_keys
+from analysis.lab import Experiment, Plot, combinations, level, of_keys
 from envs.arrays import Floats
 from envs.mdps import BAIRD_FEATURES
 from testbed.exact.value_learning import baird_star
@@ -63,11 +63,8 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-@EXPERIMENT.claim("sampled-td-goes-where-the-radius-points")
-def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
-    """On Baird's star sampled TD with a target network grows at the eight pairs of step size and period whose
-    radius is above 1.005, and shrinks at the nine where it is below 0.995; one pair between is not asked.
-    """
+def growth_on_the_side_of_the_radius(table: pd.DataFrame) -> dict[str, Floats]:
+    """Return the log growth per refresh, with the sign of radius - 1, of every pair whose radius is clear."""
     logs = table.assign(growth=np.log(table["growth"]))
     groups: dict[str, Floats] = {}
     for (step, period), part in table.groupby(["step", "period"]):
@@ -75,4 +72,11 @@ def sampled_td_goes_where_the_radius_points(table: pd.DataFrame) -> Evidence:
         if abs(radius - 1.0) > CLEAR:
             found = level(logs, "growth", {"step": step, "period": period})
             groups |= {f"{run} {step:g} {period}": np.sign(radius - 1) * x_N for run, x_N in found.items()}
-    return must_exceed(groups, 0.0, "log growth per refresh on the side of the radius")
+    return groups
+
+
+EXPERIMENT.claim(
+    "sampled-td-goes-where-the-radius-points",
+    """On Baird's star sampled TD with a target network grows at the eight pairs of step size and period whose
+    radius is above 1.005, and shrinks at the nine where it is below 0.995; one pair between is not asked.""",
+).compare(growth_on_the_side_of_the_radius)

@@ -9,7 +9,6 @@ import pandas as pd
 
 from analysis.kernels.logged_bandits import best_policy, mean_model, score_table
 from analysis.lab import (
-    Evidence,
     Experiment,
     Part,
     Plot,
@@ -17,7 +16,6 @@ from analysis.lab import (
     columns,
     level,
     merged,
-    must_exceed,
     of_seeds,
 )
 from analysis.worlds.pilots import Grid, inside, tuned
@@ -213,10 +211,15 @@ ADS = "Ad-load balancing via off-policy learning in a content marketplace (2023)
 BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
 
 
-@EXPERIMENT.claim("learned-load-improves-both-metrics", source=ADS)
-def learned_load_improves_both_metrics(table: pd.DataFrame) -> Evidence:
-    """From 3000 and 10000 rounds loads learned by IPS and by DR raise satisfaction and revenue over the
-    middle load for all.
-    """
+def gain_of_either_metric(table: pd.DataFrame) -> dict[str, Floats]:
+    """Return the gain in satisfaction and that in revenue."""
     found = {name: level(table, name, {**BOTH, "world": "users"}) for name in ("satisfaction", "revenue")}
-    return must_exceed(merged(**found), 0.0, "gain of a metric")
+    return merged(**found)
+
+
+EXPERIMENT.claim(
+    "learned-load-improves-both-metrics",
+    """From 3000 and 10000 rounds loads learned by IPS and by DR raise satisfaction and revenue over the
+    middle load for all.""",
+    source=ADS,
+).compare(gain_of_either_metric)

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.worlds.pilots import Arm, Settings, inside
 from analysis.worlds.preference_worlds import PairWorld
-from analysis.worlds.tuned_arms import Arm, Settings, Tuned, ends
 from envs.arrays import Floats
 from testbed.offline.preferences import Draw, regret, select_by_margin, train_on_pairs
 from testbed.rng import generator
@@ -98,7 +98,7 @@ def learned(arm: str, seed: int, settings: Settings) -> Floats:
 
 
 @cache
-def tuned(arm: str) -> Tuned:
+def tuned(arm: str) -> tuple[dict[str, float], list[str]]:
     """Return the settings with the least regret on pilot worlds."""
     return Arm(partial(learned, arm), GRID).tuned(PILOTS, {"steps": GRID["steps"][0]})
 
@@ -106,9 +106,9 @@ def tuned(arm: str) -> Tuned:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regret and the spurious feature's share of the weights, by what is learned from."""
     for arm in ARMS:
-        best = tuned(arm)
-        regret_N, share_N = np.stack([Arm(partial(learned, arm), GRID).at(s, best.settings) for s in seeds]).T
-        said = {"regret": regret_N, "spurious": share_N, **best.settings, "at_end": " ".join(best.at_end)}
+        best, ends = tuned(arm)
+        regret_N, share_N = np.stack([Arm(partial(learned, arm), GRID).at(s, best) for s in seeds]).T
+        said = {"regret": regret_N, "spurious": share_N, **best, "at_end": " ".join(ends)}
         yield columns(seeds, pairs=arm, **said)
 
 
@@ -142,6 +142,6 @@ for _name, _statement, _outcome, _arm, _off in (
     ("margin-selection-lowers-regret", "Selection by margin alone lowers the regret by 0.05.", "regret",
      "selected", None),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement, gates={"tuned": ends({"pairs": ("frozen", _arm)})}).compare(
+    EXPERIMENT.claim(_name, _statement, gates={"tuned": inside(pairs=("frozen", _arm))}).compare(
         _outcome, {"pairs": _arm}, {"pairs": "frozen"}, by=-MARGIN, below=True, off=_off
     )

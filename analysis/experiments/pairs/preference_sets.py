@@ -1,12 +1,13 @@
 """Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
+from analysis.worlds.pilots import Arm, Grid, Settings, inside
 from analysis.worlds.preference_learners import (
     PROMPTS,
     SEEN,
@@ -18,7 +19,6 @@ from analysis.worlds.preference_learners import (
     gap,
     votes,
 )
-from analysis.worlds.tuned_arms import Arm, Grid, Score, Settings, Tuned, ends
 from envs.arrays import Floats
 
 NAME = "preference-sets"
@@ -48,7 +48,7 @@ NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
 """Ends of a grid at which a setting is off: nothing lies beyond."""
 
 
-def regrets(learner: Learner) -> Score:
+def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
     """Return what gives the learner's regret on all prompts and on those that are not in the data, [2, R]."""
 
     def score(seed: int, settings: Settings) -> Floats:
@@ -94,7 +94,7 @@ def arms() -> dict[tuple[str, str], Arm]:
 
 
 @cache
-def tuned(data: str, learner: str) -> Tuned:
+def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
     """Return the settings with the least regret on other worlds."""
     return arms()[data, learner].tuned(TUNED_MORE if data.endswith("labels") else TUNED_ON, NATURAL)
 
@@ -102,20 +102,20 @@ def tuned(data: str, learner: str) -> Tuned:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets on all prompts, and on unseen ones where that is asked; third: sft, lag or smooth."""
     for (data, learner), arm in arms().items():
-        best = tuned(data, learner)
+        best, ends = tuned(data, learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
         count = MORE if data == "poor labels" and learner in ("PPO", "DPO") else count
         met = seeds[:count]
-        every, unseen = np.stack([arm.at(seed, best.settings) for seed in met]).T
-        third = sum(best.settings.get(name, 0.0) for name in ("sft", "lag", "smooth"))
+        every, unseen = np.stack([arm.at(seed, best) for seed in met]).T
+        third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
         said = {
-            "rate": best.settings.get("rate", 0.0),
-            "beta": best.settings.get("beta", 0.0),
+            "rate": best.get("rate", 0.0),
+            "beta": best.get("beta", 0.0),
             "third": third,
         }
         if data != "demonstrations":  # no claim asks it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
-        found = {"regret": every, "unseen": unseen, "at_end": " ".join(best.at_end)}
+        found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
         yield columns(met, data=data, learner=learner, **said, **found)
 
 
@@ -204,6 +204,6 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
 
 for name, (statement, outcome, data, learner, rival) in LESS_REGRET.items():
     met = {"data": data, "learner": (learner, *([rival] if isinstance(rival, str) else rival))}
-    EXPERIMENT.claim(name, f"{statement}, by a factor of {LESS}.", gates={"tuned": ends(met)}).compare(
+    EXPERIMENT.claim(name, f"{statement}, by a factor of {LESS}.", gates={"tuned": inside(**met)}).compare(
         outcome, {"learner": rival}, {"learner": learner}, times=LESS, over={"data": data}
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.tuned_arms import Arm, Settings, Tuned, ends
+from analysis.worlds.pilots import Arm, Settings, inside
 from envs.arrays import Floats
 
 NAME = "utterance-critic"
@@ -64,7 +64,7 @@ ARMS = {
 
 
 @cache
-def tuned(arm: str) -> Tuned:
+def tuned(arm: str) -> tuple[dict[str, float], list[str]]:
     """Return the settings with the fewest talks on 8 other games; a critic's rate of 1 keeps the newest."""
     return ARMS[arm].tuned(TUNED_ON, {"critic": 1.0, "updates": ENDLESS})
 
@@ -72,10 +72,10 @@ def tuned(arm: str) -> Tuned:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return the talks of every arm to the threshold, geometric means of two learners, with its settings."""
     for name, arm in ARMS.items():
-        best = tuned(name)
-        talks = np.exp([arm.at(seed, best.settings)[0] for seed in seeds])
-        said = {key: best.settings.get(key, 0.0) for key in ("rate", "critic", "updates")}
-        yield columns(seeds, arm=name, talks=talks, **said, at_end=" ".join(best.at_end))
+        best, ends = tuned(name)
+        talks = np.exp([arm.at(seed, best)[0] for seed in seeds])
+        said = {key: best.get(key, 0.0) for key in ("rate", "critic", "updates")}
+        yield columns(seeds, arm=name, talks=talks, **said, at_end=" ".join(ends))
 
 
 EXPERIMENT = Experiment(
@@ -109,6 +109,6 @@ for _name, _says, _arm, _than, _off in (
     ("an-utterance-critic-saves-samples-of-a-token-critic", "It takes fewer talks than PPO with a critic "
      "of tokens, by a factor of 1.25.", "ArCHer", "token PPO", {"arm": "ArCHer, no replay"}),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, _says, gates={"tuned": ends({"arm": (_arm, _than)})}).compare(
+    EXPERIMENT.claim(_name, _says, gates={"tuned": inside(arm=(_arm, _than))}).compare(
         "talks", {"arm": _arm}, {"arm": _than}, times=1 / FEWER, below=True, off=_off
     )

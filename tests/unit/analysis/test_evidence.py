@@ -13,7 +13,6 @@ from analysis.judging.comparisons import (
     happens_more_often,
     happens_mostly,
     median_within,
-    must_exceed,
 )
 from analysis.judging.evidence import (
     MEAN,
@@ -94,7 +93,7 @@ def test_a_statement_over_cells_needs_every_cell_and_falls_with_one_that_opposes
 
 
 def test_the_effect_is_the_number_itself_in_the_cell_that_agrees_least():
-    found = must_exceed({"a": [0.2, 0.4, 0.3], "b": [0.1, 0.2, 0.3]}, 0.05, "gain")
+    found = exceeds({"a": [0.2, 0.4, 0.3], "b": [0.1, 0.2, 0.3]}, 0.05, "gain", MEAN)
     assert (found.effect, found.asks, found.n) == (pytest.approx(0.2), "> 0.05", 3)
     assert found.low < 0.2 < found.high
     below = stays_below([0.1, 0.2, 0.3], 0.5, "loss", MEAN)
@@ -141,7 +140,7 @@ def test_events_are_counted_in_pairs_that_differ():
 
 
 def test_without_units_nothing_is_decided():
-    for found in (*(exceeds(x, 0.0, "x", MEDIAN) for x in ({}, {"a": []})), must_exceed([], 0, "x")):
+    for found in (*(exceeds(x, 0.0, "x", MEDIAN) for x in ({}, {"a": []})), exceeds([], 0, "x", MEAN)):
         assert math.isnan(found.effect)
         assert rule.strongest(found) == 0.0
     assert rule.strongest(exceeds({"a": [1.0] * 30, "b": []}, 0.0, "x", MEDIAN)) == 0.0
