@@ -120,7 +120,7 @@ def claim(name: str) -> dict[str, Any]:
         "it is": row["note"],
         "verdict": row["verdict"],
         "failed": row["gates"],
-        "gates held": "; ".join(x for x in row["checked"].split("; ") if not x.endswith(NOT_RECORDED)),
+        "gates held": "; ".join(x for x in row["checked"].split("; ") if NOT_RECORDED not in x),
         "not recorded": ", ".join(unmeasured(row["checked"])),
         "evidence": _bets(row),
         "kind": row["kind"],

@@ -19,11 +19,11 @@ from analysis.judging import rule
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, places
 from analysis.judging.evidence import REFUTED, SUPPORTED, Evidence
-from analysis.judging.table_gates import NOT_RECORDED, Answer
+from analysis.judging.table_gates import Answer, lacking
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
-from analysis.tables.committed import manifest
+from analysis.tables.committed import manifest, remeasured
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,11 +51,6 @@ KL = {
 }
 """Columns of the KL per token from the data to the policy, and what makes nats of them."""
 CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
-UNMEASURED = (
-    *("actor-learner", "by-the-clock", "clip-width", "foretold-arms"),
-    *("passes", "rec", "rec-bounded", "seeds-for-a-gap", "staleness-cost", "toy-vs-real", "vcpo-parts"),
-)
-"""Experiments whose tables were made before the gate `drift` asked for both (docs/decisions/013)."""
 
 
 def design_answers(
@@ -72,7 +67,7 @@ def design_answers(
         yield from worlds(experiment, frame)
         yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
         yield from long_enough(base_data_of(experiment.name), read)
-    yield from drift(entry.function, frame, read, excused=name in UNMEASURED)
+    yield from drift(entry.function, frame, read, name)
     yield from collapses(read, frame, evidence)
     if isinstance(entry.function, Comparison):
         yield from instead(entry.name, entry.function, frame)
@@ -147,13 +142,13 @@ def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def drift(
-    check: Callable[..., object], frame: pd.DataFrame, read: Sequence[Read], *, excused: bool = False
+    check: Callable[..., object], frame: pd.DataFrame, read: Sequence[Read], experiment: str = ""
 ) -> Iterator[Answer]:
     """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
 
     The largest of their KL must lie between the two that the claim states: a lag is as large as what it did
     to the arm that nothing held back, and no arm may be driven further than the source speaks of.
-    excused: the table was made before this was asked.
+    experiment: whose table it is.
     """
     wanted: list[Arm] = [each.where for each in read]
     low, high = 0.0, np.inf
@@ -163,17 +158,25 @@ def drift(
         low, high = check.drift or (low, high)
     if "lag" not in frame or not pd.api.types.is_numeric_dtype(frame["lag"]):
         return
-    arms = [rows for where in wanted if len(rows := _rows(frame, where)[lambda x: x["lag"] > 0])]
+    arms = _stale(frame, wanted)
     if not arms:
         return
-    kl = next((name for name in KL if name in frame), None)
-    clipped = next((name for name in CLIPPED if name in frame), None)
-    if kl is None or clipped is None or any(rows[kl].isna().all() for rows in arms):
-        yield Answer("drift", excused, NOT_RECORDED if excused else "a lag without its KL and clip share")
+    count = len(arms)
+    if not ({*KL} & {*frame} and {*CLIPPED} & {*frame}) and (again := remeasured(experiment)) is not None:
+        frame, arms = again, _stale(again, wanted)
+    kl, clipped = (next((name for name in names if name in frame), "") for names in (KL, CLIPPED))
+    if not (kl and clipped) or len(arms) < count or any(rows[kl].isna().all() for rows in arms):
+        yield lacking("drift", experiment, "a lag without its KL and clip share")
         return
     nats, share = max((float(KL[kl](rows[kl]).median()), float(rows[clipped].median())) for rows in arms)
     said = f"KL {nats:.2g}, clip share {share:.2g}"
     yield Answer("drift", low <= nats <= high, said + f", asked {low:g} to {high:g}" * (high < np.inf))
+
+
+def _stale(frame: pd.DataFrame, wanted: Sequence[Arm]) -> list[pd.DataFrame]:
+    """Return the rows of each arm on old data, where it has some."""
+    found = (_rows(frame, where)[lambda x: x["lag"] > 0] for where in wanted)
+    return [rows for rows in found if len(rows)]
 
 
 def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analysis.experiment import EXPERIMENTS
+from analysis.tables.committed import REMEASURED
 
 ROOT = Path(__file__).parents[2]
 LENGTH = 12
@@ -37,6 +38,8 @@ def of_code(experiment: str, computed: bool) -> str:
     if computed:
         folders = {tuple(each.split(".")[:2]) for each in modules if not each.startswith("analysis.")}
         found += [_of_package(folder) for folder in sorted(folders)]
+    again = REMEASURED / f"{experiment}.csv"
+    found += [_of_file(again)] if again.exists() else []
     found += [f"{claim} {said}" for claim, said in _objected() if claim in EXPERIMENTS[experiment].claims]
     return _short("".join(found).encode())
 

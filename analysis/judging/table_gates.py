@@ -6,7 +6,7 @@ A gate holds, fails, or does not apply; the first two come with the number behin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
 from analysis.judging.replication import difference, level
+from analysis.tables.committed import remeasured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,9 @@ ENDS = ("accuracy", "final", "exact/value")
 STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
+UNMEASURED: Mapping[str, str] = {}
+"""Experiments whose tables lack what `long enough` or `drift` reads, and why it stays so: their claims have a
+verdict, and pages say what is missing. The list may only become shorter (docs/decisions/013)."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +50,26 @@ class Answer:
 
 def unmeasured(checked: str) -> list[str]:
     """Return the gates that hold only because the table is older than they are, of a row's `checked`."""
-    return [part.partition(":")[0] for part in checked.split("; ") if part.endswith(f": {NOT_RECORDED}")]
+    return [part.partition(":")[0] for part in checked.split("; ") if f": {NOT_RECORDED}" in part]
+
+
+def lacking(gate: str, experiment: str, what: str) -> Answer:
+    """Return what a gate says where its measurement is missing: it fails, but for tables that are older."""
+    known = UNMEASURED.get(experiment, "")
+    return Answer(gate, bool(known), f"{NOT_RECORDED}, {known}" if known else what)
 
 
 def answers(
-    check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read], budget: str = ""
+    check: Callable[..., object],
+    table: pd.DataFrame,
+    read: Sequence[Read],
+    experiment: str = "",
+    budget: str = "",
 ) -> list[Answer]:
     """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms.
 
-    budget: at which equal budget the experiment compares arms that still learn, if it states one.
+    experiment: whose table it is. budget: at which equal budget it compares arms that still learn, if it
+    states one.
     """
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
@@ -62,7 +77,7 @@ def answers(
             *_fits(check, read),
             *_acts(check, read),
             *_tuned(check, table),
-            *_long_enough(check, table, budget),
+            *_long_enough(check, table, experiment, budget),
         ]
     return found
 
@@ -115,27 +130,35 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
     yield Answer("tuned", not edges, f"at the grid's edge: {', '.join(edges)}" if edges else "optimum inside")
 
 
-def _long_enough(check: Comparison, table: pd.DataFrame, budget: str) -> Iterator[Answer]:
+def _long_enough(check: Comparison, table: pd.DataFrame, experiment: str, budget: str) -> Iterator[Answer]:
     """The gap of two finals may not be closing, nor that of equals opening, when training stops; at a stated
     budget it may.
+
+    A movement counts by the gap, or by the margin where the gap is smaller. An arm that is to be no worse,
+    with a margin below 0, may not be falling behind.
     """
-    end = check.outcome
+    end = str(check.outcome)
     if check.first is None or check.second is None or check.x or end not in ENDS:
         return
-    if f"rise {end}" not in table:
-        yield Answer("long enough", True, f"at a budget, {budget}" if budget else NOT_RECORDED)
+    rises = table if f"rise {end}" in table else remeasured(experiment)
+    if budget and rises is not table:
+        yield Answer("long enough", True, f"at a budget, {budget}")
         return
-    gaps, opens = (
-        {
-            cell: float(np.median(x_N))
-            for cell, x_N in difference(table, column, check.first, check.second, **check.over).items()
-        }
-        for column in (str(end), f"rise {end}")
-    )
-    if check.way == "equal":
-        share = max((abs(opening) / check.margin for opening in opens.values()), default=0.0)
-        said = f"the gap moves by {share:.2g} of the margin over the last fifth of the steps"
-    else:
-        share = max((-opens[cell] / gap for cell, gap in gaps.items() if gap), default=0.0)
-        said = f"the gap closes by {max(share, 0.0):.2g} of itself over the last fifth of the steps"
+    arms = (check.first, check.second)
+    gaps = difference(table, end, *arms, **check.over)
+    opens = {} if rises is None else difference(rises, f"rise {end}", *arms, **check.over)
+    if not opens or not all(x_N.size for x_N in opens.values()):
+        yield lacking("long enough", experiment, "finals without a curve that says whether their gap closes")
+        return
+    found = [(0.0, "of itself")]
+    for cell, x_N in opens.items():
+        gap, opening = float(np.median(gaps[cell])), float(np.median(x_N))
+        unit = check.margin if check.way == "equal" else max(abs(gap), abs(check.margin))
+        toward = opening if check.margin < 0 else opening * float(np.sign(gap))
+        moved = abs(opening) if check.way == "equal" else -toward
+        found += [(moved / unit, "of itself" if unit == abs(gap) else "of the margin")] if unit else []
+    share, of = max(found)
+    what = "moves" if check.way == "equal" else "closes"
+    again = "" if rises is table else ", in runs made again"
+    said = f"the gap {what} by {share:.2g} {of} over the last fifth of the steps{again}"
     yield Answer("long enough", share <= STILL_MOVING, said)

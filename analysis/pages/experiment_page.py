@@ -117,7 +117,7 @@ def table(claims: Mapping[str, object] | tuple[str, ...], judged: Mapping[str, R
 def _claim(name: str, row: Row) -> str:
     said = f"{CLAIMS[name].promises['statement']} `{name}`"
     held = row["checked"].split("; ") if row["checked"] else []
-    parts = [row["note"], row["gates"], *(each for each in held if not each.endswith(NOT_RECORDED))]
+    parts = [row["note"], row["gates"], *(each for each in held if NOT_RECORDED not in each)]
     missing = ", ".join(unmeasured(row["checked"]))
     found = "; ".join(filter(None, [*parts, missing and f"**{NOT_RECORDED}**: {missing}"]))
     numbers = (row["asks"], row["kind"], f"{row['n']:.0f}", _lags(name, row))

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from testbed.results.manifest import has_results
 
 COMMITTED = Path(__file__).resolve().parents[2] / "paper_figs" / "data"
 """Folder of the committed tables and their manifest."""
+
+REMEASURED = COMMITTED / "remeasured"
+"""Folder of what gates ask and a table, made before they did, lacks."""
 
 MANIFEST = "manifest.json"
 SWEEP = "sweep.json"
@@ -89,6 +92,17 @@ def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED)
             raise unknown(f"table in {folder}:", name, listed)
         found[name] = _read_csv(name, listed[name], folder)
     return found
+
+
+@cache
+def remeasured(experiment: str) -> pd.DataFrame | None:
+    """Return keys, accuracy, its rise, and KL and clip share, from runs of an experiment's arms made again.
+
+    They are not the table's runs, which later code does not repeat bit by bit; accuracy says how near they
+    end. None where nothing was made again.
+    """
+    path = REMEASURED / f"{experiment}.csv"
+    return pd.read_csv(path) if path.exists() else None
 
 
 def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:

@@ -23,7 +23,13 @@ Settings: TypeAlias = Mapping[str, Floats]
 """Name of a knob: its values [R]."""
 
 
-def tuned(
+def tuned(score: Callable[..., float], grid: Grid, **more: Any) -> tuple[dict[str, float], bool]:
+    """Return the setting with the highest score(**setting), and whether it lies at an end of its grid."""
+    found, ends = best(score, grid, **more)
+    return found, bool(ends)
+
+
+def best(
     score: Callable[..., float],
     grid: Grid,
     flat: float = FLAT,
@@ -84,7 +90,7 @@ class Arm:
         return self.score(seed, {name: np.array([value]) for name, value in setting.items()})[:, 0]
 
     def tuned(self, pilots: int, off: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
-        """Return what `tuned` does, for the log of what is lost on average over so many pilot worlds.
+        """Return what `best` does, for the log of what is lost on average over so many pilot worlds.
 
         off: settings at which a mechanism is off, or that no grid goes beyond.
         """
@@ -93,7 +99,7 @@ class Arm:
         lost_R = np.mean([self.score(OTHERS + i, settings)[0] for i in range(pilots)], axis=0)
         gain = dict(zip(points, -np.log(np.nan_to_num(lost_R, nan=np.inf)), strict=True))
         endless = {name: (value,) for name, value in off.items()}
-        return tuned(lambda **at: float(gain[tuple(at.values())]), self.grid, float(np.log1p(FLAT)), endless)
+        return best(lambda **at: float(gain[tuple(at.values())]), self.grid, float(np.log1p(FLAT)), endless)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +120,8 @@ class TunedArms:
     starts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @functools.cache  # noqa: B019 - one object a module
-    def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], list[str]]:
-        """Return an arm's setting in a cell, by its values, and the knobs at an end of their grid."""
+    def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
+        """Return an arm's setting in a cell, by its values, and whether it is at an end of its grid."""
         seeds, named = tuple(range(PILOT, PILOT + self.pilots)), dict(zip(self.cells, cell, strict=True))
         return tuned(
             lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
@@ -130,7 +136,7 @@ class TunedArms:
             knobs, ends = self.setting(arm, *cell)
             named = dict(zip(self.cells, cell, strict=True))
             outcomes = self.learn(seeds, arm, **named, **knobs)
-            yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(bool(ends))})
+            yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(ends)})
 
     def experiment(
         self,

@@ -130,6 +130,7 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"iterations": ITERATIONS, "trainings": TRAININGS}),
     keys=("run", "seed", "world", "arm"),
     metrics=("area", "final", "at end"),
+    budget="40 iterations, for which settings were chosen",
     margins={"score that counts as equal": SAME, "as far more": FIFTH},
     figure=Plot(
         "strips",

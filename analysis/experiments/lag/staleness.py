@@ -1,6 +1,7 @@
 """A toy LLM learns from data of one exact lag, all recipes at one learning rate: accuracy and ESS.
 
-The second experiment judges what the oldest data cost REINFORCE and GRPO at that rate.
+The second experiment looks at the tails of sequence ratios in the same runs, the third judges what the oldest
+data cost REINFORCE and GRPO at that rate.
 """
 
 import pandas as pd
@@ -10,6 +11,7 @@ from analysis.sweeps.base_runs import TOY
 from analysis.tables.committed import Table
 from analysis.tables.condensed import STALENESS, condense
 from analysis.tables.outcomes import ACCURACY, ESS
+from analysis.tables.tails import HISTOGRAM, exceedances
 from testbed.config.run import Run, grid
 
 SOURCE = "Zheng et al. (2025), Prosperity before Collapse, arXiv:2510.01161"
@@ -54,6 +56,34 @@ CURVES = Experiment(
         "start weights.",
     ),
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
+)
+
+
+def histograms(rows: pd.DataFrame) -> Table:
+    """Return the histogram of log sequence ratios per recipe, lag and seed, summed over steps."""
+    return condense(rows)["ratio-tails"]
+
+
+TAILS = Experiment(
+    "ratio-tails",
+    question="How heavy are the tails of sequence ratios while a recipe learns from stale data?",
+    source="this project",
+    runs="staleness",
+    from_rows=histograms,
+    keys=("recipe", "lag", "seed"),
+    metrics=(HISTOGRAM, "ratios"),
+    figure=Plot(
+        "curves by arm",
+        x="log rho: log ρ of a sequence",
+        y="share: P(log ρ ≥ x)",
+        arm=("lag: lag",),
+        panel="recipe",
+        log="y",
+        of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
+        says="Shows the share of sampled sequences whose log importance ratio is at least x, from all steps "
+        "at which the lag was in full effect: what a curve lacks to 1 at the left are sequences that the "
+        "current policy would hardly write any more, and no distribution of ratios exceeds exp(-x) (Markov).",
+    ),
 )
 
 

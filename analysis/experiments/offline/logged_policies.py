@@ -85,8 +85,8 @@ def chosen(logger: str, n: int, learner: str) -> tuple[dict[str, float], bool]:
     return tuned(
         lambda **knobs: -float(np.mean([regret(*each, knobs) for each in known])),
         LEARNERS[learner],
-        FLAT,
-        {"alpha": (1.0,), "floor": (1.0,)},
+        flat=FLAT,
+        endless={"alpha": (1.0,), "floor": (1.0,)},
     )
 
 

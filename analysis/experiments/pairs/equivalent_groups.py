@@ -120,6 +120,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     source="Wu et al. (2025), OORL with GEPO, arXiv:2505.12723",
     differs="log-linear policies on 24 prompts of 8 answers; right answers share a direction, and differ in "
     "style; no programs",
+    budget="60 steps, for which settings were chosen",
     margins={"accuracy": MORE},
     figure=Plot(
         "strips",

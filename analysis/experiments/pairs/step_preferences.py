@@ -139,6 +139,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
         "layered decision trees in tables; a made bias of early scores; no learned reward model, no "
         "explanations, no search at test time"
     ),
+    budget="12 rounds, for which settings were chosen",
     margins={"share of questions answered": MORE},
     figure=Plot(
         "final by setting",

@@ -32,15 +32,21 @@ LEARNER = Run(
 )  # fmt: skip
 
 
+DRIFT = {"kl": "rollout_corr/kl_mu_pi_k3", "clip_share": "actor/clip_share"}
+
+
 @cache
-def _steps(lag: int, seeds: Seeds) -> np.ndarray:
-    """Return the updates to the level at a lag, seed by seed; all of them where it is not reached."""
+def _learned(lag: int, seeds: Seeds) -> pd.DataFrame:
+    """Return the updates to the level at a lag, seed by seed, and mean KL and clip share along the run; all
+    updates where it is not reached.
+    """
     from testbed.training.loop import train_pack
 
-    found = train_pack(tuple(replace(LEARNER, lag=lag, seed=seed) for seed in seeds))
-    curve = pd.DataFrame({name: found[name] for name in ("seed", "step", "exact/value")})
-    there = curve[curve["exact/value"] >= LEVEL].groupby("seed")["step"].min()
-    return there.reindex(seeds).fillna(LEARNER.steps).to_numpy() + 1.0
+    rows = pd.DataFrame(train_pack(tuple(replace(LEARNER, lag=lag, seed=seed) for seed in seeds)))
+    there = rows[rows["exact/value"] >= LEVEL].groupby("seed")["step"].min()
+    updates = there.reindex(seeds).fillna(LEARNER.steps) + 1.0
+    means = rows.groupby("seed")[list(DRIFT.values())].mean().loc[list(seeds)]
+    return means.set_axis(list(DRIFT), axis=1).assign(updates=updates)
 
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
@@ -57,10 +63,14 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         cells, simulate(designs, replicas=len(seeds), batches=60, seed=seeds[0]), strict=True
     ):
         period_R, lag_R = report.value_R["period"], report.value_R["lag_sample"]
-        seconds_R = _steps(round(report.mean("lag_sample")), seeds) * period_R
+        learned = _learned(round(report.mean("lag_sample")), seeds)
+        seconds_R = learned["updates"].to_numpy() * period_R
+        drift = {name: learned[name].to_numpy() for name in DRIFT}
         columns = {"period": period_R, "lag": lag_R, "seconds": seconds_R, "log_seconds": np.log(seconds_R)}
         ratio = (wait + DECODING) / TRAINING
-        yield pd.DataFrame({"seed": seeds, "latency": wait, "mode": mode, **columns, "beyond": lag_R - ratio})
+        yield pd.DataFrame(
+            {"seed": seeds, "latency": wait, "mode": mode, **columns, "beyond": lag_R - ratio, **drift}
+        )
 
 
 EXPERIMENT = Experiment(
@@ -74,7 +84,7 @@ EXPERIMENT = Experiment(
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"level": LEVEL}),
     keys=("run", "seed", "latency", "mode"),
-    metrics=("period", "lag", "seconds", "log_seconds", "beyond"),
+    metrics=("period", "lag", "seconds", "log_seconds", "beyond", *DRIFT),
     margins={"factor of time": FASTER, "updates beyond the ratio": ROOM},
     figure=Plot(
         "final by setting", x="latency: mean wait for the environment (s)",

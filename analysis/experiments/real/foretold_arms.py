@@ -112,14 +112,3 @@ EXPERIMENT.claim(
     "The arena's order of eleven recipes at lag 64 agrees with a model of a million weights better than the "
     "product of lag and the arena's learning rate: a larger Kendall's tau, in the median over seeds.",
 ).compare(lambda table: taus(table, "alike") - taus(table, "product"), typical="median")
-EXPERIMENT.claim(
-    "vcpo-ends-above-grpo-as-foretold",
-    "At the arena's settings VCPO ends 0.05 above GRPO at lag 64 on running sums with a model of a million "
-    "weights, as in the arena's sums.",
-).compare("final", {"recipe": "vcpo", "lag": LAG}, {"recipe": "grpo", "lag": LAG}, by=MARGIN)
-
-EXPERIMENT.claim(
-    "lag-64-costs-grpo-as-foretold",
-    "At the arena's settings GRPO ends 0.05 below fresh data at lag 64 on running sums with a model of a "
-    "million weights.",
-).compare("final", {"recipe": "grpo", "lag": 0}, {"recipe": "grpo", "lag": LAG}, by=MARGIN)

@@ -115,6 +115,7 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"prompts": PROMPTS, "beta": BETA, "pairs": PAIRS, "weight": WEIGHT}),
     keys=("run", "seed", "bias", "learner"),
     metrics=("error", "accuracy", "confidence"),
+    budget="the limit of training, solved exactly",
     margins={"calibration error": ERROR, "accuracy": SAME},
     figure=Plot(
         "distribution",

@@ -133,6 +133,7 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", "arrives", *METRICS),
+    budget="1,600 responses",
     margins={"accuracy to be reached": LEVEL, "factor of tokens": FEWER, "accuracy": MORE},
     figure=Plot(
         "strips",

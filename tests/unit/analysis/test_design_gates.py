@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging import design_gates, gates
+from analysis.judging import design_gates, gates, table_gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly
 from analysis.judging.evidence import MEDIAN, Evidence, exceeds
 from analysis.judging.table_gates import unmeasured
 from analysis.judging.verdicts import by_claim
-from analysis.tables.committed import load_committed, manifest
+from analysis.tables.committed import REMEASURED, load_committed, remeasured
 from testbed.errors import UserError
 
 GOOD, BAD, OFF = {"arm": "good"}, {"arm": "bad"}, {"arm": "off"}
@@ -140,23 +140,40 @@ def test_most_steps_learn_from_other_data_than_the_first_models():
         (False, (0.1, 0.3), "above"),
         (True, (0.02, 0.0), "equal"),
         (False, (0.0, 0.04), "equal"),
+        (True, (0.0, 0.02), "no worse"),  # a gap of about 0 counts by the margin
+        (False, (0.0, 0.04), "no worse"),
     ],
 )
 def test_a_gap_of_finals_is_not_closing_nor_equals_parting_when_training_stops(wanted, rises, say):
     frame = rows_table(0.8, 0.5 if say == "above" else 0.8, kl=0.1, clip_share=0.1)
     frame["rise accuracy"] = np.repeat(rises, 32)
     equal = lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.05)  # noqa: E731
-    assert said(frame, gain(0.1) if say == "above" else equal)["long enough"].holds is wanted
+    asked = {"above": gain(0.1), "equal": equal, "no worse": gain(-0.05)}
+    assert said(frame, asked[say])["long enough"].holds is wanted
 
 
-def test_without_a_curve_nobody_knows_whether_training_was_long_enough():
-    assert said(rows_table(0.8, 0.5), gain(0.1))["long enough"].why == "not recorded"
+def test_a_table_without_a_curve_fails_unless_its_runs_were_made_again_or_it_is_listed(monkeypatch):
+    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
+    assert not said(frame, gain(0.1))["long enough"].holds
+    for rises, wanted in ((0.0, True), (0.2, False)):
+        again = frame.assign(**{"rise accuracy": rises * (frame["arm"] == "bad")})
+        monkeypatch.setattr(table_gates, "remeasured", {"e": again}.get)
+        assert said(frame, gain(0.1))["long enough"].holds is wanted
+    monkeypatch.setattr(table_gates, "remeasured", {"e": again[again["arm"] == "good"]}.get)
+    assert not said(frame, gain(0.1))["long enough"].holds
+    monkeypatch.setitem(table_gates.UNMEASURED, "e", "too dear")
+    assert said(frame, gain(0.1))["long enough"].why == "not recorded, too dear"
+
+
+def test_a_lag_without_its_drift_is_told_by_runs_made_again(monkeypatch):
+    frame = rows_table(0.8, 0.5, clip_share=0.1)
+    monkeypatch.setattr(design_gates, "remeasured", {"e": frame.assign(kl=0.3)}.get)
+    assert said(frame, gain(0.1))["drift"].why == "KL 0.3, clip share 0.1"
 
 
 def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_closes():
     why = {row["claim"]: row["checked"] for row in by_claim().values() if row["experiment"] == "arena"}
     assert "at a budget, sorted 300 steps" in why["m2po-gains-over-tuned-grpo-at-lag-64-on-sorted"]
-    assert {name for name, each in EXPERIMENTS.items() if each.budget} == {"arena"}
 
 
 # An arm in the method's place
@@ -300,9 +317,10 @@ def test_no_compared_arm_may_drift_further_than_the_source_speaks_of(driven):
 
 
 def test_a_table_is_excused_from_the_measurement_only_while_it_lacks_it():
-    for name in design_gates.UNMEASURED:
-        columns = set(manifest()[name]["columns"])
-        assert "lag" in columns, name
-        assert not (columns & set(design_gates.KL) and columns & set(design_gates.CLIPPED)), name
-        rows = [row for row in by_claim().values() if row["experiment"] == name]
-        assert any("drift" in unmeasured(row["checked"]) for row in rows), name
+    rows = by_claim().values()
+    missing = {row["experiment"] for row in rows if unmeasured(row["checked"])}
+    assert missing == set(table_gates.UNMEASURED)
+    for path in REMEASURED.glob("*.csv"):
+        experiment, again = EXPERIMENTS[path.stem], remeasured(path.stem)
+        assert set(again.columns) & set(experiment.keys) == set(experiment.keys) - {"run"}
+        assert not again.duplicated([key for key in experiment.keys if key != "run"]).any(), path
