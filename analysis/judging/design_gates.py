@@ -175,8 +175,8 @@ def drift(
 
 def _stale(frame: pd.DataFrame, wanted: Sequence[Arm]) -> list[pd.DataFrame]:
     """Return the rows of each arm on old data, where it has some."""
-    found = (_rows(frame, where)[lambda x: x["lag"] > 0] for where in wanted)
-    return [rows for rows in found if len(rows)]
+    found = (_rows(frame, where) for where in wanted)
+    return [rows[rows["lag"] > 0] for rows in found if (rows["lag"] > 0).any()]
 
 
 def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:
@@ -201,16 +201,17 @@ def _word(evidence: Evidence) -> str:
 def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answer]:
     """Yield whether the sentence fails, as it must, with a declared arm in the first one's place.
 
-    Raises UserError for an arm without rows.
+    Raises UserError for an arm without rows, also for the second one, with which the first is compared.
     """
-    for gate, where in (("off-switch", check.off), ("rival", check.rival)):
-        if where is None:
-            continue
-        if _rows(frame, where).empty:
+    declared = (("rival", check.second), ("off-switch", check.off), ("rival", check.rival))
+    for gate, where in declared:
+        if where is not None and _rows(frame, where).empty:
             raise UserError(
                 f"Claim '{claim}' names {dict(where)} for the gate '{gate}', but its table has no such row; "
                 "add that arm to the cells, or name one that is there."
             )
+        if where is None or where is check.second:
+            continue
         e = replace(check, first=where)(frame).e.get(SUPPORTED, 0.0)
         yield Answer(gate, e < rule.USUAL, f"e-value {e:.3g} with {_named(where)} in place of the method")
 

