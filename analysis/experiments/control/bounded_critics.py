@@ -20,15 +20,31 @@ SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 256, 16, 64, 1500, 12,
 SCORE = 0.02
 """Of the optimum's lead over the uniform policy. Set before any table was made."""
 KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0), "temperature": (0.01, 0.03, 0.1, 0.3, 1.0)}
+OFTEN: Grid = {
+    "step_size": (0.01, 0.03, *KNOBS["step_size"]), "temperature": KNOBS["temperature"],
+    "updates": (0.125, 0.25, 0.5, 1.0, 2.0, 4.0),
+}  # fmt: skip
 ARMS: dict[str, Grid] = {
     "usual": {**KNOBS, "updates": (0.125, 0.25, 0.5, 2.0, 8.0)},
     "few large": KNOBS,
     "few large, bounded": {
         **KNOBS, "weight_bound": (10.0, 30.0, 100.0, 300.0), "error_bound": (1.0, 3.0, 10.0, 30.0),
     },
+    "target network": {**OFTEN, "target_every": (10.0, 30.0, 100.0, 300.0, 1000.0)},
+    "model samples": {**OFTEN, "model_share": (0.05, 0.1, 0.2, 0.4, 0.8)},
+    "on-policy replay": {**OFTEN, "on_policy": (0.25, 0.5, 1.0, 2.0, 4.0)},
 }  # fmt: skip
 """Updates of 8 steps, so many per step of the world; an update of 64 steps per four; that with bounds of the
-weights and of the error that a gradient carries."""
+weights and of the error that a gradient carries. Beside them what other sources of value learning add to
+usual updates: a target network, MAD-TD's samples of a model, ARB's replay by trajectories' probabilities."""
+FROM = {
+    arm: {"step_size": 0.3, "temperature": 0.1, "updates": 0.5, knob: start}
+    for arm, knob, start in (
+        ("target network", "target_every", 30.0),
+        ("model samples", "model_share", 0.1),
+        ("on-policy replay", "on_policy", 1.0),
+    )
+}
 
 
 @lru_cache(1024)
@@ -60,7 +76,7 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
     return {"score": score_R, "size": size_R}
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     NAME,
     SEEDS,
     ("score", "size"),
@@ -77,7 +93,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
         "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
         "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
-        "also limits the critic's weights and the error that a gradient carries.",
+        "also limits the critic's weights and the error that a gradient carries. Usual updates with a "
+        "target network, with samples of a learned model (as MAD-TD) or with steps drawn as their "
+        "trajectory's probability (as ARB) stand beside.",
     ),
     systems=("FlashSAC",),
 )
