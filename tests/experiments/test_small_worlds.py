@@ -14,6 +14,7 @@ from analysis.experiments.experts.expert_help import alignment
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
+from analysis.experiments.rewards import parallel_decoding
 from analysis.experiments.teachers import private_networks as private
 from analysis.kernels.speculative import acceptance, accepted_length
 from analysis.worlds.long_answers import EGAE, LONGEST, SLOTS, WHOLE, ticks
@@ -240,3 +241,22 @@ def test_the_longest_windows_are_whole_answers_short_ones_do_not_wait_and_a_cloc
     assert ticks(3, EGAE, 30.0, 0.9, LONGEST, 0.5, 5000.0) == whole < 5000
     assert ticks(3, EGAE, 30.0, 0.9, 16, 0.5, 5000.0) < 0.75 * whole
     assert ticks(3, WHOLE, 0.0, 0.9, SLOTS, 0.5, 200.0) == 200.0
+
+
+def test_accuracy_under_parallelism_is_an_area_and_leaves_out_what_is_much_worse():
+    area = parallel_decoding.under_parallelism
+    assert math.isclose(area(np.array([1.0, 3.0]), np.array([1.0, 1.0])), 3.0)
+    assert math.isclose(area(np.array([3.0, 1.0]), np.array([0.9, 1.0])), 1.0)
+    worth = 0.96 * math.exp(-0.12)
+    assert math.isclose(area(np.array([1.0, 2.0]), np.array([1.0, 0.96])), 1 + (1 + worth) / 2)
+
+
+def test_decoupled_advantages_do_not_depend_on_the_scale_of_a_reward():
+    right = torch.tensor([[[1.0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]])
+    speed = torch.tensor([[[1.0, 2, 2, 1], [1, 2, 1, 2], [1.5, 1.5, 1.5, 1.5]]])
+    gain, kept = parallel_decoding.advantages(right, speed, 0.5, lightning=True)
+    again, _ = parallel_decoding.advantages(right, 10 * speed, 0.5, lightning=True)
+    torch.testing.assert_close(gain, again)
+    assert kept[0].tolist() == [[0.25] * 4, [0.0] * 4, [0.0] * 4]  # none right, and all equally fast
+    joint, _ = parallel_decoding.advantages(right, speed, 0.5, lightning=False)
+    torch.testing.assert_close(joint[0, 0], torch.tensor([1.0, -1, 3, -3]) / 5**0.5)
