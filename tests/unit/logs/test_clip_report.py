@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import made_logs
 
 from testbed.errors import UserError
-from testbed.logs.clip_report import batches, weigh
-from testbed.logs.readers import read
+from testbed.logs import clip_report
+from testbed.logs.clip_report import batches, chunks, weigh
 from testbed.logs.record import Log, LoggedSequence
 
 RATIOS = np.array([0.4, 0.9, 1.0, 1.1, 1.5, 3.0])
@@ -122,13 +121,72 @@ def test_sequences_with_a_token_that_is_not_finite_are_left_out_and_counted(log)
     assert "1 of 3 sequences have no token or a token that is not finite" in " ".join(held.notes)
 
 
-def test_long_logs_are_thinned_evenly_and_that_is_told(tmp_path):
-    made_logs.own(tmp_path / "log")
-    log = read([tmp_path / "log"])
-    held = batches(log, budget=1)
-    assert len(held.pairs) == 1
-    assert torch.equal(held.pairs[0][0], batches(log.at(log.steps[-1])).pairs[0][0])  # the newest
-    assert "1 of 2 steps are read" in " ".join(held.notes)
+@pytest.mark.parametrize(
+    ("budget", "read"),
+    [(1, [9]), (11, [9]), (12, [0, 9]), (18, [0, 4, 9]), (24, [0, 4, 5, 9]), (35, [0, 2, 4, 7, 9]),
+     (36, [0, 2, 4, 5, 7, 9]), (10**6, [0, 2, 4, 5, 7, 9])],
+)  # fmt: skip
+def test_long_logs_are_thinned_evenly_and_that_is_told(budget, read, log):
+    """Six tokens a step."""
+    steps = [0, 2, 4, 5, 7, 9]
+    long = Log("made", tuple(replace(log.sequences[0], step=step, reward=float(step)) for step in steps))
+    held = batches(long, budget=budget)
+    assert [int(batch.reward_B[0]) for _, batch in held.pairs] == read
+    said = f"{len(read)} of 6 steps are read, spread evenly."
+    assert [note for note in held.notes if "steps are read" in note] == [said] * (read != steps)
+
+
+def test_a_batch_holds_what_was_logged_with_zeros_outside_the_mask():
+    def one(name, group, length, **fields):
+        row = np.arange(length) + 10.0 * name
+        mask = row != 10.0 * name + 1
+        return LoggedSequence(
+            0, str(name), group, mask, logp_mu=-row, logp_pi=-row - 0.5, advantage=row + 0.25,
+            reward=float(name), **{"logp_anchor": -row - 0.75, **fields},
+        )  # fmt: skip
+
+    some = [one(1, "b", 3), one(2, "a", 1), one(3, "b", 2)]
+    bad = [one(n, "a", 2, **{name: np.array([value, 0.0])}) for n, (name, value) in enumerate((
+        ("logp_anchor", -np.inf), ("logp_anchor", np.nan)), start=4)]  # fmt: skip
+    masked = one(6, "c", 2, logp_anchor=np.array([-60.75, np.nan]))
+    held = batches(Log("made", (*some, *bad, masked)))
+    ((pi_BT, batch),) = held.pairs
+    wanted = {
+        "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-60, 0, 0]],
+        "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [60.25, 0, 0]],
+        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 6], "group_B": [1, 0,
+                                                                                                       1, 2],
+        "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-60.75, 0, 0]],
+    }  # fmt: skip
+    found = {name: getattr(batch, name).tolist() for name in wanted}
+    wanted["group_B"] = [0, 1, 0, 2]
+    assert found == wanted
+    assert pi_BT.tolist() == [[-10.5, 0, -12.5], [-20.5, 0, 0], [-30.5, 0, 0], [-60.5, 0, 0]]
+    assert held.notes == ("2 of 6 sequences have no token or a token that is not finite: left out.",)
+    with pytest.raises(UserError, match="No sequence has finite log-probabilities and advantages throughout"):
+        batches(Log("made", tuple(bad)))
+
+
+@pytest.mark.parametrize(
+    ("length", "group", "kept", "wanted"),
+    [
+        ([16, 1, 1, 1, 1], "abcde", "11111", [[0, 1, 2, 3, 4]]),  # 80 entries for 20 tokens
+        ([17, 1, 1, 1, 1], "abcde", "11111", [[1, 2, 3, 4], [0]]),  # 85 for 21
+        ([17, 1, 1, 1, 1], "aaaba", "11111", [[3], [0, 1, 2, 4]]),
+        ([17, 1, 1, 1, 1, 3], "aaaaab", "111111", [[1, 2, 3, 4, 5], [0]]),
+        ([17, 1, 99, 1, 1, 1], "abcdef", "110111", [[1, 3, 4, 5], [0]]),
+        ([2, 30, 1, 1, 1, 1, 1], "baccccc", "1111111", [[2, 3, 4, 5, 6, 0], [1]]), ([], "", "", [[]]),
+    ],
+)  # fmt: skip
+def test_batches_are_padded_to_four_times_their_tokens(length, group, kept, wanted, monkeypatch):
+    given = (
+        torch.tensor(length),
+        torch.tensor([ord(c) for c in group]),
+        torch.tensor([c == "1" for c in kept]),
+    )
+    assert len(chunks(*given)) == 1  # small batches stay whole
+    monkeypatch.setattr(clip_report, "FREE", 0)
+    assert chunks(*given) == wanted
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Log-probabilities that a log lacks, from a model, against the bench's own policy of the same folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,3 +153,92 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
     for beyond in (4, -1):
         with pytest.raises(UserError, match="the model 4 tokens"):
             response_logp(model, np.array([1, 3]), np.array([beyond]), 0.5)
+
+
+def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
+    model = Bigram(torch.zeros(4, 4), SimpleNamespace(max_position_embeddings=None))
+    opened = []
+    monkeypatch.setattr(
+        "testbed.policies.hf.model_folder.check_model_folder", lambda folder: folder / "checked"
+    )
+    monkeypatch.setattr(
+        recompute, "_opened", lambda folder, text: opened.append((folder, text)) or (model, None)
+    )
+    arrays = {"mask": np.ones(2, dtype=bool), "prompt": np.array([1]), "token": np.array([2, 3])}
+    bare = LoggedSequence(0, "a", "g", **arrays)
+    full = replace(bare, logp_mu=np.zeros(2), logp_pi=np.ones(2))
+    empty = LoggedSequence(
+        0, "b", "g", np.zeros(0, dtype=bool), prompt=np.array([1]), token=np.array([], dtype=int)
+    )
+    text = replace(full, text=("p", "r"), logp_pi=None)
+    for some, field, whose, said, many in (
+        ((bare, full, empty), "logp_pi", "the trainer's", (), 2), ((bare, full), "logp_mu", "the sampler's",
+                                                                   (), 1),
+        ((text,), "logp_pi", "the trainer's",
+         ("Text was tokenized again: the tokens may differ from the sampled ones.",), 1),
+    ):  # fmt: skip
+        found = recomputed(Log("made", some, ("n",)), Path("f"), field, 0.5)
+        assert found.notes == (
+            "n",
+            f"{field} ({whose}) of {many} sequences was recomputed with f at temperature 0.5. The same "
+            f"weights "
+            "serve every step of the log.", *said,
+        )  # fmt: skip
+        assert opened.pop() == (Path("f/checked"), bool(said))
+        assert getattr(found.sequences[0], field) == pytest.approx(np.log([0.25, 0.25]))
+        assert found.sequences[1:] == some[1:]
+    done = recomputed(Log("made", (full,), ("n",)), Path("f"))
+    assert done.notes == ("n", "logp_pi is in the log and was not recomputed with f.")
+    assert (opened, done.sequences) == ([], (full,))
+    for without in (
+        replace(bare, token=None),
+        replace(bare, prompt=None),
+        replace(bare, prompt=np.zeros(0, int)),
+    ):
+        with pytest.raises(
+            UserError, match=r"^step 0, sample a has no tokens, or no prompt before them: nothing to"
+        ):
+            recomputed(Log("made", (without,)), Path("f"))
+    with pytest.raises(UserError, match="temperature is 0, expected a positive number"):
+        recomputed(Log("made", (bare,)), Path("f"), temperature=0.0)
+
+
+def test_a_model_is_opened_from_its_folder_alone_without_its_code(monkeypatch):
+    import transformers
+
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    asked = []
+
+    class Opened(str):
+        def eval(self):
+            return f"{self}, eval"
+
+    def opening(name):
+        return lambda folder, **options: asked.append((folder, options)) or Opened(name)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", opening("model"))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", opening("tokenizer"))
+    assert recompute._opened(Path("f"), text=False) == ("model, eval", None)
+    assert recompute._opened(Path("f"), text=True) == ("model, eval", "tokenizer")
+    weights = (Path("f"), safe | {"use_safetensors": True, "dtype": torch.float32})
+    assert asked == [weights, weights, (Path("f"), safe)]
+    for error, reason in ((OSError("one\ntwo"), "one"), (ValueError(), "ValueError")):
+
+        def failing(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", failing)
+        with pytest.raises(UserError) as told:
+            recompute._opened(Path("f"), text=False)
+        assert str(told.value) == f"The model in f cannot be opened: {reason}"
+
+
+def test_text_becomes_tokens_with_its_advantage_on_each(monkeypatch):
+    monkeypatch.setattr(
+        recompute, "encoded", lambda tokenizer, text, special: [int(x) for x in text] * (not special)
+    )
+    one = LoggedSequence(0, "a", "g", np.zeros(0, dtype=bool), text=("12", "345"), scalar_advantage=-0.5)
+    found = recompute._tokenized(one, tokenizer=None)
+    lists = [getattr(found, name) for name in ("prompt", "token", "mask", "advantage")]
+    assert [each.tolist() for each in lists] == [[1, 2], [3, 4, 5], [True] * 3, [-0.5] * 3]
+    assert recompute._tokenized(replace(one, scalar_advantage=None), tokenizer=None).advantage is None

@@ -2,14 +2,29 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from support import made_logs
 from support.log_mutations import trl
 
+from testbed.diagnostics.peer_limits import Alert, Threshold
 from testbed.errors import UserError
 from testbed.logs.readers import read, read_any
-from testbed.logs.scalars import LIMITS, STACKS, names, verdict
+from testbed.logs.scalars import (
+    HOW,
+    LIMITS,
+    LOWER,
+    STACKS,
+    Name,
+    ScalarLog,
+    names,
+    nothing_known,
+    read_as,
+    scalar_log,
+    stack_of,
+    verdict,
+)  # fmt: skip
 
 GRPO = {
     "loss": 0.02, "grad_norm": 0.4, "learning_rate": 1e-6, "num_tokens": 512.0, "reward": 0.5,
@@ -26,10 +41,11 @@ VERL = {
 
 
 def trainer_state(folder, rows):
-    """Write a checkpoint's state with transformers' own class, as TRL does."""
-    state = pytest.importorskip("transformers").TrainerState(global_step=len(rows), log_history=rows)
+    """Write a checkpoint's state as transformers does; test_genuine_files has its own class write one."""
     folder.mkdir(parents=True, exist_ok=True)
-    state.save_to_json(str(folder / "trainer_state.json"))
+    (folder / "trainer_state.json").write_text(
+        json.dumps({"global_step": len(rows), "log_history": rows}, indent=2)
+    )
     return folder / "trainer_state.json"
 
 
@@ -186,3 +202,121 @@ def test_every_limit_can_be_reached_from_some_stack():
     own = {"rollout_corr/rollout_is_mean", "rollout_corr/pareto_k_sequence"}  # of verl, of our callback
     twice = {"rollout_corr/ess_kish_sequence_clamped"}  # verl's key is read as the token's
     assert {limit.metric for limit in LIMITS} <= known | own | twice
+
+
+SOON = Alert(Threshold("m", 0.25, True, "src", "k"), 4.0, 2, 5, 0.123456, "note")
+LATE = replace(SOON, first=7.0, threshold=Threshold("n", 2.0, False, "other", "l"), note="")
+NEVER = replace(LATE, first=math.nan, crossed=0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "found", "source", "said"),
+    [
+        ({"a": (5.0, 1, 9), "b": (3.0, 2, 8)}, [SOON], "verl",
+         "Look at b: it is not finite at 2 of 8 logged steps, since step 3."),
+        ({}, [NEVER, LATE, SOON], "verl",
+         "Look at m (their k): below 0.25 at 2 of 5 steps, since step 4, 0.123 at "
+         "worst (src; note). Crossed later or as early: 1 more limit."),
+        ({}, [LATE], "verl",
+         "Look at n (their l): above 2 at 2 of 5 steps, since step 7, 0.123 at worst (other)."),
+        ({}, [NEVER, replace(NEVER, steps=1, note=f"x; {LOWER}")], "verl",
+         "Healthy as far as scalars tell: the 2 limits that peers document were not crossed at 5 logged "
+         "steps; one "
+         "was compared with a lower bound alone."),
+        ({}, [replace(NEVER, steps=1), replace(NEVER, note="it can never fire")], "verl",
+         "Healthy as far as scalars tell: the one limit that applies was not crossed at 1 logged step."),
+        ({}, [replace(NEVER, note="it can never fire")], "TRL async",
+         f"Undecided: no metric of the log has a limit that a peer documents. {HOW['TRL']}"),
+        ({}, [], "miles", "Undecided: no metric of the log has a limit that a peer documents."),
+    ],
+)  # fmt: skip
+def test_one_line_names_what_comes_first(broken, found, source, said):
+    assert verdict(ScalarLog(source, (), {}, broken), found) == said
+
+
+def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
+    entries = [
+        ("p", 3, {"actor/entropy": 0.5, "rollout_corr/kl": 1, "note": "x", "flag": True, "loss": math.inf}),
+        ("q", 1.0, {"testbed/kl": 0.25, "rollout_corr/k3_kl": 9.0, "step": 1, "loss": None, "big": 10**400}),
+        ("r", 3, {"rollout_corr/kl": 2, "actor.pg_loss": math.nan, "loss": 0.5, "a\x1b": 1.0}),
+        ("s", 4, {"loss": -math.inf, "rollout_corr/kl": None}),
+    ]
+    log = scalar_log("verl", entries, ["n", "n"])
+    assert log.source == "verl"
+    kl = "rollout_corr/kl_mu_pi_k"
+    assert str(log.rows) == str((
+        {"step": 1.0, f"{kl}3": 0.25}, {"step": 3.0, "actor/entropy": 0.5, f"{kl}1": 2.0},
+        {"step": 4.0, f"{kl}1": math.nan},
+    ))  # fmt: skip
+    assert log.keys == {
+        f"{kl}3": ("testbed/kl", ""), "actor/entropy": ("actor/entropy", ""), f"{kl}1": ("rollout_corr/kl",
+                                                                                         ""),
+    }  # fmt: skip
+    assert log.broken == {"loss": (1.0, 2, 3), "actor.pg_loss": (3.0, 1, 1)}
+    assert log.unread == ("loss", "actor.pg_loss", "a\\x1b", "rollout_corr/k3_kl", "big")
+    assert log.notes == ("n",)
+    assert {row["metric"]: (row["steps"], row["first"], row["last"]) for row in log.table()}[f"{kl}1"] == (
+        1,
+        2.0,
+        2.0,
+    )
+    shown = {"metric": "m", "their name": "k", "steps": 3, "first": 2.0, "last": 3.0, "smallest": 1.0}
+    found = ScalarLog("x", tuple({"step": n, "m": m} for n, m in enumerate((2.0, 1.0, math.nan, 3.0))),
+                      {"m": ("k", "d"), "gone": ("l", "")})  # fmt: skip
+    assert found.table() == [shown | {"largest": 3.0, "differs": "d"}]
+    with pytest.raises(
+        UserError, match=r"^t: step is missing; expected the optimizer step as a whole number.$"
+    ):
+        scalar_log("verl", [("t", None, {})])
+
+
+def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
+    known = {"a/b": Name("m"), "kl": Name("n", "differs")}
+    for key, wanted in (
+        ("testbed/kl", (0, Name("rollout_corr/kl_mu_pi_k3"))), ("testbed.kl", (0,
+                                                                               Name("rollout_corr/kl_mu_pi_k3"))),
+        ("testbed/x/y", (0, Name("x/y"))), ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2,
+                                                                                                     known["kl"])),
+        ("rollout_corr/ess_floor", (1, Name("rollout_corr/ess_floor"))), ("rollout_corr/nosuch", None),
+        ("loss", None),
+        ("token_mult_prob_error", (1, Name("token_mult_prob_error"))), ("actor/entropy", None), ("a/b.c",
+                                                                                                 None),
+        ("rollout_corr/rollout_is_mean", (1, Name("rollout_corr/rollout_is_mean"))),
+    ):  # fmt: skip
+        assert read_as(key, known) == wanted, key
+    assert names("miles")["ess_ratio"] == Name("rollout_corr/ess_kish_token_raw", "averaged over samples")
+    twice = names("verl")["rollout_corr/rollout_is_eff_sample_size"]
+    assert twice.metric == "rollout_corr/ess_kish_token_clamped"  # the first listed
+    gap = names("TRL")["sampling/sampling_logp_difference/mean"]
+    assert (gap.metric, gap.differs) == ("token_mult_prob_error", LOWER)
+    assert [gap.value(x) for x in (0.0, 1.0, 1e9)] == pytest.approx([1, math.e, math.exp(700)])
+    both = names("TRL async")
+    assert both["kl"].metric == "rollout_corr/kl_mu_pi_k3"
+    assert both["entropy"] == names("TRL")["entropy"]
+    assert [stack_of(keys) for keys in ([], ["x"], ["rl/ess", "x"], ["ess_ratio", "rollout_corr/kl"])] == [
+        "", "", "PipelineRL", "verl",
+    ]  # fmt: skip
+
+
+def test_alerts_name_the_stacks_key_and_how_its_number_differs():
+    rows = tuple({"step": float(n), "token_mult_prob_error": 1.0 + n / 10} for n in range(2))
+    (found,) = ScalarLog("TRL", rows, {"token_mult_prob_error": ("gap", LOWER)}).alerts()
+    limit = next(limit for limit in LIMITS if limit.metric == "token_mult_prob_error")
+    assert found == Alert(replace(limit, key="gap"), 1.0, 1, 2, 1.1, LOWER)
+    floor = {"step": 0.0, "rollout_corr/ess_kish_token_clamped": 0.9, "rollout_corr/ess_floor_token": 0.5}
+    (found,) = ScalarLog("verl", (floor,), {"rollout_corr/ess_kish_token_clamped": ("k", "d")}).alerts()
+    assert found.note == "it can never fire: the smallest value of N sequences is 1/N = 0.5; d"
+
+
+def test_the_error_for_unknown_numbers_names_the_nearest_format():
+    wanted = list(names("TRL"))
+    keys = ["zzzzzzzz", "entropi", *"abcdefgh"]
+    assert str(nothing_known(keys, "TRL")) == (
+        "None of the keys zzzzzzzz, entropi, a, b, c, d, e, f is a metric known here. The nearest format is "
+        "TRL's, "
+        f"without {', '.join(wanted[:4])} or another of its {len(wanted)} names. Did you mean 'entropy'? "
+        f"`testbed "
+        "list metrics` has all of them."
+    )
+    assert "keys (there are none) is" in str(nothing_known([], ""))
+    assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known([], ""))
