@@ -167,6 +167,58 @@ def test_a_learner_sees_the_policies_it_has_been_and_can_refresh_its_pairs():
         preferences.train_on_pairs(TABLE, REF, lambda *_: None, cells=1, steps=1, rate=1.0, beta=1.0)
 
 
+def test_tables_of_preferences_are_what_their_formulas_say():
+    np.testing.assert_allclose(CHANCE[0, 1], [special.expit(1.0), 0.5, special.expit(1.5)])
+    mass = np.array([0.6 * np.e**0.6, 0.3, 0.1 * np.e**4])
+    np.testing.assert_allclose(preferences.tilt(REF, REWARD, 0.5)[1], mass / mass.sum())
+    assert preferences.tilt(np.array([[1.0, 0.0]]), np.array([[0.0, 9.0]]), 1.0).tolist() == [[1, 0]]
+    pi = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+    lost = preferences.regret(np.array([0.25, 0.75]), REWARD, pi)
+    np.testing.assert_allclose(lost, [0.25 * 0.5 + 0.75, 0.0], atol=1e-12)
+    rng = np.random.default_rng(0)
+    feature, theta = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4))
+    found = preferences.log_policy(theta, feature, np.array([[0.2, 0.8, 0.0], [0.6, 0.3, 0.1]]))
+    mass = np.array([0.6, 0.3, 0.1]) * np.exp(feature[1] @ theta[0])
+    np.testing.assert_allclose(found[0, 1], np.log(mass / mass.sum()))
+    assert found[1, 0, 2] == -np.inf
+    drawn = preferences.draw_pairs(EVEN * 7, 5, np.random.default_rng(3))
+    law = (EVEN * 7).reshape(1, -1)
+    again = np.random.default_rng(3).multinomial(5, law / law.sum()).reshape(EVEN.shape)
+    assert (drawn == again).all()
+
+
+def test_steps_on_pairs_are_gradient_steps_with_a_rate_per_cell():
+    feature, rate, beta = np.random.default_rng(0).normal(size=(2, 3, 4)), [0.5, 2.0], [0.3, 1.0]
+    pairs = np.repeat(EVEN, 2, 0), np.random.default_rng(1).random((2, 2, 3, 3))
+    theta, history = preferences.train_on_pairs(
+        feature, REF, pairs, cells=2, steps=2, rate=rate, beta=beta, kind="ipo"
+    )
+    at, wanted = np.zeros((2, 4)), []
+    for _ in range(2):
+        wanted.append(at)
+        slope = preferences.pair_gradient(at, feature, *pairs, beta=beta, kind="ipo")[1]
+        at = at - np.array(rate)[:, None] * slope
+    np.testing.assert_allclose(theta, at)
+    for found, each in zip(history, [*wanted, at], strict=True):
+        np.testing.assert_allclose(found, preferences.log_policy(each, feature, REF))
+
+
+@pytest.mark.parametrize(
+    ("votes", "rule", "labels"),
+    [(1, "hard", [0, 1]), (2, "hard", [0, 0.5, 1]), (3, "hard", [0, 0, 1, 1]), (2, "share", [0, 0.5, 1]),
+     (2, "mmse", [0.5 / 3, 0.5, 2.5 / 3])],
+)  # fmt: skip
+def test_labels_of_votes_are_the_mean_over_pairs_of_their_rule(votes, rule, labels):
+    weight = np.arange(18.0).reshape(1, 2, 3, 3)
+    found = preferences.vote_labels(weight, CHANCE, votes, rule, np.random.default_rng(7), prior=0.5)
+    law = stats.binom.pmf(np.arange(votes + 1), votes, CHANCE[..., None])
+    drawn = np.random.default_rng(7).multinomial(weight.astype(int), law[None] / law.sum(-1, keepdims=True))
+    for place, n in np.ndenumerate(weight):
+        assert found[place] == pytest.approx(drawn[place] @ labels / n if n else 0.5)
+    even = preferences.vote_labels(np.ones_like(weight), CHANCE, 2, "mmse", np.random.default_rng(7))
+    assert set(even.ravel()) == {0.25, 0.5, 0.75}  # prior 1: (v + 1) / 4
+
+
 def test_newton_finds_the_minimum_that_scipy_finds():
     rng = np.random.default_rng(0)
     phi, y, w = rng.normal(size=(2, 30, 3)), rng.random((2, 30)), rng.random((2, 30))
@@ -185,7 +237,13 @@ def test_newton_finds_the_minimum_that_scipy_finds():
     ("call", "message"),
     [
         (lambda: logged_bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
-        (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)), "rule 'soft'"),
+        (
+            lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)),
+            "rule 'soft', votes 3",
+        ),
+        (lambda: preferences.vote_labels(EVEN, CHANCE, 0, "hard", np.random.default_rng(0)), "votes 0"),
+        (lambda: preferences.vote_labels(EVEN, CHANCE, 1, "mmse", np.random.default_rng(0), 0.0), "prior 0"),
+        (lambda: preferences.select_by_margin(EVEN, EVEN, 1.1), "share is 1.1, expected 0 < share <= 1"),
         (
             lambda: preferences.pair_gradient(np.zeros((1, 6)), TABLE, EVEN, EVEN, beta=1.0, kind="kto"),
             "Unknown kind",

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from support.offline_world import BEST, KEYS, WORLD
+from support.offline_world import BEST, KEYS, MOVES, WORLD
 from support.small_mdps import SMALL, policies
 
-from analysis.kernels.mechanisms import lot_sizing, tightrope
+from analysis.kernels.mechanisms import tightrope
 from analysis.worlds.sampled_improvement import adapted_policy
 from envs import infinite_horizon
-from envs.logged_data import collect, exact_model, expected_counts
+from envs.logged_data import Counts, collect, expected_counts
 from testbed.offline import imitation, improvement, tabular_offline
 
 
@@ -29,25 +29,6 @@ def test_returns_to_go_are_means_over_visits_of_parts_with_draws_of_their_own():
     np.testing.assert_allclose(mean, total / np.maximum(visit, 1), atol=1e-12)
 
 
-def test_the_hybrid_critic_is_regression_at_one_end_and_fqe_at_the_other():
-    pi, mu = policies(WORLD, 2, seed=1), policies(WORLD, 2, seed=2)
-    truth = infinite_horizon.q_value(WORLD, pi)
-    table = np.eye(8).reshape(4, 2, 8)
-    data = expected_counts(WORLD, mu, 5.0)
-    q = improvement.hybrid_critic(
-        table,
-        pi,
-        0.8,
-        offline=data,
-        visit_RSA=np.ones_like(pi),
-        return_RSA=truth + 1.0,
-        trust=[0.0, 1e6],
-        rounds=200,
-    )
-    np.testing.assert_allclose(q[0], truth[0] + 1.0, atol=1e-5)
-    np.testing.assert_allclose(q[1], truth[1], atol=1e-4)
-
-
 def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_the_clip():
     rng = np.random.default_rng(0)
     logits, advantage = rng.normal(size=(2, 2, 3, 4))
@@ -65,37 +46,6 @@ def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_th
     np.testing.assert_allclose(found, theta, atol=1e-12)
 
 
-def test_outer_steps_improve_with_samples_and_stall_when_they_are_too_large():
-    value = improvement.outer_loop(
-        WORLD, np.repeat(KEYS, 2), episodes=200, iterations=15, step_size=np.tile([0.3, 0.0], 4)
-    )
-    assert (value[-1, ::2] > value[0, ::2] + 0.1).all()
-    np.testing.assert_allclose(value[:, 1::2], value[0, 1], atol=1e-12)
-    clipped = improvement.outer_loop(WORLD, KEYS, episodes=200, iterations=15, step_size=4.0, passes=5)
-    assert (clipped[-1] > clipped[0]).all()
-
-
-def test_natural_steps_are_mirror_steps():
-    pi = improvement.softmax(improvement.natural_step(np.log(policies(WORLD, 1)), BEST[None], [0.7]))
-    np.testing.assert_allclose(pi, tabular_offline.awr(policies(WORLD, 1), BEST[None], 0.7))
-
-
-def test_post_decision_states_pool_what_they_share():
-    world, post = lot_sizing(capacity=4, largest_order=2)
-    pi = policies(world, 1)
-    paid = world.reward_SA
-    counts = collect(world, pi[:, None], 30, KEYS[:1]).counts(*post.shape)
-    pooled = improvement.pooled_by_post(counts, post, paid)
-    for y in range(5):
-        rows = pooled.moves_RSAS[0][post == y]
-        np.testing.assert_allclose(rows, np.broadcast_to(rows[0], rows.shape))
-    truth = exact_model(world)
-    errors = [np.abs(c.moves_RSAS[0] - truth[0]).sum() for c in (counts, pooled)]
-    assert errors[1] < errors[0]
-    exact = improvement.pooled_by_post(expected_counts(world, pi), post, paid)
-    np.testing.assert_allclose(exact.reward_RSA[0], truth[1], atol=1e-12)
-
-
 # Sampling, imitation
 
 
@@ -105,15 +55,6 @@ def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
     assert tabular_offline.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
     np.testing.assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
-
-
-def test_boosted_replay_forgets_from_the_oldest_and_a_matched_occupancy_pays_nothing():
-    law = imitation.occupancy(WORLD, tabular_offline.greedy(BEST[None]))
-    assert law.sum() == pytest.approx(1)
-    np.testing.assert_allclose(
-        imitation.replay_weights(3, [0.0, 0.5, 1.0]), [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]]
-    )
-    np.testing.assert_allclose(imitation.discriminator_reward(law, law), 0.0)
 
 
 def test_errors_of_cloning_compound_and_corrections_do_not():
@@ -134,3 +75,147 @@ def test_on_policy_correction_learns_the_states_that_cloning_never_sees():
     )
     np.testing.assert_allclose(cloned[0], corrected[0])
     assert corrected[-1].mean() < cloned[-1].mean() / 2
+
+
+def counted(rng, states=3, actions=2, cells=2, unseen=()):
+    """Return counts of random visits, some of which end."""
+    visit = rng.integers(1, 6, (cells, states, actions)).astype(float)
+    for place in unseen:
+        visit[place] = 0.0
+    going = visit[..., None] * rng.dirichlet(np.ones(states), (cells, states, actions)) * 0.8
+    return Counts(visit, going, rng.normal(size=visit.shape) * (visit > 0))
+
+
+def test_the_hybrid_critic_is_least_squares_round_by_round():
+    rng = np.random.default_rng(0)
+    feature, pi, data = rng.normal(size=(3, 2, 4)), rng.dirichlet(np.ones(2), (2, 3)), counted(rng)
+    visit, gained, trust = rng.integers(0, 4, (2, 3, 2)).astype(float), rng.normal(size=(2, 3, 2)), (0.5, 3.0)
+    for rounds in (1, 3):
+        found = improvement.hybrid_critic(
+            feature,
+            pi,
+            0.8,
+            offline=data,
+            visit_RSA=visit,
+            return_RSA=gained,
+            trust=trust,
+            rounds=rounds,
+            ridge=0.2,
+        )
+        for r in range(2):
+            w, phi = np.zeros(4), feature.reshape(6, 4)
+            on, off = (n[r].ravel() / n[r].sum() for n in (visit, data.visit_RSA))
+            off = trust[r] * off
+            for _ in range(rounds):
+                value = (pi[r] * (feature @ w)).sum(-1)
+                aim = (data.reward_RSA[r] + 0.8 * data.moves_RSAS[r] @ value).ravel()
+                rows = np.concatenate(
+                    [np.sqrt(on)[:, None] * phi, np.sqrt(off)[:, None] * phi, np.sqrt(0.2) * np.eye(4)]
+                )
+                sides = np.concatenate([np.sqrt(on) * gained[r].ravel(), np.sqrt(off) * aim, np.zeros(4)])
+                w = np.linalg.lstsq(rows, sides, rcond=None)[0]
+            np.testing.assert_allclose(found[r], feature @ w, rtol=1e-9)
+    table = np.eye(8).reshape(4, 2, 8)
+    pi, many = policies(WORLD, 1, seed=1), expected_counts(WORLD, policies(WORLD, 1, seed=2), 5.0)
+    none = {"visit_RSA": np.zeros((1, 4, 2)), "return_RSA": np.zeros((1, 4, 2))}
+    q = improvement.hybrid_critic(table, pi, 0.8, offline=many, trust=1.0, **none)
+    np.testing.assert_allclose(q, infinite_horizon.q_value(WORLD, pi), atol=1e-4)  # 50 rounds of .8
+
+
+@pytest.mark.parametrize("passes", [0, 3])
+def test_an_outer_iteration_is_fresh_returns_less_their_state_s_mean_and_a_step(passes):
+    world, rates = SMALL["terminal"], np.array([0.5, 2.0])
+    found = improvement.outer_loop(
+        world, KEYS[:2], episodes=6, iterations=3, step_size=rates, passes=passes, clip=0.3
+    )
+    logits, wanted = np.zeros((2, 3, 2)), []
+    for iteration in range(3):
+        pi = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        wanted.append(world.value(pi))
+        visit, mean = improvement.monte_carlo(world, pi, 6, KEYS[:2], step=iteration)
+        advantage = np.zeros_like(mean)
+        for r, s, a in np.argwhere(visit):
+            here = visit[r, s] @ mean[r, s] / visit[r, s].sum()
+            advantage[r, s, a] = mean[r, s, a] - here
+        if passes:
+            logits = improvement.clipped_passes(logits, visit, advantage, passes=3, step_size=rates, clip=0.3)
+        else:
+            logits = logits + rates[:, None, None] * advantage
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_steps_of_an_iteration_draw_from_parts_of_their_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        improvement, "monte_carlo", lambda *_, step: asked.append(step) or (np.zeros((1, 3, 2)),) * 2
+    )
+    for episodes in (4096, 4097):
+        improvement.outer_loop(SMALL["terminal"], KEYS[:1], episodes=episodes, iterations=3, step_size=1.0)
+    assert asked == [0, 1, 2, 0, 2, 4]
+
+
+def test_natural_steps_are_mirror_steps():
+    logits, q = np.random.default_rng(0).normal(size=(2, 2, 3, 4))
+    moved = improvement.natural_step(logits, q, [0.7, 2.0])
+    np.testing.assert_allclose(moved.max(-1), 0.0)
+    mass = np.exp(logits + np.array([0.7, 2.0])[:, None, None] * q)
+    np.testing.assert_allclose(improvement.softmax(moved), mass / mass.sum(-1, keepdims=True))
+    np.testing.assert_allclose(
+        improvement.softmax(logits + 1e4), np.exp(logits) / np.exp(logits).sum(-1)[..., None]
+    )
+
+
+def test_post_decision_states_pool_what_they_share():
+    rng = np.random.default_rng(0)
+    counts, paid = counted(rng, unseen=[(0, 1, 1), (0, 2, 0)]), rng.normal(size=(3, 2))
+    post = np.array([[0, 1], [1, 2], [0, 2]])
+    found = improvement.pooled_by_post(counts, post, paid)
+    for r, s, a in np.ndindex(2, 3, 2):
+        same = [(r, *place) for place in np.argwhere(post == post[s, a])]
+        same = [tuple(place) for place in same]
+        visit = sum(counts.visit_RSA[place] for place in same)
+        rest = sum(counts.visit_RSA[place] * (counts.reward_RSA[place] - paid[place[1:]]) for place in same)
+        assert found.visit_RSA[r, s, a] == visit
+        np.testing.assert_allclose(found.going_RSAS[r, s, a], sum(counts.going_RSAS[place] for place in same))
+        assert found.reward_RSA[r, s, a] == pytest.approx(paid[s, a] + (rest / visit if visit else 0.0))
+
+
+def test_parts_of_imitation_are_what_their_formulas_say():
+    world, expert = WORLD, tabular_offline.greedy(BEST[None])[0]
+    law = imitation.occupancy(world, np.stack([expert, policies(world, 1)[0]]))
+    for pi, found in zip((expert, policies(world, 1)[0]), law, strict=True):
+        at, wanted = world.start_S, np.zeros((4, 2))
+        for t in range(400):
+            wanted += 0.2 * 0.8**t * at[:, None] * pi
+            at = np.einsum("s,sa,sat->t", at, pi, MOVES[0])
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    boosted = imitation.replay_weights(3, [0.0, 0.5, 1.0])
+    np.testing.assert_allclose(boosted, [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]])
+    one, two = np.array([0.2, 0.0]), np.array([0.0, 0.7])
+    np.testing.assert_allclose(imitation.discriminator_reward(one, two, 0.1), np.log([3.0, 0.1 / 0.8]))
+    np.testing.assert_allclose(imitation.discriminator_reward(one, two)[0], np.log(201))
+    np.testing.assert_allclose(
+        imitation.erring(np.array([[0.5, 0.5, 0.0]]), [0.0, 0.2], 2), [[[0.5, 0.5, 0]], [[0.4, 0.4, 0.2]]]
+    )
+    assert imitation.erring(np.eye(2)[[1]], 1.0).tolist() == [[1, 0]]
+    visit = np.array([[[0.0, 0, 0], [1, 3, 2]]])
+    counts = Counts(visit, np.zeros((1, 2, 3, 2)), visit)
+    for fallback, first in ((0, [1, 0, 0]), (2, [0, 0, 1])):
+        assert imitation.cloned(counts, fallback).tolist() == [[first, [0, 1, 0]]]
+    assert imitation.cloned(counts)[0, 0].tolist() == [1, 0, 0]
+
+
+def test_cloning_and_correction_are_shown_the_same_number_of_labels():
+    world, key = SMALL["chain"], KEYS[:2]
+    expert = np.eye(2)[[1, 0, 1]]
+    found = imitation.corrected(world, expert, key, rounds=3, episodes=2)
+    for arm in (0, 1):
+        labels = np.zeros((2, 3))
+        players, step = np.stack([expert, expert]), 0
+        for i in range(3):
+            log = collect(world, players[:, None], 2, key, step=step)
+            for r, b, t in np.argwhere(log.mask_RBT):
+                labels[r, log.state_RBT[r, b, t]] += 1
+            learner = np.stack([np.where(seen[:, None], expert, np.eye(2)[0]) for seen in labels > 0])
+            np.testing.assert_allclose(found[arm][i], world.value(expert) - world.value(learner), atol=1e-12)
+            players, step = (learner if arm else np.stack([expert, expert])), 2 * i + 1 + arm

@@ -1,64 +1,261 @@
-"""Replayed Q-learning and actor-critics, against exact values and fixed points."""
+"""Replayed Q-learning and actor-critics, step by step against the same learners in plain Python."""
 
-import dataclasses
+import math
 
 import numpy as np
 import pytest
-from support.offline_world import BEST, KEYS, MOVES, REWARD, WORLD
+from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL
 
-from envs import infinite_horizon
-from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect
 from testbed.errors import UserError
-from testbed.offline import improvement, linear, replay_loops
+from testbed.offline import linear, replay_loops
 from testbed.offline.replay_control import replay_actor_critic, replay_q
 
+MASK = 2**64 - 1
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"updates": 2.0, "batch": 4}, {"target_every": 20.0}, {"model_share": 0.5}, {"on_policy": 1.0}],
-    ids=lambda settings: "-".join(settings) or "plain",
-)
-def test_every_way_of_replaying_finds_the_optimal_values(settings):
-    q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02, **settings)
+
+class Draws:
+    """SplitMix64 of a mixed key, as Steele, Lea and Flood (2014) print it."""
+
+    def __init__(self, key):
+        self.at = self.mixed(int(key))
+
+    @staticmethod
+    def mixed(word):
+        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK
+        return word ^ (word >> 31)
+
+    def uniform(self):
+        self.at = (self.at + 0x9E3779B97F4A7C15) & MASK
+        return (self.mixed(self.at) >> 11) / 2**53
+
+    def index(self, law):
+        left = self.uniform()
+        for a, p in enumerate(law[:-1]):
+            left -= p
+            if left < 0:
+                return a
+        return len(law) - 1
+
+    def step(self, tables, x):
+        """Return next state, reward and the index among successors."""
+        u, k = self.uniform(), 0
+        while u >= tables.cumulative_XK[x, k]:
+            k += 1
+        then, paid = tables.next_XK[x, k], tables.reward_X[x]
+        if tables.noise == 1:
+            paid = float(self.uniform() < paid)
+        elif tables.noise == 2:
+            radius = math.sqrt(-2 * math.log(1 - self.uniform()))
+            paid += tables.noise_std_X[x] * radius * math.cos(2 * math.pi * self.uniform())
+        return then, paid + tables.bonus_S[then], k
+
+    def place(self, size):
+        return int(self.uniform() * size)
+
+
+def law_of(q, epsilon, temperature):
+    if temperature:
+        mass = [math.exp((x - max(q)) / temperature) for x in q]
+        return [m / sum(mass) for m in mass]
+    best = list(q).index(max(q))
+    return [epsilon / len(q) + (a == best) * (1 - epsilon) for a in range(len(q))]
+
+
+def worth_of(q, temperature):
+    return temperature * math.log(sum(math.exp(x / temperature) for x in q)) if temperature else max(q)
+
+
+def learned_q(world, key, feature, weight, *, steps, every, batch, capacity, logged, chosen):
+    """Return weights and rewards earned, every `every` steps; logged: (pair, reward, next, going, last) from
+    a log."""
+    tables, actions, draws = world.tables, world.actions, Draws(key)
+    weight, memory = np.array(weight), list(logged)
+    target, counted, summed = weight.copy(), {}, {}
+    for x, paid, then, going, _ in logged:
+        counted.setdefault(x, []).append(then if going else None)
+        summed[x] = summed.get(x, 0.0) + paid
+
+    def q_of(w, s):
+        return [float(feature[s, a] @ w) for a in range(actions)]
+
+    def trajectory(place, log_pi):
+        first = end = place
+        while first > max(0, len(memory) - capacity) and not memory[first - 1][4]:
+            first -= 1
+        while end + 1 < len(memory) and not memory[end][4]:
+            end += 1
+        return sum(log_pi[memory[n][0]] for n in range(first, end + 1)) / (end + 1 - first)
+
+    def drawn():
+        size = min(len(memory), capacity)
+        place = len(memory) - size + draws.place(size)
+        if not chosen["on_policy"]:
+            return memory[place]
+        laws = [
+            law_of(q_of(weight, s), chosen["epsilon"], chosen["temperature"]) for s in range(world.states)
+        ]
+        log_pi = [math.log(p) for law in laws for p in law]
+        for _ in range(63):
+            if draws.uniform() < math.exp(chosen["on_policy"] * trajectory(place, log_pi)):
+                return memory[place]
+            place = len(memory) - size + draws.place(size)
+        return memory[place]
+
+    s, time, credit, done, found, earned = draws.index(tables.start_S), 0, 0.0, 0, [], []
+    for step in range(steps):
+        x = s * actions + draws.index(law_of(q_of(weight, s), chosen["epsilon"], chosen["temperature"]))
+        then, paid, _ = draws.step(tables, x)
+        going, time = not tables.terminal_S[then], time + 1
+        last = not going or time == tables.horizon
+        memory.append((x, paid, then, going, last))
+        counted.setdefault(x, []).append(then if going else None)
+        summed[x] = summed.get(x, 0.0) + paid
+        if step // every == len(earned) and step // every < steps // every:
+            earned.append(0.0)
+        earned[-1] += paid
+        s, time = (draws.index(tables.start_S), 0) if last else (then, time)
+        credit += chosen["updates"]
+        while credit >= 1:
+            if chosen["target_every"] and done % int(chosen["target_every"]) == 0:
+                target = weight.copy()
+            credit, done, slope = credit - 1, done + 1, np.zeros(len(weight))
+            for _ in range(batch):
+                x, gain, then, going, _ = drawn()
+                if chosen["model_share"] and draws.uniform() < chosen["model_share"]:
+                    here = x // actions
+                    guess = here * actions + draws.index(
+                        law_of(q_of(weight, here), 0.0, chosen["temperature"])
+                    )
+                    if guess in counted:
+                        x, gain = guess, summed[guess] / len(counted[guess])
+                        order = [*tables.next_XK[x, : tables.count_X[x]], None]
+                        outcomes = sorted(counted[x], key=order.index)
+                        then = outcomes[draws.place(len(outcomes))]
+                        going = then is not None
+                if going:
+                    ahead = q_of(target if chosen["target_every"] else weight, then)
+                    gain += world.discount * worth_of(ahead, chosen["temperature"])
+                phi, bound = feature[x // actions, x % actions], chosen["error_bound"]
+                error = gain - phi @ weight
+                slope += (min(max(error, -bound), bound) if bound else error) * phi / batch
+            weight = weight + chosen["step_size"] * slope
+            norm, bound = math.sqrt(weight @ weight), chosen["weight_bound"]
+            if bound and norm > bound:
+                weight = weight * bound / norm
+        if (step + 1) % every == 0:
+            found.append(weight)
+    return np.stack(found), np.array(earned)
+
+
+MIX = np.random.default_rng(0).normal(size=(3, 2, 4)) * (np.random.default_rng(1).random((3, 2, 4)) < 0.6)
+WAYS = {
+    "defaults": {},
+    "fractions": {"updates": 0.4, "step_size": 0.5, "epsilon": 1.0, "initial": 2.0},
+    "batches": {"updates": 1.5, "batch": 3, "capacity": 7, "epsilon": 0.5},
+    "targets": {"updates": 2.0, "target_every": 5.0, "step_size": 0.7, "epsilon": 0.7},
+    "soft": {"temperature": 0.5, "updates": 2.0, "model_share": 0.5},
+    "models": {"model_share": 0.7, "updates": 2.0, "batch": 2, "epsilon": 0.6, "offline": True},
+    "on policy": {"on_policy": 1.5, "updates": 1.0, "epsilon": 0.4, "capacity": 9, "step_size": 0.3},
+    "on policy, rarely": {"on_policy": 30.0, "epsilon": 0.1, "temperature": 0.2, "offline": True},
+    "bounds": {"weight_bound": 0.8, "error_bound": 0.3, "step_size": 0.9, "updates": 2.0, "epsilon": 0.9},
+    "features": {"feature_SAF": MIX, "updates": 2.0, "step_size": 0.2, "offline": True, "capacity": 31},
+}
+
+
+@pytest.mark.parametrize("name", ["terminal", "bernoulli", "noise-per-pair"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_replaying_is_the_plain_one_step_by_step(way, name):
+    world, given = SMALL[name], dict(WAYS[way])
+    steps, every, key = 43, 5, np.array([3, 2**63 + 5], np.uint64)
+    log = collect(world, np.full((2, 1, 3, 2), 0.5), 4, key) if given.pop("offline", False) else None
+    found, earned = replay_q(world, key, steps=steps, every=every, offline=log, **given)
+    feature = given.pop("feature_SAF", np.eye(6).reshape(3, 2, 6))
+    initial = np.full(feature.shape[-1], given.pop("initial", 0.0))
+    batch, capacity = given.pop("batch", 1), given.pop("capacity", None)
+    for r in range(2):
+        logged = []
+        for b, t in np.argwhere(log.mask_RBT[r]) if log else ():
+            last = t + 1 == log.mask_RBT.shape[-1] or not log.mask_RBT[r, b, t + 1]
+            pair = log.state_RBT[r, b, t] * 2 + log.action_RBT[r, b, t]
+            logged.append(
+                (pair, log.reward_RBT[r, b, t], log.next_RBT[r, b, t], bool(log.going_RBT[r, b, t]), last)
+            )
+        plain, paid = learned_q(
+            world, key[r], feature, initial, steps=steps, every=every, batch=batch,
+            capacity=capacity or 10**9,
+            logged=logged, chosen=replay_loops.Q_SETTINGS | given,
+        )  # fmt: skip
+        np.testing.assert_allclose(found[r].reshape(8, 6), np.einsum("kf,saf->ksa", plain,
+                                                                     feature).reshape(8, 6),
+                                   rtol=1e-9, atol=1e-12)  # fmt: skip
+        np.testing.assert_allclose(earned[r], paid, rtol=1e-12, atol=1e-12)
+
+
+def test_plain_replay_finds_the_optimal_values():
+    q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02)
     assert np.abs(q[:, -1] - BEST).max() < 0.35
 
 
-def test_a_draw_at_a_boundary_is_the_action_above_it():
+def test_draws_are_those_of_splitmix64():
+    """Its first outputs from 1234567, as published with the generator's ports."""
+    state = np.array([1234567, 0], np.uint64)
+    with np.errstate(over="ignore"):
+        found = [replay_loops._uniform(state) for _ in range(3)]
+    known = (6457827717110365317, 3203168211198807973, 9817491932198370423)
+    assert found == [(word >> 11) / 2**53 for word in known]
     assert replay_loops._index.py_func(np.array([0.0, 1.0]), 0.0) == 1  # no chance, never drawn
     assert replay_loops._index.py_func(np.array([0.25, 0.25, 0.5]), 0.5) == 2
 
 
-def test_steps_of_a_trajectory_that_the_policy_would_not_take_are_not_drawn():
-    """States 0 -> 1 -> end by action 0 and 0 -> 2 -> end by action 1; then 0 everywhere, which pays 1."""
-    moves = np.zeros((4, 2, 4))
-    moves[0, 0, 1] = moves[0, 1, 2] = 1.0
-    moves[1:, :, 3] = 1.0
-    paid = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
-    world = FiniteMDP(
-        transition_SAS=moves, reward_SA=paid, start_S=np.eye(4)[0], horizon=2, discount=1.0,
-        terminal_S=np.eye(4)[3] > 0,
-    )  # fmt: skip
-    both = np.zeros((1, 2, 4, 2))
-    both[:, 0, 0, 0] = both[:, 1, 0, 1] = both[:, :, 1:, 0] = 1.0
-    log = collect(world, both, 8, KEYS[:1])
-    start = np.where(np.arange(8) % 2 == 0, 0.5, 0.0)[None]
-    q, _ = replay_q(
-        world, KEYS[:1], steps=1, every=1, updates=200.0, step_size=0.5, epsilon=1e-3, initial=start,
-        offline=log, on_policy=50.0,
-    )  # fmt: skip
-    assert q[0, 0, 1, 0] > 0.9
-    assert q[0, 0, 2, 0] == 0.5
+def learned_actor(world, key, *, steps, every, capacity, chosen):
+    tables, actions, draws = world.tables, world.actions, Draws(key)
+    logits, value = np.zeros((world.states, actions)), np.zeros(world.states)
+    memory, found, s, time, credit = [None] * capacity, [], draws.index(tables.start_S), 0, 0.0
+    for step in range(steps):
+        x = s * actions + draws.index(law_of(logits[s], 0.0, 1.0))
+        then, paid, _ = draws.step(tables, x)
+        going = not tables.terminal_S[then]
+        memory[step % capacity] = x, paid, then, going
+        s, time = then, time + 1
+        if not going or time == tables.horizon:
+            s, time = draws.index(tables.start_S), 0
+        credit += chosen["replays"]
+        learned = [step % capacity]
+        while learned or credit >= 1:
+            fresh = bool(learned)
+            if not fresh:
+                credit -= 1
+            at = learned.pop() if fresh else draws.place(min(step + 1, capacity))
+            x, paid, then, going = memory[at]
+            here, taken = divmod(x, actions)
+            law = law_of(logits[here], 0.0, 1.0)
+            if not fresh and law[taken] < chosen["reach"]:
+                continue
+            error = paid + (world.discount * value[then] if going else 0.0) - value[here]
+            value[here] += chosen["critic_rate"] * error
+            push = chosen["actor_rate"] * error * (chosen["repel"] if not fresh and error <= 0 else 1)
+            logits[here] += push * (np.eye(actions)[taken] - law)
+        if (step + 1) % every == 0:
+            found.append((logits.copy(), value.copy()))
+    return found
 
 
-def test_soft_values_are_those_of_the_soft_fixed_point():
-    from testbed.offline.models import discrete_choice
-
-    q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, temperature=0.5, step_size=0.02)
-    _, value = discrete_choice(MOVES, REWARD / 0.5, 0.8)
-    soft = REWARD + 0.8 * (MOVES @ (0.5 * value)[:, None, :, None])[..., 0]
-    assert np.abs(q[:, -1] - soft).max() < 0.35
+@pytest.mark.parametrize("name", ["terminal", "bernoulli", "noise-per-pair"])
+@pytest.mark.parametrize(
+    "given", [{}, {"replays": 1.6, "repel": 0.3, "actor_rate": 0.5, "capacity": 7},
+              {"replays": 4.0, "reach": 0.45, "critic_rate": 0.3, "actor_rate": 1.0, "repel": 0.0}],
+)  # fmt: skip
+def test_an_actor_critic_with_replay_is_the_plain_one_step_by_step(given, name):
+    key, capacity = np.array([3, 8], np.uint64), given.get("capacity")
+    logits, value = replay_actor_critic(SMALL[name], key, steps=43, every=5, **given)
+    chosen = replay_loops.ACTOR_SETTINGS | {k: v for k, v in given.items() if k != "capacity"}
+    for r in range(2):
+        plain = learned_actor(SMALL[name], key[r], steps=43, every=5, capacity=capacity or 43, chosen=chosen)
+        np.testing.assert_allclose(logits[r], [each for each, _ in plain], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(value[r], [each for _, each in plain], rtol=1e-9, atol=1e-12)
 
 
 def test_a_cell_is_a_function_of_its_key_and_settings_alone():
@@ -67,102 +264,47 @@ def test_a_cell_is_a_function_of_its_key_and_settings_alone():
     assert (both[2] == alone[0]).all()
     assert (both[0] != both[3]).any()
     assert earned.shape == (4, 3)
-
-
-def test_fewer_updates_than_steps_are_spread_out():
-    # Step size 1 on rewards of a bandit: an update writes the reward down.
-    world = dataclasses.replace(SMALL["bandit"], reward_SA=np.full((2, 3), 0.5), noise="none", discount=0.5)
-    q, _ = replay_q(world, KEYS, steps=6, every=1, updates=1 / 3, step_size=1.0, epsilon=1.0, capacity=1)
-    changed = (np.diff(q.reshape(4, 6, -1).sum(-1), prepend=0.0) != 0).sum(-1)
-    assert (changed <= 2).all()
-
-
-def test_an_episode_that_has_ended_bootstraps_nothing():
-    world = FiniteMDP(
-        transition_SAS=np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), reward_SA=np.array([[1.0], [0.0]]),
-        start_S=np.eye(2)[0], terminal_S=np.eye(2)[1] > 0, horizon=3, discount=0.5,
-    )  # fmt: skip
-    q, _ = replay_q(world, KEYS, steps=1, every=1, initial=8.0, step_size=1.0, epsilon=0.0)
-    assert (q[:, 0, 0, 0] == 1.0).all()
-
-
-def test_a_log_in_the_buffer_is_learned_from_before_anything_is_played():
-    log = collect(WORLD, np.full((4, 1, 4, 2), 0.5), 400, KEYS)
-    q, _ = replay_q(WORLD, KEYS, steps=10, every=10, updates=2000.0, offline=log, step_size=0.02)
-    assert np.abs(q[:, -1] - BEST).max() < 0.35
-    paid = FiniteMDP(
-        transition_SAS=np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), reward_SA=np.array([[0.5], [0.0]]),
-        start_S=np.eye(2)[0], terminal_S=np.eye(2)[1] > 0, horizon=1, discount=0.5, noise="bernoulli",
-    )  # fmt: skip
-    log = collect(paid, np.ones((4, 1, 2, 1)), 400, KEYS)
-    modeled = {"updates": 2000.0, "step_size": 0.02, "model_share": 1.0}
-    q, _ = replay_q(paid, KEYS, steps=1, every=1, offline=log, **modeled)
-    assert np.abs(q[:, 0, 0, 0] - 0.5).max() < 0.1  # the mean of 400, four errors of .025; alone 0 or 1
-    with pytest.raises(UserError, match="raise capacity"):
-        replay_q(WORLD, KEYS, steps=10, every=10, offline=log, capacity=10)
-
-
-def test_a_reward_s_noise_has_the_spread_of_its_pair():
-    world = SMALL["noise-per-pair"]  # one step of step size 1 writes a reward down
-    q, _ = replay_q(world, np.arange(6000), steps=1, every=1, step_size=1.0, epsilon=1.0)
-    for (s, a), std in np.ndenumerate(np.broadcast_to(world.noise_std, (world.states, world.actions))):
-        paid = q[:, 0, s, a][q[:, 0, s, a] != 0]
-        if len(paid):
-            away = 5 * std / np.sqrt(len(paid))  # false alarm 6e-7 a pair
-            assert paid.mean() == pytest.approx(world.reward_SA[s, a], abs=away + 1e-12)
-            assert paid.std() == pytest.approx(std, abs=away + 1e-12)
-
-
-def test_norms_and_errors_stay_within_their_bounds():
-    q, _ = replay_q(WORLD, KEYS, steps=500, every=100, weight_bound=0.7, step_size=0.5)
-    norm = np.sqrt((q**2).sum((-1, -2)))
-    assert norm.max() == pytest.approx(0.7)
-    one, _ = replay_q(WORLD, KEYS, steps=1, every=1, error_bound=0.01, step_size=1.0)
-    assert np.abs(one).max() == pytest.approx(0.01)
-
-
-def test_features_can_be_anything_that_a_table_is_not():
-    mix = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0].reshape(4, 2, 8)
-    table, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1)
-    mixed, _ = replay_q(WORLD, KEYS, steps=200, every=100, epsilon=1.0, step_size=0.1, feature_SAF=mix)
-    np.testing.assert_allclose(table, mixed, atol=1e-9)
-
-
-def test_a2c_learns_on_policy_and_old_bad_actions_repel_it_without_end():
-    bandit = dataclasses.replace(SMALL["bandit"], discount=0.9)
-    logits, value = replay_actor_critic(
-        bandit, np.repeat(KEYS, 3), steps=4000, every=4000,
-        replays=np.tile([0.0, 16.0, 16.0], 4), repel=np.tile([1.0, 1.0, 0.0], 4),
-    )  # fmt: skip
-    best = infinite_horizon.value(
-        dataclasses.replace(bandit, terminal_S=None), improvement.softmax(logits[:, -1])
+    logits, _ = replay_actor_critic(WORLD, KEYS, steps=30, every=30, replays=np.arange(4.0))
+    assert (logits[2] == replay_actor_critic(WORLD, KEYS[2:3], steps=30, every=30, replays=2.0)[0][0]).all()
+    started, _ = replay_q(
+        WORLD, KEYS[:2], steps=1, every=1, updates=0.0, initial=np.arange(16.0).reshape(2, 8)
     )
-    size = np.abs(logits[:, -1]).max((-1, -2)).reshape(4, 3).mean(0)
-    assert size[1] > 3 * size[0]
-    assert size[1] > 3 * size[2]
-    assert value.shape == (12, 1, 2)
-    assert best.reshape(4, 3)[:, 0].mean() > bandit.reward_SA.mean() / 0.1
+    assert started.reshape(2, 8).tolist() == np.arange(16.0).reshape(2, 8).tolist()
 
 
-def test_replays_of_actions_that_have_become_rare_can_be_dropped():
-    plain, _ = replay_actor_critic(WORLD, KEYS, steps=300, every=300, replays=0.0)
-    none, _ = replay_actor_critic(WORLD, KEYS, steps=300, every=300, replays=0.0, reach=1.0)
-    assert (plain == none).all()
-    fresh, _ = replay_actor_critic(WORLD, KEYS, steps=300, every=300, replays=4.0, reach=0.999)
-    all_of_them, _ = replay_actor_critic(WORLD, KEYS, steps=300, every=300, replays=4.0)
-    assert np.abs(fresh - all_of_them).max() > 0.1
+LOG = collect(WORLD, np.full((4, 1, 4, 2), 0.5), 4, KEYS)
+HELD = int(LOG.mask_RBT.sum((-1, -2)).max())
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, utd=2.0), "Unknown settings utd"),
-        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, updates=[1.0, 2.0]), "updates has shape"),
-        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, batch=0), "batch"),
-        (lambda: replay_actor_critic(WORLD, KEYS, steps=5, every=6), "every"),
-        (lambda: linear.realizable_features(REWARD, 99, np.random.default_rng(0)), "width"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, utd=2.0, x=1),
+         "Unknown settings utd, x; known: step_size, "),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, updates=[1.0, 2.0]),
+         r"updates has shape \(2,\), expected a number >= 0, or 4 of them"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, updates=-1), "expected a number >= 0"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, batch=0), "batch 0, every 5: expected batch >= 1"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=6), "batch 1, every 6"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=0), "batch 1, every 0"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, feature_SAF=MIX),
+         r"shape \(3, 2, 4\), expected \(4, 2, 'F'"),
+        (lambda: replay_q(WORLD, KEYS, steps=5, every=5, offline=LOG, capacity=HELD - 1),
+         f"The log has {HELD} steps, but the buffer holds {HELD - 1}; raise capacity"),
+        (lambda: replay_q(WORLD, KEYS[:3], steps=5, every=5, offline=LOG),
+         "log has 4 cells, expected one .* key: 3"),
+        (lambda: replay_actor_critic(WORLD, KEYS, steps=5, every=6), "every is 6, expected 1 to steps = 5"),
+        (lambda: replay_actor_critic(WORLD, KEYS, steps=5, every=0), "every is 0"),
+        (lambda: linear.realizable_features(BEST[None], 9, np.random.default_rng(0)),
+         "width is 9, .* pairs, 8"),
+        (lambda: linear.realizable_features(BEST[None], 0, np.random.default_rng(0)), "width is 0"),
     ],
-)
+)  # fmt: skip
 def test_impossible_settings_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
+
+
+def test_settings_at_their_ends_are_taken():
+    full, _ = replay_q(WORLD, KEYS, steps=1, every=1, offline=LOG, capacity=HELD)
+    assert full.shape == (4, 1, 4, 2)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from scipy import optimize
 from support.small_mdps import SMALL, policies
 
@@ -61,17 +62,6 @@ def test_a_masked_maximum_is_the_best_within_the_mask_and_reads_nothing_else():
     assert (q[0][~allowed] == 0).all()
 
 
-def test_plain_fitted_q_trusts_what_it_has_not_seen_and_the_masked_one_does_not():
-    half = expected_counts(WORLD, np.eye(3)[[[0] * 6]])
-    trusting = tabular_offline.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9)
-    hopeful = tabular_offline.fitted_q(half.moves_RSAS, np.where(half.seen_RSA, half.reward_RSA, 5.0), 0.9)
-    careful = tabular_offline.fitted_q(half.moves_RSAS, half.reward_RSA, 0.9, half.seen_RSA)
-    assert (hopeful.max(-1) >= trusting.max(-1)).all()
-    np.testing.assert_allclose(
-        careful[0, :, 0], infinite_horizon.state_value(WORLD, np.eye(3)[[0] * 6]), atol=1e-9
-    )
-
-
 def test_many_expectiles_at_once_are_the_exact_ones():
     rng = np.random.default_rng(0)
     value, mass = rng.normal(size=(40, 5)), rng.dirichlet(np.ones(5), size=40)
@@ -124,14 +114,6 @@ def test_best_of_n_is_the_law_of_the_winner_among_all_draws(n):
     np.testing.assert_allclose(
         tabular_offline.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12
     )
-
-
-def test_filtering_keeps_the_better_part_of_the_logger():
-    q = tabular_offline.policy_q(MOVES, REWARD, MU, 0.9)
-    advantage = tabular_offline.advantage(q, MU)
-    kept = tabular_offline.advantage_filtered(MU, advantage)
-    assert ((kept > 0) == (advantage >= 0)).all()
-    assert infinite_horizon.value(WORLD, kept)[0] > infinite_horizon.value(WORLD, MU)[0]
 
 
 # -- models -----------------------------------------------------------------------------------------
@@ -208,26 +190,137 @@ def test_a_nested_round_is_the_ridge_regression_it_says():
     assert (q_0.item(), q_1.item()) == pytest.approx((best[0], best.sum()), abs=1e-6)
 
 
-def test_a_discrete_choice_gives_its_reward_back():
-    reward = REWARD * (np.arange(3) > 0)  # the anchor action pays 0
+def two_counts(rng):
+    visit = rng.integers(0, 4, (2, 3, 2)).astype(float)
+    going = visit[..., None] * rng.dirichlet(np.ones(3), (2, 3, 2))
+    return Counts(visit, going, np.where(visit > 0, rng.normal(size=visit.shape), 0.0))
+
+
+def test_a_low_rank_model_is_a_softmax_of_inner_products():
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(2, 3, 2, 4)), rng.normal(size=(2, 5, 4))
+    found = models.low_rank_model(left, right)
+    for r, s, a in np.ndindex(2, 3, 2):
+        mass = np.exp(right[r] @ left[r, s, a])
+        np.testing.assert_allclose(found[r, s, a], mass / mass.sum())
+
+
+def test_steps_of_a_value_consistent_model_are_those_of_torch():
+    rng = np.random.default_rng(0)
+    visit = rng.integers(1, 5, (2, 3, 2)).astype(float)
+    counts = Counts(
+        visit, visit[..., None] * rng.dirichlet(np.ones(3), (2, 3, 2)), rng.normal(size=(2, 3, 2))
+    )
+    pi, value, weight = rng.dirichlet(np.ones(2), (2, 3)), rng.normal(size=(2, 3)), (0.0, 2.0)
+    found = models.value_consistent_model(
+        counts, pi, value, 0.7, rank=2, consistency=weight, rng=np.random.default_rng(5), steps=7,
+        learning_rate=0.1,
+    )  # fmt: skip
+    start = np.random.default_rng(5)
+    drawn = [0.3 * start.normal(size=shape) for shape in ((1, 3, 2, 2), (1, 3, 2))]
+    for r in range(2):
+        left, right = (torch.tensor(x[0]).requires_grad_() for x in drawn)
+        step = torch.optim.Adam([left, right], 0.1, betas=(0.9, 0.99))
+        share, at = (torch.tensor(x / visit[r].sum()) for x in (counts.going_RSAS[r], visit[r].sum(-1)))
+        law, paid = torch.tensor(pi[r]), torch.tensor(counts.reward_RSA[r])
+        for _ in range(7):
+            moves = torch.einsum("sak,tk->sat", left, right).softmax(-1)
+            resolvent = torch.eye(3) - 0.7 * torch.einsum("sa,sat->st", law, moves)
+            error = torch.linalg.solve(resolvent, (law * paid).sum(-1)) - torch.tensor(value[r])
+            loss = -(share * moves.log()).sum() + weight[r] * (at * error**2).sum()
+            step.zero_grad()
+            loss.backward()
+            step.step()
+        moves = torch.einsum("sak,tk->sat", left, right).softmax(-1).detach()
+        np.testing.assert_allclose(found[r], moves, rtol=1e-6)
+    ends = Counts(visit, counts.going_RSAS * (1 - 1e-8), counts.reward_RSA)
+    with pytest.raises(UserError, match="Some steps ended in a terminal state"):
+        models.value_consistent_model(ends, pi, value, 0.7, rank=1, consistency=0.0, rng=rng, steps=1)
+
+
+def test_a_discrete_choice_is_the_soft_fixed_point_and_gives_its_reward_back():
+    reward = np.random.default_rng(0).normal(size=(1, 6, 3))
     pi, value = models.discrete_choice(MOVES, reward, 0.9)
-    np.testing.assert_allclose(models.recovered_reward(pi, MOVES, 0.9), reward, atol=1e-8)
     q = reward + 0.9 * (MOVES @ value[:, None, :, None])[..., 0]
     np.testing.assert_allclose(np.log(np.exp(q).sum(-1)), value, atol=1e-9)
-    with pytest.raises(UserError, match="without mass"):
+    np.testing.assert_allclose(pi, np.exp(q - value[..., None]), atol=1e-9)
+    for anchor, paid in ((0, 0.0), (2, 1.5)):
+        fixed = np.where(np.arange(3) == anchor, paid, reward)
+        pi, _ = models.discrete_choice(MOVES, fixed, 0.9)
+        given = {"anchor": anchor, "anchor_reward": paid} if anchor else {}
+        np.testing.assert_allclose(models.recovered_reward(pi, MOVES, 0.9, **given), fixed, atol=1e-8)
+    with pytest.raises(UserError, match="without mass, so no finite reward"):
         models.recovered_reward(np.eye(3)[[[0] * 6]], MOVES, 0.9)
 
 
-def test_pessimism_lowers_what_has_few_data_and_never_takes_what_has_none():
-    counts = expected_counts(WORLD, np.eye(3)[[[0] * 6]], 10.0) + expected_counts(
-        WORLD, np.eye(3)[[[1] * 6]], 1.0
-    )
-    plain, low = (models.pessimistic_q(counts, 0.9, scale) for scale in (0.0, 1.0))
-    assert np.isneginf(plain[..., 2]).all()
-    assert (plain[..., :2] - low[..., :2] > 1 / np.sqrt(counts.visit_RSA[..., :2].max())).all()
-    np.testing.assert_allclose(
-        plain[..., :2], tabular_offline.fitted_q(MOVES, REWARD, 0.9, counts.seen_RSA)[..., :2], atol=1e-9
-    )
+def repeated(moves, reward, discount, seen, unseen=0.0):
+    """Return the fixed point of fitted Q with a mask, by repetition."""
+    q = np.zeros(reward.shape)
+    for _ in range(300):
+        best = [max((q[s, a] for a in np.flatnonzero(seen[s])), default=unseen) for s in range(len(q))]
+        q = np.where(seen, reward + discount * moves @ best, unseen)
+    return q
+
+
+def test_pessimism_charges_each_seen_pair_by_its_count_and_takes_no_other():
+    counts = two_counts(np.random.default_rng(3))
+    own = np.random.default_rng(4).normal(size=(2, 3, 2))
+    for reward in (None, own):
+        given = counts.reward_RSA if reward is None else reward
+        found = models.pessimistic_q(counts, 0.8, [0.0, 0.7], reward)
+        for r, scale in enumerate((0.0, 0.7)):
+            seen = counts.visit_RSA[r] > 0
+            low = given[r] - scale / np.sqrt(np.maximum(counts.visit_RSA[r], 1))
+            q = repeated(counts.moves_RSAS[r], low, 0.8, seen)
+            np.testing.assert_allclose(found[r], np.where(seen, q, -np.inf), atol=1e-9)
+
+
+def test_fitted_q_of_a_mask_is_its_fixed_point_by_repetition():
+    rng = np.random.default_rng(0)
+    moves, reward = rng.dirichlet(np.ones(4), (2, 3, 2))[..., :3], rng.normal(size=(2, 3, 2))
+    allowed = np.array([[[1, 0], [1, 1], [0, 0]], [[0, 1], [1, 1], [1, 1]]], bool)
+    for mask, unseen in ((None, 0.0), (allowed, 0.0), (allowed, -7.0)):
+        found = tabular_offline.fitted_q(moves, reward, 0.8, mask, unseen)
+        for r in range(2):
+            seen = np.ones((3, 2), bool) if mask is None else mask[r]
+            np.testing.assert_allclose(found[r], repeated(moves[r], reward[r], 0.8, seen, unseen), atol=1e-9)
+
+
+def test_actions_are_chosen_within_what_is_allowed_and_ties_go_to_the_first():
+    q = np.array([[[1.0, 3.0, 3.0], [5.0, 1.0, 2.0]]])
+    allowed = np.array([[[True, False, True], [False, False, False]]])
+    assert tabular_offline.greedy(q).tolist() == [[[0, 1, 0], [1, 0, 0]]]
+    assert tabular_offline.greedy(q, allowed).tolist() == [[[0, 0, 1], [1, 0, 0]]]
+    mu = np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])
+    np.testing.assert_allclose(tabular_offline.advantage(q, mu), [[[-1, 1, 1], [2.7, -1.3, -0.3]]])
+    kept = tabular_offline.advantage_filtered(mu, np.array([[[-1.0, -2.0, 9.0], [0.0, -0.1, 4.0]]]))
+    np.testing.assert_allclose(kept, [[[1, 0, 0], [2 / 7, 0, 5 / 7]]])
+    even = np.array([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]])
+    np.testing.assert_allclose(tabular_offline.kl(even, mu), [[0, np.log(5)]])
+    np.testing.assert_allclose(tabular_offline.kl(mu, even), [[0, np.inf]])
+
+
+def test_weights_and_budgets_are_a_number_one_a_cell_or_one_a_state():
+    rng = np.random.default_rng(0)
+    mu, q = rng.dirichlet(np.ones(3), (2, 2)), rng.normal(size=(2, 2, 3))
+    mu[0, 0] = (0.4, 0.6, 0.0)
+    for given in (1.5, [0.5, 2.0], [[0.5, 1.0], [2.0, 4.0]]):
+        beta = np.array(given) if np.ndim(given) == 2 else np.broadcast_to(np.reshape(given, (-1, 1)), (2, 2))
+        weighted = tabular_offline.awr(mu, np.where(mu > 0, q, np.inf), given)
+        for r, s in np.ndindex(2, 2):
+            each = zip(mu[r, s], q[r, s], strict=True)
+            mass = np.array([p * np.exp(beta[r, s] * x) if p else 0.0 for p, x in each])
+            np.testing.assert_allclose(weighted[r, s], mass / mass.sum())
+        spent = tabular_offline.kl(tabular_offline.within_kl(mu, q, np.array(given) / 50), mu)
+        np.testing.assert_allclose(spent, beta / 50, atol=1e-8)
+    best = tabular_offline.within_kl(np.array([[[0.5, 0.5, 0.0]]]), np.array([[[0.0, 1e-3, 9.0]]]), 1.0)
+    np.testing.assert_allclose(best, [[[0, 1, 0]]], atol=1e-9)
+    same = np.array([[[0.3, 0.7]]])
+    np.testing.assert_allclose(tabular_offline.within_kl(same, np.full((1, 1, 2), 3.0), 0.1), same)
+    several = tabular_offline.best_of_n(np.stack([mu[0], mu[0]]), np.stack([q[0], q[0]]), [1, 3])
+    np.testing.assert_allclose(several[0], mu[0])
+    top = q[0, 0, :2].argmax()
+    assert several[1, 0, top] == pytest.approx(1 - (1 - mu[0, 0, top]) ** 3)
 
 
 # -- instruments, gates -----------------------------------------------------------------------------
@@ -329,10 +422,14 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: tabular_offline.policy_q(MOVES, REWARD, MU, 1.0), "discount"),
+        (lambda: tabular_offline.policy_q(MOVES, REWARD, MU, 1.0),
+         "discount is 1, expected 0 <= discount < 1"),
+        (lambda: tabular_offline.fitted_q(MOVES, REWARD, -0.1), "discount is -0.1"),
+        (lambda: tabular_offline.iql(MOVES, REWARD, MU, 1.0, 0.5), "discount is 1"),
+        (lambda: tabular_offline.expectiles(REWARD, MU, 0.0), "tau spans 0 to 0, expected between 0 and 1"),
         (lambda: tabular_offline.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
-        (lambda: tabular_offline.within_kl(MU, REWARD, -0.1), "0 or more"),
-        (lambda: tabular_offline.best_of_n(MU, REWARD, 0), "at least 1"),
+        (lambda: tabular_offline.within_kl(MU, REWARD, -0.1), "budget is -0.1 nats, expected 0 or more"),
+        (lambda: tabular_offline.best_of_n(MU, REWARD, 0), "n is 0, expected at least 1 draw"),
         (
             lambda: models.value_consistent_model(
                 expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)),
@@ -346,17 +443,3 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 def test_impossible_settings_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
-
-
-def test_a_pair_that_is_not_allowed_is_worth_what_unseen_says_and_ends():
-    moves = np.full((1, 2, 2, 2), 0.5)
-    reward = np.ones((1, 2, 2))
-    allowed = np.array([[[True, False], [True, True]]])
-    found = tabular_offline.fitted_q(moves, reward, 0.5, allowed, unseen=-7.0)
-    assert found[0, 0, 1] == pytest.approx(-7.0)
-    assert found[0][allowed[0]] == pytest.approx([2.0, 2.0, 2.0])
-
-
-def test_a_number_a_replica_is_not_a_number_a_state():
-    found = tabular_offline._per_state([1.0, 2.0], np.zeros((2, 2, 3)))
-    assert found[..., 0].tolist() == [[1.0, 1.0], [2.0, 2.0]]
