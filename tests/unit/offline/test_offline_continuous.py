@@ -95,27 +95,15 @@ def test_features_are_the_monomials_of_the_form():
     )
 
 
-@pytest.mark.parametrize(("temperature", "slack"), [(0.0, 0.1), (0.05, 0.3)], ids=["td3", "sac"])
-def test_an_actor_critic_with_replay_comes_near_the_riccati_gain(temperature, slack):
+def test_td3_comes_near_the_riccati_gain_and_its_cells_do_not_depend_on_each_other():
     run = control.Settings(steps=500, every=250, updates=2.0)
-    gains, deviations = control.actor_critic(MASS, KEYS, run, temperature=temperature)
+    gains = control.td3(MASS, KEYS, run)
     start = MASS.value(np.array([[[0.3, 0.3]]]))[0]
     best = MASS.value(BEST)
-    assert (MASS.value(gains[-1]) > best - slack * (best - start)).all()
-    if temperature:
-        # The soft optimum of a quadratic Q has variance temperature / (2 |H_uu|).
-        curve = MASS.action_cost_UU + MASS.discount * MASS.b_DU.T @ MASS.riccati() @ MASS.b_DU
-        assert deviations[-1].mean() == pytest.approx(np.sqrt(temperature / (2 * curve[0, 0])), rel=0.25)
-
-
-def test_a_residual_starts_at_its_base_and_cells_do_not_depend_on_each_other():
-    base = np.array([[0.8, 1.0]])
-    run = control.Settings(steps=4, every=1, updates=0.5, batch=8)
-    gains, _ = control.actor_critic(MASS, KEYS, run, base_RUD=base)
-    np.testing.assert_allclose(gains[0], np.broadcast_to(base, (3, 1, 2)))
-    assert (gains[-1] != gains[0]).any()
-    alone, _ = control.actor_critic(MASS, KEYS[2:], run, base_RUD=base)
-    np.testing.assert_allclose(alone[:, 0], gains[:, 2], rtol=1e-12)
+    assert (MASS.value(gains[-1]) > best - 0.1 * (best - start)).all()
+    short = control.Settings(steps=4, every=1, updates=0.5, batch=8)
+    alone, whole = (control.td3(MASS, keys, short) for keys in (KEYS[2:], KEYS))
+    np.testing.assert_allclose(alone[:, 0], whole[:, 2], rtol=1e-12)
 
 
 def test_a_step_is_that_of_adam_with_decays_of_nine_tenths_and_ninety_nine_hundredths():
@@ -136,8 +124,7 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
     chosen = control.Settings(
         players=5, batch=6, polyak=0.3, actor_rate=0.05, critic_rate=0.2, exploration=0.3
     )
-    heat, base = np.array([0.0, 0.05, 0.5]), rng.normal(size=(3, 2, 4))
-    run, drawn = control._Run(plane, KEYS, chosen, base, heat, None), []
+    run, drawn = control._Run(plane, KEYS, chosen), []
     run.critic_R2F, run.target_R2F = rng.normal(size=(2, 3, 2, 22))
     critics, targets = torch.tensor(run.critic_R2F), torch.tensor(run.target_R2F)
     for step in range(3):
@@ -147,14 +134,13 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
         setattr(run, name, lambda *size, made=made: drawn.append(made(*size)) or drawn[-1])
     for _ in range(5):
         run.learn()
-    for r, temperature in enumerate(heat):
+    for r in range(3):
         given = (torch.tensor(np.concatenate([x[r] for x in each], -1) if isinstance(each, list) else each[r])
                  for each in drawn)  # fmt: skip
         target, slow = targets[r].clone(), torch.zeros(2, 4).double()
         critic, gain = critics[r].clone().requires_grad_(), slow.clone().requires_grad_()
-        log_std = torch.tensor(np.log(0.3)).requires_grad_()
-        steps = [torch.optim.Adam(parts, rate, betas=(0.9, 0.99))
-                 for parts, rate in (([critic], 0.2), ([gain, log_std], 0.05))]  # fmt: skip
+        steps = [torch.optim.Adam([part], rate, betas=(0.9, 0.99))
+                 for part, rate in ((critic, 0.2), (gain, 0.05))]  # fmt: skip
 
         def q(weight, x, u):
             z = [*x.T, *u.T]
@@ -165,46 +151,36 @@ def test_steps_of_learning_are_those_of_torch_on_what_was_drawn():
             x, u, reward, then = next(given).split([4, 2, 1, 4], -1)
             noise = next(given)
             with torch.no_grad():
-                near = -then @ (torch.tensor(base[r]) + slow).T + (0.1 * noise).clamp(-0.2, 0.2)
-                mean = -then @ (torch.tensor(base[r]) + gain).T
-                ahead = mean + log_std.exp() * noise if temperature else near
+                ahead = -then @ slow.T + (0.1 * noise).clamp(-0.2, 0.2)
                 worth = torch.minimum(q(target[0], then, ahead), q(target[1], then, ahead))
-                log_pi = torch.distributions.Normal(mean, log_std.exp()).log_prob(ahead).sum(-1)
-                aim = reward[:, 0] + plane.discount * (worth - temperature * log_pi)
+                aim = reward[:, 0] + plane.discount * worth
             steps[0].zero_grad()
             sum(((q(each, x, u) - aim) ** 2).mean() / 2 for each in critic).backward()
             steps[0].step()
             if update % 2 == 0:
                 steps[1].zero_grad()
-                acted = -x @ (torch.tensor(base[r]) + gain).T
-                acted = acted + log_std.exp() * next(given) * bool(temperature)
-                (-q(critic[0].detach(), x, acted).mean() - temperature * 2 * log_std).backward()
+                (-q(critic[0].detach(), x, -x @ gain.T).mean()).backward()
                 steps[1].step()
             target += 0.3 * (critic.detach() - target)
             slow += 0.3 * (gain.detach() - slow)
-        for name, value in (("critic_R2F", critic), ("gain_RUD", gain), ("log_std_R", log_std),
+        for name, value in (("critic_R2F", critic), ("gain_RUD", gain),
                             ("target_R2F", target), ("slow_RUD", slow)):  # fmt: skip
             np.testing.assert_allclose(getattr(run, name)[r], value.detach(), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("heat", [0.0, 0.3])
-def test_steps_of_play_are_stored_in_a_ring_and_restart_far_away_or_late(heat):
+def test_steps_of_play_are_stored_in_a_ring_and_restart_far_away_or_late():
     chosen = control.Settings(players=3, capacity=7, horizon=4, limit=1.2, exploration=0.6)
-    base = np.array([[0.1, -0.2]])
-    run = control._Run(MASS, KEYS, chosen, base, np.array(heat), None)
-    run.log_std_R = np.array([-1.0, 0.0, 0.5])
+    run = control._Run(MASS, KEYS, chosen)
     run.gain_RUD = np.random.default_rng(0).normal(size=(3, 1, 2))
     x, places, far = MASS.starts(normals(KEYS, 1, 3, 2)), {}, []
     for step in range(9):
         noise = normals(KEYS, step + 2, 3, 5)
-        for r in range(3):
-            std = np.exp(run.log_std_R[r]) if heat else 0.6
-            for n in range(3):
-                u = -(base + run.gain_RUD[r]) @ x[r, n] + std * noise[r, n, :1]
-                then, paid = MASS.step(x[r, n], u, noise[r, n, 1:3])
-                places[r, (3 * step + n) % 7] = (*x[r, n], *u, paid, *then)
-                far.append(np.abs(then).max() > 1.2)
-                x[r, n] = MASS.starts(noise[r, n, 3:]) if far[-1] or step in (3, 7) else then
+        for r, n in np.ndindex(3, 3):
+            u = -run.gain_RUD[r] @ x[r, n] + 0.6 * noise[r, n, :1]
+            then, paid = MASS.step(x[r, n], u, noise[r, n, 1:3])
+            places[r, (3 * step + n) % 7] = (*x[r, n], *u, paid, *then)
+            far.append(np.abs(then).max() > 1.2)
+            x[r, n] = MASS.starts(noise[r, n, 3:]) if far[-1] or step in (3, 7) else then
         run.play(step)
         np.testing.assert_allclose(run.x_RND, x, rtol=1e-12)
     assert 0 < sum(far) < len(far)
@@ -213,56 +189,33 @@ def test_steps_of_play_are_stored_in_a_ring_and_restart_far_away_or_late(heat):
     np.testing.assert_allclose(stored, [[places[r, k] for k in range(7)] for r in range(3)], rtol=1e-12)
 
 
-def test_a_batch_is_drawn_evenly_from_what_is_stored_and_half_of_it_from_a_log():
-    rows = np.arange(15.0).reshape(3, 5)
-    log = (np.stack([rows, rows], -1), rows[..., None] + 100, rows + 200, np.stack([rows, rows], -1) + 300)
-    for offline in (None, log):
-        for size, players in ((40, 4), (3, 4)):
-            chosen = control.Settings(batch=9, players=players, capacity=size)
-            run = control._Run(MASS, KEYS, chosen, None, np.zeros(()), offline)
-            run.play(0)
-            run.drawn = 70
-            found = run._batch()
-            u = kernels.uniforms(KEYS, 71, 9, 1)[..., 0]
-            for r in range(3):
-                for k in range(9):
-                    if offline and k < 4:
-                        at = int(u[r, k] * 5)
-                        wanted = [*log[0][r, at], *log[1][r, at], log[2][r, at], *log[3][r, at]]
-                    else:
-                        at = int(u[r, k] * min(players, size))
-                        wanted = [v for part in run.memory for v in part[r, at]]
-                    assert [v for part in found for v in part[r, k]] == wanted
+@pytest.mark.parametrize("capacity", [40, 3])
+def test_a_batch_is_drawn_evenly_from_what_is_stored(capacity):
+    run = control._Run(MASS, KEYS, control.Settings(batch=9, players=4, capacity=capacity))
+    run.play(0)
+    run.drawn = 70
+    found, uniform = run._batch(), kernels.uniforms(KEYS, 71, 9, 1)[..., 0]
+    for r, k in np.ndindex(3, 9):
+        at = int(uniform[r, k] * min(4, capacity))
+        assert [v for part in found for v in part[r, k]] == [v for part in run.memory for v in part[r, at]]
 
 
-def test_a_run_learns_by_its_credit_and_records_gains_with_their_base(monkeypatch):
+def test_a_run_learns_by_its_credit_and_records_its_gains(monkeypatch):
     calls = []
     monkeypatch.setattr(control._Run, "play", lambda run, step: calls.append(step))
 
     def learn(run):
         calls.append("learn")
         run.gain_RUD = run.gain_RUD + 1.0
-        run.log_std_R = run.log_std_R + 1.0
 
     monkeypatch.setattr(control._Run, "learn", learn)
-    chosen, base = control.Settings(steps=5, every=2, updates=0.75, exploration=0.5), np.array([[0.5, 0.25]])
-    gains, deviations = control.actor_critic(MASS, KEYS, chosen, base_RUD=base, temperature=[0.0, 0.1, 0.0])
+    gains = control.td3(MASS, KEYS, control.Settings(steps=5, every=2, updates=0.75))
     assert calls == [0, 1, "learn", 2, "learn", 3, "learn", 4]
-    np.testing.assert_array_equal(
-        gains, base + np.array([1.0, 3.0])[:, None, None, None] * np.ones((2, 3, 1, 2))
-    )
-    np.testing.assert_allclose(deviations, [[0.5, 0.5 * np.e, 0.5], [0.5, 0.5 * np.e**3, 0.5]])
+    np.testing.assert_array_equal(gains, np.array([1.0, 3.0])[:, None, None, None] * np.ones((2, 3, 1, 2)))
     for bad in ({"batch": 0}, {"updates": -0.1}):
-        with pytest.raises(UserError, match="Expected batch >= 1, updates >= 0 and temperature >= 0"):
-            control.actor_critic(MASS, KEYS, control.Settings(**bad))
-    with pytest.raises(UserError, match="temperature >= 0"):
-        control.actor_critic(MASS, KEYS, chosen, temperature=[0.0, -0.1, 0.0])
-    assert control.actor_critic(MASS, KEYS, control.Settings(steps=2, every=1, updates=0.0))[0].shape == (
-        2,
-        3,
-        1,
-        2,
-    )
+        with pytest.raises(UserError, match="Expected batch >= 1 and updates >= 0"):
+            control.td3(MASS, KEYS, control.Settings(**bad))
+    assert control.td3(MASS, KEYS, control.Settings(steps=2, every=1, updates=0.0)).shape == (2, 3, 1, 2)
 
 
 # -- offline, one action ----------------------------------------------------------------------------
