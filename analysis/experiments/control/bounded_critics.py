@@ -93,8 +93,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
         "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
         "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
-        "also limits the critic's weights and the error that a gradient carries. Usual updates with a "
-        "target network, with samples of a learned model (as MAD-TD) or with steps drawn as their "
+        "also limits the critic's weights and the error that a gradient carries; usual updates with a "
+        "target network, with samples of a learned model (as MAD-TD) or with steps drawn by their "
         "trajectory's probability (as ARB) stand beside.",
     ),
     systems=("FlashSAC",),
