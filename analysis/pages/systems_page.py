@@ -106,14 +106,19 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
     link: how a system's page is named, "{n}.md"; "" without pages.
     """
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
-    found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
-    lines = [HEAD, f"{len(rows)} systems: {found}.\n", f"Findings by kind: {kinds_line(judged)}.\n"]
-    lines.append(unrecorded(judged))
+    lines = [HEAD, summary(judged), "", unrecorded(judged)]
     lines += [
         "| n | system | its source claims | status | effect on the central claim | world |",
         "|---" * 6 + "|",
     ]
     return "\n".join(lines + [_line(row, link) for row in rows]) + "\n"
+
+
+def summary(judged: Mapping[str, Row]) -> str:
+    """Return the line of statuses and of findings by kind, which README has too."""
+    rows = [_facts(each, {}, judged, {}) for each in systems().values()]
+    found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
+    return f"Central claims of {len(rows)} systems: {found}. Findings by kind: {kinds_line(judged)}."
 
 
 def findings(judged: Mapping[str, Row]) -> dict[str, dict[str, int]]:

@@ -1,5 +1,6 @@
 """testbed evidence pages: the pages of docs/ that are written from the code and the verdicts."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -72,8 +73,12 @@ def _questions(docs: Path, _data: Path | None) -> list[Path]:
 
 def _systems(docs: Path, _data: Path | None) -> list[Path]:
     from analysis.judging.verdicts import by_claim
-    from analysis.pages.systems_page import index
+    from analysis.pages.systems_page import index, summary
 
+    readme = docs.parent / "README.md"
+    if readme.is_file():
+        said = re.sub(r"(?m)^Central claims of .*$", lambda _: summary(by_claim()), readme.read_text())
+        _page(readme, said)
     return _page(docs / "verdicts.md", index(by_claim()))
 
 

@@ -13,7 +13,7 @@ from analysis.judging.claims import CLAIMS
 from analysis.judging.systems import System, find, status, systems
 from analysis.judging.verdicts import by_claim, stored
 from analysis.pages.forest import forest
-from analysis.pages.systems_page import facts, findings, index, pages
+from analysis.pages.systems_page import facts, findings, index, pages, summary
 from testbed.errors import UserError
 
 INDEX = (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text()
@@ -62,6 +62,7 @@ def test_what_a_review_asked_of_a_system_is_answered_in_known_words(tmp_path, mo
 def test_the_committed_index_is_that_of_the_verdicts_and_small():
     assert index(by_claim()) == INDEX, "write it again: testbed evidence pages systems"
     assert len(INDEX.encode()) < 60_000
+    assert summary(by_claim()) in (Path(__file__).parents[2] / "README.md").read_text().splitlines()
 
 
 def test_no_identity_stands_alone_as_what_was_found_of_a_system():
