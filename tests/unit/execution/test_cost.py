@@ -228,3 +228,87 @@ def test_a_lesson_is_the_time_of_one_model_and_step(monkeypatch):
     monkeypatch.setattr("testbed.policies.warm_start.warm_start", lessons)
     assert cost._lesson(TOY, lambda: now[0]) == 3.0
     assert cost._lesson(replace(TOY, warm_start_steps=0), lambda: now[0]) == 0.0
+
+
+def test_rough_rates_are_weights_times_tokens(monkeypatch):
+    monkeypatch.setattr("testbed.worlds.build_world.policy_size", lambda _: (1000, 4, 0))
+    monkeypatch.setattr("testbed.worlds.task_registry.longest_response", lambda _: 5)
+    tokens = 5 * 4e-10 * 1000
+    found = cost.guessed(replace(TOY, prompts=2, group=3, evaluation_prompts=7))
+    assert (found.step, found.row, found.lesson) == pytest.approx(
+        (2 * 3 * tokens, 7 * 4 * tokens, 64 * tokens)
+    )
+    assert cost.guessed(Run()) == Rates(1e-4, 1e-4, 0.0)
+    assert Rates(1.0, 2.0, 3.0).times(2.0) == Rates(2.0, 4.0, 6.0)
+
+
+def test_kinds_leave_out_what_the_formula_covers():
+    def kind(**changed):
+        return cost.kind_of(plan([replace(TOY, **changed)])[0])
+
+    for name, value in (("steps", 7), ("log_every", 3), ("warm_start_steps", 9), ("teacher_noise", 0.5),
+                        ("seed", 5),
+                        ("lag", 4), ("learning_rate", 0.5), ("recipe", "m2po")):  # fmt: skip
+        assert kind(**{name: value}) == kind(), name
+    for name, value in (("prompts", 3), ("group", 3), ("policy_args", (("width", 8),)), ("task", "reverse")):
+        assert kind(**{name: value}) != kind(), name
+
+
+def test_kinds_that_cannot_be_timed_take_the_rates_of_others_by_size_or_rough_ones(monkeypatch):
+    toys = plan(grid(replace(TOY, warm_start_steps=0, steps=10**6), prompts=[8, 64], seed=[0]))
+    tabular = plan([Run(steps=10**7)])
+    asked = []
+
+    def rates(pack):
+        asked.append(pack)
+        return Rates(1.0, 0.0, 0.0)
+
+    monkeypatch.setattr(cost, "bytes_of", lambda pack: cost.SMALL + (pack is toys[1]))
+    found = cost.cost([*toys, *tabular], 1, rates)
+    assert set(asked) == {toys[0], tabular[0]}
+    times = cost.guessed(toys[1].cells[0]).step / cost.guessed(toys[0].cells[0]).step
+    assert found.seconds == pytest.approx(cost.START + 10**6 * (1 + times) + 10**7)
+    asked.clear()
+    monkeypatch.setattr(cost, "bytes_of", lambda pack: cost.SMALL + (pack is tabular[0]))
+    found = cost.cost([*toys, *tabular], 2, rates)
+    assert set(asked) == set(toys)
+    rough = cost.seconds_of(tabular[0], cost.guessed(tabular[0].cells[0]))
+    assert found.seconds == pytest.approx(cost.START + 10**6 + rough, rel=1e-12)
+    assert (found.cells, found.packs, found.workers) == (3, 3, 2)
+    assert found.memory == 2 * cost.PROCESS + 2 * cost.SMALL + 1
+
+
+def test_seconds_count_seeds_once_and_rows_with_the_first():
+    (pack,) = plan(grid(replace(TOY, steps=21, log_every=10, warm_start_steps=5), lag=[0, 4], seed=range(3)))
+    rates = Rates(1.0, 100.0, 10_000.0)
+    assert cost.seconds_of(pack, rates) == 6 * (21 + 4 * 100) + 3 * 5 * 10_000
+    assert cost.seconds_of(pack, rates, 1) == 6 * (21 + 4 * 100) + 5 * 10_000
+    assert [cost.on_workers([5.0, 1.0, 3.0, 1.0], n) for n in (1, 2, 3)] == [10.0, 5.0, 5.0]
+    (bad,) = plan([replace(TOY, policy_args=(("heads", 3), ("width", 8)))])
+    assert cost.bytes_of(bad) == 0
+    assert [cost.duration(s) for s in (60, 89, 5399, 7560)] == [
+        "about 1 minutes", "about 1 minutes", "about 90 minutes", "about 2.1 hours",
+    ]  # fmt: skip
+
+
+def test_a_pack_is_timed_in_part_on_one_thread(monkeypatch):
+    import torch
+
+    before, seen, now = torch.get_num_threads(), [], [0.0]
+    torch.set_num_threads(2)
+    (pack,) = plan(grid(replace(TOY, steps=500, log_every=100, warm_start_steps=0), seed=range(32)))
+    monkeypatch.setattr(cost, "guessed", lambda _: Rates(cost.MOMENT / (cost.TIMED * 11.5), 0.0, 0.0))
+
+    def train(cells, report):
+        seen.append(
+            ([cell.seed for cell in cells], cells[0].steps, cells[0].log_every, torch.get_num_threads())
+        )
+        for step in range(9):
+            now[0] += (2.0, 3.0)[step % 2]
+            report(step + 1, 9)
+
+    found = cost.timed(pack, train, lambda: now[0])
+    assert seen == [(list(range(0, 32, 3)), 9, 2, 1)]  # eleven fit: every third
+    assert (found.step, found.row) == (3.0 / 11, 0.0)  # a row is never below 0
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)

@@ -5,7 +5,6 @@ Which cells run stacked, and how packs are dealt to shards and travel to workers
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,17 +70,6 @@ def test_thread_limits_are_set_before_a_worker_starts(tmp_path: Path) -> None:
     assert set(table["limit/NUMBA_NUM_THREADS"].to_pylist()) == {max(1, threads.cores() // 2)}
 
 
-def test_numba_gets_the_cores_that_are_left_and_blas_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "cores", lambda: 16)
-    limits = threads.environment(workers=3)
-    assert (limits["NUMBA_NUM_THREADS"], limits["OMP_NUM_THREADS"], limits["MKL_NUM_THREADS"]) == (
-        "5",
-        "1",
-        "1",
-    )
-    assert threads.environment(workers=100)["NUMBA_NUM_THREADS"] == "1"
-
-
 def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,15 +96,6 @@ def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
     assert threads.COMPILED not in threads.environment(workers=1)
 
 
-def test_more_threads_than_cores_are_warned_of_with_the_measured_factor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(threads, "cores", lambda: 4)
-    assert threads.advice(4, 1) == ""
-    assert "4 workers x 2 threads on 4 cores" in threads.advice(4, 2)
-    assert "50 times slower" in threads.advice(4, 2)
-
-
 def test_workers_that_cannot_start_are_one_error_not_a_failure_per_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,16 +110,6 @@ def test_a_worker_with_other_code_than_the_sweep_refuses(
     monkeypatch.setattr("testbed.execution.worker.fingerprint", lambda: {"format": 1, "numpy": "0.9"})
     status = run_sweep(cells(1), tmp_path / "s", executor=Local(1, function="support.fake_training:train"))
     assert "The worker runs different code from the sweep" in status.failures[0].message
-
-
-def test_workers_that_die_before_they_start_are_forgotten_once_one_is_ready() -> None:
-    ends = os.pipe()
-    os.write(ends[1], b"x")
-    worker = SimpleNamespace(output=ends[0], messages=lambda _: [({"kind": "ready"}, b"")], begin=list)
-    local = Local(1)
-    local._still_born = 2
-    assert list(local._hear(worker, None)) == []
-    assert local._still_born == 0
 
 
 def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -267,3 +268,86 @@ def test_one_answer_of_20000_characters_is_told_its_memory_without_taking_it(tmp
         raise AssertionError("timed")
 
     assert cost([pack], 1, never).seconds > 60
+
+
+def test_room_for_versions_is_half_of_the_memory_or_all_of_the_disk(monkeypatch, tmp_path):
+    rooms = (Room(10), Room(10, disk=7), Room(10, host=30), Room(10, host=4))
+    assert [room.versions for room in rooms] == [5, 7, 15, 5]
+    need = Need(parameters=100, itemsize=4, replicas=2, versions=10, optimizer=2, activations=1000, saved=500)
+    assert (need.one, need.kept, need.fixed) == (400, 3500, 5800)
+    assert need.fits(Room(5800, host=7000))
+    assert not need.fits(Room(5799, host=7000))
+    assert not need.fits(Room(5800, host=6999))
+    assert need.lines() == (
+        "weights and gradients 3.125 KiB (2 cells x 100 weights of 4 bytes), 10 versions 3.418 KiB, "
+        "optimizer 1.562 KiB, activations about 1000 bytes"
+    )
+    monkeypatch.setattr("testbed.staleness.storage.available", lambda device: 77)
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path / "none"))
+    assert Room.now("cpu") == Room(77)
+    monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    assert Room.now("cpu") == Room(77, 1000)
+
+
+def test_a_refusal_says_what_is_free_where(monkeypatch):
+    (pack,) = plan(grid(BANDIT, seed=range(3)))
+    need, name = needed(pack), memory.cell_id(pack.cells[0])
+    monkeypatch.setattr(memory, "largest_lag", lambda pack, room: {3: 7}.get(room.memory))
+    for room, free, lag, spill in (
+        (Room(2, 5), "2 bytes are free, and 5 bytes in TESTBED_SPILL", "", ""),
+        (Room(3), "3 bytes are free, half of it for versions", " The largest lag that would fit is 7.",
+         " set TESTBED_SPILL=FOLDER to keep versions in a file,"),
+        (Room(2, None, 9), "2 bytes are free, half of it for versions or half of the machine's 9 bytes", "",
+         " set TESTBED_SPILL=FOLDER to keep versions in a file,"),
+    ):  # fmt: skip
+        assert memory._refusal(pack, need, room) == (
+            f"The pack of {name} and 2 more cannot fit: {need.lines()}; {free}.{lag} Take a smaller "
+            f"lag,{spill} or run "
+            "fewer cells at a time."
+        )
+    two = [*plan(grid(BANDIT, seed=range(3))), *plan(grid(BANDIT, seed=range(3, 6)))]
+    assert len(list(too_large(two, lambda _: Room(2)))) == 1  # one need, told once
+
+
+def test_the_largest_lag_is_found_where_it_lies(monkeypatch):
+    (pack,) = plan(grid(BANDIT, lag=[2, 40], seed=[0]))
+    asked, limit = [], 0
+
+    def need(pack):
+        asked.append([cell.lag for cell in pack.cells])
+        return SimpleNamespace(fits=lambda _: asked[-1][1] <= limit)
+
+    monkeypatch.setattr(memory, "needed", need)
+    for limit in (0, 1, 2, 17, 39):
+        assert memory.largest_lag(pack, Room(1)) == limit
+    assert all(small == min(2, large) for small, large in asked)
+    monkeypatch.setattr(memory, "needed", lambda _: SimpleNamespace(fits=lambda _: False))
+    assert memory.largest_lag(pack, Room(1)) is None
+
+
+def test_versions_of_several_processes_and_of_narrow_numbers_count_as_they_are_kept(monkeypatch):
+    (pack,) = plan(grid(BANDIT, seed=range(2)))
+    monkeypatch.setattr(memory, "_size", lambda _: (10, 4, 100))
+    monkeypatch.setattr(memory, "_versions", lambda _: (3, 2))
+    for copies, narrow, device, made in ((1, 0, "cpu", 1), (3, 2, "cpu", 3), (3, 1, "cuda", 1)):
+        monkeypatch.setattr(memory, "ranks_of", lambda _, copies=copies: copies)
+        monkeypatch.setattr(memory, "_narrow", lambda _, narrow=narrow: narrow)
+        on = dataclasses.replace(pack, cells=tuple(dataclasses.replace(c, device=device) for c in pack.cells))
+        adam = 2 if BANDIT.optimizer == "adam" else 0
+        saved = made * 2 * 3 * 10 * (4 - narrow) if narrow else 0
+        assert needed(on) == Need(10, 4, 2 * made, 2 * 5 * made, adam, 2 * 100, saved)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (dataclasses.replace(BANDIT, recipe="sft"),
+         "needs demonstrations, and a tabular world has no teacher; take"),
+        (dataclasses.replace(BANDIT, teacher="self", recipe="dgrpo"), "teacher"),
+        (dataclasses.replace(TOY, recipe="remax", verifier="learned"), "verifier|greedy"),
+    ],
+)  # fmt: skip
+def test_what_a_recipe_lacks_is_said_in_one_sentence(cell, message):
+    with pytest.raises(UserError, match=message):
+        prepare([cell], here=False)

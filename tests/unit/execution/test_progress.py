@@ -1,6 +1,7 @@
 """What a sweep shows: a bar on a terminal, a line every 10 s elsewhere, nothing when quiet."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,3 +158,72 @@ def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path) -> N
         assert time.monotonic() - began < 5
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+
+
+def test_what_is_left_and_done_follows_from_the_clock(monkeypatch) -> None:
+    clock = Clock(monkeypatch)
+    shown = Progress()
+    shown.start(planned=20, done=4)
+    assert (shown.done_of_planned, shown.left, shown.left_of_running) == ("4 of 20 cells", None, None)
+    clock.now += 50
+    shown.steps("a", ["c"] * 4, 0.25)
+    assert (shown.done_of_planned, shown.left) == ("5.0 of 20 cells", None)
+    assert shown.left_of_running is None
+    clock.now += 10
+    shown.steps("a", ["c"] * 4, 0.75)
+    assert (shown.settled, shown.left) == (7, 10 * (20 - 7) / (7 - 5))
+    assert shown.left_of_running == pytest.approx(10 * 0.25 / 0.5)
+    shown.finished("a", 4, failed=True)
+    assert (shown.settled, shown.done, shown.failed, shown.done_of_planned) == (8, 4, 4, "4 of 20 cells")
+    shown.steps("b", ["c"], 0.5)
+    shown.drop("b")
+    assert (shown.settled, shown.left_of_running) == (8, None)
+    shown.start(planned=1, done=0)
+    assert (shown.failed, shown.done_of_planned, shown.left) == (0, "0 of 1 cell", None)
+
+
+def test_a_bar_feeds_its_board_and_goes_on_without_a_broken_one(monkeypatch) -> None:
+    clock, heard = Clock(monkeypatch), []
+
+    class Board:
+        def add(self, content):
+            heard.append(content)
+            if content == b"bad":
+                raise ValueError("no table")
+
+        def steps(self, cells, share):
+            heard.append((cells, share))
+
+        def __rich__(self):
+            return "a board"
+
+    bar = choose(stream=Terminal(), board=Board)
+    told, state = [], {}
+    bar._bars = SimpleNamespace(
+        update=lambda task, **given: state.update(given), stop=lambda: told.append("stop"),
+        console=SimpleNamespace(print=lambda text, markup, highlight: told.append((text, markup, highlight))),
+    )  # fmt: skip
+    bar.start(planned=10, done=0)
+    bar.steps("a", ["c"] * 4, 0.0)
+    clock.now += 30
+    bar.steps("a", ["c"] * 4, 0.5)
+    assert state == {"total": 10, "completed": 2, "state": "about 2:00 left"}
+    bar.drop("a")
+    bar.drop("never")
+    bar.finished("b", 3, failed=True)
+    assert (state["completed"], state["state"]) == (0, "3 failed  about 1:10 left")
+    bar.landed(b"good")
+    bar.landed(b"bad")
+    bar.landed(b"late")
+    bar.steps("c", ["d"], 0.5)
+    assert heard == [(["c"] * 4, 0.0), (["c"] * 4, 0.5), (["c"] * 4, 0.0), b"good", b"bad"]
+    assert told == [("The table of arms cannot be shown any more: ValueError: no table", False, False)]
+    bar.close()
+    assert told[-1] == "stop"
+    assert [progress._clock(x) for x in (0, 59.4, 61, 3599, 3600)] == [
+        "0:00",
+        "0:59",
+        "1:01",
+        "59:59",
+        "1:00:00",
+    ]

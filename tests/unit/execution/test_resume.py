@@ -2,7 +2,6 @@
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from support.sweep_process import cells
 
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.execution import runner
 from testbed.execution.packs import plan
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
@@ -162,11 +160,3 @@ def test_a_run_leaves_the_variables_of_checkpoints_as_they_were(
         monkeypatch.setenv(EVERY, before) if before else monkeypatch.delenv(EVERY)
         run_sweep(cells(1), tmp_path / str(before), workers=0, function=TRAIN)
         assert (os.environ.get(EVERY), os.environ.get(CHECKPOINT)) == (before, None)
-
-
-def test_a_gpu_has_one_worker_and_no_run_has_more_workers_than_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "cores", lambda: 5)
-    for device, packs, workers in (("cuda", 7, 1), ("cpu", 7, 5), ("cpu", 3, 3)):
-        todo = plan([replace(cell, device=device) for cell in cells(packs)])
-        found = runner._default_executor(todo, None, 1, None, TRAIN, Progress())
-        assert found.workers == workers
