@@ -65,9 +65,10 @@ def _order_statistic(n: int, level: float) -> tuple[int, float]:
         below_K = special.bdtr(np.arange((n + 1) // 2), n, 0.5)  # P(Binomial <= k - 1) for k = 1, 2, …
         rank = max(1, int((1.0 - 2.0 * below_K >= level).sum()))
         return rank, float(1.0 - 2.0 * below_K[rank - 1])
-    rank, coverage = 1, 1.0 - 2.0 ** (1 - n)
+    rank, coverage, below = 1, 1.0 - 2.0 ** (1 - n), 1
     while rank < (n + 1) // 2:
-        wider = 1.0 - 2.0 * sum(math.comb(n, i) for i in range(rank + 1)) / 2.0**n
+        below += math.comb(n, rank)
+        wider = 1.0 - 2.0 * below / 2.0**n
         if wider < level:
             break
         rank, coverage = rank + 1, wider

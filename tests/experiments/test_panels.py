@@ -1,14 +1,28 @@
 """What keeps panels readable, and that every figure is: nothing cut off, no text over another."""
 
+import functools
+
 import pytest
+from matplotlib.backends import backend_agg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.mathtext import MathTextParser
 from support.figure_boxes import faults
 
 from analysis.tables.committed import load_committed
 from paper_figs import figure_registry, panels, run
 
 TABLES = load_committed()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_parser():
+    """Parse the labels of axes once for all figures: matplotlib does it anew for each."""
+    parse = functools.cache(MathTextParser._parse_cached.__wrapped__)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend_agg, "MathTextParser", functools.cache(MathTextParser))
+        patch.setattr(MathTextParser, "_parse_cached", parse)
+        yield
 
 
 @pytest.mark.slow
