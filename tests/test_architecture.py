@@ -16,6 +16,7 @@ from support.import_graph import (
     module_graph,
     package_graph,
     package_of,
+    parsed,
     targets,
 )
 
@@ -63,7 +64,7 @@ NEVER_AT_MODULE_LEVEL = {"analysis": {"torch", "matplotlib", "seaborn", "gymnasi
 
 @cache
 def imports(path: Path, top_level_only: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     nodes = tree.body if top_level_only else list(ast.walk(tree))
     found: set[str] = set()
     for node in nodes:
@@ -98,7 +99,7 @@ def test_files_and_functions_keep_their_tails_short():
         for path in files(package):
             text = path.read_text()
             assert len(text.splitlines()) <= 400, f"{path} is longer than 400 lines"
-            for node in ast.walk(ast.parse(text)):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.FunctionDef) and node.end_lineno:
                     docstring = ast.get_docstring(node, clean=False)
                     body = node.end_lineno - node.lineno - (docstring or "").count("\n")
@@ -139,7 +140,7 @@ def test_an_import_inside_a_function_saves_a_package_at_start():
             r"testbed\.(?!cli)|envs\.|paper_figs\.(?!commands)|analysis\.(?!commands|experiments)", name
         ):
             continue  # a command loads what it needs when it runs
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(parsed(path)):
             for node in function.body if isinstance(function, ast.FunctionDef) else ():
                 needed = frozenset().union(*(loaded(each) for each in targets(node, sources)))
                 extra = {each for each in needed - loaded(name) if each.split(".")[0] not in free}
@@ -197,6 +198,7 @@ def test_the_graph_sees_imports_inside_functions_but_not_those_for_types(tmp_pat
     assert circle(graph) == []
     (package / "attic.py").write_text(typing.replace("if TYPE_CHECKING:", "if True:"))
     module_graph.cache_clear()
+    parsed.cache_clear()
     path = circle(module_graph(tmp_path, ("house",)))
     assert path[0] == path[-1]
     assert set(path) == {"house.hall", "house.cellar", "house.attic"}
@@ -218,20 +220,6 @@ def test_packages_without_training_load_without_torch_or_pyplot():
         "print(sorted({'torch', 'matplotlib.pyplot', 'transformers'} & set(sys.modules)))\n"
     )
     assert run_python(code).strip() == "[]"
-
-
-@pytest.mark.slow
-def test_a_training_cell_needs_nothing_that_a_bare_gpu_image_lacks():
-    code = (
-        "import sys\n"
-        "blocked = 'gymnasium numba pydantic ray reasoning_gym rich typer pandas matplotlib seaborn'\n"
-        "sys.modules.update(dict.fromkeys(blocked.split()))\n"
-        "from testbed.config.run import Run\n"
-        "from testbed.training.loop import train\n"
-        "toy = Run(task='running-sum', policy='toy', steps=2, prompts=2, group=2, learning_rate=1e-3)\n"
-        "print(len(train(toy)['step']))\n"
-    )
-    assert run_python(code).strip() == "2"
 
 
 def test_help_loads_none_of_the_heavy_libraries():

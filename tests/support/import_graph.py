@@ -1,7 +1,7 @@
 """Who imports whom, read from the source: modules, packages, circles."""
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +10,8 @@ TOP = ("envs", "testbed", "analysis", "paper_figs")
 Graph = Mapping[str, frozenset[str]]
 
 
-def module_files(root: Path = ROOT, top: Iterable[str] = TOP) -> dict[str, Path]:
+@cache
+def module_files(root: Path = ROOT, top: tuple[str, ...] = TOP) -> dict[str, Path]:
     """Return every module's file by its dotted name, a package's by that of the package."""
     files = {}
     for package in top:
@@ -18,6 +19,12 @@ def module_files(root: Path = ROOT, top: Iterable[str] = TOP) -> dict[str, Path]
             parts = path.relative_to(root).with_suffix("").parts
             files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return files
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree."""
+    return ast.parse(path.read_text())
 
 
 @cache
@@ -29,7 +36,7 @@ def module_graph(root: Path = ROOT, top: tuple[str, ...] = TOP) -> Graph:
 
 def imported(path: Path, files: Mapping[str, Path]) -> set[str]:
     """Return the modules of ours that a file imports. What stands under `if TYPE_CHECKING` never runs."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for_types = {
         id(inside)
         for node in ast.walk(tree)
@@ -67,16 +74,22 @@ def targets(node: ast.stmt, files: Mapping[str, Path]) -> set[str]:
 @cache
 def loaded(name: str) -> frozenset[str]:
     """Return all that importing a module loads, itself and the packages around it included."""
-    files, found, waiting = module_files(), set[str](), [name]
+    found, waiting = set[str](), [name]
     while waiting:
-        if (module := waiting.pop()) in found:
-            continue
-        found.add(module)
-        if module in files:
-            waiting += [module.rpartition(".")[0]] if "." in module else []
-            for node in ast.parse(files[module].read_text()).body:
-                waiting += targets(node, files)
+        if (module := waiting.pop()) not in found:
+            found.add(module)
+            waiting += _loaded_first(module)
     return frozenset(found)
+
+
+@cache
+def _loaded_first(module: str) -> frozenset[str]:
+    """Return what a module's own statements load at its top, and the package around it."""
+    files = module_files()
+    if module not in files:
+        return frozenset()
+    around = [module.rpartition(".")[0]] if "." in module else []
+    return frozenset(around).union(*(targets(node, files) for node in parsed(files[module]).body))
 
 
 def package_of(module: str) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_hex
-from matplotlib.text import Text
 from support.fixtures import batch_of, rows_of
 
 from analysis import palette
@@ -219,22 +218,6 @@ def test_curves_that_coincide_are_drawn_once_and_a_variant_lies_on_its_base():
     assert {to_hex(line.get_color()) for line in panels["reinforce"].lines} == {palette.INK, palette.RULE}
     colors = [to_hex(line.get_color()) for line in panels["ppo_clip @there"].lines]
     assert colors.count(objective_weights.GHOST) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", objective_weights.FAMILIES)
-def test_no_text_of_the_atlas_is_cut_off_or_small(table, family):
-    fig = drawn(table.frame, family)
-    ink = fig.get_tightbbox()
-    assert min(ink.x0, ink.y0) >= -0.01
-    assert ink.x1 <= fig.get_figwidth() + 0.01
-    assert ink.y1 <= fig.get_figheight() + 0.01
-    assert fig.get_figwidth() == figure_registry.PAGE
-    texts = [text for text in fig.findobj(Text) if text.get_visible() and text.get_text()]
-    assert min(text.get_fontsize() for text in texts) >= 7
-    titles = [ax.title.get_window_extent() for ax in fig.axes if ax.get_title()]
-    for index, title in enumerate(titles):
-        assert not any(title.overlaps(other) for other in titles[index + 1 :])
 
 
 def test_a_family_that_the_table_lacks_is_named():
