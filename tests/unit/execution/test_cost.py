@@ -56,12 +56,6 @@ def test_a_base_model_that_lies_in_the_folder_costs_nothing(kept):
     assert cost_of(grid(other, seed=[0, 1])).seconds == pytest.approx(new)
 
 
-def test_packs_share_the_workers_and_none_is_cut():
-    assert cost.on_workers([4.0, 4.0, 4.0], 2) == 8.0
-    assert cost.on_workers([9.0, 2.0, 2.0], 2) == 9.0
-    assert cost_of([TOY], workers=8).workers == 1
-
-
 def test_what_is_short_by_a_rough_guess_is_not_timed():
     assert cost_of([replace(TOY, steps=3, warm_start_steps=0)], rates=None).seconds < cost.SHORT
     rough = cost.guessed(replace(TOY, prompts=4, group=8, evaluation_prompts=64))

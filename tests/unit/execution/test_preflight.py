@@ -201,16 +201,6 @@ def test_versions_in_a_folder_need_no_memory(tmp_path, monkeypatch):
     assert needed(packs[0]).fits(Room(LIMIT, LIMIT**2))
 
 
-def test_the_rest_of_a_step_counts_beside_the_versions():
-    need = Need(parameters=100, itemsize=4, replicas=2, versions=10, optimizer=2, activations=1000)
-    assert need.fixed == 2 * 6 * 400 + 1000
-    assert need.fits(Room(need.fixed + 4000))
-    assert not need.fits(Room(need.fixed + 3999))
-    assert not need.fits(Room(7999, disk=None))
-    assert need.fits(Room(need.fixed, disk=4000))
-    assert not need.fits(Room(need.fixed, disk=3999))
-
-
 def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
     monkeypatch.setattr("testbed.staleness.storage.available", lambda _: 10)

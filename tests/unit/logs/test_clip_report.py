@@ -113,14 +113,6 @@ def test_a_log_of_advantages_alone_has_rewards_of_zero_and_says_what_it_lacks(lo
     assert "the behavior policy is used" in notes[0]
 
 
-def test_sequences_with_a_token_that_is_not_finite_are_left_out_and_counted(log):
-    bad = of_ratios(1.0)
-    bad.logp_pi[2] = -np.inf
-    held = batches(Log("made", (*log.sequences, bad)))
-    assert len(held.pairs[0][0]) == 2
-    assert "1 of 3 sequences have no token or a token that is not finite" in " ".join(held.notes)
-
-
 @pytest.mark.parametrize(
     ("budget", "read"),
     [(1, [9]), (11, [9]), (12, [0, 9]), (18, [0, 4, 9]), (24, [0, 4, 5, 9]), (35, [0, 2, 4, 7, 9]),

@@ -80,25 +80,11 @@ def test_line_separators_inside_strings_and_a_byte_order_mark_are_read(tmp_path)
     assert [one.sample for one in read([path]).sequences] == ["a\u2028b\x85c"] * 2
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_pretty_printed_json_is_read(many, tmp_path):
-    path = tmp_path / "a.tokens.jsonl"
-    path.write_text(json.dumps([one_row(), one_row(sample="b")] if many else one_row(), indent=2))
-    assert [one.sample for one in read([path]).sequences] == (["a", "b"] if many else ["a"])
-
-
 def test_deep_nesting_is_one_message(tmp_path):
     path = tmp_path / "a.tokens.jsonl"
     path.write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
     with pytest.raises(UserError, match="not JSON"):
         read([path])
-
-
-def test_open_instructs_prompts_of_two_steps_are_two_groups(tmp_path):
-    made_logs.open_instruct(tmp_path / "log")
-    log = read([tmp_path / "log"])
-    assert len({one.group for one in log.sequences}) == made_logs.STEPS * made_logs.PROMPTS
-    assert all(len({o.step for o in log.sequences if o.group == one.group}) == 1 for one in log.sequences)
 
 
 def test_the_cause_that_torch_names_is_told_in_160_characters():

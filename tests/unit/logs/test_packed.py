@@ -8,12 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from testbed.data.batch import Batch
-from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.logs import clip_report
-from testbed.logs.clip_report import chunks, weigh
+from testbed.logs.clip_report import weigh
 from testbed.logs.log_tensors import tensors
 from testbed.logs.measure import age_rows, ratio_numbers, split, tails
 from testbed.logs.record import Log, LoggedSequence
@@ -38,49 +35,6 @@ def ragged(lengths, seed=0, group=4, hostile=()):
             )
         )  # fmt: skip
     return Log("made", tuple(found))
-
-
-def padded(log, name):
-    width = max(len(one.mask) for one in log.sequences)
-    rows = [np.pad(getattr(one, name), (0, width - len(one.mask))) for one in log.sequences]
-    return torch.from_numpy(np.stack(rows))
-
-
-@pytest.mark.parametrize("hostile", [(), (-np.inf,), (np.inf, -np.inf, 3.0)])
-def test_packed_sequences_have_the_numbers_of_the_padded_batch(hostile):
-    """The batch's metrics as a run logs them, whose code pads, are the second opinion."""
-    log = ragged([1, 40, 3, 7, 7, 2, 5, 19, 6, 4, 11, 8, 8, 9], hostile=hostile)
-    found = ratio_numbers(tensors(log))
-    mask_BT, pi_BT = padded(log, "mask"), padded(log, "logp_pi")
-    group_B = torch.zeros(len(mask_BT)).long()
-    batch = Batch(padded(log, "logp_mu"), torch.zeros(mask_BT.shape), mask_BT, group_B.double(), group_B)
-    for name, value in ratio_metrics(pi_BT, batch).items():
-        assert found[name] == pytest.approx(float(value), rel=1e-12, nan_ok=True), name
-
-
-def test_groups_stay_whole_in_batches_of_similar_length(monkeypatch):
-    log = ragged([5] * 40 + [300] * 4 + [6, 5, 200, 5])
-    tokens = tensors(log)
-    every = torch.ones(len(log.sequences), dtype=torch.bool)
-    assert chunks(tokens.length_B, tokens.group_B, every) == [list(range(48))]  # small batches stay whole
-    monkeypatch.setattr(clip_report, "FREE", 0)
-    parts = chunks(tokens.length_B, tokens.group_B, every)
-    assert sorted(i for part in parts for i in part) == list(range(48))
-    assert len(parts) == 2
-    for part in parts:
-        held = [log.sequences[i] for i in part]
-        assert all(part.count(i) == 1 for i in part)
-        assert {one.group for one in held}.isdisjoint(
-            one.group for i, one in enumerate(log.sequences) if i not in part
-        )
-        assert len(held) * max(len(one.mask) for one in held) <= 4 * sum(len(one.mask) for one in held)
-    mixed = tensors(ragged([900] + [5] * 7 + [6] * 8, group=8))  # 7,200 entries for 935 tokens
-    parts = chunks(mixed.length_B, mixed.group_B, torch.ones(16, dtype=torch.bool))
-    assert sorted(map(sorted, parts)) == [[0], list(range(1, 16))]
-    every[40:44] = False
-    assert set(range(40, 44)).isdisjoint(
-        i for part in chunks(tokens.length_B, tokens.group_B, every) for i in part
-    )
 
 
 def test_objectives_say_the_same_of_a_batch_that_is_split_by_length(monkeypatch):

@@ -77,23 +77,6 @@ def test_a_trainers_state_gives_our_metrics_by_step(tmp_path):
     assert (row["steps"], row["last"]) == (2, pytest.approx(math.exp(0.1)))
 
 
-def test_the_verdict_names_metric_limit_source_and_first_step(tmp_path):
-    gap = "sampling/sampling_logp_difference/mean"
-    rows = [GRPO | {"step": n, gap: 0.1 if n in (3, 4) else 0.01} for n in range(1, 6)]
-    log = read_any([trainer_state(tmp_path / "trl", rows)])
-    line = said(log)
-    assert line.startswith(f"Look at token_mult_prob_error (their {gap}): above 1.05 at 2 of 5 steps, since ")
-    assert "since step 3, 1.11 at worst (NeMo-RL" in line
-    assert "by Jensen" in line
-    rows = [VERL | {"rollout_corr/kl": 0.002 if n < 3 else 0.05} for n in range(5)]
-    rows[4] |= {"rollout_corr/rollout_is_eff_sample_size": 0.1}
-    line = said(read_any([verl_lines(tmp_path / "run.jsonl", rows)]))
-    assert (
-        "rollout_corr/kl_mu_pi_k1 (their rollout_corr/kl): above 0.01 at 2 of 5 steps, since step 4" in line
-    )
-    assert line.endswith("Crossed later or as early: 1 more limit.")
-
-
 def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
     log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL] * 4)])
     assert log.source == "verl"
@@ -109,21 +92,6 @@ def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
     assert said(log).endswith("; one was compared with a lower bound alone.")
     log = read_any([trainer_state(tmp_path / "trl", [GRPO | {"step": 1}])])
     assert said(log).startswith("Undecided: no metric of the log has a limit that a peer documents. TRL logs")
-
-
-def test_a_loss_or_gradient_that_is_not_finite_comes_first(tmp_path):
-    """TRL's json writes NaN, verl's orjson null; a metric that is null now and then says nothing."""
-    lost = {"actor/grad_norm": math.nan, "rollout_corr/kl": 0.05}
-    log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL, VERL, VERL | lost])])
-    assert said(log) == "Look at actor/grad_norm: it is not finite at 1 of 3 logged steps, since step 3."
-    both = read_any(
-        [verl_lines(tmp_path / "both.jsonl", [VERL, VERL | {"actor/pg_loss": math.nan}, VERL | lost])]
-    )
-    assert said(both) == "Look at actor/pg_loss: it is not finite at 1 of 3 logged steps, since step 2."
-    rows = [GRPO | {"step": 1, "reward": None}, GRPO | {"step": 2, "grad_norm": math.inf}]
-    log = read_any([trainer_state(tmp_path / "trl", rows)])
-    assert "grad_norm: it is not finite at 1 of 2 logged steps, since step 2" in said(log)
-    assert [row["steps"] for row in log.table() if row["metric"] == "reward/mean"] == [1]
 
 
 def test_flat_lines_and_keys_with_dots_are_read_and_the_stack_is_told_by_its_keys(tmp_path):
@@ -146,19 +114,6 @@ def test_a_kl_of_the_async_trainer_is_not_the_other_trainers(tmp_path):
     assert log.keys["rollout_corr/kl_mu_pi_k3"][0] == "kl"
     assert "val/kl_start_k3" not in log.keys
     assert log.rows[0]["actor/entropy"] == 0.5
-
-
-def test_numbers_of_our_callback_are_taken_before_those_of_the_stack(tmp_path):
-    ours = {
-        "testbed/kl": 0.3,
-        "testbed/pareto_k": 0.9,
-        "testbed/actor/entropy": 0.25,
-        "testbed/ess_floor": 0.1,
-    }
-    log = read_any([trainer_state(tmp_path, [GRPO | ours | {"step": n} for n in (1, 2)])])
-    assert log.rows[0]["rollout_corr/kl_mu_pi_k3"] == 0.3
-    assert log.rows[0]["actor/entropy"] == 0.25
-    assert "rollout_corr/pareto_k_sequence (their testbed/pareto_k): above 0.7 at 2 of 2 steps" in said(log)
 
 
 def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_path):

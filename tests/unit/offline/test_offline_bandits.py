@@ -105,33 +105,6 @@ def test_pair_gradients_are_those_of_their_losses(kind):
     assert got == pytest.approx(by_hand[kind])
 
 
-@pytest.mark.parametrize(("rule", "votes"), [("hard", 2), ("hard", 3), ("share", 3), ("mmse", 3)])
-def test_labels_of_votes_have_their_binomial_means(rule, votes):
-    weight = np.full((1, 2, 3, 3), 40_000.0)
-    got = preferences.vote_labels(weight, CHANCE, votes, rule, np.random.default_rng(0), prior=0.5)
-    p = CHANCE[0, 1, 0]
-    law = stats.binom(votes, p)
-    wanted = {
-        "hard": law.sf(votes / 2) + 0.5 * law.pmf(votes / 2),
-        "share": p,
-        "mmse": (votes * p + 0.5) / (votes + 1),
-    }[rule]
-    assert got[0, 0, 1, 0] == pytest.approx(wanted, abs=0.012)  # 4.8 se
-    none = preferences.vote_labels(0 * weight, CHANCE, votes, rule, np.random.default_rng(0))
-    assert (none == 0.5).all()
-
-
-def test_the_posterior_mean_of_a_vote_is_the_best_guess_of_the_preference():
-    rng = np.random.default_rng(0)
-    p = rng.random(100_000)
-    won = rng.binomial(3, p)
-    errors = {
-        rule: np.mean((f(won) - p) ** 2)
-        for rule, f in {"share": lambda v: v / 3, "mmse": lambda v: (v + 1) / 5}.items()
-    }
-    assert errors["mmse"] < errors["share"]
-
-
 def test_pairs_are_drawn_in_proportion_to_their_law():
     law = preferences.pair_dist(CONTEXT, REF[None], np.array([[[1.0, 0, 0], [0, 0, 1.0]]]))
     assert law.sum() == pytest.approx(1)

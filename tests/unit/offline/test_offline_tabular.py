@@ -53,15 +53,6 @@ def test_fitted_q_is_the_best_of_all_deterministic_policies():
     np.testing.assert_allclose(q[0].max(-1), best, atol=1e-9)
 
 
-def test_a_masked_maximum_is_the_best_within_the_mask_and_reads_nothing_else():
-    allowed = np.random.default_rng(0).random((6, 3)) < 0.6
-    allowed[:, 0] |= ~allowed.any(-1)
-    q = tabular_offline.fitted_q(MOVES, np.where(allowed, REWARD, 1e6), 0.9, allowed[None])
-    best = infinite_horizon.state_value(WORLD, every_policy(allowed)).max(0)
-    np.testing.assert_allclose(np.where(allowed, q[0], -np.inf).max(-1), best, atol=1e-9)
-    assert (q[0][~allowed] == 0).all()
-
-
 def test_many_expectiles_at_once_are_the_exact_ones():
     rng = np.random.default_rng(0)
     value, mass = rng.normal(size=(40, 5)), rng.dirichlet(np.ones(5), size=40)
@@ -84,16 +75,6 @@ def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
     np.testing.assert_allclose(value[2], best, atol=1e-3)
     assert (np.diff(value, axis=0) > 0).all()
     assert (np.isnan(q) == np.isnan(unread)).all()
-
-
-def test_advantage_weighting_is_the_optimum_under_a_kl_penalty():
-    advantage = np.random.default_rng(1).normal(size=MU.shape)
-    pi = tabular_offline.awr(MU, advantage, 2.0)
-    gain = (pi * advantage).sum(-1) - tabular_offline.kl(pi, MU) / 2.0
-    for seed in range(20):
-        other = policies(WORLD, 1, seed=seed)
-        assert (gain >= (other * advantage).sum(-1) - tabular_offline.kl(other, MU) / 2.0).all()
-    np.testing.assert_allclose(tabular_offline.awr(MU, advantage, np.zeros(1)), MU)
 
 
 def test_a_kl_budget_is_spent_and_a_large_one_buys_the_best_action():
@@ -140,19 +121,6 @@ def test_the_gradient_of_value_consistency_is_the_complex_step():
         moved = logits.astype(complex)
         moved[place] += 1e-30j
         assert slope[place] == pytest.approx(loss(moved).imag / 1e-30, rel=1e-9)
-
-
-def test_value_consistency_buys_value_accuracy_where_the_model_class_is_too_small():
-    value = infinite_horizon.state_value(WORLD, MU)
-    counts = expected_counts(WORLD, np.repeat(MU, 2, axis=0), 100.0)
-    moves = models.value_consistent_model(
-        counts, np.repeat(MU, 2, axis=0), np.repeat(value, 2, axis=0), 0.9, rank=1,
-        consistency=[0.0, 1.0], rng=np.random.default_rng(0), steps=300,
-    )  # fmt: skip
-    q = tabular_offline.policy_q(moves, np.repeat(REWARD, 2, axis=0), np.repeat(MU, 2, axis=0), 0.9)
-    error = np.abs((np.repeat(MU, 2, axis=0) * q).sum(-1) - value).max(-1)
-    assert error[1] < error[0] / 2
-    np.testing.assert_allclose(moves.sum(-1), 1)
 
 
 def test_nested_regression_is_pooled_or_separate_at_its_ends():
