@@ -24,7 +24,7 @@ def of_ratios(adv, **fields):
 
 @pytest.fixture(scope="module")
 def log():
-    return Log("made", (of_ratios(1.0), of_ratios(-1.0)))
+    return Log("made", (of_ratios(0.5), of_ratios(-0.5)))
 
 
 def test_the_clip_cuts_the_tokens_that_its_bounds_name(log):
@@ -52,7 +52,7 @@ def test_tokens_of_advantage_0_count_among_neither_sign():
 
 def test_tokens_that_weigh_nothing_on_policy_are_counted_nowhere(log):
     one = np.full(1, -4.0)
-    short = LoggedSequence(0, "b", "g", one == -4, logp_mu=one, logp_pi=one, advantage=one / -4, reward=1.0)
+    short = LoggedSequence(0, "b", "g", one == -4, logp_mu=one, logp_pi=one, advantage=one / -8, reward=1.0)
     idle = Log("made", (*log.sequences, of_ratios(0.0)))
     assert weigh(idle, ["ppo_clip"])[0] == weigh(log, ["ppo_clip"])[0]
     (row,), _ = weigh(Log("made", (*log.sequences, short)), ["ppo_clip"])
@@ -106,7 +106,7 @@ def test_a_log_of_advantages_alone_has_rewards_of_zero_and_says_what_it_lacks(lo
     bare = Log("made", tuple(replace(one, reward=None) for one in log.sequences))
     (_, batch), *_ = batches(bare).pairs
     assert batch.reward_B.tolist() == [0.0, 0.0]
-    assert batch.adv_BT.tolist() == [[1.0] * len(RATIOS), [-1.0] * len(RATIOS)]
+    assert batch.adv_BT.tolist() == [[0.5] * len(RATIOS), [-0.5] * len(RATIOS)]
     assert torch.equal(batch.logp_anchor_BT, batch.logp_mu_BT)
     rows, notes = weigh(bare, ["ppo_clip"])
     assert rows == weigh(log, ["ppo_clip"])[0]

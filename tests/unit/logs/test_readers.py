@@ -349,21 +349,13 @@ def test_a_reader_gives_exactly_what_was_written_by_hand(stack, tmp_path):
     assert list(log.notes) == notes
 
 
-def test_areal_gives_text_rewards_and_groups_and_names_what_it_lacks(tmp_path):
+def test_areals_evaluation_and_unknown_rows_are_refused(tmp_path):
     areal(tmp_path)
-    (tmp_path / "eval-rollout").mkdir()
     path = tmp_path / "rollout" / "3" / "10.jsonl"
-    (tmp_path / "eval-rollout" / "1.jsonl").write_text(path.read_text())
-    log = read([tmp_path])
-    assert (log.source, log.steps) == ("AReaL", [0, 3])
-    assert [one.reward for one in log.sequences] == [0, 1, 0, 1]
-    assert [one.text for one in log.sequences[2:]] == [("q", "a0"), ("q", "a1")]
-    assert len({one.group for one in log.sequences}) == 2
-    said = " ".join(log.notes)
-    assert "AReaL's rollout files hold texts, rewards and versions, but no log-probabilities" in said
-    assert "1 file of eval-rollout left out. 2 of 4 responses" in said
     with pytest.raises(UserError, match="4 sequences of the AReaL log have no log-probabilities of the samp"):
-        tensors(log)
+        tensors(read([tmp_path]))
+    (tmp_path / "eval-rollout").mkdir()
+    (tmp_path / "eval-rollout" / "1.jsonl").write_text(path.read_text())
     with pytest.raises(UserError, match="AReaL's evaluation; give files below rollout/"):
         read([tmp_path / "eval-rollout" / "1.jsonl"])
     row = json.loads(path.read_text().splitlines()[0])

@@ -221,3 +221,14 @@ def test_parquet_and_torch_files_are_whole_or_refused(tmp_path):
         ". Where you trust it, load it beside the stack that wrote it and torch.save a dictionary of "
         "tensors, lists and numbers."
     )
+
+
+def test_files_are_opened_safely_and_an_error_gives_its_first_line(monkeypatch, tmp_path):
+    def failing(path):
+        raise pa.ArrowInvalid("x" * 201 + "\nmore")
+
+    monkeypatch.setattr(pq, "read_table", failing)
+    assert f"file ({'x' * 200}). Was" in said(files.parquet_rows, tmp_path / "a.parquet")
+    monkeypatch.setattr(torch, "load", lambda path, **options: (path, options))
+    safe = {"map_location": "cpu", "weights_only": True}
+    assert files.tensors(tmp_path / "a.pt") == (tmp_path / "a.pt", safe)

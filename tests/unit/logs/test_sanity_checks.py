@@ -83,8 +83,15 @@ def test_numbers_of_sixteen_bits_are_told_with_the_noise_of_their_steps():
         idle = [0.0, NAN, -INF]
         assert _rounding(np.array(values * 25 + idle), "log mu") == [said]
         assert _rounding(np.array(values * 24 + values[:1] + idle), "log mu") == []
-    odd = (single, [*half, *single], [half[0], -70_001.0], [*both, -0.1], [half[0], -1e-9])
-    assert [_rounding(np.array(values * 50), "log mu") for values in odd] == [[]] * 5
+    odd = (
+        single,
+        [*half, *single],
+        [half[0], -70_001.0],
+        [*both, -0.1],
+        [half[0], -1e-9],
+        [half[0], -65504.0],
+    )
+    assert [_rounding(np.array(values * 50), "log mu") for values in odd] == [[]] * 6
 
 
 def test_a_spread_that_only_a_temperature_gives_is_told():
