@@ -144,6 +144,7 @@ def test_tables_of_preferences_are_what_their_formulas_say():
     np.testing.assert_allclose(CHANCE[0, 1], [special.expit(1.0), 0.5, special.expit(1.5)])
     mass = np.array([0.6 * np.e**0.6, 0.3, 0.1 * np.e**4])
     np.testing.assert_allclose(preferences.tilt(REF, REWARD, 0.5)[1], mass / mass.sum())
+    np.testing.assert_allclose(preferences.tilt(REF[None], REWARD[None], 0.5)[0, 1], mass / mass.sum())
     assert preferences.tilt(np.array([[1.0, 0.0]]), np.array([[0.0, 9.0]]), 1.0).tolist() == [[1, 0]]
     pi = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
     lost = preferences.regret(np.array([0.25, 0.75]), REWARD, pi)

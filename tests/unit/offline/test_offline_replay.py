@@ -10,7 +10,7 @@ from support.small_mdps import SMALL
 from envs.logged_data import collect
 from testbed.errors import UserError
 from testbed.offline import linear, replay_loops
-from testbed.offline.replay_control import replay_actor_critic, replay_q
+from testbed.offline.replay_control import _buffer, replay_actor_critic, replay_q
 
 MASK = 2**64 - 1
 
@@ -307,4 +307,6 @@ def test_impossible_settings_are_refused(call, message):
 
 def test_settings_at_their_ends_are_taken():
     full, _ = replay_q(WORLD, KEYS, steps=1, every=1, offline=LOG, capacity=HELD)
+    sizes = [_buffer(WORLD, 4, 5, None, log)[0].shape for log in (None, LOG)]
+    assert sizes == [(4, 5), (4, 5 + HELD)]  # None keeps everything
     assert full.shape == (4, 1, 4, 2)

@@ -291,6 +291,18 @@ def test_weights_and_budgets_are_a_number_one_a_cell_or_one_a_state():
     assert several[1, 0, top] == pytest.approx(1 - (1 - mu[0, 0, top]) ** 3)
 
 
+def test_what_does_not_end_is_refused(monkeypatch):
+    for module in (models, tabular_offline):
+        monkeypatch.setattr(module, "MOST_ROUNDS", 0)
+    for call, what in (
+        (lambda: tabular_offline.fitted_q(MOVES, REWARD, 0.9), "policy iteration"),
+        (lambda: tabular_offline.iql(MOVES, REWARD, MU, 0.9, 0.5), "expectile iteration"),
+        (lambda: models.discrete_choice(MOVES, REWARD, 0.9), "soft value iteration"),
+    ):
+        with pytest.raises(UserError, match=f"{what} did not end in 0 rounds; lower the discount"):
+            call()
+
+
 # -- instruments, gates -----------------------------------------------------------------------------
 
 
