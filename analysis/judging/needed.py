@@ -2,7 +2,7 @@
 
 Both follow from the claim's row in the table of verdicts, and from unit_costs.csv: seconds of one core that
 the arms of an experiment's open claims take for one unit, a seed or a mean over worlds, measured over 20
-units, tuning left out; `last` where the rule that its log has for more units ends with those it has.
+units, tuning left out; and why more were not spent, where cost is not the reason.
 """
 
 import csv
@@ -72,12 +72,12 @@ def why_not(row: Mapping[str, Any]) -> str:
         rare = f", {differ}" if differ.endswith("pairs differ") else ""
         return f"the effect lies on a boundary between two words{rare}"
     found = []
-    seconds, last = costs().get(row["experiment"], (0.0, False))
+    seconds, why = costs().get(row["experiment"], (0.0, ""))
     if seconds:
         hours = (units - row["n"]) * seconds / 3600
         time = f"{hours:.2g} more hours" if hours >= 1 else f"{60 * hours:.0f} more minutes"
         found.append(f"{time} of one core")
-    found += ["no more by its rule"] * last
+    found += [why] if why else []
     margin = abs(float(row["asks"].split()[-1]))
     if margin and _distance(row["effect"], row["asks"]) < NEAR * margin:
         found.append("the effect lies at a boundary")
@@ -85,11 +85,10 @@ def why_not(row: Mapping[str, Any]) -> str:
 
 
 @cache
-def costs() -> dict[str, tuple[float, bool]]:
-    """Return the seconds of one core that a unit takes, and whether the rule for more ends, by experiment."""
+def costs() -> dict[str, tuple[float, str]]:
+    """Return the seconds of one core that a unit takes, and why more were not spent, by experiment."""
     with COSTS.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {row["experiment"]: (float(row["seconds"]), row["last"] == "1") for row in rows}
+        return {row["experiment"]: (float(row["seconds"]), row["why"]) for row in csv.DictReader(file)}
 
 
 def _distance(effect: float, asks: str) -> float:

@@ -24,6 +24,8 @@ OFTEN: Grid = {
     "step_size": (0.01, 0.03, *KNOBS["step_size"]), "temperature": KNOBS["temperature"],
     "updates": (0.125, 0.25, 0.5, 1.0, 2.0, 4.0),
 }  # fmt: skip
+SELDOM: Grid = {"step_size": (0.03, *KNOBS["step_size"], 10.0), "temperature": KNOBS["temperature"]}
+REFRESH: Grid = {"target_every": (3.0, 10.0, 30.0, 100.0, 300.0)}
 ARMS: dict[str, Grid] = {
     "usual": {**KNOBS, "updates": (0.125, 0.25, 0.5, 2.0, 8.0)},
     "few large": KNOBS,
@@ -31,13 +33,22 @@ ARMS: dict[str, Grid] = {
         **KNOBS, "weight_bound": (10.0, 30.0, 100.0, 300.0), "error_bound": (1.0, 3.0, 10.0, 30.0),
     },
     "target network": {**OFTEN, "target_every": (10.0, 30.0, 100.0, 300.0, 1000.0)},
+    "few large, target network": {**SELDOM, **REFRESH},
+    "few large, bounded, target network": {
+        **SELDOM, **REFRESH,
+        "weight_bound": (3.0, 10.0, 30.0, 100.0), "error_bound": (0.3, 1.0, 3.0, 10.0, 30.0),
+    },
     "model samples": {**OFTEN, "model_share": (0.05, 0.1, 0.2, 0.4, 0.8)},
     "on-policy replay": {**OFTEN, "on_policy": (0.25, 0.5, 1.0, 2.0, 4.0)},
 }  # fmt: skip
 """Updates of 8 steps, so many per step of the world; an update of 64 steps per four; that with bounds of the
 weights and of the error that a gradient carries. Beside them what other sources of value learning add to
 usual updates: a target network, MAD-TD's samples of a model, ARB's replay by trajectories' probabilities."""
+FEW = {"step_size": 1.0, "temperature": 0.3, "target_every": 100.0}
 FROM = {
+    "few large, target network": FEW,
+    "few large, bounded, target network": {**FEW, "weight_bound": 30.0, "error_bound": 10.0},
+} | {
     arm: {"step_size": 0.3, "temperature": 0.1, "updates": 0.5, knob: start}
     for arm, knob, start in (
         ("target network", "target_every", 30.0),
@@ -93,17 +104,17 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
         "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
         "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
-        "also limits the critic's weights and the error that a gradient carries; usual updates with a "
-        "target network, with samples of a learned model (as MAD-TD) or with steps drawn by their "
-        "trajectory's probability (as ARB) stand beside.",
+        "also limits the critic's weights and the error that a gradient carries; both with a target "
+        "network too, and usual updates with samples of a learned model (as MAD-TD) or with steps drawn by "
+        "their trajectory's probability (as ARB) stand beside.",
     ),
     systems=("FlashSAC",),
 )
 
 ask(
     EXPERIMENT,
-    "few-bounded-updates-end-above-many",
-    "Few large updates of a critic with bounded norms end 0.02 above usual updates at their best number per "
-    "step, all tuned.",
-    *("few large, bounded", "usual", SCORE, "score"),
+    "few-bounded-updates-with-a-target-end-above-many",
+    "With target networks on both sides, few large updates of a critic with bounded norms end 0.02 above "
+    "usual updates at their best number per step, all tuned.",
+    *("few large, bounded, target network", "target network", SCORE, "score"),
 )
