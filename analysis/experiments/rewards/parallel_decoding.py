@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "parallel-decoding"
-SEEDS, PACK, PILOTS, LENGTH, TOKENS, HIDDEN, WINDOW = 24, 24, 8, 8, 4, 32, 2
+SEEDS, PACK, PILOTS, LENGTH, TOKENS, HIDDEN, WINDOW = 48, 24, 8, 8, 4, 32, 2
 LESSONS, NOISE, STEPS, PROMPTS, GROUP, FRESH = 800, 0.02, 600, 4, 8, 128
 LEVELS, SURE, NEAR_REF, ALIKE = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99), 0.9, 0.01, 0.01
 """Probabilities from which a place is filled in evaluations and in training; as in the source, the weight of
