@@ -13,10 +13,10 @@ its best setting, per task, lag and recipe, with an interval of 90 %:
     python -m analysis.arena.foretold_runs TASK...
 
 goes on where it was stopped. Tuning every arm on such a model would take days, so nothing is tuned: settings
-are those that the arena chose at the lag on the task most alike, the rate a tenth. TOPR does not run: the
-arena's rate for it on sums is the smallest that was tried, at which nothing could be learned. Runs come a
-seed at a time for all arms, first runs and replications in turn: whichever seeds are complete when time is up
-count.
+are those that the arena chose at the lag on the task most alike, the rate a tenth. TOPR does not run on
+running sums at lag 64: the arena's rate for it there is the smallest that was tried, at which nothing could
+be learned. Runs come a seed at a time for all arms of a lag, first runs and replications in turn: whichever
+seeds are complete when time is up count.
 """
 
 import sys
@@ -35,13 +35,14 @@ from testbed.config.run import Run
 FILE = Path(__file__).with_name("foretold.csv")
 SWEEPS = Path("out/foretold")
 LAG = 64
+LAGS = (LAG, 16)
+"""In the order in which they run."""
 RECIPES = (
     "grpo", "reinforce", "tis", "mis", "gspo", "cispo", "m2po", "vcpo", "minpro", "topr", "asymre", "r2vpo",
 )  # fmt: skip
 """Those that the arena has on sums and on sorting at lags 16 and 64."""
 ALIKE = {"running-sum": "sums", "reasoning-gym": "sorted"}
 """By task of the real models: the arena's task that is most alike. Both of the second reorder the prompt."""
-ARMS = (("grpo", 0), *((recipe, LAG) for recipe in RECIPES if recipe != "topr"))
 REVERSED = (
     ("dataset", "spell_backward"),
     ("dataset_args", "min_word_len=6 max_word_len=6"),
@@ -68,26 +69,38 @@ def load() -> pd.DataFrame:
     return pd.read_csv(FILE)
 
 
-def runs(task: str, seed: int) -> tuple[Run, ...]:
-    """Return the runs of ARMS on a seed."""
+def arms(task: str, lag: int) -> tuple[tuple[str, int], ...]:
+    """Return recipes with their lags: those asked at a lag, at 64 GRPO on fresh data too."""
+    left_out = {"topr"} if (task, lag) == ("running-sum", LAG) else set()
+    return (*[("grpo", 0)] * (lag == LAG), *((recipe, lag) for recipe in RECIPES if recipe not in left_out))
+
+
+def folder(task: str, seed: int, lag: int) -> Path:
+    """Return where the runs of a task, seed and lag are kept."""
+    return SWEEPS / task / (f"seed-{seed}" if lag == LAG else f"seed-{seed}-lag-{lag}")
+
+
+def runs(task: str, seed: int, lag: int) -> tuple[Run, ...]:
+    """Return the runs of `arms` on a seed."""
     finals = table.load()
     finals = finals[finals["task"] == ALIKE[task]]
     base, found = MODELS[task].run(**SIZES), []
-    for name, lag in ARMS:
-        row = finals[(finals["arm"] == name) & (finals["lag"] == lag)].iloc[0]
+    for name, age in arms(task, lag):
+        row = finals[(finals["arm"] == name) & (finals["lag"] == age)].iloc[0]
         setting = float(f"{SLOWER * row['rate']:.2g}")
-        tried = [cell(base, known()[name], lag, (setting, args), seed) for args in known()[name].knob]
+        tried = [cell(base, known()[name], age, (setting, args), seed) for args in known()[name].knob]
         found.append(next(run for run in tried if words(run.recipe_args) == row["knob"]))
     return tuple(found)
 
 
 def run_all(task: str) -> None:
-    """Run the arms, a seed at a time."""
+    """Run the arms, a lag and a seed at a time."""
     from testbed.execution.runner import run_sweep
 
     make([MODELS[task]])
-    for seed in SEEDS:
-        run_sweep(runs(task, seed), SWEEPS / task / f"seed-{seed}", workers=0)
+    for lag in LAGS:
+        for seed in SEEDS:
+            run_sweep(runs(task, seed, lag), folder(task, seed, lag), workers=0)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from analysis.sweeps.tuning import ARGS, at_best_rates, best_rates
+from analysis.sweeps.tuning import ARGS, RATE, at_best_rates, best_rates
 from analysis.tables.cell_table import words
 from analysis.tables.committed import load_committed
 
@@ -62,8 +62,14 @@ _BEST: dict[tuple[str, tuple[str, ...], str], pd.DataFrame] = {}
 def _best(table: Table, by: tuple[str, ...], outcome: str) -> pd.DataFrame:
     asked = (table.sha256, by, outcome)
     if asked not in _BEST:
-        _BEST[asked] = best_rates(table.frame, by, outcome)
+        _BEST[asked] = best_rates(table.frame, by, outcome, common=_common(table.frame, by))
     return _BEST[asked]
+
+
+def _common(frame: pd.DataFrame, by: tuple[str, ...]) -> float | None:
+    """Return None, for the best rate that all arms share, or the most frequent rate if they share none."""
+    arms = frame.groupby(list(by), dropna=False)[RATE].agg(set)
+    return None if set.intersection(*arms) else float(frame[RATE].mode().iloc[0])
 
 
 def _said(cell: Run, name: str) -> str:

@@ -12,6 +12,8 @@ LARGEST = {"tabular": 128, "toy": 32, "hf": 1}
 """Most cells per pack, by policy, for batches of equal size."""
 ADAPTERS = 16
 """Most cells per pack of a model on a GPU that differ in their adapters alone."""
+WEIGHTS = 80_000_000
+"""About the most weights of toy models in a pack: at lag 64 their versions take 20 GB."""
 
 RAGGED = ("drop", "truncate")
 """Age rules that leave batches of unequal size: such cells run one by one."""
@@ -38,12 +40,16 @@ class Pack:
 def largest(run: Run) -> int:
     """Return the most cells that may run stacked with this one.
 
-    1 in ragged batches; ADAPTERS for LoRA on a GPU, which one run leaves idle; else LARGEST[policy].
+    1 in ragged batches; ADAPTERS for LoRA on a GPU, which one run leaves idle; else LARGEST[policy], and of
+    toy models no more than have WEIGHTS in their blocks.
     """
     if run.age_limit >= 0 and run.too_old in RAGGED:
         return 1
     adapters = run.device == "cuda" and any(name == "lora" for name, _ in run.policy_args)
-    return ADAPTERS if adapters else LARGEST[run.policy]
+    if adapters or run.policy != "toy":
+        return ADAPTERS if adapters else LARGEST[run.policy]
+    sizes = {"width": 32, "layers": 2, **dict(run.policy_args)}
+    return max(1, min(LARGEST["toy"], WEIGHTS // (12 * int(sizes["layers"]) * int(sizes["width"]) ** 2)))
 
 
 def pack_id(cells: Iterable[Run]) -> str:

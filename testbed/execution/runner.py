@@ -25,7 +25,9 @@ from testbed.results.checkpoint_files import CHECKPOINT, EVERY, forget
 from testbed.results.store import Failure, Kind, Status, Store
 
 PERIOD = "60s"
-"""Time between the checkpoints of a running pack: the most that a second Ctrl-C may lose."""
+"""Time between the checkpoints of a running pack, the most that a second Ctrl-C may lose; see Checkpoints for
+packs whose checkpoints take seconds.
+"""
 NOTE_EVERY = 1.0
 """Seconds between two progress notes of a pack for `testbed status --watch`."""
 AT_ONCE = 64

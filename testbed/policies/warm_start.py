@@ -12,6 +12,9 @@ from testbed.errors import UserError
 from testbed.policies.optimizers import Adam
 from testbed.policies.policy import Policy
 
+WIDE = 32
+"""Width above which the learning rate falls."""
+
 
 class Teacher(Protocol):
     """The part of a token task that supervised training needs."""
@@ -35,9 +38,10 @@ def warm_start(
 ) -> Tensor:
     """Return one base model per seed, theta_RP: `steps` of Adam on the cross entropy of teacher(prompt).
 
-    The learning rate rises over the first tenth of the steps and falls to 0 over the last third. Every step
-    sees `batch` fresh prompts with `group` responses each. Up to rounding a row depends only on its seed:
-    train each seed once and start all cells that share it there.
+    The learning rate rises over the first tenth of the steps and falls to 0 over the last third; above the
+    width WIDE it falls with the width, as Adam's best rate does. Every step sees `batch` fresh prompts with
+    `group` responses each. Up to rounding a row depends only on its seed: train each seed once and start all
+    cells that share it there.
 
     Raises UserError for counts below 1 and for a noise outside [0, 1].
     """
@@ -46,6 +50,7 @@ def warm_start(
             raise UserError(f"{name} of a warm start must be at least 1, got {value}.")
     if not 0 <= noise <= 1:
         raise UserError(f"noise must lie between 0 and 1, got {noise}: the teacher errs with that chance.")
+    learning_rate *= min(1.0, WIDE / policy.width)
     theta_RP = policy.initial(seeds)
     optimizer = Adam(theta_RP)
     for step in range(steps):

@@ -7,9 +7,10 @@ identify every draw. A file is whole or absent. It holds tensors and plain JSON;
 """
 
 import os
+import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -109,17 +110,23 @@ RECORDS: dict[str, Callable[..., Value]] = {
 """State rebuilt from its fields."""
 
 
+MOST = 0.05
+"""Share of a pack's time that writing checkpoints by time may take."""
+
+
 @dataclass
 class Checkpoints:
     """The checkpoint of one pack; `path` is None without checkpoints.
 
-    every: steps between two checkpoints; seconds: time between them, used instead.
+    every: steps between two checkpoints; seconds: least time between them, used instead; cost: seconds that
+    the last one took. A checkpoint by time that the disk has no room for is left out.
     """
 
     path: Path | None
     every: int = 10
     seconds: float | None = None
     last: float = field(default_factory=time.monotonic)
+    cost: float = 0.0
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> "Checkpoints":
@@ -177,13 +184,23 @@ class Checkpoints:
                 raise
             self.path = None  # by default an unresumable run continues without checkpoints
             return
-        write_checkpoint(self.path, tree, writer.tensors)
+        began = time.monotonic()
+        if self.seconds is None or _fits(self.path.parent, writer.tensors.values()):
+            write_checkpoint(self.path, tree, writer.tensors)
         self.last = time.monotonic()
+        self.cost = self.last - began
 
     def _due(self, step: int) -> bool:
         if self.seconds is None:
             return step % self.every == 0
-        return time.monotonic() - self.last >= self.seconds
+        return time.monotonic() - self.last >= (max(self.seconds, self.cost / MOST) if self.seconds else 0)
+
+
+def _fits(folder: Path, tensors: Iterable[Tensor]) -> bool:
+    """Return whether half of the free disk holds the tensors: packs beside this one write there too."""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return size <= shutil.disk_usage(there).free // 2
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def measures(device: str, folder: Path, models: dict, batch: tuple[int, int, int
             made.save_pretrained(str(path))
         task = Tokens(vocabulary, prompt, response)
         for how, arguments in (("all weights", {}), ("LoRA 16", {"lora": 16})):
-            for what in ("sample", "learn", *(() if arguments else PEERS)):
+            for what in ("sample", "learn", *(() if arguments else (WHOLE, *PEERS))):
                 given = (path, task, device, arguments, (prompts, group), what)
                 yield f"{name}, {how}: {what}", lambda given=given: measured(*given)
     for replicas in TOYS if device == "cuda" else TOYS[:1]:
@@ -196,7 +196,8 @@ def measured(path, task, device, arguments, batch, what) -> tuple[float, int]:
     """Return tokens per second and peak memory of one way to sample or learn, the second time it is done."""
     prompts, group = batch
     rng = np.random.default_rng(0)
-    policy = HuggingFacePolicy(path, task, device, dtype="bfloat16", micro_tokens=8192, **arguments)
+    micro = 0 if what == WHOLE else MICRO
+    policy = HuggingFacePolicy(path, task, device, dtype="bfloat16", micro_tokens=micro, **arguments)
     theta_RP = policy.initial([0]).to(device)
     prompt_RNQ = torch.as_tensor(task.prompts(rng, prompts), device=device)[None]
     shape = (1, prompts * group, task.response_length)
@@ -208,7 +209,7 @@ def measured(path, task, device, arguments, batch, what) -> tuple[float, int]:
             policy.sample(theta_RP, prompt_RNQ, group, rng.random(shape))
             return
         leaf_RP = theta_RP.clone().requires_grad_()
-        if what == "learn":
+        if what in ("learn", WHOLE):
             logp = policy.logp(leaf_RP, prompt_RNQ, token_RBT, mask_RBT)
         else:
             logp = PEERS[what](policy._model, leaf_RP[0], prompt_RNQ[0], token_RBT[0], group)
@@ -253,6 +254,8 @@ def with_liger(model, theta_P, prompt_NQ, token_BT, group) -> torch.Tensor:
 
 
 PEERS = {"learn, TRL's full logits": with_full_logits, "learn, Liger's chunks": with_liger}
+WHOLE, MICRO = "learn, whole batch", 8192
+"""What takes the whole batch at once, as the peers do; tokens of a part otherwise."""
 NOT_REACHED = "not reached"
 TOYS = (32, 256, 2048)
 """Replicas of the toy LLM."""
@@ -290,6 +293,9 @@ def page(device: str, agreed: list, speeds: list, seconds: float) -> str:
     lines += [
         "",
         "## Speed and memory",
+        "",
+        f"The policies here learn in parts of {MICRO:,} tokens, each of which runs forward twice; TRL and "
+        "Liger take the whole batch at once, as does the line that says so.",
         "",
         "| what | tokens/s (toy: replicas x steps/s) | peak memory |",
         "|---|---|---|",

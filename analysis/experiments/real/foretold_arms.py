@@ -1,81 +1,105 @@
-"""What the arena foretold of eleven recipes, scored on models of a million weights that ran afterwards.
+"""What the arena foretold of twelve recipes, scored on models of a million weights that ran afterwards.
 
-Predictions and runs: analysis/arena/foretold_runs.py. This file was written before any of its runs.
+Predictions and runs: analysis/arena/foretold_runs.py. Claims on running sums at lag 64 were written before
+any run, the others after three seeds of that and before any run of their own.
 """
+
+import itertools
+from functools import partial
 
 import pandas as pd
 
 from analysis.arena import foretold_runs
-from analysis.arena import table as finals
-from analysis.arena.foretold_runs import load
+from analysis.arena.foretold_runs import LAG, MODELS, load
 from analysis.arena.tuning import FRESH
 from analysis.judging.auroc import kendall
 from analysis.lab import Experiment
-from analysis.tables.cell_table import words
+from analysis.tables.cell_table import value_of, words
 from analysis.tables.committed import Table, load_results
 from testbed.config.run import cell_id
 from testbed.errors import UserError
 
-NAME, TASK, LAG = "foretold-arms", "running-sum", foretold_runs.LAG
+NAME = "foretold-arms"
+SUMS, SPELLING = MODELS
 RUNS = ("first", "replication")
 MARGIN, HALF = 0.05, 0.5
 """Final accuracy that counts; Kendall's tau at which three of four pairs stand in the right order."""
 SAID = ("alike", "mean", "none", "product")
 """The arena by its task most alike, by the mean of its tasks; the dumb predictors."""
+METRICS = {
+    "final": "accuracy",
+    "rise final": "rise accuracy",
+    "collapsed": "collapsed",
+    "kl": "mean rollout_corr/kl_mu_pi_k3",
+    "clip_share": "mean actor/clip_share",
+}
+KEYS = ("task", "lag", "recipe", "run", "seed")
 
 
 def compute() -> Table:
-    """Return the final runs of the seeds that are complete, a row per lag, recipe and seed."""
-    rows: list[dict[str, object]] = []
-    for seed in foretold_runs.SEEDS:
-        folder = foretold_runs.SWEEPS / TASK / f"seed-{seed}"
-        wanted = {cell_id(run): run for run in foretold_runs.runs(TASK, seed)}
-        frame = load_results(folder) if folder.exists() else pd.DataFrame({"cell": []})
-        if not set(wanted) <= set(frame["cell"]):
-            continue
-        found = {by: finals.scores(frame, by) for by in ("final", "collapsed")}
-        for name, run in wanted.items():
-            setting = {"rate": run.learning_rate, "knob": words(run.recipe_args)}
-            which = {"lag": run.lag, "recipe": run.recipe, "run": RUNS[seed >= FRESH], "seed": seed}
-            rows.append(which | setting | {by: scores[name] for by, scores in found.items()})
+    """Return the final runs of the seeds that are complete, a row per task, lag, recipe and seed."""
+    places = itertools.product(MODELS, foretold_runs.SEEDS, foretold_runs.LAGS)
+    rows = [row for place in places for row in rows_of(*place)]
     if not rows:
         raise UserError(f"{foretold_runs.SWEEPS} has no complete seed. Run it first: {EXPERIMENT.command}")
-    return Table.of(NAME, pd.DataFrame(rows).sort_values(["lag", "recipe", "run", "seed"]), {"task": TASK})
+    return Table.of(NAME, pd.DataFrame(rows).sort_values(list(KEYS)), {"tasks": list(MODELS)})
+
+
+def rows_of(task: str, seed: int, lag: int) -> list[dict[str, object]]:
+    """Return the rows of a task's seed at a lag, none if a run is missing."""
+    folder = foretold_runs.folder(task, seed, lag)
+    wanted = {cell_id(run): run for run in foretold_runs.runs(task, seed, lag)}
+    if len(list(folder.glob("packs/*"))) < len(wanted):
+        return []
+    frame = load_results(folder)
+    cells = dict(list(frame.sort_values("step").groupby("cell")))
+    rows = []
+    for name, run in wanted.items():
+        which = {"task": task, "lag": run.lag, "recipe": run.recipe, "run": RUNS[seed >= FRESH], "seed": seed}
+        setting = {"rate": run.learning_rate, "knob": words(run.recipe_args)}
+        rows.append(which | setting | {by: value_of(cells[name], metric) for by, metric in METRICS.items()})
+    return rows
 
 
 EXPERIMENT = Experiment(
-    question="Does the arena foretell how eleven recipes do on models of a million weights?",
+    question="Does the arena foretell how twelve recipes do on models of a million weights?",
     source="this project",
     differs=(
-        "a Qwen2-shaped model of a million weights taught running sums of ten digits; 144 steps of 12 "
-        "responses; lag 64 alone; the arena's settings, rates a tenth, nothing tuned on it; as many seeds as "
-        "the time allowed"
+        "models of a million weights, taught running sums of ten digits or to spell six letters backward; "
+        "144 steps of 12 responses; lag 64; the arena's settings, rates a tenth, nothing tuned on "
+        "the models; as many seeds as the time allowed"
     ),
     compute=compute,
-    keys=("lag", "recipe", "run", "seed"),
-    metrics=("rate", "knob", "final", "collapsed"),
+    keys=KEYS,
+    metrics=("rate", "knob", *METRICS),
     margins={"final accuracy that counts": MARGIN, "tau": HALF},
-    command=f"python -m analysis.arena.foretold_runs {TASK}",
+    command=f"python -m analysis.arena.foretold_runs {SUMS} {SPELLING}",
 )
 
 
-def said() -> pd.DataFrame:
-    """Return what was foretold of the task and the lag, by recipe."""
+def said(task: str = SUMS, lag: int = LAG) -> pd.DataFrame:
+    """Return what was foretold of a task and a lag, by recipe."""
     found = load()
-    return found[(found["task"] == TASK) & (found["lag"] == LAG)].set_index("recipe")
+    return found[(found["task"] == task) & (found["lag"] == lag)].set_index("recipe")
 
 
-def scored(table: pd.DataFrame) -> pd.DataFrame:
+def of(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
+    """Return the rows of a task and a lag."""
+    return table[(table["task"] == task) & (table["lag"] == lag)]
+
+
+def scored(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
     """Return a row per predictor: tau, intervals that hold, their width, mean error, Brier score.
 
     tau is that of the mean shares of fresh data's mean final (0 for a predictor without an order), inside
     counts the recipes whose share the interval holds, Brier is the mean over runs of (p - collapsed)^2.
     """
-    stale, fresh = table[table["lag"] == LAG], table[table["lag"] == 0]["final"].mean()
-    share = stale.groupby("recipe")["final"].mean() / fresh
+    stale = of(table, task, lag)
+    fresh = of(table, task, 0)
+    share = stale.groupby("recipe")["final"].mean() / fresh[fresh["seed"].isin(stale["seed"])]["final"].mean()
     rows = {}
     for name in SAID:
-        at = said().loc[share.index]
+        at = said(task, lag).loc[share.index]
         chance = at[f"{'alike' if name == 'mean' else name} collapses"]
         missed = stale["recipe"].map(chance) - stale["collapsed"]
         rows[name] = {
@@ -89,26 +113,68 @@ def scored(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def taus(table: pd.DataFrame, name: str) -> pd.Series:
+def taus(table: pd.DataFrame, name: str, task: str = SUMS, lag: int = LAG) -> pd.Series:
     """Return Kendall's tau of a predictor and the final accuracies of the recipes, by seed."""
+    foretold = said(task, lag)[name]
     found = {
-        seed: kendall(said()[name].loc[rows["recipe"]], rows["final"])
-        for seed, rows in table[table["lag"] == LAG].groupby("seed")
+        seed: kendall(foretold.loc[rows["recipe"]], rows["final"])
+        for seed, rows in of(table, task, lag).groupby("seed")
     }
     return pd.Series(found, dtype=float).fillna(0.0)
 
 
-for _name, _goal in (
-    ("arena-foretells-the-order-of-recipes-at-tau-0", 0.0),
-    ("arena-foretells-the-order-of-recipes-at-tau-0.5", HALF),
+def better(table: pd.DataFrame, task: str) -> pd.Series:
+    """Return the tau of the arena's task most alike less that of lag times rate, by seed."""
+    return taus(table, "alike", task) - taus(table, "product", task)
+
+
+for _task, _where, _of in (
+    (SUMS, "", "the arena's sums at lag 64 orders them on running sums"),
+    (SPELLING, "-on-spelling", "the arena's sorted digits at lag 64 orders them on spelling backward"),
+):
+    for _goal in (0.0, HALF):
+        EXPERIMENT.claim(
+            f"arena-foretells-the-order-of-recipes-at-tau-{_goal:g}{_where}",
+            f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above "
+            f"{_goal:g}, in the median over seeds.",
+        ).compare(partial(taus, name="alike", task=_task), by=_goal, typical="median")
+    EXPERIMENT.claim(
+        f"arena-orders-recipes-better-than-lag-times-rate{_where}",
+        f"What the recipes end at in {_of} better than the product of lag and the arena's learning rate "
+        "does, with a model of a million weights: a larger Kendall's tau, in the median over seeds.",
+    ).compare(partial(better, task=_task), typical="median")
+
+for _name, _task, _upper, _lower, _words in (
+    ("vcpo-ends-above-grpo-as-foretold", SUMS, ("vcpo", LAG), ("grpo", LAG), "VCPO ends 0.05 above GRPO"),
+    (
+        "lag-64-costs-grpo-as-foretold",
+        SUMS,
+        ("grpo", 0),
+        ("grpo", LAG),
+        "GRPO ends 0.05 below GRPO on fresh data",
+    ),
+    (
+        "topr-ends-above-grpo-on-spelling-as-foretold",
+        SPELLING,
+        ("topr", LAG),
+        ("grpo", LAG),
+        "TOPR ends 0.05 above GRPO",
+    ),
+    (
+        "reinforce-ends-below-grpo-on-spelling-as-foretold",
+        SPELLING,
+        ("grpo", LAG),
+        ("reinforce", LAG),
+        "REINFORCE ends 0.05 below GRPO",
+    ),
 ):
     EXPERIMENT.claim(
         _name,
-        "What eleven recipes end at in the arena's sums at lag 64 orders them on running sums, with a model "
-        f"of a million weights, with Kendall's tau above {_goal:g}, in the median over seeds.",
-    ).compare(lambda table: taus(table, "alike"), by=_goal, typical="median")
-EXPERIMENT.claim(
-    "arena-orders-recipes-better-than-lag-times-rate",
-    "The arena's order of eleven recipes at lag 64 agrees with a model of a million weights better than the "
-    "product of lag and the arena's learning rate: a larger Kendall's tau, in the median over seeds.",
-).compare(lambda table: taus(table, "alike") - taus(table, "product"), typical="median")
+        f"At the arena's settings {_words} at lag 64 on {'running sums' if _task == SUMS else 'spelling'} "
+        "with a model of a million weights, as in the arena.",
+    ).compare(
+        "final",
+        {"task": _task, "recipe": _upper[0], "lag": _upper[1]},
+        {"task": _task, "recipe": _lower[0], "lag": _lower[1]},
+        by=MARGIN,
+    )

@@ -423,13 +423,14 @@ def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most
     assert least <= moved <= most
 
 
-def test_foretold_runs_have_a_folder_for_every_seed(monkeypatch) -> None:
+def test_foretold_runs_have_a_folder_for_every_seed_and_lag(monkeypatch) -> None:
     seen = []
     monkeypatch.setattr(foretold_runs, "make", lambda models: None)
-    monkeypatch.setattr(foretold_runs, "runs", lambda task, seed: (task, seed))
+    monkeypatch.setattr(foretold_runs, "runs", lambda task, seed, lag: (task, seed, lag))
     monkeypatch.setattr(
-        "testbed.execution.runner.run_sweep", lambda runs, folder, workers: seen.append((runs[1], folder))
+        "testbed.execution.runner.run_sweep", lambda runs, folder, workers: seen.append((runs, folder))
     )
     foretold_runs.run_all(next(iter(foretold_runs.MODELS)))
-    assert [seed for seed, _ in seen] == list(foretold_runs.SEEDS)
-    assert len({folder for _, folder in seen}) == len(foretold_runs.SEEDS)
+    asked = [(lag, seed) for lag in foretold_runs.LAGS for seed in foretold_runs.SEEDS]
+    assert [(lag, seed) for (_, seed, lag), _ in seen] == asked
+    assert len({folder for _, folder in seen}) == len(asked)

@@ -50,6 +50,14 @@ def test_the_cells_of_a_context_are_collected_with_their_arm_s_row_until_it_ends
     assert (inner[0][0], inner[0][1]["learning_rate"]) == (found[0], 1e-3)
 
 
+def test_arms_without_a_rate_in_common_are_tuned_too(monkeypatch):
+    apart = TABLE[TABLE["learning_rate"].eq(1e-3) == TABLE["recipe_args"].eq("alpha=0.8,fast=3")]
+    monkeypatch.setattr(tuned_cells, "load_committed", lambda names: {names[0]: Table.of(names[0], apart)})
+    cells = [Run(recipe="sfpo", recipe_args=(("alpha", alpha), ("fast", 3))) for alpha in (0.8, 1.0)]
+    found = tuned_cells.tuned(cells, "any", ("recipe", "recipe_args"), "area")
+    assert [cell.learning_rate for cell in found] == [1e-3, 3e-3]
+
+
 def test_an_arm_that_was_not_tuned_is_refused():
     with pytest.raises(UserError, match="No rate was chosen"):
         tuned_cells.tuned([Run(recipe="grpo")], "any", ("recipe", "recipe_args"), "area")

@@ -258,6 +258,13 @@ def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
     assert (largest(run), largest(replace(run, too_old="wait"))) == (1, LARGEST["tabular"])
 
 
+def test_wide_toy_models_share_packs_with_fewer_others():
+    """Blocks have 12 layers width^2 weights: 24 * 656^2 = 10.3 million leave room for seven."""
+    wide = {width: replace(Run(policy="toy"), policy_args=(("width", width),)) for width in (32, 656, 3000)}
+    assert [largest(run) for run in wide.values()] == [LARGEST["toy"], 7, 1]
+    assert largest(replace(wide[656], policy_args=(("layers", 4), ("width", 656)))) == 3
+
+
 def test_adapters_share_packs_on_a_gpu_alone():
     model = Run(policy="hf", model="folder", device="cuda", policy_args=(("lora", 2),))
     others = (replace(model, device="cpu"), replace(model, policy_args=()))

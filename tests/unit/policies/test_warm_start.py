@@ -49,6 +49,16 @@ def test_a_student_of_a_noisy_teacher_succeeds_as_often_as_its_teacher():
     assert entropy == pytest.approx(per_step, abs=0.05)
 
 
+def test_above_width_32_a_base_model_learns_at_a_rate_that_falls_with_the_width():
+    """Adam's first step moves every weight that has a gradient by the rate: of one step, all of it."""
+    moved = []
+    for width in (16, 32, 64):
+        policy = ToyTransformer(SMALL, width=width, layers=1, heads=2)
+        theta_RP = policy.initial([0])
+        moved.append((warm_start(policy, SMALL, [0], steps=1) - theta_RP).abs().max().item())
+    assert moved == pytest.approx([1e-2, 1e-2, 5e-3], rel=1e-3)
+
+
 def test_a_base_model_depends_on_its_seed_and_not_on_the_stack():
     policy = small_policy()
     stack = warm_start(policy, SMALL, [4, 5, 4], steps=15)

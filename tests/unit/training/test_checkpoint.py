@@ -25,6 +25,7 @@ from testbed.results.checkpoint_files import CHECKPOINT, EVERY, checkpoint_path,
 from testbed.training import checkpoint
 from testbed.training.checkpoint import Checkpoints
 from testbed.training.loop import train, train_pack
+from testbed.training.update import State
 
 ARGUMENTS = {
     "latency": {"speed": 1.0},
@@ -163,6 +164,23 @@ def test_a_real_model_with_adapters_survives_kill_9_at_every_step(folder, tmp_pa
     resumed = train(run)
     monkeypatch.delenv(CHECKPOINT)
     assert differing(resumed, train(run)) == []
+
+
+def test_timed_checkpoints_wait_twenty_times_what_one_costs_and_need_twice_their_room(folder, monkeypatch):
+    """On a clock of a second a call, a checkpoint of nine seconds is due again after 180."""
+    clock = iter(range(100_000))
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    slow = lambda *_: [next(clock) for _ in range(8)]  # noqa: E731
+    monkeypatch.setattr(checkpoint, "write_checkpoint", slow)
+    held = SimpleNamespace(live={}, world=SimpleNamespace(counts=dict))
+    kept = Checkpoints(folder / "pack.safetensors", seconds=5.0, last=-5.0)
+    kept.save(State.start(torch.zeros(1, 3)), held, 1)
+    assert kept.cost == 9
+    assert [kept._due(0) for _ in range(200)].index(True) == 179
+    free = lambda size: lambda _: SimpleNamespace(free=size)  # noqa: E731
+    for size, fits in ((24, True), (23, False)):
+        monkeypatch.setattr(checkpoint.shutil, "disk_usage", free(size))
+        assert checkpoint._fits(folder, [torch.zeros(3)]) is fits
 
 
 @pytest.mark.parametrize(
