@@ -37,7 +37,8 @@ SCOPES = (
     "FP8 units themselves, horizons beyond 100 tokens, and models whose weights have outliers.",
     "recipes with more than one knob tuned; lags other than 64 for most of them; the tasks marked –.",
     "seconds, and reuse of stale batches.",
-    "tuned settings on the larger model, lag 16, and the family of words spelled backward.",
+    "tuned settings on the larger models, lag 16, other tasks.",
+    "other tasks, depth in place of width, ten million weights on judged seeds, longer training.",
     "other clips and other recipes on this model, longer tasks, and training on rollouts of these engines.",
 )
 """What is beyond each finding, in order."""
@@ -171,7 +172,8 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
         "Q4_0": "four-bit-rollouts-are-far-from-a-float32-trainer",
     }
     return [
-        ("The arena foretold a larger model's order of recipes; three seeds, so no verdict", _foretold()),
+        ("The arena foretells which recipe does better on larger models, not what age costs", _foretold(f)),
+        ("From 77 thousand to ten million weights nothing speaks for a larger tolerance of lag", _sizes(f)),
         (
             "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
             "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Weights per token add "
@@ -193,7 +195,7 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
     ]
 
 
-def _foretold() -> str:
+def _foretold(f: Facts) -> str:
     """Return how predictions written before the runs did, beside two that know nothing."""
     frame = load_committed([foretold_arms.NAME])[foretold_arms.NAME].frame
     names = ("the arena's task", "mean of the arena's tasks", "age does nothing", "lag times rate")
@@ -226,7 +228,10 @@ def _foretold() -> str:
         "spelled backward. It was committed before the runs of models of a million weights, at the arena's "
         "settings with a tenth of its rates, untuned on the models.\n\n"
         + "\n".join(lines)
-        + f"\n\nThe best three: {'; '.join(best)}. {stale['collapsed'].sum():.0f} of {len(stale)} runs "
+        + "\n\nTau of the arena's order by seed: "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums, "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling. "
+        f"The best three: {'; '.join(best)}. {stale['collapsed'].sum():.0f} of {len(stale)} runs "
         f"collapsed. Fresh data reach {', '.join(f'{x:.2f} on {task}' for task, x in fresh.items())}, at a "
         "rate that was not tuned either."
     )
