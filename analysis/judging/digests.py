@@ -56,7 +56,7 @@ TRAIN_THE_TOY = {
 }
 """Modules through which a computed table trains the toy transformer."""
 
-HUGGING_FACE = {"testbed.policies.hf.hf_policy", "analysis.worlds.hf_bases"}
+HUGGING_FACE = {"testbed.policies.hf.hf_policy", "analysis.worlds.hf_bases", "analysis.arena.foretold_runs"}
 """Modules through which a computed table comes from a Hugging Face model."""
 
 
