@@ -128,18 +128,25 @@ def better(table: pd.DataFrame, task: str) -> pd.Series:
     return taus(table, "alike", task) - taus(table, "product", task)
 
 
-for _task, _where, _of in (
-    (SUMS, "", "the arena's sums at lag 64 orders them on running sums"),
-    (SPELLING, "-on-spelling", "the arena's sorted digits at lag 64 orders them on spelling backward"),
+_ON_SUMS = "the arena's sums at lag 64 orders them on running sums"
+_ON_WORDS = "the arena's sorted digits at lag 64 orders them on spelling backward"
+for _name, _task, _of, _goal in (
+    ("arena-foretells-the-order-of-recipes-at-tau-0", SUMS, _ON_SUMS, 0.0),
+    ("arena-foretells-the-order-of-recipes-at-tau-0.5", SUMS, _ON_SUMS, HALF),
+    ("arena-foretells-the-order-of-recipes-at-tau-0-on-spelling", SPELLING, _ON_WORDS, 0.0),
+    ("arena-foretells-the-order-of-recipes-at-tau-0.5-on-spelling", SPELLING, _ON_WORDS, HALF),
 ):
-    for _goal in (0.0, HALF):
-        EXPERIMENT.claim(
-            f"arena-foretells-the-order-of-recipes-at-tau-{_goal:g}{_where}",
-            f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above "
-            f"{_goal:g}, in the median over seeds.",
-        ).compare(partial(taus, name="alike", task=_task), by=_goal, typical="median")
     EXPERIMENT.claim(
-        f"arena-orders-recipes-better-than-lag-times-rate{_where}",
+        _name,
+        f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above "
+        f"{_goal:g}, in the median over seeds.",
+    ).compare(partial(taus, name="alike", task=_task), by=_goal, typical="median")
+for _name, _task, _of in (
+    ("arena-orders-recipes-better-than-lag-times-rate", SUMS, _ON_SUMS),
+    ("arena-orders-recipes-better-than-lag-times-rate-on-spelling", SPELLING, _ON_WORDS),
+):
+    EXPERIMENT.claim(
+        _name,
         f"What the recipes end at in {_of} better than the product of lag and the arena's learning rate "
         "does, with a model of a million weights: a larger Kendall's tau, in the median over seeds.",
     ).compare(partial(better, task=_task), typical="median")
