@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiment import Experiment
+from analysis.judging.comparison import Outcome
 from analysis.judging.replication import Seeds, averaged, columns, of_seeds
 from envs.arrays import Floats
 
@@ -188,7 +189,7 @@ def ask(
     first: str,
     second: str | tuple[str, ...],
     by: float,
-    outcome: str = "accuracy",
+    outcome: Outcome = "accuracy",
     source: str = "",
     **more: Any,
 ) -> None:

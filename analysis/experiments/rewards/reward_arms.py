@@ -217,6 +217,8 @@ WAYS: Mapping[str, Way] = {
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
     "ten times the steps": Way(lambda beta: _longer(_held()(beta)), BETAS, like="ppo-max"),
+    "bare ppo": Way(_bare(PROXY), LAMBDAS, True),
+    "bare ppo, ten times": Way(lambda lam: _longer(Arm(_bare(PROXY)(lam))), LAMBDAS, True, like="bare ppo"),
     "p3o": Way(_pairs, BETAS),
     "dpo": Way(with_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
@@ -248,6 +250,8 @@ OTHERS = {
     "halves, egae": SEEDS,
     "halves, gae": SEEDS,
     "ten times the steps": 48,
+    "bare ppo": 48,
+    "bare ppo, ten times": 48,
     "dpo": 48,
     "whole responses": 48,
     "seldom, bare ppo": 195,
@@ -286,18 +290,18 @@ EXPERIMENT = REWARDED.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
-        "erring reward model, PPO with constraints and a fixed KL (PPO-max, also for ten times the steps), "
-        "P3O and online DPO on pairs; mended: PPO with a fixed KL, with SAFE's threshold or with a frozen "
-        "one, where the reward model is fitted anew halfway; seldom: such arms on ten digits in order "
-        "from a base right once in a hundred, PPO also without constraints (bare) or begun from prefixes of "
-        "right answers (resets); on true rewards, "
-        "PPO on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; true: "
-        "GRPO on ten digits in order, alone, with an entropy bonus or held at an entropy.",
+        "erring reward model, PPO with constraints and a fixed KL (PPO-max) and without (bare), each "
+        "also for ten times the steps, P3O and online DPO on pairs; mended: PPO with a fixed KL, with "
+        "SAFE's threshold or with a frozen one, where the reward model is fitted anew halfway; seldom: "
+        "such arms on ten digits in order from a base right once in a hundred, also begun from prefixes "
+        "of right answers (resets); on true rewards, PPO on whole responses or on halves, whose unknown "
+        "end EGAE allows for and GAE takes for 0; true: GRPO on ten digits in order, alone, with an "
+        "entropy bonus or held at an entropy.",
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            "PPO without the constraints ran for 300 steps alone, over which it holds as often",
-            claims=("ppo-max-ends-above-bare-ppo", "tuned-ppo-max-holds-for-ten-times-the-steps"),
+            "over ten times the steps PPO without the constraints holds on 94 of 96 seeds: no room",
+            claims=("ppo-max-ends-above-bare-ppo", "ppo-max-holds-on-more-seeds-than-bare-ppo"),
         ),
         "SAFE": Part(
             "where the reward model is fitted anew halfway; tuned PPO does not crash there",
@@ -364,11 +368,12 @@ def held(table: pd.DataFrame) -> pd.Series:
     return (table["best"] - table["accuracy"] < LITTLE).astype(float)
 
 
-EXPERIMENT.claim(
-    "tuned-ppo-max-holds-for-ten-times-the-steps",
-    "Over ten times as many steps PPO-max ends less than 0.05 below its best, on most seeds.",
-    source=MAX,
-).happens(held, {"arm": "ten times the steps"}, off={"arm": "seldom, bare ppo"})
+ask(
+    EXPERIMENT, "ppo-max-holds-on-more-seeds-than-bare-ppo",
+    "Over ten times as many steps PPO-max ends less than 0.05 below its best on more seeds, by a fifth of "
+    "them, than PPO without its constraints.",
+    "ten times the steps", "bare ppo, ten times", 0.2, held, MAX, typical="mean",
+)  # fmt: skip
 
 ask(
     EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
