@@ -98,9 +98,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     differs="random MDPs, linear soft Q-learning on half as many features as pairs; as many replayed steps",
     margins={"score": SCORE},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="score: final score",
+        "strips",
+        x="score: final score",
+        y="arm: ",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
         "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
         "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
