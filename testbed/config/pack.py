@@ -48,8 +48,11 @@ def largest(run: Run) -> int:
     adapters = run.device == "cuda" and any(name == "lora" for name, _ in run.policy_args)
     if adapters or run.policy != "toy":
         return ADAPTERS if adapters else LARGEST[run.policy]
-    sizes = {"width": 32, "layers": 2, **dict(run.policy_args)}
-    return max(1, min(LARGEST["toy"], WEIGHTS // (12 * int(sizes["layers"]) * int(sizes["width"]) ** 2)))
+    given = dict(run.policy_args)
+    width, layers = given.get("width", 32), given.get("layers", 2)
+    if not isinstance(width, int) or not isinstance(layers, int) or min(width, layers) < 1:
+        return LARGEST["toy"]  # whoever checks the cell refuses it, and says why
+    return max(1, min(LARGEST["toy"], WEIGHTS // (12 * layers * width**2)))
 
 
 def pack_id(cells: Iterable[Run]) -> str:
