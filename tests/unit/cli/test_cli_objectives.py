@@ -322,7 +322,7 @@ def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(ca
     whole = atlas.atlas
     monkeypatch.setattr(atlas, "atlas", lambda: whole(some))
     (tmp_path / "data").mkdir()
-    for committed in filter(Path.is_file, load.COMMITTED.iterdir()):
+    for committed in load.COMMITTED.glob("*.*"):
         (tmp_path / "data" / committed.name).write_bytes(committed.read_bytes())
     # A table of objectives that was edited by hand is no obstacle to making it again.
     (tmp_path / "data" / "objective-weights.csv").write_text("family,objective\n")
