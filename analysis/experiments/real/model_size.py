@@ -17,8 +17,10 @@ END, AREA = "accuracy", "mean accuracy"
 CLIP, DRIFT = "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"
 CENTER = {16: 1e-3, 56: 1e-3, 208: 3e-4, 656: 1e-4}
 """Width -> the middle of five rates half a decade apart. Pilots of one seed set the first three."""
-WEIGHTS = {16: 7_000, 56: 77_000, 208: 1_045_000, 656: 10_350_000}
-SAID = {"7000": "7 thousand", "77000": "77 thousand", "1045000": "a million", "10350000": "10 million"}
+WEIGHTS = {width: 24 * width**2 + 50 * width for width in CENTER}
+"""Two blocks of 12 width^2; 50 rows or columns of embeddings, positions and head."""
+SIZES_SAID = ("7 thousand", "78 thousand", "a million", "10 million")
+SAID = dict(zip(map(str, WEIGHTS.values()), SIZES_SAID, strict=True))
 JUDGED = (16, 56, 208)
 """Widths that fresh seeds judge, on a processor; all four were tuned on a GPU."""
 LEAST, MOST = min(JUDGED), max(JUDGED)
