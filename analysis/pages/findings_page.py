@@ -265,7 +265,8 @@ def _sizes(f: Facts) -> str:
         "touches, of a million weights less that of seven thousand: "
         f"{f.claim('a-larger-model-is-clipped-less-at-its-best-rate')} at the best rates, "
         f"{f.claim('a-larger-model-is-clipped-less-at-one-rate')} at one rate of 3e-4 (a pilot: its design "
-        "was not written beside its runs). The best rate falls tenfold from the smallest to the million, as it does for Adam with the width."
+        "was not written beside its runs). The best rate falls "
+        "tenfold from the smallest to the million, as it does for Adam with the width."
     )
 
 
