@@ -17,7 +17,7 @@ from analysis.judging.comparisons import (
     shown,
     sooner,
 )
-from analysis.judging.evidence import Evidence, exact
+from analysis.judging.e_values import Evidence, exact
 from analysis.judging.replication import (
     RUNS,
     Groups,

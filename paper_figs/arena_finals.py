@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.arena.table import costly, fresh
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from analysis.palette import BLUE, INK, ORANGE
 from paper_figs.figure_registry import PAGE, figure
 

@@ -7,8 +7,8 @@ from analysis.pages import atlas_page
 from analysis.pages.stack_pages import pages
 from analysis.tables.committed import COMMITTED, Table
 from analysis.tables.making import add_tables
-from paper_figs.objective_weights import draw_family
-from paper_figs.run import render, style
+from paper_figs.save_figures import render, style
+from paper_figs.weight_figures import draw_family
 from testbed.errors import UserError
 
 DATA = COMMITTED

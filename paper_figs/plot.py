@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.declared_plot import Plot
-from analysis.judging.intervals import wilson_interval
+from analysis.judging.seed_intervals import wilson_interval
 from analysis.palette import BLUE, RULE, SHORT, SOLID, VERMILION
 from analysis.sweeps.sweep_table import (
     as_word,
@@ -43,7 +43,7 @@ from analysis.tables.outcomes import ACCURACY, ESS, ESS_FLOOR, cells
 from analysis.tables.tails import HISTOGRAM, exceedances, pool
 from paper_figs.figure_registry import COLUMN, PAGE, no_mathtext
 from paper_figs.plot_kinds import curves_by_arm, final_by_setting, heat_map
-from paper_figs.run import render, style, write_file
+from paper_figs.save_figures import render, style, write_file
 from testbed.errors import UserError
 
 FEW = 5

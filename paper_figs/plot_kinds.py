@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterMathtext, SymmetricalLogLocator
 
 from analysis.declared_plot import Plot
-from analysis.judging.intervals import Interval, median_interval, student_interval
+from analysis.judging.seed_intervals import Interval, median_interval, student_interval
 from analysis.palette import (
     BLUE,
     DASH_DOT,

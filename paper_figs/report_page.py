@@ -28,7 +28,7 @@ from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ACCURACY
 from paper_figs import plot
 from paper_figs.figure_registry import PAGE
-from paper_figs.run import render, style
+from paper_figs.save_figures import render, style
 from paper_figs.toml_text import as_toml, groups
 from testbed.errors import UserError, counted, printable
 from testbed.results import atomic_files, manifest, store

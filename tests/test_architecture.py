@@ -174,8 +174,8 @@ def test_no_module_lies_loose_in_testbed():
     assert loose - {""} == LOOSE
 
 
-def test_no_two_files_of_the_core_have_the_same_name():
-    stems = Counter(path.stem for package in ("envs", "testbed") for path in files(package))
+def test_no_two_files_have_the_same_name():
+    stems = Counter(path.stem for package in MAY_IMPORT for path in files(package))
     assert {stem for stem, times in stems.items() if times > 1} == TWICE
 
 

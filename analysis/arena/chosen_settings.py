@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analysis.arena.arms import known
+from analysis.arena.halving import cell
 from analysis.arena.tasks import TASKS, aged, tuned_at
-from analysis.arena.tuning import cell
 from analysis.tables.cell_table import words
 from testbed.config.run import Run
 

@@ -27,7 +27,7 @@ import pandas as pd
 
 from analysis.arena import table
 from analysis.arena.arms import known
-from analysis.arena.tuning import FRESH, cell
+from analysis.arena.halving import FRESH, cell
 from analysis.tables.cell_table import words
 from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Run

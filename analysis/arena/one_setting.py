@@ -14,10 +14,10 @@ import pandas as pd
 
 from analysis.arena import curves
 from analysis.arena.chosen_settings import cells_of
+from analysis.arena.halving import FRESH
 from analysis.arena.table import joint, load, tuning
 from analysis.arena.tasks import TASKS
-from analysis.arena.tuning import FRESH
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.committed import load_results
 from analysis.tables.outcomes import ACCURACY

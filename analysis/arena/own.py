@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.arena.arena_queue import run_queue
 from analysis.arena.arms import Arm, grid_of
-from analysis.arena.run import run_queue
+from analysis.arena.halving import FULL, Effort
 from analysis.arena.table import fresh, held, summary
 from analysis.arena.tasks import NEAR, PIPELINE, refuse_without_headroom
-from analysis.arena.tuning import FULL, Effort
 from analysis.tables.committed import SWEEP
 from testbed.config.run import Run
 from testbed.errors import UserError

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.arms import Arm
+from analysis.arena.halving import FRESH, Scores
 from analysis.arena.tasks import HIGH, LOW, PIPELINE, TASKS, lag_of, shown
-from analysis.arena.tuning import FRESH, Scores
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from analysis.tables import committed as tables
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.outcomes import ACCURACY

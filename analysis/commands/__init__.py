@@ -11,9 +11,9 @@ EXTENSION = Extension(
         ),
         Command("Read", "power", "Say how many seeds decide a gap.", "analysis.commands.power:power"),
         Command("Arena", "arena", "Compare recipes on stale data, each tuned alike.", ""),
-        Command("Arena", "arena show", "", "analysis.commands.arena:show_table"),
-        Command("Arena", "arena run", "", "analysis.commands.arena:run_arena"),
-        Command("Arena", "arena add", "", "analysis.commands.arena:add"),
+        Command("Arena", "arena show", "", "analysis.commands.arena_commands:show_table"),
+        Command("Arena", "arena run", "", "analysis.commands.arena_commands:run_arena"),
+        Command("Arena", "arena add", "", "analysis.commands.arena_commands:add"),
         Command(
             "Arena", "advise", "Say which method suits the drift of a log.", "analysis.commands.advise:advise"
         ),
@@ -21,7 +21,9 @@ EXTENSION = Extension(
             "Look up", "ask", "Answer a question from what was judged.", "analysis.commands.ask:ask_words"
         ),
         Command("Systems and evidence", "evidence", "Run experiments, judge claims, draw figures.", ""),
-        Command("Systems and evidence", "evidence run", "", "analysis.commands.evidence:run_experiments"),
+        Command(
+            "Systems and evidence", "evidence run", "", "analysis.commands.evidence_commands:run_experiments"
+        ),
         Command("Systems and evidence", "evidence judge", "", "analysis.commands.judge:judge_claims"),
         Command(
             "Systems and evidence", "evidence questions", "", "analysis.commands.questions:answer_questions"

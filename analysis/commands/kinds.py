@@ -156,21 +156,21 @@ def _systems() -> Rows:
 
 
 def _system_names() -> list[str]:
-    from analysis.judging.systems import systems
+    from analysis.judging.system_list import systems
 
     return list(systems())
 
 
 def _system_aliases(name: str) -> tuple[str, ...]:
     """Return a system's number and short names."""
-    from analysis.judging.systems import short_names, systems
+    from analysis.judging.system_list import short_names, systems
 
     return str(systems()[name].n), *short_names(name)
 
 
 def system(name: str) -> dict[str, Any]:
     """Return the source and its claim, the verdict on it, and all experiments about the system."""
-    from analysis.judging.systems import source
+    from analysis.judging.system_list import source
     from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import facts
 

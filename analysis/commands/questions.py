@@ -25,13 +25,13 @@ def answer_questions(
     testbed evidence questions --write
     """
     from analysis.judging.verdicts import by_claim
-    from analysis.questions import catalog
+    from analysis.questions import question_list
     from testbed.cli import show
 
-    chosen = catalog.find(numbers or ())
-    found = {each.n: catalog.compute(each) for each in chosen}
+    chosen = question_list.find(numbers or ())
+    found = {each.n: question_list.compute(each) for each in chosen}
     if write:
-        catalog.write({n: each for n, each in found.items() if each})
+        question_list.write({n: each for n, each in found.items() if each})
     judged = by_claim()
     if json:
         show.as_json(
@@ -43,5 +43,5 @@ def answer_questions(
         return
     for each in chosen:
         show.say([f"{each.n}. {each.title}", each.text(found[each.n], judged)])
-        if rows := catalog.table(found[each.n]):
+        if rows := question_list.table(found[each.n]):
             show.table(rows)

@@ -1,7 +1,7 @@
 """Claims: a sentence, and the evidence for or against it.
 
 An identity or an enumerated result is decided by computation: it holds within its tolerance or it does not. A
-claim on a table is judged by bets (analysis.judging.evidence) on a first run and on a replication with fresh
+claim on a table is judged by bets (analysis.judging.e_values) on a first run and on a replication with fresh
 seeds, and its word by one rule over all claims (analysis.judging.rule).
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import digests
 from analysis.judging.comparisons import Read, reading
-from analysis.judging.evidence import Evidence
+from analysis.judging.e_values import Evidence
 from testbed.errors import unknown
 from testbed.registry import Entry, Registry
 

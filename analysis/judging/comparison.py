@@ -17,7 +17,7 @@ from analysis.judging.comparisons import (
     reading,
     sooner,
 )
-from analysis.judging.evidence import MEAN, MEDIAN, Evidence, exceeds, stays_below, within
+from analysis.judging.e_values import MEAN, MEDIAN, Evidence, exceeds, stays_below, within
 from analysis.judging.replication import difference, level, slopes
 
 Outcome: TypeAlias = str | Callable[[pd.DataFrame], Any]

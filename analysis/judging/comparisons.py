@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.judging.evidence import MEDIAN, SHARE, Evidence, exceeds, within
-from analysis.judging.intervals import student_interval
+from analysis.judging.e_values import MEDIAN, SHARE, Evidence, exceeds, within
+from analysis.judging.seed_intervals import student_interval
 from envs.arrays import Floats
 from testbed.errors import UserError, unknown
 

@@ -18,7 +18,7 @@ from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import rule
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, places
-from analysis.judging.evidence import REFUTED, SUPPORTED, Evidence
+from analysis.judging.e_values import REFUTED, SUPPORTED, Evidence
 from analysis.judging.table_gates import Answer, lacking
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER

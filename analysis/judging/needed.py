@@ -15,7 +15,7 @@ from typing import Any
 from scipy import stats
 
 from analysis.judging import bets, rule
-from analysis.judging.evidence import HALVES, UNDECIDED
+from analysis.judging.e_values import HALVES, UNDECIDED
 
 OPEN = (UNDECIDED, *HALVES)
 """Verdicts that more units may turn into another word."""

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.judging.comparisons import Arm, arm, paired
-from analysis.judging.evidence import Evidence
+from analysis.judging.e_values import Evidence
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 from testbed.rng import keys

@@ -1,6 +1,6 @@
 """The decision rule: which claims are decided, so that at most 5 % of the decided are expected to be wrong.
 
-A claim's e-value is half the largest of its words (analysis.judging.evidence). A set R of m claims is decided
+A claim's e-value is half the largest of its words (analysis.judging.e_values). A set R of m claims is decided
 where each has an e-value of at least m / (alpha |R|): e-BH, valid under any dependence between claims that
 share seeds, arms and tables, at any stopping time of any of them. Source: Wang and Ramdas (2022), theorem 2.
 The bound holds for every self-consistent R (their section 4), so that the threshold may stay on a coarse
@@ -11,7 +11,7 @@ A decided claim needs more: fresh seeds of a replication must point the same way
 
 from collections.abc import Iterable, Mapping
 
-from analysis.judging.evidence import NONE, SMALLER, UNDECIDED, WORDS, Evidence
+from analysis.judging.e_values import NONE, SMALLER, UNDECIDED, WORDS, Evidence
 
 ALPHA = 0.05
 """Expected share, over all claims on tables, of wrong ones among those decided."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
-from analysis.judging.intervals import student_interval
 from analysis.judging.replication import difference, level
+from analysis.judging.seed_intervals import student_interval
 from analysis.tables.committed import remeasured
 
 if TYPE_CHECKING:

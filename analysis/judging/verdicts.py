@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, rule
 from analysis.judging.claims import CLAIMS, examine, is_statistical, kind_of, matching
-from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
+from analysis.judging.e_values import REFUTED, SUPPORTED, UNDECIDED, Evidence
 from analysis.judging.gates import checked
 from analysis.judging.preregistration import standing
 from analysis.tables.committed import COMMITTED, load_committed, manifest

@@ -6,7 +6,7 @@ import pandas as pd
 
 from analysis.arena.table import costly
 from analysis.arena.tasks import NEAR, PIPELINE
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from analysis.judging.verdicts import Row
 
 LAG = 64

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from html import escape
 
-from analysis.judging.systems import systems
+from analysis.judging.system_list import systems
 from analysis.judging.verdicts import Row
 
 LEFT, RIGHT = -3.0, 5.0

@@ -7,7 +7,7 @@ from typing import Any
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
 from analysis.judging.needed import OPEN, units_to_decide, why_not
-from analysis.judging.systems import System, asked, counts, status, systems, trials, world
+from analysis.judging.system_list import System, asked, counts, status, systems, trials, world
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import BLOCK, commands, effect, filters, table

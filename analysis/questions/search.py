@@ -10,10 +10,10 @@ from typing import Any
 
 from analysis.arena import table
 from analysis.judging.needed import OPEN
-from analysis.judging.systems import System, status, systems
+from analysis.judging.system_list import System, status, systems
 from analysis.judging.verdicts import Row, by_claim
 from analysis.pages import findings_page
-from analysis.questions import catalog
+from analysis.questions import question_list
 from analysis.questions.question import in_brief
 from testbed.errors import UserError, suggest
 
@@ -76,7 +76,7 @@ def ask(question: Iterable[str]) -> Answer:
     those that have at least half of what the words count for. Raises UserError for a question that names
     nothing, and for words of which nothing here has one, with the nearest one.
     """
-    judged, listed, asked = by_claim(), systems(), catalog.find(())
+    judged, listed, asked = by_claim(), systems(), question_list.find(())
     found = findings_page.stored()
     texts = {name: _plain(f"{name} {row['systems']}") for name, row in judged.items()}
     titles = {q.n: _plain(q.title) for q in asked}
@@ -99,7 +99,7 @@ def ask(question: Iterable[str]) -> Answer:
         [_claim(judged[name]) for name in order[:SHOWN]],
         [{"n": n, "name": found[n - 1][0], "text": found[n - 1][1]} for n in _best(sections, counts, heads)],
         [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
-        [{"n": n, "name": catalog.find([n])[0].title} for n in _best(titles, counts, titles)],
+        [{"n": n, "name": question_list.find([n])[0].title} for n in _best(titles, counts, titles)],
         _arena(words),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.lag.phase_diagram import EARLY, PREDICTED, SIGNS
-from analysis.judging.intervals import wilson_interval
+from analysis.judging.seed_intervals import wilson_interval
 from analysis.tables.committed import COMMITTED, load_committed
 from testbed.diagnostics.peer_limits import Alert, Row, Threshold, alerts
 from testbed.errors import UserError

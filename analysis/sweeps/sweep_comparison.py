@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from analysis.judging.comparisons import arm, paired
-from analysis.judging.intervals import Interval, student_interval, wilson_interval
+from analysis.judging.seed_intervals import Interval, student_interval, wilson_interval
 from analysis.kernels.t_test_seeds import t_seeds
 from analysis.sweeps.sweep_table import (
     labeled,

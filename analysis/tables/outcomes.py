@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.judging.intervals import median_interval, wilson_interval
+from analysis.judging.seed_intervals import median_interval, wilson_interval
 from testbed.config.run import Run
 from testbed.errors import UserError
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from analysis.tables.outcomes import DIVERGED, ESS, cell_fields, need
 from analysis.tables.sampled_ess import EXACT
 

@@ -135,7 +135,7 @@ def decisions_page() -> dict[str, str]:
 def gallery() -> dict[str, str | bytes]:
     """Return the gallery and its pictures, drawn from the committed tables."""
     from analysis.tables.committed import load_committed
-    from paper_figs.run import FIGURES, draw, render, style
+    from paper_figs.save_figures import FIGURES, draw, render, style
 
     found: dict[str, str | bytes] = {}
     lines = [

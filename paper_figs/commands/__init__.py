@@ -17,7 +17,7 @@ def _figures() -> list[dict[str, Any]]:
 EXTENSION = Extension(
     commands=(
         Command("Start", "demo", "Run a tour of stale-data RL, in minutes.", "paper_figs.commands.demo:demo"),
-        Command("Read", "plot", "Draw a results folder.", "paper_figs.commands.plot:plot"),
+        Command("Read", "plot", "Draw a results folder.", "paper_figs.commands.plot_command:plot"),
         Command(
             "Read", "report", "Write one page about a results folder.", "paper_figs.commands.report:report"
         ),
@@ -47,6 +47,6 @@ EXTENSION = Extension(
         "draw_bias": "paper_figs.commands.one_file:draw_bias",
         "draw_lags": "paper_figs.commands.one_file:draw_lags",
         "draw_weights": "paper_figs.commands.one_file:draw_weights",
-        "write_arena_page": "paper_figs.arena:write",
+        "write_arena_page": "paper_figs.arena_row_page:write",
     },
 )

@@ -28,8 +28,8 @@ def card(
     Examples: testbed card mine.py:my_objective --quick    testbed card cispo
     """
     from analysis.cards.report_card import make_card
-    from paper_figs import report_card
-    from paper_figs.run import write_file
+    from paper_figs import report_card_page
+    from paper_figs.save_figures import write_file
     from testbed.cli import show
 
     def said(text: str) -> None:
@@ -38,7 +38,7 @@ def card(
 
     found = make_card(name, quick=quick, said=said)
     path = html or Path("out") / f"card-{file_name(found.title)}.html"
-    write_file(path, report_card.page(found).encode())
+    write_file(path, report_card_page.page(found).encode())
     if json:
         show.as_json({**found.row(), "html": str(path)})
         return
@@ -53,7 +53,7 @@ def file_name(title: str) -> str:
 
 def report(found: "Card") -> None:
     """Print a card as tables."""
-    from paper_figs.report_card import in_words
+    from paper_figs.report_card_page import in_words
     from testbed.cli import show
 
     print(f"{found.title}: {found.formula}" if found.formula else found.title)

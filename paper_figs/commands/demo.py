@@ -102,7 +102,7 @@ def arena() -> "tuple[Run, ...]":
 
 def _draw(out: Path, quiet: bool) -> list[str]:
     from paper_figs import plot
-    from paper_figs.run import figures
+    from paper_figs.save_figures import figures
 
     _say("Drawing figures", quiet)
     paths: list[str] = []

@@ -84,8 +84,8 @@ def diagnose(
     if write is not None and not isinstance(log, ScalarLog):
         write_record(log, write)
     if html is not None:
-        from paper_figs.diagnosis import page
-        from paper_figs.run import write_file
+        from paper_figs.diagnosis_page import page
+        from paper_figs.save_figures import write_file
 
         write_file(html, page(found).encode())
     if json:

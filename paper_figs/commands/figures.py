@@ -32,7 +32,7 @@ def figures(
             "No figure was given. Give names (`testbed list figures`) or --all; "
             "a sweep of yours is drawn by: testbed plot RESULTS"
         )
-    from paper_figs.run import figures as draw
+    from paper_figs.save_figures import figures as draw
 
     saved = draw(names or (), data, out, progress=lambda line: print(line, file=sys.stderr))
     if json:

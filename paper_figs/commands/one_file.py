@@ -49,7 +49,7 @@ def draw_lags(found: "Report", path: Path) -> None:
 
 
 def _draw(path: Path, make: "Callable[[], Figure]") -> None:
-    from paper_figs.run import render, style, write_file
+    from paper_figs.save_figures import render, style, write_file
 
     _check(path)
     with style():

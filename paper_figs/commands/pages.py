@@ -66,9 +66,9 @@ def _metrics(docs: Path, _data: Path | None) -> list[Path]:
 
 def _questions(docs: Path, _data: Path | None) -> list[Path]:
     from analysis.judging.verdicts import by_claim
-    from analysis.questions import catalog
+    from analysis.questions import question_list
 
-    return _page(docs / "questions.md", catalog.page(by_claim(), catalog.stored()))
+    return _page(docs / "questions.md", question_list.page(by_claim(), question_list.stored()))
 
 
 def _systems(docs: Path, _data: Path | None) -> list[Path]:

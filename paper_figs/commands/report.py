@@ -22,7 +22,7 @@ def report(
     Example: testbed report results/staleness --html staleness.html
     """
     from paper_figs.report_page import page
-    from paper_figs.run import write_file
+    from paper_figs.save_figures import write_file
 
     path = html or Path("out") / f"{folder.resolve().name}.html"
     write_file(path, page(folder, metric).encode())

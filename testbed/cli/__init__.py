@@ -61,7 +61,9 @@ CORE = (
         {"context_settings": {"ignore_unknown_options": True}},
     ),
     Command("Look up", "list", "List all names of one kind.", "testbed.cli.listing:list_all"),
-    Command("Look up", "show", "Show what a name stands for; cite it.", "testbed.cli.look_up:show_names"),
+    Command(
+        "Look up", "show", "Show what a name stands for; cite it.", "testbed.cli.show_command:show_names"
+    ),
     Command(
         "Systems and evidence",
         "pipeline",

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 import matplotlib
 matplotlib.rcParams.update({'font.size': 20, 'axes.labelpad': 30, 'savefig.dpi': 50, 'text.usetex': False})
-from paper_figs.run import figures
+from paper_figs.save_figures import figures
 figures(sys.argv[2:], out=Path(sys.argv[1]))
 print(sorted({'torch', 'matplotlib.pyplot', 'seaborn', 'numba'} & set(sys.modules)))
 """
@@ -55,7 +55,7 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
 @pytest.mark.slow
 def test_figures_are_the_same_bytes_in_other_places_and_times(tmp_path: Path, campaign) -> None:
     from paper_figs.figure_registry import FIGURES
-    from paper_figs.run import figures
+    from paper_figs.save_figures import figures
 
     names = list(FIGURES) if campaign.full else ["ratio-tails"]
     figures(names, out=tmp_path / "here")

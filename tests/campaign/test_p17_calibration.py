@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.judging.intervals import clopper_pearson_interval, median_interval
+from analysis.judging.seed_intervals import clopper_pearson_interval, median_interval
 from testbed.diagnostics.tail_indices import Estimated, pareto_k, tail_length
 from testbed.estimators import intervals
 

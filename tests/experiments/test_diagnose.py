@@ -18,7 +18,7 @@ from analysis.experiments.lag.phase_diagram import EARLY, SIGNS
 from analysis.logs.diagnosis import diagnose
 from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import MANIFEST, Table
-from paper_figs.diagnosis import page
+from paper_figs.diagnosis_page import page
 from testbed.cli import main
 from testbed.diagnostics.peer_limits import PEERS, Threshold, alerts
 from testbed.logs.readers import read

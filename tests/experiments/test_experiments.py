@@ -16,12 +16,12 @@ from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
 from analysis.judging import preregistration
 from analysis.judging.claims import CLAIMS, Claims, look
-from analysis.judging.evidence import MEAN, exceeds
+from analysis.judging.e_values import MEAN, exceeds
 from analysis.judging.verdicts import by_claim
 from analysis.pages import experiment_page
 from analysis.tables.committed import Table, load_committed
 from analysis.tables.making import add_tables, make
-from paper_figs import run, shared_plots
+from paper_figs import save_figures, shared_plots
 from paper_figs.figure_registry import FIGURES
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -235,7 +235,7 @@ def test_its_shared_plot_is_a_figure(example, tmp_path, monkeypatch):
     monkeypatch.setattr(FIGURES, "_entries", dict(FIGURES._load()))
     shared_plots.register(experiment)
     add_tables({experiment.name: table}, tmp_path)
-    (saved,) = run.figures([experiment.name], tmp_path, tmp_path / "out")
+    (saved,) = save_figures.figures([experiment.name], tmp_path, tmp_path / "out")
     assert saved.caption.startswith(f"{experiment.question} Drawn: mean exact/value against lag")
 
 

@@ -17,7 +17,7 @@ from analysis.tables import making as table_files
 from analysis.tables import outcomes as collapse
 from analysis.tables import sampled_ess as ess
 from analysis.tables import tails
-from paper_figs import figure_registry, run
+from paper_figs import figure_registry, save_figures
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
 
@@ -76,11 +76,11 @@ def folder(tables, tmp_path_factory):
 def saved(folder, tmp_path_factory):
     lines = []
     out = tmp_path_factory.mktemp("figures")
-    return run.figures(data=folder, out=out, progress=lines.append), out, lines
+    return save_figures.figures(data=folder, out=out, progress=lines.append), out, lines
 
 
 def drawn(name, tables):
-    with run.style():
+    with save_figures.style():
         return figure_registry.draw(name, tables[figure_registry.FIGURES[name].promises["data"]].frame)
 
 
@@ -163,7 +163,7 @@ def test_figures_are_saved_with_a_manifest_that_names_their_input(saved, tables)
 @pytest.mark.slow
 def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
     for name in ("ess-collapse", "ratio-tails"):
-        run.figures([name], folder, tmp_path)
+        save_figures.figures([name], folder, tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert sorted(manifest["figures"]) == ["ess-collapse", "ratio-tails"]
     assert not (tmp_path / "staleness.pdf").exists()
@@ -171,21 +171,23 @@ def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
 
 def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, capsys):
     with pytest.raises(UserError, match="Did you mean 'staleness'"):
-        run.figures(["stalenes"], folder, tmp_path)
+        save_figures.figures(["stalenes"], folder, tmp_path)
     table_files.write_tables({"staleness": tables["staleness"]}, tmp_path / "partial")
     with pytest.raises(UserError, match="only gives staleness"):
-        run.figures(["ess-collapse"], tmp_path / "partial", tmp_path)
+        save_figures.figures(["ess-collapse"], tmp_path / "partial", tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        run.figures(["staleness"], folder, tmp_path / "file")
-    assert run.main(["stalenes", "--out", str(tmp_path)]) == 2
+        save_figures.figures(["staleness"], folder, tmp_path / "file")
+    assert save_figures.main(["stalenes", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_figures_without_names_are_those_that_the_tables_allow(tables, tmp_path):
     table_files.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
-    assert [each.name for each in run.figures(data=tmp_path, out=tmp_path / "out")] == ["ratio-tails"]
+    assert [each.name for each in save_figures.figures(data=tmp_path, out=tmp_path / "out")] == [
+        "ratio-tails"
+    ]
 
 
 def results(folder, task="copy", policy="toy", rows=staleness_rows, finished=True):
@@ -216,7 +218,7 @@ def test_results_folders_become_the_tables_that_figures_read(tmp_path, tables):
     assert made.csv == tables["staleness"].csv
     for name in ("ess-collapse", "ratio-tails"):
         assert table_files.make(EXPERIMENTS[name], [tmp_path / "sweeps"]).csv == tables[name].csv
-    (drawn,) = run.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
+    (drawn,) = save_figures.figures(["ratio-tails"], tmp_path / "sweeps", tmp_path / "out")
     assert drawn.table["sha256"] == tables["ratio-tails"].sha256
 
 

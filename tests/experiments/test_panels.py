@@ -10,7 +10,7 @@ from matplotlib.mathtext import MathTextParser
 from support.figure_boxes import faults
 
 from analysis.tables.committed import load_committed
-from paper_figs import figure_registry, panels, run
+from paper_figs import figure_registry, panels, save_figures
 
 TABLES = load_committed()
 
@@ -32,7 +32,7 @@ def one_parser():
 )
 def test_no_text_of_a_figure_is_cut_off_small_struck_through_or_over_another(name):
     table = figure_registry.FIGURES[name].promises["data"]
-    with run.style():
+    with save_figures.style():
         assert faults(figure_registry.draw(name, TABLES[table].frame)) == []
 
 
@@ -46,7 +46,7 @@ def test_compared_objectives_are_panels_without_such_faults():
 
     names = ["ppo_clip", *(n for n in objective if n.startswith("cispo"))]
     kept = [c for n in names for c in atlas.curves(n) if c.axis == main_axis(objective[n])]
-    with run.style():
+    with save_figures.style():
         fig = draw(frame_of(kept))
         assert faults(fig) == []
     shown = [ax for ax in fig.axes if ax.axison]
@@ -67,7 +67,7 @@ def test_compared_objectives_are_panels_without_such_faults():
     ],
 )
 def test_the_check_sees_what_it_is_for(draw, words):
-    with run.style():
+    with save_figures.style():
         fig = Figure(figsize=(2, 2), layout="none")
         ax = fig.subplots()
         ax.set(xlim=(0, 1), ylim=(0, 1))

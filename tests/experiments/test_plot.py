@@ -12,7 +12,7 @@ from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
 from paper_figs.figure_registry import no_mathtext
-from paper_figs.run import render
+from paper_figs.save_figures import render
 from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS
-from paper_figs import figure_registry, plot_kinds, run, shared_plots
+from paper_figs import figure_registry, plot_kinds, save_figures, shared_plots
 from testbed.errors import UserError
 
 PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
@@ -23,7 +23,7 @@ def rows():
 
 
 def drawn(table, kind, **fields):
-    with run.style():
+    with save_figures.style():
         fig = shared_plots.draw(table, plot=Plot(kind, **{"x": "x", "y": "y", **fields}))
         fig.draw_without_rendering()
     return fig, fig.axes[0]

@@ -8,9 +8,9 @@ import pytest
 from support.command_line import call, refused
 
 from analysis.experiment import Experiment, Part
-from analysis.judging import systems as listed
+from analysis.judging import system_list as listed
 from analysis.judging.claims import CLAIMS
-from analysis.judging.systems import System, find, status, systems
+from analysis.judging.system_list import System, find, status, systems
 from analysis.judging.verdicts import by_claim, stored
 from analysis.pages.forest import forest
 from analysis.pages.systems_page import facts, findings, index, pages, summary

@@ -1,6 +1,6 @@
 """The word that a claim's evidence has on its own, for tests of what a claim reads in a table."""
 
-from analysis.judging.evidence import REFUTED, SUPPORTED, UNDECIDED, Evidence
+from analysis.judging.e_values import REFUTED, SUPPORTED, UNDECIDED, Evidence
 
 ENOUGH = 20.0
 """E-value that counts: a wrong word then has chance 1/10 at most."""

@@ -81,7 +81,7 @@ def main(folder: str, count: str, packs: str) -> None:
     assert len(again.done()) == len(chosen)
     lap("resume")
     if filled:
-        from paper_figs.run import figures
+        from paper_figs.save_figures import figures
 
         began = time.process_time()
         figures(["ess-collapse"], root / "s", root / "out")

@@ -15,7 +15,7 @@ from support import made_logs
 
 from analysis.logs.diagnosis import Diagnosis, diagnose
 from paper_figs.commands.diagnose import report
-from paper_figs.diagnosis import page
+from paper_figs.diagnosis_page import page
 from testbed.cli import show
 from testbed.errors import UserError
 from testbed.logs.readers import read_any

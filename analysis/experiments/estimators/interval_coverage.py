@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.judging.intervals import clopper_pearson_interval
+from analysis.judging.seed_intervals import clopper_pearson_interval
 from analysis.lab import Experiment, Plot
 from analysis.tables.committed import Table
 from envs.arrays import Floats

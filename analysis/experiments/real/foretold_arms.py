@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.arena import foretold_runs
 from analysis.arena.foretold_runs import LAG, MODELS, load
-from analysis.arena.tuning import FRESH
+from analysis.arena.halving import FRESH
 from analysis.judging.auroc import kendall
 from analysis.lab import Experiment
 from analysis.tables.cell_table import value_of, words

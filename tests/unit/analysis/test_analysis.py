@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.judging import intervals
+from analysis.judging import seed_intervals
 from analysis.tables import committed as load
 from analysis.tables import condensed as condense
 from analysis.tables import outcomes as collapse
@@ -66,7 +66,7 @@ def tabular_rows(**sweep):
 
 
 def test_few_seeds_give_their_range_and_say_what_it_covers():
-    found = intervals.median_interval([3.0, 1.0, 2.0])
+    found = seed_intervals.median_interval([3.0, 1.0, 2.0])
     assert (found.center, found.low, found.high, found.n) == (2.0, 1.0, 3.0, 3)
     assert found.level == 0.75
     assert found.method == "range of the seeds"
@@ -76,38 +76,40 @@ def test_few_seeds_give_their_range_and_say_what_it_covers():
     ("n", "rank", "level"), [(8, 1, 1 - 2 / 256), (9, 2, 1 - 20 / 512), (20, 6, 0.958610)]
 )
 def test_the_median_interval_takes_the_tabulated_order_statistics(n, rank, level):
-    found = intervals.median_interval(np.arange(1, n + 1))
+    found = seed_intervals.median_interval(np.arange(1, n + 1))
     assert (found.low, found.high) == (rank, n + 1 - rank)
     assert found.level == pytest.approx(level, abs=1e-6)
 
 
 def test_the_median_interval_of_thousands_of_values_is_that_of_the_counted_ones(monkeypatch):
-    counted = intervals.median_interval(np.arange(1001.0))
-    monkeypatch.setattr(intervals, "COUNTED", 0)
-    found = intervals.median_interval(np.arange(1001.0))
+    counted = seed_intervals.median_interval(np.arange(1001.0))
+    monkeypatch.setattr(seed_intervals, "COUNTED", 0)
+    found = seed_intervals.median_interval(np.arange(1001.0))
     assert (found.low, found.high) == (counted.low, counted.high)
     assert found.level == pytest.approx(counted.level, abs=1e-12)
-    assert intervals.median_interval(np.arange(5.0), 0.9).level == pytest.approx(1 - 2.0**-4)
-    assert intervals.median_interval(np.arange(20_000.0)).level == pytest.approx(0.95, abs=0.01)
+    assert seed_intervals.median_interval(np.arange(5.0), 0.9).level == pytest.approx(1 - 2.0**-4)
+    assert seed_intervals.median_interval(np.arange(20_000.0)).level == pytest.approx(0.95, abs=0.01)
 
 
 def test_one_seed_has_a_median_and_no_coverage():
-    assert intervals.median_interval([0.4]) == intervals.Interval(0.4, 0.4, 0.4, 1, "range of the seeds", 0.0)
+    assert seed_intervals.median_interval([0.4]) == seed_intervals.Interval(
+        0.4, 0.4, 0.4, 1, "range of the seeds", 0.0
+    )
 
 
 def test_the_student_interval_is_mean_plus_minus_t_standard_errors():
-    found = intervals.student_interval([1.0, 2.0, 3.0])
+    found = seed_intervals.student_interval([1.0, 2.0, 3.0])
     assert (found.low, found.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5), abs=1e-6)
-    assert intervals.student_interval([5.0]).high == math.inf
+    assert seed_intervals.student_interval([5.0]).high == math.inf
 
 
 @pytest.mark.parametrize(
     ("interval", "successes", "low", "high"),
     [
-        (intervals.wilson_interval, 8, 0.490162, 0.943318),
-        (intervals.wilson_interval, 0, 0.0, 0.277533),
-        (intervals.clopper_pearson_interval, 8, 0.443905, 0.974789),
-        (intervals.clopper_pearson_interval, 10, 0.691503, 1.0),
+        (seed_intervals.wilson_interval, 8, 0.490162, 0.943318),
+        (seed_intervals.wilson_interval, 0, 0.0, 0.277533),
+        (seed_intervals.clopper_pearson_interval, 8, 0.443905, 0.974789),
+        (seed_intervals.clopper_pearson_interval, 10, 0.691503, 1.0),
     ],
 )
 def test_intervals_of_a_share_of_ten_match_published_tables(interval, successes, low, high):
@@ -117,14 +119,14 @@ def test_intervals_of_a_share_of_ten_match_published_tables(interval, successes,
 
 def test_a_missing_seed_is_refused_and_a_share_must_be_one():
     with pytest.raises(UserError, match="1 of them NaN"):
-        intervals.median_interval([1.0, np.nan])
+        seed_intervals.median_interval([1.0, np.nan])
     with pytest.raises(UserError, match="given 3 of 2"):
-        intervals.wilson_interval(3, 2)
+        seed_intervals.wilson_interval(3, 2)
 
 
 def test_bands_hold_one_row_per_group_and_count_what_they_used():
     frame = pd.concat([curve([0.1, 0.5], seed=0), curve([0.3, np.nan], seed=1)])
-    found = intervals.bands(frame, ["recipe", "step"], "accuracy")
+    found = seed_intervals.bands(frame, ["recipe", "step"], "accuracy")
     assert found.to_dict("list") == {
         "recipe": ["grpo", "grpo"],
         "step": [0, 10],

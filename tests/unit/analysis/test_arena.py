@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from support.command_line import call
 
-from analysis.arena import curves, foretold_runs, one_setting, own, page, run, table, tasks, tuning
+from analysis.arena import arena_queue, curves, foretold_runs, halving, one_setting, own, page, table, tasks
+from analysis.arena.arena_queue import cost, run_queue
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
-from analysis.arena.run import cost, run_queue
+from analysis.arena.halving import QUICK, Effort, best_of, beyond, chosen, on_tuning_seeds
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
-from analysis.arena.tuning import QUICK, Effort, best_of, beyond, chosen, on_tuning_seeds
 from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.cell_table import words
 from analysis.tables.committed import Table
@@ -264,7 +264,7 @@ def test_sweeps_of_another_grid_or_effort_are_kept_apart(tmp_path, monkeypatch) 
     places = []
     monkeypatch.setattr(own, "run_queue", lambda *given, effort: places.append(given[4]))
     arm, other = (own.arm_of("cispo", f"eps_high=1,{high}") for high in (4, 2))
-    for each, effort in ((arm, tuning.FULL), (arm, QUICK), (other, QUICK), (arm, QUICK)):
+    for each, effort in ((arm, halving.FULL), (arm, QUICK), (other, QUICK), (arm, QUICK)):
         own.trained("sorted", SMALL, each, 64, tmp_path, print, effort)
     assert places[1] == places[3]
     assert len(set(places)) == 3
@@ -281,8 +281,8 @@ def small(tmp_path, monkeypatch) -> Path:
     )
     monkeypatch.setattr(tasks, "TASKS", {**TASKS, "sorted": SMALL})
     monkeypatch.setattr(table, "load", lambda: frame.drop(columns="curve"))
-    monkeypatch.setattr(tuning, "FULL", Effort(growths=0, finals=(0, 1)))
-    monkeypatch.setattr(tuning, "QUICK", Effort((0,), (1,), 0, (0, 1)))
+    monkeypatch.setattr(halving, "FULL", Effort(growths=0, finals=(0, 1)))
+    monkeypatch.setattr(halving, "QUICK", Effort((0,), (1,), 0, (0, 1)))
     return tmp_path
 
 
@@ -383,7 +383,7 @@ def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path,
     count = (had["run"] == "first").sum() + 1
     other = had.index[had["seed"] == 3]
     older = committed.assign(rate=committed["rate"].mask(committed.index.isin(other), 0.0006))
-    rows = run.run_more("sorted", [known()["grpo"]], 64, older, tmp_path, count)
+    rows = arena_queue.run_more("sorted", [known()["grpo"]], 64, older, tmp_path, count)
     assert list(rows["seed"]) == [3, count - 1, 1000 + count - 1], "what ran at another rate runs again"
     assert set(rows["rate"]) == {had["rate"].iloc[0]}
     assert set(rows["knob"]) == {had["knob"].iloc[0]}

@@ -14,7 +14,7 @@ from analysis.judging import design_gates, gates, table_gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly
-from analysis.judging.evidence import MEDIAN, Evidence, exceeds
+from analysis.judging.e_values import MEDIAN, Evidence, exceeds
 from analysis.judging.table_gates import unmeasured
 from analysis.judging.verdicts import by_claim
 from analysis.tables.committed import REMEASURED, load_committed, remeasured

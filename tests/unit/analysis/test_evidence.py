@@ -14,7 +14,7 @@ from analysis.judging.comparisons import (
     happens_mostly,
     median_within,
 )
-from analysis.judging.evidence import (
+from analysis.judging.e_values import (
     MEAN,
     MEDIAN,
     NONE,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.judging.verdicts import by_claim
-from analysis.questions import catalog, search
+from analysis.questions import question_list, search
 from analysis.questions.question import in_brief
 from testbed.cli import main
 from testbed.errors import UserError
@@ -28,8 +28,8 @@ def _same(found, kept):
 
 def test_the_page_is_written_from_verdicts_and_stored_numbers():
     written = (ROOT / "docs" / "questions.md").read_text()
-    numbers = catalog.stored()
-    for question in catalog.find(()):
+    numbers = question_list.stored()
+    for question in question_list.find(()):
         answer = question.text(numbers.get(question.n, {}), by_claim())
         assert f"## {question.n}. {question.title}" in written
         assert 2 <= len(re.findall(r"[.:?](?= [A-Z`]|$)", answer)) <= 5, answer
@@ -38,18 +38,18 @@ def test_the_page_is_written_from_verdicts_and_stored_numbers():
         tests = [ROOT / each for each in re.findall(r"tests/[\w/]+\.py", question.holds)]
         assert question.claims or tests or numbers[question.n]["table"]
         assert all(each.is_file() for each in tests), question.n
-    assert len(catalog.find(())) >= 30
+    assert len(question_list.find(())) >= 30
 
 
 def test_no_number_of_an_answer_is_typed_by_hand():
     known = r"chi-square|top-p|k[123]|fp8|1 / rank|1,1,1,1|2,2,2,2|[34]e-4"
-    for question in catalog.find(()):
+    for question in question_list.find(()):
         bare = re.sub(r"\{[^}]*\}", "", re.sub(known, "", question.answer.lower()))
         assert not re.search(r"\d\.\d|\d{4}", bare), (question.n, bare)
 
 
 def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
-    one = catalog.find([40])[0]
+    one = question_list.find([40])[0]
     judged = by_claim()
     name = "an-ewma-anchor-ends-above-missing-log-probabilities"
     now = judged | {
@@ -71,10 +71,10 @@ def test_a_finding_in_brief_says_how_exact_an_identity_is():
 
 @pytest.mark.slow
 def test_stored_numbers_are_computed_again():
-    kept = catalog.stored()
-    for question in catalog.find(()):
+    kept = question_list.stored()
+    for question in question_list.find(()):
         if question.compute is not None:
-            assert _same(catalog.compute(question), kept[question.n]), question.n
+            assert _same(question_list.compute(question), kept[question.n]), question.n
 
 
 def test_closed_forms_of_answers():
@@ -153,4 +153,4 @@ def test_ask_and_questions_on_the_command_line(capsys):
     capsys.readouterr()
     assert code("evidence", "questions", "9", "--json") == 0
     again = json.loads(capsys.readouterr().out)[0]
-    assert _same(again["half"], catalog.stored()[9]["half"])
+    assert _same(again["half"], question_list.stored()[9]["half"])

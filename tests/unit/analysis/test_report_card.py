@@ -14,7 +14,7 @@ from analysis.cards.report_card import EXACT, committed, make_card, percentile
 from analysis.experiments.cards import card_cost, card_exact
 from analysis.pages import leaderboard_page
 from analysis.tables.committed import load_committed
-from paper_figs.report_card import page, radar
+from paper_figs.report_card_page import page, radar
 from testbed.objectives import objective
 
 OWN = '''

@@ -12,9 +12,9 @@ import pytest
 from scipy import integrate, stats
 
 from analysis.judging import bets, rule
-from analysis.judging import evidence as evidence_module
+from analysis.judging import e_values as evidence_module
 from analysis.judging.claims import CLAIMS, look
-from analysis.judging.evidence import (
+from analysis.judging.e_values import (
     DIRECTION,
     MEDIAN,
     MISSED,

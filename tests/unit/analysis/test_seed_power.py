@@ -13,7 +13,7 @@ from support.made_sweep import TOY, accuracy, made
 
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
-from analysis.judging.evidence import MEAN, MEDIAN, exceeds, stays_below, within
+from analysis.judging.e_values import MEAN, MEDIAN, exceeds, stays_below, within
 from analysis.judging.needed import units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from analysis.kernels.t_test_seeds import t_power, t_seeds

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.experiment import Experiment
 from analysis.judging.comparisons import sooner
-from analysis.judging.evidence import NONE, REFUTED, SUPPORTED
+from analysis.judging.e_values import NONE, REFUTED, SUPPORTED
 from testbed.errors import UserError
 from tests.support import deciding
 

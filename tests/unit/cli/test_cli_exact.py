@@ -6,7 +6,7 @@ import pytest
 from support.command_line import call as run_command
 from support.command_line import refused
 
-from paper_figs import run
+from paper_figs import save_figures
 from paper_figs.bias_split import draw_reports
 from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.response_tree import random_policies, random_tree
@@ -90,7 +90,7 @@ def test_a_mistake_is_answered_with_one_line(capsys, words, answer):
 def test_bars_end_at_the_bias():
     bench = Bench(tree := random_tree(3, 3), *random_policies(tree, 0.5))
     rows = [gradient_report(name, bench).row() for name in ("ppo_clip", "minpro", "topr")]
-    with run.style():
+    with save_figures.style():
         left = draw_reports(rows).axes[0]
     ends = {}
     for bar in left.patches:

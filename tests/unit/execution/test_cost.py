@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.command_line import refused
 
-from analysis.commands.evidence import agree_on_experiment
+from analysis.commands.evidence_commands import agree_on_experiment
 from testbed.cli.cost_prompt import agree
 from testbed.config.run import Run, grid
 from testbed.errors import UserError

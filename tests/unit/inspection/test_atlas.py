@@ -13,7 +13,7 @@ from analysis import palette
 from analysis.experiments.cards import objective_weights as objective_table
 from analysis.pages import atlas_page
 from analysis.tables import committed as load
-from paper_figs import figure_registry, objective_weights, run
+from paper_figs import figure_registry, save_figures, weight_figures
 from testbed.errors import UserError
 from testbed.inspection import atlas
 from testbed.inspection.effective_weights import effective_weights
@@ -177,7 +177,7 @@ def small():
 
 
 def drawn(frame, family):
-    with run.style():
+    with save_figures.style():
         fig = figure_registry.draw(f"objectives-{family}", frame)
         fig.draw_without_rendering()
     return fig
@@ -187,7 +187,7 @@ def test_every_family_has_a_figure_of_the_committed_table():
     named = {f"objectives-{entry.family}" for entry in objective.values()}
     assert named <= set(figure_registry.FIGURES)
     assert all(figure_registry.FIGURES[name].promises["data"] == objective_table.NAME for name in named)
-    assert set(objective_weights.FAMILIES) == {entry.family for entry in objective.values()}
+    assert set(weight_figures.FAMILIES) == {entry.family for entry in objective.values()}
 
 
 def test_a_figure_has_one_panel_per_objective_with_both_signs_and_the_on_policy_points():
@@ -210,14 +210,14 @@ def test_curves_that_coincide_are_drawn_once_and_a_variant_lies_on_its_base():
     rows = frame[frame["objective"] == "reinforce"]
     same = rows.assign(family="clipped", weight=0.5)
     ghosted = frame[frame["objective"] == "ppo_clip"].assign(objective="ppo_clip@there")
-    with run.style():
-        fig = objective_weights.draw_family(
+    with save_figures.style():
+        fig = weight_figures.draw_family(
             frame.merge(same, how="outer").merge(ghosted, how="outer"), "clipped"
         )
     panels = {ax.get_title(): ax for ax in fig.axes if ax.get_title()}
     assert {to_hex(line.get_color()) for line in panels["reinforce"].lines} == {palette.INK, palette.RULE}
     colors = [to_hex(line.get_color()) for line in panels["ppo_clip @there"].lines]
-    assert colors.count(objective_weights.GHOST) == 2
+    assert colors.count(weight_figures.GHOST) == 2
 
 
 def test_a_family_that_the_table_lacks_is_named():

@@ -4,7 +4,7 @@ import re
 
 from support.command_line import call
 
-from analysis.judging.systems import short_names, source, systems
+from analysis.judging.system_list import short_names, source, systems
 from testbed.inspection.bibtex import bibtex
 from testbed.objectives import objective
 

@@ -9,7 +9,7 @@ import torch
 from support import made_logs
 
 from analysis.logs.diagnosis import diagnose
-from paper_figs.diagnosis import page
+from paper_figs.diagnosis_page import page
 from testbed.errors import UserError
 from testbed.logs import files
 from testbed.logs.readers import read, read_any

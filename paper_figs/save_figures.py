@@ -1,6 +1,6 @@
 """Draw figures from tables and save them as PDF and PNG, byte for byte the same every time.
 
-python -m paper_figs.run [NAME …] [--data FOLDER] [--out FOLDER]
+python -m paper_figs.save_figures [NAME …] [--data FOLDER] [--out FOLDER]
 """
 
 import argparse
@@ -161,7 +161,9 @@ def _manifest(out: Path, saved: Sequence[Saved]) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run this module's command line; return exit code 0, or 2 after a one-line error."""
-    parser = argparse.ArgumentParser(prog="python -m paper_figs.run", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m paper_figs.save_figures", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"figures; all by default: {', '.join(FIGURES)}"
     )

@@ -10,8 +10,7 @@ import pandas as pd
 from analysis.arena import table
 from analysis.arena.arms import Arm
 from analysis.arena.chosen_settings import cells_of
-from analysis.arena.tasks import shown, tuned_at
-from analysis.arena.tuning import (
+from analysis.arena.halving import (
     FACTOR,
     FULL,
     WRONG,
@@ -23,7 +22,8 @@ from analysis.arena.tuning import (
     chosen,
     seeds_up_to,
 )
-from analysis.arena.tuning import on_tuning_seeds as tuning_cells
+from analysis.arena.halving import on_tuning_seeds as tuning_cells
+from analysis.arena.tasks import shown, tuned_at
 from analysis.tables.committed import load_results
 from testbed.config.run import Run
 from testbed.config.run import cell_ids as ids

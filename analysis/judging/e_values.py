@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.judging import bets
-from analysis.judging.intervals import student_interval
+from analysis.judging.seed_intervals import student_interval
 from envs.arrays import Floats
 
 SUPPORTED, SMALLER, NONE, REFUTED = "supported", "smaller than claimed", "no difference", "refuted"

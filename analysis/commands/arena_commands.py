@@ -98,7 +98,7 @@ def run_arena(
 
     testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --seeds 64
     """
-    from analysis.arena import arms, run, table, tasks
+    from analysis.arena import arena_queue, arms, table, tasks
 
     known = arms.known()
     for name in arm or []:
@@ -115,10 +115,10 @@ def run_arena(
                 f"--seeds and --lag pipeline need --arm, of those tuned for '{task}' at lag {lag}: {had}. "
                 f"The table has {table.held(frame)}."
             )
-        run.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
+        arena_queue.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
         return
     for name, at in tasks.queue() if task == "all" else [(task, steps)]:
-        run.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
+        arena_queue.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def add(
     testbed arena add my_loss.py:capped --knob cap=1,2,4 --task sums --lag 64
     """
     from analysis.arena import own, table, tasks
-    from analysis.arena.tuning import FULL, QUICK
+    from analysis.arena.halving import FULL, QUICK
     from testbed.cli import show
 
     if html is not None and html.is_dir():

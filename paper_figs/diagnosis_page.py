@@ -11,7 +11,7 @@ from analysis.logs.diagnosis import Diagnosis
 from analysis.palette import BLUE, GRAY, RULE, VERMILION
 from paper_figs.figure_registry import PAGE
 from paper_figs.report_page import _figure, _list, _svg, _table, document
-from paper_figs.run import style
+from paper_figs.save_figures import style
 from testbed.diagnostics.peer_limits import Alert
 
 ESS_NOTE = (

@@ -11,7 +11,7 @@ from matplotlib.projections.polar import PolarAxes
 from analysis.cards.report_card import Card, Line
 from analysis.palette import BLUE, INK, RULE
 from paper_figs.report_page import _figure, _list, _svg, _table, document
-from paper_figs.run import style
+from paper_figs.save_figures import style
 
 YES_NO = ("settled there",)
 TITLES = {2: "Exact", 4: "Cost"}

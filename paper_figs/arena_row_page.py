@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.arena.picture import gains
 from analysis.arena.table import records
 from paper_figs.report_page import _table, document
-from paper_figs.run import write_file
+from paper_figs.save_figures import write_file
 
 SHOWN = ("arm", "rate", "knob", "at_edge", "final", "gain", "gain_low", "gain_high", "sensitivity")
 

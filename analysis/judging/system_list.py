@@ -16,7 +16,7 @@ from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
-from analysis.judging.evidence import HALVES, SMALLER, UNDECIDED
+from analysis.judging.e_values import HALVES, SMALLER, UNDECIDED
 from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 

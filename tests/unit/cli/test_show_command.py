@@ -8,7 +8,7 @@ import json
 import pytest
 from support.command_line import call, refused
 
-from testbed.cli import commands, look_up
+from testbed.cli import commands, show_command
 from testbed.cli.extensions import GROUP, Command, Extension, installed
 from testbed.recipes import recipe
 
@@ -37,7 +37,7 @@ from testbed.recipes import recipe
     ],
 )
 def test_a_name_is_shown_as_everything_that_it_is(name, kinds):
-    assert list(look_up.look_up(name)) == kinds
+    assert list(show_command.look_up(name)) == kinds
 
 
 def test_a_recipe_says_what_it_composes(capsys):
@@ -49,7 +49,7 @@ def test_a_recipe_says_what_it_composes(capsys):
 
 
 def test_every_recipe_can_be_shown():
-    assert all(look_up.composition(recipe[name])["objective"] for name in recipe.names())
+    assert all(show_command.composition(recipe[name])["objective"] for name in recipe.names())
 
 
 def test_a_name_can_be_asked_for_as_one_kind(capsys):
