@@ -1,50 +1,99 @@
 """Measure what gates ask and an older table lacks, on runs of the same arms made again.
 
-`python -m analysis.tables.remeasured 8 NAME…` runs the arms that claims of an experiment compare, on the
-first 8 seeds of both runs of its table, and writes what analysis.tables.committed.remeasured reads.
+`python -m analysis.tables.remeasured 8 NAME…` runs the arms that claims of an experiment compare whose gates
+`long enough` or `drift` are open, on the first 8 seeds of both runs of its table, and writes, arm by arm, what
+analysis.tables.committed.remeasured reads. Runs that are there already stay.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis.experiment import EXPERIMENTS
+from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import examine, is_statistical
+from analysis.judging.gates import checked
+from analysis.judging.table_gates import NOT_RECORDED
 from analysis.tables.cell_table import arms_of, cell_table
 from analysis.tables.committed import REMEASURED, load_committed
 from analysis.worlds.tuned_training import Family
+from testbed.config.run import Run
 
 RISE = ("accuracy", "rise accuracy")
 DRIFT = ("mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
+AGE = "mean staleness/age_mean_token"
+Again = Callable[[Sequence[int]], pd.DataFrame]
+"""What makes an arm's rows at some seeds."""
 
 
-def measure(name: str, count: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of each compared arm, on `count` seeds of a run; of cells, or of a `Family`."""
+def arms(experiment: Experiment) -> Iterator[tuple[Mapping[str, Any], Again]]:
+    """Yield what the table says of every arm, of cells or of a `Family`, and what makes it again."""
+    if experiment.cells is None:
+        module = sys.modules[EXPERIMENTS.module(experiment.name)]
+        family = next(each for each in vars(module).values() if isinstance(each, Family))
+        for name in family.ways:
+            yield {"arm": name}, partial(_of_family, family, name)
+        return
+    for cell in dict.fromkeys(replace(cell, seed=0) for cell in experiment.cells()):
+        yield arms_of([""], [cell], experiment.keys)[""], partial(_of_cell, experiment, cell)
+
+
+def _of_family(family: Family, name: str, seeds: Sequence[int]) -> pd.DataFrame:
+    """Return an arm's rows; the mean age of its data is the lag that its table lacks."""
+    found = family.table((*RISE, *DRIFT, AGE), seeds, (name,)).rename(columns={AGE: "lag"})
+    return found[["arm", "seed", *RISE, *(("lag", *DRIFT) if found["lag"].any() else ())]]
+
+
+def _of_cell(experiment: Experiment, cell: Run, seeds: Sequence[int]) -> pd.DataFrame:
     from testbed.training.loop import train_pack
 
-    experiment, frame = EXPERIMENTS[name], load_committed([name])[name].frame
-    judged = [entry for entry in experiment.claims.values() if is_statistical(entry)]
-    wanted = [each.where for entry in judged for each in examine(entry, frame).read]
-    first = frame["seed"].min() + 500_000 if experiment.stop is None else experiment.stop.fresh
-    parts = (sorted({s for s in frame["seed"] if (s >= first) is again}) for again in (False, True))
-    seeds = [seed for part in parts for seed in part[:count]]
-    if experiment.cells is None:
-        module = sys.modules[EXPERIMENTS.module(name)]
-        family = next(each for each in vars(module).values() if isinstance(each, Family))
-        for arm in dict.fromkeys(where["arm"] for where in wanted):
-            yield family.table(RISE, seeds, (arm,))[["arm", "seed", *RISE]]
-        return
-    keys = [key for key in experiment.keys if key != "seed"]
-    for cell in dict.fromkeys(replace(cell, seed=0) for cell in experiment.cells()):
-        arm = arms_of([""], [cell], keys)[""]
-        if any(all(arm.get(key) == value for key, value in where.items()) for where in wanted):
-            rows = pd.DataFrame(train_pack(tuple(replace(cell, seed=seed) for seed in seeds)))
-            yield cell_table(name, rows, experiment.keys, (*RISE, *DRIFT)).frame
+    rows = pd.DataFrame(train_pack(tuple(replace(cell, seed=seed) for seed in seeds)))
+    found = cell_table(experiment.name, rows, experiment.keys, (*RISE, *DRIFT)).frame
+    return found.drop(columns="diverged")
+
+
+def compared(experiment: Experiment, frame: pd.DataFrame) -> list[Mapping[str, Any]]:
+    """Return the arms that claims compare of which a gate says that it was not recorded, or fails."""
+    found = []
+    for entry in experiment.claims.values():
+        if is_statistical(entry):
+            seen = examine(entry, frame)
+            asked = [each for each in checked(entry, frame, seen) if each.gate in ("long enough", "drift")]
+            if any(NOT_RECORDED in each.why or not each.holds for each in asked):
+                found += [each.where for each in seen.read]
+    return found
+
+
+def first_seeds(experiment: Experiment, frame: pd.DataFrame, count: int) -> list[int]:
+    """Return the first seeds of both runs of a table, `count` of each."""
+    fresh = frame["seed"].min() + 500_000 if experiment.stop is None else experiment.stop.fresh
+    runs = (sorted({s for s in frame["seed"] if (s >= fresh) is again}) for again in (False, True))
+    return [int(seed) for run in runs for seed in run[:count]]
+
+
+def measure(experiment: Experiment, frame: pd.DataFrame, count: int, path: Path) -> None:
+    """Make the compared arms' missing runs, and write them beside those that are there."""
+    wanted, seeds = compared(experiment, frame), first_seeds(experiment, frame, count)
+    known = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    for arm, again in arms(experiment):
+        if not any(all(arm.get(key) == value for key, value in where.items()) for where in wanted):
+            continue
+        there = known
+        for key, value in arm.items():
+            there = there[there[key] == value] if len(there) else there
+        missing = [seed for seed in seeds if not len(there) or seed not in set(there["seed"])]
+        if missing:
+            known = pd.concat([known, again(missing)], ignore_index=True)
+            known = known.sort_values([*arm, "seed"], ignore_index=True)
+            known.to_csv(path, index=False, float_format="%.5g")
+            print(experiment.name, *arm.values(), f"{len(missing)} runs", flush=True)
 
 
 if __name__ == "__main__":
     for each in sys.argv[2:]:
-        found = pd.concat(measure(each, int(sys.argv[1])))
-        found.to_csv(REMEASURED / f"{each}.csv", index=False, float_format="%.5g")
+        table = load_committed([each])[each].frame
+        measure(EXPERIMENTS[each], table, int(sys.argv[1]), REMEASURED / f"{each}.csv")
