@@ -40,7 +40,6 @@ class Comparison:
     floor: value below which no arm can fall; arms both near it are no evidence of equality.
     off, rival: arms for which, in the first one's place, the sentence must not hold: the mechanism switched
         off, and what the source compares itself with.
-    drift: KL per token of the compared arms' data, in nats, between which the source speaks.
     """
 
     way: Way
@@ -55,7 +54,6 @@ class Comparison:
     floor: float | None = None
     off: Arm | None = None
     rival: Arm | None = None
-    drift: tuple[float, float] | None = None
     null: float | None = None
 
     def __call__(self, table: pd.DataFrame) -> Evidence:

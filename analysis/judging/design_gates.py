@@ -7,7 +7,7 @@ As in analysis.judging.table_gates a gate holds, fails, or does not apply.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from analysis.judging import rule
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, places
 from analysis.judging.e_values import REFUTED, SUPPORTED, Evidence
+from analysis.judging.source_drift import LAG, NATS, SHARE, beside
 from analysis.judging.table_gates import Answer, lacking
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
@@ -61,13 +62,14 @@ def design_answers(
     frame: its table as all of it is judged. read: the arms that its check read. evidence: what it returned.
     Raises UserError for an arm that a claim declares and the table lacks.
     """
-    name = entry.promises["experiment"]
+    name, systems = entry.promises["experiment"], list[str]()
     if name in EXPERIMENTS and EXPERIMENTS[name].claims.get(entry.name) is entry:
         experiment = EXPERIMENTS[name]
         yield from worlds(experiment, frame)
         yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
         yield from long_enough(base_data_of(experiment.name), read)
-    yield from drift(entry.function, frame, read, name)
+        systems = [each for each, part in experiment.judges().items() if entry.name in part.claims]
+    yield from drift(entry.function, frame, read, name, systems)
     yield from collapses(read, frame, evidence)
     if isinstance(entry.function, Comparison):
         yield from instead(entry.name, entry.function, frame)
@@ -142,35 +144,41 @@ def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def drift(
-    check: Callable[..., object], frame: pd.DataFrame, read: Sequence[Read], experiment: str = ""
+    check: Callable[..., object],
+    frame: pd.DataFrame,
+    read: Sequence[Read],
+    experiment: str = "",
+    systems: Iterable[str] = (),
 ) -> Iterator[Answer]:
     """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
 
-    The largest of their KL must lie between the two that the claim states: a lag is as large as what it did
-    to the arm that nothing held back, and no arm may be driven further than the source speaks of.
-    experiment: whose table it is.
+    The largest of their KL counts: a lag is as large as what it did to the arm that nothing held back, and no
+    arm may be driven further than the source speaks of. experiment: whose table it is. systems: those of the
+    claim.
     """
     wanted: list[Arm] = [each.where for each in read]
-    low, high = 0.0, np.inf
     if isinstance(check, Comparison):
         both = [where for where in (check.first, check.second) if where is not None]
         wanted = [{**where, **check.over} for where in both] or wanted
-        low, high = check.drift or (low, high)
+    again = remeasured(experiment)
+    if "lag" not in frame and again is not None:
+        frame = again  # of a `Family`, whose table does not say how old the data are
     if "lag" not in frame or not pd.api.types.is_numeric_dtype(frame["lag"]):
         return
     arms = _stale(frame, wanted)
     if not arms:
         return
     count = len(arms)
-    if not ({*KL} & {*frame} and {*CLIPPED} & {*frame}) and (again := remeasured(experiment)) is not None:
+    if not ({*KL} & {*frame} and {*CLIPPED} & {*frame}) and again is not None:
         frame, arms = again, _stale(again, wanted)
     kl, clipped = (next((name for name in names if name in frame), "") for names in (KL, CLIPPED))
     if not (kl and clipped) or len(arms) < count or any(rows[kl].isna().all() for rows in arms):
         yield lacking("drift", experiment, "a lag without its KL and clip share")
         return
     nats, share = max((float(KL[kl](rows[kl]).median()), float(rows[clipped].median())) for rows in arms)
-    said = f"KL {nats:.2g}, clip share {share:.2g}"
-    yield Answer("drift", low <= nats <= high, said + f", asked {low:g} to {high:g}" * (high < np.inf))
+    lag, most = (max(float(rows[name].median()) for rows in arms) for name in ("lag", clipped))
+    holds, told = beside(systems, {LAG: lag, SHARE: most, NATS: nats})
+    yield Answer("drift", holds, f"KL {nats:.2g}, clip share {share:.2g}" + f", {told}" * bool(told))
 
 
 def _stale(frame: pd.DataFrame, wanted: Sequence[Arm]) -> list[pd.DataFrame]:

@@ -1,7 +1,8 @@
 """Digests of what a verdict rests on: the experiment's file, its table, and the code that judges.
 
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
-`analysis` that its file or the gates import, and theirs; the objections to its claims count as code. A
+`analysis` that its file or the gates import, and theirs; the objections to its claims, and what the sources
+of its systems say of drift, count as code. A
 computation rests on the packages of `testbed` and `envs` too.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analysis.experiment import EXPERIMENTS
+from analysis.judging.source_drift import spoken
 from analysis.tables.committed import REMEASURED
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +42,7 @@ def of_code(experiment: str, computed: bool) -> str:
         found += [_of_package(folder) for folder in sorted(folders)]
     again = REMEASURED / f"{experiment}.csv"
     found += [_of_file(again)] if again.exists() else []
+    found += [str(spoken()[each]) for each in EXPERIMENTS[experiment].judges() if each in spoken()]
     found += [f"{claim} {said}" for claim, said in _objected() if claim in EXPERIMENTS[experiment].claims]
     return _short("".join(found).encode())
 

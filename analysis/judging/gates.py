@@ -7,7 +7,7 @@
     off-switch    with the mechanism switched off the same claim is not supported
     rival         the paper's rival is an arm, at its best
     worlds        a claim on random worlds has at least 20 of them, seeds nested inside
-    drift         a lag is given with the drift that it caused, and the paper's is in reach
+    drift         a lag is given with the drift that it caused, beside that of which the source speaks
 
 objections.csv holds what a review against the source found: such a gate counts as failed until the claim is
 asked again in an experiment that passes it. A claim may declare checks of its own (`gates=`); what a

@@ -62,7 +62,6 @@ class Statement:
         typical: str = "",
         off: Arm | None = None,
         rival: Arm | None = None,
-        drift: tuple[float, float] | None = None,
         null: float | None = None,
     ) -> None:
         """Say that the outcome of a is above that of b by `by`; without b, that it is above `by` itself.
@@ -70,11 +69,10 @@ class Statement:
         Without a, the outcome is what computes a number per unit; it is above `by`, and `null` is what it
         would be if there were no effect, 0 by default.
         times: how many times as large, in place of `by`. below: below in place of above. off, rival: arms
-        for which, in place of a, the same must not hold; drift: KL per token of the arms' data, least and
-        most, in nats. Else the claim is invalid.
+        for which, in place of a, the same must not hold, else the claim is invalid.
         """
         margin = math.log(times) if times is not None else by
-        more = {"log": times is not None, "off": off, "rival": rival, "drift": drift, "null": null}
+        more = {"log": times is not None, "off": off, "rival": rival, "null": null}
         self._by("below" if below else "above", outcome, a, b, margin, over, typical, **more)
 
     def equal(

@@ -7,6 +7,7 @@ from typing import Any
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
 from analysis.judging.needed import OPEN, units_to_decide, why_not
+from analysis.judging.source_drift import in_words
 from analysis.judging.system_list import System, asked, counts, status, systems, trials, world
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
@@ -65,6 +66,7 @@ def _facts(
         "central": [_claim(judged[name]) for name in system.central],
         "without": system.without,
         "would show": system.would_show,
+        "drift of the source": in_words(system.name),
         "asked": asked().get(system.name, ""),
         "experiments": [
             {
@@ -87,6 +89,7 @@ def _claim(row: Row) -> dict[str, Any]:
         "effect": effect(row),
         **{name: row[name] for name in ("asks", "verdict", "kind", "gates", "note")},
         "needs": needs(row),
+        "drift": next((each[7:] for each in row["checked"].split("; ") if each.startswith("drift: ")), ""),
     }
 
 
@@ -189,6 +192,9 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
         lines += ["", _claims(row["central"], judged)]
         lines += [f"`{each['claim']}`: {each['needs']}.\n" for each in row["central"] if each["needs"]]
     lines.append(f"A decisive experiment: {_sentence(row['would show'])}")
+    if row["drift of the source"]:
+        lines += [f"\nDrift in its source: {_sentence(row['drift of the source'])}"]
+        lines += [f"`{one['claim']}`: {_sentence(one['drift'])}" for one in row["central"] if one["drift"]]
     lines += [f"\nA review asked for: {row['asked']}"] if row["asked"] else []
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]

@@ -1,8 +1,8 @@
 """Measure what gates ask and an older table lacks, on runs of the same arms made again.
 
 `python -m analysis.tables.remeasured 8 NAME…` runs the arms that claims of an experiment compare whose gates
-`long enough` or `drift` are open, on the first 8 seeds of both runs of its table, and writes, arm by arm, what
-analysis.tables.committed.remeasured reads. Runs that are there already stay.
+`long enough` or `drift` are open, on the first 8 seeds of both runs of its table, and writes, arm by arm,
+what analysis.tables.committed.remeasured reads. Runs that are there already stay.
 """
 
 import sys
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging.claims import examine, is_statistical
+from analysis.judging.claims import REPLICATION, examine, is_statistical
 from analysis.judging.gates import checked
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.tables.cell_table import arms_of, cell_table
@@ -70,9 +70,10 @@ def compared(experiment: Experiment, frame: pd.DataFrame) -> list[Mapping[str, A
 
 def first_seeds(experiment: Experiment, frame: pd.DataFrame, count: int) -> list[int]:
     """Return the first seeds of both runs of a table, `count` of each."""
-    fresh = frame["seed"].min() + 500_000 if experiment.stop is None else experiment.stop.fresh
-    runs = (sorted({s for s in frame["seed"] if (s >= fresh) is again}) for again in (False, True))
-    return [int(seed) for run in runs for seed in run[:count]]
+    fresh = frame["seed"].min() + REPLICATION // 2 if experiment.stop is None else experiment.stop.fresh
+    seeds = sorted({int(seed) for seed in frame["seed"]})
+    runs = ([seed for seed in seeds if (seed < fresh) == first] for first in (True, False))
+    return [seed for run in runs for seed in run[:count]]
 
 
 def measure(experiment: Experiment, frame: pd.DataFrame, count: int, path: Path) -> None:

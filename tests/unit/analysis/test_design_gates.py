@@ -4,19 +4,23 @@ Gates that a table answers: an unfair comparison fails the gate that is meant fo
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging import design_gates, gates, table_gates
+from analysis.judging import design_gates, gates, source_drift, table_gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly
 from analysis.judging.e_values import MEDIAN, Evidence, exceeds
+from analysis.judging.source_drift import Range
+from analysis.judging.system_list import systems
 from analysis.judging.table_gates import unmeasured
 from analysis.judging.verdicts import by_claim
+from analysis.tables import remeasured as remeasured_runs
 from analysis.tables.committed import REMEASURED, load_committed, remeasured
 from testbed.errors import UserError
 
@@ -176,6 +180,37 @@ def test_a_lag_without_its_drift_is_told_by_runs_made_again(monkeypatch):
     again = frame[frame["arm"] == "good"].assign(kl=0.3)
     monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
     assert not said(frame, gain(0.1))["drift"].holds
+    monkeypatch.setattr(design_gates, "remeasured", {"e": frame.assign(kl=0.3, lag=5.5)}.get)
+    assert said(frame.drop(columns="lag"), gain(0.1))["drift"].why == "KL 0.3, clip share 0.1"
+
+
+def test_runs_are_made_again_where_a_gate_is_open_and_added_to(monkeypatch, tmp_path):
+    made = Experiment("e", question="Is it?", source="s", compute=rows_table, keys=("arm", "seed"))
+    gain(0.1)(made.claim("c", "It is so."))
+    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
+    frame = pd.concat([frame, frame.assign(seed=frame["seed"] + 1_000_000)])
+    asked = []
+
+    def run(arm, seeds):
+        asked.append(arm)
+        return pd.DataFrame({**arm, "seed": seeds, "x": 0.5})
+
+    known = [(arm, partial(run, arm)) for arm in (GOOD, BAD, OFF)]
+    monkeypatch.setattr(remeasured_runs, "arms", lambda _: known)
+    path = tmp_path / "e.csv"
+    remeasured_runs.measure(made, frame, 1, path)
+    first = pd.read_csv(path)
+    assert [*zip(first["arm"], first["seed"], strict=True)] == [
+        (arm, seed) for arm in ("bad", "good") for seed in (0, 1_000_000)
+    ]
+    path.write_text(path.read_text().replace("0.5", "0.25"))
+    remeasured_runs.measure(made, frame, 2, path)
+    both = pd.read_csv(path)
+    assert sorted(both["seed"][both["arm"] == "bad"]) == [0, 1, 1_000_000, 1_000_001]
+    assert (both["x"] == 0.25).sum() == 4
+    remeasured_runs.measure(made, frame, 2, path)
+    remeasured_runs.measure(made, frame.assign(**{"rise accuracy": 0.0}), 9, path)  # now no gate is open
+    assert asked == [GOOD, BAD] * 2
 
 
 def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_closes():
@@ -298,31 +333,61 @@ def test_an_optimum_at_the_edge_of_its_grid_is_not_tuned():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "measured", "asked"),
+    ("wanted", "measured"),
     [
-        (True, {"kl": 0.25, "clip_share": 0.1}, None),
-        (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}, (0.05, 0.2)),
-        (False, {"kl": 0.25, "clip_share": 0.1}, (0.0, 0.2)),
-        (False, {"kl": 0.25}, None),
-        (False, {"clip_share": 0.1}, None),
-        (False, {"kl": np.nan, "clip_share": 0.1}, None),
+        (True, {"kl": 0.25, "clip_share": 0.1}),
+        (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}),
+        (False, {"kl": 0.25}),
+        (False, {"clip_share": 0.1}),
+        (False, {"kl": np.nan, "clip_share": 0.1}),
     ],
 )
-def test_a_lag_is_told_with_the_drift_of_which_the_source_speaks(wanted, measured, asked):
+def test_a_lag_is_told_with_what_it_did(wanted, measured):
     frame = rows_table(0.8, 0.5, **measured)
-    say = lambda claim: claim.compare("accuracy", GOOD, BAD, by=0.1, drift=asked)  # noqa: E731
-    assert said(frame, say)["drift"].holds is wanted
-    assert "drift" not in said(frame.assign(lag=0), say)
+    assert said(frame, gain(0.1))["drift"].holds is wanted
+    assert "drift" not in said(frame.assign(lag=0), gain(0.1))
+
+
+def drifts(frame, monkeypatch, *rows):
+    """Return the gate's answer on a claim about a system whose source speaks of these ranges."""
+    known = {"S": tuple(Range(*row, "arXiv") for row in rows)}
+    monkeypatch.setattr(source_drift, "spoken", lambda: known)
+    check = Comparison("above", "accuracy", GOOD, BAD)
+    (found,) = design_gates.drift(check, frame, read(), "e", ("S", "not looked at"))
+    return found
 
 
 @pytest.mark.parametrize("driven", ["good", "bad"])
-def test_no_compared_arm_may_drift_further_than_the_source_speaks_of(driven):
+def test_no_compared_arm_may_drift_further_than_the_source_speaks_of(monkeypatch, driven):
     frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
     far = frame.assign(kl=np.where(frame["arm"] == driven, 0.5, 0.1))
-    say = lambda claim: claim.compare("accuracy", GOOD, BAD, by=0.1, drift=(0.0, 0.2))  # noqa: E731
-    assert said(frame, say)["drift"].holds
-    assert not said(far, say)["drift"].holds
-    assert "KL 0.5" in said(far, say)["drift"].why
+    assert drifts(frame, monkeypatch, ("KL", 0.0, 0.2)).holds
+    assert not drifts(far, monkeypatch, ("KL", 0.0, 0.2)).holds
+    assert not drifts(frame, monkeypatch, ("KL", 0.15, 0.2)).holds
+    assert "source KL 0 to 0.2, here 0.5: above" in drifts(far, monkeypatch, ("KL", 0.0, 0.2)).why
+
+
+def test_lag_and_clip_share_are_told_beside_the_source_and_refuse_nothing(monkeypatch):
+    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=np.repeat([0.3, 0.1], 32))
+    found = drifts(frame, monkeypatch, ("lag", 0, 7), ("clip share", 0.2, 0.4))
+    assert found.holds
+    measured, *beside = found.why.split(", source ")
+    assert measured == "KL 0.1, clip share 0.3"
+    assert beside == ["lag 0 to 7, here 8: above", "clip share 0.2 to 0.4, here 0.3: inside"]
+    assert drifts(frame, monkeypatch).why.endswith("its source gives none that was read")
+
+
+def test_what_sources_say_of_drift_names_listed_systems_and_its_place(tmp_path):
+    assert set(source_drift.spoken()) <= set(systems())
+    told = [row for row in by_claim().values() if "drift: KL" in row["checked"] and row["systems"]]
+    assert all(name in source_drift.spoken() for row in told for name in row["systems"].split("; "))
+    assert all(
+        each.where and each.low <= each.high for found in source_drift.spoken().values() for each in found
+    )
+    path = tmp_path / "d.csv"
+    path.write_text("system,measure,low,high,where\nOAPL,speed,0,1,here\n")
+    with pytest.raises(UserError, match="measure of drift"):
+        source_drift.spoken(path)
 
 
 def test_a_table_is_excused_from_the_measurement_only_while_it_lacks_it():
