@@ -20,7 +20,7 @@ from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, places
 from analysis.judging.e_values import REFUTED, SUPPORTED, Evidence
 from analysis.judging.source_drift import LAG, NATS, SHARE, beside
-from analysis.judging.table_gates import Answer, lacking
+from analysis.judging.table_gates import Answer, lacking, leaning
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
@@ -103,7 +103,7 @@ def tuned(
     fewer = columns.issubset({*FEWER, "collapsed"})
     if not fewer and not {each.column for each in read}.issubset(MORE_IS_BETTER):
         return
-    if fewer and _word(evidence) == REFUTED:
+    if fewer and leaning(evidence) == REFUTED:
         return
     rows = [_rows(chosen, each.where) for each in read] if not chosen.empty else []
     compared = {_named(each.where) for each in read}
@@ -112,7 +112,7 @@ def tuned(
     if len(compared) > 2 and not (isinstance(check, Comparison) and check.first):
         return
     better = -1
-    if _word(evidence) in (SUPPORTED, REFUTED):
+    if leaning(evidence) in (SUPPORTED, REFUTED):
         middle = [(-1 if fewer else 1) * _mean(each.values, np.inf if fewer else 0.0) for each in read]
         better = int(np.argmax(middle))
     edges = {
@@ -192,7 +192,7 @@ def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> 
 
     That something which is said to collapse does not, needs no such run.
     """
-    if any(each.column == "collapsed" for each in read) and _word(evidence) != REFUTED:
+    if any(each.column == "collapsed" for each in read) and leaning(evidence) != REFUTED:
         count = int((frame["collapsed"] > 0.5).sum())
         yield Answer("acts", count > 0, f"{count} of {len(frame)} runs collapse")
 
@@ -200,10 +200,6 @@ def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> 
 def _mean(x_N: Floats, missing: float) -> float:
     """Return the mean; a run that never had what is counted needs infinitely long."""
     return float(np.nan_to_num(x_N, nan=missing).mean())
-
-
-def _word(evidence: Evidence) -> str:
-    return max(evidence.e, key=lambda word: evidence.e[word], default="")
 
 
 def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answer]:

@@ -72,6 +72,6 @@ def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) 
         assert table is not None
         name = entry.promises["experiment"]
         budget = EXPERIMENTS[name].budget if name in EXPERIMENTS else ""
-        found += answers(entry.function, table, read, name, budget)
+        found += answers(entry.function, table, read, evidence, name, budget)
         found += design_answers(entry, table, read, evidence)
     return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
+from analysis.judging.e_values import REFUTED, Evidence
 from analysis.judging.replication import difference, level
 from analysis.judging.seed_intervals import student_interval
 from analysis.tables.committed import remeasured
@@ -36,10 +37,7 @@ STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
 _MODELS = "model runs, not kept, take core-hours"
-_TOY = {
-    **{"averaged-anchor": 2, "engine-arms": 5, "fp8-training": 1, "negatives-at-lag-128": 2, "rec": 4},
-    **{"rec-bounded": 3, "self-rewarded-training": 2, "sparse-arms": 5, "staleness-cost": 2},
-}
+_TOY = {"engine-arms": 5, "self-rewarded-training": 2, "sparse-arms": 5}
 UNMEASURED = {
     **dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS),
     **{name: f"toy runs to be made again, about {n} core-minutes" for name, n in _TOY.items()},
@@ -65,20 +63,26 @@ def unmeasured(checked: str) -> list[str]:
 def lacking(gate: str, experiment: str, what: str) -> Answer:
     """Return what a gate says where its measurement is missing: it fails, but for tables that are older."""
     known = UNMEASURED.get(experiment, "")
-    return Answer(gate, bool(known), f"{NOT_RECORDED}, {known}" if known else what)
+    return Answer(gate, bool(known), f"{NOT_RECORDED}, {known or what}")
+
+
+def leaning(evidence: Evidence) -> str:
+    """Return the word that the evidence speaks for most; "" for none."""
+    return max(evidence.e, key=lambda word: evidence.e[word], default="")
 
 
 def answers(
     check: Callable[..., object],
     table: pd.DataFrame,
     read: Sequence[Read],
+    evidence: Evidence,
     experiment: str = "",
     budget: str = "",
 ) -> list[Answer]:
-    """Return what the gates say of a check on a table whose seeds tell all units apart; read: its arms.
+    """Return what the gates say of a check on a table whose seeds tell all units apart.
 
-    experiment: whose table it is. budget: at which equal budget it compares arms that still learn, if it
-    states one.
+    read: its arms. evidence: what it found. experiment: whose table it is. budget: at which equal budget it
+    compares arms that still learn, if it states one.
     """
     found = [*_headroom(read)]
     if isinstance(check, Comparison):
@@ -86,7 +90,7 @@ def answers(
             *_fits(check, read),
             *_acts(check, read),
             *_tuned(check, table),
-            *_long_enough(check, table, experiment, budget),
+            *_long_enough(check, table, evidence, experiment, budget),
         ]
     return found
 
@@ -139,9 +143,11 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
     yield Answer("tuned", not edges, f"at the grid's edge: {', '.join(edges)}" if edges else "optimum inside")
 
 
-def _long_enough(check: Comparison, table: pd.DataFrame, experiment: str, budget: str) -> Iterator[Answer]:
+def _long_enough(
+    check: Comparison, table: pd.DataFrame, evidence: Evidence, experiment: str, budget: str
+) -> Iterator[Answer]:
     """The gap of two finals may not be closing, nor that of equals opening, when training stops; at a stated
-    budget it may.
+    budget it may. Arms of which the evidence says that they are no equals have a gap.
 
     A movement counts by the gap, or by the margin where the gap is smaller. An arm that is to be no worse,
     with a margin below 0, may not be falling behind. Of few runs made again the mean counts with its 95 %
@@ -161,20 +167,21 @@ def _long_enough(check: Comparison, table: pd.DataFrame, experiment: str, budget
         yield lacking("long enough", experiment, "finals without a curve that says whether their gap closes")
         return
     own = rises is table
+    equals = check.way == "equal" and leaning(evidence) != REFUTED
     met = [(np.zeros(3), "of itself")]
     for cell, x_N in opens.items():
         gap = float((np.median if own else np.mean)(gaps[cell]))
-        unit = check.margin if check.way == "equal" else max(abs(gap), abs(check.margin))
+        unit = check.margin if equals else max(abs(gap), abs(check.margin))
         ends = student_interval(x_N)
         moved = np.repeat(np.median(x_N), 3) if own else np.array([ends.center, ends.low, ends.high])
         closes = -moved if check.margin < 0 else -moved * np.sign(gap)
-        if check.way == "equal":
+        if equals:
             closes = np.abs(moved)
             closes[1] *= moved[1] * moved[2] > 0  # else 0 lies between the ends
         met += [(closes / unit, "of itself" if unit == abs(gap) else "of the margin")] if unit else []
     share, of = max((float(closes[0]), of) for closes, of in met)
     low, high = (max(float(end_of(closes[1:])) for closes, _ in met) for end_of in (np.min, np.max))
-    what = "moves" if check.way == "equal" else "closes"
+    what = "moves" if equals else "closes"
     said = f"the gap {what} by {share:.2g} {of} over the last fifth of the steps"
     if not own:
         said += f", 95 % interval to {high:.2g}, in {min(map(len, opens.values()))} runs made again"

@@ -156,6 +156,14 @@ def test_a_gap_of_finals_is_not_closing_nor_equals_parting_when_training_stops(w
     assert said(frame, asked[say])["long enough"].holds is wanted
 
 
+def test_a_gap_that_refutes_an_equality_may_open_and_not_close():
+    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
+    for rises, wanted in (((0.2, 0.0), True), ((0.0, 0.2), False)):
+        frame["rise accuracy"] = np.repeat(rises, 32)
+        found = said(frame, lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.05))["long enough"]
+        assert found.holds is wanted
+
+
 def test_a_table_without_a_curve_fails_unless_its_runs_were_made_again_or_it_is_listed(monkeypatch):
     frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
     assert not said(frame, gain(0.1))["long enough"].holds
