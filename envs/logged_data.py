@@ -112,7 +112,7 @@ def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0)
 def draw_counts(
     world: FiniteMDP, law_RSA: Floats, steps: int, rng: np.random.Generator, cells: int | None = None
 ) -> Counts:
-    """Draw counts of `steps` independent transitions with (s, a) ~ law, as simulation would.
+    """Draw counts of `steps` independent transitions with (s, a) drawn from `law_RSA`, as simulation would.
 
     law_RSA: [R, S, A], or one [S, A] for `cells` cells. Raises ValueError for an invalid distribution, and
     for noise 'bernoulli' with a bonus of the next state, for which sums cannot be drawn here.

@@ -1,6 +1,6 @@
 """Intervals over seeds and over yes/no outcomes; every interval carries the name of its method.
 
-Which one: `median_interval` for bands in figures (exact for any law, honest for few seeds),
+Which one: `median_interval` for bands in figures (exact for any distribution and few seeds),
 `student_interval` for a mean of roughly normal numbers, `wilson_interval` for a share,
 `clopper_pearson_interval` where coverage must not fall below its level.
 """
@@ -44,9 +44,9 @@ def _values(x_N: ArrayLike) -> NDArray[np.float64]:
 
 
 def median_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
-    """Return the median and the order statistics x_(k), x_(n+1-k) that cover the law's median.
+    """Return the median and the order statistics x_(k), x_(n+1-k) that cover the distribution's median.
 
-    Coverage is 1 - 2 P(Binomial(n, 1/2) < k), exact for every continuous law. k is the largest with coverage
+    Coverage is 1 - 2 P(Binomial(n, 1/2) < k), exact for every continuous distribution. k is the largest with coverage
     of at least `level`; with fewer than 6 seeds none reaches 0.95, so it is the smallest and largest seed and
     `level` in the result says what that covers: 1 - 2^(1-n), i.e. 0.5, 0.75, 0.875, 0.94 for n = 2 … 5.
     """

@@ -14,7 +14,7 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
 
     first, final: exact value at the first and last logged step, with final_low and final_high of a 95%
     Student interval; best: largest on the way; ess_exact, ess_sampled: smallest share over steps, exact (NaN
-    where no law is known) and from the batch. n: seeds.
+    where no distribution is known) and from the batch. n: seeds.
     diverged: share of seeds with a loss or gradient that was not finite.
     """
     need(frame, [VALUE, ESS])

@@ -41,7 +41,7 @@ class Worlds:
         return policy_q(self.moves_RSAS, self.reward_RSA, pi_RSA, self.discount)
 
     def value(self, pi_RSA: Floats) -> Floats:
-        """Discounted value from the start law, [R]."""
+        """Discounted value from the start distribution, [R]."""
         start_RS = np.stack([world.start_S for world in self.worlds])
         return np.asarray(((pi_RSA * self.q(pi_RSA)).sum(-1) * start_RS).sum(-1))
 
@@ -100,7 +100,7 @@ def some_actions(seeds: Seeds, states: int, actions: int, kept: int, purpose: st
 
 
 def random_policies(seeds: Seeds, states: int, actions: int, purpose: str, spread: float = 1.0) -> Floats:
-    """Rows from a Dirichlet law, [R, S, A]."""
+    """Rows from a Dirichlet distribution, [R, S, A]."""
     alpha_A = np.full(actions, spread)
     return np.stack([generator(s, purpose).dirichlet(alpha_A, size=states) for s in seeds])
 

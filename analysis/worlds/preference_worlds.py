@@ -27,7 +27,7 @@ class PairWorld:
 
     @property
     def context_S(self) -> Floats:
-        """The law of contexts."""
+        """Probabilities of contexts, [S]."""
         return np.full(len(self.reward_SA), 1 / len(self.reward_SA))
 
     @property

@@ -99,8 +99,8 @@ def softmax(logits_SA: ArrayLike) -> Floats:
     """The policy of a table of logits, over the last axis."""
     shifted = np.asarray(logits_SA, dtype=np.float64)
     power = np.exp(shifted - shifted.max(-1, keepdims=True))
-    law: Floats = power / power.sum(-1, keepdims=True)
-    return law
+    normalized: Floats = power / power.sum(-1, keepdims=True)
+    return normalized
 
 
 def check_size(vocabulary: int, length: int, prompts: int = 1) -> None:

@@ -207,16 +207,18 @@ class TabularRuns(World):
         """Return the exact KL of the policy's episodes from those of the starting weights; [R]."""
         del row, last
         pi_RSA, start_RSA = self.policy.probabilities(theta_RP), self.policy.probabilities(start_RP)
-        law = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
-        return HeldOut(exact={"exact/kl_start": law.kl_pi_mu})
+        found = self.task.divergence(pi_RSA, start_RSA, unsupported="infinite")
+        return HeldOut(exact={"exact/kl_start": found.kl_pi_mu})
 
     def _moments(self, pi_RSA: np.ndarray, step: int, behavior: BehaviorWeights) -> dict[str, np.ndarray]:
         slices = behavior.slices
         engine = self.generation.sliced(slices)
         mu_XSA = engine.probabilities(behavior.weights_XP, step, behavior.past_XP)
         # A collapsed policy gives actions probability 0: ratios are then infinite.
-        law = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
-        part = {item.name: getattr(law, item.name).reshape(-1, slices) for item in dataclasses.fields(law)}
+        found = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
+        part = {
+            item.name: getattr(found, item.name).reshape(-1, slices) for item in dataclasses.fields(found)
+        }
         second_R, kl_R = part["second_moment"].mean(1), part["kl_pi_mu"].mean(1)
         return {
             "exact/ess_kish_sequence": 1.0 / second_R,

@@ -76,7 +76,7 @@ EXPERIMENT = Experiment(
 def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
     """With learning rate 0 lag changes no logged bit but the ages, which are the lag, whatever the engine; at
     rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the ratio is 1, and with
-    one that draws nothing its exact law is the same in every batch.
+    one that draws nothing its exact distribution is the same in every batch.
     """
     import torch
 
@@ -147,7 +147,7 @@ def _moments(log_pi_A: Floats, log_old_A: Floats, log_mu_A: Floats) -> Floats:
 
 
 def _law(log_pi_A: Floats, log_mu_A: Floats, length: int = 1) -> RatioDistribution:
-    """Return the exact law of log pi/mu of a sequence of `length` independent tokens."""
+    """Return the exact distribution of log pi/mu of a sequence of `length` independent tokens."""
     from testbed.mismatch.ratio_distribution import enumerated_distribution
 
     token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
@@ -196,7 +196,7 @@ def _temperature_excess(sign: float, size: float) -> float:
     source="drift of the log-ratio with lag; derived, conditions added",
 )
 def lag_log_ratio_grows_linearly_if_coherent_and_as_a_root_if_not() -> Evidence:
-    """Where every state has the same law, the standard deviation of a sequence's log(pi_t/pi_(t-k)) is
+    """Where every state has the same distribution, the standard deviation of a sequence's log(pi_t/pi_(t-k)) is
     exactly k sqrt(T) times a token's at lag 1 if each update moves the logits alike, and over all random
     walks of the logits its mean square grows as k T.
     """

@@ -40,11 +40,11 @@ def cloned(shown_RSA: Floats, steps: int) -> Floats:
     """Logits after `steps` of gradient descent on the demonstrations' mean negative log-likelihood."""
     logits_RSA = np.zeros_like(shown_RSA)
     for _ in range(steps):
-        logits_RSA = logits_RSA + CLONING * (shown_RSA - law(logits_RSA))
+        logits_RSA = logits_RSA + CLONING * (shown_RSA - softmax(logits_RSA))
     return logits_RSA
 
 
-def law(logits_RSA: Floats) -> Floats:
+def softmax(logits_RSA: Floats) -> Floats:
     """softmax(logits)."""
     mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
     return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))
@@ -52,7 +52,7 @@ def law(logits_RSA: Floats) -> Floats:
 
 def accuracy(logits_RSA: Floats) -> Floats:
     """Exact chance of the right answer, mean over prompts, [R]."""
-    return np.asarray(law(logits_RSA)[..., 0].mean(-1))
+    return np.asarray(softmax(logits_RSA)[..., 0].mean(-1))
 
 
 def coarse() -> Floats:
@@ -88,7 +88,7 @@ def trained(
     for step in range(steps):
         mu_RSA = past[max(0, step - age)]
         # Ages of one run meet the same numbers at the step that uses them.
-        sums_RSA = law(mu_RSA).cumsum(-1)
+        sums_RSA = softmax(mu_RSA).cumsum(-1)
         uniform_RSG = uniforms(key_R, step, PROMPTS, GROUP)
         token_RSG = (uniform_RSG[..., None] >= sums_RSA[:, :, None, :-1]).sum(-1)
         logits_RSA = logits_RSA - rate * update(logits_RSA, mu_RSA, start_RSA, token_RSG, reward_A[token_RSG])

@@ -28,19 +28,19 @@ ORDER = (
     ("uniform", "two-point"),
     ("uniform", "geometric"),
 )
-"""Pairs whose second law is at least as spread as the first, in the convex order, at equal means."""
+"""Pairs of age distributions of equal means, the second at least as spread in the convex order."""
 PRESET, LATER = range(16), range(16, 32)
 """Seeds of the claims that were set before the sweep was run; the later one is judged on the others."""
 MIXED = ("uniform", "periodic")
 """The same ages, mixed in every batch or equal within one."""
 
 TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, log_every=5)
-"""A token tree that synchronous training solves in 200 steps; every ratio law is known exactly."""
+"""A token tree that synchronous training solves in 200 steps; every ratio's distribution is known exactly."""
 SCHEDULES = ("exact", "periodic", "uniform", "two-point", "geometric")
 
 
 def cells() -> tuple[Run, ...]:
-    """Five laws of ages with the same mean, two recipes, two lags and 32 seeds."""
+    """Five age distributions of the same mean, two recipes, two lags and 32 seeds."""
     return tuple(
         cell
         for recipe in ("reinforce", "grpo")
@@ -72,8 +72,8 @@ EXPERIMENT = Experiment(
 )
 
 
-def laws() -> dict[str, Any]:
-    """Return the law of ages of every schedule at LAG."""
+def age_distributions() -> dict[str, Any]:
+    """Return every schedule's distribution of ages at LAG."""
     from testbed.staleness import plan_for
 
     names = sorted({name for pair in ORDER for name in pair})
@@ -82,7 +82,7 @@ def laws() -> dict[str, Any]:
 
 def _off_the_mean(found: dict[str, Any]) -> list[float]:
     """Return how far mean ages are from LAG, beyond rounding: what schedules have in common."""
-    return [max(0.0, abs(law.mean / LAG - 1) - 1e-12) for law in found.values()]
+    return [max(0.0, abs(ages.mean / LAG - 1) - 1e-12) for ages in found.values()]
 
 
 def softmax(logits_xSA: Floats) -> Floats:
@@ -107,8 +107,8 @@ def spread_of_ages_raises_the_second_moment() -> Evidence:
     the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point and
     geometric.
     """
-    found, gaps = laws(), []
-    longest = max(law.longest for law in found.values())
+    found, gaps = age_distributions(), []
+    longest = max(ages.longest for ages in found.values())
     for seed in range(TREES):
         tree = random_tree(3, 3, seed=seed, end_token=2 if seed % 2 else None)
         rng = np.random.default_rng([seed, 7])
@@ -116,7 +116,7 @@ def spread_of_ages_raises_the_second_moment() -> Evidence:
         moment_K = moments(tree, logits_SA, 0.05 * np.arange(longest + 1)[:, None, None] * drift_SA)
         log_K = np.log(moment_K)
         gaps += list(2 * log_K[1:-1] - log_K[:-2] - log_K[2:])
-        mean = {name: float(moment_K[law.age_K] @ law.share_K) for name, law in found.items()}
+        mean = {name: float(moment_K[ages.age_K] @ ages.share_K) for name, ages in found.items()}
         gaps += [mean[less] / mean[more] - 1 for less, more in ORDER]
     gaps += _off_the_mean(found)
     return exact(gaps, 1e-12, f"largest violation over {TREES} trees of 3 tokens, mean lag {LAG}")
@@ -130,8 +130,8 @@ def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
     """For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact
     lag; where every step moves in a direction of its own it is the same for all schedules.
     """
-    found, gaps = laws(), []
-    longest = max(law.longest for law in found.values())
+    found, gaps = age_distributions(), []
+    longest = max(ages.longest for ages in found.values())
     for seed in range(TREES):
         tree = random_tree(3, 4, seed=seed)
         rng = np.random.default_rng([seed, 8])
@@ -145,9 +145,9 @@ def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
         turn_KSA = np.concatenate([np.zeros_like(turn_KSA[:1]), turn_KSA])
         for step_KSA, spread in ((line_KSA, True), (turn_KSA, False)):
             chi2_K = moments(tree, logits_SA, step_KSA) - 1
-            for law in found.values():
-                expected = 1 + law.variance / LAG**2 if spread else 1.0
-                gaps.append(abs(float(chi2_K[law.age_K] @ law.share_K) / chi2_K[LAG] / expected - 1))
+            for ages in found.values():
+                expected = 1 + ages.variance / LAG**2 if spread else 1.0
+                gaps.append(abs(float(chi2_K[ages.age_K] @ ages.share_K) / chi2_K[LAG] / expected - 1))
     return exact(gaps, 5e-3, f"largest relative distance over {TREES} trees of 4 tokens, mean lag {LAG}")
 
 

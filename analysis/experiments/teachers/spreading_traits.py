@@ -113,7 +113,7 @@ def shifted(theta_RP: Tensor, seeds: Seeds, kind: str, steps: int, rate: float) 
 
 def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str) -> Tensor:
     """Return students of a teacher at numbers alone: SFT on its samples, or the reverse divergence of whole
-    laws on its tokens (off-policy) or on the student's (on-policy).
+    distributions on its tokens (off-policy) or on the student's (on-policy).
     """
     import torch
 
@@ -197,7 +197,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Emergent / Subliminal Misalignment": Part(
-            "whole laws against samples as channels; whose tokens they are given on makes no difference here"
+            "whole distributions against samples as channels; whose tokens they are given on makes no difference here"
         )
     },
 )  # fmt: skip

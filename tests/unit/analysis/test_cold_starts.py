@@ -10,7 +10,7 @@ from analysis.experiments.lag.excess_cloning import (
     accuracy,
     cloned,
     demonstrations,
-    law,
+    softmax,
     trained,
 )
 from testbed.rng import keys
@@ -26,7 +26,7 @@ def test_demonstrations_are_right_as_often_as_the_teacher_is():
 
 
 def test_long_cloning_ends_at_the_demonstrations_own_shares():
-    np.testing.assert_allclose(law(cloned(SHOWN, 20_000)), SHOWN, atol=1e-3)
+    np.testing.assert_allclose(softmax(cloned(SHOWN, 20_000)), SHOWN, atol=1e-3)
     np.testing.assert_allclose(accuracy(cloned(SHOWN, 0)), 1 / ANSWERS)
 
 
@@ -35,13 +35,13 @@ def test_an_update_is_grpos_gradient_of_the_groups_that_the_old_policy_drew():
     moved = (trained(start, KEYS, "reinforce", steps=1, rate=1.0) - start)[0]
     from envs.kernels import uniforms
 
-    token = (uniforms(KEYS, 0, PROMPTS, GROUP)[0, ..., None] >= law(start)[0].cumsum(-1)[:, None, :-1]).sum(
-        -1
-    )
+    token = (
+        uniforms(KEYS, 0, PROMPTS, GROUP)[0, ..., None] >= softmax(start)[0].cumsum(-1)[:, None, :-1]
+    ).sum(-1)
     reward = (token == 0).astype(float)
     assert 0 < reward.mean() < 1
     for s in range(PROMPTS):
-        score = np.eye(ANSWERS)[token[s]] - law(start)[0, s]
+        score = np.eye(ANSWERS)[token[s]] - softmax(start)[0, s]
         wanted = ((reward[s] - reward[s].mean())[:, None] * score).mean(0)
         if np.abs(wanted).max() > 1e-9:
             # Scaled by the recipe's own normalization of advantages; the direction is the gradient's.
