@@ -281,8 +281,8 @@ def _of_pipelines(f: Facts) -> str:
         f"as fast, log factor beyond that {f.claim('one-step-off-online-dpo-is-faster')}; VCPO at lag 16 "
         f"more than 2.5 times, {f.claim('vcpo-is-2.5-times-as-fast-at-lag-16')}, and at lag 128, where "
         f"it takes more updates, less: {f.claim('vcpo-is-2.5-times-as-fast-at-lag-128')}. With weights "
-        "that change within a response and a recomputed cache every token comes from some version's distribution; with "
-        "a kept cache it is no version's."
+        "that change within a response and a recomputed cache every token comes from some version's "
+        "distribution; with a kept cache from no version's."
     )
 
 

@@ -45,7 +45,7 @@ def cloned(shown_RSA: Floats, steps: int) -> Floats:
 
 
 def softmax(logits_RSA: Floats) -> Floats:
-    """softmax(logits)."""
+    """Return action probabilities, [R, S, A]."""
     mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
     return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))
 

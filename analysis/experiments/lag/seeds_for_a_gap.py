@@ -51,7 +51,7 @@ def a_gap_below_the_seed_spread_takes_dozens_of_seeds() -> Evidence:
 
 
 def _other(seeds: int) -> float:
-    """Return the power by the noncentral distribution of T squared, which counts verdicts for the wrong side too."""
+    """Return the power by the noncentral distribution of T squared; verdicts for the wrong side count too."""
     most = stats.f.ppf(1 - ALPHA, 1, seeds - 1)
     return float(stats.ncf.sf(most, 1, seeds - 1, seeds * GAP**2 / 2))
 

@@ -197,7 +197,8 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Emergent / Subliminal Misalignment": Part(
-            "whole distributions against samples as channels; whose tokens they are given on makes no difference here"
+            "whole distributions against samples as channels; whose tokens they are given on makes no "
+            "difference here"
         )
     },
 )  # fmt: skip
