@@ -47,8 +47,8 @@ def median_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
     """Return the median and the order statistics x_(k), x_(n+1-k) that cover the distribution's median.
 
     Coverage is 1 - 2 P(Binomial(n, 1/2) < k), exact for every continuous distribution. k is the largest with
-    coverage of at least `level`; with fewer than 6 seeds none reaches 0.95, so it is the smallest and largest seed and
-    `level` in the result says what that covers: 1 - 2^(1-n), i.e. 0.5, 0.75, 0.875, 0.94 for n = 2 … 5.
+    coverage of at least `level`. With fewer than 6 seeds none reaches 0.95: the interval is then the smallest
+    and largest seed, and its `level` is 1 - 2^(1-n), i.e. 0.5, 0.75, 0.875, 0.94 for n = 2 … 5.
     """
     values_N = np.sort(_values(x_N))
     n = values_N.size

@@ -128,7 +128,7 @@ def engine(name: str, **hyper: Scalar) -> SamplerEngine:
 def compose(*engines: SamplerEngine) -> SamplerEngine:
     """Return the engine that changes weights, then forward passes, then distributions, in the given order."""
     changes = [(part, e.weights) for part, e in enumerate(engines) if e.weights is not None]
-    changes = [(part, e.distribution) for part, e in enumerate(engines) if e.distribution is not None]
+    outputs = [(part, e.distribution) for part, e in enumerate(engines) if e.distribution is not None]
     passes = [(part, e.forward) for part, e in enumerate(engines) if e.forward is not None]
 
     def weights(theta_RP: Tensor, layout: Layout, draw: Draw) -> Tensor:
@@ -137,7 +137,7 @@ def compose(*engines: SamplerEngine) -> SamplerEngine:
         return theta_RP
 
     def distribution(log_pi_RMV: Tensor, draw: Draw, tick: int) -> Tensor:
-        for part, change in changes:
+        for part, change in outputs:
             log_pi_RMV = change(log_pi_RMV, replace(draw, part=part), tick)
         return log_pi_RMV
 
@@ -149,7 +149,7 @@ def compose(*engines: SamplerEngine) -> SamplerEngine:
     return SamplerEngine(
         name="+".join(e.name for e in engines) or "off",
         weights=weights if changes else None,
-        distribution=distribution if changes else None,
+        distribution=distribution if outputs else None,
         fresh=any(e.fresh for e in engines),
         forward=forward if passes else None,
         past=max((e.past for e in engines), default=0),

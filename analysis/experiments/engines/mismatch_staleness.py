@@ -196,7 +196,7 @@ def _temperature_excess(sign: float, size: float) -> float:
     source="drift of the log-ratio with lag; derived, conditions added",
 )
 def lag_log_ratio_grows_linearly_if_coherent_and_as_a_root_if_not() -> Evidence:
-    """Where every state has the same distribution, a sequence's log(pi_t/pi_(t-k)) has a standard deviation of
+    """Where every state has the same distribution, a sequence's log(pi_t/pi_(t-k)) has standard deviation
     exactly k sqrt(T) times a token's at lag 1 if each update moves the logits alike, and over all random
     walks of the logits its mean square grows as k T.
     """
