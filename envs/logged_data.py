@@ -201,7 +201,7 @@ def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
 
 
 def _one_step_longer(world: FiniteMDP) -> FiniteMDP:
-    """One more step shows the successor of the last step; earlier steps draw the same numbers."""
+    """Return the world with a horizon one step longer, whose earlier steps draw the same numbers."""
     fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
     return FiniteMDP(**fields | {"horizon": world.horizon + 1})
 

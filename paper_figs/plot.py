@@ -323,7 +323,7 @@ def _legend(axes: Sequence[Axes], outside: bool) -> None:
 
 
 def caption(kind: str) -> str:
-    """Return what a kind of plot shows: its own docstring, less the verb."""
+    """Return the description of a kind of plot: its docstring without the verb."""
     text = (inspect.getdoc(KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Draw ")
     return text[:1].upper() + text[1:]
 

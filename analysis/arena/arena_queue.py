@@ -36,7 +36,7 @@ arms that run stacked take 0.1 to 0.8."""
 
 
 def cost(arms: int, effort: Effort = FULL) -> tuple[int, float]:
-    """Return how many cells so many arms take at one task and lag, at most, and their core-seconds."""
+    """Return the most cells that `arms` arms need at one task and lag, and their core-seconds."""
     cells = arms * effort.cells
     return cells, cells * SECONDS
 

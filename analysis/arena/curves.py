@@ -1,8 +1,9 @@
-"""Mean accuracy along training of the arena's arms, for looking at: the judged finals stand in its table.
+"""Mean accuracy along training of the arena's arms, for pictures; verdicts rest on the arena's table.
 
     python -m analysis.arena.curves [TASK LAG]
 
-draws the arms that have no curve yet, place by place or at one, and adds them to curves.csv beside this file.
+runs the arms that have no curve yet, on all tasks and lags or on the given one, and adds their curves to
+curves.csv beside this file.
 """
 
 import sys

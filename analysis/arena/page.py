@@ -135,7 +135,7 @@ def pictures(frame: pd.DataFrame) -> dict[int, str]:
 
 
 def choices(frame: pd.DataFrame) -> list[tuple[float, bool, Advice]]:
-    """Return what the table advises at DRIFTS, with everything tuned and with a guessed rate."""
+    """Return the table's advice at DRIFTS, with everything tuned and with a guessed rate."""
     asked = ((kl, guessed) for kl in DRIFTS for guessed in (False, True))
     found = (
         (kl, guessed, advise(Drift(kl, math.nan, math.nan, math.nan, 0, 0), frame, guessed))

@@ -99,7 +99,7 @@ _WORLDS: dict[int, str] = {}
 
 
 def _world(experiment: Experiment) -> str:
-    """Return what an experiment's table is made of; looked up once, as it lists all cells."""
+    """Return the source of an experiment's table; cached, because it lists all cells."""
     if id(experiment) not in _WORLDS:
         _WORLDS[id(experiment)] = _made_of(experiment)
     return _WORLDS[id(experiment)]
@@ -116,7 +116,7 @@ def _made_of(experiment: Experiment) -> str:
 
 
 class Seen(NamedTuple):
-    """What judging a claim on a table met: its evidence, the table as all of it is judged, and the arms read.
+    """A judged claim on a table: its evidence, the evidence of the whole table, and the arms compared.
 
     table: both runs as one, no seed of which occurs in both; None for a claim without a table.
     """

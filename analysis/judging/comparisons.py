@@ -1,4 +1,4 @@
-"""What claims on a table say of it: arms are paired, and a difference exceeds a margin, vanishes, or happens.
+"""Comparisons that claims make on a table: the difference of paired arms, against a margin.
 
 lost = paired(table, "accuracy", {"recipe": "rec", "lag": 0}, {"recipe": "rec", "lag": 64})
 return median_within({"lag 4": …, "lag 8": …}, 0.05, note)   # |median| below the margin in every group

@@ -57,7 +57,7 @@ CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip
 def design_answers(
     entry: Entry, frame: pd.DataFrame, read: Sequence[Read], evidence: Evidence
 ) -> Iterator[Answer]:
-    """Yield what the gates say of a statistical claim.
+    """Yield the gates' results for a statistical claim.
 
     frame: its table as all of it is judged. read: the arms that its check read. evidence: what it returned.
     Raises UserError for an arm that a claim declares and the table lacks.

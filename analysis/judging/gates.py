@@ -54,7 +54,7 @@ def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
 
 
 def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) -> list[Answer]:
-    """Return what every gate that applies says of a claim: objections, declared checks, and its table.
+    """Return the result of every gate that applies to a claim: objections, declared checks, and its table.
 
     seen: what judging it met, if it was judged already.
     """

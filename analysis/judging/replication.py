@@ -37,7 +37,7 @@ def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
 def of_seeds(
     name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
 ) -> Callable[[], Table]:
-    """Return what computes the table of `repeated`; it keeps the name of `rows`, for tracebacks."""
+    """Return the function that computes `repeated`'s table; it keeps the name of `rows`, for tracebacks."""
 
     @functools.wraps(rows)
     def compute() -> Table:
@@ -51,9 +51,8 @@ def averaged(
 ) -> Callable[..., Any]:
     """Return rows(seeds) in which a unit is the mean of these columns over so many random worlds.
 
-    Unit s meets the worlds from (s + 1000) * worlds on, none of which a unit of one world met; continued: the
-    first of them is world s, which the unit met when it had one. This keeps the table of many worlds small
-    where an effect is near its margin.
+    Unit s has the worlds from (s + 1000) * worlds on, which no unit of a single world had; with `continued`
+    its first world is s, the one it had as a single world. The table of many worlds stays small this way.
     """
 
     def met(s: int) -> Iterator[int]:
@@ -82,7 +81,7 @@ def of_keys(
     seeds: int,
     about: Mapping[str, Any] | None = None,
 ) -> Callable[[], Table]:
-    """Return what computes make(key_R) for both runs: `seeds` keys that no other run or experiment has.
+    """Return a function for make(key_R) of both runs: `seeds` keys that no other run or experiment has.
 
     Settings and margins may be chosen on other keys, a pilot's, that are in no table. It has the name of
     `make`, as in `of_seeds`.

@@ -61,7 +61,7 @@ def systems() -> dict[str, System]:
 
 @cache
 def asked() -> dict[str, str]:
-    """Return what a review asked of a system and what came of it, as text, for those of asked.csv.
+    """Return the reviewer's request and its outcome, as text, for each system in asked.csv.
 
     Raises UserError for an unknown system or another word than ANSWERS.
     """

@@ -61,7 +61,7 @@ def unmeasured(checked: str) -> list[str]:
 
 
 def lacking(gate: str, experiment: str, what: str) -> Answer:
-    """Return what a gate says where its measurement is missing: it fails, but for tables that are older."""
+    """Return a gate's result if its measurement is missing: failed, except for tables older than the gate."""
     known = UNMEASURED.get(experiment, "")
     return Answer(gate, bool(known), f"{NOT_RECORDED}, {known or what}")
 
@@ -79,7 +79,7 @@ def answers(
     experiment: str = "",
     budget: str = "",
 ) -> list[Answer]:
-    """Return what the gates say of a check on a table whose seeds tell all units apart.
+    """Return the gates' results for a check on a table with one unit a seed.
 
     read: its arms. evidence: what it found. experiment: whose table it is. budget: at which equal budget it
     compares arms that still learn, if it states one.

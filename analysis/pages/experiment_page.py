@@ -152,7 +152,7 @@ def _table(experiment: Experiment) -> str:
 
 
 def origin(experiment: Experiment) -> str:
-    """Return what an experiment's numbers are made of."""
+    """Return the source of an experiment's numbers."""
     if experiment.runs:
         return f"the runs of {experiment.runs}"
     if experiment.compute is not None:
@@ -177,7 +177,7 @@ def figure_of(experiment: Experiment) -> str:
 
 
 def commands(experiment: Experiment) -> list[str]:
-    """Return what makes an experiment's table, judges its claims and draws its figure."""
+    """Return the commands that make an experiment's table, judge its claims and draw its figure."""
     found = [experiment.command or f"testbed evidence run {experiment.name}"]
     if experiment.keys:
         found.append(f"testbed evidence run {experiment.name} --write")

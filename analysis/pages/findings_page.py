@@ -196,7 +196,7 @@ def _of_models(f: Facts) -> list[tuple[str, str]]:
 
 
 def _foretold(f: Facts) -> str:
-    """Return how predictions written before the runs did, beside two that know nothing."""
+    """Return the scores of predictions written before the runs, beside two uninformed ones."""
     frame = load_committed([foretold_arms.NAME])[foretold_arms.NAME].frame
     names = ("the arena's task", "mean of the arena's tasks", "age does nothing", "lag times rate")
     lines = [
@@ -238,7 +238,7 @@ def _foretold(f: Facts) -> str:
 
 
 def _sizes(f: Facts) -> str:
-    """Return what lag 64 takes from models of several sizes, with the tuning runs of the largest."""
+    """Return the loss to lag 64 of models of several sizes, with the tuning runs of the largest."""
     tables = load_committed([model_size.SIZES.name, model_size.RATES.name])
     ends = model_size.weighed(tables[model_size.SIZES.name].frame)
     tried = model_size.weighed(tables[model_size.RATES.name].frame)

@@ -41,7 +41,7 @@ domain. How a verdict is reached: [theory/verdicts.md](theory/verdicts.md).
 def facts(
     judged: Mapping[str, Row], experiments: Mapping[str, Experiment] = EXPERIMENTS, only: str = ""
 ) -> list[dict[str, Any]]:
-    """Return what is known of every system, in the order of the list, as JSON can hold it.
+    """Return the facts about every system, in the order of the list, in JSON types.
 
     judged: rows of the table of verdicts by claim. only: the name of one system; "" takes all, in seconds.
     """
@@ -94,7 +94,7 @@ def _claim(row: Row) -> dict[str, Any]:
 
 
 def needs(row: Row) -> str:
-    """Return how many units would decide an undecided claim, and why not spent, in words; "" for another."""
+    """Return a sentence on the seeds that would decide an undecided claim and why they are not run, or ""."""
     if row["verdict"] not in OPEN:
         return ""
     units = units_to_decide(row)

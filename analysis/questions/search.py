@@ -70,7 +70,7 @@ def tokens(text: str) -> list[str]:
 
 
 def ask(question: Iterable[str]) -> Answer:
-    """Return what is known about the words of a question.
+    """Return all results that match the words of a question.
 
     A word counts for more the fewer claims have it. Claims that have all words come first; where none has,
     those that have at least half of what the words count for. Raises UserError for a question that names
@@ -151,7 +151,7 @@ def _weight(word: str, texts: Collection[str]) -> float:
 
 
 def _nearest(texts: Mapping[Any, str], weight: Mapping[str, float]) -> dict[Any, float]:
-    """Return what the words of a text count for, of those with all words, else half of it or the most."""
+    """Return the summed word weights of texts with all words, else with half of the weight or the most."""
     score = {key: sum(w for word, w in weight.items() if _has(text, word)) for key, text in texts.items()}
     whole, most = sum(weight.values()), max(score.values())
     least = most if most >= whole * (1 - 1e-9) else min(whole / 2, most)
@@ -166,7 +166,7 @@ def _best(texts: Mapping[int, str], weight: Mapping[str, float], titles: Mapping
 
 
 def _named(system: str, word: str) -> bool:
-    """Return whether a system's name has the whole word, no common one: GRPO does not match RGR-GRPO."""
+    """Return whether a system's name has this uncommon word as a whole: GRPO does not match RGR-GRPO."""
     return not any(word in group for group in KIN) and bool(
         re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", system.lower())
     )

@@ -42,7 +42,7 @@ def load_tables(folder: Path | None = None) -> dict[str, Table]:
 
 
 def condense(frame: pd.DataFrame, limit: int = LIMIT) -> dict[str, Table]:
-    """Return those of the tables staleness, ess-collapse and ratio-tails that the rows can fill.
+    """Return the tables that the rows can fill, among staleness, ess-collapse and ratio-tails.
 
     staleness: accuracy and ESS per recipe, lag, seed, step of a language policy (toy, else hf).
     ratio-tails: that policy's histograms of sequence ratios, summed over steps.

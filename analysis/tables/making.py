@@ -88,7 +88,7 @@ def _of_folders(experiment: Experiment, folders: Sequence[Path]) -> Table:
 def _made(
     experiment: Experiment, source: Experiment, folders: Sequence[Path], written: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return how the numbers came about: what was fixed before them, and on what machines.
+    """Return a table's provenance: the design fixed before its runs, and the machines.
 
     An experiment that reads another's runs has a design of its own, which nobody wrote down before them.
     """
@@ -136,7 +136,7 @@ def run(
 
 
 def undecided(experiment: Experiment, claims: Sequence[str], table: Table) -> list[str]:
-    """Return those of the claims that need more seeds: of the first run, or of both together.
+    """Return the claims that need more seeds, of the first run or of both together.
 
     A first run has evidence enough at rule.FIRST_RUN for any word; both runs at rule.ENOUGH for a word to
     which the fresh seeds point too.

@@ -77,7 +77,7 @@ def smooth(accuracy_L: NDArray[np.float64], window: int = WINDOW) -> NDArray[np.
 def outcome(
     rows: pd.DataFrame, *, window: int = WINDOW, rise: float = RISE, kept: float = KEPT
 ) -> dict[str, float]:
-    """Return what became of one cell: final, best, start, ess_min, collapsed, diverged, peak_step, ….
+    """Return the outcome of one cell: final, best, start, ess_min, collapsed, diverged, peak_step, ….
 
     best = largest and final = last mean of `window` logged accuracies. collapsed: best - start >= rise and
     final < kept * best. peak_step is the last step of the best window; collapse_step the first step after it

@@ -21,7 +21,7 @@ SWEEPS, PRIOR = 20, 0.2
 
 
 def task(seed: int) -> Ints:
-    """Return what an action does in each stage: 1 leads on, -1 throws back, 0 nothing, [L, A]."""
+    """Return the effect of each action in each stage, [L, A]: 1 leads on, -1 back to the start, 0 nowhere."""
     rng = generator(seed, "assisted robot")
     effect_LA = np.zeros((STAGES, ACTIONS), dtype=np.int64)
     for stage in range(STAGES):

@@ -91,7 +91,7 @@ class Arm:
         return self.score(seed, {name: np.array([value]) for name, value in setting.items()})[:, 0]
 
     def tuned(self, pilots: int, off: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
-        """Return what `best` does, for the log of what is lost on average over so many pilot worlds.
+        """Return the same as `best`, for the log of the mean loss over pilot worlds.
 
         off: settings at which a mechanism is off, or that no grid goes beyond.
         """
@@ -193,7 +193,7 @@ def ask(
     source: str = "",
     **more: Any,
 ) -> None:
-    """Declare that an arm's outcome is above that of each of the others, no setting being at an end."""
+    """Declare that an arm's outcome is above each other arm's, with no setting at an end of its grid."""
     both = (first, *((second,) if isinstance(second, str) else second))
     experiment.claim(name, statement, source=source, gates={"tuned": inside(arm=both)}).compare(
         outcome, {"arm": first}, {"arm": second}, by=by, **more

@@ -85,7 +85,7 @@ class Tokens:
         return np.asarray(np.exp((each_RSAN * self.reach_AN).sum(-1)))
 
     def sums(self, of_RSA: Floats) -> Floats:
-        """Return what actions add up to by node and token, [R, S, N, V]."""
+        """Return the sums of actions by node and token, [R, S, N, V]."""
         taken_ANV = self.reach_AN[..., None] * np.eye(self.after_NV.shape[1])[self.token_AN]
         return np.einsum("rsa,anv->rsnv", of_RSA, taken_ANV)
 

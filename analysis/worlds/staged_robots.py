@@ -28,7 +28,7 @@ UPDATES, PASSES, SWEEPS, CLIP = 5, 8, 30, 0.2
 
 
 def task(seed: int) -> Ints:
-    """Return what an action does in each stage: 1 leads on, -1 throws back, 0 nothing, [L, A]."""
+    """Return the effect of each action in each stage, [L, A]: 1 leads on, -1 back to the start, 0 nowhere."""
     rng = generator(seed, "staged robot")
     order_LA = rng.random((STAGES, ACTIONS)).argsort(-1)
     return np.where(order_LA == 0, 1, np.where(order_LA <= BACK, -1, 0))

@@ -53,7 +53,7 @@ class Way:
 def with_recipe(
     start: Run, name: str, knob: str = "", *more: tuple[str, Any], **fields: Any
 ) -> Callable[[float], Run]:
-    """Return value -> the run with a recipe; several knobs, joined by "+", have the same value."""
+    """Return a function from a knob's value to the run; several knobs, joined by "+", share the value."""
 
     def at(value: float) -> Run:
         args: Arguments = tuple((each, value) for each in knob.split("+") if each)
@@ -149,7 +149,7 @@ def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
 
 
 def ends(scores: Scores, way: Way) -> list[str]:
-    """Return which of rate and knob are best at an end where one step inward is worse by more than FLAT.
+    """Return the settings, rate or knob, whose best value is an end and beats its neighbor by more than FLAT.
 
     An end of the knob's whole ladder is none where nothing sensible lies beyond.
     """

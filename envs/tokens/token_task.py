@@ -60,12 +60,14 @@ class TokenTask(ABC):
         return self.prompts(rng, n)
 
     def lessons(self, rng: np.random.Generator, n: int) -> Ints:
-        """Return n prompts for supervised training, [N, Q]: drawn like the others, unless some show more."""
+        """Return n prompts for supervised training, [N, Q]; a task with hints overrides this to show them."""
         return self.prompts(rng, n)
 
     def stopped(self, response_NT: Ints) -> Bools:
         """True for responses that end with one of the `stops` so far, [N]."""
-        raise NotImplementedError(f"{type(self).__name__} has stop strings but does not look for them")
+        raise NotImplementedError(
+            f"{type(self).__name__} has stop strings: define `stopped` to look for them"
+        )
 
     @abstractmethod
     def score(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Floats:

@@ -75,6 +75,6 @@ def build_anchor(recipe: Recipe, name: str = "recipe", arguments: Arguments = ()
 
 
 def reads_anchor(recipe: Recipe) -> bool:
-    """Return True if a loss of the recipe, or of those that take over from it, reads the anchor."""
+    """Return True if a loss of the recipe, or of a recipe that later replaces it, reads the anchor."""
     later = recipe.hand_over
     return "anchor" in recipe.reads or (later is not None and reads_anchor(later.recipe))

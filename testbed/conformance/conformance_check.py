@@ -120,7 +120,7 @@ def conform(
 def _start(
     as_: str, aggregation: str, length: float, hyper: dict[str, Any], binding: Binding
 ) -> tuple[Reference, dict[str, Any]]:
-    """Return the reference with its given values, and known hyperparameters; aggregation "" is not given."""
+    """Return the reference with the given values, and the known hyperparameters; aggregation "" is open."""
     if as_ in objective:
         objective[as_].bind(**hyper)
         known = {k: v for k, v in binding.told.items() if k in objective[as_].defaults} | hyper

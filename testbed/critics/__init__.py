@@ -82,5 +82,5 @@ def fitting(policy: str) -> str:
 
 
 def parts(made: Recipe | None) -> list[Recipe]:
-    """Return a recipe and those that take over from it."""
+    """Return a recipe and the recipes that later replace it."""
     return [] if made is None else [made, *parts(made.hand_over.recipe if made.hand_over else None)]

@@ -289,7 +289,7 @@ class _Worker:
         return self._errors.read().decode(errors="replace").strip()
 
     def cause(self) -> str:
-        """Return how the process ended; its pipe is closed, so it soon will have."""
+        """Wait for the process, whose pipe is closed, and return how it ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=2)
         code = self._process.poll()

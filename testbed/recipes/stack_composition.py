@@ -63,7 +63,7 @@ class Composition:
 
 
 def compose(name: str, words: Sequence[str] = ()) -> Composition:
-    """Return what a stack computes with `key=value` words; its defaults hold for all other settings.
+    """Return the composition that a stack runs with `key=value` words and its defaults for the rest.
 
     A setting may be written with its path or as a flag: actor.clip_ratio_high=0.28, --eps-clip-high=0.28.
     Raises UserError, with candidates, for an unknown stack, setting or choice, for a value of the wrong kind,

@@ -112,7 +112,7 @@ class ReplaySource:
         return Generated(rollout, None, {"staleness/replayed_share": replayed_R, **lost})
 
     def _room(self, key_M: Floats) -> int:
-        """Return how many stored groups enter the batch: the rest of it, if enough are stored."""
+        """Return the number of stored groups that fill up the batch, at most those stored."""
         return min(self.prompts - self.fresh, int(np.isfinite(key_M).sum()))
 
     def _mixed(self, fresh: Rollout, index_RN: Tensor) -> Rollout:

@@ -159,7 +159,7 @@ def trace(lag: int, *, file: str = "", token: str = "") -> TracePlan:
 
 @schedule("pipeline", source="event simulation: docs/pipeline.md")
 def pipeline(lag: int, *, design: str = "", seed: int = 0, token: str = "") -> TracePlan:
-    """age = that of the trace that `testbed pipeline DESIGN --seed SEED` writes, without a file.
+    """age = the age in the trace of `testbed pipeline DESIGN --seed SEED`, computed without a file.
 
     design: fields of testbed.pipeline.design.Design as words, "slots=64 queue=1"; empty for its defaults.
     seed: of the pipeline, not of the run. token: as for `trace`. lag must be 0: the pipeline has the ages.

@@ -96,7 +96,7 @@ def solution(place: Place, *, weights: str = "start") -> Teacher:
     policies=("tabular",),
 )
 def values(place: Place, *, temperature: float = 0.1) -> Teacher:
-    """The table with its action values over a temperature as logits, on a token tree; exact."""
+    """A table whose logits are its exact action values over a temperature; for a token tree."""
     task = getattr(place.world, "task", None)
     if not isinstance(task, TokenTree):
         raise UserError(

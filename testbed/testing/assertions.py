@@ -222,9 +222,9 @@ def assert_variance_below(
         raise AssertionError(
             lines(
                 f"Not shown to have less variance: {square_N.mean():.6g} against {other_N.mean():.6g} about "
-                f"the true means; difference {above:.3g}, to lie below {-spread.radius(n, missed):.3g}.",
-                f"n = {n:,} paired draws ({spread.bound}); a variance that is not lower passes with chance "
-                f"{missed:g}, one lower by {discrepancy:g} fails with chance {false_alarm:g} at most.",
+                f"the true means. The difference {above:.3g} must be below {-spread.radius(n, missed):.3g}.",
+                f"n = {n:,} paired draws ({spread.bound}). The test passes a variance that is not lower with "
+                f"probability {missed:g}, and fails one lower by {discrepancy:g} with {false_alarm:g}.",
                 err_msg,
             )
         )

@@ -1,7 +1,7 @@
 """The training loop of every world: stacked cells, any schedule of lag, any recipe.
 
-`train_pack` reads top to bottom: one step, from rollout to weights. Each line is in one file: staleness
-(which weights generate), update.py (advantages, gradient, weights), recorder.py (logged metrics).
+`train_pack` reads top to bottom: one step, from rollout to weights. Its parts are in staleness/
+(which weights generate), update.py (advantages, gradient, weights) and recorder.py (logged metrics).
 """
 
 import sys

@@ -141,5 +141,7 @@ def check_perturbable(policy: Policy, precision: str) -> None:
 def loss_noise_draw(seeds: tuple[int, ...], layers: int, step: int, pass_index: int) -> Draw:
     """Return the stream of one pass over one batch. Raises UserError for more passes than streams."""
     if pass_index >= MOST_PASSES:
-        raise UserError(f"pass {pass_index + 1} over a batch has no noise; at most {MOST_PASSES} have.")
+        raise UserError(
+            f"pass {pass_index + 1} over a batch is too many for loss noise; take at most {MOST_PASSES}."
+        )
     return Draw(seeds, step * MOST_PASSES + pass_index, layers)

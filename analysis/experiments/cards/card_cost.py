@@ -31,7 +31,7 @@ def cost_row(name: str, rounds: int = ROUNDS) -> dict[str, float]:
 
 
 def _timer(function: Callable[..., Tensor]) -> Callable[[], tuple[float, float]]:
-    """Return what runs a loss and its backward pass once, in CPU seconds of each."""
+    """Return a function that runs a loss and its backward pass once and returns the CPU seconds of each."""
     logp, batch = _batch()
 
     def run() -> tuple[float, float]:

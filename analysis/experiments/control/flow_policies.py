@@ -83,7 +83,7 @@ class Policies:
         return way[-1] if ends_so else way[-1] + deviation * self.normal(*shape), way
 
     def given(self, state: Tensor, action: Tensor, way: list[Tensor]) -> tuple[Tensor, ...]:
-        """Return what ratios of these actions are read from in all passes, and remember the network."""
+        """Remember the network, and return the draws that all passes compute these actions' ratios from."""
         torch, self.was = self.torch, [x.detach().clone() for x in self.net]
         if self.arm == "DPPO":
             t = torch.arange(STEPS).repeat_interleave(state.shape[1])[:, None] / STEPS

@@ -62,7 +62,7 @@ class Pendulum:
         return angle, 2 * torch.rand(self.shape, generator=self.rng) - 1
 
     def seen(self) -> Tensor:
-        """Return what a policy sees, [R, N, 3]."""
+        """Return the observations, [R, N, 3]."""
         return self.torch.stack([self.angle.cos(), self.angle.sin(), self.speed / 4], -1)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:

@@ -111,7 +111,7 @@ def abstraction_rows(seed: int) -> dict[str, float]:
 
 
 def users(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return how moods move by kind of user, mood and act, the agents mu and pi, and satisfaction by mood."""
+    """Return transitions of moods by user, mood and act, the agents mu and pi, and satisfaction by mood."""
     rng = generator(seed, f"{NAME} users")
     moves_KSAS = rng.dirichlet(np.full(MOODS, 0.5), size=(KINDS, MOODS, ACTS))
     mu_SA, pi_SA = rng.dirichlet(np.full(ACTS, 2.0), size=(2, MOODS))

@@ -34,7 +34,7 @@ BETA, WEIGHT = 0.1, 1.0
 
 
 def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
-    """Return what the group alignment loss gives a response in place of an advantage, [..., G], per group.
+    """Return the group alignment loss's weight of each response, in place of its advantage, [..., G].
 
     The loss is the mean over pairs of a success s and a failure f of -log sigmoid(beta (log pi(s) -
     log pi(f))); this is minus its slope in log pi, and 0 in a group without both. Sources: Zhu et al.
@@ -49,7 +49,7 @@ def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
 
 
 def aligned(_world: Any, _theta_RP: Tensor) -> Any:
-    """Return what adds DYPO's alignment loss to the advantages of groups that the policy wrote itself.
+    """Return the edit that adds DYPO's alignment loss to the advantages of groups that the policy wrote.
 
     Loss = policy loss + WEIGHT times its mean over groups, at the weights that wrote the group: a response
     gets `alignment` times the tokens of its batch over the batch's groups, since the policy loss is a mean

@@ -81,7 +81,7 @@ def age_distributions() -> dict[str, Any]:
 
 
 def _off_the_mean(found: dict[str, Any]) -> list[float]:
-    """Return how far mean ages are from LAG, beyond rounding: what schedules have in common."""
+    """Return the distance of each schedule's mean age from LAG, less rounding."""
     return [max(0.0, abs(ages.mean / LAG - 1) - 1e-12) for ages in found.values()]
 
 
@@ -162,7 +162,7 @@ def gain_by_spread(table: pd.DataFrame) -> pd.Series:
 
 
 def loss_by_periods(table: pd.DataFrame) -> pd.Series:
-    """Return what GRPO loses more than REINFORCE where ages are equal within a batch, on the later seeds."""
+    """Return how much more GRPO loses than REINFORCE if a batch has one age, on the later seeds."""
     later, metric = table[~table["seed"].isin(PRESET)], "mean exact/value"
 
     def lost(recipe: str) -> pd.Series:

@@ -1,4 +1,4 @@
-"""Primal-dual learning with a replayed cost critic: conservatism and convexification (CAL), and neither."""
+"""Primal-dual learning with a replayed cost critic, conservative and convexified as in CAL, or not."""
 
 import itertools
 from collections.abc import Iterator, Sequence

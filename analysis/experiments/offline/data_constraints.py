@@ -73,7 +73,7 @@ def logs(logger: str, seeds: Seeds) -> tuple[tuple[BumpBandit, ...], Floats, Flo
 
 @cache
 def penalty(arm: str, logger: str, seeds: Seeds, beta: float = 0.0) -> Floats:
-    """Return what the arm holds against an action, [R, S, A]: a squared distance, or -density for support."""
+    """Return the arm's penalty of each action, [R, S, A]: a squared distance, or -density for support."""
     _, x_RN, a_RN, _, q_RSA = logs(logger, seeds)
     if arm == "nearest data":
         return nearest_distance(x_RN, a_RN, GRID_S, GRID_A, beta)[0]

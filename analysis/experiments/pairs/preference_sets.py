@@ -49,7 +49,7 @@ NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
 
 
 def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
-    """Return what gives the learner's regret on all prompts and on those that are not in the data, [2, R]."""
+    """Return a function that computes the learner's regret on all prompts and on unseen ones, [2, R]."""
 
     def score(seed: int, settings: Settings) -> Floats:
         found, theta_RF = learner(seed, settings)

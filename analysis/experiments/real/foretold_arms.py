@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
 
 
 def said(task: str = SUMS, lag: int = LAG) -> pd.DataFrame:
-    """Return what was foretold of a task and a lag, by recipe."""
+    """Return the committed predictions for a task and lag, by recipe."""
     found = load()
     return found[(found["task"] == task) & (found["lag"] == lag)].set_index("recipe")
 

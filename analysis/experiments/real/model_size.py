@@ -125,7 +125,7 @@ SIZES = Experiment(
 
 
 def lost(table: pd.DataFrame, width: int, outcome: str) -> pd.Series:
-    """Return what lag 64 takes of an outcome of GRPO with a wide clip, by seed."""
+    """Return how much lag 64 lowers an outcome of GRPO with a wide clip, by seed."""
     here = table[table["policy_args"] == f"width={width}"]
     fresh = here[here["lag"] == 0].set_index("seed")[outcome]
     old = here[(here["lag"] == OLD) & (here[list(WIDE)] == pd.Series(WIDE)).all(axis=1)]

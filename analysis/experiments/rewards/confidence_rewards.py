@@ -32,8 +32,8 @@ def features(quality_x: Floats, said_x: Floats) -> Floats:
 def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -> Floats:
     """Return weights of a Bradley-Terry model of 2000 comparisons of answers that state a confidence.
 
-    calibrated: as PPO-M trains it, each better answer is also preferred with a high to with a low confidence,
-    and each worse one with a low to with a high.
+    calibrated: PPO-M adds comparisons of an answer with itself: a better answer is preferred at high
+    confidence, a worse one at low confidence.
     """
     rng = generator(seed, f"{NAME} pairs {bias:g}")
     prompt_N, (first_N, second_N) = rng.integers(PROMPTS, size=PAIRS), rng.integers(ANSWERS, size=(2, PAIRS))

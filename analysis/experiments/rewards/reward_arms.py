@@ -71,7 +71,7 @@ def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
 
 
 def fixed(beta: float) -> Maker:
-    """Return what takes beta log(pi/start), to the end of the response, off advantages."""
+    """Return the edit that subtracts beta log(pi/start), summed to the response's end, from advantages."""
 
     def make(world: World, start_RP: Tensor) -> Any:
         def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
@@ -127,9 +127,10 @@ class Threshold:
 
 
 def thresholded(base: float, frozen: bool = False) -> Maker:
-    """Return what charges the square of a running KL beyond SAFE's threshold, more as entropy falls.
+    """Return the edit that penalizes the squared excess of a running KL over SAFE's threshold.
 
-    frozen: its off-switch, the first threshold for good and no entropy.
+    The penalty grows as entropy falls. frozen: the off-switch, which keeps the first threshold and ignores
+    entropy.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
@@ -160,19 +161,19 @@ TWO: Arguments = (*CRITIC, ("heads", 2), ("softness", 0.3))
 
 
 def _held(start: Run = PROXY) -> Any:
-    """Return the KL coefficient -> PPO-max, its KL charged to advantages."""
+    """Return PPO-max as a function of the coefficient of its KL, which is subtracted from advantages."""
     run = replace(start, recipe_args=FULL, critic_args=CRITIC, **CRITICAL)
     return lambda beta: Arm(run, fixed(beta), clipped)
 
 
 def _safe(frozen: bool = False) -> Any:
-    """Return the base of the threshold -> SAFE where the reward model is fitted anew."""
+    """Return SAFE as a function of its base threshold; the reward model is refitted."""
     run = replace(MENDED, recipe_args=FULL, critic_args=TWO, **CRITICAL)
     return lambda base: Arm(run, thresholded(base, frozen), clipped, later=PROXY)
 
 
 def _bare(start: Run) -> Any:
-    """Return lambda of GAE -> PPO without a clip, KL, normalized advantages or constraints of its critic."""
+    """Return PPO as a function of GAE's lambda: no clip, KL, normalized advantages or critic constraints."""
 
     def at(lam: float) -> Run:
         return replace(start, recipe_args=(("eps", 0.999), ("lam", lam)), **CRITICAL)
@@ -181,7 +182,7 @@ def _bare(start: Run) -> Any:
 
 
 def _charged(beta: float) -> Maker:
-    """Return what takes beta log(pi/start) of the response off rewards."""
+    """Return the edit that subtracts beta log(pi/start) of the whole response from rewards."""
 
     def make(world: World, start_RP: Tensor) -> Any:
         def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:

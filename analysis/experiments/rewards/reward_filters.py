@@ -33,7 +33,7 @@ def world(seed: int, noise: str) -> tuple[Floats, Floats, Floats]:
 
 
 def kept_shares(proxy_WSG: Floats, keep: str, rng: np.random.Generator) -> Floats:
-    """Return the weight of each sample of a group, 1 in all; "two" are any two."""
+    """Return the weights of a group's samples, which sum to 1; `keep` is the filter, "two" the first two."""
     group = proxy_WSG.shape[-1]
     if keep == "all":
         return np.full_like(proxy_WSG, 1 / group)

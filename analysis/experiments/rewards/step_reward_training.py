@@ -24,7 +24,7 @@ ERRORS = {"perfect": 0.0, "erring": 0.2}
 
 
 def rewards(right_GT: NDArray[np.bool_], width: int, wrong_GC: NDArray[np.bool_]) -> Floats:
-    """Return what is earned from each step on, [G, T]: the answer, and thoughts of `width` steps.
+    """Return the reward-to-go of each step, [G, T]: the answer's, and that of thoughts of `width` steps.
 
     The answer is checked without error; thoughts, some judged wrongly, earn as much as it in all.
     """

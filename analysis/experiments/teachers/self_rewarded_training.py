@@ -82,7 +82,7 @@ def _weights(seeds: tuple[int, ...], shown: Shown) -> list[Tensor]:
 
 
 def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = True) -> Maker:
-    """Return what gives a response its group's advantage of log(SFT/base) - kl log(pi/SFT).
+    """Return the edit that gives a response its group's advantage of log(SFT/base) - kl log(pi/SFT).
 
     base: False rewards the log-likelihood under SFT alone. own: False rewards it as the response of the same
     place to the next prompt.

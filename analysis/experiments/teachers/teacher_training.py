@@ -41,7 +41,7 @@ SIZES, RATES = (1, 2, 4, 8, 16), (1.8e-3, 3e-3, 5.6e-3)
 
 
 def distilled(*, shown: bool) -> Maker:
-    """Return what learns KL(student || teacher), over all tokens at the student's places, and no reward.
+    """Return the edit that minimizes KL(student || teacher) at the student's tokens, and ignores the reward.
 
     The teacher is the model at the start, with the solution in its prompt where it is shown (OPSD).
     """
@@ -117,7 +117,7 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
 
 
 def arriving(table: pd.DataFrame) -> str:
-    """Return which of the compared arms has too many runs that never get there; "" for none."""
+    """Return the compared arm with too many runs that never reach the level; "" if none."""
     share = table[table["arm"].isin(ARMS[:2])].groupby("arm")["arrives"].mean()
     return "; ".join(f"{x:.2f} of {arm} arrive" for arm, x in share.items() if x < NEARLY)
 

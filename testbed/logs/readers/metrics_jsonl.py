@@ -27,7 +27,9 @@ def read(paths: Sequence[Path]) -> ScalarLog:
     entries = [(where, _step(row), _data(row, where)) for where, row in rows]
     placed = [entry for entry in entries if entry[1] is not None]
     if not placed:
-        raise UserError(f"{paths[0]} has no step in any line; the nearest format is verl's, without step.")
+        raise UserError(
+            f"{paths[0]} has no step in any line. A line needs 'step' beside its metrics, as verl writes it."
+        )
     if len(placed) < len(entries):
         notes.append(f"{len(entries) - len(placed)} of {len(entries)} lines have no step: left out.")
     keys = list(dict.fromkeys(str(key) for _, _, data in placed for key in data if key not in STEPS))

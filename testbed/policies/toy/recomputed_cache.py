@@ -21,7 +21,7 @@ def generate_recomputed(
 ) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT; decoder(version_RBT[..., t]) alone draws token t.
 
-    Each version writes all sequences from their start: tokens of older versions are given, its own are drawn.
+    Each version generates every sequence from its start, keeps tokens of older versions and draws the rest.
     Newer versions overwrite what follows.
     """
     token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)

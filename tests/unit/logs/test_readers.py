@@ -546,7 +546,5 @@ def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_know
             log = read_any([tmp_path / "a.jsonl"])
             assert (log.rows[0]["step"], log.source) == wanted
     (tmp_path / "a.jsonl").write_text('{"data": {"entropy": 1}}\n{"data": {}, "x": 1}')
-    with pytest.raises(
-        UserError, match="a.jsonl has no step in any line; the nearest format is verl's, without step"
-    ):
+    with pytest.raises(UserError, match="a.jsonl has no step in any line. A line needs 'step'"):
         read_any([tmp_path / "a.jsonl"], "metrics-jsonl")

@@ -147,7 +147,7 @@ def test_noise_depends_on_seed_step_and_pass_alone():
     for index, one in enumerate(drawn):
         for other in drawn[index + 1 :]:
             assert not torch.equal(one, other)
-    with pytest.raises(UserError, match="pass 65 over a batch has no noise"):
+    with pytest.raises(UserError, match="pass 65 over a batch is too many"):
         loss_noise_draw((7,), 2, 0, MOST_PASSES)
 
 
