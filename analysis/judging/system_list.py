@@ -21,8 +21,12 @@ from analysis.judging.verdicts import INVALID, NO_TABLE, Row
 from testbed.errors import UserError, suggest, unknown
 
 TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "asked.csv"))
-ANSWERS = ("delivered", "delivered but for what is wrong", "delivered but for what is open")
-"""What came of a request: all ran, or the reason says what would test nothing here and what was not run."""
+ANSWERS = {
+    "delivered": "Done",
+    "delivered but for what is wrong": "Done, but for parts that would test nothing here",
+    "delivered but for what is open": "Done in part",
+}
+"""What became of a reviewer's request, as asked.csv and as pages say it; the reason stands beside it."""
 DECIDED, HALF, SIDE = "decided", "half decided", "side matter only"
 CITED = re.compile(r"\d{4}\)|arXiv:\d")
 """What tells a cited work from other words about a source: a year or an arXiv number."""
@@ -72,7 +76,7 @@ def asked() -> dict[str, str]:
                 raise unknown(f"system in {ASKED.name}", row["system"], systems())
             if row["answer"] not in ANSWERS:
                 raise unknown(f"answer in {ASKED.name}", row["answer"], ANSWERS)
-            found[row["system"]] = f"{row['asked']}. {row['answer'].capitalize()}: {row['why']}"
+            found[row["system"]] = f"{row['asked']}. {ANSWERS[row['answer']]}: {row['why']}"
     return found
 
 

@@ -109,7 +109,14 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
     link: how a system's page is named, "{n}.md"; "" without pages.
     """
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
-    lines = [HEAD, summary(judged), "", unrecorded(judged)]
+    lines = [
+        HEAD,
+        summary(judged),
+        "",
+        f"Claims by kind of evidence: {kinds_line(judged)}.",
+        "",
+        unrecorded(judged),
+    ]
     lines += [
         "| n | system | its source claims | status | effect on the central claim | world |",
         "|---" * 6 + "|",
@@ -118,10 +125,10 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
 
 
 def summary(judged: Mapping[str, Row]) -> str:
-    """Return the line of statuses and of findings by kind, which README has too."""
+    """Return the line that counts systems by status, which README has too."""
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
     found = ", ".join(f"{number} {word}" for word, number in counts(rows).items() if number)
-    return f"Central claims of {len(rows)} systems: {found}. Findings by kind: {kinds_line(judged)}."
+    return f"Central claims of {len(rows)} systems: {found}."
 
 
 def findings(judged: Mapping[str, Row]) -> dict[str, dict[str, int]]:
@@ -138,7 +145,7 @@ def findings(judged: Mapping[str, Row]) -> dict[str, dict[str, int]]:
 
 
 def kinds_line(judged: Mapping[str, Row]) -> str:
-    """Return the findings by kind in one line, never one sum over kinds."""
+    """Return the counts of verdicts by kind of evidence in one line, never one sum over kinds."""
     return "; ".join(
         f"{kind}: " + (", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none")
         for kind, words in findings(judged).items()

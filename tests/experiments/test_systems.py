@@ -127,7 +127,7 @@ def test_findings_are_counted_by_kind_and_identities_are_left_out(capsys):
         "real model": {},
     }
     assert findings(judged) == found
-    assert "Findings by kind: enumerated: " in INDEX
+    assert "Claims by kind of evidence: enumerated: " in INDEX
 
 
 def test_the_drawing_of_an_area_has_its_central_claims_in_margins():
