@@ -49,7 +49,7 @@ def test_a_central_claim_without_a_verdict_is_one_message():
 
 def test_what_a_review_asked_of_a_system_is_answered_in_known_words(tmp_path, monkeypatch):
     for name, text in listed.asked().items():
-        left = [word in text for word in (" Delivered: ", " Wrong: ", " Wrong for ", " Wrong in ", " Open: ")]
+        left = [word in text for word in (" Done: ", " Wrong: ", " Wrong for ", " Wrong in ", " Open: ")]
         assert any(left), f"{name}: say what was not delivered, and why"
     assert {find(name).kind[0] for name in listed.asked()} >= {"A"}
     for line, word in (("No System,x,delivered,y", "No System"), ("OAPL,x,done,y", "done")):
