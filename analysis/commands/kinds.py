@@ -135,7 +135,7 @@ def in_words(row: Mapping[str, Any]) -> str:
     """Return the effect with its interval, the claim's margin, and the number of units."""
     from analysis.pages.experiment_page import effect
 
-    if row["verdict"] == "no table":
+    if row["verdict"] == "not run":
         return str(row["note"])
     cells = f", {row['agree']:.0f} of {row['cells']:.0f} cells" if (row["cells"] or 0) > 1 else ""
     return f"{effect(row)} ({row['asks']}), n {row['n']:.0f}{cells}:"

@@ -17,7 +17,7 @@ from typing import Any
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
 from analysis.judging.e_values import HALVES, SMALLER, UNDECIDED
-from analysis.judging.verdicts import INVALID, NO_TABLE, Row
+from analysis.judging.verdicts import INVALID, NOT_RUN, Row
 from testbed.errors import UserError, suggest, unknown
 
 TABLE, ASKED = (Path(__file__).with_name(name) for name in ("systems.csv", "asked.csv"))
@@ -151,7 +151,7 @@ def status(system: System, judged: Mapping[str, Row]) -> str:
         return SIDE
     if any(word.startswith(INVALID) for word in found):
         return INVALID
-    if any(word in (UNDECIDED, NO_TABLE) for word in found):
+    if any(word in (UNDECIDED, NOT_RUN) for word in found):
         return UNDECIDED
     if any(word in HALVES for word in found):
         return HALF

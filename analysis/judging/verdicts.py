@@ -50,7 +50,8 @@ COLUMNS = (
     *("question", "table", "code"),
 )
 NUMBERS = ("effect", "low", "high", "e_first", "e_fresh", "e", "e_half", "n", "cells", "agree", "tolerance")
-NO_TABLE = "no table"
+NOT_RUN = "not run"
+"""Verdict on a claim whose table, or whose arms in it, were never made."""
 INVALID = "invalid"
 Row: TypeAlias = dict[str, Any]
 
@@ -157,7 +158,7 @@ def ask(
         tables = load_tables(data)
     tables = {**tables, **(fresh or {})}
     rows = judge(experiments, tables, only=chosen)
-    if all(row["verdict"] == NO_TABLE for row in rows):
+    if all(row["verdict"] == NOT_RUN for row in rows):
         raise UserError(
             f"Claim '{chosen[0]}' needs table '{experiments[0]}', but {data or COMMITTED} gives only "
             f"{', '.join(sorted(tables)) or 'none'}. Run the sweep that fills it."
@@ -191,8 +192,8 @@ def decide(rows: Iterable[Row]) -> list[Row]:
 
 
 def _verdict(row: Row, at: float) -> str:
-    if row["verdict"] == NO_TABLE:
-        return NO_TABLE
+    if row["verdict"] == NOT_RUN:
+        return NOT_RUN
     if row["gates"]:
         return f"{INVALID}: {row['gates'].partition(':')[0]}"
     if row["kind"] in ("identity", "enumerated"):
@@ -220,18 +221,12 @@ def _row(claim: str, table: Table | None, known: Mapping[str, str]) -> Row:
         "standing": _standing(claim, table),
         **known,
     }
-    if wants and table is None:
-        nothing = Evidence(math.nan, math.nan, math.nan, 0, f"no table '{wants}'")
-        return {
-            **start,
-            **_evidence(nothing),
-            "verdict": NO_TABLE,
-            "leans": UNDECIDED,
-            "gates": "",
-            "checked": "",
-        }
+    nothing = Evidence(math.nan, math.nan, math.nan, 0, f"no table '{wants}'")
     frame = table.frame if table is not None and wants else None
-    seen = examine(entry, frame)
+    seen = None if wants and table is None else examine(entry, frame)
+    if seen is None or (is_statistical(entry) and not seen.evidence.n):
+        row = {**start, **_evidence(nothing if seen is None else seen.evidence)}
+        return {**row, "verdict": NOT_RUN, "leans": UNDECIDED, "gates": "", "checked": ""}
     said: dict[bool, list[str]] = {True: [], False: []}
     for answer in checked(entry, frame, seen):
         said[answer.holds].append(f"{answer.gate}: {answer.why}")

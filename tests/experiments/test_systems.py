@@ -33,7 +33,7 @@ def test_there_are_122_systems_numbered_in_order_with_claims_that_exist():
         (("supported", "smaller than claimed"), "smaller than claimed"),
         (("smaller than claimed", "direction only"), "half decided"),
         (("margin missed", "undecided"), "undecided"),
-        (("smaller than claimed", "no table"), "undecided"),
+        (("smaller than claimed", "not run"), "undecided"),
         (("supported", "invalid: headroom"), "invalid"),
     ],
 )

@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     question="Does it matter how ages are spread around the same mean?",
     source="this project",
     cells=cells,
-    fresh=range(1000, 1016),
+    fresh=range(1000, 1032),
     keys=("recipe", "staleness", "lag", "seed"),
     metrics=(
         "exact/value",

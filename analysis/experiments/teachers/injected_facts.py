@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "injected-facts"
-SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 24, 4, 8, 1500, 5, 128
+SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 32, 4, 8, 1500, 5, 128
 KNOWN = 0.9
 """Share of the facts whose last token greedy decoding gives, from which they count as known."""
 WORDS, SHARES, RATES = ("foreign", "own"), (1.0, 0.8, 0.6), (3e-4, 1e-3, 3e-3)

@@ -71,7 +71,7 @@ def test_a_claim_is_judged_by_the_tables_given_and_without_one_where_it_wants_no
     (row,) = verdicts.judge(["seeds-for-a-gap"], {}, only=[exact])
     assert (row["claim"], row["verdict"], row["leans"]) == (exact, "", "supported")
     (row,) = verdicts.judge(["rec"], {}, only=[next(iter(EXPERIMENTS["rec"].claims))])
-    assert row["verdict"] == verdicts.NO_TABLE
+    assert row["verdict"] == verdicts.NOT_RUN
 
 
 def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeypatch):
