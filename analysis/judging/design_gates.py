@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LEAST_WORLDS = 20
 """Fewest worlds, seeds nested inside, of a claim on worlds that a computation draws."""
+DRAWN = ("bandit", "garnet", "logged-bandit")
+"""Tasks that are random worlds."""
 NESTED = ("prompts", "worlds")
 """What a table's `about` calls the worlds that one seed draws."""
 SIMULATED = "pipelines"
@@ -76,7 +78,13 @@ def design_answers(
 
 
 def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
-    """Yield whether a computed table has worlds enough: it draws them by seed, or several by each."""
+    """Yield whether a table has worlds enough: a computation draws them by seed, or several by each, and
+    cells on random bandits or MDPs say which; a task of digits, a corridor or a lock is no random world.
+    """
+    cells = experiment.cells() if experiment.cells is not None else ()
+    if drawn := [dict(cell.task_args) for cell in cells if cell.task in DRAWN]:
+        count = len({args.get("seed") for args in drawn}) * min(args.get("contexts", 1) for args in drawn)
+        yield Answer("worlds", count >= LEAST_WORLDS, f"{count} drawn, {LEAST_WORLDS} expected")
     area = EXPERIMENTS.module(experiment.name).split(".")[-2]
     keys = [name for name in ("run", "world", "seed") if name in frame]
     if experiment.compute is None or "seed" not in keys or area == SIMULATED:

@@ -16,29 +16,23 @@ from analysis.sweeps.base_runs import SMALL
 from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
 
-NOISY = Run(
-    task="bandit",
-    task_args=(("contexts", 8),),
-    recipe="decoupled",
-    recipe_args=(("passes", 8),),
-    prompts=4,
-    group=8,
-    steps=100,
-    learning_rate=10.0,
-)
-"""Eight bandits of ten Bernoulli arms, 32 pulls per batch, eight passes over it: unclipped, it overfits."""
 PARTS_OF_ALL = (1, 4, 16)
 HELD: Arguments = (("decay", 0.8),)
-COUPLED = replace(
-    NOISY,
+COUPLED = Run(
+    task="bandit",
+    task_args=(("contexts", 24),),
+    recipe="decoupled",
     recipe_args=(("passes", 4),),
-    prompts=64,
+    prompts=192,
+    group=8,
     steps=40,
-    learning_rate=40.0,
+    learning_rate=120.0,
     log_every=2,
     anchor="recompute",
 )
-"""On-policy PPO: the anchor is the start of the step, so the region it clips to shrinks with the batch."""
+"""On-policy PPO on 24 bandits of ten Bernoulli arms, 64 pulls of each a batch, as of the eight of the first
+design, whose rate and passes these are; the anchor is the start of the step, so the region it clips to
+shrinks with the batch."""
 DECOUPLED = replace(COUPLED, anchor="ewma", anchor_args=HELD)
 EWMA = "Hilton, Cobbe & Schulman (2021), Batch size-invariance for policy optimization, arXiv:2110.00641"
 SAME = 0.01
@@ -66,7 +60,7 @@ DESCENT = Experiment(
     "batch-invariance",
     question="Does an averaged anchor make PPO indifferent to the size of its batches?",
     source=EWMA,
-    differs="eight bandits of ten arms in place of Procgen; plain gradient descent in place of Adam",
+    differs="24 bandits of ten arms in place of Procgen; plain gradient descent in place of Adam",
     cells=descent_cells,
     fresh=range(1000, 1032),
     keys=("anchor", "anchor_args.decay", "prompts", "seed"),

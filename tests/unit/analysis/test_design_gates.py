@@ -22,6 +22,7 @@ from analysis.judging.table_gates import unmeasured
 from analysis.judging.verdicts import by_claim
 from analysis.tables import remeasured as remeasured_runs
 from analysis.tables.committed import REMEASURED, load_committed, remeasured
+from testbed.config.run import Run
 from testbed.errors import UserError
 
 GOOD, BAD, OFF = {"arm": "good"}, {"arm": "bad"}, {"arm": "off"}
@@ -113,6 +114,21 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
     assert holds(design_gates.worlds(made, frame)) == {"worlds": wanted}
     queue = EXPERIMENTS["actor-learner"]
     assert not holds(design_gates.worlds(queue, frame))
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "wanted"),
+    [
+        ("bandit", [{"contexts": 8}], {"worlds": False}),
+        ("bandit", [{"contexts": 24}], {"worlds": True}),
+        ("garnet", [{"seed": seed} for seed in range(20)], {"worlds": True}),
+        ("chain", [{}], {}),
+    ],
+)
+def test_cells_on_random_worlds_have_at_least_twenty(task, arguments, wanted):
+    cells = tuple(Run(task=task, task_args=tuple(each.items())) for each in arguments)
+    made = Experiment("rec", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
+    assert holds(design_gates.worlds(made, pd.DataFrame({"seed": range(64)}))) == wanted
 
 
 def test_nobody_is_spared_a_collapse_that_nobody_has():
