@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from analysis.judging.comparisons import Arm, arm, paired
 from analysis.judging.e_values import Evidence
-from analysis.tables.committed import Table
+from analysis.sweeps.seeds_and_rates import LEAST_CAP
+from analysis.tables.committed import Table, manifest
 from envs.arrays import Floats
+from testbed.errors import UserError
 from testbed.rng import keys
 
 RUNS: Mapping[str, int] = MappingProxyType({"first": 0, "replication": 1_000_000})
@@ -37,10 +39,14 @@ def repeated(rows: Callable[[Seeds], Frames], seeds: int) -> pd.DataFrame:
 def of_seeds(
     name: str, rows: Callable[[Seeds], Frames], seeds: int, about: Mapping[str, Any] | None = None
 ) -> Callable[[], Table]:
-    """Return the function that computes `repeated`'s table; it keeps the name of `rows`, for tracebacks."""
+    """Return the function that computes `repeated`'s table; it keeps the name of `rows`, for tracebacks.
+
+    It raises UserError for a new table of too few seeds.
+    """
 
     @functools.wraps(rows)
     def compute() -> Table:
+        _refuse_too_few(name, seeds)
         return Table.of(name, repeated(rows, seeds), about or {})
 
     return compute
@@ -89,10 +95,20 @@ def of_keys(
 
     @functools.wraps(make)
     def compute() -> Table:
+        _refuse_too_few(name, seeds)
         frame = _both({run: make(keys(tuple(range(seeds)), f"{name}/{run}")) for run in RUNS})
         return Table.of(name, frame, {"seeds": seeds, **(about or {})})
 
     return compute
+
+
+def _refuse_too_few(name: str, seeds: int) -> None:
+    """Raise UserError for a table that is not there yet and could not decide a gap of one deviation."""
+    if seeds < LEAST_CAP and name not in manifest():
+        raise UserError(
+            f"'{name}' would have {seeds} seeds a run, too few to decide a gap of one standard deviation; "
+            f"give it {LEAST_CAP} (testbed power --gap 1 --spread 1)."
+        )
 
 
 def _both(found: Mapping[str, Frames]) -> pd.DataFrame:

@@ -6,8 +6,12 @@ import pytest
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import replication
+from analysis.judging.needed import OPEN
+from analysis.judging.verdicts import by_claim
+from analysis.sweeps.seeds_and_rates import LEAST_CAP
 from analysis.worlds import offline_worlds, preference_worlds
 from envs import infinite_horizon
+from testbed.errors import UserError
 
 
 def table(gain):
@@ -33,8 +37,8 @@ def test_the_replication_has_seeds_of_its_own():
 
 def test_both_runs_of_keys_and_other_experiments_share_no_key():
     rows = lambda key_R: pd.DataFrame({"seed": range(len(key_R)), "key": key_R})  # noqa: E731
-    found = [replication.of_keys(name, rows, 4)().frame["key"] for name in ("one", "other")]
-    assert len(set(pd.concat(found))) == 16
+    found = [replication.of_keys(name, rows, 32)().frame["key"] for name in ("one", "other")]
+    assert len(set(pd.concat(found))) == 128
 
 
 def test_differences_pair_within_a_run_and_level():
@@ -108,3 +112,30 @@ def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
         if experiment.compute is not None:
             assert experiment.compute.__name__.isidentifier(), name
             assert experiment.compute.__module__ != "analysis.judging.replication", name
+
+
+def test_a_new_table_of_too_few_seeds_is_refused_before_it_runs():
+    ran = []
+    for made in (replication.of_seeds, replication.of_keys):
+        with pytest.raises(UserError, match="'new' would have 31 seeds a run, too few .* give it 32"):
+            made("new", ran.append, 31)()
+    assert not ran
+
+
+FEW = {
+    "arena": "16 + 16 of most arms, as its design fixed for all alike; claims of its systems got up to 544",
+    "foretold-arms": "20 runs, forecast and seeds fixed before a lent GPU",
+    "injected-facts": "24 + 24, until its table of 32 + 32 is made",
+    "lag-schedules": "its 32 first seeds are two halves, each for a claim set before it",
+}
+"""Designs of a fixed size whose open claims have fewer units than 32 + 32."""
+
+
+def test_no_claim_is_open_for_want_of_a_cap_of_32_and_32():
+    assert all(each.stop.cap >= LEAST_CAP for each in EXPERIMENTS.values() if each.stop)
+    few = {
+        row["experiment"]
+        for row in by_claim().values()
+        if row["verdict"] in OPEN and row["n"] < 2 * LEAST_CAP and EXPERIMENTS[row["experiment"]].stop is None
+    }
+    assert few <= set(FEW)

@@ -196,11 +196,11 @@ def _make(key_R):
 
 
 def test_arms_of_a_seed_share_their_key_and_no_run_or_experiment_shares_one():
-    table = of_keys("x", _make, 3)().frame
-    assert len(table) == 2 * 2 * 2 * 3
+    table = of_keys("x", _make, 32)().frame
+    assert len(table) == 2 * 2 * 2 * 32
     assert (table.groupby(["run", "seed"])["key"].nunique() == 1).all()
-    assert table["key"].nunique() == 2 * 3
-    assert not set(table["key"]) & set(of_keys("y", _make, 3)().frame["key"])
+    assert table["key"].nunique() == 2 * 32
+    assert not set(table["key"]) & set(of_keys("y", _make, 32)().frame["key"])
 
 
 @pytest.mark.parametrize(("continued", "kept"), [(False, {}), (True, {3000: 0, 3003: 1})])
