@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAME = "parallel-td3"
-SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 32, 8, 32, 32, 21, 64, 3000, 60
+SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 96, 8, 32, 32, 21, 64, 3000, 60
 DISCOUNT, STARTS, KEPT, WARM, PACK, LARGEST = 0.97, 8, 20_000, 100, 16, 256
 STANDS, FACTOR, SAME = 0.7, 2.0, 1.1
 """Mean reward of the second half of an episode that counts as standing; factors of calls: less than TD3's, no

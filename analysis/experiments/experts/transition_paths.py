@@ -1,5 +1,6 @@
 """Paths over a barrier with two gaps: the log-variance loss with replay (TPS-DPS), and on-policy losses."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,8 +15,9 @@ from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "transition-paths"
-SEEDS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 384, 7, 16, 32, 200, 16, 4
-"""Worlds, side of the grid, steps of a path, paths of a rollout, rollouts, those kept, updates of each."""
+SEEDS, PACK, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 1000, 384, 7, 16, 32, 200, 16, 4
+"""Worlds, those that share draws, side of the grid, steps and paths of a rollout, rollouts, those kept, and
+updates of each."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1
 """Share of uniform moves at the start of replay; nats that count as nearer. Set before the table was made."""
@@ -156,9 +158,10 @@ def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
 
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Yield both divergences and the error of the gaps' shares, by loss."""
-    given = worlds(seeds)
-    for loss, rate in RATES.items():
-        yield columns(seeds, loss=loss, **judged(given, trained(given, loss, rate, seeds[0])))
+    for loss, start in itertools.product(RATES, range(0, len(seeds), PACK)):
+        pack = seeds[start : start + PACK]
+        given = worlds(pack)
+        yield columns(pack, loss=loss, **judged(given, trained(given, loss, RATES[loss], pack[0])))
 
 
 EXPERIMENT = Experiment(

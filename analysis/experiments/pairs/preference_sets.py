@@ -1,7 +1,7 @@
 """Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,9 @@ from analysis.worlds.preference_learners import (
 from envs.arrays import Floats
 
 NAME = "preference-sets"
-WORLDS, MORE, TUNED_ON, TUNED_MORE = 384, 1216, 16, 96
-"""Random worlds of a run, those where PPO meets DPO on poor labels, and others for choosing settings."""
+WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
+"""Random worlds of a run, those where PPO meets DPO on poor labels, worlds of a unit where it does so on good
+ones, and others for choosing settings."""
 FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
 """Worlds of a run for data whose claims need no more, by how the name of the data begins."""
 LESS = 1.05
@@ -99,6 +100,12 @@ def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
     return arms()[data, learner].tuned(TUNED_MORE if data.endswith("labels") else TUNED_ON, NATURAL)
 
 
+def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
+    """Return geometric means of regrets over the worlds of a unit: its own, and others that no unit met."""
+    met = (unit, *((unit + 1000) * EACH + i for i in range(1, EACH)))
+    return np.asarray(np.exp(np.mean([np.log(arm.at(world, setting)) for world in met], axis=0)))
+
+
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets on all prompts, and on unseen ones where that is asked; third: sft, lag or smooth."""
     for (data, learner), arm in arms().items():
@@ -106,7 +113,9 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
         count = MORE if data == "poor labels" and learner in ("PPO", "DPO") else count
         met = seeds[:count]
-        every, unseen = np.stack([arm.at(seed, best) for seed in met]).T
+        many = data == "good labels" and learner in ("PPO", "DPO")
+        regret = partial(over_worlds if many else Arm.at, arm)
+        every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
         said = {
             "rate": best.get("rate", 0.0),
