@@ -178,9 +178,6 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "regret if it first cloned them",
         "regret", BOTH_NATS, "aligned", "DPO",
     ),
-    "aligned-dpo-beats-its-cloning": (
-        "It has less regret than cloning alone", "regret", BOTH_NATS, "aligned", "SFT",
-    ),
     "lagged-checkpoints-beat-fixed-losers": (
         "As losers, samples of older checkpoints leave less regret than samples of the reference",
         "regret", "demonstrations", "lagged", "reference's losers",
@@ -199,14 +196,6 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "From the same prompts and well labeled pairs PPO, with a reward model that sees more than the "
         "policy, has less regret than DPO",
         "regret", "good labels", "PPO", "DPO",
-    ),
-    "ppo-has-less-regret-than-dpo-on-poor-labels": (
-        "With three labels in ten turned over, and a ridge of 1 for its reward model, it has less regret",
-        "regret", "poor labels", "PPO", "DPO",
-    ),
-    "a-larger-reward-model-helps-ppo": (
-        "With good labels a reward model with 6 features leaves less regret than one with 4",
-        "regret", "good labels", "PPO", "PPO, small model",
     ),
 }  # fmt: skip
 """Name of a claim: its statement, the outcome, the data, the learner and its rivals."""

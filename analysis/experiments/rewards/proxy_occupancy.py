@@ -198,8 +198,5 @@ for _name, _statement, _first, _rival, _by, _world in (
     ("occupancy-chi2-beats-action-kl-in-every-family", "In each of five families, of which one "
      "(unseen cost) errs in one action alone, it gains more true return than the KL of actions, each at its "
      "best strength.", "occupancy chi2", "action KL", 0.0, WORLDS),
-    ("occupancy-chi2-beats-action-chi2", "Averaged over five families it gains 0.02 more true return than "
-     "the chi2 of actions, each at its best strength of pilot worlds.", "occupancy chi2", "action chi2",
-     MARGIN, "all"),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _rival, _by, "true", over={"world": _world})

@@ -136,11 +136,6 @@ EXPERIMENT.claim(
 ).compare("gold", {"kept": "best and worst"}, OTHERS, over={"noise": "middling"})
 
 EXPERIMENT.claim(
-    "best-and-worst-wins-among-filters",
-    "Best and worst end with more gold reward than any two, best, and best and random.",
-).compare("gold", {"kept": "best and worst"}, {"kept": OTHERS["kept"][1:]}, over={"noise": "middling"})
-
-EXPERIMENT.claim(
     "best-and-worst-beats-all-samples-in-even-noise",
     "Where the proxy errs as much at every score, and R^2 of best and worst is the highest, they end above "
     "all five samples.",

@@ -22,9 +22,8 @@ KNOWN = 0.9
 WORDS, SHARES, RATES = ("foreign", "own"), (1.0, 0.8, 0.6), (3e-4, 1e-3, 3e-3)
 """Whose words stand around the new token, the expert's share, 1 for no mixing; each such arm at the rate that
 keeps most of the skill, of those that suffice."""
-MORE, ALL, LITTLE = 0.1, 0.9, 0.1
-"""Share of the skill that counts as kept more, as kept altogether, and as lost. Set before the table was
-made."""
+MORE = 0.1
+"""Share of the skill that counts as kept more. Set before the table was made."""
 
 
 @cache
@@ -146,10 +145,7 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"facts": FACTS, "copies": COPIES, "at most steps": STEPS}),
     keys=("run", "words", "share", "seed"),
     metrics=("rate", "step", "known", "kept"),
-    margins={
-        "share of the skill kept more": MORE, "share kept altogether": ALL,
-        "share kept of a lost skill": LITTLE, "facts known": KNOWN,
-    },
+    margins={"share of the skill kept more": MORE, "facts known": KNOWN},
     figure=Plot(
         "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
         y_label="skill kept",
@@ -180,24 +176,9 @@ for _name, _first, _second, _margin, _says in (
         *("mixing-own-words-keeps-more-still", MIXSD, {"words": "own", "share": 1.0}, 0.0),
         "in own words a share of 0.6 keeps more than 1 does",
     ),
-    (
-        *("mixing-foreign-words-keeps-more", {"words": "foreign", "share": 0.6}, SFT, MORE),
-        "in foreign words a share of 0.6 keeps 0.1 more than 1 does",
-    ),
 ):
     _statement = f"When 4 facts are first known, {_says}, in the median over seeds."
     EXPERIMENT.claim(_name, _statement).compare("kept", _first, _second, by=_margin, typical="median")
-
-
-EXPERIMENT.claim(
-    "mixed-targets-keep-nine-tenths",
-    "With targets so mixed of own words nine tenths of the skill are left, in the median.",
-).compare("kept", MIXSD, by=ALL, typical="median")
-
-EXPERIMENT.claim(
-    "fine-tuning-on-foreign-words-loses-the-skill",
-    "Fine-tuned on foreign words alone it keeps at most a tenth, in the median over seeds.",
-).compare("kept", SFT, by=LITTLE, below=True, typical="median")
 
 
 def known(table: pd.DataFrame) -> pd.Series:
