@@ -155,11 +155,9 @@ def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings, *, 
     return train(start_RF, slope, settings["rate"] / beta_R)[-1]
 
 
-def ppo(
-    found: SetWorld, model_SA: Floats, settings: Settings, rng: np.random.Generator, prompts: int
-) -> Floats:
+def ppo(found: SetWorld, model_SA: Floats, settings: Settings, rng: np.random.Generator) -> Floats:
     """Return theta [R, F] of PPO on a reward model: 4 rollouts a prompt, 2 passes, clip .2, KL times beta."""
-    used_S11 = (np.arange(PROMPTS) < prompts)[:, None] / prompts
+    used_S11 = (np.arange(PROMPTS) < SEEN)[:, None] / SEEN
     beta_R11 = settings["beta"][:, None, None]
     drawn: list[Floats] = []
 
@@ -260,11 +258,10 @@ def demonstrations(arm: str) -> Learner:
     return learn
 
 
-def gap(arm: str, wrong: float, width: int = WIDTH, prompts: int = SEEN) -> Learner:
+def gap(arm: str) -> Learner:
     """Return a learner from 100 pairs of the first 3 answers, whose policy has 4 of the 6 features.
 
-    wrong: share of labels that are turned over. PPO has a reward model of `width` features and rolls out on
-    the first `prompts`.
+    PPO has a reward model of all features and rolls out on the prompts of the pairs.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -272,10 +269,10 @@ def gap(arm: str, wrong: float, width: int = WIDTH, prompts: int = SEEN) -> Lear
         shown_RSA = np.broadcast_to((np.arange(ANSWERS) < 3) / 3, (1, PROMPTS, ANSWERS))
         weight_RSAA = seen_pairs(shown_RSA, shown_RSA, 100, generator(seed, "pairs"))
         chance_SAA = bradley_terry(found.reward_SA)
-        given = _judged(weight_RSAA, wrong + (1 - 2 * wrong) * chance_SAA, seed, "labels")
+        given = _judged(weight_RSAA, chance_SAA, seed, "labels")
         if arm == "DPO":
             return found, on_pairs(found, given, settings)
-        model_SA = fit_reward(*given, found.full_SAF[..., :width], 1.0)[0]
-        return found, ppo(found, model_SA, settings, generator(seed, "rollouts"), prompts)
+        model_SA = fit_reward(*given, found.full_SAF, 1.0)[0]
+        return found, ppo(found, model_SA, settings, generator(seed, "rollouts"))
 
     return learn

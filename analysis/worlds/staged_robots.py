@@ -105,13 +105,13 @@ def _weighed(store_K3: Ints, chosen_K: Ints, adv_K: Floats) -> tuple[Floats, Flo
 @numba.njit(cache=True)
 def staged(
     effect_LA: Ints, seed: int, offline: int, rate: float, offline_rate: float, trace: float,
-    expectile: float, gain: float, chance: float,
+    expectile: float, gain: float,
 ) -> Floats:  # fmt: skip
     """Return the exact chance of success before the first collection and after each, [1 + BATCHES].
 
     After the first `offline` of them the policy takes updates on all stored steps, by implicit Q-learning's
-    advantages, each if its value in a model grows by the share `gain`, or with `chance` if that is not
-    negative; after the others PPO's on the fresh ones, by traces of temporal differences.
+    advantages, each if its value in a model grows by the share `gain`; after the others PPO's on the fresh
+    ones, by traces of temporal differences.
     """
     np.random.seed(seed)
     store_K3, stored = np.zeros((STORE, 3), dtype=np.int64), 0
@@ -139,8 +139,7 @@ def staged(
                 weight_LA, adv_LA = _weighed(store_K3, chosen_K, adv_K)
                 new_LA = _stepped(pi_LA, weight_LA, adv_LA, offline_rate)
                 was = _modelled(store_K3, stored, pi_LA)
-                yes = _modelled(store_K3, stored, new_LA) - was > gain * was
-                if np.random.random() < chance if chance >= 0 else yes:
+                if _modelled(store_K3, stored, new_LA) - was > gain * was:
                     pi_LA = new_LA
         else:
             _, value_L = _fitted(store_K3, stored, 0.5)

@@ -131,11 +131,10 @@ EXPERIMENT = Experiment(
         x="area: mean score of 40 iterations",
         y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches: on "
-        "random MDPs PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
-        "from three that are drawn adaptively (props) or not, mirror steps with a KL or none (mdpo), few "
-        "gradient steps, and an exact trust region; in lot sizing critics of states or of stocks after the "
-        "order (post); for actions of several tokens backups over actions, over tokens, or discounted "
-        "between actions alone (decomposed).",
+        "random MDPs PPO from the last batch, from a buffer of two, or from three that are drawn adaptively "
+        "(props) or not, mirror steps with a KL or none (mdpo), and an exact trust region; in lot sizing "
+        "critics of states or of stocks after the order (post); for actions of several tokens backups over "
+        "tokens, or discounted between actions alone (decomposed).",
     ),
     systems={
         "PROPS": Part("learning speed in random MDPs; sampling error is not measured", ("props-*",)),

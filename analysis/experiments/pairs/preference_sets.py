@@ -9,10 +9,8 @@ import pandas as pd
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import Arm, Grid, Settings, inside
 from analysis.worlds.preference_learners import (
-    PROMPTS,
     SEEN,
     STEPS,
-    WIDTH,
     Learner,
     demonstrations,
     experts,
@@ -22,9 +20,8 @@ from analysis.worlds.preference_learners import (
 from envs.arrays import Floats
 
 NAME = "preference-sets"
-WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
-"""Random worlds of a run, those where PPO meets DPO on poor labels, worlds of a unit where it does so on good
-ones, and others for choosing settings."""
+WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 16, 96
+"""Units of a run, worlds of a unit where PPO meets DPO, one elsewhere, and others for choosing settings."""
 FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
 """Worlds of a run for data whose claims need no more, by how the name of the data begins."""
 LESS = 1.05
@@ -42,9 +39,7 @@ RULES = (
 NATS = (2, 6)
 LAGS = (8, 32, 64, STEPS)
 """Age of checkpoints that make losers; STEPS is the start for ever."""
-QUALITY = {"good": 0.0, "poor": 0.3}
-"""Share of labels that are turned over."""
-PPOS = (("PPO, small model", 4, SEEN), ("PPO", WIDTH, SEEN), ("PPO, more prompts", WIDTH, PROMPTS))
+LABELS = "good labels"
 NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
 """Ends of a grid at which a setting is off: nothing lies beyond."""
 
@@ -84,20 +79,15 @@ def arms() -> dict[tuple[str, str], Arm]:
         grid = {"rate": long, "beta": BETAS[1:]}
         grid = {"SFT": strength}.get(name, {"lag": LAGS, **grid} if "lagged" in name else grid)
         found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
-    for quality, wrong in QUALITY.items():
-        found[f"{quality} labels", "DPO"] = Arm(
-            regrets(gap("DPO", wrong)), {"rate": (0.001, *RATES), "beta": BETAS}
-        )
-        grid = {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])}
-        for name, width, prompts in PPOS:
-            found[f"{quality} labels", name] = Arm(regrets(gap("PPO", wrong, width, prompts)), grid)
+    found[LABELS, "DPO"] = Arm(regrets(gap("DPO")), {"rate": (0.001, *RATES), "beta": BETAS})
+    found[LABELS, "PPO"] = Arm(regrets(gap("PPO")), {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])})
     return found
 
 
 @cache
 def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
     """Return the settings with the least regret on other worlds."""
-    return arms()[data, learner].tuned(TUNED_MORE if data.endswith("labels") else TUNED_ON, NATURAL)
+    return arms()[data, learner].tuned(TUNED_MORE if data == LABELS else TUNED_ON, NATURAL)
 
 
 def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
@@ -111,10 +101,8 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     for (data, learner), arm in arms().items():
         best, ends = tuned(data, learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
-        count = MORE if data == "poor labels" and learner in ("PPO", "DPO") else count
         met = seeds[:count]
-        many = data == "good labels" and learner in ("PPO", "DPO")
-        regret = partial(over_worlds if many else Arm.at, arm)
+        regret = partial(over_worlds if data == LABELS else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
         said = {
@@ -148,16 +136,15 @@ EXPERIMENT = Experiment(
         "votes DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; with "
         "experts, so many nats from the reference, DPO learns pairs, SFT clones winners, aligned does one "
         "after the other; with demonstrations losers are logged, the reference's, the policy's own or an "
-        "older checkpoint's (lagged; flips may call them winners); with labels, poor ones in part turned "
-        "over, PPO follows a reward model of all or fewer features (small model) on the pairs' or more "
-        "prompts.",
+        "older checkpoint's (lagged; flips may call them winners); with labels "
+        "PPO follows a reward model that sees more than the policy.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
         "OPA-DPO": Part(claims=("align*",)),
         "SePPO": Part(claims=("lagged-*", "flip*")),
         "Diffusion-DRO": Part(claims=("own-losers-*",)),
-        "Unpacking DPO and PPO": Part(claims=("ppo-has-*", "a-larger-reward-model-*")),
+        "Unpacking DPO and PPO": Part(claims=("ppo-has-*",)),
     },
 )
 
@@ -195,7 +182,7 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
     "ppo-has-less-regret-than-dpo": (
         "From the same prompts and well labeled pairs PPO, with a reward model that sees more than the "
         "policy, has less regret than DPO",
-        "regret", "good labels", "PPO", "DPO",
+        "regret", LABELS, "PPO", "DPO",
     ),
 }  # fmt: skip
 """Name of a claim: its statement, the outcome, the data, the learner and its rivals."""
