@@ -39,17 +39,13 @@ def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> dict[str, Floats]:
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("learning", "end"),
+    NAME, SEEDS, ("learning", "end"),
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
     source="ALOE, of which a summary alone was read: action-level off-policy evaluation over action chunks",
     differs="a task of 16 stages in a table; chunks are runs of single actions; no ensemble",
     margins={"share of the best value": MARGIN},
     figure=Plot(
-        "strips",
-        x="learning: mean share of the best value",
-        y="arm",
+        "strips", x="learning: mean share of the best value", y="arm",
         says="Shows the value of a policy, as a share of the best and averaged over rounds of practice, on "
         "random tasks of many stages: cloned copies all episodes so far alike, the others weigh them by a "
         "critic, of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
@@ -60,7 +56,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
             "the gain is one of off-policy bootstraps, not of chunks"
         )
     },
-)
+)  # fmt: skip
 GATES = {"tuned": inside()}
 
 EXPERIMENT.claim(

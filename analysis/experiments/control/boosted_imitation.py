@@ -96,35 +96,25 @@ def learn(seeds: Seeds, arm: str, trajectories: int, **knobs: float) -> dict[str
 
 
 EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTORIES}).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
-    {"rounds": ROUNDS, "draws": DRAWS},
+    NAME, SEEDS, ("score",), {"rounds": ROUNDS, "draws": DRAWS},
     question="Does an ensemble with a replay of its own weights imitate better than DAC's newest policy?",
     source="Chang et al. (2024), AILBoost",
-    differs=(
-        "random MDPs of 30 states whose moves the learner knows; discriminators are tables fitted to drawn "
-        "replay; soft optima in place of SAC"
-    ),
+    differs="random MDPs of 30 states whose moves the learner knows; discriminators are tables fitted to "
+    "drawn replay; soft optima in place of SAC",
     margins={"score that counts as more": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="trajectories: expert trajectories",
-        y="score: score (1 expert)",
-        arm=("arm",),
+        "final by setting", x="trajectories: expert trajectories", y="score: score (1 expert)", arm=("arm",),
         says="Shows the value (0 the uniform policy's, 1 the expert's) against the expert's trajectories, "
         "in random MDPs of 30 states: boosted deploys an ensemble and replays its members, newer ones with "
         "more weight; uniform ensemble weighs all alike; DAC deploys the newest policy of a uniform "
         "replay; cloning copies the expert.",
     ),
     systems=("AILBoost",),
-)
+)  # fmt: skip
 
 ask(
-    EXPERIMENT,
-    "a-boosted-ensemble-imitates-better-than-dac",
+    EXPERIMENT, "a-boosted-ensemble-imitates-better-than-dac",
     "From 1 and from 4 expert trajectories the boosted ensemble scores 0.02 more than the newest policy of "
     "DAC, each at its best setting of pilot worlds.",
-    *("boosted", "DAC", MARGIN, "score"),
-    over={"trajectories": TRAJECTORIES},
-)
+    *("boosted", "DAC", MARGIN, "score"), over={"trajectories": TRAJECTORIES},
+)  # fmt: skip

@@ -88,19 +88,13 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
-    NAME,
-    SEEDS,
-    ("score", "size"),
-    {"steps": STEPS, "worlds": WORLDS},
-    worlds=WORLDS,
+    NAME, SEEDS, ("score", "size"), {"steps": STEPS, "worlds": WORLDS}, worlds=WORLDS,
     question="Do bounds of a critic's norms let few large updates earn more than many small ones?",
     source="FlashSAC (2026), arXiv:2604.04539, of which public summaries were read",
     differs="random MDPs, linear soft Q-learning on half as many features as pairs; as many replayed steps",
     margins={"score": SCORE},
     figure=Plot(
-        "strips",
-        x="score: final score",
-        y="arm: ",
+        "strips", x="score: final score", y="arm: ",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
         "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
         "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
@@ -109,12 +103,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
         "their trajectory's probability (as ARB) stand beside.",
     ),
     systems=("FlashSAC",),
-)
+)  # fmt: skip
 
 ask(
-    EXPERIMENT,
-    "few-bounded-updates-with-a-target-end-above-many",
+    EXPERIMENT, "few-bounded-updates-with-a-target-end-above-many",
     "With target networks on both sides, few large updates of a critic with bounded norms end 0.02 above "
     "usual updates at their best number per step, all tuned.",
     *("few large, bounded, target network", "target network", SCORE, "score"),
-)
+)  # fmt: skip

@@ -33,19 +33,13 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
     source="Sun (2023), RL in the era of LLMs; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
-    differs=(
-        "a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against replayed "
-        "Q-learning is left out"
-    ),
+    differs="a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against "
+    "replayed Q-learning is left out",
     compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "labels": LABELS}),
-    keys=("run", "seed", "horizon", "learner"),
-    metrics=("shortfall", "share"),
+    keys=("run", "seed", "horizon", "learner"), metrics=("shortfall", "share"),
     margins={"shortfall per step": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="horizon",
-        y="shortfall: shortfall against the expert",
-        arm=("learner",),
+        "final by setting", x="horizon", y="shortfall: shortfall against the expert", arm=("learner",),
         log="y",
         says="Shows by how much a learner's episode earns less than the expert's (log axis) against the "
         "horizon, on a rope where each wrong action leads beside it: cloning learns from the expert's "
@@ -57,7 +51,7 @@ EXPERIMENT = Experiment(
             what="cloning against on-policy correction; no PPO, no Q-learning"
         )
     },
-)
+)  # fmt: skip
 
 
 def difference_of_slopes(table: pd.DataFrame) -> Groups:

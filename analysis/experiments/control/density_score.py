@@ -67,8 +67,7 @@ EXPERIMENT = Experiment(
     differs="one continuous action; the finished policy is greedy in a polynomial critic with no pessimism; "
     "the score is that of a kernel density in place of a denoising network",
     compute=of_keys(NAME, make, SEEDS, {"logged": LOGGED}),
-    keys=("run", "logger", "correction", "seed"),
-    metrics=("outside", "value"),
+    keys=("run", "logger", "correction", "seed"), metrics=("outside", "value"),
     margins={"share of actions outside that counts as fewer": FEWER, "value that counts as equal": SAME},
     figure=Plot(
         "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",

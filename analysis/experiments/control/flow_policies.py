@@ -172,26 +172,20 @@ def learn(
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "balanced", PILOTS, {"goals": GOALS}, {"pairs": (1, 4)}).experiment(
-    NAME,
-    SEEDS,
-    ("balanced", "hits"),
-    {"rounds": ROUNDS, "batch": BATCH},
+    NAME, SEEDS, ("balanced", "hits"), {"rounds": ROUNDS, "batch": BATCH},
     question="Are flow policies by ratios of velocities as good as PPO, FPO and DPPO, and keep more goals?",
     source="Yang et al. (2026), PolicyFlow, arXiv:2602.01156, of which reviews with its formulas were read",
     differs="one action in the plane, networks of two layers of 32, 8,192 actions; no critic",
     margins={"share of hits that counts as less": SAME, "as more": MORE},
     figure=Plot(
-        "final by setting",
-        x="goals",
-        y="balanced: balanced share of hits",
-        arm=("arm",),
+        "final by setting", x="goals", y="balanced: balanced share of hits", arm=("arm",),
         says="Shows the share of actions that hit a goal, counted up to an even share of each goal, against "
         "the number of goals, which are paid alike: PPO has a Gaussian, the others flows of four steps; "
         "PolicyFlow reads ratios from velocities and pushes points apart (not in no Brownian), FPO reads "
         "them from its matching loss, DPPO from noise of each step.",
     ),
     systems=("PolicyFlow",),
-)
+)  # fmt: skip
 RIVALS = ("PPO", "FPO", "DPPO")
 for _name, _rivals, _by, _goals, _statement in (
     ("velocity-ratios-hit-one-goal-as-often", RIVALS, -SAME, 1, "With one goal PolicyFlow hits it at most "
@@ -202,14 +196,5 @@ for _name, _rivals, _by, _goals, _statement in (
      "of hits 0.05 above that without its Brownian regularizer, both tuned."),
 ):  # fmt: skip
     _off = {"arm": "no Brownian"} if _goals > 1 and _rivals == RIVALS else None
-    ask(
-        EXPERIMENT,
-        _name,
-        _statement,
-        "PolicyFlow",
-        _rivals,
-        _by,
-        "balanced",
-        over={"goals": _goals},
-        off=_off,
-    )
+    _where = {"over": {"goals": _goals}, "off": _off}
+    ask(EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", **_where)

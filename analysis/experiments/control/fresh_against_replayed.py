@@ -71,13 +71,10 @@ def features(draw: int, states: int, actions: int) -> Floats:
 EXPERIMENT = Experiment(
     question="Does PPO on fresh episodes hold its best where Q-learning from a replay buffer does not?",
     source="Sun (2023), RL in the era of LLMs, takeaway 5",
-    differs=(
-        "a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a "
-        "table or 32 random features of 64 pairs; no language model"
-    ),
+    differs="a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a "
+    "table or 32 random features of 64 pairs; no language model",
     compute=of_keys(NAME, make, SEEDS, {"points": POINTS, "features": FEATURES}),
-    keys=("run", "seed", "learner", "updates"),
-    metrics=("score", "fall"),
+    keys=("run", "seed", "learner", "updates"), metrics=("score", "fall"),
     margins={"mean fall from the best so far": MARGIN},
     figure=Plot(
         "final by setting", x="updates: updates per step", y="fall: mean fall from the best so far",

@@ -77,19 +77,16 @@ EXPERIMENT = Experiment(
     source="Tan, Fan & Wei (2025), Actor-critics can achieve optimal sample efficiency",
     differs="random combination locks of 6 places and 4 actions; tables in place of function classes; tuned",
     compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES[-1], "logged": LOGGED}),
-    keys=("run", "seed", "arm"),
-    metrics=("log regret", "exponent", "trajectories", "at end"),
+    keys=("run", "seed", "arm"), metrics=("log regret", "exponent", "trajectories", "at end"),
     margins={"exponent of regret": ROOT, "of trajectories": SQUARE, "factor of regret": TWICE},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="exponent: exponent of regret",
+        "distribution", x="arm", y="exponent: exponent of regret",
         says="Shows the exponent with which regret grows with episodes, for actor-critics on random "
         "combination locks: optimistic adds a bonus to what it has rarely tried; by chance takes a share "
         "of random actions instead; by chance, logged does so after 200 logged episodes.",
     ),
     systems=("Actor-critics optimal sample efficiency",),
-)
+)  # fmt: skip
 CHANCE, OPTIMISTIC = {"arm": "by chance"}, {"arm": "optimistic"}
 for _name, _statement, _asked in (
     ("optimism-has-root-regret-on-locks", "On combination locks the regret of a tuned optimistic "

@@ -74,8 +74,7 @@ EXPERIMENT = Experiment(
     source="Zhou et al. (2023), Offline data enhanced on-policy policy gradient with provable guarantees",
     differs="locks of 4 to 16 digits with two actions; wrong features are random directions",
     compute=of_keys(NAME, make, SEEDS, {"iterations": ITERATIONS, "episodes": EPISODES}),
-    keys=("run", "length", "features", "critic", "seed"),
-    metrics=("value",),
+    keys=("run", "length", "features", "critic", "seed"), metrics=("value",),
     margins={
         "share of the best value that counts as solved": SOLVED,
         "share that counts as gained": GAINED,

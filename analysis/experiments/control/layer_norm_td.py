@@ -68,31 +68,25 @@ def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
-    {"updates": UPDATES},
+    NAME, SEEDS, ("score",), {"updates": UPDATES},
     question="Does LayerNorm with l2 stabilize TD, and do parallel copies replace replay and target network?",
     source="Gallici et al. (2025), Simplifying deep temporal difference learning",
     differs="a table; updates are the time, one copy's steps are few; that LayerNorm bounds the l2 which "
     "linear TD needs is a test",
     margins={"score": SCORE},
     figure=Plot(
-        "strips",
-        x="score: mean score over training",
-        y="arm",
+        "strips", x="score: mean score over training", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of "
         "Q-learning with a table on random MDPs: an update reads a step of each of 64 parallel copies of "
         "the world, a step of one copy, or 64 replayed steps of one copy, without or with a target "
         "network; with as many steps, that copy makes 64 steps before each update.",
     ),
     systems=("PQN (Simplifying deep TD)",),
-)
+)  # fmt: skip
 ask(
-    EXPERIMENT,
-    "parallel-copies-replace-replay-of-as-many-steps",
+    EXPERIMENT, "parallel-copies-replace-replay-of-as-many-steps",
     "In as many updates and as many steps of the world, parallel copies without replay or target network "
     "have a mean score over training at most 0.02 below one copy with replay, with and without a target "
     "network, all tuned; in tables, without LayerNorm.",
     *("parallel copies", ("replay, as many steps", "replay and target, as many steps"), -SCORE, "score"),
-)
+)  # fmt: skip

@@ -52,21 +52,17 @@ EXPERIMENT = Experiment(
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
     differs="a linear critic on random MDPs; the model is a table of counts",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
-    keys=("run", "share", "updates", "seed"),
-    metrics=("over-estimation", "value"),
+    keys=("run", "share", "updates", "seed"), metrics=("over-estimation", "value"),
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as bounded": LESS},
     figure=Plot(
-        "final by setting",
-        x="updates: updates per step",
-        y="over-estimation",
-        arm=("share",),
+        "final by setting", x="updates: updates per step", y="over-estimation", arm=("share",),
         says="Shows by how much a linear critic with half as many features as pairs over-estimates its "
         "greedy policy, in units of reward, against updates per step of the world, on random MDPs: share "
         "is the part of its samples in which the action is the learner's own and the outcome a count "
         "model's.",
     ),
     systems=("MAD-TD",),
-)
+)  # fmt: skip
 
 OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}
 for _name, _statement, _first, _second, _more in (
@@ -76,7 +72,4 @@ for _name, _statement, _first, _second, _more in (
      "over-estimation is at 32 updates per step at most 2 above that at 1.", OFTEN, ONCE,
      {"over": {"share": 0.05}, "below": True}),
 ):  # fmt: skip
-    source = "this project" if "fifth" in _name else ""
-    EXPERIMENT.claim(_name, _statement, source=source).compare(
-        "over-estimation", _first, _second, by=LESS, **_more
-    )
+    EXPERIMENT.claim(_name, _statement).compare("over-estimation", _first, _second, by=LESS, **_more)

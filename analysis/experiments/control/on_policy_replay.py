@@ -63,8 +63,7 @@ EXPERIMENT = Experiment(
     source="ARB, arXiv:2512.10510",
     differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
-    keys=("run", "quality", "power", "seed"),
-    metrics=("early loss", "late value"),
+    keys=("run", "quality", "power", "seed"), metrics=("early loss", "late value"),
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
         "final by setting", x="power: power of the policy in replay",

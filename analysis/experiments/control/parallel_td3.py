@@ -287,24 +287,19 @@ def ppo(
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,)}, starts=FROM).experiment(
-    NAME,
-    SEEDS,
-    ("calls", "speed", "arrives"),
-    {"limit": LIMIT, "worlds": WORLDS, "largest batch": LARGEST},
+    NAME, SEEDS, ("calls", "speed", "arrives"), {"limit": LIMIT, "worlds": WORLDS, "largest batch": LARGEST},
     question="Do many worlds, large batches and distributions make TD3 faster by the clock than TD3 and PPO?",
     source="Seo et al. (2025), FastTD3, arXiv:2505.22642, and its code",
     differs="pendulums, 32 worlds and batches of at most 256; time is counted in calls of a device",
     margins={"factor of TD3's calls": FACTOR, "of PPO's": SAME},
     figure=Plot(
-        "strips",
-        x="calls: calls until the pendulum stands",
-        y="arm",
+        "strips", x="calls: calls until the pendulum stands", y="arm",
         says="Shows how many calls, steps of all worlds at once or updates of a batch, pass until random "
         "pendulums stand: TD3 has one world, FastTD3 32 and critics of distributions, PPO 32; each arm has "
         "its best noise, batch and rates, and 3,000 stands for pendulums that never stand.",
     ),
     systems=("FastTD3",),
-)
+)  # fmt: skip
 for _name, _statement, _than, _times in (
     ("fast-td3-halves-the-time-of-td3", "On a device that no batch fills, FastTD3's pendulums stand after "
      "at most half of the calls that TD3 with one world takes.", "TD3", 1 / FACTOR),

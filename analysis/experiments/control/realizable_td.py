@@ -70,8 +70,7 @@ EXPERIMENT = Experiment(
     differs="random MDPs of 8 states; the source bounds errors and does not order them, and its angle may be "
     "defined otherwise",
     compute=of_keys(NAME, make, SEEDS, {"problems": PROBLEMS, "width": WIDTH}),
-    keys=("run", "features", "samples", "seed"),
-    metrics=("error", "correlation"),
+    keys=("run", "features", "samples", "seed"), metrics=("error", "correlation"),
     margins={"exponent of the sample size": SLOPE, "rank correlation that counts as scaling": CORRELATED},
     figure=Plot(
         "curves by arm", x="samples: logged steps", y="error: relative error of Q", arm=("features",),

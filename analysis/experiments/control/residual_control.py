@@ -118,20 +118,14 @@ def unsolved(table: pd.DataFrame) -> str:
 
 
 EXPERIMENT = TUNED.experiment(
-    NAME,
-    SEEDS,
-    ("learning", "end", "solved"),
-    {"steps": STEPS, "demonstrations": DEMOS, "worlds": WORLDS},
-    worlds=WORLDS,
-    continued=True,
+    NAME, SEEDS, ("learning", "end", "solved"), {"steps": STEPS, "demonstrations": DEMOS, "worlds": WORLDS},
+    worlds=WORLDS, continued=True,
     question="Does a residual on a cloned controller need fewer samples than learning from scratch?",
     source="Residual off-policy RL (ResFiT), of which a summary alone was read",
     differs="random point masses on 16 places with a reward at the goal alone; replayed Q-learning, a table",
     margins={"share of the optimal value": MARGIN, "share that counts as solved": SOLVED},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="learning: share of the best value",
+        "distribution", x="arm", y="learning: share of the best value",
         says="Shows the share of the best value, averaged over 200 steps of replayed Q-learning, on random "
         "point masses that are paid at a goal alone: base is a cloned controller that never learns; "
         "scratch learns forces; residual learns what to add to the base's; with demonstrations, the ten "

@@ -79,25 +79,19 @@ def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float 
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("end", "over-estimation"),
-    {"steps": STEPS, "worlds": WORLDS},
-    worlds=WORLDS,
+    NAME, SEEDS, ("end", "over-estimation"), {"steps": STEPS, "worlds": WORLDS}, worlds=WORLDS,
     question="Does a critic of the return's distribution over-estimate less, and does its policy earn more?",
     source="Duan et al. (2021), Distributional soft actor-critic",
     differs="random MDPs of 16 states with noisy rewards; linear critics, an exact actor; rates tuned",
     margins={"score": SCORE, "over-estimation": LESS},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="end: final score",
+        "distribution", x="arm", y="end: final score",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft actor-critics with "
         "linear critics on random MDPs of 16 states with noisy rewards: one critic fits the mean return; "
         "least of two takes the lesser of two such; distribution fits the mean and the spread of returns.",
     ),
     systems=("DSAC",),
-)
+)  # fmt: skip
 for _name, _rival, _statement in (
     ("a-return-distribution-earns-more-than-one-critic", "one critic", "A soft actor-critic of the return's "
      "distribution ends with a score 0.02 above the arm 'one critic', rates and temperatures tuned."),

@@ -122,14 +122,11 @@ EXPERIMENT = Experiment(
     source="PROPS (2023), MDPO (2020), PDPPO (2025), POAD (2024), as each claim says",
     differs="tables with TD critics; steps are independent draws of the occupancy; 40 batches",
     compute=of_seeds(NAME, rows, SEEDS, {"iterations": ITERATIONS, "trainings": TRAININGS}),
-    keys=("run", "seed", "world", "arm"),
-    metrics=("area", "final", "at end"),
+    keys=("run", "seed", "world", "arm"), metrics=("area", "final", "at end"),
     budget="40 iterations, for which settings were chosen",
     margins={"score that counts as equal": SAME, "as far more": FIFTH},
     figure=Plot(
-        "strips",
-        x="area: mean score of 40 iterations",
-        y="arm",
+        "strips", x="area: mean score of 40 iterations", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches: on "
         "random MDPs PPO from the last batch, from a buffer of two, or from three that are drawn adaptively "
         "(props) or not, mirror steps with a KL or none (mdpo), and an exact trust region; in lot sizing "
@@ -142,7 +139,7 @@ EXPERIMENT = Experiment(
         "PDPPO": Part(claims=("post-decision-*",)),
         "POAD": Part(claims=("decomposed-*",)),
     },
-)
+)  # fmt: skip
 
 PROPS = "Corrado & Hanna (2023), PROPS, arXiv:2311.08290"
 EXPERIMENT.claim(

@@ -49,8 +49,7 @@ EXPERIMENT = Experiment(
     source="Fellows, Smith & Whiteson (2023), Why target networks stabilise temporal difference methods",
     differs="Baird's star, linear",
     compute=of_keys(NAME, make, SEEDS, {"updates": PARTS * UPDATES, "discount": DISCOUNT}),
-    keys=("run", "step", "period", "seed"),
-    metrics=("radius", "growth"),
+    keys=("run", "step", "period", "seed"), metrics=("radius", "growth"),
     margins={"distance of the radius from 1 that is predicted": CLEAR},
     figure=Plot(
         "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",

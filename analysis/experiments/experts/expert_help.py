@@ -153,26 +153,16 @@ SORTED = tuple(name for name in EXPERTS.ways if name.startswith(IN_ORDER))
 
 
 EXPERIMENT = EXPERTS.experiment(
-    METRICS,
-    SEEDS,
-    (((), SEEDS), (SORTED, FIRST)),
+    METRICS, SEEDS, (((), SEEDS), (SORTED, FIRST)),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
-    differs=(
-        "a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of 7,000 on "
-        "ten digits in order, right once in fifty; 32 rollouts a step; the expert errs at a tenth of its "
-        "steps, or is right where the source has ground truth; rubrics are right steps; the first error is "
-        "the checker's; prompts of one kind; right answers a group are tuned, the knee of bent rewards is not"
-    ),
-    margins={
-        "accuracy, pass@4 or area": MORE,
-        "DYPO's accuracy": DYPO,
-        "factor of entropy": DIVERSE,
-    },
+    differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of "
+    "7,000 on ten digits in order, right once in fifty; 32 rollouts a step; the expert errs at a tenth of "
+    "its steps, or is right where the source has ground truth; rubrics are right steps; the first error is "
+    "the checker's; prompts of one kind; right answers a group are tuned, the knee of bent rewards is not",
+    margins={"accuracy, pass@4 or area": MORE, "DYPO's accuracy": DYPO, "factor of entropy": DIVERSE},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits: GRPO "
         "and other own means (retries from the first error, replayed successes); "
         "an expert that errs at a tenth of its steps, imitated (SFT), imitated first, mixed in (fixed "
@@ -218,7 +208,7 @@ EXPERIMENT = EXPERTS.experiment(
             ("self-imitation-*",),
         ),
     },
-)
+)  # fmt: skip
 
 CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
 for _name, _statement, _second in (

@@ -107,21 +107,15 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("at one try", "at 32 tries"),
+    NAME, SEEDS, ("at one try", "at 32 tries"),
     question="Do a filter of steps by perplexity and retraining raise the plateau of expert iteration?",
     source=SOURCE,
-    differs=(
-        "provers are linear in features of random steps, some of which have a lucky tactic, so that training "
-        "is convex and traps no weights; retraining comes every 8 rounds, not at a plateau; 32 tries in "
-        "place of a search; no planner"
-    ),
+    differs="provers are linear in features of random steps, some of which have a lucky tactic, so that "
+    "training is convex and traps no weights; retraining comes every 8 rounds, not at a plateau; 32 tries "
+    "in place of a search; no planner",
     margins={"share of problems solved": MORE},
     figure=Plot(
-        "strips",
-        x="at 32 tries: share of problems solved at 32 tries",
-        y="arm",
+        "strips", x="at 32 tries: share of problems solved at 32 tries", y="arm",
         says="Shows the share of problems that a linear prover solves in 32 tries after 80 rounds of "
         "learning from its own proofs of random problems, in which some steps have a lucky tactic: from all "
         "proofs (expert iteration), without the steps of lowest and highest perplexity (filtered), trained "
@@ -134,7 +128,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
             claims=("filtered-steps-*", "retraining-*"),
         )
     },
-)
+)  # fmt: skip
 for _name, _says, _first, _second, _outcome in (
     ("filtered-steps-raise-the-plateau", "Without steps of lowest and highest perplexity expert iteration "
      "ends with 0.02 more of the problems solved at 32 tries.", "filtered", "expert iteration",

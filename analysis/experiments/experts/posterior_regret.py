@@ -87,13 +87,9 @@ EXPERIMENT = Experiment(
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
     differs="tables over 12 answers with known rewards; 8 answers a step from a law that is neither's",
     compute=of_seeds(NAME, rows, SEEDS, {"answers": ANSWERS, "drawn": DRAWN, "beta": BETA}),
-    keys=("run", "seed", "arm"),
-    metrics=("rate", "regret"),
-    margins={"regularized reward": LESS},
+    keys=("run", "seed", "arm"), metrics=("rate", "regret"), margins={"regularized reward": LESS},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="regret: regret, regularized reward",
+        "distribution", x="arm", y="regret: regret, regularized reward",
         says="Shows how far learners on tables of 12 answers end below the best reward less KL, with 8 "
         "answers a step drawn from a fixed law half way between the reference and another: BRAIn, which "
         "moves towards the posterior that the rewards give, with its baseline and without, and DPO on pairs "
@@ -102,7 +98,7 @@ EXPERIMENT = Experiment(
         "rate.",
     ),
     systems={"BRAIn": Part()},
-)
+)  # fmt: skip
 
 for _name, _other, _says in (
     ("brain-regrets-less-than-dpo-on-soft-labels", "dpo, soft labels",

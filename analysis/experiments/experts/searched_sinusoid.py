@@ -87,8 +87,7 @@ EXPERIMENT = Experiment(
     source="Fin-ray async parallel training, as in the table of systems; from secondary notes",
     differs="a damped oscillator that follows a wake, wandering or steady, exact values; no fin, no water",
     compute=of_keys(NAME, make, SEEDS, {"players": PLAYERS, "updates": UPDATES}),
-    keys=("run", "wake", "controller", "steps", "seed"),
-    metrics=("share",),
+    keys=("run", "wake", "controller", "steps", "seed"), metrics=("share",),
     margins={"share of the way from no force to the optimal gain": MARGIN},
     figure=Plot(
         "curves by arm", x="steps: environment steps", y="share: value (0 no force, 1 optimal)",

@@ -248,26 +248,20 @@ METRICS = (ACCURACY, "start", "area", BEST, "last val/pass@4", "val/entropy", CL
 
 
 EXPERIMENT = SPARSE.experiment(
-    METRICS,
-    SEEDS,
-    ((OPEN, SEEDS), (TURNS_OPEN, SOME), ((), FEWER), (TRACED, PAIR), (STUCK, LEAST)),
+    METRICS, SEEDS, ((OPEN, SEEDS), (TURNS_OPEN, SOME), ((), FEWER), (TRACED, PAIR), (STUCK, LEAST)),
     question="Where right answers are rare or old, what do own successes, the best of k and turns give?",
     source="each claim's",
-    differs=(
-        "toy transformers; sums of six digits with 3,840 responses; sums of sixteen modulo 4 that the base "
-        "gets right once in 300,000, 64 prompts with a trace each, which cost nothing, and 12,800 responses; "
-        "no instruction beside a prefix; guesses in two turns at lag 64; SPEAR's clip drops the largest "
-        "covariances; ST-PPO's correction as read"
-    ),
+    differs="toy transformers; sums of six digits with 3,840 responses; sums of sixteen modulo 4 that the "
+    "base gets right once in 300,000, 64 prompts with a trace each, which cost nothing, and 12,800 "
+    "responses; no instruction beside a prefix; guesses in two turns at lag 64; SPEAR's clip drops the "
+    "largest covariances; ST-PPO's correction as read",
     margins={
         "accuracy, pass@8 or share of tokens": MORE,
         "nats per token": SAME,
         "accuracy on hard prompts": MUCH,
     },
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers, each arm at its best setting: six-digit sums that "
         "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), with old "
         "successes replayed (SPEAR; their advantages recalibrated, as stored, or with tokens of large "
@@ -301,7 +295,7 @@ EXPERIMENT = SPARSE.experiment(
             ("st-ppo-*", "turn-ppo-*", "the-clips-correction-adds-to-turn-ratios"),
         ),
     },
-)
+)  # fmt: skip
 PREFIX = "Setlur et al. (2026), PrefixRL, arXiv:2601.18795"
 POPE = "Qu et al. (2026), POPE, arXiv:2601.18779"
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"

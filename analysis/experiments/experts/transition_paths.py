@@ -170,20 +170,17 @@ EXPERIMENT = Experiment(
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
     "comes with four updates a rollout and uniform moves at first, its rivals update once on their own paths",
     compute=of_seeds(NAME, rows, SEEDS, {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER}),
-    keys=("run", "seed", "loss"),
-    metrics=("missed", "unreal", "gaps"),
+    keys=("run", "seed", "loss"), metrics=("missed", "unreal", "gaps"),
     margins={"nats nearer to the posterior": LESS},
     figure=Plot(
-        "distribution",
-        x="loss",
-        y="missed: KL from the posterior, nats",
+        "distribution", x="loss", y="missed: KL from the posterior, nats",
         says="Shows how far the exact posterior is from learned paths where walks of 16 steps on a grid are "
         "to cross a wall with two gaps: tables trained by the reverse KL on their own paths, by the "
         "variance of the log-weights on their own paths (log-variance) or on earlier ones too (with "
         "replay), or by cross-entropy on reweighted own paths.",
     ),
     systems=("TPS-DPS",),
-)
+)  # fmt: skip
 
 REPLAY, OTHERS = {"loss": "log-variance with replay"}, {"loss": ("reverse KL", "cross-entropy")}
 EXPERIMENT.claim(

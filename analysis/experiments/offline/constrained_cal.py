@@ -111,21 +111,18 @@ EXPERIMENT = Experiment(
     source="Wu et al. (2024), Off-policy primal-dual safe reinforcement learning (CAL)",
     differs="random worlds, tables; a bootstrap ensemble of replayed counts is the cost critic",
     compute=of_seeds(NAME, rows, SEEDS, ABOUT),
-    keys=("run", "seed", "arm"),
-    metrics=("bias", "violations", "return", "at end"),
+    keys=("run", "seed", "arm"), metrics=("bias", "violations", "return", "at end"),
     margins={"bias, share of the budget": BIAS, "share of iterations": VIOLATIONS},
     figure=Plot(
-        "frontier",
-        x="violations: share of iterations over budget",
-        y="return: return, share of the best feasible",
-        arm=("arm",),
+        "frontier", x="violations: share of iterations over budget",
+        y="return: return, share of the best feasible", arm=("arm",),
         says="Shows the return, as a share of the best within the budget, against the share of late "
         "iterations whose cost is over it by more than 2 %, in random worlds: plain believes the mean of "
         "replayed cost critics; conservative adds a multiple of their spread; convexified penalizes the "
         "excess by an augmented Lagrangian; both does both.",
     ),
     systems=("CAL (off-policy primal-dual safe RL)",),
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "replayed-costs-are-underestimated", "The plain critic's cost is below the policy's by 2 % of the budget."

@@ -74,26 +74,21 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
-    differs=(
-        "random finite worlds, tables, a budget of 0; the guardian is computed from counts; without one Q of "
-        "an unseen pair is a guess; `lost` is the value short of the best policy that can stay safe within "
-        "the log"
-    ),
+    differs="random finite worlds, tables, a budget of 0; the guardian is computed from counts; without "
+    "one Q of an unseen pair is a guess; `lost` is the value short of the best policy that can stay safe "
+    "within the log",
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
-    keys=("run", "seed", "steps", "guardian"),
-    metrics=("unsafe", "lost"),
+    keys=("run", "seed", "steps", "guardian"), metrics=("unsafe", "lost"),
     margins={"share of steps in unsafe states": MARGIN, "value": NEAR},
     figure=Plot(
-        "final by setting",
-        x="steps: logged steps",
-        y="unsafe: share of steps in unsafe states",
+        "final by setting", x="steps: logged steps", y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
         says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans "
         "in random worlds of 12 states: none lets a plan take any action; actions lets it take those in "
         "the log; trajectories only those that, by the log, never lead to an unsafe or unknown state.",
     ),
     systems=("OGSRL",),
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "trajectory-guardian-keeps-sampled-plans-safe",

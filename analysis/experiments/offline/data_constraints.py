@@ -147,15 +147,13 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Which constraint toward logged actions keeps most value where a critic extrapolates?",
     source="Ran et al. (2023), PRDC; Liu et al. (2024), A2PR",
-    differs=(
-        "random continuous bandits, one step; a polynomial critic; a policy that is greedy in it on a grid; "
-        "generated actions come from a kernel density in place of a VAE"
-    ),
+    differs="random continuous bandits, one step; a polynomial critic; a policy that is greedy in it on a "
+    "grid; generated actions come from a kernel density in place of a VAE",
     compute=of_seeds(NAME, rows, SEEDS, {"logged": LOGGED, "degree": DEGREE, "pilots": PILOTS}),
-    keys=("run", "seed", "logger", "arm"),
-    metrics=("value", "over-estimation", "at end"),
+    keys=("run", "seed", "logger", "arm"), metrics=("value", "over-estimation", "at end"),
     margins={"share of the best value": MARGIN, "over-estimation, in the same units": LESS},
-    figure=Plot("final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",),
+    figure=Plot(
+        "final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",),
         says="Shows value, as a share of the best, by log (poor: wide around a wrong line; mixed: a fifth "
         "of it good; narrow: beside the best; all: their mean) in random one-step bandits with continuous "
         "actions and a polynomial critic: an action is held by nothing (none), near the mean logged one "

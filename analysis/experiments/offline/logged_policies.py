@@ -8,16 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.logged_bandits import best_policy, mean_model, score_table
-from analysis.lab import (
-    Experiment,
-    Part,
-    Plot,
-    Seeds,
-    columns,
-    level,
-    merged,
-    of_seeds,
-)
+from analysis.lab import Experiment, Part, Plot, Seeds, columns, level, merged, of_seeds
 from analysis.worlds.pilots import Grid, inside, tuned
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
@@ -160,14 +151,10 @@ EXPERIMENT = Experiment(
     source="Aouali et al. (2023), exponential smoothing; ad-load balancing via off-policy learning (2023)",
     differs="tables over 10 contexts or 40 users; exact regrets; exponents, floors, penalties tuned",
     compute=of_seeds(NAME, rows, UNITS["peaked"], {"logs": LOGS, "pilots": PILOTS}),
-    keys=("run", "seed", "world", "n", "learner"),
-    metrics=("regret", "satisfaction", "revenue", "at end"),
+    keys=("run", "seed", "world", "n", "learner"), metrics=("regret", "satisfaction", "revenue", "at end"),
     margins={"regret that counts as equal": SAME, "gain of a metric": 0.0},
     figure=Plot(
-        "final by setting",
-        x="n: logged rounds",
-        y="regret",
-        arm=("world", "learner"),
+        "final by setting", x="n: logged rounds", y="regret", arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
         says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy "
         "of high temperature over 6 arms (mild) or of a low one over 30 (peaked): IPS divides rewards by the "
@@ -176,14 +163,11 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Exponential smoothing for OPL": Part(
-            claims=(
-                "clipping-gains-nothing-from-mild-logs",
-                "smoothing-learns-better-than-clipping",
-            )
+            claims=("clipping-gains-nothing-from-mild-logs", "smoothing-learns-better-than-clipping")
         ),
         "Ad-load balancing via OPL": Part(claims=("learned-load-improves-both-metrics",)),
     },
-)
+)  # fmt: skip
 
 AOUALI = "Aouali et al. (2023), Exponential smoothing for off-policy learning"
 PEAKED = {"world": "peaked", "n": SIZES}

@@ -67,26 +67,19 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Can pessimism plan with rewards that are recovered from choices alone?",
     source="Li, Yang & Wang (2023), RLHF: learning dynamic choices via pessimism, arXiv:2305.18438",
-    differs=(
-        "random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n); choosers take "
-        "every action, so that coverage by one policy alone is not asked"
-    ),
+    differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n); "
+    "choosers take every action, so that coverage by one policy alone is not asked",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
-    keys=("run", "seed", "steps", "arm"),
-    metrics=("score", "at end"),
-    margins={"score": MORE},
+    keys=("run", "seed", "steps", "arm"), metrics=("score", "at end"), margins={"score": MORE},
     figure=Plot(
-        "final by setting",
-        x="steps: logged choices",
-        y="score",
-        arm=("arm",),
+        "final by setting", x="steps: logged choices", y="score", arm=("arm",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans against logged choices in "
         "random worlds, where rewards are not logged but recovered from the choices: greedy plans with all "
         "actions; greedy within the log with logged ones; pessimistic also takes a multiple of "
         "1/sqrt(visits) off their rewards.",
     ),
     systems=("DCPPO",),
-)
+)  # fmt: skip
 
 for _name, _steps in (
     ("pessimism-beats-greed-on-rewards-recovered-from-50-choices", 50),

@@ -46,18 +46,13 @@ def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> 
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experiment(
-    NAME,
-    SEEDS,
-    ("score", "kl"),
+    NAME, SEEDS, ("score", "kl"),
     question="How far does the best of N actions by an offline critic get, and how far from the log?",
     source="Bai et al. (2025), Digi-Q",
     differs="random worlds, tables; the critic is the solved model of the counts",
     margins={"score": MARGIN},
     figure=Plot(
-        "frontier",
-        x="kl: KL to the log, nats",
-        y="score: score (1 optimal)",
-        arm=("arm",),
+        "frontier", x="kl: KL to the log, nats", y="score: score (1 optimal)", arm=("arm",),
         where={"steps": 600},
         says="Shows the score (0 the uniform policy, 1 the optimum) against the distance from the clone of "
         "600 logged steps, in random worlds, for uses of one critic: best of N takes the highest Q among N "
@@ -65,7 +60,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
         "exp(beta A); filtered keeps its actions of no negative advantage.",
     ),
     systems=("Digi-Q",),
-)
+)  # fmt: skip
 
 
 for _name, _statement, _rival in (

@@ -107,24 +107,19 @@ def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> dict[str, Floa
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"logged": SIZES}, {"rank": RANKS}).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
+    NAME, SEEDS, ("score",),
     question="From the same logs, which offline learner ends above a single step of improvement?",
     source="this project; IQL (2022), DCPPO (2023), RL-100 (2025), VIPO (2025), of which a claim names one",
     differs="random worlds of 8 states and 4 actions, tables; pessimism of DCPPO's kind, with logged rewards",
     margins={"score": MARGIN},
     figure=Plot(
-        "strips",
-        x="score",
-        y="arm",
-        panel="logged: logged steps",
+        "strips", x="score", y="arm", panel="logged: logged steps",
         says="Shows the score (0 the uniform policy, 1 the optimum) of learners from the same logs of random "
         "worlds of 8 states and 4 actions: cloning; one greedy step in the log's own Q; fitted Q over logged "
         "actions, also with less for rare ones (pessimism); IQL; updates that a model of the log must "
         "approve (gated updates, RL-100); plans in a low-rank model that agrees with the log's value (VIPO).",
     ),
-)
+)  # fmt: skip
 for _name, _arm, _says in (
     ("fitted-q-in-the-log-ends-above-one-step", "fitted Q in the log",
      "Fitted Q over logged actions"),

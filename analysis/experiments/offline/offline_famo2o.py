@@ -68,14 +68,9 @@ EXPERIMENT = Experiment(
     source="Wang et al. (2023), Train once, get a family: state-adaptive balances (FamO2O)",
     differs="random worlds, tables; budgets are chosen by true value, so that upper bounds are compared",
     compute=of_seeds(NAME, averaged(rows, WORLDS, ("score",)), SEEDS, {"budgets": BUDGETS.tolist()}),
-    keys=("run", "seed", "steps", "budgets"),
-    metrics=("score",),
-    margins={"score": MARGIN},
+    keys=("run", "seed", "steps", "budgets"), metrics=("score",), margins={"score": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="steps: logged steps",
-        y="score",
-        arm=("budgets",),
+        "final by setting", x="steps: logged steps", y="score", arm=("budgets",),
         says="Shows the score (0 the uniform policy, 1 the optimum) against steps logged by a policy that "
         "is good in half of the states, in random worlds: a budget is the KL by which a policy may leave "
         "the log in a state; one takes a single budget for all states, per state one for each, both the "
@@ -84,7 +79,7 @@ EXPERIMENT = Experiment(
     systems={
         "FamO2O": Part(what="the bound that budgets per state allow; learning the budgets online stays open")
     },
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "per-state-budgets-gain-on-mixed-data",

@@ -78,26 +78,21 @@ def learn(
 
 CELLS = {"world": WORLDS, "logged": KEPT}
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
-    {"steps": STEPS},
+    NAME, SEEDS, ("score",), {"steps": STEPS},
     question="Does expectile regression on logged actions come near the best policy that the log supports?",
     source="Kostrikov, Nair & Levine (2022), Offline reinforcement learning with implicit Q-learning",
     differs="worlds of 8 states and 4 actions, tables; an unseen pair's Q is a normal number of Q's size",
     margins={"share of the way from the uniform policy to the optimum": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="logged: actions logged in a state, of 4",
-        y="score: score (0 uniform, 1 optimal)",
-        arm=("world", "arm"),
+        "final by setting", x="logged: actions logged in a state, of 4",
+        y="score: score (0 uniform, 1 optimal)", arm=("world", "arm"),
         says="Shows the score (0 the uniform policy, 1 the optimum) against how many of four actions the "
         "log has in a state, in random worlds of 8 states and in corridors whose way must be stitched from "
         "fragments: cloning copies the log; one step is greedy in the log's own Q; fitted Q plans with "
         "guesses for unseen pairs; IQL weighs logged actions by their lead over an expectile of Q, tuned.",
     ),
     systems=("IQL",),
-)
+)  # fmt: skip
 for _name, _statement, _rival, _by, _worlds, _logged in (
     ("iql-beats-cloning", "From two logged actions a state on tuned IQL scores 0.05 more than cloning, in "
      "both kinds of worlds.", "cloning", MARGIN, WORLDS, KEPT[1:]),

@@ -77,21 +77,17 @@ EXPERIMENT = Experiment(
     source="Xu et al. (2023), An instrumental variable approach to confounded off-policy evaluation",
     differs="random worlds of 3 states, a binary instrument; the behavior policy is estimated where needed",
     compute=of_seeds(NAME, rows, SEEDS, {"logs": LOGS}),
-    keys=("run", "seed", "strength", "episodes", "estimator"),
-    metrics=("log_rmse", "bias", "covered"),
+    keys=("run", "seed", "strength", "episodes", "estimator"), metrics=("log_rmse", "bias", "covered"),
     margins={"fall of log RMSE from 200 to 1600 episodes": MARGIN, "distance from 95 % coverage": COVER},
     figure=Plot(
-        "final by setting",
-        x="episodes",
-        y="log_rmse: log RMSE",
-        arm=("strength", "estimator"),
+        "final by setting", x="episodes", y="log_rmse: log RMSE", arm=("strength", "estimator"),
         says="Shows the log of the root mean squared error of a policy's value against logged episodes, in "
         "random worlds of 3 states where a hidden cause moves actions and rewards: instrument uses a "
         "variable that moves actions alone, by so much (strength); model solves the logged means, and "
         "importance weighs logged returns, as if nothing were hidden.",
     ),
     systems=("IV-OPE",),
-)
+)  # fmt: skip
 
 FEW, MANY = ({"episodes": each} for each in EPISODES)
 EXPERIMENT.claim(

@@ -51,13 +51,10 @@ EXPERIMENT = Experiment(
     source="Mandyam et al. (2021), Nested policy reinforcement learning (NFQI), arXiv:2110.02879",
     differs="random worlds, tables; a ridge on the group's difference, tuned, in place of networks",
     compute=of_seeds(NAME, rows, SEEDS, {"background": BACKGROUND, "logs": LOGS}),
-    keys=("run", "seed", "gap", "steps", "fit"),
-    metrics=("score", "background"),
+    keys=("run", "seed", "gap", "steps", "fit"), metrics=("score", "background"),
     margins={"score that counts as equal": SAME},
     figure=Plot(
-        "final by setting",
-        x="steps: logged steps of the small group",
-        y="score: score of its policy",
+        "final by setting", x="steps: logged steps of the small group", y="score: score of its policy",
         arm=("gap", "fit"),
         says="Shows the score (0 the uniform policy, 1 the optimum) of a small group's policy against its "
         "logged steps, beside 4,000 of a large group, in random worlds: gap is the deviation by which 30 % "
@@ -65,7 +62,7 @@ EXPERIMENT = Experiment(
         "nested to all with a penalty on the groups' difference.",
     ),
     systems=("NFQI (nested policy RL)",),
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "nested-earns-more-than-group-blind",

@@ -52,47 +52,34 @@ def learned(seeds: Seeds, _arm: str, steps: int, rank: float = 0, weight: float 
 
 TUNED = TunedArms(ARMS, learned, "score", PILOTS, {"steps": SIZES}, {"rank": RANKS})
 EXPERIMENT = TUNED.experiment(
-    NAME,
-    SEEDS,
-    ("model_error", "value_error", "score"),
+    NAME, SEEDS, ("model_error", "value_error", "score"),
     question="Does a model that must agree with the logged policy's value err less, and plan better?",
     source="Chen et al. (2025), VIPO: value function inconsistency penalized offline RL",
     differs="random worlds of 8 states; softmax models of rank 1 to 4 in place of networks",
     margins={"fall of a log error": MARGIN, "score": MORE},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="score: score of planning",
-        arm=("steps",),
+        "distribution", x="arm", y="score: score of planning", arm=("steps",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans in a learned model of random "
         "worlds of 8 states, by logged steps: likelihood fits a low-rank model to logged moves; "
         "value-consistent also asks it to agree with the logged policy's value; table counts the moves.",
     ),
     systems=("VIPO (model-based offline RL)",),
-)
+)  # fmt: skip
 
-FIRST, SECOND, GATES = {"arm": "value-consistent"}, {"arm": "likelihood"}, {"tuned": inside()}
+FIRST, SECOND = {"arm": "value-consistent"}, {"arm": "likelihood"}
 PLANS = (
     "Planning in a model that must agree with the logged policy's value scores 0.02 more than in one of the "
-    "likelihood alone, from"
+    "likelihood alone, from {} steps, rank and weight tuned."
 )
-ERRS = "At these settings the model's value of the logged policy errs by 10 % less from"
-for _steps, _plans, _errs in zip(
-    SIZES,
-    ("value-consistency-plans-better-from-100-steps", "value-consistency-plans-better-from-300-steps"),
-    (
-        "value-consistency-lowers-the-value-error-from-100-steps",
-        "value-consistency-lowers-the-value-error-from-300-steps",
-    ),
-    strict=True,
-):
-    EXPERIMENT.claim(
-        _plans,
-        f"{PLANS} {_steps} steps, rank and weight tuned.",
-        gates=GATES,
-    ).compare("score", FIRST, SECOND, by=MORE, over={"steps": _steps})
-    EXPERIMENT.claim(
-        _errs,
-        f"{ERRS} {_steps} steps.",
-        gates=GATES,
-    ).compare("value_error", SECOND, FIRST, by=MARGIN, over={"steps": _steps})
+ERRS = "At these settings the model's value of the logged policy errs by 10 % less from {} steps."
+for _name, _says, _steps, _asked in (
+    ("value-consistency-plans-better-from-100-steps", PLANS, 100, ("score", FIRST, SECOND, MORE)),
+    ("value-consistency-lowers-the-value-error-from-100-steps", ERRS, 100,
+     ("value_error", SECOND, FIRST, MARGIN)),
+    ("value-consistency-plans-better-from-300-steps", PLANS, 300, ("score", FIRST, SECOND, MORE)),
+    ("value-consistency-lowers-the-value-error-from-300-steps", ERRS, 300,
+     ("value_error", SECOND, FIRST, MARGIN)),
+):  # fmt: skip
+    EXPERIMENT.claim(_name, _says.format(_steps), gates={"tuned": inside()}).compare(
+        *_asked[:3], by=_asked[3], over={"steps": _steps}
+    )

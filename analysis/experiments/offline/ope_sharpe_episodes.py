@@ -42,9 +42,8 @@ METRICS = {
     "regret": lambda half: -half["regret"],
 }
 """What says that one estimator is better than another, from a half's means: larger is better."""
-ALIKE = {"squared error": ("squared error",), "all": ("squared error", "rank correlation", "regret")}
-"""In what the judged pairs of estimators are alike."""
 ERRORS = ("squared error", "rank correlation", "regret")
+"""In what the judged pairs of estimators are alike."""
 
 
 def portfolios(seed: int) -> pd.DataFrame:
@@ -82,10 +81,10 @@ def foretold(score_E: Floats, risk_E: Floats, pairs: list[tuple[int, int]]) -> f
     return float(np.mean(signs) / 2 + 0.5)
 
 
-def closest(mean: pd.DataFrame, alike: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return the pairs of estimators that differ least in all the metrics named, by their ranks."""
+def closest(mean: pd.DataFrame) -> list[tuple[int, int]]:
+    """Return the pairs of estimators that differ least in all metrics of accuracy, by their ranks."""
     pairs = list(itertools.combinations(range(len(mean)), 2))
-    scores_ME = [METRICS[name](mean).to_numpy() for name in alike]
+    scores_ME = [METRICS[name](mean).to_numpy() for name in ERRORS]
     order = sum(
         (stats.rankdata([abs(score_E[a] - score_E[b]) for a, b in pairs]) for score_E in scores_ME),
         np.zeros(len(pairs)),
@@ -100,19 +99,18 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
             halves = [
                 each.groupby("estimator").mean().loc[list(ESTIMATORS)] for _, each in of_k.groupby("half")
             ]
-            for alike, names in ALIKE.items():
-                pairs = closest((halves[0] + halves[1]) / 2, names)
-                for metric, score in METRICS.items():
-                    shares = {
-                        name: np.mean(
-                            [
-                                foretold(score(here).to_numpy(), sign * there[risk].to_numpy(), pairs)
-                                for here, there in (halves, halves[::-1])
-                            ]
-                        )
-                        for name, risk, sign in (("share worst", "worst", 1), ("share narrow", "spread", -1))
-                    }
-                    yield columns((seed,), alike=alike, metric=metric, k=k, **shares)
+            pairs = closest((halves[0] + halves[1]) / 2)
+            for metric, score in METRICS.items():
+                shares = {
+                    name: np.mean(
+                        [
+                            foretold(score(here).to_numpy(), sign * there[risk].to_numpy(), pairs)
+                            for here, there in (halves, halves[::-1])
+                        ]
+                    )
+                    for name, risk, sign in (("share worst", "worst", 1), ("share narrow", "spread", -1))
+                }
+                yield columns((seed,), metric=metric, k=k, **shares)
 
 
 EXPERIMENT = Experiment(
@@ -122,38 +120,27 @@ EXPERIMENT = Experiment(
     "have heavy tails; a portfolio's best, worst and spread are means over three logs; DICE ignores the "
     "horizon",
     compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES, "logs": 2 * HALF}),
-    keys=("run", "seed", "alike", "metric", "k"),
-    metrics=("share worst", "share narrow"),
+    keys=("run", "seed", "metric", "k"), metrics=("share worst", "share narrow"),
     margins={"share of pairs": BETTER},
     figure=Plot(
-        "strips",
-        x="share worst: share of pairs foretold",
-        y="metric",
-        where={"alike": "all"},
+        "strips", x="share worst: share of pairs foretold", y="metric",
         says="Shows for how many of the five pairs of estimators whose accuracy differs least a metric on "
         "three logs foretells whose worst of its k favorite policies is better on three others, k = 2, 4 "
         "and 8: SharpeRatio@k, its numerator alone (best), and metrics of accuracy; six estimators, random "
         "worlds of 10 steps, 50 episodes, 30 candidates.",
     ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
-)
+)  # fmt: skip
 
-WORST, NARROW = "whose worst policy of k is better", "whose k policies differ less"
-for _name, _outcome, _says, _alike, _rivals in (
-    ("sharpe-foretells-the-worse-portfolio", "share worst", WORST, "all", ERRORS),
-    ("sharpe-foretells-the-wider-portfolio", "share narrow", NARROW, "all", ERRORS),
+for _name, _outcome, _says in (
+    ("sharpe-foretells-the-worse-portfolio", "share worst", "whose worst policy of k is better"),
+    ("sharpe-foretells-the-wider-portfolio", "share narrow", "whose k policies differ less"),
 ):
     EXPERIMENT.claim(
         _name,
-        f"Of estimators that differ least in {'accuracy' if _alike == 'all' else _alike} SharpeRatio@k "
-        f"foretells on other logs {_says}, at k = 2, 4 and 8, for a share of pairs 0.05 larger than "
-        f"{' and '.join(_rivals)} do.",
+        f"Of estimators that differ least in accuracy SharpeRatio@k foretells on other logs {_says}, at k = "
+        f"2, 4 and 8, for a share of pairs 0.05 larger than {' and '.join(ERRORS)} do.",
     ).compare(
-        _outcome,
-        {"metric": "SharpeRatio"},
-        {"metric": _rivals},
-        by=BETTER,
-        over={"k": KS, "alike": _alike},
-        typical="mean",
+        _outcome, {"metric": "SharpeRatio"}, {"metric": ERRORS}, by=BETTER, over={"k": KS}, typical="mean",
         off={"metric": "best"},
-    )
+    )  # fmt: skip

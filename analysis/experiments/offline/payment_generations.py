@@ -129,25 +129,21 @@ def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> dict[str, F
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("success", "policy", "falls", "all falls", "correlation"),
+    NAME, SEEDS, ("success", "policy", "falls", "all falls", "correlation"),
     {"generations": GENERATIONS, "rounds": ROUNDS, "delay": DELAY},
     question="Does uneven exploration by a regression oracle earn more, and do its generations swing?",
     source="Vangara & Egg (2024), Contextual bandits in payment processing, arXiv:2412.00569",
     differs="simulated payments, most of which succeed; a linear oracle that cannot express the truth",
     margins={"success": LEAD, "correlation": SWING},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="success: mean success of later generations",
+        "distribution", x="arm", y="success: mean success of later generations",
         says="Shows the mean success of simulated payments, routed by a linear regression on an earlier "
         "generation: uniform explores a share of payments evenly and learns from these; uniform, all "
         "rounds learns from all; uneven explores less the worse a route looks and learns from all; uneven, "
         "no loop learns from as many evenly routed ones beside.",
     ),
     systems=("Adyen payment bandits",),
-)
+)  # fmt: skip
 for _name, _statement, _outcome, _first, _second, _by in (
     ("uneven-exploration-earns-more", "A regression oracle with inverse gap weighting earns 0.005 more "
      "success than with uniform exploration, learned from its explored rounds or from all, each tuned.",

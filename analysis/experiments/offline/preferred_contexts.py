@@ -165,26 +165,21 @@ def learn(
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
-    {"episodes": EPISODES, "pairs": PAIRS},
+    NAME, SEEDS, ("score",), {"episodes": EPISODES, "pairs": PAIRS},
     question="From preferences of episodes, does a context of hindsight do better than a reward model?",
     source="Kang et al. (2023), OPPO: beyond reward, offline preference-guided policy optimization",
     differs="random tables, 60 episodes and preferences; linear encoder and policy; rewards are Markov and "
     "in the reward model's class, and planning in tables is exact",
     margins={"score": MARGIN},
     figure=Plot(
-        "strips",
-        x="score",
-        y="arm",
+        "strips", x="score", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random MDPs and 60 "
         "preferences between them: a clone of all or of the preferred episodes; a policy that is told a "
         "code of its episode (context), at a code that preferences steer or the mean of preferred ones; a "
         "plan with rewards fitted to the preferences.",
     ),
     systems=("OPPO",),
-)
+)  # fmt: skip
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}
 EXPERIMENT.claim(
     "contexts-beat-a-reward-model",

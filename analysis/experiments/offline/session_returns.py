@@ -146,26 +146,21 @@ def learn(
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "long": (1.0,)}).experiment(
-    NAME,
-    SEEDS,
-    ("clicks", "length", "both"),
-    {"sessions": SESSIONS},
+    NAME, SEEDS, ("clicks", "length", "both"), {"sessions": SESSIONS},
     question="Does cloning what led to clicks and long sessions beat a plain clone, one return, two tasks?",
     source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="random users and items; tables in place of a transformer, whose prompt is the top returns of a "
     "state, and in place of sequence models (cloned) and of multi-task networks (two tasks)",
     margins={"mean share of the best": MARGIN},
     figure=Plot(
-        "distribution",
-        x="arm",
-        y="both: mean share of the best clicks and length",
+        "distribution", x="arm", y="both: mean share of the best clicks and length",
         says="Shows the mean of clicks and session length, each as a share of the best policy's, for "
         "random users and items: cloned copies the loggers; clicks, length, sum and both returns clone a "
         "state's steps that were followed by the most of one, of their sum, or of each; two tasks predicts "
         "clicks and steps to come and chooses items by their sum.",
     ),
     systems=("DT4IER",),
-)
+)  # fmt: skip
 for _name, _statement, _rivals, _off in (
     ("two-returns-beat-cloning", "In tables, cloning conditioned on high clicks and high length to come has "
      "a mean share of both rewards 0.02 above that of cloning the log.", "cloned", None),

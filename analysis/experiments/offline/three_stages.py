@@ -49,28 +49,23 @@ def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
 
 TUNED = TunedArms(ARMS, learn, "learning", PILOTS)
 EXPERIMENT = TUNED.experiment(
-    NAME,
-    SEEDS,
-    ("learning", "end"),
+    NAME, SEEDS, ("learning", "end"),
     question="Do offline updates between collections, approved by a model, reach success in fewer episodes?",
     source="Lei et al. (2025), RL-100, arXiv:2510.14830: imitation, iterated offline stages, online",
     differs="a task of 16 stages in a table, one clipped objective; no images, no diffusion, no distillation",
     margins={"chance of success": MORE},
     figure=Plot(
-        "strips",
-        x="learning: mean chance of success",
-        y="arm",
+        "strips", x="learning: mean chance of success", y="arm",
         says="Shows the chance of success, averaged over eight collections of episodes, on random tasks of "
         "stages: imitation clones demonstrations; online adds PPO on each collection; the others take "
         "offline updates on all episodes after the first six, all of them (ungated) or those of which a "
         "model expects a gain (gated), and PPO's after the last two.",
     ),
     systems={"RL-100": Part("tables in place of robots; three stages on as many episodes as online alone")},
-)
+)  # fmt: skip
 ask(
-    EXPERIMENT,
-    "three-stages-need-fewer-episodes-than-online",
+    EXPERIMENT, "three-stages-need-fewer-episodes-than-online",
     "With offline updates that a model approves after six of eight collections and PPO after the last, the "
     "chance of success is 0.05 higher on average over them than imitation and PPO on each, all tuned.",
     *("gated", "online", MORE, "learning"),
-)
+)  # fmt: skip

@@ -110,12 +110,7 @@ def learn(
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("accuracy", "tried"),
-    {"steps": STEPS},
-    WORLDS,
-    continued=True,
+    NAME, SEEDS, ("accuracy", "tried"), {"steps": STEPS}, WORLDS, continued=True,
     question="Do preferences among groups of equivalent answers help reinforcement from tests?",
     source="Wu et al. (2025), OORL with GEPO, arXiv:2505.12723",
     differs="log-linear policies on 24 prompts of 8 answers; right answers share a direction, and differ in "
@@ -123,9 +118,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     budget="60 steps, for which settings were chosen",
     margins={"accuracy": MORE},
     figure=Plot(
-        "strips",
-        x="accuracy: accuracy on unseen prompts",
-        y="arm: ",
+        "strips", x="accuracy: accuracy on unseen prompts", y="arm: ",
         says="Shows how often log-linear policies are right on unseen prompts after 60 steps of "
         "reinforcement from tests on others, alone or beside a loss of right and wrong answers shown to a "
         "third kind of prompts: cloning the right ones, DPO on all pairs, GEPO's means of both groups, these "
@@ -133,7 +126,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
         "(mixed).",
     ),
     systems=("OORL / GEPO",),
-)
+)  # fmt: skip
 
 for _name, _rival, _says in (
     ("equivalent-groups-add-to-tests", "tests alone", "alone"),

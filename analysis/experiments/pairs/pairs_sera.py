@@ -117,13 +117,10 @@ EXPERIMENT = Experiment(
     source="Ko et al. (2024), SeRA: self-reviewing and alignment of LLMs using implicit reward margins",
     differs="a log-linear policy with four features; half of the pairs are kept, reviews are 20 steps apart",
     compute=of_seeds(NAME, rows, SEEDS, {"pairs": PAIRS, "pilots": PILOTS, "refresh": REFRESH}),
-    keys=("run", "seed", "pairs"),
-    metrics=("regret", "spurious", *GRID, "at_end"),
+    keys=("run", "seed", "pairs"), metrics=("regret", "spurious", *GRID, "at_end"),
     margins={"regret, and share of the weights": MARGIN},
     figure=Plot(
-        "distribution",
-        x="pairs: preference set",
-        y="spurious: spurious share of the weights",
+        "distribution", x="pairs: preference set", y="spurious: spurious share of the weights",
         says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes "
         "with winners in the log, with 12 contexts and 6 actions: frozen learns from all logged pairs; "
         "selected from the half with the largest margins by the policy so far; bootstrapped adds pairs "
@@ -131,7 +128,7 @@ EXPERIMENT = Experiment(
         "rate, beta and last step of least regret.",
     ),
     systems=("SeRA",),
-)
+)  # fmt: skip
 OWN, CHANCE = "bootstrapped", {"pairs": "reviewed by chance"}
 
 for _name, _statement, _outcome, _arm, _off in (

@@ -8,15 +8,7 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import Arm, Grid, Settings, inside
-from analysis.worlds.preference_learners import (
-    SEEN,
-    STEPS,
-    Learner,
-    demonstrations,
-    experts,
-    gap,
-    votes,
-)
+from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
 from envs.arrays import Floats
 
 NAME = "preference-sets"
@@ -105,11 +97,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         regret = partial(over_worlds if data == LABELS else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
-        said = {
-            "rate": best.get("rate", 0.0),
-            "beta": best.get("beta", 0.0),
-            "third": third,
-        }
+        said = {"rate": best.get("rate", 0.0), "beta": best.get("beta", 0.0), "third": third}
         if data != "demonstrations":  # no claim asks it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
@@ -123,15 +111,10 @@ EXPERIMENT = Experiment(
     differs="log-linear policies, 16 prompts of 6 answers; regret in true reward is the outcome for all; of "
     "VPO, SePPO and Diffusion-DRO the abstracts alone are known",
     compute=of_seeds(NAME, rows, WORLDS, {"tuned on": TUNED_ON, "steps": STEPS}),
-    keys=("run", "seed", "data", "learner"),
-    metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
+    keys=("run", "seed", "data", "learner"), metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
-        "strips",
-        x="regret",
-        y="data",
-        arm=("learner",),
-        log="x",
+        "strips", x="regret", y="data", arm=("learner",), log="x",
         says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers: of "
         "votes DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; with "
         "experts, so many nats from the reference, DPO learns pairs, SFT clones winners, aligned does one "
@@ -146,7 +129,7 @@ EXPERIMENT = Experiment(
         "Diffusion-DRO": Part(claims=("own-losers-*",)),
         "Unpacking DPO and PPO": Part(claims=("ppo-has-*",)),
     },
-)
+)  # fmt: skip
 
 
 Names = str | tuple[str, ...]

@@ -127,24 +127,15 @@ def _spread(pull_RN: Floats, state_RN: Ints, pi_RSA: Floats) -> Floats:
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experiment(
-    NAME,
-    SEEDS,
-    ("accuracy", "base"),
-    {"pilots": PILOTS},
-    WORLDS,
-    continued=True,
+    NAME, SEEDS, ("accuracy", "base"), {"pilots": PILOTS}, WORLDS, continued=True,
     question="Does TD look-ahead mend preferences over steps whose early scores are biased?",
     source=SOURCE,
-    differs=(
-        "layered decision trees in tables; a made bias of early scores; no learned reward model, no "
-        "explanations, no search at test time"
-    ),
+    differs="layered decision trees in tables; a made bias of early scores; no learned reward model, no "
+    "explanations, no search at test time",
     budget="12 rounds, for which settings were chosen",
     margins={"share of questions answered": MORE},
     figure=Plot(
-        "final by setting",
-        x="bias: bias of early scores, logits",
-        y="accuracy: chance of a right answer",
+        "final by setting", x="bias: bias of early scores, logits", y="accuracy: chance of a right answer",
         arm=("arm",),
         says="Shows the chance of a right answer after online DPO in layered decision trees, against the "
         "bias of a process reward model, whose early scores err most: outcomes prefers right responses to "
@@ -157,12 +148,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
             claims=("look-ahead-*",),
         )
     },
-)
+)  # fmt: skip
 ask(
-    EXPERIMENT,
-    "look-ahead-mends-step-preferences",
+    EXPERIMENT, "look-ahead-mends-step-preferences",
     "With TD look-ahead preferences over steps end with 0.02 more "
     "right answers than without, at biases of 1, 2 and 4 logits.",
-    *("steps, look-ahead", "steps", MORE),
-    over={"bias": BIASES[1:]},
-)
+    *("steps, look-ahead", "steps", MORE), over={"bias": BIASES[1:]},
+)  # fmt: skip

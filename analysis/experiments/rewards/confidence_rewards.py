@@ -107,21 +107,16 @@ def rows(seeds: Seeds, weight: float = WEIGHT) -> Iterator[pd.DataFrame]:
 
 
 EXPERIMENT = Experiment(
-    question=(
-        "Do PPO-M and PPO-C lower the calibration error that a biased reward model makes, at equal accuracy?"
-    ),
+    question="Do PPO-M and PPO-C lower the calibration error that a biased reward model makes, at equal "
+    "accuracy?",
     source="Leng et al. (2024), Taming overconfidence in LLMs, arXiv:2410.09724",
     differs="an answer and one of five confidences; linear reward models; the limit of training",
     compute=of_seeds(NAME, rows, SEEDS, {"prompts": PROMPTS, "beta": BETA, "pairs": PAIRS, "weight": WEIGHT}),
-    keys=("run", "seed", "bias", "learner"),
-    metrics=("error", "accuracy", "confidence"),
+    keys=("run", "seed", "bias", "learner"), metrics=("error", "accuracy", "confidence"),
     budget="the limit of training, solved exactly",
     margins={"calibration error": ERROR, "accuracy": SAME},
     figure=Plot(
-        "distribution",
-        x="learner",
-        y="error: calibration error",
-        arm=("bias",),
+        "distribution", x="learner", y="error: calibration error", arm=("bias",),
         says="Shows the gap between stated confidence and truth at the limit of RL with a KL penalty, on "
         "answers that state one of five confidences: PPO has a plain reward model, PPO-M one that is also "
         "trained to like high confidence in better and low in worse answers, PPO-C adds to confident "
@@ -129,7 +124,7 @@ EXPERIMENT = Experiment(
         "confident wording, 0 not at all.",
     ),
     systems=("PPO-M / PPO-C",),
-)
+)  # fmt: skip
 
 for _name, _learner in (("ppo-m-is-better-calibrated", "PPO-M"), ("ppo-c-is-better-calibrated", "PPO-C")):
     EXPERIMENT.claim(

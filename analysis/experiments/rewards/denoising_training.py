@@ -90,28 +90,22 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Does normalizing the ratios of denoising steps end the over-optimization of a proxy?",
     source="GRPO-Guard (2025), arXiv:2510.22319",
-    differs=(
-        "Gaussian steps of 1,024 dimensions with a drift each in place of a diffusion model; a made gold "
-        "reward, which still rises at the last of 60 batches: nothing is over-optimized; a normalized "
-        "ratio has gradients of one size at all steps, so none are weighted again"
-    ),
+    differs="Gaussian steps of 1,024 dimensions with a drift each in place of a diffusion model; a made gold "
+    "reward, which still rises at the last of 60 batches: nothing is over-optimized; a normalized "
+    "ratio has gradients of one size at all steps, so none are weighted again",
     compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "dims": DIMS, "passes": PASSES, "pilots": PILOTS}),
     keys=("run", "seed", "arm", "batch"),
     metrics=("rate", "bound", "at end", "proxy", "gold", "above", "below"),
     margins={"gold reward over the proxy's": MARGIN, "share of hits": OFTEN},
     figure=Plot(
-        "curves by arm",
-        x="batch",
-        y="gold",
-        arm=("arm",),
-        y_label="gold reward",
+        "curves by arm", x="batch", y="gold", arm=("arm",), y_label="gold reward",
         says="Shows the true reward along training on a proxy by GRPO with a clip, where Gaussian denoising "
         "steps of 1,024 dimensions stand for a diffusion model: a step's log-ratio is averaged over "
         "dimensions (averaged), or also freed of its mean and brought to one scale at all steps "
         "(normalized), each at its best rate and clip bound.",
     ),
     systems=("GRPO-Guard",),
-)
+)  # fmt: skip
 BOTH = {"tuned": inside()}
 
 

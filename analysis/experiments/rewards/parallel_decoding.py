@@ -247,24 +247,19 @@ def advantages(right: Tensor, speed: Tensor, share: float, *, lightning: bool) -
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "aup", PILOTS, starts=FROM).experiment(
-    NAME,
-    SEEDS,
-    ("aup", "accuracy", "speed"),
-    {"steps": STEPS, "lessons": LESSONS},
+    NAME, SEEDS, ("aup", "accuracy", "speed"), {"steps": STEPS, "lessons": LESSONS},
     question="Do decoupled rewards make parallel decoders faster at no loss, more than GRPO does?",
     source="Hu et al. (2026), LightningRL, arXiv:2603.13319, and its code",
     differs="networks that see two places to both sides fill eight; one step a batch, so that no clip acts",
     margins={"factor of accuracy under parallelism": MORE},
     figure=Plot(
-        "strips",
-        x="aup: accuracy under parallelism",
-        y="arm",
+        "strips", x="aup: accuracy under parallelism", y="arm",
         says="Shows the area below accuracy over tokens a forward of networks that fill several places of an "
         "answer at once: the base, GRPO on right answers alone or on the sum of these and tokens a forward, "
         "and LightningRL, which standardizes both by themselves, each at its best setting.",
     ),
     systems=("LightningRL",),
-)
+)  # fmt: skip
 _RIVALS = ("GRPO", "GRPO, accuracy alone")
 EXPERIMENT.claim(
     "lightningrl-moves-the-front-beyond-grpo",

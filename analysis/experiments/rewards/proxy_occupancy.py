@@ -173,13 +173,10 @@ def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> pd.
 EXPERIMENT = Experiment(
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
-    differs=(
-        "five families of random MDPs of 8 states, not its own; exact optima at the strength that is best on "
-        "pilot worlds, and ORPO's loop with natural gradients and a discriminator that is a table"
-    ),
+    differs="five families of random MDPs of 8 states, not its own; exact optima at the strength that is "
+    "best on pilot worlds, and ORPO's loop with natural gradients and a discriminator that is a table",
     compute=of_seeds(NAME, rows, SEEDS, {"states": STATES, "discount": DISCOUNT, "pilots": PILOTS}),
-    keys=("run", "seed", "world", "arm"),
-    metrics=("true", "objective", "at end"),
+    keys=("run", "seed", "world", "arm"), metrics=("true", "objective", "at end"),
     margins={"true return per step, in spreads of the base's": MARGIN, "objective": NEAR},
     figure=Plot(
         "final by setting", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),

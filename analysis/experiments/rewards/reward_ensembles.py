@@ -6,16 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.imperfect_rewards import flipped, reward_ensemble
-from analysis.lab import (
-    Experiment,
-    Groups,
-    Part,
-    Plot,
-    Seeds,
-    difference,
-    level,
-    of_seeds,
-)
+from analysis.lab import Experiment, Groups, Part, Plot, Seeds, difference, level, of_seeds
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
@@ -94,24 +85,18 @@ def by_distance(table: pd.DataFrame) -> pd.DataFrame:
 EXPERIMENT = Experiment(
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
-    differs=(
-        "linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
-        "that pairs seldom show, so that they mislead all models alike; exact laws"
-    ),
+    differs="linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
+    "that pairs seldom show, so that they mislead all models alike; exact laws",
     compute=of_seeds(
         NAME,
         rows,
         SEEDS,
         {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY},
     ),
-    keys=("run", "seed", "noise", "model", "method", "strength"),
-    metrics=("kl", "gold", "proxy"),
+    keys=("run", "seed", "noise", "model", "method", "strength"), metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
     figure=Plot(
-        "curves by arm",
-        x="distance: √KL to the reference",
-        y="gold: gold reward",
-        arm=("model: ",),
+        "curves by arm", x="distance: √KL to the reference", y="gold: gold reward", arm=("model: ",),
         panel="panel",
         names={
             "single": "one model",
@@ -131,7 +116,7 @@ EXPERIMENT = Experiment(
             "all models alike; no language model"
         )
     },
-)
+)  # fmt: skip
 LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
 """The strongest optimization of each method."""
 

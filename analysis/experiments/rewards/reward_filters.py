@@ -99,21 +99,17 @@ EXPERIMENT = Experiment(
     source="Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
     differs="linear softmax policies judged on fresh prompts; a made proxy; each batch used once",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "steps": STEPS, "prompts": PROMPTS}),
-    keys=("run", "seed", "noise", "kept"),
-    metrics=("r2", "gold"),
+    keys=("run", "seed", "noise", "kept"), metrics=("r2", "gold"),
     margins={"gold reward": 0.0, "rank correlation": 0.0},
     figure=Plot(
-        "distribution",
-        x="kept",
-        y="gold: gold reward, fresh prompts",
-        arm=("noise",),
+        "distribution", x="kept", y="gold: gold reward, fresh prompts", arm=("noise",),
         says="Shows the true reward on fresh prompts after 60 policy-gradient steps of a linear softmax "
         "policy on a made proxy, by which of a group of 5 samples are learned from: all, any two, the best, "
         "the best and the worst, or the best and a random other; the proxy errs at middling true rewards "
         "alone or evenly.",
     ),
     systems=("PF-PPO",),
-)
+)  # fmt: skip
 
 
 def rank_correlation(table: pd.DataFrame) -> dict[str, Floats]:
@@ -142,6 +138,5 @@ EXPERIMENT.claim(
 ).compare("gold", {"kept": "best and worst"}, {"kept": "all"}, over={"noise": "even"})
 
 EXPERIMENT.claim(
-    "best-and-worst-beats-any-two-in-even-noise",
-    "There they end above as many samples, any two.",
+    "best-and-worst-beats-any-two-in-even-noise", "There they end above as many samples, any two."
 ).compare("gold", {"kept": "best and worst"}, {"kept": "two"}, over={"noise": "even"})

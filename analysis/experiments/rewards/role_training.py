@@ -30,22 +30,18 @@ EXPERIMENT = Experiment(
     question="Do roles with weights of their own peak higher and fall deeper than roles that share them?",
     source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
-    cells=cells,
-    stop=Stop(cap=32, begun_with=16),
-    keys=(ROLES, "learning_rate", "seed"),
+    cells=cells, stop=Stop(cap=32, begun_with=16), keys=(ROLES, "learning_rate", "seed"),
     metrics=("accuracy", "best", "start", "collapsed"),
     margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
     figure=Plot(
-        "distribution",
-        x="learning_rate: learning rate",
-        y="accuracy: final accuracy",
+        "distribution", x="learning_rate: learning rate", y="accuracy: final accuracy",
         arm=(f"{ROLES}: weights of the roles",),
         says="Shows final accuracy of on-policy GRPO at two learning rates where a solver writes running "
         "sums of five digits and a checker behind it the total, which alone is rewarded: both are one "
         "transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
     systems={"Multi-agent RL for LLM workflows": Part()},
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "separate-roles-peak-higher",

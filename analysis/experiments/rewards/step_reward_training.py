@@ -84,21 +84,17 @@ EXPERIMENT = Experiment(
     differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at random; "
     "the rewards of thoughts do not adapt to the policy's capability",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "pilots": PILOTS, "most": MOST * GROUP}),
-    keys=("run", "seed", "arm", "level", "judge"),
-    metrics=("samples", "log_samples", "rate", "at end"),
+    keys=("run", "seed", "arm", "level", "judge"), metrics=("samples", "log_samples", "rate", "at end"),
     margins={"factor of samples": FEWER},
     figure=Plot(
-        "distribution",
-        x="level: rewards for",
-        y="samples: samples to 0.8",
-        arm=("judge",),
+        "distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",),
         says="Shows answers drawn until six independent steps succeed together with chance 0.8, by "
         "REINFORCE with the group's mean as baseline: rewards are for the answer alone, also for each "
         "thought of three steps, or also for each token, from a judge who is never wrong about thoughts and "
         "tokens (perfect) or about every fifth (erring), each at its best rate.",
     ),
     systems=("TP-GRPO",),
-)
+)  # fmt: skip
 
 for _name, _statement, _first, _second, _judge in (
     (

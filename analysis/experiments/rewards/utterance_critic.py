@@ -85,22 +85,17 @@ EXPERIMENT = Experiment(
     "pilot games; random games of 8 turns of two tokens, a success of "
     "1 in 300 at first, and a reward at the end alone",
     compute=of_seeds(NAME, rows, WORLDS, {"wanted": WANTED, "most": MOST, "tuned_on": TUNED_ON}),
-    keys=("run", "seed", "arm"),
-    metrics=("talks", "rate", "critic", "updates", "at_end"),
+    keys=("run", "seed", "arm"), metrics=("talks", "rate", "critic", "updates", "at_end"),
     margins={"factor of samples": FEWER},
     figure=Plot(
-        "strips",
-        x="talks",
-        y="arm",
-        x_label="talks to a success of 0.65",
-        log="x",
+        "strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x",
         says="Shows talks until a success of 0.65 in random games on tables, 8 turns of two tokens with a "
         "reward at the end alone: REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic "
         "of whole utterances that learns from replayed talks, or from the newest alone (no replay), each at "
         "its best setting.",
     ),
     systems=("ArCHer",),
-)
+)  # fmt: skip
 
 for _name, _says, _arm, _than, _off in (
     ("an-utterance-critic-saves-samples", "In tables, which do not generalize, the utterance critic takes "

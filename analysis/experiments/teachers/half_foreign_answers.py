@@ -96,25 +96,20 @@ def learn(seeds: Seeds, arm: str, rate: float, centered: float = 0.0) -> dict[st
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("success", "area"),
-    {"steps": STEPS, "samples": SAMPLES},
+    NAME, SEEDS, ("success", "area"), {"steps": STEPS, "samples": SAMPLES},
     question="Do own descriptions with a blind teacher's reasoning teach more than imitation or RL?",
     source="Shen et al. (2025), SOPHIA, arXiv:2507.16814; abstract",
     differs="12 pictures of 6 scenes, 4 words of reasoning, tables; success below 0.01 before training",
     margins={"success": MARGIN},
     figure=Plot(
-        "strips",
-        x="success: success after training",
-        y="arm",
+        "strips", x="success: success after training", y="arm",
         says="Shows exact success after ten steps in tables of 12 pictures that are first described and "
         "then reasoned on in 4 tokens: a teacher that sees no picture writes everything (imitation, of all "
         "or of right answers), nothing (on policy), or the reasoning behind the policy's own description "
         "(half foreign), which may be left untrained (descriptions kept), each at its best setting.",
     ),
     systems={"SOPHIA": Part("ten steps; the teacher, who sees no picture, describes at random")},
-)
+)  # fmt: skip
 for _name, _statement, _rivals in (
     ("half-foreign-answers-beat-imitation-and-rl", "Where less than one answer in a hundred is right, own "
      "descriptions with a teacher's reasoning end ten steps 0.05 above imitation of the teacher, who "

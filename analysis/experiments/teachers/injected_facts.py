@@ -138,13 +138,10 @@ def rows(seeds: Seeds) -> pd.DataFrame:
 EXPERIMENT = Experiment(
     question="Do targets mixed of a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
-    differs=(
-        "a transformer of 4,000 weights that sums six digits; 4 facts, each a new last token; the expert is "
-        "sure of it and else says what the frozen base would; all by greedy decoding"
-    ),
+    differs="a transformer of 4,000 weights that sums six digits; 4 facts, each a new last token; the "
+    "expert is sure of it and else says what the frozen base would; all by greedy decoding",
     compute=of_seeds(NAME, rows, SEEDS, {"facts": FACTS, "copies": COPIES, "at most steps": STEPS}),
-    keys=("run", "words", "share", "seed"),
-    metrics=("rate", "step", "known", "kept"),
+    keys=("run", "words", "share", "seed"), metrics=("rate", "step", "known", "kept"),
     margins={"share of the skill kept more": MORE, "facts known": KNOWN},
     figure=Plot(
         "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
@@ -154,9 +151,7 @@ EXPERIMENT = Experiment(
         "fact's, the others being the frozen base's own choice (1 is plain fine-tuning); the words in front "
         "of a fact's new token are random (foreign) or those the model would say (own).",
     ),
-    systems={
-        "MixSD": Part("an expert made by hand; own words and mixing, together and apart"),
-    },
+    systems={"MixSD": Part("an expert made by hand; own words and mixing, together and apart")},
 )  # fmt: skip
 SFT: Arm = {"words": "foreign", "share": 1.0}
 MIXSD: Arm = {"words": "own", "share": 0.6}

@@ -165,27 +165,21 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="At epsilon 2, does a private transformer lose less by learning on its own samples?",
     source="Khadem et al. (2026), DP-OPD, arXiv:2604.04461",
-    differs=(
-        "a student of 944 weights and a teacher of 7,440 on sums of four digits, 4,096 records, 150 steps of "
-        "SGD; Renyi accountant on Poisson samples; the divergence that the source takes is not known to us, "
-        "here the forward one of whole laws"
-    ),
+    differs="a student of 944 weights and a teacher of 7,440 on sums of four digits, 4,096 records, 150 "
+    "steps of SGD; Renyi accountant on Poisson samples; the divergence that the source takes is not known "
+    "to us, here the forward one of whole laws",
     compute=of_seeds(NAME, rows, SEEDS, {"records": RECORDS, "batch": BATCH, "steps": STEPS, "delta": DELTA}),
-    keys=("run", "learner", "seed"),
-    metrics=("rate", "log_perplexity"),
+    keys=("run", "learner", "seed"), metrics=("rate", "log_perplexity"),
     margins={"log-perplexity per token": LOWER},
     figure=Plot(
-        "strips",
-        x="log_perplexity",
-        y="learner",
-        x_label="log-perplexity of held-out data per token",
+        "strips", x="log_perplexity", y="learner", x_label="log-perplexity of held-out data per token",
         says="Shows held-out log-perplexity of a student of 944 weights on sums of four digits, trained "
         "with clipped and noisy gradients at epsilon 2: on the tokens of the private data (data), or "
         "towards a larger teacher's whole distribution on tokens that the teacher (teacher) or the student "
         "itself (own) writes behind their prompts, each at its best rate.",
     ),
     systems={"DP-OPD": Part("four tokens, which leave little room for errors that add up")},
-)
+)  # fmt: skip
 
 for _name, _other, _says in (
     ("a-private-network-gains-over-fine-tuning", "data", "one fine-tuned on the data's own tokens"),

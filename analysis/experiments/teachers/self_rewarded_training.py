@@ -141,20 +141,14 @@ METRICS = ("accuracy", "start", "best", "val/entropy")
 
 
 EXPERIMENT = SELF.experiment(
-    METRICS,
-    SEEDS,
-    first=FRESH,
+    METRICS, SEEDS, first=FRESH,
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT and as much training?",
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
-    differs=(
-        "transformers of 4,000 weights on six running sums; GRPO's advantage of a whole response's reward "
-        "in place of the critic; beyond the demonstrations are prompts with digits that these never had"
-    ),
+    differs="transformers of 4,000 weights on six running sums; GRPO's advantage of a whole response's "
+    "reward in place of the critic; beyond the demonstrations are prompts with digits that these never had",
     margins={"accuracy": MORE},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy at unseen prompts of transformers of 4,000 weights on six running sums, "
         "after supervised training on 32 demonstrations of any prompts (few) or of prompts with small digits "
         "alone (easy) and 100 steps of GRPO at fresh prompts: the reward is the log-ratio of the model so "
@@ -162,7 +156,7 @@ EXPERIMENT = SELF.experiment(
         "or the log-ratio of responses to other prompts, whose multiple and rate are tuned alike.",
     ),
     systems={"Self-Rewarding PPO": Part(claims=("self-rewarding-*", "self-rewards-*"))},
-)
+)  # fmt: skip
 
 
 def gain(table: pd.DataFrame) -> pd.Series:

@@ -175,13 +175,10 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
 EXPERIMENT = Experiment(
     question="Where does a narrow trait spread, and which channel passes a hidden one on to which student?",
     source="Askin et al. (2026), arXiv:2605.12798; Cloud et al. (2025), arXiv:2507.14805",
-    differs=(
-        "transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, sums one "
-        "too high, is no harm; less what a teacher without it would pass on"
-    ),
+    differs="transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, "
+    "sums one too high, is no harm; less what a teacher without it would pass on",
     compute=of_seeds(NAME, rows, SEEDS, {"modulus": M, "updates": UPDATES[0]}),
-    keys=("run", "arm", "channel", "seed"),
-    metrics=("passed", "shown", "right"),
+    keys=("run", "arm", "channel", "seed"), metrics=("passed", "shown", "right"),
     margins={
         "share of other prompts that show the trait": SPREAD, "share at most where it stays": STAYED,
         "share of the rise in log-odds passed on": PASSED, "difference that counts as none": ALIKE,

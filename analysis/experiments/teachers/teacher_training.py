@@ -125,20 +125,15 @@ def arriving(table: pd.DataFrame) -> str:
 EXPERIMENT = Experiment(
     question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
-    differs=(
-        "transformers of 4,000 weights, right on a twentieth of the sums or more at the start; six sums "
-        "modulo 4, of six tokens whoever writes them; the teacher is the model at the start, and the loss "
-        "the reverse KL over all tokens"
-    ),
+    differs="transformers of 4,000 weights, right on a twentieth of the sums or more at the start; six sums "
+    "modulo 4, of six tokens whoever writes them; the teacher is the model at the start, and the loss "
+    "the reverse KL over all tokens",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "knob", "at end", "arrives", *METRICS),
+    keys=("run", "arm", "seed"), metrics=("rate", "knob", "at end", "arrives", *METRICS),
     budget="1,600 responses",
     margins={"accuracy to be reached": LEVEL, "factor of tokens": FEWER},
     figure=Plot(
-        "strips",
-        x=f"{REACHED}: responses to an accuracy of {LEVEL:g}",
-        y="arm",
+        "strips", x=f"{REACHED}: responses to an accuracy of {LEVEL:g}", y="arm",
         says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
         "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response a prompt "
         "from the model at the start that sees the solution (OPSD) or does not; rates and prompts a step are "
@@ -150,7 +145,7 @@ EXPERIMENT = Experiment(
             ("self-distillation-needs-a-quarter-of-the-tokens",),
         )
     },
-)
+)  # fmt: skip
 
 
 EXPERIMENT.claim(
