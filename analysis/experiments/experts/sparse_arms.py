@@ -223,7 +223,6 @@ WAYS: Mapping[str, Way] = {
     "best of k": Way(with_recipe(RARE, "max_at_k", "k"), (2, 4, 8), True, by="last val/pass@8"),
     "grpo for pass@8": Way(with_recipe(RARE, "grpo"), by="last val/pass@8"),
     "staged, flat": Way(with_recipe(STAGED, "grpo")),
-    "staged, tree": Way(with_recipe(STAGED, "tree_opo")),
     "staged, subtrees": Way(_below, (0.1, 0.25, 0.5, 0.75, 1.0), True),
     "token ppo": Way(_turns("ppo_clip"), CLIPS),
     "turn ppo": Way(_turns("turn_ppo"), CLIPS),
@@ -266,7 +265,7 @@ EXPERIMENT = SPARSE.experiment(
         "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), with old "
         "successes replayed (SPEAR; their advantages recalibrated, as stored, or with tokens of large "
         "covariance dropped), by the gradient of the best of k, and on growing prefixes of right answers "
-        "(staged; plain, ordered or subtree advantages); hard: sums of sixteen digits, 64 prompts with a "
+        "(staged; plain or subtree advantages); hard: sums of sixteen digits, 64 prompts with a "
         "right trace each, also from random prefixes of these, from the shortest that "
         "let a try succeed, or after imitating them; guesses in two turns from data 64 steps old, by PPO "
         "with ratios of tokens, of turns, or of turns with a corrected clip (ST-PPO).",
@@ -288,7 +287,7 @@ EXPERIMENT = SPARSE.experiment(
         "Tree-OPO": Part(
             "prefixes of one right answer, the source's mean of a subtree as a prefix's value; no tree "
             "search, no constraints",
-            ("staged-advantages-end-above-flat-ones", "subtree-baselines-end-above-flat-ones"),
+            ("subtree-baselines-end-above-flat-ones",),
         ),
         "ST-PPO": Part(
             "accuracy; no arm collapses; ratios of turns gain without the correction, a reading of ours, too",
@@ -315,11 +314,9 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
      "On fresh data, from a base right once in a hundred, training for the best of k (k = 2, the best of 2, "
      "4, 8) ends with a pass@8 0.02 above GRPO's.",
      BEST, "best of k", "grpo for pass@8", MORE, BON),
-    ("staged-advantages-end-above-flat-ones",
-     "With half of the groups on prefixes of growing length, rewards projected onto their order end 0.02 "
-     "more accurate than GRPO's advantages.", ACCURACY, "staged, tree", "staged, flat", MORE, TREE),
     ("subtree-baselines-end-above-flat-ones",
-     "There rewards less a share of their subtree's mean end 0.02 more accurate than GRPO's advantages.",
+     "With half of the groups on prefixes of growing length, rewards less a share of their subtree's mean end "
+     "0.02 more accurate than GRPO's advantages.",
      ACCURACY, "staged, subtrees", "staged, flat", MORE, TREE),
     ("st-ppo-ends-above-token-ppo",
      "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over tokens, each at its best clip.",
@@ -329,8 +326,6 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
     ("the-clips-correction-adds-to-turn-ratios",
      "There ST-PPO ends 0.02 more accurate than PPO over turns, which lacks its correction.",
      ACCURACY, "st-ppo", "turn ppo", MORE, TURNS),
-    ("st-ppo-cuts-fewer-tokens", "There ST-PPO cuts a share of tokens smaller by 0.02 than PPO over tokens.",
-     CLIPPED, "token ppo", "st-ppo", MORE, TURNS),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
 for _name, _statement, _first, _rivals, _by, _source in (
