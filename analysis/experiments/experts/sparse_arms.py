@@ -315,8 +315,8 @@ for _name, _statement, _outcome, _first, _second, _by, _source in (
      "4, 8) ends with a pass@8 0.02 above GRPO's.",
      BEST, "best of k", "grpo for pass@8", MORE, BON),
     ("subtree-baselines-end-above-flat-ones",
-     "With half of the groups on prefixes of growing length, rewards less a share of their subtree's mean end "
-     "0.02 more accurate than GRPO's advantages.",
+     "With half of the groups on prefixes of growing length, rewards less a share of their subtree's mean "
+     "end 0.02 more accurate than GRPO's advantages.",
      ACCURACY, "staged, subtrees", "staged, flat", MORE, TREE),
     ("st-ppo-ends-above-token-ppo",
      "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over tokens, each at its best clip.",
