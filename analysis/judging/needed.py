@@ -73,8 +73,8 @@ def why_not(row: Mapping[str, Any]) -> str:
         return f"the effect lies on a boundary between two words{rare}"
     found = []
     seconds, why = costs().get(row["experiment"], (0.0, ""))
-    if seconds:
-        hours = (units - row["n"]) * seconds / 3600
+    hours = (units - row["n"]) * seconds / 3600
+    if hours > 1 / 60:
         time = f"{hours:.2g} more hours" if hours >= 1 else f"{60 * hours:.0f} more minutes"
         found.append(f"{time} of one core")
     found += [why] if why else []
