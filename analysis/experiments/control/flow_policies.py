@@ -196,5 +196,6 @@ for _name, _rivals, _by, _goals, _statement in (
      "of hits 0.05 above that without its Brownian regularizer, both tuned."),
 ):  # fmt: skip
     _off = {"arm": "no Brownian"} if _goals > 1 and _rivals == RIVALS else None
-    _where = {"over": {"goals": _goals}, "off": _off}
-    ask(EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", **_where)
+    ask(
+        EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", over={"goals": _goals}, off=_off
+    )  # fmt: skip
