@@ -197,5 +197,6 @@ for _name, _rivals, _by, _goals, _statement in (
 ):  # fmt: skip
     _off = {"arm": "no Brownian"} if _goals > 1 and _rivals == RIVALS else None
     ask(
-        EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", over={"goals": _goals}, off=_off
+        EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", over={"goals": _goals},
+        off=_off,
     )  # fmt: skip
