@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot
 from analysis.sweeps.base_runs import SMALL
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 
 
 SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
-WRONG: Arguments = (("wrong", 0.25),)
-GOOD: Arguments = (("blind", 0), ("pairs", 512), *WRONG)
+GOOD: Arguments = (("blind", 0), ("pairs", 512), ("wrong", 0.25))
 PROXY = replace(
     SMALL,
     policy_args=SHAPE,
@@ -42,18 +43,12 @@ PROXY = replace(
 )
 SORTED, SLOWER = task("sorted"), (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
 """Ten digits in order, where base models differ less in what they can learn than on sums; its rates."""
-TRUE = replace(SORTED, steps=600, log_every=30)
 SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
 """Right once in a hundred, by pilot seeds."""
 CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
 FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
-MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), *WRONG))
+MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), ("wrong", 0.25)))
 """A first reward model, of few comparisons and blind to one of six digits; the usual one takes its place."""
-LONG = replace(
-    PROXY, steps=1000, log_every=50, teacher_noise=0.2, verifier_args=(("blind", 0), ("pairs", 128), *WRONG)
-)
-"""From a base right on a quarter of the sums; by pilots few comparisons lead PPO up and then astray."""
-THIRDS = (1e-4, 3e-4, 1e-3, 3e-3)
 STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
 """KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
 GOLD = replace(
@@ -222,8 +217,9 @@ WAYS: Mapping[str, Way] = {
     ),
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
-    "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
-    "long, ppo-max": Way(_held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
+    "ten times the steps": Way(lambda beta: _longer(_held()(beta)), BETAS, like="ppo-max"),
+    "bare ppo": Way(_bare(PROXY), LAMBDAS, True),
+    "bare ppo, ten times": Way(lambda lam: _longer(Arm(_bare(PROXY)(lam))), LAMBDAS, True, like="bare ppo"),
     "p3o": Way(_pairs, BETAS),
     "dpo": Way(with_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
@@ -235,18 +231,17 @@ WAYS: Mapping[str, Way] = {
     ),
     "halves, egae": Way(_windows("egae"), LAMBDAS, True),
     "halves, gae": Way(_windows("gae"), LAMBDAS, True),
-    "true, grpo": Way(with_recipe(TRUE, "grpo"), rates=SLOWER, pilots=8),
-    "true, bonus": Way(
-        with_recipe(TRUE, "grpo", "entropy"), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), rates=SLOWER, pilots=8
-    ),
+    "true, grpo": Way(with_recipe(SORTED, "grpo"), rates=SLOWER),
+    "true, bonus": Way(with_recipe(SORTED, "grpo", "entropy"), (1e-4, 1e-3, 3e-3, 1e-2, 3e-2), rates=SLOWER),
     "true, set-point": Way(
-        with_recipe(TRUE, "grpo", "set_point", ("entropy", 0.1)),
-        (0.03, 0.1, 0.2, 0.4, 0.8),
-        rates=SLOWER,
-        pilots=8,
+        with_recipe(SORTED, "grpo", "set_point", ("entropy", 0.1)), (0.03, 0.1, 0.2, 0.4, 0.8), rates=SLOWER
     ),
 }
 REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
+
+
+def _longer(arm: Arm) -> Arm:
+    return replace(arm, run=replace(arm.run, steps=1500, log_every=150))
 
 
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
@@ -255,8 +250,9 @@ table."""
 OTHERS = {
     "halves, egae": SEEDS,
     "halves, gae": SEEDS,
-    "long, bare ppo": 24,
-    "long, ppo-max": 24,
+    "ten times the steps": 48,
+    "bare ppo": 48,
+    "bare ppo, ten times": 48,
     "dpo": 48,
     "whole responses": 48,
     "seldom, bare ppo": 195,
@@ -267,8 +263,8 @@ OTHERS = {
     "mended, safe": 32,
     "mended, frozen": 32,
     "true, grpo": 32,
-    "true, bonus": 32,
-    "true, set-point": 32,
+    "true, bonus": 64,
+    "true, set-point": 64,
 }
 """Seeds of the other arms, in a table's order: where a claim stayed open, of its arms alone."""
 METRICS = (
@@ -278,21 +274,26 @@ METRICS = (
 
 
 EXPERIMENT = REWARDED.experiment(
-    METRICS, SEEDS, (((), SOME), *(((name,), seeds) for name, seeds in OTHERS.items())),
+    METRICS,
+    SEEDS,
+    (((), SOME), *(((name,), seeds) for name, seeds in OTHERS.items())),
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
-    differs="toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
-    "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
-    "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
-    "order, its set-point a form of ours",
+    differs=(
+        "toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
+        "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
+        "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
+        "order, its set-point a form of ours"
+    ),
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
+        "strips",
+        x="accuracy: final accuracy",
+        y="arm",
         says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
-        "erring reward model, PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
-        "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; mended: "
-        "PPO with a fixed KL, SAFE's threshold or a frozen one, where the reward model is fitted anew "
-        "halfway; seldom: "
+        "erring reward model, PPO with constraints and a fixed KL (PPO-max) and without (bare), each "
+        "also for ten times the steps, P3O and online DPO on pairs; mended: PPO with a fixed KL, with "
+        "SAFE's threshold or with a frozen one, where the reward model is fitted anew halfway; seldom: "
         "such arms on ten digits in order from a base right once in a hundred, also begun from prefixes "
         "of right answers (resets); on true rewards, PPO on whole responses or on halves, whose unknown "
         "end EGAE allows for and GAE takes for 0; true: GRPO on ten digits in order, alone, with an "
@@ -300,7 +301,8 @@ EXPERIMENT = REWARDED.experiment(
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run")
+            "over ten times the steps PPO without the constraints holds on 94 of 96 seeds: no room",
+            claims=("ppo-max-ends-above-bare-ppo", "ppo-max-holds-on-more-seeds-than-bare-ppo"),
         ),
         "SAFE": Part(
             "where the reward model is fitted anew halfway; tuned PPO does not crash there",
@@ -325,7 +327,7 @@ EXPERIMENT = REWARDED.experiment(
             ("a-tuned-set-point-ends-above-grpo", "a-tuned-set-point-ends-above-a-bonus"),
         ),
     },
-)  # fmt: skip
+)
 
 MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
 SAFE = "Maity (2026), SAFE, arXiv:2602.04651: the training average"
@@ -336,10 +338,6 @@ for _name, _statement, _first, _second, _by, _source in (
      "From a base that is right once in a hundred, PPO-max ends 0.05 more accurate than PPO without its "
      "constraints.",
      "seldom, ppo-max", "seldom, bare ppo", LITTLE, MAX),
-    ("ppo-max-ends-above-bare-ppo-over-a-long-run",
-     "Over 1,000 steps on a reward model of 128 comparisons, which leads PPO astray, PPO-max ends 0.05 more "
-     "accurate than PPO without its constraints, all settings being best for that run.",
-     "long, ppo-max", "long, bare ppo", LITTLE, MAX),
     ("tuned-p3o-ends-above-ppo", "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient.",
      "p3o", "ppo-max", MORE, P3O),
     ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta.",
@@ -364,6 +362,19 @@ for _name, _statement, _first, _second, _by, _source in (
      "true, set-point", "true, bonus", MORE, DCPO),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
+
+
+def held(table: pd.DataFrame) -> pd.Series:
+    """Return whether a run ends less than 0.05 below its best."""
+    return (table["best"] - table["accuracy"] < LITTLE).astype(float)
+
+
+ask(
+    EXPERIMENT, "ppo-max-holds-on-more-seeds-than-bare-ppo",
+    "Over ten times as many steps PPO-max ends less than 0.05 below its best on more seeds, by a fifth of "
+    "them, than PPO without its constraints.",
+    "ten times the steps", "bare ppo, ten times", 0.2, held, MAX, typical="mean",
+)  # fmt: skip
 
 ask(
     EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
