@@ -90,11 +90,6 @@ EXPERIMENT = Experiment(
         "SFPO (Slow-Fast)": per_task(
             SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
         ),
-        "ReMix (Squeeze the Soaked Sponge)": Part(
-            "rollouts saved on fresh data by at most 16 updates a batch, read every 30 steps; not the length "
-            "of responses, nor a new base",
-            claims=("remix-needs-a-third-of-the-rollouts-of-grpo",),
-        ),
         "max@k (Best of N Worlds)": per_task(PASS, "max-at-k-training-has-more-pass-at-8-than-grpo"),
         "Asynchronous RLHF": per_task(
             SHORT,
@@ -290,14 +285,6 @@ EXPERIMENT.claim(
     "Ten recipes on ages of a pipeline with mean 16 agree in order with their means at lag 16 as well as at "
     "lag 16, by Kendall's tau less 0.1, on sorted.",
 ).compare(agreement, by=-TAU)
-
-
-EXPERIMENT.claim(
-    "remix-needs-a-third-of-the-rollouts-of-grpo",
-    "On fresh data GRPO needs over three times as many steps as ReMix to 80 % of its final accuracy on "
-    "sorted, read every 30 steps; ReMix's updates on a batch are tuned.",
-    source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts",
-).compare("steps_to_fresh", TUNED, {"arm": "remix_reuse"}, over={"task": "sorted", "lag": 0}, times=3)
 
 
 def lost_less(table: pd.DataFrame, task: str) -> dict[str, pd.Series]:
