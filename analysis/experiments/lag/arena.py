@@ -208,6 +208,11 @@ for _name, _task in (
     EXPERIMENT.claim(
         _name, f"GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag 64 on {_task}."
     ).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": 64, "task": _task})
+EXPERIMENT.claim(
+    "the-placebo-equals-grpo-on-a-pipelines-ages-on-sorted",
+    "At lag 16's settings, GRPO under another name, on other seeds and so other ages of a pipeline, ends "
+    "within 0.05 of GRPO on sorted.",
+).equal("final", {"arm": "placebo"}, TUNED, within=MARGIN, over={"lag": PIPELINE, "task": "sorted"})
 for _name, _task in (
     ("bapo-keeps-entropy-at-lag-64-on-sorted", "sorted"),
     ("bapo-keeps-entropy-at-lag-64-on-sums", "sums"),
