@@ -18,11 +18,11 @@ was made."""
 FULL = replace(task("sorted"), recipe="rec_oneside", recipe_args=UNCORRECTED)
 COARSE = (("matrices", "all"), ("mantissa", 1))
 ROLLOUTS = replace(FULL, mismatch=FP8, mismatch_args=COARSE)
-"""0.08 nats a token from the trainer at the start, 0.8 a response; FP8 is some 8 from it after 8,000 tokens."""
+"""0.08 nats a token from the trainer at the start, 0.8 a response; FP8 drifts some 8 in 8,000 tokens."""
 BOTH = replace(
     FULL, policy_args=(*FULL.policy_args, ("precision", f"{FP8} matrices=all mantissa=1")), teacher_noise=0.23
 )
-"""Its base model errs less in imitation, so that it is right as often, in its format, as the others' in full."""
+"""Its base model errs less in imitation, so that it is right as often in its format as the others'."""
 RATES = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
 FORMATS = Family(
     {
@@ -36,23 +36,23 @@ EXPERIMENT = FORMATS.experiment(
     ("accuracy", "area", "start", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
     SEEDS,
     first=FIRST,
-    question="Where rollouts in a coarse format cost accuracy, does a trainer in the same format regain it?",
-    source="Jet-RL, arXiv:2601.14243 (abstract): FP8 rollouts for a trainer in BF16 collapse, one flow does not",
-    differs="toy transformers that sort ten digits; floats of one mantissa bit, emulated, master weights kept; "
-    "no speed",
+    question="Where rollouts in a coarse format cost accuracy, does a trainer in that format regain it?",
+    source="Jet-RL, arXiv:2601.14243 (abstract): FP8 rollouts break a trainer in BF16, one flow does not",
+    differs="toy transformers that sort ten digits; floats of one mantissa bit, emulated, with full master "
+    "weights; no speed",
     margins={"accuracy gained or lost": MARGIN},
     figure=Plot(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
-        says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate: in full "
-        "precision, with rollouts alone in floats of one mantissa bit, and with rollouts and training in "
-        "them, from a base model that is right as often.",
+        says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate: in "
+        "full precision, with rollouts alone in floats of one mantissa bit, and with rollouts and training "
+        "in them, from a base model that is right as often.",
     ),
     systems={
         "Jet-RL": Part(
-            "ten tokens of one mantissa bit, since FP8 costs nothing at this size; the format costs a trainer "
-            "of 7,000 weights more than FP8 costs a large one",
+            "ten tokens of one mantissa bit, since FP8 costs nothing at this size; the format costs a "
+            "trainer of 7,000 weights more than FP8 costs a large one",
             (
                 "one-precision-ends-above-coarse-rollouts",
                 "one-coarse-precision-ends-as-high-as-full-precision",
