@@ -17,6 +17,7 @@ from test_architecture import LAYERS
 from analysis.arena import table as arena
 from analysis.experiments.real import known_ladder, known_model
 from analysis.judging.verdicts import by_claim
+from analysis.pages import short_answers
 from analysis.pages.finding_facts import Facts
 from analysis.pages.findings_page import page
 from analysis.tables.committed import load_committed
@@ -99,6 +100,29 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     bare, clipped = (f"{ends[f'GRPO, {arm}']:.2f}".lstrip("0") for arm in ("no clip", "clip 0.2"))
     assert ends["REINFORCE"] == 0
     assert f"REINFORCE ends at 0, GRPO without its clip at {bare}, GRPO at {clipped}" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "became"),
+    [
+        (["supported", "supported"], "hold"),
+        (["supported", "refuted"], "hold in one world or part only"),
+        (["no difference"], "vanish"),
+        (["no difference", "refuted"], "turn round in at least one"),
+    ],
+)
+def test_a_gain_is_counted_by_all_its_central_claims(words, became):
+    assert short_answers._became(words) == became
+
+
+def test_a_short_answer_names_what_gains_most_where_the_lag_costs_something():
+    rows = [("sorted", 0, "grpo", 0.8), ("sorted", 16, "grpo", 0.8), ("sorted", 16, "topr", 0.9)]
+    rows += [("sums", 0, "grpo", 0.8), ("sums", 16, "grpo", 0.5)]
+    rows += [("sums", 16, name, end) for name, end in (("placebo", 0.8), ("vcpo", 0.7), ("topr", 0.6))]
+    seeds = [(*row[:3], seed, row[3]) for row in rows for seed in range(2)]
+    frame = pd.DataFrame(seeds, columns=["task", "lag", "arm", "seed", "final"])
+    said = short_answers._leaders(Facts(frame, pd.DataFrame(), {}), 16)
+    assert said.startswith("Gains most over tuned GRPO: vcpo +0.20 [0.20, 0.20] on sums, of 4 recipes.")
 
 
 def test_the_findings_are_those_of_the_tables():
