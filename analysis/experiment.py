@@ -40,7 +40,7 @@ import itertools
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -98,6 +98,7 @@ class Experiment:
     runs: name of the experiment whose runs this one reads in place of cells of its own.
     from_rows: result rows -> table; by default one row per cell, see analysis.tables.cell_table.
     compute: () -> table, for numbers that need no runs.
+    old: () -> arms of such a table that learn from old data, where it has no column "lag".
     keys: columns that tell the rows apart; of cells, fields of Run, or arguments as "recipe_args.eps".
     metrics: the other columns; of cells, words as analysis.tables.cell_table explains.
     budget: at which equal budget arms that still learn are compared, where that is the question.
@@ -127,6 +128,7 @@ class Experiment:
     runs: str = ""
     from_rows: Callable[[pd.DataFrame], Table] | None = None
     compute: Callable[[], Table] | None = None
+    old: Callable[[], Collection[str]] | None = None
     keys: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     budget: str = ""

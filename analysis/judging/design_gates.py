@@ -53,6 +53,7 @@ KL = {
     "log10 kl": lambda x_N: 10.0**x_N,
 }
 """Columns of the KL per token from the data to the policy, and what makes nats of them."""
+NO_DRIFT = "a lag without its KL and clip share"
 CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
 
 
@@ -64,14 +65,15 @@ def design_answers(
     frame: its table as all of it is judged. read: the arms that its check read. evidence: what it returned.
     Raises UserError for an arm that a claim declares and the table lacks.
     """
-    name, systems = entry.promises["experiment"], list[str]()
+    name, systems, old = entry.promises["experiment"], list[str](), frozenset[str]()
     if name in EXPERIMENTS and EXPERIMENTS[name].claims.get(entry.name) is entry:
         experiment = EXPERIMENTS[name]
         yield from worlds(experiment, frame)
         yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
         yield from long_enough(base_data_of(experiment.name), read)
         systems = [each for each, part in experiment.judges().items() if entry.name in part.claims]
-    yield from drift(entry.function, frame, read, name, systems)
+        old = frozenset(experiment.old()) if experiment.old is not None else old
+    yield from drift(entry.function, frame, read, name, systems, old)
     yield from collapses(read, frame, evidence)
     if isinstance(entry.function, Comparison):
         yield from instead(entry.name, entry.function, frame)
@@ -157,20 +159,24 @@ def drift(
     read: Sequence[Read],
     experiment: str = "",
     systems: Iterable[str] = (),
+    old: Collection[str] = (),
 ) -> Iterator[Answer]:
     """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
 
     The largest of their KL counts: a lag is as large as what it did to the arm that nothing held back, and no
     arm may be driven further than the source speaks of. experiment: whose table it is. systems: those of the
-    claim.
+    claim. old: names of arms on old data, of a table without a column "lag".
     """
     wanted: list[Arm] = [each.where for each in read]
     if isinstance(check, Comparison):
         both = [where for where in (check.first, check.second) if where is not None]
         wanted = [{**where, **check.over} for where in both] or wanted
     again = remeasured(experiment)
-    if "lag" not in frame and again is not None:
-        frame = again  # of a `Family`, whose table does not say how old the data are
+    if "lag" not in frame and any(where.get("arm") in old for where in wanted):
+        if again is None or "lag" not in again:
+            yield lacking("drift", experiment, NO_DRIFT)
+            return
+        frame = again
     if "lag" not in frame or not pd.api.types.is_numeric_dtype(frame["lag"]):
         return
     arms = _stale(frame, wanted)
@@ -181,7 +187,7 @@ def drift(
         frame, arms = again, _stale(again, wanted)
     kl, clipped = (next((name for name in names if name in frame), "") for names in (KL, CLIPPED))
     if not (kl and clipped) or len(arms) < count or any(rows[kl].isna().all() for rows in arms):
-        yield lacking("drift", experiment, "a lag without its KL and clip share")
+        yield lacking("drift", experiment, NO_DRIFT)
         return
     nats, share = max((float(KL[kl](rows[kl]).median()), float(rows[clipped].median())) for rows in arms)
     lag, most = (max(float(rows[name].median()) for rows in arms) for name in ("lag", clipped))

@@ -86,6 +86,11 @@ class Family:
         way, value = self.ways[name], self.chosen[name]["value"]
         return way.arm(next(each for each in way.ladder if each == value))
 
+    def old(self) -> set[str]:
+        """Return the arms that learn from old data, whatever the value of their knob."""
+        runs = {name: way.arm(way.ladder[0]).run for name, way in self.ways.items()}
+        return {name for name, run in runs.items() if run.lag or run.staleness != "exact"}
+
     def table(self, metrics: Sequence[str], seeds: Sequence[Any], names: Sequence[str] = ()) -> pd.DataFrame:
         """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end.
 
@@ -123,6 +128,7 @@ class Family:
             compute=of_seeds(name, rows, seeds, {"pilots": PILOTS}),
             keys=("run", "arm", "seed"),
             metrics=("rate", "knob", "at end", *metrics),
+            old=self.old,
             **more,
         )
 

@@ -29,6 +29,7 @@ EXPERIMENT = Experiment(
         "fresh data"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
+    old=BATCHES.old,
     keys=("run", "arm", "seed"),
     metrics=("rate", "knob", "at end", *METRICS),
     margins={"accuracy gained": MORE, "accuracy lost": LESS},

@@ -26,6 +26,7 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 
 GOOD, BAD, OFF = {"arm": "good"}, {"arm": "bad"}, {"arm": "off"}
+GAIN = Comparison("above", "accuracy", GOOD, BAD)
 
 
 def table(**means):
@@ -204,8 +205,16 @@ def test_a_lag_without_its_drift_is_told_by_runs_made_again(monkeypatch):
     again = frame[frame["arm"] == "good"].assign(kl=0.3)
     monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
     assert not said(frame, gain(0.1))["drift"].holds
-    monkeypatch.setattr(design_gates, "remeasured", {"e": frame.assign(kl=0.3, lag=5.5)}.get)
-    assert said(frame.drop(columns="lag"), gain(0.1))["drift"].why == "KL 0.3, clip share 0.1"
+
+
+def test_arms_of_a_family_on_old_data_need_their_drift(monkeypatch):
+    frame = rows_table(0.8, 0.5, clip_share=0.1)
+    again = frame.assign(kl=0.3, lag=5.5)
+    ask = lambda old: [*design_gates.drift(GAIN, frame.drop(columns="lag"), read(), "e", (), old)]  # noqa: E731
+    assert ask(()) == ask(("another",)) == []
+    assert [each.holds for each in ask(("bad",))] == [False]
+    monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
+    assert [each.why for each in ask(("bad",))] == ["KL 0.3, clip share 0.1"]
 
 
 def test_runs_are_made_again_where_a_gate_is_open_and_added_to(monkeypatch, tmp_path):
@@ -376,8 +385,7 @@ def drifts(frame, monkeypatch, *rows):
     """Return the gate's answer on a claim about a system whose source speaks of these ranges."""
     known = {"S": tuple(Range(*row, "arXiv") for row in rows)}
     monkeypatch.setattr(source_drift, "spoken", lambda: known)
-    check = Comparison("above", "accuracy", GOOD, BAD)
-    (found,) = design_gates.drift(check, frame, read(), "e", ("S", "not looked at"))
+    (found,) = design_gates.drift(GAIN, frame, read(), "e", ("S", "not looked at"))
     return found
 
 
