@@ -38,7 +38,7 @@ STILL_MOVING = 0.5
 NOT_RECORDED = "not recorded"
 _MODELS = "model runs, not kept, take core-hours"
 _TOY = {
-    **{"engine-arms": 5, "noisy-batches": 1, "offline-negatives": 1, "periodic-batches": 3},
+    **{"engine-arms": 5, "periodic-batches": 3},
     **{"reward-arms": 1, "self-rewarded-training": 2, "sparse-arms": 5},
 }
 UNMEASURED = {
