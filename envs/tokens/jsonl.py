@@ -13,7 +13,7 @@ import numpy as np
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
 from envs.tokens.reasoning_gym import ASCII
-from envs.tokens.token_task import TokenTask, corruption
+from envs.tokens.token_task import TokenTask, miswritten
 from envs.tokens.verifiers import Verifier, VerifierError, checked, open_verifier
 
 DIGEST = 12
@@ -154,21 +154,10 @@ class Jsonl(TokenTask):
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """Return the answer with each character replaced with probability `noise`, then the end token."""
-        prompt_NQ = self.check_prompts(prompt_NQ)
-        shape, characters = (len(prompt_NQ), self.response_length), self.vocabulary - 2
-        response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-        wrong_NT = corruption(shape, rng, noise, characters)
-        for n, prompt_Q in enumerate(prompt_NQ):
-            answer = self.problems[self._index[self.text(prompt_Q)]].answer
-            length = len(answer)
-            if length >= self.response_length:
-                raise ValueError(
-                    f"the answer {answer[:80]!r} and its end need {length + 1} tokens, not {shape[1]}."
-                )
-            tokens = np.array([self._token[c] for c in answer], dtype=np.int64)
-            response_NT[n, :length] = (tokens + wrong_NT[n, :length]) % characters
-            response_NT[n, length], mask_NT[n, : length + 1] = characters, True
-        return response_NT, mask_NT
+        prompts = self.check_prompts(prompt_NQ)
+        answers = [self.problems[self._index[self.text(prompt_Q)]].answer for prompt_Q in prompts]
+        tokens = [[self._token[c] for c in answer] for answer in answers]
+        return miswritten(answers, tokens, self.response_length, self.vocabulary - 2, rng, noise)
 
     def _judged(self, index: int, text: str) -> tuple[float, int]:
         try:

@@ -11,7 +11,7 @@ import numpy as np
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
 from envs.tokens.safe_scorer import SafeScorer, isolated
-from envs.tokens.token_task import TokenTask, arguments, check_counts, corruption
+from envs.tokens.token_task import TokenTask, arguments, check_counts, miswritten
 
 ASCII = "\n" + "".join(chr(c) for c in range(32, 127))
 POOL = 4096
@@ -149,26 +149,15 @@ class ReasoningGym(TokenTask):
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """Return the answer with each character replaced with probability `noise`, then the end token."""
-        prompt_NQ = self.check_prompts(prompt_NQ)
-        shape, characters = (len(prompt_NQ), self.response_length), self.vocabulary - 2
-        response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-        wrong_NT = corruption(shape, rng, noise, characters)
-        for n, prompt_Q in enumerate(prompt_NQ):
-            item = self._find(prompt_Q)
+        answers = []
+        for item in map(self._find, self.check_prompts(prompt_NQ)):
             if item.answer is None:
                 raise ValueError(
                     f"{self.dataset} gives no reference answer to {item.prompt[:80]!r}, so no teacher."
                 )
-            token = self.encode(item.answer)
-            length = len(token)
-            if length >= self.response_length:
-                raise ValueError(
-                    f"the answer {item.answer!r} and its end need {length + 1} tokens, not {shape[1]}."
-                )
-            response_NT[n, :length] = (np.array(token, dtype=np.int64) + wrong_NT[n, :length]) % characters
-            response_NT[n, length] = characters  # end token after the characters
-            mask_NT[n, : length + 1] = True
-        return response_NT, mask_NT
+            answers.append(item.answer)
+        tokens = [self.encode(answer) for answer in answers]
+        return miswritten(answers, tokens, self.response_length, self.vocabulary - 2, rng, noise)
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text; ValueError naming every character outside the alphabet."""

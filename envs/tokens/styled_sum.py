@@ -4,12 +4,11 @@ import numpy as np
 
 from envs.arrays import Bools, Floats, Ints
 from envs.catalog import world
-from envs.tokens.digits import DigitTask
-from envs.tokens.token_task import corruption
+from envs.tokens.running_sum import RunningSum
 
 
 @world("styled-sum")
-class StyledSum(DigitTask):
+class StyledSum(RunningSum):
     """Write all partial sums of Q digits mod M, or the complement M - 1 - sum of each; both are right.
 
     Prompt: the digits and a separator. After "=" either style is right, after ":" only sums. The noisy
@@ -20,12 +19,8 @@ class StyledSum(DigitTask):
     difficulties = (0, 1)
 
     def __init__(self, *, digits: int = 6, modulus: int = 8) -> None:
-        super().__init__(digits, modulus)
+        super().__init__(digits=digits, modulus=modulus)
         self.symbols = (*self.symbols, ":")
-
-    def answer(self, digit_NT: Ints) -> Ints:
-        """Partial sums mod M, [N, T]."""
-        return np.cumsum(digit_NT, axis=1) % self.modulus
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
         """Return n prompts, every second one with the separator that requires sums."""
@@ -59,12 +54,6 @@ class StyledSum(DigitTask):
         )
         found_NT = np.where((own_N > other_N)[:, None], sums_NT, complement_NT)
         return found_NT, np.ones(found_NT.shape, dtype=bool)
-
-    def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Partial sums with errors that later ones inherit."""
-        digit_NT = self.check_prompts(prompt_NQ)[:, :-1]
-        wrong_NT = corruption(digit_NT.shape, rng, noise, self.modulus)
-        return self.answer(digit_NT + wrong_NT), np.ones(digit_NT.shape, dtype=bool)
 
     def expert(self, prompt_NQ: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
         """Complements where allowed, else sums."""

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,26 @@ def corruption(shape: tuple[int, ...], rng: np.random.Generator, noise: float, m
     check_noise(noise)
     wrong = rng.random(shape) < noise
     return np.where(wrong, rng.integers(1, modulus, size=shape), 0)
+
+
+def miswritten(
+    answers: Sequence[str], tokens: Sequence[Sequence[int]], longest: int, characters: int,
+    rng: np.random.Generator, noise: float,
+) -> tuple[Ints, Bools]:  # fmt: skip
+    """Return answers whose characters are replaced with probability `noise`, then the end token `characters`.
+
+    tokens: of each answer. Raises ValueError for an answer that does not fit into `longest` tokens.
+    """
+    shape = (len(answers), longest)
+    response_NT, mask_NT = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+    wrong_NT = corruption(shape, rng, noise, characters)
+    for n, (answer, token) in enumerate(zip(answers, tokens, strict=True)):
+        end = len(token)
+        if end >= longest:
+            raise ValueError(f"the answer {answer[:80]!r} and its end need {end + 1} tokens, not {longest}.")
+        response_NT[n, :end] = (np.array(token, dtype=np.int64) + wrong_NT[n, :end]) % characters
+        response_NT[n, end], mask_NT[n, : end + 1] = characters, True
+    return response_NT, mask_NT
 
 
 def every_response(vocabulary: int, length: int, end_token: int | None) -> tuple[Ints, Bools]:
