@@ -212,9 +212,8 @@ KINDS = {
     "claims": Kind(
         "sentences with verdicts",
         _claims,
-        "analysis/experiments",
-        r"\.claim\(",
-        several=True,
+        "analysis/verdicts.csv",
+        r"^(?!experiment,)[a-z]",
         names=_claim_names,
         detail=claim,
         use="testbed evidence judge {}",

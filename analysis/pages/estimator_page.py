@@ -80,7 +80,9 @@ def filled(text: str) -> str:
         if name not in TABLES:
             raise unknown("table of the page", name, TABLES)
     if missing := sorted(set(TABLES) - set(found)):
-        raise UserError(f"The page lacks <!-- table {missing[0]} --> and <!-- end -->; write where it goes.")
+        raise UserError(
+            f"The page lacks <!-- table {missing[0]} --> and <!-- end -->; add them where the table belongs."
+        )
     return BLOCK.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
 
 

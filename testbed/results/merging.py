@@ -27,7 +27,7 @@ class Part:
         """Return the result file of these cells alone."""
         content = self.store.result(self.whole.id)
         if content is None:
-            raise UserError(f"{self.store.folder}: the result of {self.whole} has gone. Merge again.")
+            raise UserError(f"{self.store.folder}: the result of {self.whole} has disappeared. Merge again.")
         if self.pack.id == self.whole.id:
             return content
         columns = decode(content).to_pydict()
