@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from analysis.arena.table import costly
-from analysis.judging.evidence import NONE, SMALLER, SUPPORTED
-from analysis.judging.systems import DECIDED, status, systems
+from analysis.judging.e_values import NONE, SMALLER, SUPPORTED
+from analysis.judging.system_list import DECIDED, status, systems
 from analysis.pages.finding_facts import LAG, Facts
 
 HELD, VARIED, SHRANK = "hold", "hold in one world or part only", "shrink"
