@@ -26,6 +26,7 @@ GENERAL = {
     "ppo, buffer": Arm(rate=30.0, kept=2),
     "props": Arm(rate=30.0, kept=3, adapt=10.0),
     "props, no adaptation": Arm(rate=30.0, kept=3),
+    "ppo, plain advantages": Arm(rate=30.0, knob=0.4, scaled=False),
 }
 MANY = Arm("mirror", rate=4.0, scaled=False, passes=100)
 """Rates from 1 to 16 end at the same score on pilot worlds: a hundred inner steps solve the problem."""
@@ -35,6 +36,10 @@ MIRRORS: dict[str, tuple[Arm, Grid]] = {
         Arm("trust region"),
         {"knob": (0.025, 0.05, 0.1, 0.2, 0.4, 0.8), "falls": (False, True)},
     ),
+    "few steps, no kl": (
+        Arm("mirror", knob=np.inf, scaled=False),
+        {"rate": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
+    ),
 }
 """Arms whose settings are chosen here; a trust region's may be constant or fall as MDPO's steps do."""
 LOTS = {
@@ -42,6 +47,7 @@ LOTS = {
     16: {"state": Arm(rate=10.0, knob=0.4), "post": Arm(rate=10.0, knob=0.4, critic="post")},
 }
 WORDS = {
+    "action": Arm(rate=30.0, knob=0.4, critic="action"),
     "decomposed": Arm(rate=50.0, knob=0.4, critic="decomposed"),
     "token": Arm(rate=100.0, critic="token", token_discount=0.9),
 }
@@ -128,10 +134,11 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "strips", x="area: mean score of 40 iterations", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches: on "
-        "random MDPs PPO from the last batch, from a buffer of two, or from three that are drawn adaptively "
-        "(props) or not, mirror steps with a KL or none (mdpo), and an exact trust region; in lot sizing "
-        "critics of states or of stocks after the order (post); for actions of several tokens backups over "
-        "tokens, or discounted between actions alone (decomposed).",
+        "random MDPs PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
+        "from three that are drawn adaptively (props) or not, mirror steps with a KL or none (mdpo), few "
+        "gradient steps, and an exact trust region; in lot sizing critics of states or of stocks after the "
+        "order (post); for actions of several tokens backups over actions, over tokens, or discounted "
+        "between actions alone (decomposed).",
     ),
     systems={
         "PROPS": Part("learning speed in random MDPs; sampling error is not measured", ("props-*",)),
@@ -168,6 +175,20 @@ EXPERIMENT.claim(
     gates={"tuned": inside(arm=("mdpo", "trust region"))},
 ).compare("area", {"arm": "mdpo"}, {"arm": "trust region"}, by=-SAME, over=RANDOM, off=OFF)
 
+EXPERIMENT.claim(
+    "mdpo-is-no-worse-than-ppo",
+    "Their mean score is at most 0.02 below that of PPO at its best clip and rate.",
+    source=MDPO,
+    gates={"tuned": inside(arm="mdpo")},
+).compare("area", {"arm": "mdpo"}, {"arm": "ppo, plain advantages"}, by=-SAME, over=RANDOM, off=OFF)
+
+EXPERIMENT.claim(
+    "mdpo-needs-its-kl",
+    "A hundred inner steps with a KL term have a higher mean score than ten without one at their best rate.",
+    source="this project: early stopping in place of the KL",
+    gates={"tuned": inside(arm=("mdpo", "few steps, no kl"))},
+).compare("area", {"arm": "mdpo"}, {"arm": "few steps, no kl"}, over=RANDOM)
+
 LOT = {"world": ("lots of 4", "lots of 16")}
 EXPERIMENT.claim(
     "post-decision-critics-earn-a-fifth-more",
@@ -176,6 +197,12 @@ EXPERIMENT.claim(
     source="PDPPO, of which a summary alone was read: about twice the reward in cases",
 ).compare("final", {"arm": "post"}, {"arm": "state"}, by=FIFTH, over=LOT)
 
+EXPERIMENT.claim(
+    "post-decision-critics-learn-faster",
+    "In lot sizing PPO with a critic of post-decision states has the higher mean score over training.",
+    source="PDPPO, of which a summary alone was read",
+).compare("area", {"arm": "post"}, {"arm": "state"}, over=LOT)
+
 POAD, WHERE = "Wen et al. (2024), POAD, arXiv:2405.15821", {"world": ("composed", "unrelated")}
 EXPERIMENT.claim(
     "decomposed-actions-beat-a-token-backup",
@@ -183,3 +210,10 @@ EXPERIMENT.claim(
     "backups over tokens at their best discount.",
     source=POAD,
 ).compare("area", {"arm": "decomposed"}, {"arm": "token"}, by=SAME, over=WHERE)
+
+EXPERIMENT.claim(
+    "decomposed-actions-beat-an-action-backup",
+    "With actions of one to three tokens, that add up to the reward, PPO has a higher mean score by "
+    "decomposed backups than by backups over whole actions.",
+    source=POAD,
+).compare("area", {"arm": "decomposed"}, {"arm": "action"}, over={"world": "composed"})

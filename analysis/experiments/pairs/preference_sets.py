@@ -8,12 +8,22 @@ import pandas as pd
 
 from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
 from analysis.worlds.pilots import Arm, Grid, Settings, inside
-from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
+from analysis.worlds.preference_learners import (
+    SEEN,
+    STEPS,
+    WIDTH,
+    Learner,
+    demonstrations,
+    experts,
+    gap,
+    votes,
+)
 from envs.arrays import Floats
 
 NAME = "preference-sets"
-WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 16, 96
-"""Units of a run, worlds of a unit where PPO meets DPO, one elsewhere, and others for choosing settings."""
+WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
+"""Random worlds of a run, those where PPO meets DPO on poor labels, of a unit of many, and others to choose
+settings."""
 FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
 """Worlds of a run for data whose claims need no more, by how the name of the data begins."""
 LESS = 1.05
@@ -31,13 +41,16 @@ RULES = (
 NATS = (2, 6)
 LAGS = (8, 32, 64, STEPS)
 """Age of checkpoints that make losers; STEPS is the start for ever."""
-LABELS = "good labels"
+QUALITY = {"good": 0.0, "poor": 0.3}
+"""Share of labels that are turned over."""
+PPOS = (("PPO, small model", 4), ("PPO", WIDTH))
+MANY = ", many worlds"
 NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
 """Ends of a grid at which a setting is off: nothing lies beyond."""
 
 
 def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
-    """Return a function that computes the learner's regret on all prompts and on unseen ones, [2, R]."""
+    """Return what gives the learner's regret on all prompts and on those that are not in the data, [2, R]."""
 
     def score(seed: int, settings: Settings) -> Floats:
         found, theta_RF = learner(seed, settings)
@@ -71,15 +84,22 @@ def arms() -> dict[tuple[str, str], Arm]:
         grid = {"rate": long, "beta": BETAS[1:]}
         grid = {"SFT": strength}.get(name, {"lag": LAGS, **grid} if "lagged" in name else grid)
         found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
-    found[LABELS, "DPO"] = Arm(regrets(gap("DPO")), {"rate": (0.001, *RATES), "beta": BETAS})
-    found[LABELS, "PPO"] = Arm(regrets(gap("PPO")), {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])})
+    for quality, wrong in QUALITY.items():
+        found[f"{quality} labels", "DPO"] = Arm(
+            regrets(gap("DPO", wrong)), {"rate": (0.001, *RATES), "beta": BETAS}
+        )
+        grid = {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])}
+        for name, width in PPOS:
+            found[f"{quality} labels", name] = Arm(regrets(gap("PPO", wrong, width)), grid)
+    for name in ("DPO", "PPO"):
+        found[f"good labels{MANY}", name] = found["good labels", name]
     return found
 
 
 @cache
 def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
     """Return the settings with the least regret on other worlds."""
-    return arms()[data, learner].tuned(TUNED_MORE if data == LABELS else TUNED_ON, NATURAL)
+    return arms()[data, learner].tuned(TUNED_MORE if data.endswith("labels") else TUNED_ON, NATURAL)
 
 
 def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
@@ -91,13 +111,18 @@ def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
 def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
     """Return regrets on all prompts, and on unseen ones where that is asked; third: sft, lag or smooth."""
     for (data, learner), arm in arms().items():
-        best, ends = tuned(data, learner)
+        best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
+        count = MORE if data == "poor labels" and learner in ("PPO", "DPO") else count
         met = seeds[:count]
-        regret = partial(over_worlds if data == LABELS else Arm.at, arm)
+        regret = partial(over_worlds if data.endswith(MANY) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
-        said = {"rate": best.get("rate", 0.0), "beta": best.get("beta", 0.0), "third": third}
+        said = {
+            "rate": best.get("rate", 0.0),
+            "beta": best.get("beta", 0.0),
+            "third": third,
+        }
         if data != "demonstrations":  # no claim asks it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
@@ -119,15 +144,16 @@ EXPERIMENT = Experiment(
         "votes DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; with "
         "experts, so many nats from the reference, DPO learns pairs, SFT clones winners, aligned does one "
         "after the other; with demonstrations losers are logged, the reference's, the policy's own or an "
-        "older checkpoint's (lagged; flips may call them winners); with labels "
-        "PPO follows a reward model that sees more than the policy.",
+        "older checkpoint's (lagged; flips may call them winners); with labels, poor ones in part turned "
+        "over, PPO follows a reward model of all or fewer features (small model); many worlds are means "
+        "over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
         "OPA-DPO": Part(claims=("align*",)),
         "SePPO": Part(claims=("lagged-*", "flip*")),
         "Diffusion-DRO": Part(claims=("own-losers-*",)),
-        "Unpacking DPO and PPO": Part(claims=("ppo-has-*",)),
+        "Unpacking DPO and PPO": Part(claims=("ppo-has-*", "a-larger-reward-model-*")),
     },
 )  # fmt: skip
 
@@ -148,6 +174,9 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
         "regret if it first cloned them",
         "regret", BOTH_NATS, "aligned", "DPO",
     ),
+    "aligned-dpo-beats-its-cloning": (
+        "It has less regret than cloning alone", "regret", BOTH_NATS, "aligned", "SFT",
+    ),
     "lagged-checkpoints-beat-fixed-losers": (
         "As losers, samples of older checkpoints leave less regret than samples of the reference",
         "regret", "demonstrations", "lagged", "reference's losers",
@@ -165,7 +194,15 @@ LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
     "ppo-has-less-regret-than-dpo": (
         "From the same prompts and well labeled pairs PPO, with a reward model that sees more than the "
         "policy, has less regret than DPO",
-        "regret", LABELS, "PPO", "DPO",
+        "regret", f"good labels{MANY}", "PPO", "DPO",
+    ),
+    "ppo-has-less-regret-than-dpo-on-poor-labels": (
+        "With three labels in ten turned over, and a ridge of 1 for its reward model, it has less regret",
+        "regret", "poor labels", "PPO", "DPO",
+    ),
+    "a-larger-reward-model-helps-ppo": (
+        "With good labels a reward model with 6 features leaves less regret than one with 4",
+        "regret", "good labels", "PPO", "PPO, small model",
     ),
 }  # fmt: skip
 """Name of a claim: its statement, the outcome, the data, the learner and its rivals."""
