@@ -32,15 +32,22 @@ def _letters(rng: np.random.Generator) -> tuple[str, str]:
     return f"How many {wanted} are in {''.join(letters)}?", str(int((letters == wanted).sum()))
 
 
+def _count(rng: np.random.Generator) -> tuple[str, str]:
+    first, numbers = int(rng.integers(10, 91)), int(rng.integers(4, 7))
+    counted = range(first, first + numbers)
+    return f"Count from {counted[0]} to {counted[-1]}.", ", ".join(map(str, counted))
+
+
 FAMILIES: dict[str, tuple[Draw, str, str]] = {
     "larger": (_larger, "Which is larger, 3 or 12?", "12"),
     "product": (_product, "What is 2 times 3?", "6"),
     "sum": (_sum, "What is 2 plus 2?", "4"),
     "letters": (_letters, "How many a are in abac?", "2"),
+    "count": (_count, "Count from 3 to 8.", "3, 4, 5, 6, 7, 8"),
 }
 """By name: the generator of a question and its answer, and the example before every question, which shows a
 model of 135 million weights to answer with a number only. The verifier "number" accepts a response with the
-answer as its last number."""
+answer as its last number; "count", of answers of up to 24 tokens, needs the verifier "exact"."""
 
 
 def problems(family: str, count: int, seed: int = 0, chat: bool = True) -> list[Problem]:

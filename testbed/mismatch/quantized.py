@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine, by_matrix, mismatch
@@ -125,3 +127,65 @@ def fp8_activations(*, power_of_two: bool = False, mantissa: int = E4M3.mantissa
         return straight_through(x_RDM, to_float(x_RDM.detach() / scale_R1M, kind) * scale_R1M)
 
     return SamplerEngine("fp8-activations", forward=lambda policy, _draw: policy.with_rounding(rounding))
+
+
+BLOCK = 32
+"""Weights of a row that share a scale in llama.cpp's formats."""
+
+
+@mismatch(
+    "q8-0",
+    source="llama.cpp's format Q8_0 (ggml-quants.c): 8 bits and a scale per 32 weights of a row",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def q8_0(*, matrices: str = "linear") -> SamplerEngine:
+    """W_mu = s round(W / d), d = max|W| / 127 of each 32 weights of a row, s = d in float16."""
+
+    def to_integers(scaled_RIKB: Tensor) -> Tensor:
+        whole = scaled_RIKB.abs().floor()
+        return scaled_RIKB.sign() * (whole + (2 * (scaled_RIKB.abs() - whole)).floor())
+
+    return _in_blocks("q8-0", matrices, lambda x_RIKB: x_RIKB.abs().amax(-1, keepdim=True) / 127, to_integers)
+
+
+@mismatch(
+    "q4-0",
+    source="llama.cpp's format Q4_0 (ggml-quants.c): 4 bits and a scale per 32 weights of a row",
+    level="weights",
+    support="full",
+    identity=None,
+)
+def q4_0(*, matrices: str = "linear") -> SamplerEngine:
+    """W_mu = s q, q = floor(W / d + 1/2) in -8 .. 7, d = -m / 8, m the weight of the largest |W| among 32
+    of a row, s = d in float16. So m itself is kept, and its opposite is rounded down to 7/8.
+    """
+
+    def step(x_RIKB: Tensor) -> Tensor:
+        return x_RIKB.gather(-1, x_RIKB.abs().argmax(-1, keepdim=True)) / -8
+
+    def to_integers(scaled_RIKB: Tensor) -> Tensor:
+        return torch.trunc(scaled_RIKB + 8.5).clamp(0, 15) - 8
+
+    return _in_blocks("q4-0", matrices, step, to_integers)
+
+
+def _in_blocks(
+    name: str, matrices: str, step: Callable[[Tensor], Tensor], to_integers: Callable[[Tensor], Tensor]
+) -> SamplerEngine:
+    """Return an engine of integers times a float16 scale; a row's last block may be shorter.
+
+    step: blocks [R, rows, blocks, 32] -> the step d of each, with a last axis of 1. to_integers: W / d -> q.
+    """
+
+    def change(_name: str, w_RIJ: Tensor) -> Tensor:
+        columns = w_RIJ.shape[-1]
+        padded = functional.pad(w_RIJ.detach(), (0, -columns % BLOCK))
+        w_RIKB = padded.unflatten(-1, (-1, BLOCK))
+        step_RIK1 = step(w_RIKB)
+        inverse_RIK1 = torch.where(step_RIK1 == 0, 0.0, 1.0 / step_RIK1)
+        rounded = to_integers(w_RIKB * inverse_RIK1) * step_RIK1.half().to(w_RIJ)
+        return straight_through(w_RIJ, rounded.flatten(-2)[..., :columns])
+
+    return _by_matrix(name, matrices, change)

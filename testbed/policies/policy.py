@@ -69,6 +69,7 @@ class Policy(ABC):
 
     tabular: it has `logits` and `probabilities`, and `where` are states; else it samples, given prompts.
     open_layers: its forward pass can be changed, by `with_rounding` or by an engine's forward pass.
+    adapted: theta holds adapters alone, and the model beneath them is frozen; only Hugging Face models.
 
     parameters: P. dtype, device: of theta and of results. ranks: the processes that share its batches, None
     for a single one; only Hugging Face models can have several.
@@ -76,6 +77,7 @@ class Policy(ABC):
 
     tabular: bool = False
     open_layers: bool = False
+    adapted: bool = False
     ranks: Ranks | None = None
     parameters: int
     dtype: torch.dtype
@@ -197,6 +199,13 @@ class Policy(ABC):
         """Return this policy with the inputs of its linear layers rounded; only with `open_layers`."""
         self._lacks("linear layers whose inputs could be rounded")
 
+    def with_frozen(self, change: Callable[[Tensor, Layout], Tensor]) -> "Policy":
+        """Return this policy with other frozen weights; only where it is `adapted`.
+
+        change: (frozen weights [1, F], their names and shapes) -> new ones [1, F].
+        """
+        self._lacks("frozen weights beneath adapters")
+
     def _lacks(self, what: str) -> NoReturn:
         raise UserError(f"{type(self).__name__} lacks {what}; take a policy that has it, as 'toy'.")
 
@@ -210,7 +219,7 @@ class Reweighted(Policy):
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.tabular, self.open_layers = policy.tabular, policy.open_layers
+        self.tabular, self.open_layers, self.adapted = policy.tabular, policy.open_layers, policy.adapted
         self.parameters, self.dtype, self.device = policy.parameters, policy.dtype, policy.device
         self.ranks = policy.ranks
 
@@ -279,6 +288,9 @@ class Reweighted(Policy):
 
     def with_rounding(self, rounding: Rounding) -> Policy:
         return self.around(self.policy.with_rounding(rounding))
+
+    def with_frozen(self, change: Callable[[Tensor, Layout], Tensor]) -> Policy:
+        return self.around(self.policy.with_frozen(change))
 
     def _of_versions(self, theta_RWP: Tensor) -> Tensor:
         return torch.stack([self.weights(theta_RP) for theta_RP in theta_RWP.unbind(1)], 1)

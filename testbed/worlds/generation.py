@@ -14,6 +14,7 @@ from testbed.mismatch import SamplerEngine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
 from testbed.policies.policy import Policy
 from testbed.policies.token_versions import logp_by_version
+from testbed.worlds.rounded import around_frozen
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
@@ -24,8 +25,8 @@ class Generation:
 
     def __init__(self, runs: tuple[Run, ...], policy: Policy) -> None:
         first = runs[0]
-        self.policy, self.seeds = policy, tuple(run.seed for run in runs)
-        self.engine = engine_of(first)
+        self.seeds = tuple(run.seed for run in runs)
+        self.policy, self.engine = around_frozen(policy, engine_of(first))
         self.notes_trainer = first.anchor == "snapshot"
         self.sliced(1)  # raises before any training if the policy cannot have the engine
 
@@ -75,7 +76,7 @@ def engine_of(run: Run) -> SamplerEngine:
             "fp8-block, int8, skip-layers) or the next-token distribution (top-p, top-k, temperature, "
             "logit-noise), or policy 'toy'."
         )
-    _refuse_rounded_adapters(run, made)
+    _refuse_redrawn_adapters(run)
     return made
 
 
@@ -92,15 +93,16 @@ def narrow_versions(run: Run) -> torch.dtype | None:
     return None if engine_of(run).weights is not None else NARROW[name]
 
 
-def _refuse_rounded_adapters(run: Run, made: SamplerEngine) -> None:
+def _refuse_redrawn_adapters(run: Run) -> None:
+    """Refuse an engine that would change a frozen model anew for every batch."""
     given = dict(run.policy_args)
-    precision = given.get("precision")
-    if (given.get("lora") or given.get("adapter")) and (made.weights is not None or precision):
-        name = f"engine '{run.mismatch}'" if made.weights is not None else f"precision '{precision}'"
+    promises = [mismatch[part].promises for part in run.mismatch.split("+")]
+    redrawn = any(p["level"] == "weights" and (p.get("stochastic") or p.get("needs")) for p in promises)
+    if redrawn and (given.get("lora") or given.get("adapter")):
         raise UserError(
-            f"{name} changes the weights that are trained, which with LoRA are the adapters alone: the "
-            "frozen model would stay unchanged, unlike in a real engine. Train all weights, or use an "
-            "engine that changes the next-token distribution."
+            f"engine '{run.mismatch}' changes weights anew for every batch, and with LoRA the frozen model "
+            "is changed once. Train all weights, or use an engine that rounds (bf16, int8, fp8-block, q4-0) "
+            "or changes the next-token distribution."
         )
 
 

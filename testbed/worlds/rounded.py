@@ -1,5 +1,7 @@
 """A policy of lower precision: the same rounding applies to generation and to training."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from envs.tokens.token_task import arguments
@@ -39,7 +41,24 @@ def split_precision(run: Run) -> tuple[dict[str, Scalar], str]:
 def of_precision(policy: Policy, precision: str) -> Policy:
     """Return the policy at a precision, see `rounding_of`; unchanged at full precision."""
     rounding = rounding_of(precision)
-    return policy if rounding is None else Rounded(policy, rounding)
+    if rounding is None:
+        return policy
+    policy, rounding = around_frozen(policy, rounding)
+    return Rounded(policy, rounding)
+
+
+def around_frozen(policy: Policy, engine: SamplerEngine) -> tuple[Policy, SamplerEngine]:
+    """Return what is left of an engine, and the policy that it goes around.
+
+    Beneath adapters it changes the frozen weights, once, and adapters keep their precision: so do engines
+    that serve LoRA on a quantized model, and so does QLoRA if the trainer shares it (Dettmers et al. 2023,
+    arXiv:2305.14314).
+    """
+    change = engine.weights
+    if change is None or not policy.adapted:
+        return policy, engine
+    changed = policy.with_frozen(lambda frozen_1F, layout: change(frozen_1F, layout, Draw((0,))))
+    return changed, replace(engine, weights=None)
 
 
 def rounding_of(precision: str) -> SamplerEngine | None:

@@ -27,6 +27,8 @@ PACKED = 128
 MANY = 8
 """Passes of 64 rows that repay copying the weights to another layout: 3.5, 7.7 and 8.0 were measured at 84
 thousand, 3 and 30 million weights."""
+Frozen: TypeAlias = Callable[[Tensor, dict[str, tuple[int, ...]]], Tensor]
+"""(frozen weights [1, F], names and shapes) -> new ones [1, F]."""
 Hidden: TypeAlias = Callable[[int, Tensor, int], Tensor]
 """(layer, its input [M, T, H], 0 for prompts and 1 for responses) -> the input it receives instead."""
 
@@ -89,6 +91,7 @@ class CausalModel:
         self._bound: dict[str, Tensor] | None = None
         self._own: dict[str, Tensor] = {}
         self._change: Hidden | None = None
+        self._swapped: dict[str, Tensor] = {}
         self.least_common = sys.maxsize
         called = self.module if self._head_names is None else self.module.base_model
         accepted = inspect.signature(called.forward).parameters
@@ -122,6 +125,21 @@ class CausalModel:
         """Return this model with changed layer inputs; the module is shared."""
         changed = copy(self)
         changed._change = change
+        return changed
+
+    def with_frozen(self, change: Frozen) -> "CausalModel":
+        """Return this model with other frozen weights; the module is shared, and so are weights that stay."""
+        layout = {name: tuple(p.shape) for name, p in self._frozen.items()}
+        with torch.no_grad():
+            frozen_1F = torch.cat([p.flatten() for p in self._frozen.values()])[None]
+            parts = change(frozen_1F, layout)[0].split([p.numel() for p in self._frozen.values()])
+        changed = copy(self)
+        changed._swapped = {
+            name: part.view(p.shape).to(p.dtype).clone()
+            for (name, p), part in zip(self._frozen.items(), parts, strict=True)
+            if not torch.equal(part.view(p.shape), p)
+        }
+        changed._frozen = {**self._frozen, **changed._swapped}
         return changed
 
     @contextmanager
@@ -192,8 +210,9 @@ class CausalModel:
             return
         laid_out = self._linear if passes >= MANY else frozenset()
         own = dict(self.module.named_parameters())
-        self._own = self._own or {name: own[name].data for name in weights}
-        for name, value in weights.items():
+        named = {**self._swapped, **weights}
+        self._own = self._own or {name: own[name].data for name in named}
+        for name, value in named.items():
             turned = name in laid_out and value.dim() == 2
             own[name].data = value.t().contiguous().t() if turned else value
         self._bound = weights
@@ -354,7 +373,7 @@ class CausalModel:
             with torch.inference_mode():
                 bound_BTH: Tensor = self.features(**inputs)
             return bound_BTH
-        named = {f"model.{name}": weight for name, weight in weights.items()}
+        named = {f"model.{name}": weight for name, weight in {**self._swapped, **weights}.items()}
         feature_BTH: Tensor = functional_call(self.features, named, (), inputs)
         return feature_BTH
 

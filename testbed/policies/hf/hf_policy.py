@@ -13,7 +13,7 @@ from torch import Tensor
 
 from envs.tokens.token_task import TokenTask
 from testbed.errors import UserError
-from testbed.policies.hf.causal_model import CausalModel, Head, Hidden
+from testbed.policies.hf.causal_model import CausalModel, Frozen, Head, Hidden
 from testbed.policies.hf.chunked_logp import (
     chunk_rows,
     chunked_entropy,
@@ -52,13 +52,6 @@ from testbed.policies.hf.options import check_options
 from testbed.policies.policy import Distribution, Drawn, Policy
 from testbed.policies.token_versions import checked_cache, checked_versions
 
-LOGP_TOLERANCE = {torch.float64: 2e-5, torch.float32: 2e-5, torch.float16: 0.02, torch.bfloat16: 0.1}
-"""Largest difference in nats per token between the sampler's log-probabilities and `logp` at equal weights.
-
-The sampler reads one token at a time, training all at once: sums run in another order. float64 does not help
-if a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-12.
-"""
-
 
 class HuggingFacePolicy(Policy):
     """softmax(logits / temperature) of a causal LM over its first V tokens, V = the task's vocabulary.
@@ -93,6 +86,7 @@ class HuggingFacePolicy(Policy):
     ) -> None:
         check_options(temperature, dtype, micro_tokens, lora, lora_alpha, adapter)
         self.dtype = DTYPES[dtype] if isinstance(dtype, str) else dtype
+        self._wide = torch.promote_types(self.dtype, torch.float32)
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise UserError(f"Device '{device}' was asked for, but torch finds no CUDA device; use 'cpu'.")
@@ -106,8 +100,9 @@ class HuggingFacePolicy(Policy):
                 f"The model in '{model_path}' knows {self._model.rows} tokens, but the task uses "
                 f"{task.vocabulary}; give a model with a larger vocabulary or one trained for this task."
             )
+        self.adapted = bool(adapters)
         self.parameters, self.temperature, self.loaded = self._model.flat.total, temperature, 0
-        self.engine: TokenEngine | None = open_engine(engine, model_path) if engine else None
+        self.engine = open_engine(engine, model_path) if engine else None
 
     @property
     def layout(self) -> dict[str, tuple[int, ...]]:
@@ -248,6 +243,14 @@ class HuggingFacePolicy(Policy):
         changed._model = self._model.with_hidden(change)
         return changed
 
+    def with_frozen(self, change: Frozen) -> "HuggingFacePolicy":
+        """Return this policy with other weights beneath its adapters; UserError for an outside engine."""
+        if self.engine:
+            self._lacks("other frozen weights beside an outside engine")
+        changed = copy(self)
+        changed._model = self._model.with_frozen(change)
+        return changed
+
     def _ask(
         self, engine: TokenEngine, theta_P: Tensor, prompt_NQ: Tensor, group: int, uniform_BT: Tensor
     ) -> Drawn:
@@ -269,9 +272,7 @@ class HuggingFacePolicy(Policy):
         distribution: Distribution | None = None,
     ) -> Drawn:
         token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
-        wide = torch.promote_types(self.dtype, torch.float32)
-        mask_RBT, logp_RBT = (torch.zeros_like(token_RBT, dtype=dtype) for dtype in (torch.bool, wide))
-        out = token_RBT, mask_RBT, logp_RBT
+        out = token_RBT, torch.zeros_like(token_RBT).bool(), torch.zeros_like(token_RBT, dtype=self._wide)
         write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, distribution)
         return out
 
@@ -391,8 +392,7 @@ class HuggingFacePolicy(Policy):
     def _logits(self, feature_NH: Tensor, head: Head) -> Tensor:
         """Return logits / temperature over the task's vocabulary, [N, V], float32 or better."""
         if head.weight_VH is None:
-            wide = torch.promote_types(feature_NH.dtype, torch.float32)
-            return feature_NH[:, : self.task.vocabulary].to(wide) * self._scale
+            return feature_NH[:, : self.task.vocabulary].to(self._wide) * self._scale
         return head_logits(feature_NH, head.weight_VH, head.bias_V, self._scale)
 
 

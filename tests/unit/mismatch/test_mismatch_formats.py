@@ -236,3 +236,29 @@ def test_a_mismatch_can_lie_on_top_of_a_precision():
     world = build_world((run,))
     assert isinstance(world.policy, Rounded)
     assert train(run)["rollout_corr/kl_mu_pi_k2"][0] > 1e-4
+
+
+def in_blocks(name, *rows):
+    w_IJ = torch.tensor(rows, dtype=torch.float32)
+    return engine(name).weights(w_IJ.flatten()[None], {"w": tuple(w_IJ.shape)}, Draw((0,))).view(w_IJ.shape)
+
+
+def test_q4_0_keeps_the_largest_weight_of_a_block_and_cuts_its_opposite():
+    row = [-8.0, 8.0, 3.4, 3.5, -3.5, 0.0, *[0.0] * 26]
+    assert in_blocks("q4-0", row)[0, :6].tolist() == [-8.0, 7.0, 3.0, 4.0, -3.0, 0.0]
+    assert in_blocks("q4-0", [-w for w in row])[0, :6].tolist() == [8.0, -7.0, -3.0, -4.0, 3.0, 0.0]
+
+
+def test_q8_0_rounds_halves_away_from_zero():
+    assert in_blocks("q8-0", [127.0, 2.5, -2.5, 1.49, *[0.0] * 28])[0, :4].tolist() == [127, 3, -3, 1]
+
+
+@pytest.mark.parametrize(("name", "levels"), [("q4-0", 8), ("q8-0", 127)])
+def test_blocks_of_32_weights_have_a_scale_of_sixteen_bits_each(name, levels):
+    """A block of zeros stays, and a large block leaves the next one alone; a short last block is whole."""
+    large, small = [100.0] * 32, [1e-3 * levels, 1e-3] + [0.0] * 6
+    out_J = in_blocks(name, large + small)[0]
+    step = torch.tensor(1e-3).half().float()
+    assert out_J[:32].eq(100.0 if name == "q4-0" else torch.tensor(100 / 127).half().float() * 127).all()
+    assert out_J[32:].tolist() == [levels * step, step, *[0.0] * 6]
+    assert not in_blocks(name, [0.0] * 40).any()

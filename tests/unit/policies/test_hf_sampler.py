@@ -14,7 +14,8 @@ from testbed.data.rollout import Rollout
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.policies.hf import hf_decoder
-from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.token_versions import logp_by_version
 from testbed.training.loop import train
 

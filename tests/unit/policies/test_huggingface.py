@@ -14,7 +14,8 @@ from support import tiny_models
 from testbed.errors import UserError
 from testbed.policies.hf import causal_model, common_prefix
 from testbed.policies.hf.hf_decoder import inverse_cdf
-from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.optimizers import Adam
 
 TASK = tiny_models.Echo()

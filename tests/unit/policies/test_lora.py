@@ -12,12 +12,14 @@ from support.quick import quick
 
 from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.mismatch import Draw, engine
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.model_folder import adapter_parameters, check_model_folder
 from testbed.policies.hf.tiny_model import save_random_model, save_tokenizer
 from testbed.staleness.versions import VersionBuffer
 from testbed.worlds import build_world
 from testbed.worlds.generation import engine_of
+from testbed.worlds.rounded import around_frozen, of_precision
 
 peft = pytest.importorskip("peft")
 
@@ -205,14 +207,48 @@ def test_arguments_that_cannot_be_are_refused(folders):
         HuggingFacePolicy(folders["llama"], TASK).save_adapter(torch.zeros(1), "anywhere")
 
 
-@pytest.mark.parametrize("how", ["mismatch", "precision"])
-def test_an_engine_that_would_round_the_adapters_alone_is_refused(how):
-    run = Run(policy="hf", model="m", policy_args=(("lora", 2),))
-    changed = (
-        {"mismatch": "int8"} if how == "mismatch" else {"policy_args": (("lora", 2), ("precision", "int8"))}
+@pytest.mark.parametrize("name", ["q4-0", "int8", "bf16"])
+def test_an_engine_rounds_the_frozen_model_and_leaves_the_adapters(name, llama):
+    """The served model is the rounded model with the adapters of full precision, sampled and read alike."""
+    theta_RP = moved(llama)
+    served, left = around_frozen(llama, engine(name))
+    prompt_RNQ, token_RBT, mask_RBT = batch(llama, theta_RP)
+    rounded = {
+        key: engine(name).weights(w.flatten()[None], {key: tuple(w.shape)}, Draw((0,))).view(w.shape)
+        for key, w in llama._model._frozen.items()
+    }
+    own = dict(llama._model.module.named_parameters())
+    before = {key: own[key].data for key in rounded}
+    trained = llama.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+    try:
+        for key, value in rounded.items():
+            own[key].data = value
+        by_hand = llama.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+    finally:
+        for key, value in before.items():
+            own[key].data = value
+    found = served.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
+    torch.testing.assert_close(found, by_hand, **NEAR)
+    assert left.weights is None
+    assert (found - trained).abs().max() > 1e-4
+    drawn = served.sample(theta_RP, prompt_RNQ, GROUP, np.full(token_RBT.shape, 0.37))
+    torch.testing.assert_close(drawn[2], served.logp(theta_RP, prompt_RNQ, *drawn[:2]), **NEAR)
+    assert torch.equal(llama.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT), trained)
+
+
+def test_a_precision_rounds_the_frozen_model_of_sampler_and_trainer(llama):
+    theta_RP = moved(llama)
+    where = batch(llama, theta_RP)
+    both = of_precision(llama, "q4-0")
+    torch.testing.assert_close(
+        both.logp(theta_RP, *where), around_frozen(llama, engine("q4-0"))[0].logp(theta_RP, *where)
     )
-    with pytest.raises(UserError, match="which with LoRA are the adapters alone"):
-        engine_of(dataclasses.replace(run, **changed))
+
+
+def test_an_engine_that_changes_weights_anew_for_every_batch_is_refused_with_lora():
+    for name in ("layer-noise", "skip-layers", "stale-copy"):
+        with pytest.raises(UserError, match="changes weights anew for every batch, and with LoRA"):
+            engine_of(Run(policy="hf", model="m", policy_args=(("lora", 2),), mismatch=name))
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ from testbed.execution.rank_processes import _Follower
 from testbed.execution.runner import run_sweep
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
-from testbed.policies.hf.hf_policy import LOGP_TOLERANCE, HuggingFacePolicy
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.hf.shared_batches import WEIGHT_TOLERANCE, InRanks, Ranks, checked_ranks
 from testbed.policies.hf.tiny_model import Lesson, train_base
 from testbed.results.store import read

@@ -1,0 +1,214 @@
+"""What rollouts of another engine cost models from outside in training, and what corrects them, by lag.
+
+GRPO clips pi over the trainer's log-probabilities at the generating weights, so that staleness is its clip's
+alone, and a correction's weight is the engine's mismatch alone. Engines that record log-probabilities before
+their temperature or top-p (`raw`) are not asked: they record the trainer's, so that every correction is 1 and
+does nothing.
+"""
+
+import itertools
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis.arena.foretold_runs import MODELS, SIZES
+from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, prepare
+from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.sweeps.tuning import at_rates
+from analysis.tables.cell_table import arms_of
+from analysis.worlds.hf_bases import make
+from testbed.config.run import Run
+
+LAGS = (0, 16)
+END, DRIFT = "accuracy", "mean rollout_corr/kl_mu_pi_k3"
+METRICS = (END, "rise accuracy", "last accuracy", AREA, "collapsed", ESS, DRIFT, "mean actor/clip_share")
+KEYS = ("mismatch", "mismatch_args", "recipe", "lag")
+ENGINES = {
+    "the trainer": Run(),
+    "top-p": Run(mismatch="top-p", mismatch_args=(("p", 0.9),)),
+    "temperature": Run(mismatch="temperature", mismatch_args=(("temperature", 0.7),)),
+    "int8": Run(mismatch="int8"),
+    "bfloat16": Run(mismatch="bf16"),
+}
+ALIKE = ("int8", "bfloat16")
+"""Engines that are asked without a correction alone: what they change is small."""
+CORRECTIONS = {"no correction": "grpo", "TIS": "tis", "MIS": "mis", "IcePop": "icepop"}
+"""Recipes at their defaults, as training stacks have them; GRPO reads no log-probability of the engine."""
+RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
+SUMS = MODELS["running-sum"]
+CALLED = {run.mismatch: name for name, run in ENGINES.items()} | {"q4-0": "Q4_0"}
+
+
+def written_by(base: Run, engine: Run, recipe: str, lag: int) -> Run:
+    """Return a run of a recipe on the engine's rollouts."""
+    written = replace(base, mismatch=engine.mismatch, mismatch_args=engine.mismatch_args)
+    return replace(written, recipe=recipe, lag=lag, anchor="snapshot")
+
+
+def arms() -> tuple[Run, ...]:
+    """Return the arms of a model of a million weights, at both lags."""
+    base = SUMS.run(**SIZES)
+    pairs = [
+        (engine, recipe)
+        for name, engine in ENGINES.items()
+        for recipe in CORRECTIONS.values()
+        if recipe == "grpo" or name not in ("the trainer", *ALIKE)
+    ]
+    return tuple(written_by(base, *pair, lag) for lag, pair in itertools.product(LAGS, pairs))
+
+
+FOUR_BIT = Run(mismatch="q4-0")
+FOUR_BIT_RATES = (3e-5, 1e-4, 3e-4, 1e-3)
+
+
+def known_arms() -> tuple[Run, ...]:
+    """Return the arms of SmolLM2: float32 rollouts, and Q4_0 ones with three ways to correct them."""
+    file = str(BASE.task_args[0][1]).replace("larger", "count")
+    base = replace(
+        BASE,
+        task_args=(("file", file), ("verifier", "exact"), ("response_length", 24)),
+        policy_args=(("lora", 8), ("dtype", "float32")),
+        device="cuda",
+        steps=48,
+        log_every=8,
+        evaluation_prompts=32,
+    )
+    pairs = [(ENGINES["the trainer"], "grpo"), *((FOUR_BIT, recipe) for recipe in ("grpo", "tis", "mis"))]
+    return tuple(written_by(base, *pair, lag) for lag, pair in itertools.product(LAGS, pairs))
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with its engines and corrections in words."""
+    said = {recipe: name for name, recipe in CORRECTIONS.items()}
+    called = table["mismatch"].map(CALLED) + ", " + table["recipe"].map(said)
+    return table.assign(called=called.replace("the trainer, no correction", "the trainer itself"))
+
+
+RATES_SHOWN = Plot(
+    "final by setting",
+    x="learning_rate: learning rate",
+    y=f"{END}: final accuracy",
+    of=named,
+    arm=("called: ",),
+    panel="lag",
+    panel_label="lag",
+    log="x",
+)
+ENGINE_RATES = Experiment(
+    "engine-rates",
+    question="Which learning rate suits a model of a million weights on another engine's rollouts, by lag?",
+    source="own design: rates are chosen before they are compared",
+    prepare=lambda: make([SUMS]),
+    cells=lambda: at_rates(arms(), RATES, seeds=2),
+    keys=(*KEYS, "learning_rate", "seed"),
+    metrics=(END, "last accuracy", AREA, DRIFT),
+    figure=RATES_SHOWN,
+)
+COUNT_RATES = Experiment(
+    "four-bit-rates",
+    question="Which learning rate suits SmolLM2 on four-bit rollouts, by correction and lag?",
+    source="own design: rates are chosen before they are compared",
+    prepare=prepare,
+    cells=lambda: at_rates(known_arms(), FOUR_BIT_RATES, seeds=2),
+    keys=(*KEYS, "learning_rate", "seed"),
+    metrics=(END, "last accuracy", AREA, DRIFT),
+    figure=RATES_SHOWN,
+)
+
+
+def shown(what: str) -> Plot:
+    """Return the strips of an experiment."""
+    return Plot(
+        "strips",
+        x=f"{END}: final accuracy",
+        y="called",
+        of=named,
+        panel="lag",
+        panel_label="lag",
+        says=f"Shows final accuracy of {what}, by the engine of the rollouts and what corrected them.",
+    )
+
+
+AT_A_LAG = Experiment(
+    "engines-at-a-lag",
+    question="What do rollouts of another engine cost a model from outside, fresh and 16 steps old?",
+    source="mismatch reports of training stacks; TIS, MIS and IcePop at their defaults",
+    differs=(
+        "a model of a million weights on running sums of ten digits; 144 steps of 12 responses; engines "
+        "emulated; each arm at its best of five rates, corrections at their defaults"
+    ),
+    prepare=lambda: make([SUMS]),
+    cells=arms,
+    tuned=Tuned(table="engine-rates"),
+    stop=Stop(block=8, cap=32, first=600, fresh=6000),
+    keys=(*KEYS, "seed"),
+    metrics=METRICS,
+    margins={"accuracy that counts": MARGIN},
+    figure=shown("a model of a million weights after 144 steps of running sums"),
+)
+FOUR_BITS = Experiment(
+    "four-bit-rollouts",
+    question="What do four-bit rollouts cost a language model that people know, and what corrects them?",
+    source="this project; SmolLM2-135M-Instruct, Apache-2.0; llama.cpp's format Q4_0",
+    differs=(
+        "48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32, the "
+        "model beneath them in Q4_0 for rollouts; each arm at its best of four rates"
+    ),
+    prepare=prepare,
+    cells=known_arms,
+    tuned=Tuned(table="four-bit-rates"),
+    stop=Stop(block=8, cap=32, first=600, fresh=6000),
+    keys=(*KEYS, "seed"),
+    metrics=METRICS,
+    margins={"accuracy that counts": MARGIN},
+    figure=shown("SmolLM2-135M-Instruct after 48 steps of counting"),
+)
+
+ARMS = {**ENGINES, "Q4_0": FOUR_BIT}
+AS_TABLED = arms_of(ARMS, ARMS.values(), ("mismatch", "mismatch_args"))
+
+
+LITTLE = "ends less than 0.05 below its own rollouts on those of {engine}, uncorrected, in the median."
+GAINS = "ends 0.05 higher on rollouts of {engine} with {correction} than uncorrected, in the median."
+for _name, _engine, _correction, _lag in (
+    ("top-p-rollouts-cost-grpo-little-at-lag-0", "top-p", "no correction", 0),
+    ("tis-gains-on-top-p-rollouts-at-lag-0", "top-p", "TIS", 0),
+    ("mis-gains-on-top-p-rollouts-at-lag-0", "top-p", "MIS", 0),
+    ("icepop-gains-on-top-p-rollouts-at-lag-0", "top-p", "IcePop", 0),
+    ("top-p-rollouts-cost-grpo-little-at-lag-16", "top-p", "no correction", 16),
+    ("tis-gains-on-top-p-rollouts-at-lag-16", "top-p", "TIS", 16),
+    ("mis-gains-on-top-p-rollouts-at-lag-16", "top-p", "MIS", 16),
+    ("icepop-gains-on-top-p-rollouts-at-lag-16", "top-p", "IcePop", 16),
+    ("temperature-rollouts-cost-grpo-little-at-lag-0", "temperature", "no correction", 0),
+    ("tis-gains-on-temperature-rollouts-at-lag-0", "temperature", "TIS", 0),
+    ("mis-gains-on-temperature-rollouts-at-lag-0", "temperature", "MIS", 0),
+    ("icepop-gains-on-temperature-rollouts-at-lag-0", "temperature", "IcePop", 0),
+    ("temperature-rollouts-cost-grpo-little-at-lag-16", "temperature", "no correction", 16),
+    ("tis-gains-on-temperature-rollouts-at-lag-16", "temperature", "TIS", 16),
+    ("mis-gains-on-temperature-rollouts-at-lag-16", "temperature", "MIS", 16),
+    ("icepop-gains-on-temperature-rollouts-at-lag-16", "temperature", "IcePop", 16),
+    ("int8-rollouts-cost-grpo-little-at-lag-0", "int8", "no correction", 0),
+    ("int8-rollouts-cost-grpo-little-at-lag-16", "int8", "no correction", 16),
+    ("bfloat16-rollouts-cost-grpo-little-at-lag-0", "bfloat16", "no correction", 0),
+    ("bfloat16-rollouts-cost-grpo-little-at-lag-16", "bfloat16", "no correction", 16),
+    ("q4-0-rollouts-cost-smollm2-little-at-lag-0", "Q4_0", "no correction", 0),
+    ("tis-gains-on-q4-0-rollouts-at-lag-0", "Q4_0", "TIS", 0),
+    ("mis-gains-on-q4-0-rollouts-at-lag-0", "Q4_0", "MIS", 0),
+    ("q4-0-rollouts-cost-smollm2-little-at-lag-16", "Q4_0", "no correction", 16),
+    ("tis-gains-on-q4-0-rollouts-at-lag-16", "Q4_0", "TIS", 16),
+    ("mis-gains-on-q4-0-rollouts-at-lag-16", "Q4_0", "MIS", 16),
+):
+    _experiment = FOUR_BITS if _engine == "Q4_0" else AT_A_LAG
+    _model = "SmolLM2" if _engine == "Q4_0" else "GRPO"
+    _bare = {**AS_TABLED[_engine], "recipe": "grpo", "lag": _lag}
+    _costs = _correction == "no correction"
+    _experiment.claim(
+        _name,
+        f"At lag {_lag} {_model} "
+        + (LITTLE if _costs else GAINS).format(engine=_engine, correction=_correction),
+    ).compare(
+        END,
+        _bare if _costs else {**_bare, "recipe": CORRECTIONS[_correction]},
+        {**AS_TABLED["the trainer"], "recipe": "grpo", "lag": _lag} if _costs else _bare,
+        by=-MARGIN if _costs else MARGIN,
+    )
