@@ -1,4 +1,4 @@
-"""What rollouts of another engine cost models from outside in training, and what corrects them, by lag.
+"""What rollouts of another engine cost a model of a million weights in training, and what corrects them.
 
 GRPO clips pi over the trainer's log-probabilities at the generating weights, so that staleness is its clip's
 alone, and a correction's weight is the engine's mismatch alone. Engines that record log-probabilities before
@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.arena.foretold_runs import MODELS, SIZES
-from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, prepare
+from analysis.experiments.real.known_model import AREA, ESS, MARGIN
 from analysis.lab import Experiment, Plot, Stop, Tuned
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
@@ -36,7 +36,7 @@ CORRECTIONS = {"no correction": "grpo", "TIS": "tis", "MIS": "mis", "IcePop": "i
 """Recipes at their defaults, as training stacks have them; GRPO reads no log-probability of the engine."""
 RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 SUMS = MODELS["running-sum"]
-CALLED = {run.mismatch: name for name, run in ENGINES.items()} | {"q4-0": "Q4_0"}
+CALLED = {run.mismatch: name for name, run in ENGINES.items()}
 
 
 def written_by(base: Run, engine: Run, recipe: str, lag: int) -> Run:
@@ -54,26 +54,6 @@ def arms() -> tuple[Run, ...]:
         for recipe in CORRECTIONS.values()
         if recipe == "grpo" or name not in ("the trainer", *ALIKE)
     ]
-    return tuple(written_by(base, *pair, lag) for lag, pair in itertools.product(LAGS, pairs))
-
-
-FOUR_BIT = Run(mismatch="q4-0")
-FOUR_BIT_RATES = (3e-5, 1e-4, 3e-4, 1e-3)
-
-
-def known_arms() -> tuple[Run, ...]:
-    """Return the arms of SmolLM2: float32 rollouts, and Q4_0 ones with three ways to correct them."""
-    file = str(BASE.task_args[0][1]).replace("larger", "count")
-    base = replace(
-        BASE,
-        task_args=(("file", file), ("verifier", "exact"), ("response_length", 24)),
-        policy_args=(("lora", 8), ("dtype", "float32")),
-        device="cuda",
-        steps=48,
-        log_every=8,
-        evaluation_prompts=32,
-    )
-    pairs = [(ENGINES["the trainer"], "grpo"), *((FOUR_BIT, recipe) for recipe in ("grpo", "tis", "mis"))]
     return tuple(written_by(base, *pair, lag) for lag, pair in itertools.product(LAGS, pairs))
 
 
@@ -104,31 +84,6 @@ ENGINE_RATES = Experiment(
     metrics=(END, "last accuracy", AREA, DRIFT),
     figure=RATES_SHOWN,
 )
-COUNT_RATES = Experiment(
-    "four-bit-rates",
-    question="Which learning rate suits SmolLM2 on four-bit rollouts, by correction and lag?",
-    source="own design: rates are chosen before they are compared",
-    prepare=prepare,
-    cells=lambda: at_rates(known_arms(), FOUR_BIT_RATES, seeds=2),
-    keys=(*KEYS, "learning_rate", "seed"),
-    metrics=(END, "last accuracy", AREA, DRIFT),
-    figure=RATES_SHOWN,
-)
-
-
-def shown(what: str) -> Plot:
-    """Return the strips of an experiment."""
-    return Plot(
-        "strips",
-        x=f"{END}: final accuracy",
-        y="called",
-        of=named,
-        panel="lag",
-        panel_label="lag",
-        says=f"Shows final accuracy of {what}, by the engine of the rollouts and what corrected them.",
-    )
-
-
 AT_A_LAG = Experiment(
     "engines-at-a-lag",
     question="What do rollouts of another engine cost a model from outside, fresh and 16 steps old?",
@@ -144,28 +99,18 @@ AT_A_LAG = Experiment(
     keys=(*KEYS, "seed"),
     metrics=METRICS,
     margins={"accuracy that counts": MARGIN},
-    figure=shown("a model of a million weights after 144 steps of running sums"),
-)
-FOUR_BITS = Experiment(
-    "four-bit-rollouts",
-    question="What do four-bit rollouts cost a language model that people know, and what corrects them?",
-    source="this project; SmolLM2-135M-Instruct, Apache-2.0; llama.cpp's format Q4_0",
-    differs=(
-        "48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32, the "
-        "model beneath them in Q4_0 for rollouts; each arm at its best of four rates"
+    figure=Plot(
+        "strips",
+        x=f"{END}: final accuracy",
+        y="called",
+        of=named,
+        panel="lag",
+        panel_label="lag",
+        says="Shows final accuracy of a model of a million weights after 144 steps of running sums, by the "
+        "engine that wrote its rollouts and by what corrected them.",
     ),
-    prepare=prepare,
-    cells=known_arms,
-    tuned=Tuned(table="four-bit-rates"),
-    stop=Stop(block=8, cap=32, first=600, fresh=6000),
-    keys=(*KEYS, "seed"),
-    metrics=METRICS,
-    margins={"accuracy that counts": MARGIN},
-    figure=shown("SmolLM2-135M-Instruct after 48 steps of counting"),
 )
-
-ARMS = {**ENGINES, "Q4_0": FOUR_BIT}
-AS_TABLED = arms_of(ARMS, ARMS.values(), ("mismatch", "mismatch_args"))
+AS_TABLED = arms_of(ENGINES, ENGINES.values(), ("mismatch", "mismatch_args"))
 
 
 LITTLE = "ends less than 0.05 below its own rollouts on those of {engine}, uncorrected, in the median."
@@ -191,21 +136,12 @@ for _name, _engine, _correction, _lag in (
     ("int8-rollouts-cost-grpo-little-at-lag-16", "int8", "no correction", 16),
     ("bfloat16-rollouts-cost-grpo-little-at-lag-0", "bfloat16", "no correction", 0),
     ("bfloat16-rollouts-cost-grpo-little-at-lag-16", "bfloat16", "no correction", 16),
-    ("q4-0-rollouts-cost-smollm2-little-at-lag-0", "Q4_0", "no correction", 0),
-    ("tis-gains-on-q4-0-rollouts-at-lag-0", "Q4_0", "TIS", 0),
-    ("mis-gains-on-q4-0-rollouts-at-lag-0", "Q4_0", "MIS", 0),
-    ("q4-0-rollouts-cost-smollm2-little-at-lag-16", "Q4_0", "no correction", 16),
-    ("tis-gains-on-q4-0-rollouts-at-lag-16", "Q4_0", "TIS", 16),
-    ("mis-gains-on-q4-0-rollouts-at-lag-16", "Q4_0", "MIS", 16),
 ):
-    _experiment = FOUR_BITS if _engine == "Q4_0" else AT_A_LAG
-    _model = "SmolLM2" if _engine == "Q4_0" else "GRPO"
     _bare = {**AS_TABLED[_engine], "recipe": "grpo", "lag": _lag}
     _costs = _correction == "no correction"
-    _experiment.claim(
+    AT_A_LAG.claim(
         _name,
-        f"At lag {_lag} {_model} "
-        + (LITTLE if _costs else GAINS).format(engine=_engine, correction=_correction),
+        f"At lag {_lag} GRPO " + (LITTLE if _costs else GAINS).format(engine=_engine, correction=_correction),
     ).compare(
         END,
         _bare if _costs else {**_bare, "recipe": CORRECTIONS[_correction]},
