@@ -64,16 +64,6 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(called=called.replace("the trainer, no correction", "the trainer itself"))
 
 
-RATES_SHOWN = Plot(
-    "final by setting",
-    x="learning_rate: learning rate",
-    y=f"{END}: final accuracy",
-    of=named,
-    arm=("called: ",),
-    panel="lag",
-    panel_label="lag",
-    log="x",
-)
 ENGINE_RATES = Experiment(
     "engine-rates",
     question="Which learning rate suits a model of a million weights on another engine's rollouts, by lag?",
@@ -82,7 +72,6 @@ ENGINE_RATES = Experiment(
     cells=lambda: at_rates(arms(), RATES, seeds=2),
     keys=(*KEYS, "learning_rate", "seed"),
     metrics=(END, "last accuracy", AREA, DRIFT),
-    figure=RATES_SHOWN,
 )
 AT_A_LAG = Experiment(
     "engines-at-a-lag",
@@ -102,7 +91,7 @@ AT_A_LAG = Experiment(
     figure=Plot(
         "strips",
         x=f"{END}: final accuracy",
-        y="called",
+        y="called: ",
         of=named,
         panel="lag",
         panel_label="lag",

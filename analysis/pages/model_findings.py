@@ -1,0 +1,149 @@
+"""Findings on larger models: what the arena foretold, what size changes, SmolLM2, other engines' rollouts."""
+
+from analysis.experiments.engines import real_rollouts
+from analysis.experiments.real import foretold_arms, model_size
+from analysis.pages.finding_facts import Facts
+from analysis.tables.committed import load_committed
+
+
+def of_models(f: Facts) -> list[tuple[str, str]]:
+    """Return title and text of these findings."""
+    return [
+        ("The arena foretells which recipe does better on larger models, not what age costs", _foretold(f)),
+        ("Up to a million weights it is undecided whether larger models bear older data", _sizes(f)),
+        (
+            "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
+            "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Weights per token add "
+            f"{f.claim('importance-weights-help-smollm2-at-the-end')} to REINFORCE's final accuracy, of "
+            f"which old data take {f.claim('tuned-reinforce-loses-on-smollm2-at-lag-32')}. "
+            "Along the run, standardized advantages and means over tokens add to that "
+            f"{f.claim('standardized-advantages-help-smollm2-on-the-way')}, a clip of 0.2 "
+            f"{f.claim('a-clip-helps-smollm2-on-the-way')}. All of GRPO together adds "
+            f"{f.claim('grpo-beats-reinforce-on-smollm2-at-the-end')} at the end. At one rate, 3e-4, "
+            "tuned for no recipe, REINFORCE's accuracy after 56 steps is "
+            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}; GRPO without clip is above by "
+            f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')}; the clip adds "
+            f"{f.claim('a-clip-helps-smollm2-on-old-data')}. At lag 16 GRPO's mean accuracy "
+            f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
+            f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}.",
+        ),
+        ("On top-p rollouts TIS and IcePop change nothing", _engines(f)),
+    ]
+
+
+def _foretold(f: Facts) -> str:
+    """Return the scores of predictions written before the runs, beside two uninformed ones."""
+    frame = load_committed([foretold_arms.NAME])[foretold_arms.NAME].frame
+    names = ("the arena's task", "mean of the arena's tasks", "age does nothing", "lag times rate")
+    lines = [
+        "| task | lag | seeds | predictor | tau | 90 % intervals that hold | mean width | mean error "
+        "| Brier |",
+        "|---" * 9 + "|",
+    ]
+    best = []
+    for task, lag in frame.loc[frame["lag"] > 0, ["task", "lag"]].drop_duplicates().itertuples(index=False):
+        rows = foretold_arms.of(frame, task, lag)
+        scores = foretold_arms.scored(frame, task, lag)
+        for name, (_, row) in zip(names, scores.iterrows(), strict=True):
+            lines.append(
+                f"| {task} | {lag} | {rows['seed'].nunique()} | {name} | {row['tau']:.2f} "
+                f"| {row['inside']:.0f} of {row['recipes']:.0f} | {row['width']:.2f} | {row['error']:.2f} "
+                f"| {row['brier']:.4f} |"
+            )
+        said = foretold_arms.said(task, lag)["alike"].loc[sorted(set(rows["recipe"]))]
+        found = rows.groupby("recipe")["final"].mean().nlargest(3)
+        best.append(
+            f"on {task} at lag {lag} {', '.join(f'{name} {value:.2f}' for name, value in found.items())}, "
+            f"said {', '.join(said.nlargest(3).index)}"
+        )
+    fresh = frame[frame["lag"] == 0].groupby("task")["final"].mean()
+    stale = frame[frame["lag"] > 0]
+    return (
+        "Foretold was what each recipe keeps of the accuracy that GRPO reaches on fresh data, from the "
+        "arena's sums for running sums of ten digits, from its sorted digits for words of six letters to be "
+        "spelled backward. It was committed before the runs of models of a million weights, at the arena's "
+        "settings with a tenth of its rates, untuned on the models.\n\n"
+        + "\n".join(lines)
+        + "\n\nTau of the arena's order by seed: "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums, "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling. "
+        f"The best three: {'; '.join(best)}. {stale['collapsed'].sum():.0f} of {len(stale)} runs "
+        f"collapsed. Fresh data reach {', '.join(f'{x:.2f} on {task}' for task, x in fresh.items())}, at a "
+        "rate that was not tuned either."
+    )
+
+
+def _sizes(f: Facts) -> str:
+    """Return the loss to lag 64 of models of several sizes, with the tuning runs of the largest."""
+    tables = load_committed([model_size.SIZES.name, model_size.RATES.name])
+    ends = model_size.weighed(tables[model_size.SIZES.name].frame)
+    tried = model_size.weighed(tables[model_size.RATES.name].frame)
+    largest = tried[tried["weights"] == tried["weights"].max()]
+    best = largest.groupby(["called", "learning_rate"])["accuracy"].median().groupby("called").max()
+    medians = {
+        f"{size:,}": rows.groupby("called")["accuracy"].median() for size, rows in ends.groupby("weights")
+    }
+    medians[f"{largest['weights'].iloc[0]:,}, {largest['seed'].nunique()} tuning seeds"] = best
+    lines = [f"| weights | {' | '.join(model_size.CALLED)} |", "|---" * (1 + len(model_size.CALLED)) + "|"]
+    for size, found in medians.items():
+        lines.append(f"| {size} | {' | '.join(f'{found[name]:.2f}' for name in model_size.CALLED)} |")
+    judged = ends[ends["weights"] == ends["weights"].max()].set_index(["called", "seed"])["accuracy"]
+    over = judged["VCPO"] - judged["GRPO"]
+    return (
+        "The arena's sums, two layers whose width alone changes, each arm at its best of five rates, final "
+        "accuracy in the median:\n\n" + "\n".join(lines) + "\n\n"
+        "What lag 64 takes from GRPO with a wide clip, less that from a million weights in place of seven "
+        f"thousand: {f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end, "
+        f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run. VCPO adds to it "
+        f"{f.claim('vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end')} with seven thousand, "
+        f"{f.claim('vcpo-gains-over-grpo-with-a-million-weights-at-the-end')} with a million weights, "
+        f"where it adds {over.median():.2f} to GRPO with a clip of 0.2. Share of tokens that this clip "
+        "touches, of a million weights less that of seven thousand: "
+        f"{f.claim('a-larger-model-is-clipped-less-at-its-best-rate')} at the best rates, "
+        f"{f.claim('a-larger-model-is-clipped-less-at-one-rate')} at one rate of 3e-4 (a pilot: its design "
+        "was not written beside its runs). The best rate falls "
+        "tenfold from the smallest to the million, as it does for Adam with the width."
+    )
+
+
+def _engines(f: Facts) -> str:
+    """Return what other engines' rollouts cost in training, and how far they are from the trainer."""
+    engines = {
+        "bfloat16": "bfloat16-rollouts-are-near-a-float32-trainer",
+        "int8 weights": "int8-rollouts-are-near-a-float32-trainer",
+        "FP8 weights in blocks": "fp8-block-rollouts-are-near-a-float32-trainer",
+        "llama.cpp's Q8_0": "q8-0-rollouts-are-near-a-float32-trainer",
+        "Q4_0": "four-bit-rollouts-are-far-from-a-float32-trainer",
+    }
+    frame = load_committed([real_rollouts.AT_A_LAG.name])[real_rollouts.AT_A_LAG.name].frame
+    ends = real_rollouts.named(frame).groupby(["called", "lag"])["accuracy"].median().unstack()
+    asked = {
+        "top-p, no correction": "top-p-rollouts-cost-grpo-little-at-lag-0",
+        "top-p, TIS": "tis-gains-on-top-p-rollouts-at-lag-0",
+        "top-p, MIS": "mis-gains-on-top-p-rollouts-at-lag-0",
+        "top-p, IcePop": "icepop-gains-on-top-p-rollouts-at-lag-0",
+        "temperature, no correction": "temperature-rollouts-cost-grpo-little-at-lag-0",
+        "temperature, TIS": "tis-gains-on-temperature-rollouts-at-lag-0",
+        "temperature, MIS": "mis-gains-on-temperature-rollouts-at-lag-0",
+        "temperature, IcePop": "icepop-gains-on-temperature-rollouts-at-lag-0",
+        "int8, no correction": "int8-rollouts-cost-grpo-little-at-lag-0",
+        "bfloat16, no correction": "bfloat16-rollouts-cost-grpo-little-at-lag-0",
+    }
+    lines = [
+        "| rollouts | final, fresh | at lag 16 | fresh: less the trainer's, or uncorrected |",
+        "|---" * 4 + "|",
+    ]
+    for name in ("the trainer itself", *asked):
+        told = f.claim(asked[name]) if name in asked else ""
+        lines.append(f"| {name} | {ends[0][name]:.2f} | {ends[16][name]:.2f} | {told} |")
+    return (
+        "A model of a million weights on running sums, rollouts by top-p 0.9, at temperature 0.7, in int8 or "
+        "bfloat16, corrections at their defaults, each arm at its best of five rates. An uncorrected arm "
+        "stands beside the trainer's own rollouts, a corrected one beside the uncorrected.\n\n"
+        + "\n".join(lines)
+        + "\n\nTop-p leaves out tokens, and what was never sampled no weight brings back. At a low "
+        "temperature weights can, but MIS drops so much at its default cap that nothing is learned.\n\n"
+        "At equal weights, KL of SmolLM2's engines to float32 in nats a token, medians over prompts, of "
+        "which a verdict asks for 20: "
+        f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}."
+    )
