@@ -64,22 +64,22 @@ class CountMoments:
     terms: int
 
 
-def linear_weight(law: LoggedDistribution, weight_SA: Floats, model_SA: Floats | None = None) -> Moments:
+def linear_weight(logged: LoggedDistribution, weight_SA: Floats, model_SA: Floats | None = None) -> Moments:
     """Moments of mean_i [qhat(x, pi) + what(x, a) (r - qhat(x, a))] for fixed what and qhat (None: 0).
 
     bias = E_mu[(what - w)(q - qhat)]; n_variance = E_mu[what^2 variance] + E_x Var_{a~mu}(what (q - qhat)) +
     Var_x(qhat(x, pi) + E_{a~mu} what (q - qhat)). Derivation: docs/theory/linear-weights.md.
     """
-    model_SA = np.zeros_like(law.mean_SA) if model_SA is None else model_SA
-    error_SA = law.mean_SA - model_SA
+    model_SA = np.zeros_like(logged.mean_SA) if model_SA is None else model_SA
+    error_SA = logged.mean_SA - model_SA
     corrected_SA = weight_SA * error_SA
-    corrected_S = (law.mu_SA * corrected_SA).sum(axis=-1)
-    center_S = (law.pi_SA * model_SA).sum(axis=-1) + corrected_S
-    noise_S = (law.mu_SA * weight_SA**2 * law.variance_SA).sum(axis=-1)
-    within_S = (law.mu_SA * corrected_SA**2).sum(axis=-1) - corrected_S**2
-    across = float(law.context_S @ center_S**2) - float(law.context_S @ center_S) ** 2
-    bias_S = (law.mu_SA * (weight_SA - law.weight_SA) * error_SA).sum(axis=-1)
-    return Moments(float(law.context_S @ bias_S), float(law.context_S @ (noise_S + within_S)) + across)
+    corrected_S = (logged.mu_SA * corrected_SA).sum(axis=-1)
+    center_S = (logged.pi_SA * model_SA).sum(axis=-1) + corrected_S
+    noise_S = (logged.mu_SA * weight_SA**2 * logged.variance_SA).sum(axis=-1)
+    within_S = (logged.mu_SA * corrected_SA**2).sum(axis=-1) - corrected_S**2
+    across = float(logged.context_S @ center_S**2) - float(logged.context_S @ center_S) ** 2
+    bias_S = (logged.mu_SA * (weight_SA - logged.weight_SA) * error_SA).sum(axis=-1)
+    return Moments(float(logged.context_S @ bias_S), float(logged.context_S @ (noise_S + within_S)) + across)
 
 
 def number_of_counts(n: int, atoms: int) -> int:
