@@ -96,7 +96,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             "little of the next.",
         ),
         (
-            "A wide clip alone buys a part of what the methods sell, a smaller rate little",
+            "A wide clip alone gives part of the gain of other methods; a smaller rate gives little",
             f"{_knobs(f)}\n\nScores of GRPO in tuning at lag {LAG}, on two to five seeds. A comparison with "
             "GRPO at clip 0.2, or at the rate of fresh data, gives a method that much for nothing.",
         ),
@@ -142,7 +142,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"{f.claim('early-ess-ranks-losses-of-larger-models')}.",
         ),
         (
-            "What asynchrony gains is that nobody waits for the longest response",
+            "Asynchrony is faster because nobody waits for the longest response",
             _of_pipelines(f),
         ),
         (
