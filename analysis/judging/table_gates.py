@@ -37,10 +37,7 @@ STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
 _MODELS = "model runs, not kept, take core-hours"
-_TOY = {
-    **{"engine-arms": 5, "periodic-batches": 3},
-    **{"reward-arms": 1, "self-rewarded-training": 2, "sparse-arms": 5},
-}
+_TOY = {"periodic-batches": 3, "reward-arms": 1}
 UNMEASURED = {
     **dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS),
     **{name: f"toy runs to be made again, about {n} core-minutes" for name, n in _TOY.items()},
