@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
 from analysis.judging.replication import of_seeds
-from analysis.lab import Experiment, Part, Plot
+from analysis.lab import Experiment, Part, Plot, Seeds
 from analysis.worlds.edited_training import Arm, sweep
 from analysis.worlds.pilots import inside
 
@@ -18,7 +18,7 @@ ARMS, NEEDED = ("grpo", "remix_reuse"), "steps_to 0.62"
 """That is 80 % of the accuracy at which GRPO ends in the arena."""
 
 
-def rows(seeds: range) -> pd.DataFrame:
+def rows(seeds: Seeds) -> pd.DataFrame:
     """Return a row per arm and seed, at the rate and knob that the arena chose on fresh sorted digits."""
     frame = table.load()
     here = frame[(frame["task"] == "sorted") & (frame["lag"] == 0)].groupby("arm").first()
