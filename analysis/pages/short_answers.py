@@ -41,7 +41,11 @@ def answers(f: Facts) -> list[tuple[str, str, str]]:
             "8",
         ),
         ("What does a wide clip alone buy?", f"At lag {LAG} GRPO goes {clip}.", "5"),
-        ("What does a smaller rate alone buy?", f"With the clip of 0.2, {rate}.", "5"),
+        (
+            "What does a smaller rate alone buy?",
+            f"Next to nothing: with the clip of 0.2 GRPO goes {rate}.",
+            "5",
+        ),
         (
             "What survives tuning of the rival?",
             f"Gains of 0.05 over tuned GRPO at lag {LAG} {_survivors(f)}.",
@@ -68,7 +72,7 @@ def answers(f: Facts) -> list[tuple[str, str, str]]:
         ),
         (
             "What do in-flight updates cost?",
-            "Of the accuracy of GRPO at a constant lag of the same mean age: "
+            "No accuracy that is seen: GRPO on a pipeline's ages less GRPO at a constant lag of their mean "
             f"{f.claim('a-pipelines-ages-cost-grpo-what-their-mean-does-on-sorted')}.",
             "2",
         ),
