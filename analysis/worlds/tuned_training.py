@@ -21,7 +21,7 @@ from analysis.worlds.pilots import FLAT, PILOT
 from testbed.config.run import Arguments, Run
 
 PILOTS, ROUNDS = 4, 3
-"""Pilot seeds from 5,000,000 on, and how often a grid may grow beyond an end."""
+"""Usual pilot seeds, and how often a grid may grow beyond an end."""
 RATES, BEYOND = (1.8e-3, 3e-3, 5.6e-3, 1e-2, 1.8e-2), 1.8
 Scores = dict[tuple[float, float], float]
 
@@ -33,7 +33,8 @@ class Way:
     at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
     the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
     batches. like: an earlier way whose settings are taken in place of a search. by: what settings are chosen
-    by where that is not the family's. rates: learning rates that are tried first.
+    by where that is not the family's. rates: learning rates that are tried first. pilots: seeds, from
+    5,000,000 on.
     """
 
     at: Callable[[Any], Run | Arm]
@@ -43,6 +44,7 @@ class Way:
     like: str = ""
     by: str = ""
     rates: tuple[float, ...] = RATES
+    pilots: int = PILOTS
 
     def arm(self, value: float) -> Arm:
         """Return the arm at a value of the knob."""
@@ -146,7 +148,7 @@ class Family:
 def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
     """Return the mean over pilot seeds of what the way is chosen by, at each rate."""
     arm = way.arm(value)
-    seeds = range(PILOT, PILOT + PILOTS)
+    seeds = range(PILOT, PILOT + way.pilots)
     runs = tuple(replace(arm.run, learning_rate=rate, seed=seed) for rate in rates for seed in seeds)
     cells = trained(arm, runs).groupby("learning_rate")
     return {

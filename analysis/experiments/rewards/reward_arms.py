@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot
 from analysis.sweeps.base_runs import SMALL
@@ -31,7 +29,8 @@ if TYPE_CHECKING:
 
 
 SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
-GOOD: Arguments = (("blind", 0), ("pairs", 512), ("wrong", 0.25))
+WRONG: Arguments = (("wrong", 0.25),)
+GOOD: Arguments = (("blind", 0), ("pairs", 512), *WRONG)
 PROXY = replace(
     SMALL,
     policy_args=SHAPE,
@@ -47,8 +46,13 @@ SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_arg
 """Right once in a hundred, by pilot seeds."""
 CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
 FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
-MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), ("wrong", 0.25)))
+MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), *WRONG))
 """A first reward model, of few comparisons and blind to one of six digits; the usual one takes its place."""
+LONG = replace(
+    PROXY, steps=1000, log_every=50, teacher_noise=0.2, verifier_args=(("blind", 0), ("pairs", 128), *WRONG)
+)
+"""From a base right on a quarter of the sums; by pilots few comparisons lead PPO up and then astray."""
+THIRDS = (1e-4, 3e-4, 1e-3, 3e-3)
 STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
 """KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
 GOLD = replace(
@@ -217,9 +221,8 @@ WAYS: Mapping[str, Way] = {
     ),
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
-    "ten times the steps": Way(lambda beta: _longer(_held()(beta)), BETAS, like="ppo-max"),
-    "bare ppo": Way(_bare(PROXY), LAMBDAS, True),
-    "bare ppo, ten times": Way(lambda lam: _longer(Arm(_bare(PROXY)(lam))), LAMBDAS, True, like="bare ppo"),
+    "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
+    "long, ppo-max": Way(_held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
     "p3o": Way(_pairs, BETAS),
     "dpo": Way(with_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
@@ -240,19 +243,14 @@ WAYS: Mapping[str, Way] = {
 REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
-def _longer(arm: Arm) -> Arm:
-    return replace(arm, run=replace(arm.run, steps=1500, log_every=150))
-
-
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
 """Seeds of a run, and those of most arms; accuracy that counts as gained, and as lost. Margins: before the
 table."""
 OTHERS = {
     "halves, egae": SEEDS,
     "halves, gae": SEEDS,
-    "ten times the steps": 48,
-    "bare ppo": 48,
-    "bare ppo, ten times": 48,
+    "long, bare ppo": 24,
+    "long, ppo-max": 24,
     "dpo": 48,
     "whole responses": 48,
     "seldom, bare ppo": 195,
@@ -291,9 +289,10 @@ EXPERIMENT = REWARDED.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
-        "erring reward model, PPO with constraints and a fixed KL (PPO-max) and without (bare), each "
-        "also for ten times the steps, P3O and online DPO on pairs; mended: PPO with a fixed KL, with "
-        "SAFE's threshold or with a frozen one, where the reward model is fitted anew halfway; seldom: "
+        "erring reward model, PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
+        "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; mended: "
+        "PPO with a fixed KL, SAFE's threshold or a frozen one, where the reward model is fitted anew "
+        "halfway; seldom: "
         "such arms on ten digits in order from a base right once in a hundred, also begun from prefixes "
         "of right answers (resets); on true rewards, PPO on whole responses or on halves, whose unknown "
         "end EGAE allows for and GAE takes for 0; true: GRPO on ten digits in order, alone, with an "
@@ -301,8 +300,8 @@ EXPERIMENT = REWARDED.experiment(
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            "over ten times the steps PPO without the constraints holds on 94 of 96 seeds: no room",
-            claims=("ppo-max-ends-above-bare-ppo", "ppo-max-holds-on-more-seeds-than-bare-ppo"),
+            "all constraints at once; over the long run as many hold without them, at a third of the rate",
+            claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run"),
         ),
         "SAFE": Part(
             "where the reward model is fitted anew halfway; tuned PPO does not crash there",
@@ -338,6 +337,10 @@ for _name, _statement, _first, _second, _by, _source in (
      "From a base that is right once in a hundred, PPO-max ends 0.05 more accurate than PPO without its "
      "constraints.",
      "seldom, ppo-max", "seldom, bare ppo", LITTLE, MAX),
+    ("ppo-max-ends-above-bare-ppo-over-a-long-run",
+     "Over 1,000 steps on a reward model of 128 comparisons, which leads PPO astray, PPO-max ends 0.05 more "
+     "accurate than PPO without its constraints, all settings being best for that run.",
+     "long, ppo-max", "long, bare ppo", LITTLE, MAX),
     ("tuned-p3o-ends-above-ppo", "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient.",
      "p3o", "ppo-max", MORE, P3O),
     ("tuned-p3o-ends-above-dpo", "P3O ends 0.02 more accurate than online DPO at its best beta.",
@@ -362,19 +365,6 @@ for _name, _statement, _first, _second, _by, _source in (
      "true, set-point", "true, bonus", MORE, DCPO),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
-
-
-def held(table: pd.DataFrame) -> pd.Series:
-    """Return whether a run ends less than 0.05 below its best."""
-    return (table["best"] - table["accuracy"] < LITTLE).astype(float)
-
-
-ask(
-    EXPERIMENT, "ppo-max-holds-on-more-seeds-than-bare-ppo",
-    "Over ten times as many steps PPO-max ends less than 0.05 below its best on more seeds, by a fifth of "
-    "them, than PPO without its constraints.",
-    "ten times the steps", "bare ppo, ten times", 0.2, held, MAX, typical="mean",
-)  # fmt: skip
 
 ask(
     EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
