@@ -34,7 +34,7 @@ SCOPES = (
     "weights with and without, each at its own tuned rate, beside other clips.",
     "entropy as a sign on larger models, at lags below 256, or to stop a run in time.",
     "what in-flight updates cost in accuracy apart from the ages they give; clusters in operation.",
-    "FP8 units themselves, horizons beyond 100 tokens, and models whose weights have outliers.",
+    "FP8 units themselves, horizons beyond 100 tokens, models whose weights have outliers, deeper models.",
     "recipes with more than one knob tuned; lags other than 64 for most of them; the tasks marked –.",
     "seconds, and reuse of stale batches.",
     "tuned settings on the larger models, lag 16, other tasks.",
@@ -146,10 +146,13 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             _of_pipelines(f),
         ),
         (
-            "Formats as coarse as FP8 did not break training here",
+            "Engines: formats as coarse as FP8 did not break training here, fewer layers did",
             "Share of seeds on which FP8 rollouts made the trainer collapse: "
             f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
-            f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}.",
+            f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}. Where rollouts leave "
+            "out one of eight layers, drawn anew for every batch, the final accuracy falls by "
+            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, with importance weights "
+            f"by token by {f.claim('token-weights-keep-accuracy-without-an-eighth-of-the-layers')}.",
         ),
         (
             "Published gains over GRPO depend on the task once GRPO is tuned",
@@ -161,9 +164,9 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             "Mean accuracy along the run, the number of updates tuned for both. SFPO over GRPO with one: "
             f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
             f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
-            f"{f.on('remix-learns-faster-than-reused-grpo', SHORT)}; how many times GRPO's rollouts are its "
-            "own to an accuracy of 0.62, as a logarithm, of which that of 3 was asked: "
-            f"{f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
+            f"{f.on('remix-learns-faster-than-reused-grpo', SHORT)}. To an accuracy of 0.62 "
+            "on sorted GRPO with one update needs about three times ReMix's rollouts: the factor's logarithm, "
+            f"1.1 being asked, is {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
         ),
     ]
 
