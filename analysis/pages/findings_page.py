@@ -149,9 +149,9 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             "Engines: formats as coarse as FP8 did not break training here, fewer layers did",
             "Share of seeds on which FP8 rollouts made the trainer collapse: "
             f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
-            f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}. Where rollouts leave "
-            "out one of eight layers, drawn anew for every batch, the final accuracy falls by "
-            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, with importance weights "
+            f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}. "
+            "Where rollouts leave out one of eight layers, drawn anew for every batch, accuracy moves by "
+            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, with weights "
             f"by token by {f.claim('token-weights-keep-accuracy-without-an-eighth-of-the-layers')}.",
         ),
         (
@@ -165,8 +165,8 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
             f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
             f"{f.on('remix-learns-faster-than-reused-grpo', SHORT)}. To an accuracy of 0.62 "
-            "on sorted GRPO with one update needs about three times ReMix's rollouts: the factor's logarithm, "
-            f"1.1 being asked, is {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
+            "on sorted GRPO with one update needs about three times ReMix's rollouts: the factor's "
+            f"logarithm, 1.1 being asked, is {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
         ),
     ]
 
