@@ -85,7 +85,8 @@ def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
     """
     cells = experiment.cells() if experiment.cells is not None else ()
     if drawn := [dict(cell.task_args) for cell in cells if cell.task in DRAWN]:
-        count = len({args.get("seed") for args in drawn}) * min(args.get("contexts", 1) for args in drawn)
+        contexts = min(int(args.get("contexts", 1)) for args in drawn)
+        count = len({args.get("seed") for args in drawn}) * contexts
         yield Answer("worlds", count >= LEAST_WORLDS, f"{count} drawn, {LEAST_WORLDS} expected")
     area = EXPERIMENTS.module(experiment.name).split(".")[-2]
     keys = [name for name in ("run", "world", "seed") if name in frame]
