@@ -146,7 +146,7 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
             _of_pipelines(f),
         ),
         (
-            "Engines: formats as coarse as FP8 did not break training here, fewer layers did",
+            "Engines: formats as coarse as FP8 did not break training here, fewer layers cost accuracy",
             "Share of seeds on which FP8 rollouts made the trainer collapse: "
             f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
             f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}. "
