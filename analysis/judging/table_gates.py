@@ -37,11 +37,7 @@ STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
 _MODELS = "model runs, not kept, take core-hours"
-_TOY = {"periodic-batches": 3, "reward-arms": 1}
-UNMEASURED = {
-    **dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS),
-    **{name: f"toy runs to be made again, about {n} core-minutes" for name, n in _TOY.items()},
-}
+UNMEASURED = dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS)
 """Experiments whose tables lack what `long enough` or `drift` reads, and why it stays so: their claims have a
 verdict, and pages say what is missing. The list may only become shorter (docs/decisions/013)."""
 

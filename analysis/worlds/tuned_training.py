@@ -89,9 +89,9 @@ class Family:
         return way.arm(next(each for each in way.ladder if each == value))
 
     def old(self) -> set[str]:
-        """Return the arms that learn from old data, whatever the value of their knob."""
+        """Return the arms that learn from old data, whatever the value of their knob; a window's is new."""
         runs = {name: way.arm(way.ladder[0]).run for name, way in self.ways.items()}
-        return {name for name, run in runs.items() if run.lag or run.staleness != "exact"}
+        return {name for name, run in runs.items() if run.lag or run.staleness not in ("exact", "windowed")}
 
     def table(self, metrics: Sequence[str], seeds: Sequence[Any], names: Sequence[str] = ()) -> pd.DataFrame:
         """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end.
