@@ -22,6 +22,10 @@ def table(f: Facts) -> str:
 
 def answers(f: Facts) -> list[tuple[str, str, str]]:
     """Return question, answer and numbers of findings."""
+    return [*_of_recipes(f), *_of_signs_and_costs(f)]
+
+
+def _of_recipes(f: Facts) -> list[tuple[str, str, str]]:
     knobs = {task: f.by_clip_and_rate(task) for task in f.tasks}
     tried = [task for task, scores in knobs.items() if scores[0] != "not tried"]
     clip = ", ".join(f"from {knobs[task][0]} to {knobs[task][1]} on {task}" for task in tried)
@@ -51,6 +55,12 @@ def answers(f: Facts) -> list[tuple[str, str, str]]:
             f"Gains of 0.05 over tuned GRPO at lag {LAG} {_survivors(f)}.",
             "13",
         ),
+        ("Which published gains vanish, shrink or hold?", _published(f), "[verdicts](verdicts.md)"),
+    ]
+
+
+def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
+    return [
         (
             "How early can a collapse be told, and by what?",
             "After 200 of 600 steps, by a small entropy, better than by a small ESS: difference of AUROC "
@@ -83,7 +93,6 @@ def answers(f: Facts) -> list[tuple[str, str, str]]:
             f"rate, {f.claim('rec-importance-weights-change-nothing')}, and are idle at a tenth of it.",
             "9, 17",
         ),
-        ("Which published gains vanish, shrink or hold?", _published(f), "[verdicts](verdicts.md)"),
     ]
 
 
