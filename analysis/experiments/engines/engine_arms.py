@@ -84,7 +84,7 @@ EXPERIMENT = ENGINES.experiment(
     systems={
         "Jet-RL": Part(
             "sixteen tokens, where emulated FP8 costs nothing; no speed",
-            ("fp8-rollouts-end-below-one-precision", "one-precision-ends-as-high-as-full-precision"),
+            ("one-precision-ends-as-high-as-full-precision",),
         ),
         "ALP (Adaptive Layerwise Perturbation)": Part(
             claims=("tuned-alp-ends-above-grpo", "tuned-alp-ends-above-tis", "alp-ends-above-noise-on-logits")
@@ -95,10 +95,6 @@ EXPERIMENT = ENGINES.experiment(
 
 JET, ALP = "Jet-RL, arXiv:2601.14243 (abstract)", "ALP (2026), arXiv:2603.19470"
 for _name, _statement, _first, _second, _by, _source in (
-    ("fp8-rollouts-end-below-one-precision",
-     "FP8 rollouts of sixteen tokens for a trainer in full precision, without weights, end 0.05 below FP8 "
-     "on both sides.",
-     "fp8 on both sides", "fp8", LITTLE, JET),
     ("one-precision-ends-as-high-as-full-precision",
      "On sixteen tokens FP8 on both sides ends less than 0.05 below full precision on both.",
      "fp8 on both sides", "full precision", -LITTLE, JET),
