@@ -126,7 +126,6 @@ FEW = {
     "arena": "16 + 16 of most arms, as its design fixed for all alike; claims of its systems got up to 544",
     "foretold-arms": "20 runs, forecast and seeds fixed before a lent GPU",
     "injected-facts": "24 + 24, until its table of 32 + 32 is made",
-    "lag-schedules": "its 32 first seeds are two halves, each for a claim set before it",
 }
 """Designs of a fixed size whose open claims have fewer units than 32 + 32."""
 
