@@ -37,7 +37,7 @@ SCOPES = (
     "FP8 units themselves, horizons beyond 100 tokens, models whose weights have outliers, deeper models.",
     "recipes with more than one knob tuned; lags other than 64 for most of them; the tasks marked –.",
     "seconds, and reuse of stale batches.",
-    "tuned settings on the larger models, lag 16, other tasks.",
+    "tuned settings on the larger models, lag 256, other tasks.",
     "other tasks, depth in place of width, ten million weights on judged seeds, longer training.",
     "other clips and other recipes on this model, longer tasks.",
     "longer training, other tasks, caps and windows of the corrections, four-bit rollouts in training.",

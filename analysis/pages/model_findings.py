@@ -64,9 +64,11 @@ def _foretold(f: Facts) -> str:
         "spelled backward. It was committed before the runs of models of a million weights, at the arena's "
         "settings with a tenth of its rates, untuned on the models.\n\n"
         + "\n".join(lines)
-        + "\n\nTau of the arena's order by seed: "
+        + "\n\nTau of the arena's order by seed at lag 64: "
         f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums, "
-        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling. "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling; at lag 16 "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-lag-16')} and "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-lag-16-on-spelling')}. "
         f"The best three: {'; '.join(best)}. {stale['collapsed'].sum():.0f} of {len(stale)} runs "
         f"collapsed. Fresh data reach {', '.join(f'{x:.2f} on {task}' for task, x in fresh.items())}, at a "
         "rate that was not tuned either."
