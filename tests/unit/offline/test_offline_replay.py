@@ -4,15 +4,30 @@ import math
 
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL
 
 from envs.logged_data import collect
 from testbed.errors import UserError
-from testbed.offline import linear, replay_loops
+from testbed.offline import linear, replay_control, replay_loops
 from testbed.offline.replay_control import _buffer, replay_actor_critic, replay_q
 
 MASK = 2**64 - 1
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(request, monkeypatch):
+    """Run the loops as Python, except in slow tests: compiling them takes 17 s."""
+    if request.node.get_closest_marker("slow") is None:
+        for name, loop in list(vars(replay_loops).items()):
+            for module in (replay_loops, replay_control):
+                if isinstance(loop, Dispatcher) and hasattr(module, name):
+                    monkeypatch.setattr(module, name, loop.py_func)
+        with np.errstate(over="ignore"):
+            yield
+    else:
+        yield
 
 
 class Draws:
@@ -168,6 +183,10 @@ WAYS = {
 @pytest.mark.parametrize("name", ["terminal", "bernoulli", "noise-per-pair"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_of_replaying_is_the_plain_one_step_by_step(way, name):
+    replays_plainly(way, name)
+
+
+def replays_plainly(way, name):
     world, given = SMALL[name], dict(WAYS[way])
     steps, every, key = 43, 5, np.array([3, 2**63 + 5], np.uint64)
     log = collect(world, np.full((2, 1, 3, 2), 0.5), 4, key) if given.pop("offline", False) else None
@@ -194,6 +213,15 @@ def test_every_way_of_replaying_is_the_plain_one_step_by_step(way, name):
         np.testing.assert_allclose(earned[r], paid, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_compiled_loops_do_what_their_python_does():
+    for way in WAYS:
+        replays_plainly(way, "noise-per-pair")
+    for given in ACTORS:
+        acts_plainly(given, "bernoulli")
+
+
+@pytest.mark.slow
 def test_plain_replay_finds_the_optimal_values():
     q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02)
     assert np.abs(q[:, -1] - BEST).max() < 0.35
@@ -202,12 +230,11 @@ def test_plain_replay_finds_the_optimal_values():
 def test_draws_are_those_of_splitmix64():
     """Its first outputs from 1234567, as published with the generator's ports."""
     state = np.array([1234567, 0], np.uint64)
-    with np.errstate(over="ignore"):
-        found = [replay_loops._uniform(state) for _ in range(3)]
+    found = [replay_loops._uniform(state) for _ in range(3)]
     known = (6457827717110365317, 3203168211198807973, 9817491932198370423)
     assert found == [(word >> 11) / 2**53 for word in known]
-    assert replay_loops._index.py_func(np.array([0.0, 1.0]), 0.0) == 1  # no chance, never drawn
-    assert replay_loops._index.py_func(np.array([0.25, 0.25, 0.5]), 0.5) == 2
+    assert replay_loops._index(np.array([0.0, 1.0]), 0.0) == 1  # no chance, never drawn
+    assert replay_loops._index(np.array([0.25, 0.25, 0.5]), 0.5) == 2
 
 
 def learned_actor(world, key, *, steps, every, capacity, chosen):
@@ -243,12 +270,19 @@ def learned_actor(world, key, *, steps, every, capacity, chosen):
     return found
 
 
-@pytest.mark.parametrize("name", ["terminal", "bernoulli", "noise-per-pair"])
-@pytest.mark.parametrize(
-    "given", [{}, {"replays": 1.6, "repel": 0.3, "actor_rate": 0.5, "capacity": 7},
-              {"replays": 4.0, "reach": 0.45, "critic_rate": 0.3, "actor_rate": 1.0, "repel": 0.0}],
+ACTORS = (
+    {}, {"replays": 1.6, "repel": 0.3, "actor_rate": 0.5, "capacity": 7},
+    {"replays": 4.0, "reach": 0.45, "critic_rate": 0.3, "actor_rate": 1.0, "repel": 0.0},
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["terminal", "bernoulli", "noise-per-pair"])
+@pytest.mark.parametrize("given", ACTORS)
 def test_an_actor_critic_with_replay_is_the_plain_one_step_by_step(given, name):
+    acts_plainly(given, name)
+
+
+def acts_plainly(given, name):
     key, capacity = np.array([3, 8], np.uint64), given.get("capacity")
     logits, value = replay_actor_critic(SMALL[name], key, steps=43, every=5, **given)
     chosen = replay_loops.ACTOR_SETTINGS | {k: v for k, v in given.items() if k != "capacity"}
