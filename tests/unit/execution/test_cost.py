@@ -119,6 +119,13 @@ def test_other_work_on_the_machine_is_no_cost():
     assert cost.timed(pack, train).step < 0.01
 
 
+def test_the_training_loop_is_timed_unless_another_is_given(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(cost, "imported", {cost.TRAIN: of_a_known_speed(now)}.get)
+    (pack,) = plan([replace(TOY, warm_start_steps=0)])
+    assert cost.timed(pack, clock=lambda: now[0]).step == pytest.approx(1.0)
+
+
 @pytest.mark.slow
 def test_real_cells_are_timed_in_a_moment():
     (pack,) = plan(grid(replace(TOY, task_args=(("digits", 4),), prompts=2), seed=range(2)))

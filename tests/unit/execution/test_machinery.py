@@ -340,6 +340,14 @@ def test_a_worker_says_its_threads(monkeypatch):
     assert found["torch"] == sys.modules["torch"].get_num_threads()
 
 
+def test_a_machine_is_named_by_its_processor(monkeypatch):
+    for text, name in (("flags\t: model name\nmodel name\t: Fast 3: b\nmodel name\t: c\n", "Fast 3: b"),
+                       ("flags : x\n", "here")):  # fmt: skip
+        monkeypatch.setattr(worker, "open", lambda *_, text=text, **__: io.StringIO(text), raising=False)
+        monkeypatch.setattr(worker.platform, "processor", lambda: "here")
+        assert worker._cpu() == name
+
+
 # Several processes of one pack.
 
 
@@ -347,13 +355,8 @@ def test_ranks_are_those_of_a_models_policy():
     def of(policy, **given):
         return rank_processes.ranks_of([Run(policy=policy, model="m", policy_args=tuple(given.items()))])
 
-    assert (of("hf"), of("hf", ranks=3), of("hf", ranks="3"), of("hf", ranks=True), of("toy", ranks=3)) == (
-        1,
-        3,
-        1,
-        1,
-        1,
-    )
+    given = (3, "3", True)
+    assert [of("hf"), *(of("hf", ranks=ranks) for ranks in given), of("toy", ranks=3)] == [1, 3, 1, 1, 1]
 
 
 def test_other_processes_are_started_met_and_ended_and_the_variables_go_back(monkeypatch):
@@ -434,22 +437,15 @@ def test_a_follower_gets_the_order_and_its_place(monkeypatch):
             super().close()
 
     def popen(words, **how):
-        asked.append(
-            (
-                words[0],
-                words[1],
-                "follow()" in words[2],
-                how["env"]["RANK"],
-                how["env"]["HOME"],
-                how["stdout"],
-            )
-        )
+        asked.append((*words[:2], "follow()" in words[2], how["env"]["RANK"], how["env"]["HOME"],
+                      how["stdin"], how["stdout"], how["stderr"]))  # fmt: skip
         return SimpleNamespace(stdin=Pipe())
 
     monkeypatch.setattr(rank_processes.subprocess, "Popen", popen)
     monkeypatch.setenv("HOME", "h")
     found = rank_processes._start({"a": 1}, {"RANK": "4"})
-    assert asked == [(sys.executable, "-c", True, "4", "h", subprocess.DEVNULL), b'{"a": 1}']
+    pipes = subprocess.PIPE, subprocess.DEVNULL, found.words
+    assert asked == [(sys.executable, "-c", True, "4", "h", *pipes), b'{"a": 1}']
     assert found.rank == 4
     found.words.close()
     left = []

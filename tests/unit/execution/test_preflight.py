@@ -329,15 +329,38 @@ def test_versions_of_several_processes_and_of_narrow_numbers_count_as_they_are_k
         assert needed(on) == Need(10, 4, 2 * made, 2 * 5 * made, adam, 2 * 100, saved)
 
 
+SUM = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
+
+
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    ("cell", "changes", "message"),
     [
-        (dataclasses.replace(BANDIT, recipe="sft"),
-         "needs demonstrations, and a tabular world has no teacher; take"),
-        (dataclasses.replace(BANDIT, teacher="self", recipe="dgrpo"), "teacher"),
-        (dataclasses.replace(TOY, recipe="remax", verifier="learned"), "verifier|greedy"),
+        (BANDIT, {"recipe": "sft"}, "needs demonstrations, and a tabular world has no teacher; take"),
+        (BANDIT, {"teacher": "self", "recipe": "dgrpo"}, "teacher"),
+        (SUM, {"recipe": "remax", "verifier": "comparisons"}, "fitted anew for every seed, does not give"),
+        (SUM, {"recipe": "remax", "verifier": "lenient"}, ""),
+        (SUM, {"recipe": "grpo", "verifier": "comparisons"}, ""),
+        (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "drop"}, "age_limit 0 leaves batches of any size"),
+        (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "wait"}, ""),
+        (TOY, {"recipe": "sft", "age_limit": -1, "too_old": "drop"}, ""),
+        (BANDIT, {"guide": "rescue"}, "shows the teacher's answers, but a tabular world knows no solutions"),
+        (BANDIT, {"guide": "own"}, ""),
+        (SUM, {"guide": "splice"}, ""),
+        (TOY, {"guide": "splice"}, "guide 'splice' on task 'length'"),
+        (SUM, {"guide": "splice", "policy": "hf", "policy_args": ()}, "guide 'splice' on task 'running-sum'"),
     ],
 )  # fmt: skip
-def test_what_a_recipe_lacks_is_said_in_one_sentence(cell, message):
-    with pytest.raises(UserError, match=message):
-        prepare([cell], here=False)
+def test_what_a_recipe_lacks_is_said_in_one_sentence(cell, changes, message):
+    problems = list(preflight.problems([dataclasses.replace(cell, **changes)]))
+    assert any(message in problem for problem in problems) if message else not problems, problems
+
+
+def test_objectives_of_users_are_called_once_before_a_sweep(tmp_path):
+    for name, line in (("good", "-logp_BT"), ("bad", "1 / 0"), ("bare", "None")):
+        (tmp_path / f"{name}.py").write_text(f"def mine(logp_BT, batch):\n    return {line}\n")
+    names = [f"{tmp_path / name}.py:mine" for name in ("good", "bad", "bare", "bad")]
+    bad, bare = preflight.hostile_objectives([dataclasses.replace(BANDIT, recipe=name) for name in names])
+    assert f"{tmp_path / 'bad.py'}:2" in bad
+    assert bad.endswith("ZeroDivisionError: division by zero")
+    assert f"{tmp_path / 'bare.py'}" in bare
+    assert preflight.hostile_objectives([BANDIT]) == []
