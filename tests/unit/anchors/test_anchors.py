@@ -131,7 +131,9 @@ def test_anchors_are_listed_with_what_they_do_and_their_arguments():
 @pytest.mark.parametrize("name", sorted(anchor))
 def test_cells_of_a_pack_do_not_see_each_other_under_any_anchor(name):
     run = dataclasses.replace(BANDIT, anchor=name, anchor_args=ARGUMENTS.get(name, ()), **HOT)
-    cells = grid(run, recipe=["grpo", "decoupled", "r2vpo" if name == "recipe" else "tis"], lag=[0, 3])
+    third = "r2vpo" if name == "recipe" else "tis"
+    chosen = (("grpo", 3), ("decoupled", 0), ("decoupled", 3), (third, 3))
+    cells = [dataclasses.replace(run, recipe=each, lag=lag) for each, lag in chosen]
     packed = train_pack(cells)
     for index, cell in enumerate(cells):
         alone = train(cell)

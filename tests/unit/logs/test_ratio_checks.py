@@ -50,7 +50,7 @@ def test_a_truncated_sampler_is_told_on_zipf_like_states_at_any_staleness(fault,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stale", [0.0, 0.05, 0.3, 0.6, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("stale", [0.0, 0.1, 0.6, 4.0])
 def test_a_healthy_log_however_stale_raises_no_alarm(stale):
     """Nominal rate 1e-4 a log: an alarm in 60 logs has probability .006 at it."""
     assert [seed for seed in range(60) if findings(sampled(stale=stale, seed=seed))] == []

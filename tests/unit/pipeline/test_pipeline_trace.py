@@ -1,6 +1,7 @@
 """The lag trace, the command line and the plan: what goes in comes out, and what is wrong is named."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +89,61 @@ def test_every_wrong_line_is_told_up_to_ten(recorded):
         trace.check(trace.Trace({**recorded.column_B, "length": length_B}), "made")
     ten = [f"made:{line}: length is 0." for line in range(2, 12)]
     assert str(told.value).split("\n") == [*ten, "… and 2 more."]
+
+
+ROWS = np.array([
+    # batch, group, member, length, version_start, version_end, version_trained
+    [0, 7, 0, 3, 0, 0, 5], [0, 7, 1, 4, 2, 3, 5], [0, 4, 0, 1, 1, 1, 5],
+    [1, 9, 0, 3, 5, 5, 6], [1, 2, 0, 4, 4, 6, 6],
+])  # fmt: skip
+
+
+def of_rows(time=(1.0, 1.0, 2.5, 3.0, 9.0), **columns):
+    made = dict(zip(trace.WHOLE, ROWS.T, strict=True)) | {"time": np.array(time)}
+    return trace.Trace(made | {name: np.array(column) for name, column in columns.items()})
+
+
+def test_a_learner_gets_the_age_of_every_groups_oldest_member():
+    for token, ages in (("first", [[5, 4], [1, 2]]), ("last", [[5, 4], [1, 0]])):
+        found = trace.lags(trace.check(of_rows(), "t"), "t", token)
+        assert found.age_TN.tolist() == ages
+        assert found.time_T.tolist() == [2.5, 9.0]
+    still = of_rows(version_end=ROWS[:, 4])
+    assert trace.lags(still, "t").age_TN.tolist() == [[5, 4], [1, 2]]
+    for made, token, words in (
+        (of_rows(), "", "t:3: the weights change inside this sample"),
+        (of_rows(), "frist", "token is 'frist', expected first or last. Did you mean 'first'"),
+        (of_rows(version_trained=[5, 5, 5, 7, 7]), "last", "t:5: gap: version_trained skips an update"),
+        (of_rows(version_trained=[5, 6, 6, 6, 7]), "last", "t:3: its group is trained in two updates"),
+        (
+            of_rows(version_trained=[5, 5, 6, 6, 6]),
+            "last",
+            "t:4: this update trains 3 groups, the first one 1;",
+        ),
+    ):
+        with pytest.raises(UserError, match=f"^{words}"):
+            trace.lags(made, "t", token)
+
+
+def test_numbers_at_their_limits_are_a_trace():
+    fine = of_rows(time=[0.0, 0.0, 0.0, 0.0, 0.0])
+    assert trace.check(fine, "t") is fine
+    assert len(fine) == 5
+    for columns, words in (
+        ({"batch": [1, 1, 1, 1, 1]}, ""), ({"batch": [0, 0, 0, 2, 2]}, "t:5: gap: a batch is missing"),
+        ({"batch": [2, 2, 2, 2, 2]}, "t:2: gap"), ({"time": [0.0, 1, 0.5, 2, 2]}, "t:4: time is before"),
+        ({"time": [-0.5, 1, 2, 2, 2]}, "t:2: a number is negative"),
+        ({"version_trained": [5, 5, 4, 6, 6]}, "t:4: version_trained is below that of the row above"),
+        ({"version_end": [0, 1, 1, 5, 6]}, "t:3: version_end is below version_start"),
+        ({"version_trained": [5, 5, 5, 5, 5]}, "t:6: negative lag"),
+        ({"time": [0.0, 1, math.nan, 2, 2]}, "t:4: time is not a finite number"),
+        ({"group": [7, 7, 7, 9, 2]}, "t:4: this member of the group is trained twice"),
+    ):  # fmt: skip
+        if words:
+            with pytest.raises(UserError, match=f"^{words}"):
+                trace.check(of_rows(**columns), "t")
+        else:
+            trace.check(of_rows(**columns), "t")
 
 
 def test_an_unbroken_file_is_read(recorded, tmp_path):
