@@ -142,6 +142,14 @@ def test_attempts_count_whole_groups():
     assert replications(design).value_R["most_ahead"].max() == 104  # 13 groups of 8
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_age", "largest"), [(1, 1), (2, 1), (3, 3)])
+def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
+    # Two updates per batch: the last one of a batch has odd lags only.
+    design = replace(LOGNORMAL, train_time=19, max_age=max_age, updates=2, queue_rule="block")
+    assert replications(design, batches=60).mean("lag_largest") == largest
+
+
 def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
     whole = replace(LOGNORMAL, slots=64, admission="capacity", eta=0, queue_rule="block", train_time=60)
     found, streamed = simulate([whole, replace(whole, pieces=30)], batches=100)
