@@ -32,9 +32,9 @@ LINES = (
     "run staleness --dry-run", "run ess-collapse lag=0,4 seed=0 --dry-run --json",
     "run sweep.toml recipe=grpo --shard 1/2 --dry-run",
     "run staleness recipe=grpo recipe_args.eps=0.1 --dry-run", "status results", "list tasks --json",
-    "objectives show ppo_clip", "objectives compare reinforce ppo_clip",
-    "figures staleness --data nowhere --out figures", "claims list", "metrics",
-    "run --model nowhere recipe=grpo lag=0", "version",
+    "show ppo_clip --cite", "objectives compare reinforce ppo_clip", "list claims --json", "list metrics ess",
+    "ask m2po better than grpo", "exact ppo_clip,m2po drift=0.5 signal=A --json", "diagnose sweep.toml",
+    "run --model nowhere recipe=grpo lag=0", "pipeline slots=16 batch=16 group=4 --batches 5", "--version",
 )  # fmt: skip
 WORDS = ["", "-", "--", "--json", "-1", "9" * 30, "é", "\udcff", "../../x", "lag=", "=", "lag=1=2",
          "seed=nan", "--out=/proc/x", "recipe=\n", "--help", "task_args.=1", "%s", "{}", "--workers=-1",
@@ -72,8 +72,8 @@ def mixed(line: str, dice: random.Random) -> list[str]:
                 "garble": [word[:at] + dice.choice(CHARACTERS) + word[at + 1 :]],
             }
             words[place : place + 1] = changed[change]
-    if words[:1] == ["demo"] or ("run" in words and "claims" in words):
-        return ["version"]
+    if words[:1] == ["demo"]:
+        return ["--version"]
     return [*words, "--dry-run"] if words[:1] == ["run"] and "--dry-run" not in words else words
 
 
