@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,7 @@ def demo(
     from testbed.cli import show
 
     began = time.monotonic()
-    parts = (
+    parts: tuple[tuple[str, str, tuple[Run, ...] | None], ...] = (
         ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", sweep("ess-collapse")),
         (
             f"2/3 A toy LLM sorts digits: {len(ARMS)} tuned recipes at lag 64, GRPO on fresh data",
@@ -48,10 +49,13 @@ def demo(
         ),
         ("3/3 A Hugging Face model, trained here, on reasoning-gym sums", "real-model", None),
     )
+    if find_spec("reasoning_gym") is None:
+        parts = parts[:2]
+        _say("3/3 is left out: it needs pip install 'off-policy-testbed[tasks]'", quiet or json)
     for title, name, cells in parts:
         _say(title, quiet or json)
         _run(cells or _real_cells(out / "tiny-model", quiet or json), out / name, workers, quiet or json)
-    rows = [row for name in ("arena", "real-model") for row in summarize(out / name)]
+    rows = [row for _, name, _ in parts[1:] for row in summarize(out / name)]
     saved = _draw(out, quiet or json)
     if json:
         show.as_json({"folder": str(out), "summary": rows, "figures": saved})

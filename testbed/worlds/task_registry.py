@@ -46,7 +46,7 @@ def build_task(name: str, **arguments: Scalar) -> Task:
     refuse(wrong_types(f"task '{name}'", entry.function, arguments))
     try:
         made: Task = build()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ImportError) as error:
         raise UserError(f"task '{name}' cannot be made with {arguments}: {error}") from error
     if not isinstance(made, FiniteMDP | TokenTree | TokenTask):
         raise UserError(

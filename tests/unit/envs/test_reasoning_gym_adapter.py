@@ -9,6 +9,8 @@ import pytest
 
 from envs.tokens.reasoning_gym import ASCII, ReasoningGym
 from envs.tokens.safe_scorer import SafeScorer, isolated
+from testbed.errors import UserError
+from testbed.worlds.task_registry import build_task
 
 # Ten scorers name eval or parse_expr; number_sorting applies it to its own reference answer only.
 EVALUATING = {
@@ -305,6 +307,8 @@ def test_a_missing_package_is_answered_with_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(ImportError, match=r"pip install 'off-policy-testbed\[tasks\]'"):
         ReasoningGym()
+    with pytest.raises(UserError, match=r"task 'reasoning-gym' cannot be made .*off-policy-testbed\[tasks\]"):
+        build_task("reasoning-gym", dataset="chain_sum")
 
 
 def test_listing_the_worlds_does_not_import_reasoning_gym():
