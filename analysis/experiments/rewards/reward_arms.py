@@ -249,8 +249,8 @@ table."""
 OTHERS = {
     "halves, egae": SEEDS,
     "halves, gae": SEEDS,
-    "long, bare ppo": 24,
-    "long, ppo-max": 24,
+    "long, bare ppo": 48,
+    "long, ppo-max": 48,
     "dpo": 48,
     "whole responses": 48,
     "seldom, bare ppo": 195,
