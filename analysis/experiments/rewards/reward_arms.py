@@ -226,7 +226,6 @@ WAYS: Mapping[str, Way] = {
     "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
     "long, ppo-max": Way(_held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
     "p3o": Way(_pairs(), BETAS),
-    "dpo": Way(with_recipe(PROXY, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "longer, p3o": Way(_pairs(LONGER), BETAS, rates=SLOWER, pilots=8),
     "longer, dpo": Way(
         with_recipe(LONGER, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0), rates=SLOWER, pilots=8
@@ -262,9 +261,8 @@ OTHERS = {
     "halves, gae": SEEDS,
     "long, bare ppo": 48,
     "long, ppo-max": 48,
-    "dpo": 48,
-    "longer, p3o": 32,
-    "longer, dpo": 32,
+    "longer, p3o": 64,
+    "longer, dpo": 64,
     "whole responses": 48,
     "seldom, bare ppo": 195,
     "seldom, ppo-max": 195,
@@ -305,7 +303,7 @@ EXPERIMENT = REWARDED.experiment(
         "erring reward model, PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
         "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; mended: "
         "PPO with a fixed KL, SAFE's threshold or a frozen one, where the reward model is fitted anew "
-        "halfway; seldom: "
+        "halfway; longer: P3O and online DPO over 600 steps; seldom: "
         "such arms on ten digits in order from a base right once in a hundred, also begun from prefixes "
         "of right answers (resets); on true rewards, PPO on whole responses or on halves, whose unknown "
         "end EGAE allows for and GAE takes for 0; true: GRPO on ten digits in order, alone, with an "
