@@ -158,8 +158,9 @@ def q8_0(*, matrices: str = "linear") -> SamplerEngine:
     identity=None,
 )
 def q4_0(*, matrices: str = "linear") -> SamplerEngine:
-    """W_mu = s q, q = floor(W / d + 1/2) in -8 .. 7, d = -m / 8, m the weight of the largest |W| among 32
-    of a row, s = d in float16. So m itself is kept, and its opposite is rounded down to 7/8.
+    """W_mu = s q, q = floor(W / d + 1/2) in -8 .. 7, s = d in float16, per 32 weights of a row.
+
+    d = -m / 8, m the weight of the largest |W|: m itself is kept, its opposite becomes 7/8 of that.
     """
 
     def step(x_RIKB: Tensor) -> Tensor:

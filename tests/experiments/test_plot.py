@@ -204,4 +204,4 @@ def test_numbers_of_an_axis_keep_their_notation():
 def test_every_figure_is_saved_in_one_place():
     root = Path(plot.__file__).parents[1]
     files = [f for folder in ("paper_figs", "testbed", "analysis") for f in (root / folder).rglob("*.py")]
-    assert [file.name for file in files if ".savefig(" in file.read_text()] == ["run.py"]
+    assert [file.name for file in files if ".savefig(" in file.read_text()] == ["save_figures.py"]
