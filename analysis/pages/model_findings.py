@@ -143,8 +143,9 @@ def _engines(f: Facts) -> str:
         "bfloat16, corrections at their defaults, each arm at its best of five rates. An uncorrected arm "
         "stands beside the trainer's own rollouts, a corrected one beside the uncorrected.\n\n"
         + "\n".join(lines)
-        + "\n\nTop-p leaves out tokens, and what was never sampled no weight brings back. At a low "
-        "temperature weights can, but MIS drops so much at its default cap that nothing is learned.\n\n"
+        + "\n\nTop-p leaves out tokens, and no weight brings back what was never sampled. At a low "
+        "temperature all tokens keep a chance, so weights could; what TIS gains there is open. MIS at its "
+        "default cap ends below the base model at each of the five rates.\n\n"
         "At equal weights, KL of SmolLM2's engines to float32 in nats a token, medians over prompts, of "
         "which a verdict asks for 20: "
         f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}."

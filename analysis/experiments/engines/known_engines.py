@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from testbed.config.run import Run
-    from testbed.policies.policy import Layout
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48
@@ -60,9 +59,7 @@ def compute() -> Table:
         other, mu_RP = policy, theta_RP
         if name == "bfloat16":
             other = HuggingFacePolicy(MODEL, policy.task, dtype="bfloat16", **build)
-        elif name.startswith("Q"):
-            mu_RP = in_blocks(theta_RP, policy.layout, name)
-        elif change := mismatch[name].function().weights:
+        elif change := mismatch[name.lower().replace("_", "-")].function().weights:
             mu_RP = change(theta_RP, policy.layout, Draw((0,)))
         with torch.no_grad():
             mu_RBT = other.logp(mu_RP, prompt_RNQ, token_RBT, mask_RBT)
@@ -80,22 +77,6 @@ def _run() -> Run:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     args = (("file", str(file)), ("held_out", 0), ("response_length", LENGTH))
     return replace(HF_RUN, model=str(MODEL), task="jsonl", task_args=args)
-
-
-def in_blocks(theta_RP: Tensor, layout: Layout, kind: str) -> Tensor:
-    """Return theta with the layers' matrices rounded as llama.cpp stores them; needs the package gguf."""
-    import gguf
-    import torch
-
-    from testbed.mismatch import by_matrix
-
-    form = gguf.GGMLQuantizationType[kind]
-
-    def change(_name: str, w_RIJ: Tensor) -> Tensor:
-        stored = gguf.quants.quantize(w_RIJ.numpy(), form)
-        return torch.as_tensor(gguf.quants.dequantize(stored, form)).view_as(w_RIJ)
-
-    return by_matrix(theta_RP, layout, "linear", change)
 
 
 def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFrame:
