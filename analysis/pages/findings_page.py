@@ -40,7 +40,8 @@ SCOPES = (
     "tuned settings on the larger models, lag 256, other tasks.",
     "other tasks, depth in place of width, ten million weights on judged seeds, longer training.",
     "other clips and other recipes on this model, longer tasks.",
-    "longer training, other tasks, caps and windows of the corrections, four-bit rollouts in training.",
+    "longer training, other tasks, caps and windows of the corrections.",
+    "stale data, other formats and tasks, all weights trained, larger models, other caps.",
 )
 """What is beyond each finding, in order."""
 
