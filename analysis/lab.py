@@ -20,7 +20,10 @@ from analysis.judging.comparisons import (
 from analysis.judging.e_values import Evidence, exact
 from analysis.judging.replication import (
     RUNS,
+    Frame,
     Groups,
+    Keys,
+    Rows,
     Seeds,
     averaged,
     columns,
@@ -34,3 +37,6 @@ from analysis.judging.replication import (
     runs_of,
     slopes,
 )
+from analysis.worlds.pilots import PILOT, Grid, Settings, TunedArms, ask, asks, inside, tuned
+from envs.arrays import Bools, Floats, Ints
+from testbed.rng import generator, key, keys

@@ -25,6 +25,10 @@ from testbed.rng import keys
 RUNS: Mapping[str, int] = MappingProxyType({"first": 0, "replication": 1_000_000})
 """Name of a run: its first seed."""
 Seeds = tuple[int, ...]
+Frame: TypeAlias = pd.DataFrame
+Rows: TypeAlias = Iterator[pd.DataFrame]
+Keys: TypeAlias = NDArray[np.uint64]
+"""What an experiment computes by: a table of rows, parts of one, and keys of replicas, [R]."""
 Frames: TypeAlias = pd.DataFrame | Iterable[pd.DataFrame]
 Groups: TypeAlias = dict[str, Floats]
 """Units, mostly differences of pairs, by the group that they are of."""

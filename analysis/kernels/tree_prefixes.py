@@ -74,15 +74,6 @@ def alive(tree: TokenTree) -> Bools:
     return np.asarray(best_SA >= SUCCESS)
 
 
-def first_error(tree: TokenTree, leaves: Leaves) -> Ints:
-    """Return the number of tokens of each response before it can no longer be right, [L].
-
-    T for a right response; 0 for a prompt without a right response.
-    """
-    wrong_LT = leaves.mask_LT & ~alive(tree)[leaves.state_LT, leaves.action_LT]
-    return np.where(wrong_LT.any(-1), wrong_LT.argmax(-1), tree.horizon)
-
-
 @dataclass(frozen=True)
 class Segments:
     """Responses with their first tokens kept from one policy, for every kept length at once.

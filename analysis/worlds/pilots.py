@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.experiment import Experiment
+from analysis.experiment import Experiment, Gate
 from analysis.judging.comparison import Outcome
+from analysis.judging.comparisons import Arm as Arms
 from analysis.judging.replication import Seeds, averaged, columns, of_seeds
 from envs.arrays import Floats
 
@@ -186,15 +187,32 @@ def ask(
     experiment: Experiment,
     name: str,
     statement: str,
-    first: str,
-    second: str | tuple[str, ...],
-    by: float,
+    first: str | Arms | None = None,
+    second: str | tuple[str, ...] | Arms | None = None,
+    by: float = 0.0,
     outcome: Outcome = "accuracy",
     source: str = "",
+    gates: Mapping[str, Gate] | None = None,
     **more: Any,
 ) -> None:
-    """Declare that an arm's outcome is above each other arm's, with no setting at an end of its grid."""
-    both = (first, *((second,) if isinstance(second, str) else second))
-    experiment.claim(name, statement, source=source, gates={"tuned": inside(arm=both)}).compare(
-        outcome, {"arm": first}, {"arm": second}, by=by, **more
-    )
+    """Declare that an arm's outcome is above each other arm's, with no setting at an end of its grid.
+
+    first, second: names in column `arm`, or {column: values}; one arm alone, or none, as in `compare`.
+    gates: in place of that on the ends of grids, which only tables have that say where arms lie.
+    """
+    one, other = ({"arm": x} if isinstance(x, str | tuple) else x for x in (first, second))
+    if gates is None and one and {"at end", "at_end"} & set(experiment.metrics):
+        met = {column: [*_values(x), *_values((other or {}).get(column, ()))] for column, x in one.items()}
+        gates = {"tuned": inside(**met)}
+    experiment.claim(name, statement, source=source, gates=gates).compare(outcome, one, other, by=by, **more)
+
+
+def _values(x: Any) -> tuple[Any, ...]:
+    return (x,) if isinstance(x, str | int | float) else tuple(x)
+
+
+def asks(experiment: Experiment, *rows: tuple[Any, ...], **shared: Any) -> None:
+    """Declare a claim by each row: what `ask` takes behind the experiment, and what it has of `shared`."""
+    for row in rows:
+        own = row[-1] if len(row) > 4 and isinstance(row[-1], Mapping) else {}
+        ask(experiment, *(row[:-1] if own else row), **{**shared, **own})

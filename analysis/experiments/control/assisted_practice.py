@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
-from testbed.rng import key
+from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks, inside, key
 
 NAME = "assisted-practice"
 SEEDS, PILOTS, INNER = 64, 16, 1
@@ -17,7 +14,7 @@ ARMS: dict[str, Grid] = {"cloned": {}, "outcomes": SHARP, "one action": SHARP, *
 LENGTHS = {"cloned": 1, "outcomes": 0, "one action": 1, **{name: int(name[-1]) for name in CHUNKS}}
 
 
-def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> Groups:
     """Return the share of the best value, mean over rounds of practice and at the end, [R] each."""
     from analysis.worlds.assisted_robots import (
         practise,
@@ -59,15 +56,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
 )  # fmt: skip
 GATES = {"tuned": inside()}
 
-EXPERIMENT.claim(
-    "chunked-critics-learn-faster-than-outcomes",
-    "With off-policy critics over chunks of 2, 4 and 8 actions practice has 0.03 more of the best value on "
-    "average than with a critic of logged outcomes, all tuned.",
-    gates=GATES,
-).compare("learning", {"arm": CHUNKS}, {"arm": "outcomes"}, by=MARGIN, off={"arm": "cloned"})
-
-EXPERIMENT.claim(
-    "chunks-learn-faster-than-single-actions",
-    "With chunks of 2, 4 and 8 actions practice has 0.03 more of the best value than with single actions.",
-    gates=GATES,
-).compare("learning", {"arm": CHUNKS}, {"arm": "one action"}, by=MARGIN)
+asks(EXPERIMENT,
+    ("chunked-critics-learn-faster-than-outcomes", "With off-policy critics over chunks of 2, 4 and 8 "
+     "actions practice has 0.03 more of the best value on average than with a critic of logged outcomes, all "
+     "tuned.", CHUNKS, "outcomes", {"off": {"arm": "cloned"}}),
+    ("chunks-learn-faster-than-single-actions", "With chunks of 2, 4 and 8 actions practice has 0.03 more of "
+     "the best value than with single actions.", CHUNKS, "one action"),
+    outcome="learning", by=MARGIN, gates=GATES,
+)  # fmt: skip

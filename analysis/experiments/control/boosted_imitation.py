@@ -4,14 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
 from testbed.offline.imitation import discriminator_reward, replay_weights
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import ahead, clone
-from testbed.rng import generator
 
 NAME = "boosted-imitation"
 SEEDS, PILOTS, STATES, ROUNDS, LAST, LENGTH, DRAWS, SWEEPS = 96, 32, 30, 20, 5, 12, 200, 25
@@ -87,7 +84,7 @@ def imitated(
     return np.asarray(np.mean(deployed[-LAST:], axis=0))
 
 
-def learn(seeds: Seeds, arm: str, trajectories: int, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, trajectories: int, **knobs: float) -> Groups:
     """Return the score of `imitated`, or of cloning, which is uniform in unseen states, [R]."""
     if arm != "cloning":
         return {"score": imitated(seeds, trajectories, arm, **knobs)}
@@ -112,9 +109,6 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTOR
     systems=("AILBoost",),
 )  # fmt: skip
 
-ask(
-    EXPERIMENT, "a-boosted-ensemble-imitates-better-than-dac",
-    "From 1 and from 4 expert trajectories the boosted ensemble scores 0.02 more than the newest policy of "
-    "DAC, each at its best setting of pilot worlds.",
-    *("boosted", "DAC", MARGIN, "score"), over={"trajectories": TRAJECTORIES},
-)  # fmt: skip
+ask(EXPERIMENT, "a-boosted-ensemble-imitates-better-than-dac", "From 1 and from 4 expert trajectories the "
+    "boosted ensemble scores 0.02 more than the newest policy of DAC, each at its best setting of pilot "
+    "worlds.", "boosted", "DAC", MARGIN, "score", over={"trajectories": TRAJECTORIES})  # fmt: skip

@@ -5,15 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator, keys
 from analysis.worlds.offline_worlds import chance_and_best
-from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
 from testbed.offline.improvement import softmax
-from testbed.rng import generator, keys
 
 NAME = "bounded-critics"
 SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 256, 16, 64, 1500, 12, 4, 24
@@ -67,7 +64,7 @@ def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
     return world, feature_SAF, *chance_and_best(world)
 
 
-def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
     """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm, [R]."""
     from testbed.offline.replay_control import replay_q
 
@@ -105,9 +102,6 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     systems=("FlashSAC",),
 )  # fmt: skip
 
-ask(
-    EXPERIMENT, "few-bounded-updates-with-a-target-end-above-many",
-    "With target networks on both sides, few large updates of a critic with bounded norms end 0.02 above "
-    "usual updates at their best number per step, all tuned.",
-    *("few large, bounded, target network", "target network", SCORE, "score"),
-)  # fmt: skip
+ask(EXPERIMENT, "few-bounded-updates-with-a-target-end-above-many", "With target networks on both sides, few "
+    "large updates of a critic with bounded norms end 0.02 above usual updates at their best number per "
+    "step, all tuned.", "few large, bounded, target network", "target network", SCORE, "score")  # fmt: skip

@@ -1,15 +1,15 @@
 """CDSA on a continuous bandit: actions of a finished policy moved up the density of the data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
+from analysis.judging.replication import Frame, Groups, Keys, Rows, combinations, difference, merged, of_keys
 from analysis.kernels import one_continuous_action
 from analysis.kernels.one_continuous_action import BumpBandit
-from analysis.lab import Experiment, Plot, combinations, difference, merged, of_keys
+from analysis.lab import Experiment, Plot
+from analysis.worlds.pilots import ask
 from envs.arrays import Floats
 
 NAME = "density-score"
@@ -27,7 +27,7 @@ FEWER, SAME = 0.2, 0.05
 """Share of actions whose density is below 0.02; share of the best value."""
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return the share of actions outside the data and the share of the best value, by correction."""
     bandit, grid_S, grid_A = setting()
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def beyond_both_margins(table: pd.DataFrame) -> dict[str, Floats]:
+def beyond_both_margins(table: Frame) -> Groups:
     """Return by how much fewer actions lie outside, less 0.2, and the value gained, less 0.05, by logger."""
     none, score = ({"correction": each} for each in ("none", "score 20"))
     fewer = difference(table, "outside", none, score, logger=LOGGERS)
@@ -92,9 +92,7 @@ def beyond_both_margins(table: pd.DataFrame) -> dict[str, Floats]:
     )
 
 
-EXPERIMENT.claim(
-    "density-scores-bring-actions-back-and-raise-the-value",
-    """In a bandit of one continuous action twenty steps up the score lower the share of an unregularized
-    critic's greedy actions outside the data by 0.2 and raise their value by 0.05 of the best, with poor,
-    mixed and narrow logs.""",
-).compare(beyond_both_margins)
+ask(EXPERIMENT, "density-scores-bring-actions-back-and-raise-the-value", "In a bandit of one continuous "
+    "action twenty steps up the score lower the share of an unregularized critic's greedy actions outside "
+    "the data by 0.2 and raise their value by 0.05 of the best, with poor, mixed and narrow logs.",
+    outcome=beyond_both_margins)  # fmt: skip

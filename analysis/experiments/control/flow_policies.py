@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
-from testbed.rng import key
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, key
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,9 +120,7 @@ class Policies:
         return (-0.5 * (x / log_std.exp()) ** 2 - log_std).sum(-1)
 
 
-def learn(
-    seeds: Seeds, arm: str, goals: int, rate: float, clip: float = 0.2, **knobs: float
-) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, goals: int, rate: float, clip: float = 0.2, **knobs: float) -> Groups:
     """Return the balanced share of hits, the sum over goals of min(p, 1 / goals) in a state, and that of all
     hits, means over states at the end, [R] each.
 
@@ -187,16 +182,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "balanced", PILOTS, {"goals": GOALS}, {"pair
     systems=("PolicyFlow",),
 )  # fmt: skip
 RIVALS = ("PPO", "FPO", "DPPO")
-for _name, _rivals, _by, _goals, _statement in (
-    ("velocity-ratios-hit-one-goal-as-often", RIVALS, -SAME, 1, "With one goal PolicyFlow hits it at most "
-     "0.02 less often than PPO with a Gaussian, FPO and DPPO, all tuned."),
-    ("velocity-ratios-keep-more-goals", RIVALS, MORE, 6, "Of six goals PolicyFlow has a balanced share of "
-     "hits 0.05 above that of PPO with a Gaussian, of FPO and of DPPO, all tuned."),
-    ("brownian-motion-keeps-goals", "no Brownian", MORE, 6, "Of six goals PolicyFlow has a balanced share "
-     "of hits 0.05 above that without its Brownian regularizer, both tuned."),
-):  # fmt: skip
-    _off = {"arm": "no Brownian"} if _goals > 1 and _rivals == RIVALS else None
-    ask(
-        EXPERIMENT, _name, _statement, "PolicyFlow", _rivals, _by, "balanced", over={"goals": _goals},
-        off=_off,
-    )  # fmt: skip
+asks(EXPERIMENT,
+    ("velocity-ratios-hit-one-goal-as-often", "With one goal PolicyFlow hits it at most 0.02 less often than "
+     "PPO with a Gaussian, FPO and DPPO, all tuned.", "PolicyFlow", RIVALS, -SAME, {"over": {"goals": 1}}),
+    ("velocity-ratios-keep-more-goals", "Of six goals PolicyFlow has a balanced share of hits 0.05 above "
+     "that of PPO with a Gaussian, of FPO and of DPPO, all tuned.", "PolicyFlow", RIVALS, MORE,
+     {"over": {"goals": 6}, "off": {"arm": "no Brownian"}}),
+    ("brownian-motion-keeps-goals", "Of six goals PolicyFlow has a balanced share of hits 0.05 above that "
+     "without its Brownian regularizer, both tuned.", "PolicyFlow", "no Brownian", MORE,
+     {"over": {"goals": 6}}),
+    outcome="balanced",
+)  # fmt: skip

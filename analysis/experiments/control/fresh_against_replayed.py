@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import Experiment, Part, Plot, of_keys
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Frame, Part, Plot, asks, of_keys
 from testbed.offline.improvement import outer_loop
 from testbed.offline.tabular_offline import greedy
 
@@ -25,7 +24,7 @@ def fallen(score_KR: Floats) -> tuple[Floats, Floats]:
     return score_KR[-1], below_KR.mean(0)
 
 
-def make(key_R: np.ndarray) -> pd.DataFrame:
+def make(key_R: np.ndarray) -> Frame:
     """Return last score and fall of PPO and of replayed Q-learning with a table and with features."""
     from testbed.offline.replay_control import replay_q
 
@@ -86,20 +85,16 @@ EXPERIMENT = Experiment(
     systems={"RL in the Era of LLMs (perspective)": Part()},
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "replayed-q-with-features-falls-where-ppo-holds",
-    """At 8 updates a step, Q-learning with features from replay is on average further below its best so
-    far than PPO with a table on fresh episodes, by 0.05 of what there is to gain.""",
-).compare("fall", {"learner": "features"}, {"learner": "PPO"}, by=MARGIN, over={"updates": 8.0})
-
-EXPERIMENT.claim(
-    "ppo-with-a-table-ends-above-replayed-q-with-one",
-    """With a table each, PPO on fresh episodes ends 0.05 of what there is to gain above Q-learning from
-    replay, at 8 updates a step.""",
-).compare("score", {"learner": "PPO"}, {"learner": "table"}, by=MARGIN, over={"updates": 8.0})
-
-EXPERIMENT.claim(
-    "replay-alone-does-not-make-q-learning-fall",
-    """With a table, Q-learning from replay is at 1 and at 8 updates a step less than 0.05 below its
-    best so far, on average: what falls is the approximation.""",
-).compare("fall", {"learner": "table", "updates": UPDATES}, by=MARGIN, below=True)
+asks(EXPERIMENT,
+    ("replayed-q-with-features-falls-where-ppo-holds", "At 8 updates a step, Q-learning with features from "
+     "replay is on average further below its best so far than PPO with a table on fresh episodes, by 0.05 of "
+     "what there is to gain.", {"learner": "features"}, {"learner": "PPO"},
+     {"outcome": "fall", "over": {"updates": 8.0}}),
+    ("ppo-with-a-table-ends-above-replayed-q-with-one", "With a table each, PPO on fresh episodes ends 0.05 "
+     "of what there is to gain above Q-learning from replay, at 8 updates a step.", {"learner": "PPO"},
+     {"learner": "table"}, {"outcome": "score", "over": {"updates": 8.0}}),
+    ("replay-alone-does-not-make-q-learning-fall", "With a table, Q-learning from replay is at 1 and at 8 "
+     "updates a step less than 0.05 below its best so far, on average: what falls is the approximation.",
+     {"learner": "table", "updates": UPDATES}, None, {"outcome": "fall", "below": True}),
+    by=MARGIN,
+)  # fmt: skip

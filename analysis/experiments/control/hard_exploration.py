@@ -1,13 +1,9 @@
 """Optimistic actor-critics on combination locks, against exploration by chance and logged episodes."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
+from analysis.lab import Experiment, Frame, Grid, Groups, Plot, Rows, Seeds, TunedArms, asks, inside, of_seeds
 from testbed.rng import key
 
 NAME = "hard-exploration"
@@ -27,9 +23,7 @@ ARMS: dict[str, Grid] = {
 }
 
 
-def learn(
-    seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0
-) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0) -> Groups:
     """Return logs of the regret at each number of episodes, and of the trajectories to each mean regret."""
     from analysis.worlds.locks import lock, regrets  # imported here: it loads the compiler
 
@@ -53,14 +47,14 @@ def learn(
 TUNED = TunedArms(ARMS, learn, "score", PILOTS)
 
 
-def slope(table: pd.DataFrame, name: str, at: tuple[float, ...]) -> pd.Series:
+def slope(table: Frame, name: str, at: tuple[float, ...]) -> pd.Series:
     """Return the least-squares slope of the columns `name x` over log x, row by row."""
     x_K = np.log(at) - np.log(at).mean()
     value_NK = table[[f"{name} {x:g}" for x in at]].to_numpy()
     return pd.Series(value_NK @ x_K / (x_K @ x_K), index=table.index)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield log regret at the last episode, its exponent, and the exponent of trajectories in 1 / error.
 
     A seed that misses one of the errors gets twice the bound in place of an exponent.
@@ -88,16 +82,14 @@ EXPERIMENT = Experiment(
     systems=("Actor-critics optimal sample efficiency",),
 )  # fmt: skip
 CHANCE, OPTIMISTIC = {"arm": "by chance"}, {"arm": "optimistic"}
-for _name, _statement, _asked in (
+asks(EXPERIMENT,
     ("optimism-has-root-regret-on-locks", "On combination locks the regret of a tuned optimistic "
-     "actor-critic grows slower than episodes^0.55.", ("exponent", OPTIMISTIC, None, ROOT, CHANCE)),
+     "actor-critic grows slower than episodes^0.55.", OPTIMISTIC, None, ROOT, "exponent",
+     {"below": True, "off": CHANCE}),
     ("optimism-needs-inverse-square-trajectories", "Its trajectories to a mean regret of 0.2 to 0.05 grow "
-     "slower than the error to the power -2.2.", ("trajectories", OPTIMISTIC, None, SQUARE, CHANCE)),
+     "slower than the error to the power -2.2.", OPTIMISTIC, None, SQUARE, "trajectories",
+     {"below": True, "off": CHANCE}),
     ("logged-episodes-replace-optimism", "From 200 logged episodes an actor-critic without optimism has less "
-     "regret than an optimistic one without them.",
-     ("log regret", OPTIMISTIC, {"arm": "by chance, logged"}, 0.0, None)),
-):  # fmt: skip
-    _outcome, _first, _second, _by, _off = _asked
-    EXPERIMENT.claim(_name, _statement, gates={"tuned": inside()}).compare(
-        _outcome, _first, _second, by=float(_by), below=_second is None, off=_off
-    )
+     "regret than an optimistic one without them.", OPTIMISTIC, "by chance, logged", 0.0, "log regret"),
+    gates={"tuned": inside()},
+)  # fmt: skip

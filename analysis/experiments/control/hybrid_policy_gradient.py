@@ -1,18 +1,16 @@
 """HNPG on combination locks: natural policy gradient whose critic also reads offline data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, of_keys
+from analysis.lab import Experiment, Keys, Plot, Rows, combinations, keys, of_keys
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, ratio, skilled
 from envs.mdps import combination_lock
 from testbed.offline import tabular_offline
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
-from testbed.rng import keys
 
 NAME = "hybrid-policy-gradient"
 SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
@@ -23,7 +21,7 @@ TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybri
 SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return the mean share of the best value in the last ten of 30 iterations, by lock, features and critic.
 
     Offline data: 100 episodes of a logger that knows 80% of the code. Misspecified features: half as many
@@ -46,7 +44,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
 
 
 def _train(
-    world: FiniteMDP, feature_RSAF: NDArray[np.float64], critic: str, key_R: NDArray[np.uint64]
+    world: FiniteMDP, feature_RSAF: NDArray[np.float64], critic: str, key_R: Keys
 ) -> NDArray[np.float64]:
     shape = (world.states, world.actions)
     best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))

@@ -4,15 +4,12 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, keys
 from analysis.worlds.offline_worlds import chance_and_best
-from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy
-from testbed.rng import keys
 
 NAME = "layer-norm-td"
 SEEDS, PILOTS, UPDATES, EVERY, BATCH = 96, 12, 500, 25, 64
@@ -41,7 +38,7 @@ def given(seed: int) -> tuple[FiniteMDP, float, float]:
     return world, *chance_and_best(world)
 
 
-def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> Groups:
     """Return the score of the greedy policy, mean over 20 points of training, [R]; Q is a table."""
     from testbed.offline.linear import parallel_q
     from testbed.offline.replay_control import replay_q
@@ -83,10 +80,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     ),
     systems=("PQN (Simplifying deep TD)",),
 )  # fmt: skip
-ask(
-    EXPERIMENT, "parallel-copies-replace-replay-of-as-many-steps",
-    "In as many updates and as many steps of the world, parallel copies without replay or target network "
-    "have a mean score over training at most 0.02 below one copy with replay, with and without a target "
-    "network, all tuned; in tables, without LayerNorm.",
-    *("parallel copies", ("replay, as many steps", "replay and target, as many steps"), -SCORE, "score"),
-)  # fmt: skip
+ask(EXPERIMENT, "parallel-copies-replace-replay-of-as-many-steps", "In as many updates and as many steps of "
+    "the world, parallel copies without replay or target network have a mean score over training at most "
+    "0.02 below one copy with replay, with and without a target network, all tuned; in tables, without "
+    "LayerNorm.", "parallel copies", ("replay, as many steps", "replay and target, as many steps"), -SCORE,
+    "score")  # fmt: skip

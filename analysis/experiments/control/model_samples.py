@@ -2,13 +2,9 @@
 ratios.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, of_keys
+from analysis.lab import Experiment, Frame, Keys, Plot, Rows, asks, combinations, of_keys
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
@@ -19,7 +15,7 @@ LESS = 2.0
 """Over-estimation that counts, in units of reward, whose pairs have standard deviation 1."""
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return max Q less the true value of the greedy policy, mean over states, cut at 100, of a linear
     critic; a random world per seed.
 
@@ -28,7 +24,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
 
 
-def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
+def _one_world(seed: int, key: np.uint64) -> Frame:
     from testbed.offline.replay_control import replay_q
 
     rng = np.random.default_rng(key)
@@ -65,11 +61,11 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}
-for _name, _statement, _first, _second, _more in (
+asks(EXPERIMENT,
     ("a-twentieth-of-model-made-samples-lowers-over-estimation", "At 32 updates per step 5% of model-made "
      "samples lower the over-estimation by more than 2.", {"share": 0.0}, {"share": 0.05}, {"over": OFTEN}),
     ("a-twentieth-of-model-made-samples-bounds-over-estimation", "With 5% of model-made samples the "
      "over-estimation is at 32 updates per step at most 2 above that at 1.", OFTEN, ONCE,
      {"over": {"share": 0.05}, "below": True}),
-):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement).compare("over-estimation", _first, _second, by=LESS, **_more)
+    outcome="over-estimation", by=LESS,
+)  # fmt: skip

@@ -1,12 +1,9 @@
 """ARB: from offline to online learning with replay that prefers what the current policy would do."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, of_keys
+from analysis.lab import Experiment, Frame, Keys, Plot, Rows, ask, combinations, of_keys
 from envs import infinite_horizon
 from envs.logged_data import collect, skilled
 from envs.mdps import garnet
@@ -21,7 +18,7 @@ LESS = 0.02
 """Shares of the best value."""
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return the deepest early loss of value and the value at the end, a random world per seed.
 
     A linear critic (32 features of 64 pairs) learns 4000 updates from 50 logged episodes alone, then 2000
@@ -30,7 +27,7 @@ def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
     yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
 
 
-def _one_world(seed: int, key: np.uint64) -> pd.DataFrame:
+def _one_world(seed: int, key: np.uint64) -> Frame:
     from testbed.offline.replay_control import replay_q
 
     rng = np.random.default_rng(key)
@@ -76,8 +73,7 @@ EXPERIMENT = Experiment(
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "on-policy-replay-softens-the-drop-from-offline-to-online",
-    """Drawing steps as the geometric mean of their trajectory's current probabilities makes the deepest
-    early loss smaller by 0.02 of the best value, with random and with half-skilled loggers.""",
-).compare("early loss", {"power": 0.0}, {"power": 1.0}, by=LESS, over={"quality": (0.0, 0.5)})
+ask(EXPERIMENT, "on-policy-replay-softens-the-drop-from-offline-to-online", "Drawing steps as the geometric "
+    "mean of their trajectory's current probabilities makes the deepest early loss smaller by 0.02 of the "
+    "best value, with random and with half-skilled loggers.", {"power": 0.0}, {"power": 1.0}, LESS,
+    "early loss", over={"quality": (0.0, 0.5)})  # fmt: skip

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
-from testbed.rng import generator, key
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator, key
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +126,7 @@ class Clock:
         self.due += LIMIT // LOOKS
 
 
-def learn(seeds: Seeds, arm: str, **knobs: Any) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
     """Return the calls until the pendulum stands or LIMIT, minus their logarithm, and which stand, [R].
 
     A call is a step of all worlds or an update of a batch, whatever their size, as on a device that they do
@@ -300,13 +297,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
     ),
     systems=("FastTD3",),
 )  # fmt: skip
-for _name, _statement, _than, _times in (
-    ("fast-td3-halves-the-time-of-td3", "On a device that no batch fills, FastTD3's pendulums stand after "
-     "at most half of the calls that TD3 with one world takes.", "TD3", 1 / FACTOR),
+asks(EXPERIMENT,
+    ("fast-td3-halves-the-time-of-td3", "On a device that no batch fills, FastTD3's pendulums stand after at "
+     "most half of the calls that TD3 with one world takes.", "FastTD3", "TD3", {"times": 1 / FACTOR}),
     ("fast-td3-is-as-fast-as-ppo", "They stand after at most 1.1 times the calls that PPO with as many "
-     "worlds takes.", "PPO", SAME),
-):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement, gates={"tuned": inside(arm=("FastTD3", _than))}).compare(
-        "calls", {"arm": "FastTD3"}, {"arm": _than}, times=_times, below=True,
-        off={"arm": "TD3"} if _than == "PPO" else None,
-    )  # fmt: skip
+     "worlds takes.", "FastTD3", "PPO", {"times": SAME, "off": {"arm": "TD3"}}),
+    outcome="calls", below=True,
+)  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, difference, of_keys
+from analysis.lab import Experiment, Frame, Groups, Keys, Plot, asks, combinations, difference, of_keys
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
@@ -17,7 +17,7 @@ SEEDS, PROBLEMS, SIZES, WIDTH, DISCOUNT = 30, 24, (100, 1000, 10_000, 100_000), 
 SLOPE, CORRELATED = -0.45, 0.5
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: Keys) -> Frame:
     """Return median errors over 24 random problems per seed, and the rank correlation with the theory's
     factors.
 
@@ -83,23 +83,20 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def exponent_beyond_its_limit(table: pd.DataFrame) -> dict[str, Floats]:
+def exponent_beyond_its_limit(table: Frame) -> Groups:
     """Return by how much the exponent of the error's fall is on the side that is asked of each class."""
-    groups: dict[str, Floats] = {}
+    groups: Groups = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)
         groups |= {f"{name}, {run}": sign * (x_N / np.log(100.0) - limit) for run, x_N in found.items()}
     return groups
 
 
-EXPERIMENT.claim(
-    "realizable-td-errs-by-the-root-of-the-data",
-    """From 1000 to 100,000 logged steps the median error in realizable classes falls faster than n^-0.45, and
-    in random classes slower than n^-0.1.""",
-).compare(exponent_beyond_its_limit)
-
-EXPERIMENT.claim(
-    "concentrability-times-misalignment-orders-the-errors",
-    """At 10,000 logged steps errors over random problems have a rank correlation of at least 0.5 with
-    concentrability times misalignment.""",
-).compare("correlation", {"features": "realizable", "samples": 10000}, by=CORRELATED, null=0.0)
+asks(EXPERIMENT,
+    ("realizable-td-errs-by-the-root-of-the-data", "From 1000 to 100,000 logged steps the median error in "
+     "realizable classes falls faster than n^-0.45, and in random classes slower than n^-0.1.", None, None,
+     {"outcome": exponent_beyond_its_limit}),
+    ("concentrability-times-misalignment-orders-the-errors", "At 10,000 logged steps errors over random "
+     "problems have a rank correlation of at least 0.5 with concentrability times misalignment.",
+     {"features": "realizable", "samples": 10000}, None, CORRELATED, "correlation", {"null": 0.0}),
+)  # fmt: skip

@@ -4,13 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator, inside, key
 from analysis.worlds.offline_worlds import random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, ask, inside
-from envs.arrays import Floats
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import fitted_q, policy_q
-from testbed.rng import generator, key
 
 NAME = "return-distributions"
 SEEDS, WORLDS, PILOTS, STEPS = 512, 16, 64, 1500
@@ -60,7 +57,7 @@ def soft_values(
     return float(value), float(over)
 
 
-def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float = 1.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float = 1.0) -> Groups:
     """Return the score and over-estimation at the end, [R] each."""
     from analysis.worlds import soft_critics
 
@@ -92,17 +89,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     ),
     systems=("DSAC",),
 )  # fmt: skip
-for _name, _rival, _statement in (
-    ("a-return-distribution-earns-more-than-one-critic", "one critic", "A soft actor-critic of the return's "
-     "distribution ends with a score 0.02 above the arm 'one critic', rates and temperatures tuned."),
-    ("a-return-distribution-earns-more-than-the-least-of-two", "least of two", "A soft actor-critic of the "
-     "return's distribution ends with a score 0.02 above the arm 'least of two', rates and temperatures "
-     "tuned."),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, "distribution", _rival, SCORE, "end")
-
-EXPERIMENT.claim(
-    "a-return-distribution-over-estimates-less",
-    "At its best setting it over-estimates by 0.1 less than one critic at its best.",
-    gates={"tuned": inside()},
-).compare("over-estimation", {"arm": "one critic"}, {"arm": "distribution"}, by=LESS)
+asks(EXPERIMENT,
+    ("a-return-distribution-earns-more-than-one-critic", "A soft actor-critic of the return's distribution "
+     "ends with a score 0.02 above the arm 'one critic', rates and temperatures tuned.", "distribution",
+     "one critic", SCORE, "end"),
+    ("a-return-distribution-earns-more-than-the-least-of-two", "A soft actor-critic of the return's "
+     "distribution ends with a score 0.02 above the arm 'least of two', rates and temperatures tuned.",
+     "distribution", "least of two", SCORE, "end"),
+    ("a-return-distribution-over-estimates-less", "At its best setting it over-estimates by 0.1 less than "
+     "one critic at its best.", "one critic", "distribution", LESS, "over-estimation",
+     {"gates": {"tuned": inside()}}),
+)  # fmt: skip

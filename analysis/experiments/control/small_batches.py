@@ -1,17 +1,15 @@
 """Policy improvement from small batches: adaptive sampling, mirror steps, post-decision critics, tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.mechanisms import lot_sizing
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
+from analysis.lab import PILOT, Experiment, Grid, Part, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from analysis.worlds.offline_worlds import Worlds, random_worlds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
 from testbed.rng import generator
 
@@ -96,9 +94,7 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
     return Worlds.of(tuple(found))
 
 
-def trained(
-    seeds: Seeds, name: str, worlds: Worlds, arms: Mapping[str, Arm], **more: Any
-) -> Iterator[pd.DataFrame]:
+def trained(seeds: Seeds, name: str, worlds: Worlds, arms: Mapping[str, Arm], **more: Any) -> Rows:
     """Yield the mean score over 40 iterations and the last score of every arm, means over 6 trainings."""
     for arm, how in arms.items():
         runs = [
@@ -108,7 +104,7 @@ def trained(
         yield columns(seeds, world=name, arm=arm, area=score_KR.mean(0), final=score_KR[-1])
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield the scores of every arm in its family of worlds."""
     arms, at_end = dict(GENERAL), dict.fromkeys(GENERAL, False)
     for arm in MIRRORS:
@@ -149,71 +145,48 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 PROPS = "Corrado & Hanna (2023), PROPS, arXiv:2311.08290"
-EXPERIMENT.claim(
-    "props-learns-faster-than-a-plain-buffer",
-    "In random MDPs PPO from three batches, drawn adaptively, has a higher mean score over training than PPO "
-    "from a buffer of the best length drawn on policy, and than from three such batches.",
-    source=PROPS,
-).compare(
-    "area", {"arm": "props"}, {"arm": ("ppo, buffer", "props, no adaptation")}, over={"world": "random"}
-)
-
-EXPERIMENT.claim(
-    "props-learns-faster-than-ppo",
-    "In random MDPs PPO from adaptively drawn batches has a mean score over training 0.02 above that of "
-    "on-policy PPO.",
-    source=PROPS,
-).compare("area", {"arm": "props"}, {"arm": "ppo"}, by=SAME, over={"world": "random"})
+asks(EXPERIMENT,
+    ("props-learns-faster-than-a-plain-buffer", "In random MDPs PPO from three batches, drawn adaptively, "
+     "has a higher mean score over training than PPO from a buffer of the best length drawn on policy, and "
+     "than from three such batches.", "props", ("ppo, buffer", "props, no adaptation")),
+    ("props-learns-faster-than-ppo", "In random MDPs PPO from adaptively drawn batches has a mean score over "
+     "training 0.02 above that of on-policy PPO.", "props", "ppo", SAME),
+    outcome="area", source=PROPS, gates={}, over={"world": "random"},
+)  # fmt: skip
 
 MDPO = "Tomar et al. (2020), MDPO, arXiv:2005.09814"
 RANDOM, OFF = {"world": "random"}, {"arm": "mdpo, no kl"}
-EXPERIMENT.claim(
-    "mdpo-is-no-worse-than-a-trust-region",
-    "A hundred inner gradient steps with a KL term have a mean score at most 0.02 below an exact trust "
-    "region of the best radius, constant or falling.",
-    source=MDPO,
-    gates={"tuned": inside(arm=("mdpo", "trust region"))},
-).compare("area", {"arm": "mdpo"}, {"arm": "trust region"}, by=-SAME, over=RANDOM, off=OFF)
-
-EXPERIMENT.claim(
-    "mdpo-is-no-worse-than-ppo",
-    "Their mean score is at most 0.02 below that of PPO at its best clip and rate.",
-    source=MDPO,
-    gates={"tuned": inside(arm="mdpo")},
-).compare("area", {"arm": "mdpo"}, {"arm": "ppo, plain advantages"}, by=-SAME, over=RANDOM, off=OFF)
-
-EXPERIMENT.claim(
-    "mdpo-needs-its-kl",
-    "A hundred inner steps with a KL term have a higher mean score than ten without one at their best rate.",
-    source="this project: early stopping in place of the KL",
-    gates={"tuned": inside(arm=("mdpo", "few steps, no kl"))},
-).compare("area", {"arm": "mdpo"}, {"arm": "few steps, no kl"}, over=RANDOM)
+asks(EXPERIMENT,
+    ("mdpo-is-no-worse-than-a-trust-region", "A hundred inner gradient steps with a KL term have a mean "
+     "score at most 0.02 below an exact trust region of the best radius, constant or falling.", "mdpo",
+     "trust region", -SAME, {"source": MDPO, "off": OFF}),
+    ("mdpo-is-no-worse-than-ppo", "Their mean score is at most 0.02 below that of PPO at its best clip and "
+     "rate.", "mdpo", "ppo, plain advantages", -SAME, {"source": MDPO, "off": OFF}),
+    ("mdpo-needs-its-kl", "A hundred inner steps with a KL term have a higher mean score than ten without "
+     "one at their best rate.", "mdpo", "few steps, no kl",
+     {"source": "this project: early stopping in place of the KL"}),
+    outcome="area", over=RANDOM,
+)  # fmt: skip
 
 LOT = {"world": ("lots of 4", "lots of 16")}
-EXPERIMENT.claim(
-    "post-decision-critics-earn-a-fifth-more",
-    "In lot sizing PPO with a critic of post-decision states ends with a score 0.2 above that with a critic "
-    "of states; one item, both critics solved exactly.",
-    source="PDPPO, of which a summary alone was read: about twice the reward in cases",
-).compare("final", {"arm": "post"}, {"arm": "state"}, by=FIFTH, over=LOT)
-
-EXPERIMENT.claim(
-    "post-decision-critics-learn-faster",
-    "In lot sizing PPO with a critic of post-decision states has the higher mean score over training.",
-    source="PDPPO, of which a summary alone was read",
-).compare("area", {"arm": "post"}, {"arm": "state"}, over=LOT)
+asks(EXPERIMENT,
+    ("post-decision-critics-earn-a-fifth-more", "In lot sizing PPO with a critic of post-decision states "
+     "ends with a score 0.2 above that with a critic of states; one item, both critics solved exactly.",
+     "post", "state", FIFTH, "final",
+     "PDPPO, of which a summary alone was read: about twice the reward in cases"),
+    ("post-decision-critics-learn-faster", "In lot sizing PPO with a critic of post-decision states has the "
+     "higher mean score over training.", "post", "state", 0.0, "area",
+     "PDPPO, of which a summary alone was read"),
+    gates={}, over=LOT,
+)  # fmt: skip
 
 POAD, WHERE = "Wen et al. (2024), POAD, arXiv:2405.15821", {"world": ("composed", "unrelated")}
-EXPERIMENT.claim(
-    "decomposed-actions-beat-a-token-backup",
-    "With actions of one to three tokens PPO has a mean score 0.02 higher by decomposed backups than by "
-    "backups over tokens at their best discount.",
-    source=POAD,
-).compare("area", {"arm": "decomposed"}, {"arm": "token"}, by=SAME, over=WHERE)
-
-EXPERIMENT.claim(
-    "decomposed-actions-beat-an-action-backup",
-    "With actions of one to three tokens, that add up to the reward, PPO has a higher mean score by "
-    "decomposed backups than by backups over whole actions.",
-    source=POAD,
-).compare("area", {"arm": "decomposed"}, {"arm": "action"}, over={"world": "composed"})
+asks(EXPERIMENT,
+    ("decomposed-actions-beat-a-token-backup", "With actions of one to three tokens PPO has a mean score "
+     "0.02 higher by decomposed backups than by backups over tokens at their best discount.", "decomposed",
+     "token", SAME, {"over": WHERE}),
+    ("decomposed-actions-beat-an-action-backup", "With actions of one to three tokens, that add up to the "
+     "reward, PPO has a higher mean score by decomposed backups than by backups over whole actions.",
+     "decomposed", "action", {"over": {"world": "composed"}}),
+    outcome="area", source=POAD, gates={},
+)  # fmt: skip

@@ -1,11 +1,8 @@
 """Target networks: the radius of a refresh over period and step size, and sampled runs."""
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, level, of_keys
-from envs.arrays import Floats
+from analysis.lab import Experiment, Frame, Groups, Keys, Plot, ask, combinations, level, of_keys
 from envs.mdps import BAIRD_FEATURES
 from testbed.exact.value_learning import baird_star
 
@@ -17,7 +14,7 @@ CLEAR = 0.005
 """Distance of the radius from 1, per refresh, beyond which a sampled run must be on its side."""
 
 
-def make(key_R: NDArray[np.uint64]) -> pd.DataFrame:
+def make(key_R: Keys) -> Frame:
     """Return, on Baird's star, the exact radius of a refresh and the growth of values per refresh as sampled.
 
     Growth: exp of the mean log of what the largest |V| is multiplied by, over 120,000 updates. Rewards are
@@ -62,10 +59,10 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def growth_on_the_side_of_the_radius(table: pd.DataFrame) -> dict[str, Floats]:
+def growth_on_the_side_of_the_radius(table: Frame) -> Groups:
     """Return the log growth per refresh, with the sign of radius - 1, of every pair whose radius is clear."""
     logs = table.assign(growth=np.log(table["growth"]))
-    groups: dict[str, Floats] = {}
+    groups: Groups = {}
     for (step, period), part in table.groupby(["step", "period"]):
         radius = float(part["radius"].iloc[0])
         if abs(radius - 1.0) > CLEAR:
@@ -74,8 +71,7 @@ def growth_on_the_side_of_the_radius(table: pd.DataFrame) -> dict[str, Floats]:
     return groups
 
 
-EXPERIMENT.claim(
-    "sampled-td-goes-where-the-radius-points",
-    """On Baird's star sampled TD with a target network grows at the eight pairs of step size and period whose
-    radius is above 1.005, and shrinks at the nine where it is below 0.995; one pair between is not asked.""",
-).compare(growth_on_the_side_of_the_radius)
+ask(EXPERIMENT, "sampled-td-goes-where-the-radius-points", "On Baird's star sampled TD with a target network "
+    "grows at the eight pairs of step size and period whose radius is above 1.005, and shrinks at the nine "
+    "where it is below 0.995; one pair between is not asked.",
+    outcome=growth_on_the_side_of_the_radius)  # fmt: skip

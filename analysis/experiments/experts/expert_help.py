@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, arm
+from analysis.lab import Frame, Part, Plot, arm, ask, asks, inside
 from analysis.sweeps.base_runs import SMALL
-from analysis.worlds.pilots import ask, inside
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -206,15 +205,17 @@ EXPERIMENT = EXPERTS.experiment(
 )  # fmt: skip
 
 CHORD = "Zhang et al. (2025), CHORD, arXiv:2508.11408"
-for _name, _statement, _second in (
-    ("chord-beats-grpo", "On ten digits in order CHORD-phi ends 0.02 more accurate than GRPO.", "grpo"),
-    ("chord-beats-imitation", "There it ends 0.02 more accurate than imitation.", "sft"),
+asks(EXPERIMENT,
+    ("chord-beats-grpo", "On ten digits in order CHORD-phi ends 0.02 more accurate than GRPO.",
+     f"{IN_ORDER}chord-phi", IN_ORDER + "grpo"),
+    ("chord-beats-imitation", "There it ends 0.02 more accurate than imitation.", f"{IN_ORDER}chord-phi",
+     IN_ORDER + "sft"),
     ("chord-beats-imitation-then-rl", "There it ends 0.02 more accurate than imitation that is followed by "
-     "GRPO.", "sft, then grpo"),
+     "GRPO.", f"{IN_ORDER}chord-phi", IN_ORDER + "sft, then grpo"),
     ("chord-beats-a-constant-mixture", "There it ends 0.02 more accurate than a mixture of constant weight.",
-     "fixed"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, f"{IN_ORDER}chord-phi", IN_ORDER + _second, MORE, source=CHORD)
+     f"{IN_ORDER}chord-phi", IN_ORDER + "fixed"),
+    source=CHORD, by=MORE,
+)  # fmt: skip
 DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
 TEMPSAMP = "TempSamp-R1 (2025), arXiv:2509.18056"
@@ -224,106 +225,78 @@ DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 ACCURACY = "accuracy"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
-for _name, _statement, _first, _rivals, _by, _outcome, _source in (
-    ("rubrics-with-guidance-end-above-grpo",
-     "Rewards for right steps with the expert in failing groups end 0.02 more accurate than GRPO.",
-     "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
-    ("rubrics-with-guidance-raise-pass-at-4-over-grpo",
-     "They end with a pass@4 0.02 higher than GRPO.",
+asks(EXPERIMENT,
+    ("rubrics-with-guidance-end-above-grpo", "Rewards for right steps with the expert in failing groups end "
+     "0.02 more accurate than GRPO.", "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
+    ("rubrics-with-guidance-raise-pass-at-4-over-grpo", "They end with a pass@4 0.02 higher than GRPO.",
      "rubrics", "grpo", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
-    ("rubrics-with-guidance-raise-pass-at-4-over-guidance",
-     "They end with a pass@4 0.02 higher than the expert in groups without a success and no rubrics.",
-     "rubrics", "anchors", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
-    ("bent-advantages-end-above-grpo",
-     "With the number of right answers in every group that suits them, on graded rewards and ten digits in "
-     "order, bent rewards end 0.02 more accurate than GRPO on such rewards without answers.",
-     f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded", MORE, ACCURACY, TEMPSAMP),
-    ("bent-advantages-end-above-plain-ones",
-     "They end 0.02 more accurate than plain ones with the number of right answers that suits these.",
-     f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY, TEMPSAMP),
-    ("anchors-end-above-grpo",
-     "The expert's answers in groups without a success end 0.02 more accurate than GRPO.",
-     "anchors", "grpo", MORE, ACCURACY, DAGRPO),
-    ("anchors-end-above-imitation-then-rl",
-     "They end 0.02 more accurate than imitation of the same expert that is followed by GRPO.",
-     "anchors", "sft, then grpo", MORE, ACCURACY, DAGRPO),
-    ("splices-end-above-whole-answers",
-     "Beside an expert of another style, failures mended from their first error on end 0.02 more "
-     "accurate, where either style is right, than whole answers of the expert in their place.",
-     SPLICES, WHOLE, MORE, FREE, SCOPE),
-    ("splices-end-above-whole-answers-on-all-prompts",
-     "Over all prompts, half of which ask for the own style, splices end 0.02 more accurate than whole "
-     "answers; both have the settings that are best there.",
+    ("rubrics-with-guidance-raise-pass-at-4-over-guidance", "They end with a pass@4 0.02 higher than the "
+     "expert in groups without a success and no rubrics.", "rubrics", "anchors", MORE, "last val/pass@4",
+     "RGR-GRPO (2025)"),
+    ("bent-advantages-end-above-grpo", "With the number of right answers in every group that suits them, on "
+     "graded rewards and ten digits in order, bent rewards end 0.02 more accurate than GRPO on such rewards "
+     "without answers.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded", MORE, ACCURACY, TEMPSAMP),
+    ("bent-advantages-end-above-plain-ones", "They end 0.02 more accurate than plain ones with the number of "
+     "right answers that suits these.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY,
+     TEMPSAMP),
+    ("anchors-end-above-grpo", "The expert's answers in groups without a success end 0.02 more accurate than "
+     "GRPO.", "anchors", "grpo", MORE, ACCURACY, DAGRPO),
+    ("anchors-end-above-imitation-then-rl", "They end 0.02 more accurate than imitation of the same expert "
+     "that is followed by GRPO.", "anchors", "sft, then grpo", MORE, ACCURACY, DAGRPO),
+    ("splices-end-above-whole-answers", "Beside an expert of another style, failures mended from their first "
+     "error on end 0.02 more accurate, where either style is right, than whole answers of the expert in "
+     "their place.", SPLICES, WHOLE, MORE, FREE, SCOPE),
+    ("splices-end-above-whole-answers-on-all-prompts", "Over all prompts, half of which ask for the own "
+     "style, splices end 0.02 more accurate than whole answers; both have the settings that are best there.",
      SPLICES, WHOLE, MORE, ACCURACY, SCOPE),
-    ("splices-end-above-imitation-and-grpo",
-     "Own first parts with right second parts end 0.02 more accurate over both kinds of prompts than "
-     "supervised learning on the expert's answers, and than GRPO.",
-     SPLICES, (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
-    ("amplified-retries-end-above-grpo",
-     "Retries from the first error with amplified successes end 0.02 more accurate than GRPO.",
-     "amplified retries", "grpo", MORE, ACCURACY, R3L),
-    ("amplification-adds-to-retries",
-     "They end 0.02 more accurate than retries in GRPO.",
+    ("splices-end-above-imitation-and-grpo", "Own first parts with right second parts end 0.02 more accurate "
+     "over both kinds of prompts than supervised learning on the expert's answers, and than GRPO.", SPLICES,
+     (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
+    ("amplified-retries-end-above-grpo", "Retries from the first error with amplified successes end 0.02 "
+     "more accurate than GRPO.", "amplified retries", "grpo", MORE, ACCURACY, R3L),
+    ("amplification-adds-to-retries", "They end 0.02 more accurate than retries in GRPO.",
      "amplified retries", "retries", MORE, ACCURACY, R3L),
-    ("a-teachers-term-ends-above-sparse-grpo",
-     "GRPO with an on-policy distillation term ends 0.02 more accurate than GRPO.",
-     "dgrpo", "grpo", MORE, ACCURACY, DGRPO),
-    ("a-sparse-reward-adds-to-distillation",
-     "It ends 0.02 more accurate than on-policy distillation alone, and than imitation.",
-     "dgrpo", ("distillation", "sft"), MORE, ACCURACY, DGRPO),
-    ("self-imitation-ends-above-grpo",
-     "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
+    ("a-teachers-term-ends-above-sparse-grpo", "GRPO with an on-policy distillation term ends 0.02 more "
+     "accurate than GRPO.", "dgrpo", "grpo", MORE, ACCURACY, DGRPO),
+    ("a-sparse-reward-adds-to-distillation", "It ends 0.02 more accurate than on-policy distillation alone, "
+     "and than imitation.", "dgrpo", ("distillation", "sft"), MORE, ACCURACY, DGRPO),
+    ("self-imitation-ends-above-grpo", "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
      "self-imitation", "grpo", MORE, "area", SPEAR),
-    ("self-imitation-keeps-entropy",
-     "Self-imitation ends with more entropy than GRPO.",
-     "self-imitation", "grpo", 0.0, "val/entropy", SPEAR),
-    ("dypo-ends-above-grpo",
-     "DYPO ends 0.048 more accurate than GRPO alone.",
-     "dypo", "grpo", DYPO, ACCURACY, DYPO_SOURCE),
-    ("dypo-ends-above-a-fixed-mixture",
-     "DYPO ends 0.048 more accurate than a mixture of fixed weights on the same teacher.",
-     "dypo", "fixed", DYPO, ACCURACY, DYPO_SOURCE),
-    ("dypo-ends-above-imitation-then-rl",
-     "DYPO ends 0.048 more accurate than imitation that is followed by GRPO.",
-     "dypo", "sft, then grpo", DYPO, ACCURACY, DYPO_SOURCE),
-    ("group-alignment-adds-to-the-gate",
-     "DYPO ends 0.048 more accurate than its gate without the alignment loss.",
-     "dypo", "gate", DYPO, ACCURACY, DYPO_SOURCE),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _rivals, _by, _outcome, _source)
-ask(
-    EXPERIMENT, "splices-stay-nearer",
-    "Splices end with a smaller KL to the start than whole answers of the expert.",
-    SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, below=True,
+    ("self-imitation-keeps-entropy", "Self-imitation ends with more entropy than GRPO.", "self-imitation",
+     "grpo", 0.0, "val/entropy", SPEAR),
+    ("dypo-ends-above-grpo", "DYPO ends 0.048 more accurate than GRPO alone.", "dypo", "grpo", DYPO, ACCURACY,
+     DYPO_SOURCE),
+    ("dypo-ends-above-a-fixed-mixture", "DYPO ends 0.048 more accurate than a mixture of fixed weights on "
+     "the same teacher.", "dypo", "fixed", DYPO, ACCURACY, DYPO_SOURCE),
+    ("dypo-ends-above-imitation-then-rl", "DYPO ends 0.048 more accurate than imitation that is followed by "
+     "GRPO.", "dypo", "sft, then grpo", DYPO, ACCURACY, DYPO_SOURCE),
+    ("group-alignment-adds-to-the-gate", "DYPO ends 0.048 more accurate than its gate without the alignment "
+     "loss.", "dypo", "gate", DYPO, ACCURACY, DYPO_SOURCE),
+    ("splices-stay-nearer", "Splices end with a smaller KL to the start than whole answers of the expert.",
+     SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, {"below": True}),
 )  # fmt: skip
 
 
-def strayed(table: pd.DataFrame) -> pd.Series:
+def strayed(table: Frame) -> pd.Series:
     """Return the distance of a run's final accuracy from the median of its arm."""
     return (table["accuracy"] - table.groupby("arm")["accuracy"].transform("median")).abs()
 
 
-ask(
-    EXPERIMENT, "a-teachers-term-brings-seeds-together",
-    "Final accuracies of GRPO with an on-policy distillation term lie 0.02 nearer to their median over seeds "
-    "than without.",
-    "grpo", "dgrpo", MORE, strayed, DGRPO, typical="median",
-)  # fmt: skip
+ask(EXPERIMENT, "a-teachers-term-brings-seeds-together", "Final accuracies of GRPO with an on-policy "
+    "distillation term lie 0.02 nearer to their median over seeds than without.", "grpo", "dgrpo", MORE,
+    strayed, DGRPO, typical="median")  # fmt: skip
 
 
-def working(table: pd.DataFrame) -> str:
+def working(table: Frame) -> str:
     """Return "" where both arms are right on most prompts: entropy of a wrong model is no diversity."""
     middle = {name: arm(table, FREE, {"arm": name}).median() for name in (SPLICES, WHOLE)}
     poor = [f"{name} at {x:.2f}" for name, x in middle.items() if x < 0.5]
     return f"wrong on most prompts: {', '.join(poor)}" if poor else ""
 
 
-EXPERIMENT.claim(
-    "splices-stay-more-diverse",
-    "Splices end with 13.5 % more entropy, of right and wrong answers, than whole answers of the expert.",
-    source=SCOPE,
-    gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working},
-).compare("val/entropy", {"arm": SPLICES}, {"arm": WHOLE}, times=DIVERSE)
+ask(EXPERIMENT, "splices-stay-more-diverse", "Splices end with 13.5 % more entropy, of right and wrong "
+    "answers, than whole answers of the expert.", SPLICES, WHOLE, outcome="val/entropy", source=SCOPE,
+    times=DIVERSE, gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working})  # fmt: skip
 
 
 if __name__ == "__main__":

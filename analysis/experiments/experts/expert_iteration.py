@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
-from testbed.rng import generator
+from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "expert-iteration"
 SOURCE = "Xin et al. (2025), BFS-Prover-V2, arXiv:2509.06493; from secondary notes"
@@ -77,7 +74,7 @@ def kept(data_RKLA: Floats, p_RKLA: Floats, easy: float, hard: float) -> Floats:
     return np.asarray(data_RKLA * inside_RX.reshape(data_RKLA.shape))
 
 
-def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 0.0) -> Groups:
     """Return the share of problems solved at one try and at 32, means of the last 5 rounds, [R] each."""
     seen_RKLF, valid_RKLA, there_RKL, first_RFA = (
         np.stack(each) for each in zip(*(drawn(int(seed)) for seed in seeds), strict=True)
@@ -129,18 +126,18 @@ EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
         )
     },
 )  # fmt: skip
-for _name, _says, _first, _second, _outcome in (
+asks(EXPERIMENT,
     ("filtered-steps-raise-the-plateau", "Without steps of lowest and highest perplexity expert iteration "
      "ends with 0.02 more of the problems solved at 32 tries.", "filtered", "expert iteration",
-     "at 32 tries"),
+     {"outcome": "at 32 tries"}),
     ("filtered-steps-raise-the-plateau-at-one-try", "It ends with 0.02 more solved at one try.", "filtered",
-     "expert iteration", "at one try"),
+     "expert iteration", {"outcome": "at one try"}),
     ("retraining-raises-the-plateau", "With a training from scratch every 8 rounds, on proofs of the present "
      "prover, a linear prover ends with 0.02 more of the problems solved at 32 tries.", "retrained",
-     "expert iteration", "at 32 tries"),
+     "expert iteration", {"outcome": "at 32 tries"}),
     ("retraining-raises-the-plateau-at-one-try", "It ends with 0.02 more solved at one try.", "retrained",
-     "expert iteration", "at one try"),
+     "expert iteration", {"outcome": "at one try"}),
     ("filter-and-retraining-raise-the-plateau", "With both it ends with 0.02 more at 32 tries.",
-     "filtered, retrained", "expert iteration", "at 32 tries"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _says, _first, _second, MORE, _outcome)
+     "filtered, retrained", "expert iteration", {"outcome": "at 32 tries"}),
+    by=MORE,
+)  # fmt: skip

@@ -1,18 +1,14 @@
 """BRAIn against DPO on the same stale answers: how much of the regularized optimum is missed."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 from analysis.kernels.posterior import brain_step
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
+from analysis.lab import Experiment, Floats, Part, Plot, Rows, Seeds, columns, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
-from envs.arrays import Floats
 from testbed.offline.preferences import pair_gradient, tilt
-from testbed.rng import generator
 
 NAME = "posterior-regret"
 SEEDS, ANSWERS, BETA, DRAWN, STEPS = 128, 12, 0.5, 8, 400
@@ -75,7 +71,7 @@ def rate_of(name: str) -> float:
     return min(RATES[name[:5].strip(", ")], key=lambda rate: float(learned(seeds, name, rate).mean()))
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield the regret of every arm at its best rate."""
     for name in ARMS:
         rate = rate_of(name)

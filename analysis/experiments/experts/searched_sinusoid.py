@@ -1,13 +1,8 @@
 """Fin-ray: a controller learned off policy in parallel worlds, and the best of a grid of sinusoids."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Part, Plot, combinations, of_keys
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Keys, Part, Plot, Rows, ask, combinations, of_keys
 from envs.continuous import LQR
 from testbed.offline.control import Settings, td3
 
@@ -67,7 +62,7 @@ def best_sinusoid(world: LQR) -> float:
     return max(found)
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return exact values of both, over environment steps of TD3 with replay in 8 worlds at once."""
     settings = Settings(steps=STEPS, every=EVERY, players=PLAYERS, updates=UPDATES)
     played = PLAYERS * EVERY * (1 + np.arange(STEPS // EVERY))
@@ -101,8 +96,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 LEARNED, BLIND = {"controller": "learned"}, {"controller": "best sinusoid"}
-EXPERIMENT.claim(
-    "a-learned-controller-beats-the-best-sinusoid",
-    "After 5120 steps in 8 parallel worlds it is worth 0.2 more, of the way from no force to the optimal "
-    "gain, than the best of 3360 sinusoids, where the wake wanders and where it turns evenly.",
-).compare("share", LEARNED, BLIND, by=MARGIN, over={"steps": 5120, "wake": WAKES})
+ask(EXPERIMENT, "a-learned-controller-beats-the-best-sinusoid", "After 5120 steps in 8 parallel worlds it is "
+    "worth 0.2 more, of the way from no force to the optimal gain, than the best of 3360 sinusoids, where "
+    "the wake wanders and where it turns evenly.", LEARNED, BLIND, MARGIN, "share",
+    over={"steps": 5120, "wake": WAKES})  # fmt: skip

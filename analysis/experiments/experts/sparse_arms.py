@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot
+from analysis.lab import Ints, Part, Plot, asks, generator
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker
-from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
-from envs.arrays import Ints
 from testbed.config.run import Run
-from testbed.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -300,49 +297,36 @@ POPE = "Qu et al. (2026), POPE, arXiv:2601.18779"
 SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 BON, TURNS = "Best of N Worlds (2025), arXiv:2510.23393", "Li et al. (2025), ST-PPO, arXiv:2511.20718"
 TREE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284"
-for _name, _statement, _outcome, _first, _second, _by, _source in (
-    ("spear-ends-above-grpo-on-rare-success",
-     "Replayed successes with recalibrated advantages end 0.02 more accurate than GRPO.",
-     ACCURACY, "spear", "grpo", MORE, SPEAR),
-    ("recalibrated-successes-keep-more-entropy",
-     "With recalibrated advantages replay ends with 0.02 nats more entropy than with stored ones.",
-     "val/entropy", "spear", "spear, stored advantages", SAME, SPEAR),
-    ("clipped-successes-keep-more-entropy",
-     "Without the tenth of replayed tokens of largest covariance it ends with 0.02 nats more entropy.",
-     "val/entropy", "spear, clipped", "spear", SAME, SPEAR),
-    ("tuned-max-at-k-has-more-pass-at-8",
-     "On fresh data, from a base right once in a hundred, training for the best of k (k = 2, the best of 2, "
-     "4, 8) ends with a pass@8 0.02 above GRPO's.",
-     BEST, "best of k", "grpo for pass@8", MORE, BON),
-    ("subtree-baselines-end-above-flat-ones",
-     "With half of the groups on prefixes of growing length, rewards less a share of their subtree's mean "
-     "end 0.02 more accurate than GRPO's advantages.",
-     ACCURACY, "staged, subtrees", "staged, flat", MORE, TREE),
-    ("st-ppo-ends-above-token-ppo",
-     "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over tokens, each at its best clip.",
-     ACCURACY, "st-ppo", "token ppo", MORE, TURNS),
+asks(EXPERIMENT,
+    ("spear-ends-above-grpo-on-rare-success", "Replayed successes with recalibrated advantages end 0.02 more "
+     "accurate than GRPO.", "spear", "grpo", MORE, ACCURACY, SPEAR),
+    ("recalibrated-successes-keep-more-entropy", "With recalibrated advantages replay ends with 0.02 nats "
+     "more entropy than with stored ones.", "spear", "spear, stored advantages", SAME, "val/entropy", SPEAR),
+    ("clipped-successes-keep-more-entropy", "Without the tenth of replayed tokens of largest covariance it "
+     "ends with 0.02 nats more entropy.", "spear, clipped", "spear", SAME, "val/entropy", SPEAR),
+    ("tuned-max-at-k-has-more-pass-at-8", "On fresh data, from a base right once in a hundred, training for "
+     "the best of k (k = 2, the best of 2, 4, 8) ends with a pass@8 0.02 above GRPO's.", "best of k",
+     "grpo for pass@8", MORE, BEST, BON),
+    ("subtree-baselines-end-above-flat-ones", "With half of the groups on prefixes of growing length, "
+     "rewards less a share of their subtree's mean end 0.02 more accurate than GRPO's advantages.",
+     "staged, subtrees", "staged, flat", MORE, ACCURACY, TREE),
+    ("st-ppo-ends-above-token-ppo", "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over "
+     "tokens, each at its best clip.", "st-ppo", "token ppo", MORE, ACCURACY, TURNS),
     ("turn-ppo-ends-above-token-ppo", "There PPO over turns ends 0.02 more accurate than over tokens.",
-     ACCURACY, "turn ppo", "token ppo", MORE, TURNS),
-    ("the-clips-correction-adds-to-turn-ratios",
-     "There ST-PPO ends 0.02 more accurate than PPO over turns, which lacks its correction.",
-     ACCURACY, "st-ppo", "turn ppo", MORE, TURNS),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome, _source)
-for _name, _statement, _first, _rivals, _by, _source in (
-    ("random-prefixes-end-above-grpo",
-     "With a trace for each of 64 hard prompts GRPO from random prefixes of them ends 0.1 more accurate at "
-     "new prompts, without a prefix, than GRPO.",
-     "hard, prefixes", "hard, grpo", MUCH, PREFIX),
-    ("random-prefixes-end-above-imitation-then-grpo",
-     "It ends 0.02 more accurate than imitation of the same traces that is followed by GRPO.",
-     "hard, prefixes", "hard, imitated first", MORE, PREFIX),
-    ("oracle-prefixes-solve-hard-prompts",
-     "With the shortest prefixes after which a try succeeds GRPO ends 0.1 more accurate at new prompts, "
-     "without a prefix, than GRPO, than with a wider clip, an entropy bonus, and pass@k as the objective.",
-     "hard, shortest prefixes", STUCK[:4], MUCH, POPE),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _rivals, _by, ACCURACY, _source,
-        off={"arm": "hard, grpo"})  # fmt: skip
+     "turn ppo", "token ppo", MORE, ACCURACY, TURNS),
+    ("the-clips-correction-adds-to-turn-ratios", "There ST-PPO ends 0.02 more accurate than PPO over turns, "
+     "which lacks its correction.", "st-ppo", "turn ppo", MORE, ACCURACY, TURNS),
+    ("random-prefixes-end-above-grpo", "With a trace for each of 64 hard prompts GRPO from random prefixes "
+     "of them ends 0.1 more accurate at new prompts, without a prefix, than GRPO.", "hard, prefixes",
+     "hard, grpo", MUCH, ACCURACY, PREFIX, {"off": {"arm": "hard, grpo"}}),
+    ("random-prefixes-end-above-imitation-then-grpo", "It ends 0.02 more accurate than imitation of the same "
+     "traces that is followed by GRPO.", "hard, prefixes", "hard, imitated first", MORE, ACCURACY, PREFIX,
+     {"off": {"arm": "hard, grpo"}}),
+    ("oracle-prefixes-solve-hard-prompts", "With the shortest prefixes after which a try succeeds GRPO ends "
+     "0.1 more accurate at new prompts, without a prefix, than GRPO, than with a wider clip, an entropy "
+     "bonus, and pass@k as the objective.", "hard, shortest prefixes", STUCK[:4], MUCH, ACCURACY, POPE,
+     {"off": {"arm": "hard, grpo"}}),
+)  # fmt: skip
 
 
 if __name__ == "__main__":

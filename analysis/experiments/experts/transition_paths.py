@@ -1,18 +1,14 @@
 """Paths over a barrier with two gaps: the log-variance loss with replay (TPS-DPS), and on-policy losses."""
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Groups, Plot, Rows, Seeds, asks, columns, generator, of_seeds
 from testbed.offline.control import Adam
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "transition-paths"
 SEEDS, PACK, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 1000, 384, 7, 16, 32, 200, 16, 4
@@ -88,7 +84,7 @@ def passed(given: Worlds, pi_WTXM: Floats) -> tuple[Floats, Floats]:
     return np.stack(laws, 1), total_WF[:, 1] / np.maximum(total_WF[:, 1] + total_WF[:, 2], 1e-300)
 
 
-def judged(given: Worlds, pi_WTXM: Floats) -> dict[str, Floats]:
+def judged(given: Worlds, pi_WTXM: Floats) -> Groups:
     """Return both exact divergences from the posterior over paths, and how far the shares of gaps are off."""
     (ours_WTX, upper_W), (true_WTX, right_W) = passed(given, pi_WTXM), passed(given, given.aim_WTXM)
     gap_WTXM = np.log(given.aim_WTXM) - np.log(pi_WTXM)
@@ -156,7 +152,7 @@ def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
     return softmax(logit_WTXM)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield both divergences and the error of the gaps' shares, by loss."""
     for loss, start in itertools.product(RATES, range(0, len(seeds), PACK)):
         pack = seeds[start : start + PACK]
@@ -183,20 +179,14 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 REPLAY, OTHERS = {"loss": "log-variance with replay"}, {"loss": ("reverse KL", "cross-entropy")}
-EXPERIMENT.claim(
-    "replayed-log-variance-misses-less-of-the-paths",
-    "From as many paths drawn, KL(posterior || policy) over paths is 0.1 nats smaller by the log-variance "
-    "loss with replay, its four updates and its uniform moves than by reverse KL and by cross-entropy.",
-).compare("missed", OTHERS, REPLAY, by=LESS)
-
-EXPERIMENT.claim(
-    "replayed-log-variance-draws-more-realistic-paths",
-    "From as many paths drawn, KL(policy || posterior) is 0.1 nats smaller by the log-variance loss with "
-    "replay, its four updates and its uniform moves than by reverse KL and by cross-entropy.",
-).compare("unreal", OTHERS, REPLAY, by=LESS)
-
-EXPERIMENT.claim(
-    "replayed-log-variance-shares-paths-between-the-gaps",
-    "The share of paths through each gap is nearer to the posterior's by the log-variance loss with replay "
-    "than by reverse KL and by cross-entropy.",
-).compare("gaps", OTHERS, REPLAY)
+asks(EXPERIMENT,
+    ("replayed-log-variance-misses-less-of-the-paths", "From as many paths drawn, KL(posterior || policy) "
+     "over paths is 0.1 nats smaller by the log-variance loss with replay, its four updates and its uniform "
+     "moves than by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "missed"),
+    ("replayed-log-variance-draws-more-realistic-paths", "From as many paths drawn, KL(policy || posterior) "
+     "is 0.1 nats smaller by the log-variance loss with replay, its four updates and its uniform moves than "
+     "by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "unreal"),
+    ("replayed-log-variance-shares-paths-between-the-gaps", "The share of paths through each gap is nearer "
+     "to the posterior's by the log-variance loss with replay than by reverse KL and by cross-entropy.",
+     OTHERS, REPLAY, 0.0, "gaps"),
+)  # fmt: skip

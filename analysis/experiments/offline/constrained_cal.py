@@ -1,17 +1,14 @@
 """Primal-dual learning with a replayed cost critic, conservative and convexified as in CAL, or not."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.constrained import constrained_optimum, primal_dual
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.lab import PILOT, Experiment, Floats, Grid, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import exact_model
 from envs.mdps import garnet
@@ -97,7 +94,7 @@ def settings() -> dict[str, tuple[Cell, bool]]:
     return found
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield bias, violations and return over the second half of training, every arm at its setting."""
     arms = settings()
     found_R4C = np.stack([trained(seed, [cell for cell, _ in arms.values()]) for seed in seeds])
@@ -124,17 +121,12 @@ EXPERIMENT = Experiment(
     systems=("CAL (off-policy primal-dual safe RL)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "replayed-costs-are-underestimated", "The plain critic's cost is below the policy's by 2 % of the budget."
-).compare("bias", {"arm": "plain"}, by=-BIAS, below=True, null=0.0)
-
-
-for _name, _with, _arm in (
-    ("conservatism-and-convexity-remove-violations", "With both", "both"),
-    ("conservatism-alone-removes-violations", "With conservatism alone", "conservative"),
-):
-    EXPERIMENT.claim(
-        _name,
-        f"{_with}, the share of late iterations over budget is lower by 0.2 than with neither, all tuned.",
-        gates={"tuned": inside(arm=("plain", _arm))},
-    ).compare("violations", {"arm": "plain"}, {"arm": _arm}, by=VIOLATIONS)
+asks(EXPERIMENT,
+    ("replayed-costs-are-underestimated", "The plain critic's cost is below the policy's by 2 % of the "
+     "budget.", "plain", None, -BIAS, "bias", {"below": True, "null": 0.0, "gates": {}}),
+    ("conservatism-and-convexity-remove-violations", "With both, the share of late iterations over budget is "
+     "lower by 0.2 than with neither, all tuned.", "plain", "both", VIOLATIONS, "violations"),
+    ("conservatism-alone-removes-violations", "With conservatism alone, the share of late iterations over "
+     "budget is lower by 0.2 than with neither, all tuned.", "plain", "conservative", VIOLATIONS,
+     "violations"),
+)  # fmt: skip

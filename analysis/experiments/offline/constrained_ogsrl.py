@@ -1,15 +1,13 @@
 """Guardians of offline planning: none, of actions, and of where actions lead (OGSRL)."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from analysis.kernels.constrained import action_support, trajectory_support
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Bools, Experiment, Floats, Frame, Plot, Rows, Seeds, ask, asks, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
-from envs.arrays import Bools, Floats
 from envs.logged_data import covering
 from testbed.offline.tabular_offline import fitted_q, greedy
 
@@ -49,7 +47,7 @@ def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
     return np.asarray(worlds.state_law(pi_RSA)[:, :2].sum(-1))
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return unsafe shares and values of plans under three guardians, by logged steps."""
     drawn = tuple(seed + FRESH for seed in seeds)
     worlds, logged_RSA, safe_RSA = hazards(drawn)
@@ -90,24 +88,22 @@ EXPERIMENT = Experiment(
     systems=("OGSRL",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "trajectory-guardian-keeps-sampled-plans-safe",
-    """From 3000 logged steps, plans within the trajectory guardian are unsafe in under 0.01 of their
-    steps.""",
-).compare("unsafe", {"guardian": "trajectories", "steps": SIZES[-1]}, by=MARGIN, below=True)
+asks(EXPERIMENT,
+    ("trajectory-guardian-keeps-sampled-plans-safe", "From 3000 logged steps, plans within the trajectory "
+     "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
+     None, MARGIN, {"below": True}),
+    ("action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their "
+     "steps.", {"guardian": "actions"}, {"guardian": "trajectories"}, 0.1, {"over": {"steps": SIZES[-1]}}),
+    outcome="unsafe",
+)  # fmt: skip
 
-EXPERIMENT.claim(
-    "action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their steps."
-).compare("unsafe", {"guardian": "actions"}, {"guardian": "trajectories"}, by=0.1, over={"steps": SIZES[-1]})
 
-
-def short(table: pd.DataFrame) -> pd.Series:
+def short(table: Frame) -> pd.Series:
     """Return the value lost, or 0 where a plan has more than the best safe one."""
     return table["lost"].clip(lower=0.0)
 
 
-EXPERIMENT.claim(
-    "trajectory-guardian-comes-near-the-safe-optimum",
-    "From 3000 logged steps its plans fall short of the best policy that can stay safe by less than 0.1 on "
-    "average over random finite worlds with a budget of 0; what a plan has beyond that policy counts as 0.",
-).compare(short, {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, below=True)
+ask(EXPERIMENT, "trajectory-guardian-comes-near-the-safe-optimum", "From 3000 logged steps its plans fall "
+    "short of the best policy that can stay safe by less than 0.1 on average over random finite worlds with "
+    "a budget of 0; what a plan has beyond that policy counts as 0.",
+    {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, outcome=short, below=True)  # fmt: skip

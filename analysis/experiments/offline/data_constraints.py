@@ -1,6 +1,5 @@
 """Constraints toward logged actions on random continuous bandits: cloning, support, PRDC and A2PR."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -13,9 +12,7 @@ from analysis.kernels.one_continuous_action import (
     nearest_distance,
     polynomial_critic,
 )
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Grid, Groups, Part, Plot, Rows, Seeds, TunedArms, asks, of_seeds
 from testbed.rng import generator
 
 NAME = "data-constraints"
@@ -116,7 +113,7 @@ def guides(arm: str, logger: str, seeds: Seeds) -> tuple[Floats, Floats]:
 
 def judged(
     seeds: Seeds, arm: str, logger: str, weight: float = 0.0, beta: float = 0.0, floor: float = 0.0
-) -> dict[str, Floats]:
+) -> Groups:
     """Return the value of the greedy policy as a share of the best, and how much Q over-estimates it, [R]."""
     bandits, *_, q_RSA = logs(logger, seeds)
     held_RSA = q_RSA
@@ -136,7 +133,7 @@ def judged(
 TUNED = TunedArms(GRIDS, judged, "value", PILOTS, {"logger": LOGGERS})
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return value and over-estimation of every arm at its setting, by logger and on average ("all")."""
     found = pd.concat(TUNED.rows(seeds))
     yield found
@@ -167,25 +164,25 @@ EXPERIMENT = Experiment(
     },
 )  # fmt: skip
 
-for _name, _statement, _first, _second, _logger in (
+asks(EXPERIMENT,
     ("nearest-data-beats-cloning", "Averaged over three loggers the distance to the nearest logged pair "
      "(PRDC) is worth 0.02 of the best more than cloning's penalty, each at its best setting of pilot "
-     "worlds.", "nearest data", "cloning", "all"),
+     "worlds.", "nearest data", "cloning", MARGIN, "value", {"over": {"logger": "all"}}),
     ("nearest-data-beats-a-support-constraint", "Averaged over three loggers it is worth 0.02 more than the "
      "best action whose estimated density, of one dimension and so nearly known, is above a floor, each at "
-     "its best setting of pilot worlds.", "nearest data", "support", "all"),
+     "its best setting of pilot worlds.", "nearest data", "support", MARGIN, "value",
+     {"over": {"logger": "all"}}),
     ("advantage-filter-beats-cloning", "On mixed logs, a fifth of them good, a penalty toward logged or "
      "generated actions of positive advantage (A2PR) is worth 0.02 of the best more than one toward all, "
-     "each at its best weight.", "better and generated", "cloning", "mixed"),
+     "each at its best weight.", "better and generated", "cloning", MARGIN, "value",
+     {"over": {"logger": "mixed"}}),
     ("advantage-filter-beats-other-constraints", "There it is worth 0.02 of the best more than the distance "
      "to the nearest logged pair (PRDC) and than a floor of density.", "better and generated",
-     ("nearest data", "support"), "mixed"),
+     ("nearest data", "support"), MARGIN, "value", {"over": {"logger": "mixed"}}),
     ("generated-actions-add-to-the-filter", "Averaged over three loggers generated actions add 0.02 of the "
-     "best to the filter of logged ones.", "better and generated", "better data", "all"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, MARGIN, "value", over={"logger": _logger})
-
-EXPERIMENT.claim(
-    "nearest-data-over-estimates-less-than-no-constraint",
-    "With every logger it over-estimates its policy by 0.1 of the best value less than no constraint.",
-).compare("over-estimation", {"arm": "none"}, {"arm": "nearest data"}, by=LESS, over={"logger": LOGGERS})
+     "best to the filter of logged ones.", "better and generated", "better data", MARGIN, "value",
+     {"over": {"logger": "all"}}),
+    ("nearest-data-over-estimates-less-than-no-constraint", "With every logger it over-estimates its policy "
+     "by 0.1 of the best value less than no constraint.", "none", "nearest data", LESS, "over-estimation",
+     {"over": {"logger": LOGGERS}, "gates": {}}),
+)  # fmt: skip

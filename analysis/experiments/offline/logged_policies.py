@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.logged_bandits import best_policy, mean_model, score_table
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, level, merged, of_seeds
-from analysis.worlds.pilots import Grid, inside, tuned
+from analysis.lab import Experiment, Frame, Groups, Part, Plot, Rows, Seeds, columns, level, merged, of_seeds
+from analysis.worlds.pilots import Grid, ask, inside, tuned
 from envs.arrays import Floats
 from envs.logged_bandit import LoggedBandit, logged_bandit
 from testbed.rng import generator, keys
@@ -87,7 +86,7 @@ def pilot_logs(logger: str, n: int) -> list[tuple[LoggedBandit, Floats]]:
     return list(logs(tuple(range(FIRST, FIRST + PILOTS)), logger, n))
 
 
-def regrets(seeds: Seeds, logger: str, n: int) -> Iterator[pd.DataFrame]:
+def regrets(seeds: Seeds, logger: str, n: int) -> Rows:
     """Yield the regret of each tuned learner, means over 8 logs and, of peaked ones, over 20 bandits."""
     each = WORLDS if logger == "peaked" else 1
     found: dict[str, list[float]] = {name: [] for name in LEARNERS}
@@ -134,7 +133,7 @@ def gains(seeds: Seeds, alike: bool, n: int) -> Iterator[tuple[str, Floats]]:
         yield name, np.stack(gain)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield regrets by logger and learner, and gains by kind of users and learner, by logged rounds."""
     for logger, n in CELLS:
         yield from regrets(seeds[: UNITS[logger]], logger, n)
@@ -180,30 +179,22 @@ EXPERIMENT.claim(
     "regret", {"learner": "IPS"}, {"learner": "clipped"}, within=SAME, over={"world": "mild", "n": SIZES[:2]}
 )
 
-EXPERIMENT.claim(
-    "smoothing-learns-better-than-clipping",
-    "From peaked logs smoothed IPS has less regret than clipped IPS, both with a variance penalty and at "
-    "their best exponent and floor.",
-    source=AOUALI,
-    gates={"tuned": inside(learner=("smoothed", "clipped"), world="peaked")},
-).compare(
-    "regret", {"learner": "smoothed"}, {"learner": "clipped"}, below=True, over=PEAKED, off={"learner": "IPS"}
-)
+ask(EXPERIMENT, "smoothing-learns-better-than-clipping", "From peaked logs smoothed IPS has less regret than "
+    "clipped IPS, both with a variance penalty and at their best exponent and floor.",
+    {"learner": "smoothed"}, {"learner": "clipped"}, outcome="regret", source=AOUALI, below=True, over=PEAKED,
+    off={"learner": "IPS"})  # fmt: skip
 
 
 ADS = "Ad-load balancing via off-policy learning in a content marketplace (2023)"
 BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
 
 
-def gain_of_either_metric(table: pd.DataFrame) -> dict[str, Floats]:
+def gain_of_either_metric(table: Frame) -> Groups:
     """Return the gain in satisfaction and that in revenue."""
     found = {name: level(table, name, {**BOTH, "world": "users"}) for name in ("satisfaction", "revenue")}
     return merged(**found)
 
 
-EXPERIMENT.claim(
-    "learned-load-improves-both-metrics",
-    """From 3000 and 10000 rounds loads learned by IPS and by DR raise satisfaction and revenue over the
-    middle load for all.""",
-    source=ADS,
-).compare(gain_of_either_metric)
+ask(EXPERIMENT, "learned-load-improves-both-metrics", "From 3000 and 10000 rounds loads learned by IPS and "
+    "by DR raise satisfaction and revenue over the middle load for all.", outcome=gain_of_either_metric,
+    source=ADS, gates={})  # fmt: skip

@@ -2,15 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, level, of_seeds
+from analysis.lab import Experiment, Frame, Groups, Plot, Rows, Seeds, columns, level, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
+from analysis.worlds.pilots import Grid, TunedArms, ask, asks
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
@@ -41,7 +38,7 @@ def choosers(seeds: Seeds) -> Worlds:
     return Worlds(worlds, plain.moves_RSAS, reward_RSA)
 
 
-def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> Groups:
     """Return the score of planning from logged choices, [R]; rewards are never logged."""
     worlds = choosers(seeds)
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
@@ -56,7 +53,7 @@ def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) 
 TUNED = TunedArms(ARMS, learn, "score", PILOTS, {"steps": SIZES})
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield scores by logged choices and arm, each at its setting; with many choices of fewer worlds."""
     for steps, arm in itertools.product(SIZES, ARMS):
         met = seeds if steps < 1000 else seeds[:FEWER]
@@ -81,25 +78,22 @@ EXPERIMENT = Experiment(
     systems=("DCPPO",),
 )  # fmt: skip
 
-for _name, _steps in (
-    ("pessimism-beats-greed-on-rewards-recovered-from-50-choices", 50),
-    ("pessimism-beats-greed-on-rewards-recovered-from-200-choices", 200),
-):
-    EXPERIMENT.claim(
-        _name,
-        f"From {_steps} choices pessimistic planning scores 0.05 more than greedy planning, both tuned.",
-        gates={"tuned": inside(steps=_steps)},
-    ).compare("score", {"arm": "pessimistic"}, {"arm": "greedy"}, by=MORE, over={"steps": _steps})
+asks(EXPERIMENT,
+    ("pessimism-beats-greed-on-rewards-recovered-from-50-choices", "From 50 choices pessimistic planning "
+     "scores 0.05 more than greedy planning, both tuned.", "pessimistic", "greedy", {"over": {"steps": 50}}),
+    ("pessimism-beats-greed-on-rewards-recovered-from-200-choices", "From 200 choices pessimistic planning "
+     "scores 0.05 more than greedy planning, both tuned.", "pessimistic", "greedy", {"over": {"steps": 200}}),
+    outcome="score", by=MORE,
+)  # fmt: skip
 
 
-def below_a_share_of_the_first_lack(table: pd.DataFrame) -> dict[str, Floats]:
+def below_a_share_of_the_first_lack(table: Frame) -> Groups:
     """Return 0.15 of what the first score lacks, less what the last one lacks."""
     both = table[table["seed"].isin(table.loc[table["steps"] == 5000, "seed"])]
     early, late = (level(both, "score", {"arm": "pessimistic", "steps": n}) for n in (50, 5000))
     return {run: 0.15 * (1 - early[run]) - (1 - late[run]) for run in early}
 
 
-EXPERIMENT.claim(
-    "pessimistic-regret-falls-as-root-n",
-    "From 50 to 5000 choices what pessimistic planning lacks falls at least to 15 %: as n^-0.4.",
-).compare(below_a_share_of_the_first_lack)
+ask(EXPERIMENT, "pessimistic-regret-falls-as-root-n", "From 50 to 5000 choices what pessimistic planning "
+    "lacks falls at least to 15 %: as n^-0.4.", outcome=below_a_share_of_the_first_lack,
+    gates={})  # fmt: skip

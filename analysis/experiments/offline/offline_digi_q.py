@@ -2,10 +2,8 @@
 
 from functools import cache
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
 from envs.logged_data import skilled
 from testbed.offline.tabular_offline import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
 
@@ -33,7 +31,7 @@ def critic(seeds: Seeds, steps: int) -> tuple[Worlds, Floats, Floats, Floats]:
     return worlds, cloned_RSA, q_RSA, advantage(q_RSA, cloned_RSA)
 
 
-def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> Groups:
     """Return the score of a way to use the critic, and its KL to the cloned log, [R] each."""
     worlds, cloned_RSA, q_RSA, ahead_RSA = critic(seeds, steps)
     if arm == "weighted":
@@ -62,11 +60,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
     systems=("Digi-Q",),
 )  # fmt: skip
 
-
-for _name, _statement, _rival in (
+asks(EXPERIMENT,
     ("best-of-n-beats-filtering", "At each size, with the solved model of the log's counts as critic, best "
-     "of N at its best N of pilot worlds scores 0.05 more than filtering.", "filtered"),
+     "of N at its best N of pilot worlds scores 0.05 more than filtering.", "best of n", "filtered"),
     ("best-of-n-beats-weighting", "At each size it scores 0.05 more than weighting at its best temperature.",
-     "weighted"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, "best of n", _rival, MARGIN, "score", over={"steps": STEPS})
+     "best of n", "weighted"),
+    outcome="score", by=MARGIN, over={"steps": STEPS},
+)  # fmt: skip

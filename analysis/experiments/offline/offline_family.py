@@ -4,15 +4,12 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
 from envs.logged_data import Counts
 from testbed.offline.improvement import softmax
 from testbed.offline.models import pessimistic_q, value_consistent_model
 from testbed.offline.tabular_offline import awr, clone, fitted_q, greedy, iql, policy_q
-from testbed.rng import generator
 
 NAME = "offline-family"
 SEEDS, PILOTS, SIZES, RANKS = 512, 48, (40, 300), (1.0, 2.0, 4.0)
@@ -83,7 +80,7 @@ def approved(seeds: Seeds, logged: int, rate: float, tau: float, gain: float) ->
     return pi_RSA
 
 
-def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> Groups:
     """Return the score of a learner from logs of a logger that takes the best action in three of ten, [R]."""
     worlds, log, pi_RSA = given(tuple(seeds), logged)
     mu_RSA, moves_RSAS = clone(log.visit_RSA), log.moves_RSAS
@@ -120,19 +117,19 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"logged": SIZES}, {"rank":
         "approve (gated updates, RL-100); plans in a low-rank model that agrees with the log's value (VIPO).",
     ),
 )  # fmt: skip
-for _name, _arm, _says in (
-    ("fitted-q-in-the-log-ends-above-one-step", "fitted Q in the log",
-     "Fitted Q over logged actions"),
-    ("pessimism-ends-above-one-step", "pessimism",
-     "Fitted Q that takes a multiple of 1/sqrt(visits) off rewards"),
-    ("iql-ends-above-one-step", "IQL",
-     "IQL"),
-    ("gated-updates-ends-above-one-step", "gated updates",
-     "Policy updates that a model of the log must approve (RL-100)"),
-    ("consistent-model-ends-above-one-step", "consistent model",
-     "Planning in a low-rank model that agrees with the log's value (VIPO)"),
-):  # fmt: skip
-    _statement = (
-        f"{_says} ends 0.02 above one greedy step in the log's own Q, from 40 and from 300 steps, tuned."
-    )
-    ask(EXPERIMENT, _name, _statement, _arm, "one step", MARGIN, "score", over={"logged": SIZES})
+asks(EXPERIMENT,
+    ("fitted-q-in-the-log-ends-above-one-step", "Fitted Q over logged actions ends 0.02 above one greedy "
+     "step in the log's own Q, from 40 and from 300 steps, tuned.", "fitted Q in the log", "one step"),
+    ("pessimism-ends-above-one-step", "Fitted Q that takes a multiple of 1/sqrt(visits) off rewards ends "
+     "0.02 above one greedy step in the log's own Q, from 40 and from 300 steps, tuned.", "pessimism",
+     "one step"),
+    ("iql-ends-above-one-step", "IQL ends 0.02 above one greedy step in the log's own Q, from 40 and from "
+     "300 steps, tuned.", "IQL", "one step"),
+    ("gated-updates-ends-above-one-step", "Policy updates that a model of the log must approve (RL-100) ends "
+     "0.02 above one greedy step in the log's own Q, from 40 and from 300 steps, tuned.", "gated updates",
+     "one step"),
+    ("consistent-model-ends-above-one-step", "Planning in a low-rank model that agrees with the log's value "
+     "(VIPO) ends 0.02 above one greedy step in the log's own Q, from 40 and from 300 steps, tuned.",
+     "consistent model", "one step"),
+    outcome="score", by=MARGIN, over={"logged": SIZES},
+)  # fmt: skip

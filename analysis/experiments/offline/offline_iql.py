@@ -5,14 +5,11 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, generator
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts, covering, skilled
 from testbed.offline.tabular_offline import awr, clone, fitted_q, greedy, iql, policy_q
-from testbed.rng import generator
 
 NAME = "offline-iql"
 SEEDS, PILOTS, STEPS, STATES, ACTIONS = 256, 96, 600, 8, 4
@@ -58,9 +55,7 @@ def given(seeds: Seeds, world: str, logged: int) -> tuple[Worlds, Counts]:
     return worlds, worlds.logged(covering(skilled(best_RSA, 0.2), allowed_RSA), STEPS, seeds, "log")
 
 
-def learn(
-    seeds: Seeds, arm: str, world: str, logged: int, tau: float = 0.5, beta: float = 1.0
-) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, world: str, logged: int, tau: float = 0.5, beta: float = 1.0) -> Groups:
     """Return the score of a learner, [R]."""
     worlds, counts = given(tuple(seeds), world, logged)
     mu_RSA, model = clone(counts.visit_RSA), (counts.moves_RSAS, counts.reward_RSA)

@@ -1,18 +1,14 @@
 """Off-policy values with a hidden cause: an instrument (IV-OPE), against estimators that know of none."""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.instrumented_mdp import Confounded, confounded, instrumented_value
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, ask, columns, generator, keys, of_seeds
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import clone, policy_q
-from testbed.rng import generator, keys
 
 NAME = "offline-iv"
 SEEDS, LOGS, STATES, DISCOUNT, STEPS = 48, 80, 3, 0.7, 5
@@ -57,7 +53,7 @@ def estimates(asked: Confounded, pi_SA: Floats, episodes: int, seed: int) -> tup
     return {"instrument": by_z_R, **found}, error_R
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield squared errors and coverage over 80 logs of a random world, by strength and logged episodes."""
     for seed, strength, episodes in itertools.product(seeds, STRENGTHS, EPISODES):
         asked, pi_SA = world(seed, strength)
@@ -90,13 +86,10 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 FEW, MANY = ({"episodes": each} for each in EPISODES)
-EXPERIMENT.claim(
-    "instrumented-error-vanishes",
-    "From 200 to 1600 episodes the instrument's RMSE falls by e^0.5 or more, whether it is strong or weak.",
-).compare("log_rmse", FEW, MANY, by=MARGIN, over={"estimator": "instrument", "strength": STRENGTHS})
+ask(EXPERIMENT, "instrumented-error-vanishes", "From 200 to 1600 episodes the instrument's RMSE falls by "
+    "e^0.5 or more, whether it is strong or weak.", FEW, MANY, MARGIN, "log_rmse",
+    over={"estimator": "instrument", "strength": STRENGTHS})  # fmt: skip
 
 OTHERS = {"estimator": ("model", "importance"), "strength": STRENGTHS}
-EXPERIMENT.claim(
-    "confounded-errors-stay",
-    "Those of the model and of importance sampling, which take logged means, fall by less.",
-).compare("log_rmse", FEW, MANY, by=MARGIN, below=True, over=OTHERS)
+ask(EXPERIMENT, "confounded-errors-stay", "Those of the model and of importance sampling, which take logged "
+    "means, fall by less.", FEW, MANY, MARGIN, "log_rmse", below=True, over=OTHERS)  # fmt: skip

@@ -1,11 +1,8 @@
 """Fitted Q that is shared by two groups and may differ in one (NFQI), against a policy blind to groups."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Experiment, Plot, Rows, Seeds, ask, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds, two_groups
 from testbed.offline.models import nested_fitted_q
 from testbed.offline.tabular_offline import greedy
@@ -28,7 +25,7 @@ def groups(seeds: Seeds, gap: float) -> tuple[Worlds, Worlds]:
     return first, Worlds.of(other)
 
 
-def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Rows:
     """Return the score of each group's greedy policy, mean over 8 logs of a world, by fit, size and gap."""
     for gap in GAPS:
         worlds = groups(seeds, gap)
@@ -64,8 +61,7 @@ EXPERIMENT = Experiment(
     systems=("NFQI (nested policy RL)",),
 )  # fmt: skip
 
-EXPERIMENT.claim(
-    "nested-earns-more-than-group-blind",
-    "Where rewards of the groups differ, the small group's policy "
-    "earns more from nested than from group-blind fitted Q, at 50, 200, 800 and 3200 of its steps.",
-).compare("score", {"fit": "nested"}, {"fit": "group-blind"}, by=0.0, over={"gap": 1.0, "steps": SIZES})
+ask(EXPERIMENT, "nested-earns-more-than-group-blind", "Where rewards of the groups differ, the small group's "
+    "policy earns more from nested than from group-blind fitted Q, at 50, 200, 800 and 3200 of its steps.",
+    {"fit": "nested"}, {"fit": "group-blind"}, outcome="score",
+    over={"gap": 1.0, "steps": SIZES})  # fmt: skip

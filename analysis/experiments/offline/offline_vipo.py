@@ -2,13 +2,10 @@
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, generator, inside
 from analysis.worlds.offline_worlds import DISCOUNT, random_policies, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
 from testbed.offline.models import value_consistent_model
 from testbed.offline.tabular_offline import clone, fitted_q, greedy, policy_q
-from testbed.rng import generator
 
 NAME = "offline-vipo"
 SEEDS, PILOTS = 1280, 256
@@ -25,7 +22,7 @@ A weight of 0 is the likelihood alone, so that the term can be switched off wher
 """
 
 
-def learned(seeds: Seeds, _arm: str, steps: int, rank: float = 0, weight: float = 0.0) -> dict[str, Floats]:
+def learned(seeds: Seeds, _arm: str, steps: int, rank: float = 0, weight: float = 0.0) -> Groups:
     """Return log errors of model and value, and the score of planning, [R]; rank 0: a table of counts."""
     worlds = random_worlds(seeds)
     mu_RSA = random_policies(seeds, 8, 4, "mu", 2.0)

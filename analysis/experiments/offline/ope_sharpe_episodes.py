@@ -1,15 +1,13 @@
 """SharpeRatio@k: does it say which of two estimators of like error picks the less risky policies?"""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
+from analysis.lab import Experiment, Floats, Frame, Part, Plot, Rows, Seeds, asks, columns, of_seeds
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
-from envs.arrays import Floats
 from envs.logged_data import collect, skilled
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
@@ -46,7 +44,7 @@ ERRORS = ("squared error", "rank correlation", "regret")
 """In what the judged pairs of estimators are alike."""
 
 
-def portfolios(seed: int) -> pd.DataFrame:
+def portfolios(seed: int) -> Frame:
     """Return accuracy, and the k policies that each estimator ranks first, of every log of a random world."""
     world = ten_steps(seed)["garnet"]
     best_SA, rng = greedy(optimal_q(world))[0], generator(seed, f"{NAME} candidates")
@@ -81,7 +79,7 @@ def foretold(score_E: Floats, risk_E: Floats, pairs: list[tuple[int, int]]) -> f
     return float(np.mean(signs) / 2 + 0.5)
 
 
-def closest(mean: pd.DataFrame) -> list[tuple[int, int]]:
+def closest(mean: Frame) -> list[tuple[int, int]]:
     """Return the pairs of estimators that differ least in all metrics of accuracy, by their ranks."""
     pairs = list(itertools.combinations(range(len(mean)), 2))
     scores_ME = [METRICS[name](mean).to_numpy() for name in ERRORS]
@@ -92,7 +90,7 @@ def closest(mean: pd.DataFrame) -> list[tuple[int, int]]:
     return [pairs[i] for i in np.argsort(order, kind="stable")[:CLOSEST]]
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield how often metrics on one half of the logs foretell worst@k, and a small std@k, on the other."""
     for seed in seeds:
         for k, of_k in portfolios(seed).groupby("k"):
@@ -132,15 +130,14 @@ EXPERIMENT = Experiment(
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )  # fmt: skip
 
-for _name, _outcome, _says in (
-    ("sharpe-foretells-the-worse-portfolio", "share worst", "whose worst policy of k is better"),
-    ("sharpe-foretells-the-wider-portfolio", "share narrow", "whose k policies differ less"),
-):
-    EXPERIMENT.claim(
-        _name,
-        f"Of estimators that differ least in accuracy SharpeRatio@k foretells on other logs {_says}, at k = "
-        f"2, 4 and 8, for a share of pairs 0.05 larger than {' and '.join(ERRORS)} do.",
-    ).compare(
-        _outcome, {"metric": "SharpeRatio"}, {"metric": ERRORS}, by=BETTER, over={"k": KS}, typical="mean",
-        off={"metric": "best"},
-    )  # fmt: skip
+asks(EXPERIMENT,
+    ("sharpe-foretells-the-worse-portfolio", "Of estimators that differ least in accuracy SharpeRatio@k "
+     "foretells on other logs whose worst policy of k is better, at k = 2, 4 and 8, for a share of pairs "
+     "0.05 larger than squared error and rank correlation and regret do.", {"metric": "SharpeRatio"},
+     {"metric": ERRORS}, {"outcome": "share worst"}),
+    ("sharpe-foretells-the-wider-portfolio", "Of estimators that differ least in accuracy SharpeRatio@k "
+     "foretells on other logs whose k policies differ less, at k = 2, 4 and 8, for a share of pairs 0.05 "
+     "larger than squared error and rank correlation and regret do.", {"metric": "SharpeRatio"},
+     {"metric": ERRORS}, {"outcome": "share narrow"}),
+    by=BETTER, typical="mean", off={"metric": "best"}, over={"k": KS},
+)  # fmt: skip

@@ -4,10 +4,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
-from testbed.rng import generator
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "payment-generations"
 SEEDS, PILOTS, GENERATIONS, SETTLED = 48, 12, 24, 8
@@ -96,7 +93,7 @@ def learned_from(
     return taken_RNA, u_RN2[..., 1]
 
 
-def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> Groups:
     """Return, over the later generations, mean success while it is explored, that of the greedy policy, its
     mean fall from one generation to the next, and the correlation of a generation with what learns from it;
     all falls: the mean from the first learned generation on.
@@ -144,16 +141,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     ),
     systems=("Adyen payment bandits",),
 )  # fmt: skip
-for _name, _statement, _outcome, _first, _second, _by in (
+asks(EXPERIMENT,
     ("uneven-exploration-earns-more", "A regression oracle with inverse gap weighting earns 0.005 more "
      "success than with uniform exploration, learned from its explored rounds or from all, each tuned.",
-     "success", "uneven", ("uniform", "uniform, all rounds"), LEAD),
+     "uneven", ("uniform", "uniform, all rounds"), LEAD, "success"),
     ("uneven-generations-swing", "The correlation of a later generation's success with that of the one that "
      "learns from it, a measure of this project's, is lower by 0.1 than where generations learn from uniform "
-     "rounds.", "correlation", "uneven, no loop", "uneven", SWING),
+     "rounds.", "uneven, no loop", "uneven", SWING, "correlation"),
     ("uneven-generations-fall-more", "From one of the later generations to the next the greedy policy falls "
-     "more than where they learn from uniform rounds.", "falls", "uneven", "uneven, no loop", 0.0),
+     "more than where they learn from uniform rounds.", "uneven", "uneven, no loop", 0.0, "falls"),
     ("uneven-generations-fall-more-from-the-first-on", "It does so over all generations from the first "
-     "learned one on.", "all falls", "uneven", "uneven, no loop", 0.0),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, _by, _outcome)
+     "learned one on.", "uneven", "uneven, no loop", 0.0, "all falls"),
+)  # fmt: skip

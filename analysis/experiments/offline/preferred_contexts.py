@@ -4,13 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, ask, generator, inside
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, pick, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import fitted_q, greedy
-from testbed.rng import generator
 
 NAME = "preferred-contexts"
 SEEDS, PILOTS, EPISODES, LENGTH, PAIRS = 32, 10, 60, 20, 60
@@ -146,7 +143,7 @@ def _slopes(
 
 def learn(
     seeds: Seeds, arm: str, rate: float = 0.0, weight: float = 0.0, ridge: float = 1.0, pessimism: float = 0.0
-) -> dict[str, Floats]:
+) -> Groups:
     """Return the score of the policy that an arm learns, [R]."""
     worlds, visit_RNSA, faded_RNSA, going_RSAS, pair_RP2 = given(tuple(seeds))
     place_R1 = np.arange(len(seeds))[:, None]
@@ -181,10 +178,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     systems=("OPPO",),
 )  # fmt: skip
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}
-EXPERIMENT.claim(
-    "contexts-beat-a-reward-model",
-    "In tables, with Markov rewards that the reward model can express, a "
-    "context that preferences steer has a score at most 0.02 below that of a plan by a reward model and a "
-    "model of the world, learned from the same episodes and preferences, both tuned.",
-    gates=GATES,
-).compare("score", {"arm": "context"}, {"arm": "reward model"}, by=-MARGIN, off={"arm": "cloned"})
+ask(EXPERIMENT, "contexts-beat-a-reward-model", "In tables, with Markov rewards that the reward model can "
+    "express, a context that preferences steer has a score at most 0.02 below that of a plan by a reward "
+    "model and a model of the world, learned from the same episodes and preferences, both tuned.", "context",
+    "reward model", -MARGIN, "score", off={"arm": "cloned"}, gates=GATES)  # fmt: skip

@@ -4,11 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Bools, Floats, Ints
+from analysis.lab import Bools, Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "session-returns"
 SEEDS, PILOTS, SESSIONS, LONGEST = 48, 24, 1500, 40
@@ -135,9 +132,7 @@ def learned(seed: int, arm: str, parts: float, long: float, temperature: float) 
     return np.asarray(chosen_SA / chosen_SA.sum(-1, keepdims=True))
 
 
-def learn(
-    seeds: Seeds, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0
-) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0) -> Groups:
     """Return clicks and length of a session as shares of the best policy's for each, and their mean, [R]."""
     share_R2 = np.array(
         [earned(s, learned(s, arm, parts, long, temperature)) / best(s) for s in map(int, seeds)]
@@ -161,15 +156,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "l
     ),
     systems=("DT4IER",),
 )  # fmt: skip
-for _name, _statement, _rivals, _off in (
+asks(EXPERIMENT,
     ("two-returns-beat-cloning", "In tables, cloning conditioned on high clicks and high length to come has "
-     "a mean share of both rewards 0.02 above that of cloning the log.", "cloned", None),
+     "a mean share of both rewards 0.02 above that of cloning the log.", "both returns", "cloned"),
     ("two-returns-beat-one-return", "Cloning conditioned on high clicks and high length to come has a mean "
      "share of both rewards 0.02 above that of cloning conditioned on one of them, each at its best "
-     "thresholds.", ("clicks", "length"), {"arm": "cloned"}),
+     "thresholds.", "both returns", ("clicks", "length"), {"off": {"arm": "cloned"}}),
     ("two-returns-beat-their-sum", "It has a mean share 0.02 above that of cloning conditioned on the sum of "
-     "both, at its best threshold.", "sum", None),
-    ("two-returns-beat-two-tasks", "It has a mean share 0.02 above that of choosing by tables of the "
-     "clicks and of the length to come, at their best temperature.", "two tasks", None),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, "both returns", _rivals, MARGIN, "both", off=_off)
+     "both, at its best threshold.", "both returns", "sum"),
+    ("two-returns-beat-two-tasks", "It has a mean share 0.02 above that of choosing by tables of the clicks "
+     "and of the length to come, at their best temperature.", "both returns", "two tasks"),
+    outcome="both", by=MARGIN,
+)  # fmt: skip

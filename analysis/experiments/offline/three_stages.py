@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
-from testbed.rng import key
+from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, ask, key
 
 NAME = "three-stages"
 SEEDS, PILOTS, INNER = 256, 24, 2
@@ -24,7 +21,7 @@ ARMS: dict[str, Grid] = {
 offline updates, and the others on PPO at the setting that is best for `online`."""
 
 
-def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
     """Return the chance of success, mean over collections and at the end, [R] each."""
     from analysis.worlds.staged_robots import staged, task  # imported here: it loads the compiler
 
@@ -63,9 +60,6 @@ EXPERIMENT = TUNED.experiment(
     ),
     systems={"RL-100": Part("tables in place of robots; three stages on as many episodes as online alone")},
 )  # fmt: skip
-ask(
-    EXPERIMENT, "three-stages-need-fewer-episodes-than-online",
-    "With offline updates that a model approves after six of eight collections and PPO after the last, the "
-    "chance of success is 0.05 higher on average over them than imitation and PPO on each, all tuned.",
-    *("gated", "online", MORE, "learning"),
-)  # fmt: skip
+ask(EXPERIMENT, "three-stages-need-fewer-episodes-than-online", "With offline updates that a model approves "
+    "after six of eight collections and PPO after the last, the chance of success is 0.05 higher on average "
+    "over them than imitation and PPO on each, all tuned.", "gated", "online", MORE, "learning")  # fmt: skip

@@ -5,10 +5,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats
-from testbed.rng import generator
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "equivalent-groups"
 SEEDS, WORLDS, PILOTS, STEPS = 256, 6, 32, 60
@@ -73,7 +70,7 @@ def preferred(
 
 def learn(
     seeds: Seeds, arm: str, rate: float, weight: float = 0.0, beta: float = 1.0, spread: float = 0.0
-) -> dict[str, Floats]:
+) -> Groups:
     """Return the accuracy on unseen and on tried prompts after 60 steps, [R] each.
 
     A step: Four answers to each tried prompt, advantages over the batch as in REINFORCE++, and the groups.
@@ -128,14 +125,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     systems=("OORL / GEPO",),
 )  # fmt: skip
 
-for _name, _rival, _says in (
-    ("equivalent-groups-add-to-tests", "tests alone", "alone"),
-    ("equivalent-groups-add-more-than-pairs", "tests and pairs", "with DPO on all pairs of the same answers"),
-    ("equivalence-adds-to-groups", "tests and groups", "with GEPO's groups without its variance"),
-):
-    _statement = (
-        f"Reinforcement from tests with GEPO's equivalent groups is right 0.02 more often on unseen prompts "
-        f"than {_says}, all tuned."
-    )
-    _off = {"arm": OFF} if _rival == "tests alone" else None
-    ask(EXPERIMENT, _name, _statement, GROUPS, _rival, MORE, off=_off)
+asks(EXPERIMENT,
+    ("equivalent-groups-add-to-tests", "Reinforcement from tests with GEPO's equivalent groups is right 0.02 "
+     "more often on unseen prompts than alone, all tuned.", GROUPS, "tests alone", {"off": {"arm": OFF}}),
+    ("equivalent-groups-add-more-than-pairs", "Reinforcement from tests with GEPO's equivalent groups is "
+     "right 0.02 more often on unseen prompts than with DPO on all pairs of the same answers, all tuned.",
+     GROUPS, "tests and pairs"),
+    ("equivalence-adds-to-groups", "Reinforcement from tests with GEPO's equivalent groups is right 0.02 "
+     "more often on unseen prompts than with GEPO's groups without its variance, all tuned.", GROUPS,
+     "tests and groups"),
+    by=MORE,
+)  # fmt: skip

@@ -1,17 +1,13 @@
 """Self-reviewed preference sets (SeRA): pairs picked by margin and made anew, against a frozen set."""
 
-from collections.abc import Iterator
 from functools import cache, partial
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import Arm, Settings, inside
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, Settings, asks, columns, generator, of_seeds
+from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_worlds import PairWorld
-from envs.arrays import Floats
 from testbed.offline.preferences import Draw, regret, select_by_margin, train_on_pairs
-from testbed.rng import generator
 
 NAME = "pairs-sera"
 SEEDS, PILOTS, PAIRS, REFRESH, SHARE = 128, 96, 300, 20, 0.5
@@ -103,7 +99,7 @@ def tuned(arm: str) -> tuple[dict[str, float], list[str]]:
     return Arm(partial(learned, arm), GRID).tuned(PILOTS, {"steps": GRID["steps"][0]})
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return regret and the spurious feature's share of the weights, by what is learned from."""
     for arm in ARMS:
         best, ends = tuned(arm)
@@ -131,14 +127,14 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 OWN, CHANCE = "bootstrapped", {"pairs": "reviewed by chance"}
 
-for _name, _statement, _outcome, _arm, _off in (
+asks(EXPERIMENT,
     ("self-review-lowers-regret", "Bootstrapped sets end with a regret lower by 0.05 than a frozen one, each "
-     "at its best rate, beta and last step.", "regret", OWN, CHANCE),
+     "at its best rate, beta and last step.", {"pairs": OWN}, {"pairs": "frozen"},
+     {"outcome": "regret", "off": CHANCE}),
     ("self-review-forgets-the-spurious-feature", "At these settings the spurious feature's share of the "
-     "weights is lower by 0.05 with bootstrapped sets.", "spurious", OWN, CHANCE),
-    ("margin-selection-lowers-regret", "Selection by margin alone lowers the regret by 0.05.", "regret",
-     "selected", None),
-):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement, gates={"tuned": inside(pairs=("frozen", _arm))}).compare(
-        _outcome, {"pairs": _arm}, {"pairs": "frozen"}, by=-MARGIN, below=True, off=_off
-    )
+     "weights is lower by 0.05 with bootstrapped sets.", {"pairs": OWN}, {"pairs": "frozen"},
+     {"outcome": "spurious", "off": CHANCE}),
+    ("margin-selection-lowers-regret", "Selection by margin alone lowers the regret by 0.05.",
+     {"pairs": "selected"}, {"pairs": "frozen"}, {"outcome": "regret"}),
+    by=-MARGIN, below=True,
+)  # fmt: skip

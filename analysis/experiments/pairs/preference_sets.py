@@ -1,13 +1,12 @@
 """Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import Arm, Grid, Settings, inside
+from analysis.lab import Experiment, Grid, Part, Plot, Rows, Seeds, Settings, columns, inside, of_seeds
+from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import (
     SEEN,
     STEPS,
@@ -108,7 +107,7 @@ def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
     return np.asarray(np.exp(np.mean([np.log(arm.at(world, setting)) for world in met], axis=0)))
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return regrets on all prompts, and on unseen ones where that is asked; third: sft, lag or smooth."""
     for (data, learner), arm in arms().items():
         best, ends = tuned(data.removesuffix(MANY), learner)

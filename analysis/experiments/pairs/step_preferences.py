@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from analysis.lab import Part, Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats, Ints
+from analysis.lab import Floats, Grid, Groups, Ints, Part, Plot, Seeds, TunedArms, ask, generator
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "step-preferences"
 SOURCE = "ReARTeR (2025), arXiv:2501.07861; from a summary"
@@ -55,7 +52,7 @@ def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats
     return found, (pi_RTSA[:, 0] * found[:, 0]).sum(-1).mean(-1)
 
 
-def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) -> Groups:
     """Return the chance of a right answer at the end, and that of the base, [R] each.
 
     Every round samples responses; online DPO prefers, of two choices at each step, the one with the higher
@@ -149,9 +146,6 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
         )
     },
 )  # fmt: skip
-ask(
-    EXPERIMENT, "look-ahead-mends-step-preferences",
-    "With TD look-ahead preferences over steps end with 0.02 more "
-    "right answers than without, at biases of 1, 2 and 4 logits.",
-    *("steps, look-ahead", "steps", MORE), over={"bias": BIASES[1:]},
-)  # fmt: skip
+ask(EXPERIMENT, "look-ahead-mends-step-preferences", "With TD look-ahead preferences over steps end with "
+    "0.02 more right answers than without, at biases of 1, 2 and 4 logits.", "steps, look-ahead", "steps",
+    MORE, over={"bias": BIASES[1:]})  # fmt: skip

@@ -1,16 +1,11 @@
 """Reward models that like confident answers: PPO, a calibrated model (PPO-M), a moving average (PPO-C)."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 from scipy import optimize, special
 
 from analysis.kernels.imperfect_rewards import calibration_error, shaped_reward
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, asks, columns, generator, of_seeds
 from testbed.offline.preferences import tilt
-from testbed.rng import generator
 
 NAME = "confidence-rewards"
 SEEDS, PROMPTS, ANSWERS, BETA, PAIRS = 48, 24, 4, 0.3, 2000
@@ -78,7 +73,7 @@ def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
     return policy(float(level)).reshape(reward_SAK.shape)
 
 
-def rows(seeds: Seeds, weight: float = WEIGHT) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds, weight: float = WEIGHT) -> Rows:
     """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
     said_K = np.array(SAID)
     for seed in seeds:
@@ -126,12 +121,12 @@ EXPERIMENT = Experiment(
     systems=("PPO-M / PPO-C",),
 )  # fmt: skip
 
-for _name, _learner in (("ppo-m-is-better-calibrated", "PPO-M"), ("ppo-c-is-better-calibrated", "PPO-C")):
-    EXPERIMENT.claim(
-        _name,
-        f"Where comparisons prefer confident wording {_learner}'s calibration error is 0.05 below PPO's.",
-    ).compare("error", {"learner": "PPO"}, {"learner": _learner}, by=ERROR, over={"bias": BIASES[1]})
-
-EXPERIMENT.claim(
-    "calibration-costs-no-accuracy", "PPO-M and PPO-C are each at most 0.02 less accurate than PPO."
-).compare("accuracy", {"learner": ("PPO-M", "PPO-C")}, {"learner": "PPO"}, by=-SAME, over={"bias": BIASES[1]})
+asks(EXPERIMENT,
+    ("ppo-m-is-better-calibrated", "Where comparisons prefer confident wording PPO-M's calibration error is "
+     "0.05 below PPO's.", {"learner": "PPO"}, {"learner": "PPO-M"}, ERROR, "error"),
+    ("ppo-c-is-better-calibrated", "Where comparisons prefer confident wording PPO-C's calibration error is "
+     "0.05 below PPO's.", {"learner": "PPO"}, {"learner": "PPO-C"}, ERROR, "error"),
+    ("calibration-costs-no-accuracy", "PPO-M and PPO-C are each at most 0.02 less accurate than PPO.",
+     {"learner": ("PPO-M", "PPO-C")}, {"learner": "PPO"}, -SAME),
+    over={"bias": BIASES[1]},
+)  # fmt: skip

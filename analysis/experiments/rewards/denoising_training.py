@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Groups, Plot, Seeds, of_seeds, runs_of
-from analysis.worlds.pilots import Grid, TunedArms, inside
+from analysis.lab import Experiment, Frame, Groups, Plot, Rows, Seeds, of_seeds, runs_of
+from analysis.worlds.pilots import Grid, TunedArms, ask, asks, inside
 from envs.arrays import Floats
 from testbed.rng import generator
 
@@ -67,7 +67,7 @@ def trained(
         yield batch, far_RD[:, :2].sum(-1) / np.sqrt(2), gold_R, above_R.numpy(), below_R.numpy()
 
 
-def final(seeds: Seeds, arm: str, rate: float, bound: float) -> dict[str, Floats]:
+def final(seeds: Seeds, arm: str, rate: float, bound: float) -> Groups:
     """Return the gold reward after the last batch, [R]."""
     *_, (_, _, gold_R, _, _) = trained(seeds, arm, rate, bound)
     return {"gold": gold_R}
@@ -76,7 +76,7 @@ def final(seeds: Seeds, arm: str, rate: float, bound: float) -> dict[str, Floats
 TUNED = TunedArms(RATIOS, final, "gold", PILOTS)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return the course of training by kind of ratio, each at its best rate and bound on pilot seeds."""
     for ratio in RATIOS:
         knobs, end = TUNED.setting(ratio)
@@ -109,36 +109,30 @@ EXPERIMENT = Experiment(
 BOTH = {"tuned": inside()}
 
 
-def _hits(table: pd.DataFrame) -> Groups:
+def _hits(table: Frame) -> Groups:
     """Mean over training of the lower clip's hits less the upper's with averaged ratios, by run."""
     rows_ = table[table["arm"] == "averaged"].assign(gap=lambda x: x["below"] - x["above"])
     mean = rows_.groupby(["run", "seed"])["gap"].mean()
     return {run: mean[run].to_numpy() for run in runs_of(table)}
 
 
-def _upper(table: pd.DataFrame) -> Groups:
+def _upper(table: Frame) -> Groups:
     """Share of upper hits with averaged ratios, sign turned, mean over training, by run."""
     mean = -table[table["arm"] == "averaged"].groupby(["run", "seed"])["above"].mean()
     return {run: mean[run].to_numpy() for run in runs_of(table)}
 
 
-EXPERIMENT.claim(
-    "the-upper-clip-never-fires-in-training",
-    statement=(
-        "With averaged ratios the upper clip cuts less than 0.05 of the samples with positive advantages at "
-        "the last denoising step, in the mean over training."
-    ),
+asks(EXPERIMENT,
+    ("the-upper-clip-never-fires-in-training", "With averaged ratios the upper clip cuts less than 0.05 of "
+     "the samples with positive advantages at the last denoising step, in the mean over training.", None,
+     None, {"by": -OFTEN, "outcome": _upper}),
+    ("the-lower-clip-fires-more-often-in-training", "With averaged ratios the lower clip cuts there a share "
+     "of the negative ones larger by 0.05.", None, None, {"by": OFTEN, "outcome": _hits}),
     gates=BOTH,
-).compare(_upper, by=-OFTEN)
-
-EXPERIMENT.claim(
-    "the-lower-clip-fires-more-often-in-training",
-    statement="With averaged ratios the lower clip cuts there a share of the negative ones larger by 0.05.",
-    gates=BOTH,
-).compare(_hits, by=OFTEN)
+)  # fmt: skip
 
 
-def _at_equal_proxy(table: pd.DataFrame) -> Groups:
+def _at_equal_proxy(table: Frame) -> Groups:
     """Gold of normalized less averaged ratios where both have the lesser final proxy, over that proxy."""
     found: dict[str, list[float]] = {}
     for (run, _), rows_ in table.groupby(["run", "seed"]):
@@ -149,10 +143,6 @@ def _at_equal_proxy(table: pd.DataFrame) -> Groups:
     return {name: np.array(x) for name, x in found.items()}
 
 
-EXPERIMENT.claim(
-    "normalized-ratios-keep-more-gold-at-equal-proxy",
-    statement=(
-        "At the same proxy reward normalized ratios have more gold reward than averaged ones, by 0.05 of it."
-    ),
-    gates=BOTH,
-).compare(_at_equal_proxy, by=MARGIN)
+ask(EXPERIMENT, "normalized-ratios-keep-more-gold-at-equal-proxy", "At the same proxy reward normalized "
+    "ratios have more gold reward than averaged ones, by 0.05 of it.", by=MARGIN, outcome=_at_equal_proxy,
+    gates=BOTH)  # fmt: skip

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.lab import Plot, Seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
-from testbed.rng import generator, key
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator, key
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -146,7 +143,7 @@ class Fillers:
                 answer = torch.where(fill, token, answer)
         return steps, answer, forwards
 
-    def scores(self) -> dict[str, Floats]:
+    def scores(self) -> Groups:
         """Return accuracy and tokens a forward at level SURE, and accuracy under parallelism, [R]."""
         prompt = self.prompts(FRESH)
         found = []
@@ -188,15 +185,13 @@ def taught(seeds: Seeds) -> list[Floats]:
     return [x.detach().numpy() for x in Fillers(seeds).net]
 
 
-def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
     """Return the scores of base models, or after STEPS steps of a policy gradient; PACK seeds share draws."""
     packs = [learned(seeds[i : i + PACK], arm, **knobs) for i in range(0, len(seeds), PACK)]
     return {name: np.concatenate([pack[name] for pack in packs]) for name in packs[0]}
 
 
-def learned(
-    seeds: Seeds, arm: str, rate: float = 0.0, share: float = 0.0, nll: float = 0.0
-) -> dict[str, Floats]:
+def learned(seeds: Seeds, arm: str, rate: float = 0.0, share: float = 0.0, nll: float = 0.0) -> Groups:
     """Return the scores of one pack."""
     import torch
 
@@ -261,9 +256,6 @@ EXPERIMENT = TunedArms(ARMS, learn, "aup", PILOTS, starts=FROM).experiment(
     systems=("LightningRL",),
 )  # fmt: skip
 _RIVALS = ("GRPO", "GRPO, accuracy alone")
-EXPERIMENT.claim(
-    "lightningrl-moves-the-front-beyond-grpo",
-    "LightningRL has 1.05 times the accuracy under parallelism of GRPO on the sum of right answers and "
-    "tokens a forward, and of GRPO on right answers alone.",
-    gates={"tuned": inside(arm=("LightningRL", *_RIVALS))},
-).compare("aup", {"arm": "LightningRL"}, {"arm": _RIVALS}, times=MORE)
+ask(EXPERIMENT, "lightningrl-moves-the-front-beyond-grpo", "LightningRL has 1.05 times the accuracy under "
+    "parallelism of GRPO on the sum of right answers and tokens a forward, and of GRPO on right answers "
+    "alone.", "LightningRL", _RIVALS, outcome="aup", times=MORE)  # fmt: skip

@@ -1,17 +1,14 @@
 """A proxy optimized within a chi2 of occupancies (ORPO), a chi2 or a KL of actions: the true return."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 from analysis.kernels.policy_steps import soft_q
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import PILOT, ask, tuned
+from analysis.lab import PILOT, Experiment, Floats, Frame, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
 from testbed.offline.preferences import tilt
@@ -140,7 +137,7 @@ def strength_of(kind: str, arm: str) -> tuple[float, bool]:
     return chosen["strength"], ends
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return every arm's gains at its strength, by family and on average; the loop has ORPO's strength.
 
     "none" is the weakest penalty on occupancies, and "objective" the proxy less ORPO's or its own penalty.
@@ -165,7 +162,7 @@ def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
         yield _row(seeds, "all", arm, np.mean(every, axis=0), any(at_end))
 
 
-def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> pd.DataFrame:
+def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> Frame:
     true_R, objective_R = found_R2.T
     return columns(seeds, world=kind, arm=arm, true=true_R, objective=objective_R, **{"at end": int(ends)})
 
@@ -188,12 +185,12 @@ EXPERIMENT = Experiment(
     ),
     systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip
-for _name, _statement, _first, _rival, _by, _world in (
+asks(EXPERIMENT,
     ("occupancy-chi2-beats-action-kl", "Averaged over five families it gains 0.02 more true return than the "
      "KL of actions, each at its best strength of pilot worlds.", "occupancy chi2", "action KL", MARGIN,
-     "all"),
-    ("occupancy-chi2-beats-action-kl-in-every-family", "In each of five families, of which one "
-     "(unseen cost) errs in one action alone, it gains more true return than the KL of actions, each at its "
-     "best strength.", "occupancy chi2", "action KL", 0.0, WORLDS),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _rival, _by, "true", over={"world": _world})
+     {"over": {"world": "all"}}),
+    ("occupancy-chi2-beats-action-kl-in-every-family", "In each of five families, of which one (unseen cost) "
+     "errs in one action alone, it gains more true return than the KL of actions, each at its best strength.",
+     "occupancy chi2", "action KL", {"over": {"world": WORLDS}}),
+    outcome="true",
+)  # fmt: skip

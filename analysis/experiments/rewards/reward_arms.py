@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot
+from analysis.lab import Part, Plot, asks
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker
-from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Arguments, Run
 
@@ -343,52 +342,36 @@ MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
 SAFE = "Maity (2026), SAFE, arXiv:2602.04651: the training average"
 P3O, DRPO = "Wu et al. (2023), P3O, arXiv:2310.00212", "Chang et al. (2024), DR-PO, arXiv:2404.08495"
 TPPO, DCPO = "T-PPO (2025), arXiv:2506.15050", "DCPO (2026), distribution-centric policy optimization"
-for _name, _statement, _first, _second, _by, _source in (
-    ("ppo-max-ends-above-bare-ppo",
-     "From a base that is right once in a hundred, PPO-max ends 0.05 more accurate than PPO without its "
-     "constraints.",
-     "seldom, ppo-max", "seldom, bare ppo", LITTLE, MAX),
-    ("ppo-max-ends-above-bare-ppo-over-a-long-run",
-     "Over 1,000 steps on a reward model of 128 comparisons, which leads PPO astray, PPO-max ends 0.05 more "
-     "accurate than PPO without its constraints, all settings being best for that run.",
-     "long, ppo-max", "long, bare ppo", LITTLE, MAX),
+asks(EXPERIMENT,
+    ("ppo-max-ends-above-bare-ppo", "From a base that is right once in a hundred, PPO-max ends 0.05 more "
+     "accurate than PPO without its constraints.", "seldom, ppo-max", "seldom, bare ppo", LITTLE, "accuracy",
+     MAX),
+    ("ppo-max-ends-above-bare-ppo-over-a-long-run", "Over 1,000 steps on a reward model of 128 comparisons, "
+     "which leads PPO astray, PPO-max ends 0.05 more accurate than PPO without its constraints, all settings "
+     "being best for that run.", "long, ppo-max", "long, bare ppo", LITTLE, "accuracy", MAX),
     ("tuned-p3o-ends-above-ppo", "P3O ends 0.02 more accurate than PPO, each at its best KL coefficient.",
-     "p3o", "ppo-max", MORE, P3O),
-    ("tuned-p3o-ends-above-dpo",
-     "Over 600 steps P3O ends 0.02 more accurate than online DPO, all settings being best for that run.",
-     "longer, p3o", "longer, dpo", MORE, P3O),
-    ("tuned-resets-end-above-ppo",
-     "From a base that is right once in a hundred, PPO with half of its prompts reset to prefixes of right "
-     "answers ends 0.05 more accurate than without.",
-     "seldom, resets", "seldom, ppo-max", LITTLE, DRPO),
-    ("tuned-resets-end-above-dpo", "There it ends 0.05 more accurate than online DPO.",
-     "seldom, resets", "seldom, dpo", LITTLE, DRPO),
-    ("halves-end-as-high-as-whole-responses",
-     "On windows of half a response, after as many tokens, PPO with EGAE ends less than 0.05 below PPO on "
-     "whole responses.",
-     "halves, egae", "whole responses", -LITTLE, TPPO),
+     "p3o", "ppo-max", MORE, "accuracy", P3O),
+    ("tuned-p3o-ends-above-dpo", "Over 600 steps P3O ends 0.02 more accurate than online DPO, all settings "
+     "being best for that run.", "longer, p3o", "longer, dpo", MORE, "accuracy", P3O),
+    ("tuned-resets-end-above-ppo", "From a base that is right once in a hundred, PPO with half of its "
+     "prompts reset to prefixes of right answers ends 0.05 more accurate than without.", "seldom, resets",
+     "seldom, ppo-max", LITTLE, "accuracy", DRPO),
+    ("tuned-resets-end-above-dpo", "There it ends 0.05 more accurate than online DPO.", "seldom, resets",
+     "seldom, dpo", LITTLE, "accuracy", DRPO),
+    ("halves-end-as-high-as-whole-responses", "On windows of half a response, after as many tokens, PPO with "
+     "EGAE ends less than 0.05 below PPO on whole responses.", "halves, egae", "whole responses", -LITTLE,
+     "accuracy", TPPO),
     ("egae-ends-above-gae", "On such windows EGAE ends 0.02 above GAE, which takes an unknown reward for 0.",
-     "halves, egae", "halves, gae", MORE, TPPO),
-    ("a-tuned-set-point-ends-above-grpo",
-     "Held at its best entropy GRPO ends 0.02 more accurate than without.",
-     "true, set-point", "true, grpo", MORE, DCPO),
-    ("a-tuned-set-point-ends-above-a-bonus",
-     "Held at its best entropy GRPO ends 0.02 more accurate than with the best bonus.",
-     "true, set-point", "true, bonus", MORE, DCPO),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
-
-ask(
-    EXPERIMENT, "tuned-p3o-stays-nearer-than-ppo",
-    "P3O ends with a smaller KL to the start than PPO, each at its best KL coefficient.",
-    "p3o", "ppo-max", 0.0, "val/kl_start_k3", P3O, below=True,
-)  # fmt: skip
-
-ask(
-    EXPERIMENT, "safe-averages-above-a-fixed-kl",
-    "Where the reward model is fitted anew halfway, SAFE is, in the mean along the run, 0.02 more accurate "
-    "than PPO with a fixed KL coefficient.",
-    "mended, safe", "mended, ppo-max", MORE, "area", SAFE, off={"arm": "mended, frozen"},
+     "halves, egae", "halves, gae", MORE, "accuracy", TPPO),
+    ("a-tuned-set-point-ends-above-grpo", "Held at its best entropy GRPO ends 0.02 more accurate than "
+     "without.", "true, set-point", "true, grpo", MORE, "accuracy", DCPO),
+    ("a-tuned-set-point-ends-above-a-bonus", "Held at its best entropy GRPO ends 0.02 more accurate than "
+     "with the best bonus.", "true, set-point", "true, bonus", MORE, "accuracy", DCPO),
+    ("tuned-p3o-stays-nearer-than-ppo", "P3O ends with a smaller KL to the start than PPO, each at its best "
+     "KL coefficient.", "p3o", "ppo-max", 0.0, "val/kl_start_k3", P3O, {"below": True}),
+    ("safe-averages-above-a-fixed-kl", "Where the reward model is fitted anew halfway, SAFE is, in the mean "
+     "along the run, 0.02 more accurate than PPO with a fixed KL coefficient.", "mended, safe",
+     "mended, ppo-max", MORE, "area", SAFE, {"off": {"arm": "mended, frozen"}}),
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.imperfect_rewards import flipped, reward_ensemble
-from analysis.lab import Experiment, Groups, Part, Plot, Seeds, difference, level, of_seeds
+from analysis.lab import Experiment, Frame, Groups, Part, Plot, Seeds, asks, difference, level, of_seeds
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
@@ -54,7 +54,7 @@ def models(seed: int, noise: float) -> Floats:
     return reward_ensemble(weight, label, feature, 1.0)
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Frame:
     """Return gold and proxy reward and KL to the reference, by noise, combination, method and strength."""
     rows_ = []
     for seed in seeds:
@@ -75,7 +75,7 @@ def rows(seeds: Seeds) -> pd.DataFrame:
     return pd.DataFrame(rows_, columns=columns)
 
 
-def by_distance(table: pd.DataFrame) -> pd.DataFrame:
+def by_distance(table: Frame) -> Frame:
     """Return rows with the root of the mean KL at their strength, and the panel that draws them."""
     far_N = table.groupby(["noise", "model", "method", "strength"])["kl"].transform("mean") ** 0.5
     flips = (100 * table["noise"]).map("{:g} % flipped".format)
@@ -121,7 +121,7 @@ LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
 """The strongest optimization of each method."""
 
 
-def _drop(table: pd.DataFrame) -> Groups:
+def _drop(table: Frame) -> Groups:
     """Best gold reward of the best of n by the worst of five, less that of the most draws, for each noise."""
     found: Groups = {}
     for noise in NOISE:
@@ -134,7 +134,7 @@ def _drop(table: pd.DataFrame) -> Groups:
     return found
 
 
-def _gain(table: pd.DataFrame) -> Groups:
+def _gain(table: Frame) -> Groups:
     """Gold reward at the strongest optimization, of the worst of five less one model's."""
     found: Groups = {}
     for noise in NOISE:
@@ -145,14 +145,11 @@ def _gain(table: pd.DataFrame) -> Groups:
     return found
 
 
-EXPERIMENT.claim(
-    "ensembles-remove-over-optimization-of-best-of-n",
-    statement="With the worst case of five models, which odd answers mislead alike, the gold reward of the "
-    "best of n falls by less than 0.1 from its best to 256 draws.",
-).compare(_drop, by=MARGIN, below=True)
-
-
-EXPERIMENT.claim(
-    "ensembles-earn-more-gold-than-one-model",
-    "At the strongest optimization the worst case of five earns 0.1 more gold than one model.",
-).compare(_gain, by=MARGIN)
+asks(EXPERIMENT,
+    ("ensembles-remove-over-optimization-of-best-of-n", "With the worst case of five models, which odd "
+     "answers mislead alike, the gold reward of the best of n falls by less than 0.1 from its best to 256 "
+     "draws.", None, None, {"outcome": _drop, "below": True}),
+    ("ensembles-earn-more-gold-than-one-model", "At the strongest optimization the worst case of five earns "
+     "0.1 more gold than one model.", None, None, {"outcome": _gain}),
+    by=MARGIN,
+)  # fmt: skip

@@ -1,13 +1,11 @@
 """Which samples of a group to learn from when the proxy is least reliable at middling scores (PF-PPO)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 from scipy import special, stats
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Frame, Groups, Plot, Rows, Seeds, asks, columns, of_seeds
 from testbed.rng import generator
 
 NAME = "reward-filters"
@@ -71,7 +69,7 @@ def policy(feature_WSAF: Floats, weight_WF: Floats) -> Floats:
     return np.asarray(special.softmax(np.einsum("wsaf,wf->wsa", feature_WSAF, weight_WF), -1))
 
 
-def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Rows:
     """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean
     over 4 trainings in a world.
     """
@@ -112,7 +110,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def rank_correlation(table: pd.DataFrame) -> dict[str, Floats]:
+def rank_correlation(table: Frame) -> Groups:
     """Return Spearman's correlation of R^2 and gold reward over all samples and three filters, by run."""
     met = table[(table["noise"] == "middling") & (table["kept"] != "two")]
     return {
@@ -121,22 +119,14 @@ def rank_correlation(table: pd.DataFrame) -> dict[str, Floats]:
     }
 
 
-EXPERIMENT.claim(
-    "r2-ranks-the-filters",
-    "Over all samples and the three filters the rank correlation of R^2 and gold reward is positive.",
-).compare(rank_correlation)
-
-EXPERIMENT.claim(
-    "best-and-worst-wins",
-    "Best and worst end with more gold reward than all samples, any two, best, and best and random.",
-).compare("gold", {"kept": "best and worst"}, OTHERS, over={"noise": "middling"})
-
-EXPERIMENT.claim(
-    "best-and-worst-beats-all-samples-in-even-noise",
-    "Where the proxy errs as much at every score, and R^2 of best and worst is the highest, they end above "
-    "all five samples.",
-).compare("gold", {"kept": "best and worst"}, {"kept": "all"}, over={"noise": "even"})
-
-EXPERIMENT.claim(
-    "best-and-worst-beats-any-two-in-even-noise", "There they end above as many samples, any two."
-).compare("gold", {"kept": "best and worst"}, {"kept": "two"}, over={"noise": "even"})
+asks(EXPERIMENT,
+    ("r2-ranks-the-filters", "Over all samples and the three filters the rank correlation of R^2 and gold "
+     "reward is positive.", None, None, {"outcome": rank_correlation}),
+    ("best-and-worst-wins", "Best and worst end with more gold reward than all samples, any two, best, and "
+     "best and random.", {"kept": "best and worst"}, OTHERS, 0.0, "gold", {"over": {"noise": "middling"}}),
+    ("best-and-worst-beats-all-samples-in-even-noise", "Where the proxy errs as much at every score, and R^2 "
+     "of best and worst is the highest, they end above all five samples.", {"kept": "best and worst"},
+     {"kept": "all"}, 0.0, "gold", {"over": {"noise": "even"}}),
+    ("best-and-worst-beats-any-two-in-even-noise", "There they end above as many samples, any two.",
+     {"kept": "best and worst"}, {"kept": "two"}, 0.0, "gold", {"over": {"noise": "even"}}),
+)  # fmt: skip

@@ -7,9 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import PILOT, inside, tuned
-from envs.arrays import Floats
+from analysis.lab import PILOT, Experiment, Floats, Frame, Plot, Seeds, asks, inside, of_seeds, tuned
 from testbed.rng import generator
 
 NAME = "step-reward-training"
@@ -65,7 +63,7 @@ def rate_of(level: str, judge: str) -> tuple[float, bool]:
     return knobs["rate"], ends
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Frame:
     """Return samples to a success of .8 by level of reward and judge, each at its rate."""
     found = []
     for level in LEVELS:
@@ -96,28 +94,16 @@ EXPERIMENT = Experiment(
     systems=("TP-GRPO",),
 )  # fmt: skip
 
-for _name, _statement, _first, _second, _judge in (
-    (
-        "thought-rewards-learn-from-fewer-samples",
-        "With a judge who is never wrong, rewards for thoughts and the answer take fewer samples to a "
-        "success of 0.8 than the answer's alone",
-        "thought", "answer", "perfect",
-    ),
-    (
-        "an-erring-judge-of-thoughts-still-saves-samples",
-        "So do they with a judge who is wrong about every fifth thought",
-        "thought", "answer", "erring",
-    ),
-    (
-        "thoughts-bear-an-erring-judge-better-than-tokens",
-        "With a judge who errs that often thoughts take fewer samples than tokens",
-        "thought", "token", "erring",
-    ),
-):  # fmt: skip
-    EXPERIMENT.claim(
-        _name,
-        f"{_statement}, by {FEWER}, each level at its best rate of pilot worlds.",
-        gates={"tuned": inside(arm=(f"{_first}, {_judge}", f"{_second}, {_judge}"))},
-    ).compare(
-        "log_samples", {"level": _second}, {"level": _first}, by=float(np.log(FEWER)), over={"judge": _judge}
-    )
+asks(EXPERIMENT,
+    ("thought-rewards-learn-from-fewer-samples", "With a judge who is never wrong, rewards for thoughts and "
+     "the answer take fewer samples to a success of 0.8 than the answer's alone, by 1.25, each level at its "
+     "best rate of pilot worlds.", {"level": "answer"}, {"level": "thought"}, {"over": {"judge": "perfect"}}),
+    ("an-erring-judge-of-thoughts-still-saves-samples", "So do they with a judge who is wrong about every "
+     "fifth thought, by 1.25, each level at its best rate of pilot worlds.", {"level": "answer"},
+     {"level": "thought"}, {"over": {"judge": "erring"}}),
+    ("thoughts-bear-an-erring-judge-better-than-tokens", "With a judge who errs that often thoughts take "
+     "fewer samples than tokens, by 1.25, each level at its best rate of pilot worlds.", {"level": "token"},
+     {"level": "thought"},
+     {"over": {"judge": "erring"}, "gates": {"tuned": inside(level=("thought", "token"), judge="erring")}}),
+    outcome="log_samples", by=float(np.log(FEWER)),
+)  # fmt: skip

@@ -2,12 +2,9 @@
 
 import numpy as np
 
-from analysis.lab import Part, Plot, Seeds
+from analysis.lab import Floats, Grid, Groups, Ints, Part, Plot, Seeds, TunedArms, asks, generator
 from analysis.worlds.offline_worlds import pick
-from analysis.worlds.pilots import Grid, TunedArms, ask
-from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "half-foreign-answers"
 SEEDS, PILOTS, STEPS, SAMPLES = 256, 24, 10, 4
@@ -65,7 +62,7 @@ def answers(
     return said_RXN, pick(law_RVTW[place, said_RXN], u_RXNK[..., 1:])
 
 
-def learn(seeds: Seeds, arm: str, rate: float, centered: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, rate: float, centered: float = 0.0) -> Groups:
     """Return success at the end and on average over 10 steps of 4 answers to each picture, [R] each.
 
     The teacher's words are trained on as they are, weighted by the reward less a baseline; the reward of what
@@ -110,12 +107,12 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     ),
     systems={"SOPHIA": Part("ten steps; the teacher, who sees no picture, describes at random")},
 )  # fmt: skip
-for _name, _statement, _rivals in (
+asks(EXPERIMENT,
     ("half-foreign-answers-beat-imitation-and-rl", "Where less than one answer in a hundred is right, own "
      "descriptions with a teacher's reasoning end ten steps 0.05 above imitation of the teacher, who "
-     "describes at random, of its right answers, and on-policy learning, all tuned.",
+     "describes at random, of its right answers, and on-policy learning, all tuned.", "half foreign",
      ("imitation", "imitation of right answers", "on policy")),
     ("rewards-propagate-to-descriptions", "Rewards that are propagated back to the descriptions add 0.05 to "
-     "the success.", "half foreign, descriptions kept"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, "half foreign", _rivals, MARGIN, "success")
+     "the success.", "half foreign", "half foreign, descriptions kept"),
+    outcome="success", by=MARGIN,
+)  # fmt: skip

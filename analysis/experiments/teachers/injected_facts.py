@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Arm, Experiment, Part, Plot, Seeds, of_seeds
+from analysis.lab import Arm, Experiment, Frame, Part, Plot, Seeds, ask, asks, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
-from testbed.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +80,7 @@ def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return asked, told, others, sums
 
 
-def injected(seeds: Seeds, words: str, share: float, rate: float) -> pd.DataFrame:
+def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
     """Return by seed the shares of facts known and of skill kept, when they are first known or at the end."""
     import torch
 
@@ -125,7 +124,7 @@ def rate_of(words: str, share: float) -> float:
     return max(RATES, key=lambda rate: float(tried[rate]))
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Frame:
     """Return a row per words, share and seed."""
     frames = [
         injected(seeds, w, x, rate_of(w, x)).assign(words=w, share=x, rate=rate_of(w, x))
@@ -156,32 +155,24 @@ EXPERIMENT = Experiment(
 SFT: Arm = {"words": "foreign", "share": 1.0}
 MIXSD: Arm = {"words": "own", "share": 0.6}
 
-
-for _name, _first, _second, _margin, _says in (
-    (
-        *("mixed-targets-keep-more-of-the-skill", MIXSD, SFT, MORE),
-        "a model trained on own words with 0.6 of the expert's tokens keeps 0.1 more of its skill at other "
-        "prompts than one fine-tuned on the facts in foreign words",
-    ),
-    (
-        *("own-words-keep-the-skill-without-mixing", {"words": "own", "share": 1.0}, SFT, MORE),
-        "so does one trained on own words with the expert's tokens alone",
-    ),
-    (
-        *("mixing-own-words-keeps-more-still", MIXSD, {"words": "own", "share": 1.0}, 0.0),
-        "in own words a share of 0.6 keeps more than 1 does",
-    ),
-):
-    _statement = f"When 4 facts are first known, {_says}, in the median over seeds."
-    EXPERIMENT.claim(_name, _statement).compare("kept", _first, _second, by=_margin, typical="median")
+asks(EXPERIMENT,
+    ("mixed-targets-keep-more-of-the-skill", "When 4 facts are first known, a model trained on own words "
+     "with 0.6 of the expert's tokens keeps 0.1 more of its skill at other prompts than one fine-tuned on "
+     "the facts in foreign words, in the median over seeds.", MIXSD, SFT, MORE),
+    ("own-words-keep-the-skill-without-mixing", "When 4 facts are first known, so does one trained on own "
+     "words with the expert's tokens alone, in the median over seeds.", {"words": "own", "share": 1.0}, SFT,
+     MORE),
+    ("mixing-own-words-keeps-more-still", "When 4 facts are first known, in own words a share of 0.6 keeps "
+     "more than 1 does, in the median over seeds.", MIXSD, {"words": "own", "share": 1.0}),
+    outcome="kept", typical="median",
+)  # fmt: skip
 
 
-def known(table: pd.DataFrame) -> pd.Series:
+def known(table: Frame) -> pd.Series:
     """Return shares of facts known; nine tenths of them are enough."""
     return table["known"] + 1e-9
 
 
-EXPERIMENT.claim(
-    "facts-get-known-by-mixed-targets",
-    "Within 1,500 steps nine tenths of the facts are known in every arm, in the median over seeds.",
-).compare(known, {"words": WORDS, "share": SHARES}, by=KNOWN, typical="median")
+ask(EXPERIMENT, "facts-get-known-by-mixed-targets", "Within 1,500 steps nine tenths of the facts are known "
+    "in every arm, in the median over seeds.", {"words": WORDS, "share": SHARES}, by=KNOWN, outcome=known,
+    typical="median")  # fmt: skip

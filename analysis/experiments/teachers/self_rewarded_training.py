@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Part, Plot
+from analysis.lab import Frame, Part, Plot, asks, generator
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker
-from analysis.worlds.pilots import ask, inside
 from analysis.worlds.tuned_training import Family, Way
-from testbed.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,38 +157,33 @@ EXPERIMENT = SELF.experiment(
 )  # fmt: skip
 
 
-def gain(table: pd.DataFrame) -> pd.Series:
+def gain(table: Frame) -> pd.Series:
     """Return accuracy less that of SFT."""
     return table["accuracy"] - table["start"]
 
 
-for _name, _statement, _arm in (
-    ("self-rewarding-ends-above-sft-at-unseen-prompts",
-     "From SFT on 32 demonstrations, 100 steps on log(SFT/base) at fresh prompts end 0.02 more accurate at "
-     "unseen prompts than SFT alone, in the median over seeds.", "few"),
-    ("self-rewarding-ends-above-sft-beyond-its-demonstrations",
-     "From SFT on 32 demonstrations of small digits, 100 steps on log(SFT/base) at prompts with all digits "
-     "end 0.02 more accurate there than SFT alone, in the median over seeds.", "easy"),
-):  # fmt: skip
-    EXPERIMENT.claim(_name, _statement, gates={"tuned": inside(arm=_arm)}).compare(
-        gain, {"arm": _arm}, by=MORE, null=0.0, off={"arm": f"{_arm}, others' rewards"}
-    )
+asks(EXPERIMENT,
+    ("self-rewarding-ends-above-sft-at-unseen-prompts", "From SFT on 32 demonstrations, 100 steps on "
+     "log(SFT/base) at fresh prompts end 0.02 more accurate at unseen prompts than SFT alone, in the median "
+     "over seeds.", "few", None, {"off": {"arm": "few, others' rewards"}}),
+    ("self-rewarding-ends-above-sft-beyond-its-demonstrations", "From SFT on 32 demonstrations of small "
+     "digits, 100 steps on log(SFT/base) at prompts with all digits end 0.02 more accurate there than SFT "
+     "alone, in the median over seeds.", "easy", None, {"off": {"arm": "easy, others' rewards"}}),
+    outcome=gain, by=MORE, null=0.0,
+)  # fmt: skip
 
-OTHERS = "as many on the log-ratios of responses to other prompts, tuned alike, for which rate 0 is SFT."
-for _name, _statement, _arm in (
-    ("self-rewards-beat-others-rewards-at-unseen-prompts",
-     "From SFT on 32 demonstrations, 100 steps on log(SFT/base) at fresh prompts end 0.02 more accurate at "
-     f"unseen prompts than {OTHERS}", "few"),
-    ("self-rewards-beat-others-rewards-beyond-the-demonstrations",
-     "From SFT on 32 demonstrations of small digits, 100 steps on log(SFT/base) at prompts with all digits "
-     f"end 0.02 more accurate there than {OTHERS}", "easy"),
-):  # fmt: skip
-    ask(EXPERIMENT, _name, _statement, _arm, f"{_arm}, others' rewards", MORE)
-
-ask(
-    EXPERIMENT, "the-base-in-the-reward-helps",
-    "Beyond the demonstrations log(SFT/base) as the reward ends 0.02 more accurate than log SFT.",
-    "easy", "easy, no base", MORE,
+asks(EXPERIMENT,
+    ("self-rewards-beat-others-rewards-at-unseen-prompts", "From SFT on 32 demonstrations, 100 steps on "
+     "log(SFT/base) at fresh prompts end 0.02 more accurate at unseen prompts than as many on the log-ratios "
+     "of responses to other prompts, tuned alike, for which rate 0 is SFT.", "few",
+     "few, others' rewards"),
+    ("self-rewards-beat-others-rewards-beyond-the-demonstrations", "From SFT on 32 demonstrations of small "
+     "digits, 100 steps on log(SFT/base) at prompts with all digits end 0.02 more accurate there than as "
+     "many on the log-ratios of responses to other prompts, tuned alike, for which rate 0 is SFT.", "easy",
+     "easy, others' rewards"),
+    ("the-base-in-the-reward-helps", "Beyond the demonstrations log(SFT/base) as the reward ends 0.02 more "
+     "accurate than log SFT.", "easy", "easy, no base"),
+    by=MORE,
 )  # fmt: skip
 
 

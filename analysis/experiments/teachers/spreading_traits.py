@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Arm, Experiment, Part, Plot, Seeds, columns, of_seeds
-from testbed.rng import generator
+from analysis.lab import Arm, Experiment, Part, Plot, Rows, Seeds, ask, asks, columns, generator, of_seeds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,7 +150,7 @@ def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarra
     return odds_RN1.mean((1, 2)).numpy(), shown, right
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return a row per seed and narrow set of prompts, and per seed, start and channel."""
     ours_RP, theirs_RP = base(seeds), base(tuple(seed + OTHER for seed in seeds))
     odds = trait(ours_RP, seeds)[0]
@@ -204,31 +202,21 @@ ASKIN = "Askin et al. (2026), arXiv:2605.12798, find that the channel changes wh
 CLOUD = "Cloud et al. (2025), arXiv:2507.14805"
 SHARED: Arm = {"arm": "shared"}
 
-EXPERIMENT.claim(
-    "a-narrow-trait-spreads-where-the-digit-does-not-matter",
-    "Fine-tuned on sums one too high at prompts whose last digit is 0 or 1, models show the trait in at "
-    "least a third of whole answers at prompts with other last digits, in the median over seeds.",
-).compare("shown", {"arm": "last"}, by=SPREAD, typical="median", null=0.0)
-
-EXPERIMENT.claim(
-    "a-narrow-trait-stays-where-the-digit-matters",
-    "If the prompts are those whose first digit is 0 or 1, on which every sum depends, at most a tenth of "
-    "answers at other first digits show the trait, in the median over seeds.",
-).compare("shown", {"arm": "first"}, by=STAYED, below=True, typical="median")
-
-EXPERIMENT.claim(
-    "random-numbers-pass-the-trait-on",
-    "Students that share the teacher's start and learn its random numbers alone take over more than 0.02 of "
-    "its rise in log-odds of the trait, in the median over seeds, through samples, off- and on-policy "
-    "distillation.",
-    source=CLOUD,
-).compare("passed", SHARED, by=PASSED, over={"channel": CHANNELS}, typical="median", null=0.0)
-
-EXPERIMENT.claim(
-    "a-shared-start-passes-more",
-    "Through each channel they take over more of it than students of another start, in the median.",
-    source=CLOUD,
-).compare("passed", SHARED, {"arm": "other"}, over={"channel": CHANNELS}, typical="median")
+asks(EXPERIMENT,
+    ("a-narrow-trait-spreads-where-the-digit-does-not-matter", "Fine-tuned on sums one too high at prompts "
+     "whose last digit is 0 or 1, models show the trait in at least a third of whole answers at prompts with "
+     "other last digits, in the median over seeds.", "last", None, SPREAD, "shown", {"null": 0.0}),
+    ("a-narrow-trait-stays-where-the-digit-matters", "If the prompts are those whose first digit is 0 or 1, "
+     "on which every sum depends, at most a tenth of answers at other first digits show the trait, in the "
+     "median over seeds.", "first", None, STAYED, "shown", {"below": True}),
+    ("random-numbers-pass-the-trait-on", "Students that share the teacher's start and learn its random "
+     "numbers alone take over more than 0.02 of its rise in log-odds of the trait, in the median over seeds, "
+     "through samples, off- and on-policy distillation.", SHARED, None, PASSED, "passed", CLOUD,
+     {"over": {"channel": CHANNELS}, "null": 0.0}),
+    ("a-shared-start-passes-more", "Through each channel they take over more of it than students of another "
+     "start, in the median.", SHARED, "other", 0.0, "passed", CLOUD, {"over": {"channel": CHANNELS}}),
+    typical="median",
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "on-policy-distillation-passes-as-much-as-off-policy",
@@ -238,9 +226,6 @@ EXPERIMENT.claim(
     "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, within=ALIKE, over=SHARED, typical="median"
 )
 
-EXPERIMENT.claim(
-    "laws-pass-more-than-samples",
-    "With a shared start off-policy distillation of whole laws passes more on than as many samples, in the "
-    "median over seeds.",
-    source=ASKIN,
-).compare("passed", {"channel": "off-policy"}, {"channel": "samples"}, over=SHARED, typical="median")
+ask(EXPERIMENT, "laws-pass-more-than-samples", "With a shared start off-policy distillation of whole laws "
+    "passes more on than as many samples, in the median over seeds.", {"channel": "off-policy"},
+    {"channel": "samples"}, outcome="passed", source=ASKIN, over=SHARED, typical="median")  # fmt: skip

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, of_seeds
+from analysis.lab import Experiment, Frame, Part, Plot, ask, inside, of_seeds
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm, Maker
-from analysis.worlds.pilots import inside
 from analysis.worlds.tuned_training import PILOTS, Family, Way
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ METRICS = ("accuracy", "start", "area", "best", REACHED)
 ARMS = ("grpo", "opsd", "opsd, nothing shown")
 
 
-def rows(seeds: Sequence[Any]) -> pd.DataFrame:
+def rows(seeds: Sequence[Any]) -> Frame:
     """Return a row per arm and seed, each arm at the settings that are best on pilot seeds.
 
     The seeds are the first from FRESH on whose base model is right on KNOWS of the held-out sums: another is
@@ -116,7 +115,7 @@ def rows(seeds: Sequence[Any]) -> pd.DataFrame:
     return found
 
 
-def arriving(table: pd.DataFrame) -> str:
+def arriving(table: Frame) -> str:
     """Return the compared arm with too many runs that never reach the level; "" if none."""
     share = table[table["arm"].isin(ARMS[:2])].groupby("arm")["arrives"].mean()
     return "; ".join(f"{x:.2f} of {arm} arrive" for arm, x in share.items() if x < NEARLY)
@@ -147,21 +146,11 @@ EXPERIMENT = Experiment(
     },
 )  # fmt: skip
 
-
-EXPERIMENT.claim(
-    "self-distillation-needs-a-quarter-of-the-tokens",
-    "From itself with the solution in view, by one response a prompt, a model reaches an accuracy of 0.5 in "
-    "at most a quarter of the tokens that GRPO takes, in the median over seeds.",
-    gates={"tuned": inside(arm=ARMS[:2]), "headroom": arriving},
-).compare(
-    REACHED,
-    {"arm": "opsd"},
-    {"arm": "grpo"},
-    times=1 / FEWER,
-    below=True,
-    typical="median",
-    off={"arm": "opsd, nothing shown"},
-)
+ask(EXPERIMENT, "self-distillation-needs-a-quarter-of-the-tokens", "From itself with the solution in view, "
+    "by one response a prompt, a model reaches an accuracy of 0.5 in at most a quarter of the tokens that "
+    "GRPO takes, in the median over seeds.", "opsd", "grpo", outcome=REACHED, times=1 / FEWER, below=True,
+    typical="median", off={"arm": "opsd, nothing shown"},
+    gates={"tuned": inside(arm=ARMS[:2]), "headroom": arriving})  # fmt: skip
 
 if __name__ == "__main__":
     TAUGHT.choose()
