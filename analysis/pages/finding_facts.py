@@ -1,15 +1,19 @@
 """Reads the numbers of docs/findings.md, as text, from the arena's tables and the verdicts."""
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from analysis.arena.table import costly
 from analysis.arena.tasks import NEAR, PIPELINE
+from analysis.judging.e_values import WORDS
 from analysis.judging.seed_intervals import student_interval
 from analysis.judging.verdicts import Row
 
 LAG = 64
+CITED = re.compile(r"\[\^([^\]]+)\]")
 
 
 class Facts:
@@ -19,8 +23,26 @@ class Facts:
         self.frame, self.tuning, self.rows = frame, tuning, rows
 
     def claim(self, name: str) -> str:
-        """Return "0.17 [0.13, 0.27], n = 40: supported, `name`"."""
-        return f"{_with_size(self.rows[name])}, `{name}`"
+        """Return "0.17 [0.13, 0.27][^name]", with the verdict after it where it is open."""
+        return self._said(name, lambda value: f"{value:.2g}")
+
+    def factor(self, name: str) -> str:
+        """Return the same for a claim on a logarithm, as a factor."""
+        return self._said(name, lambda value: f"{math.exp(value):.2f}")
+
+    def _said(self, name: str, shown: Callable[[float], str]) -> str:
+        row, word = self.rows[name], str(self.rows[name]["verdict"])
+        if row["effect"] is None:
+            return f"not run[^{name}]"
+        open_word = "" if word in WORDS else f" ({word})"
+        return f"{shown(row['effect'])} [{shown(row['low'])}, {shown(row['high'])}]{open_word}[^{name}]"
+
+    def footnotes(self, text: str) -> str:
+        """Return verdict, size and statement of each claim that a text cites, in order of first citation."""
+        return "\n".join(
+            f"[^{name}]: {str(row['verdict']).capitalize()}, n = {row['n']:.0f}: {_statement(row)} `{name}`"
+            for name, row in ((name, self.rows[name]) for name in dict.fromkeys(CITED.findall(text)))
+        )
 
     def final(self, task: str, arm: str, lag: int = LAG) -> str:
         """Return an arm's mean final accuracy."""
@@ -57,8 +79,8 @@ class Facts:
         return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
 
     def on(self, stem: str, tasks: Sequence[str]) -> str:
-        """Return "sorted 0.03 [0.01, 0.05]: supported; sums …" of the claims STEM-on-TASK."""
-        return "; ".join(f"{task} {_with_size(self.rows[f'{stem}-on-{task}'])}" for task in tasks)
+        """Return "0.03 [0.01, 0.05][^name] on sorted and …" of the claims STEM-on-TASK."""
+        return " and ".join(f"{self.claim(f'{stem}-on-{task}')} on {task}" for task in tasks)
 
     def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
         """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""
@@ -84,8 +106,7 @@ class Facts:
         return costly(self.frame, LAG)
 
 
-def _with_size(row: Row) -> str:
-    """Return effect, interval, number of seeds and verdict: questions.in_brief does not say how many."""
-    if row["effect"] is None:
-        return "not run"
-    return f"{row['effect']:.2g} [{row['low']:.2g}, {row['high']:.2g}], n = {row['n']:.0f}: {row['verdict']}"
+def _statement(row: Row) -> str:
+    from analysis.experiment import EXPERIMENTS  # 1 s, which `testbed ask` does without
+
+    return str(EXPERIMENTS[str(row["experiment"])].claims[str(row["claim"])].promises["statement"])

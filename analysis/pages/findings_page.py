@@ -10,11 +10,12 @@ from analysis.pages.model_findings import of_models
 
 HEAD = """# Findings
 
-What stale data do to policy-gradient training on this bench, in order of use. Written by `testbed evidence
-pages findings` from analysis/verdicts.csv and the arena's tables; no number here is typed by hand. A claim's
-name opens its evidence: `testbed show NAME`. Intervals are 95 %. Unless a finding says otherwise it was found
-on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in optimizer steps. What holds on a
-model of a billion weights is not known.
+What stale data do to policy-gradient training on this bench, in order of use. `testbed evidence pages
+findings` writes this page from analysis/verdicts.csv and the arena's tables, so that no number is typed by
+hand. Intervals are 95 %. A footnote states the claim behind a number, with its verdict; where the verdict is
+open, it stands beside the number, too. `testbed show NAME` prints a claim's evidence. Unless a finding says
+otherwise, it was found on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in optimizer
+steps. What holds on a model of a billion weights is not known.
 """
 SHORT = ("sorted", "sums")
 ASKED = (*SHORT, "guess")
@@ -26,7 +27,7 @@ SCOPES = (
     "task but sorted.",
     "lag 1, where old data cost nothing that a recipe could save; lag 400 with rates inside their grids; two "
     "knobs of a recipe at once.",
-    "why, and whether an average over more tasks would name one recipe.",
+    "the cause, and whether an average over more tasks would name one recipe.",
     "clips beside other recipes; rates and clips between those of the grid; longer budgets.",
     "a task on which the setting was not chosen, where it may lose more; a setting for each kind of task.",
     "REINFORCE with a learned baseline; lag 400.",
@@ -58,9 +59,10 @@ def _facts() -> Facts:
 
 def page() -> str:
     """Return the page."""
-    texts = enumerate(zip(stored(), SCOPES, strict=True), 1)
+    facts, texts = _facts(), enumerate(zip(stored(), SCOPES, strict=True), 1)
     parts = (f"## {n}. {title}\n\n{text}\n\nNot tested: {scope}\n" for n, ((title, text), scope) in texts)
-    return "\n".join([HEAD, f"## Short answers\n\n{short_answers.table(_facts())}\n", *parts])
+    body = "\n".join([HEAD, f"## Short answers\n\n{short_answers.table(facts)}\n", *parts])
+    return f"{body}\n{facts.footnotes(body)}\n"
 
 
 def _of_recipes(f: Facts) -> list[tuple[str, str]]:
@@ -75,36 +77,32 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
             "Three steps of lag change GRPO's final accuracy by "
             f"{f.claim('three-steps-of-lag-cost-grpo-less-than-five-points')}. "
             f"At lag {LAG}, with rate and clip tuned there, GRPO falls from {fresh}. At lag 128, "
-            "at a rate tuned for fresh data, it loses "
-            f"{f.claim('staleness-costs-grpo-accuracy')}.",
+            f"at a rate tuned for fresh data, it loses {f.claim('staleness-costs-grpo-accuracy')}.",
         ),
-        (
-            "What a pipeline's spread of ages costs beside a constant lag of the same mean",
-            _of_ages(f),
-        ),
+        ("A pipeline's mixed ages cost GRPO what a constant lag of their mean does", _of_ages(f)),
         (
             f"Which recipe at lag {LAG}: {_verdict(f)}",
             f"{_ranks(f)}\n\n![Gain over tuned GRPO at lag {LAG}](assets/arena-{LAG}.svg)\n\n"
-            "Every recipe's rate and one knob were tuned alike, at that task and lag. VCPO, "
-            f"to take one, gains {held} over tuned GRPO. The placebo, GRPO under another name and on other "
-            f"seeds, gains {placebo}: differences of that size mean nothing. Verdicts per recipe: claims of "
-            "experiment `arena`. The answer by drift measured on a run, with settings and expected loss: "
-            "[which to use](arena.md#which-to-use).",
+            "Every recipe's rate and one knob were tuned alike, at that task and lag. VCPO, for example, "
+            f"gains {held} over tuned GRPO. The placebo, GRPO under another name and on other seeds, gains "
+            f"{placebo}: differences of that size mean nothing. The claims of experiment `arena` give a "
+            "verdict for each recipe. [Which to use](arena.md#which-to-use) gives the answer for the drift "
+            "measured on a run of your own, with settings and expected loss.",
         ),
         (
             "The best recipe of one task can be the worst of another",
-            f"TOPR ends at {topr}. Why is not settled here; what follows is that a table of one task says "
-            "little of the next.",
+            f"TOPR ends at {topr}. The cause is not known. A table of one task says little about the next.",
         ),
         (
             "A wide clip alone gives part of the gain of other methods; a smaller rate gives little",
-            f"{_knobs(f)}\n\nScores of GRPO in tuning at lag {LAG}, on two to five seeds. A comparison with "
-            "GRPO at clip 0.2, or at the rate of fresh data, gives a method that much for nothing.",
+            f"{_knobs(f)}\n\nThe table shows GRPO's scores in tuning at lag {LAG}, on two to five seeds. "
+            "Whoever compares a method with GRPO at a clip of 0.2, or at the rate of fresh data, credits the "
+            "method with these differences.",
         ),
         ("What one setting for all tasks and lags costs", _of_one_setting(f)),
         (
-            "Plain REINFORCE is no baseline at lag 64",
-            f"With its rate tuned it ends below or beside tuned GRPO: {plain}.",
+            "At lag 64 plain REINFORCE ends below tuned GRPO, or level with it",
+            f"With its rate tuned, it gains over tuned GRPO {plain}.",
         ),
     ]
 
@@ -113,78 +111,76 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
     return [
         (
             "Very old data can be used",
-            "On long, sorting 14 digits for 900 steps, tuned at lag 256, M2PO ends at most 0.05 below GRPO "
-            f"on fresh data: {f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')}; VCPO: "
-            f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')}; and GRPO itself: "
-            f"{f.claim('grpo-keeps-fresh-accuracy-at-lag-256-on-long')}. In other worlds VCPO ends at lag "
-            "128 as high as on fresh data: "
-            f"{f.claim('vcpo-at-lag-128-is-as-good-as-on-policy')}; without its two parts, at a third of the "
-            "rate, .04 lower. It ends above GRPO on models of a million "
-            f"weights, at lag 64, by {f.claim('vcpo-ends-above-grpo-on-larger-models')}.",
+            "On `long`, which sorts 14 digits over 900 steps, recipes are tuned at lag 256. There final "
+            f"accuracy differs from that of GRPO on fresh data by "
+            f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')} with VCPO, "
+            f"{f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')} with M2PO, and "
+            f"{f.claim('grpo-keeps-fresh-accuracy-at-lag-256-on-long')} with GRPO itself. In other worlds "
+            "lag 128 changes VCPO's final accuracy by "
+            f"{f.claim('vcpo-at-lag-128-is-as-good-as-on-policy')}. On models of a million weights, at lag "
+            f"64, VCPO ends {f.claim('vcpo-ends-above-grpo-on-larger-models')} above GRPO.",
         ),
         (
             "Importance weights hurt at a full rate and are nearly idle at a small one",
-            "Beside REC's clip they change the final accuracy by "
-            f"{f.claim('rec-importance-weights-change-nothing')} at a rate of 0.003 and lag 16, where "
-            f"the clip alone is no worse at any lag, {f.claim('rec-clip-alone-ends-no-lower')}, and "
-            f"by {f.claim('rec-slow-importance-weights-change-nothing')} at a tenth of it. The clip is "
-            "what prevents collapse on offline "
-            f"data: share of seeds {f.claim('rec-clip-prevents-collapse')}. On SmolLM2 the weights "
-            "make old data usable: see the last finding.",
+            "Beside REC's clip, at a rate of 0.003 and lag 16, importance weights change final accuracy by "
+            f"{f.claim('rec-importance-weights-change-nothing')}; at a tenth of that rate they change it by "
+            f"{f.claim('rec-slow-importance-weights-change-nothing')}. The clip without weights ends no "
+            f"lower than with them at any lag: the least difference is "
+            f"{f.claim('rec-clip-alone-ends-no-lower')}. The clip is what prevents collapse on offline data: "
+            "where one of two runs on a seed collapses, it is the one without the clip on a share of "
+            f"{f.claim('rec-clip-prevents-collapse')}. Where nothing else limits the ratio, weights make old "
+            "data usable: finding 17.",
         ),
         (
             "Watch the entropy before the effective sample size",
-            "At lag 256 and one rate, the mean of the first 200 of 600 steps foretells which of six recipes "
-            "collapses later: a small entropy better than a small ESS, difference of AUROC "
-            f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}; AUROC of the ESS, which had to "
-            f"be above 0.8, {f.claim('ess-ranks-collapses-at-one-lag-and-rate')}. On models of a million "
-            "weights a small ESS in the first 40 "
-            "steps does not tell which runs end low: AUROC "
+            "At lag 256 and one rate for all, some of six recipes collapse later. The mean of the first 200 "
+            "of 600 steps foretells which: a small entropy does so better than a small ESS, by a difference "
+            f"of AUROC of {f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}. The AUROC of the "
+            f"ESS is {f.claim('ess-ranks-collapses-at-one-lag-and-rate')}. On models of a million weights a "
+            "small ESS in the first 40 steps does not tell which runs end low: its AUROC is "
             f"{f.claim('early-ess-ranks-losses-of-larger-models')}.",
         ),
-        (
-            "Asynchrony is faster because nobody waits for the longest response",
-            _of_pipelines(f),
-        ),
+        ("Asynchrony is faster because nobody waits for the longest response", _of_pipelines(f)),
         (
             "Engines: formats as coarse as FP8 did not break training here, fewer layers cost accuracy",
-            "Share of seeds on which FP8 rollouts made the trainer collapse: "
-            f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as "
-            f"large as a fifth of the weights do: {f.claim('strong-rollout-noise-collapses-the-trainer')}. "
-            "Where rollouts leave out one of eight layers, drawn anew for every batch, accuracy moves by "
-            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, with weights "
+            "FP8 rollouts made the trainer collapse on a share of seeds of "
+            f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as large as a fifth of the weights do "
+            "make it collapse: where one of two runs on a seed collapses, it is theirs on a share of "
+            f"{f.claim('strong-rollout-noise-collapses-the-trainer')}. Leaving one of eight layers out of "
+            "the rollouts, drawn anew for every batch, changes accuracy by "
+            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, and with weights "
             f"by token by {f.claim('token-weights-keep-accuracy-without-an-eighth-of-the-layers')}.",
         ),
         (
             "Published gains over GRPO depend on the task once GRPO is tuned",
-            f"Asked was a gain of 0.05 over tuned GRPO at lag {LAG} on every task that the recipe ran.\n\n"
+            f"Each recipe was to gain 0.05 over tuned GRPO at lag {LAG}, on every task that it ran.\n\n"
             f'{_by_verdict(f)}\n\n"Undecided" mostly means a gain on one task and none on another.',
         ),
         (
             "Several updates on a fresh batch",
-            "Mean accuracy along the run, the number of updates tuned for both. SFPO over GRPO with one: "
-            f"{f.on('sfpo-learns-faster-than-grpo', SHORT)}; over GRPO with as many as it likes: "
-            f"{f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}. ReMix: "
-            f"{f.on('remix-learns-faster-than-reused-grpo', SHORT)}. To an accuracy of 0.62 "
-            "on sorted GRPO with one update needs about three times ReMix's rollouts: the factor's "
-            f"logarithm, 1.1 being asked, is {f.claim('remix-needs-a-third-of-the-rollouts-of-grpo')}.",
+            "Outcomes are mean accuracies along the run, with the number of updates on a batch tuned. Over "
+            f"GRPO with one update SFPO gains {f.on('sfpo-learns-faster-than-grpo', SHORT)}. Over GRPO with "
+            f"its own tuned number it gains {f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}, and ReMix "
+            f"gains {f.on('remix-learns-faster-than-reused-grpo', SHORT)}. To reach an accuracy of 0.62 on "
+            "sorted, GRPO with one update needs "
+            f"{f.factor('remix-needs-a-third-of-the-rollouts-of-grpo')} times ReMix's "
+            "rollouts; a factor of 3 was asked.",
         ),
     ]
 
 
 def _of_pipelines(f: Facts) -> str:
     return (
-        "In simulated pipelines a decoupled learner reaches the same level sooner than a synchronous "
-        "one, by a log factor of "
-        f"{f.claim('decoupled-actors-are-faster-than-waiting')}. Dropping groups older than one update "
-        "shortens trained responses "
-        f"where lengths have a heavy tail: {f.claim('discard-stale-shortens-responses')}. On the "
-        "clock of such a pipeline online DPO one step off reaches the same accuracy more than 1.2 times "
-        f"as fast, log factor beyond that {f.claim('one-step-off-online-dpo-is-faster')}; VCPO at lag 16 "
-        f"more than 2.5 times, {f.claim('vcpo-is-2.5-times-as-fast-at-lag-16')}, and at lag 128, where "
-        f"it takes more updates, less: {f.claim('vcpo-is-2.5-times-as-fast-at-lag-128')}. With weights "
-        "that change within a response and a recomputed cache every token comes from some version's "
-        "distribution; with a kept cache from no version's."
+        "In simulated pipelines a synchronous learner takes "
+        f"{f.factor('decoupled-actors-are-faster-than-waiting')} times as long as a decoupled one to reach "
+        "the same level. Where response lengths have a heavy tail, dropping groups older than one update "
+        "shortens trained responses by a fifth or more[^discard-stale-shortens-responses]. By the clock of "
+        "such a pipeline, online DPO one step off reaches the same accuracy "
+        f"{f.factor('one-step-off-online-dpo-is-faster')} times as fast, VCPO at lag 16 "
+        f"{f.factor('vcpo-is-2.5-times-as-fast-at-lag-16')} times, and at lag 128, where it takes more "
+        f"updates, {f.factor('vcpo-is-2.5-times-as-fast-at-lag-128')} times. With weights that change within "
+        "a response, a recomputed cache leaves every token in the distribution of some version; a kept cache "
+        "leaves it in that of none."
     )
 
 
@@ -212,15 +208,15 @@ def _of_ages(f: Facts) -> str:
     ]
     stem = "a-pipelines-ages-{}-on-sorted"
     return (
-        "Ages of a simulated pipeline with in-flight updates and groups dropped beyond an age of 40: 3 to "
-        "40 updates, mean 16. Recipes ran on them at the settings tuned at lag 16. Final accuracy less that "
-        f"at lag 16, of GRPO: {f.claim(stem.format('cost-grpo-what-their-mean-does'))}; of ten recipes in "
-        f"the mean: {f.claim(stem.format('cost-recipes-what-their-mean-does'))}. Kendall's tau of their "
-        "order on a seed with their mean order at lag 16, less that of lag 16 on the same seed: "
-        f"{f.claim(stem.format('rank-recipes-as-their-mean-does'))}. GRPO under another name, on other "
-        f"seeds, less GRPO: {f.claim('the-placebo-equals-grpo-on-a-pipelines-ages-on-sorted')}. Not asked "
-        "beforehand: higher than at "
-        f"the constant lag end {', '.join(higher) or 'none'}, lower {', '.join(lower) or 'none'}.\n\n"
+        "A simulated pipeline with in-flight updates drops groups older than 40 updates. Its ages run from 3 "
+        "to 40 with a mean of 16. Recipes ran on them at the settings tuned at lag 16. Compared with lag 16, "
+        f"they change GRPO's final accuracy by {f.claim(stem.format('cost-grpo-what-their-mean-does'))}, and "
+        f"the mean of ten recipes by {f.claim(stem.format('cost-recipes-what-their-mean-does'))}. The order "
+        "of the recipes on a seed agrees with their mean order at lag 16 a little less than the order at lag "
+        f"16 does: Kendall's tau changes by {f.claim(stem.format('rank-recipes-as-their-mean-does'))}. The "
+        "placebo, GRPO under another name and on other seeds, differs from GRPO by "
+        f"{f.claim('the-placebo-equals-grpo-on-a-pipelines-ages-on-sorted')}. Not asked beforehand: higher "
+        f"than at the constant lag end {', '.join(higher) or 'none'}; lower {', '.join(lower) or 'none'}.\n\n"
         + "\n".join(
             ["| recipe | lag 16 | pipeline | difference on the same seeds |", "|---" * 4 + "|", *rows]
         )
@@ -233,17 +229,18 @@ def _of_one_setting(f: Facts) -> str:
         f"| {row.arm} | {row.own:.2f} | {row.one:.2f} | {row.loss:+.2f} [{row.low:.2f}, {row.high:.2f}] |"
         for row in found.itertuples()
     ]
-    places = ", ".join(f"{task} {lag}" for task, lag in one_setting.places())
+    places = ", ".join(f"lag {lag} on {task}" for task, lag in one_setting.places())
     best = {of: found.nlargest(3, of) for of in ("own", "one")}
     order = {
         of: ", ".join(f"{row.arm} {getattr(row, of):.2f}" for row in best[of].itertuples()) for of in best
     }
     return (
-        "Whoever cannot tune at every task and lag fixes a recipe's rate and knob beforehand. Below is the "
-        "mean final accuracy at each task's and lag's own setting and at the one that scores best in tuning "
-        f"over all of a recipe's stale tasks and lags, on {len(one_setting.SEEDS)} other seeds; task and "
-        f"lag: {places}. Where both settings are one the loss is 0. The order of recipes changes: tuned "
-        f"everywhere {order['own']} are the best, at one setting {order['one']}.\n\n"
+        "If you cannot tune at every task and lag, you fix a recipe's rate and knob beforehand. The table "
+        "compares mean final accuracy at each place's own setting with that at one setting for all: the one "
+        "that scores best in tuning over the recipe's stale tasks and lags. Both are on "
+        f"{len(one_setting.SEEDS)} other seeds, at {places}. Where both settings agree, the loss is 0. The "
+        f"order of recipes changes: tuned everywhere, {order['own']} are the best; at one setting, "
+        f"{order['one']}.\n\n"
         + "\n".join(["| recipe | each its own | one setting | lost |", "|---" * 4 + "|", *rows])
     )
 

@@ -1,8 +1,10 @@
 """Findings on larger models: what the arena foretold, what size changes, SmolLM2, other engines' rollouts."""
 
 from analysis.experiments.engines import real_rollouts
-from analysis.experiments.engines.four_bit_rollouts import DRIFT, ESS, FOUR_BITS
+from analysis.experiments.engines.four_bit_rollouts import FOUR_BITS
+from analysis.experiments.engines.real_rollouts import DRIFT
 from analysis.experiments.real import foretold_arms, model_size
+from analysis.experiments.real.known_model import ESS
 from analysis.pages.finding_facts import Facts
 from analysis.tables.committed import load_committed
 
@@ -14,19 +16,19 @@ def of_models(f: Facts) -> list[tuple[str, str]]:
         ("Up to a million weights it is undecided whether larger models bear older data", _sizes(f)),
         (
             "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
-            "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Weights per token add "
-            f"{f.claim('importance-weights-help-smollm2-at-the-end')} to REINFORCE's final accuracy, of "
-            f"which old data take {f.claim('tuned-reinforce-loses-on-smollm2-at-lag-32')}. "
-            "Along the run, standardized advantages and means over tokens add to that "
-            f"{f.claim('standardized-advantages-help-smollm2-on-the-way')}, a clip of 0.2 "
-            f"{f.claim('a-clip-helps-smollm2-on-the-way')}. All of GRPO together adds "
-            f"{f.claim('grpo-beats-reinforce-on-smollm2-at-the-end')} at the end. At one rate, 3e-4, "
+            "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Data 32 steps old "
+            f"take {f.claim('tuned-reinforce-loses-on-smollm2-at-lag-32')} from REINFORCE's final accuracy. "
+            f"Weights per token give {f.claim('importance-weights-help-smollm2-at-the-end')} back. On top of "
+            "that, standardized advantages and means over tokens change the mean accuracy along the run by "
+            f"{f.claim('standardized-advantages-help-smollm2-on-the-way')}, and a clip of 0.2 by "
+            f"{f.claim('a-clip-helps-smollm2-on-the-way')}. All of GRPO together ends "
+            f"{f.claim('grpo-beats-reinforce-on-smollm2-at-the-end')} above REINFORCE.\n\nAt a rate of 3e-4, "
             "tuned for no recipe, REINFORCE's accuracy after 56 steps is "
-            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}; GRPO without clip is above by "
-            f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')}; the clip adds "
-            f"{f.claim('a-clip-helps-smollm2-on-old-data')}. At lag 16 GRPO's mean accuracy "
-            f"along the run falls by {f.claim('old-data-slow-smollm2-down')}, and the sequence ESS is "
-            f"{f.claim('smollm2-loses-a-quarter-of-its-sequences')}.",
+            f"{f.claim('reinforce-fails-on-smollm2-on-old-data')}. GRPO without its clip is "
+            f"{f.claim('grpo-without-its-clip-keeps-smollm2-on-old-data')} above it, and the clip adds "
+            f"{f.claim('a-clip-helps-smollm2-on-old-data')}. Data 16 steps old take "
+            f"{f.claim('old-data-slow-smollm2-down')} from GRPO's mean accuracy along the run, at a sequence "
+            f"ESS of {f.claim('smollm2-loses-a-quarter-of-its-sequences')}.",
         ),
         ("On top-p rollouts TIS and IcePop change nothing", _engines(f)),
         ("Four-bit rollouts slow GRPO down on SmolLM2; TIS gives back what they take", _four_bits(f)),
@@ -38,13 +40,14 @@ def _four_bits(f: Facts) -> str:
     frame = load_committed([FOUR_BITS.name])[FOUR_BITS.name].frame
     drift = frame.loc[(frame["mismatch"] == "q4-0") & (frame["recipe"] == "grpo"), [ESS, DRIFT]].median()
     return (
-        "135 M weights, adapters of rank 8 in float32, 48 steps of counting on fresh data, each arm at its "
-        "best of four rates, 3e-4 for all. Rollouts come from llama.cpp's Q4_0 beneath the same adapters: a "
-        f"KL of {drift[DRIFT]:.2f} nats a token and a sequence ESS of {drift[ESS]:.2f} along the run. "
-        f"Uncorrected, they cost {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean accuracy along the "
-        f"run. To the uncorrected arm TIS adds {f.claim('tis-gains-on-q4-0-rollouts')}, MIS "
-        f"{f.claim('mis-gains-on-q4-0-rollouts')}, both at their defaults. Less the trainer's own "
-        f"rollouts stand TIS at {f.claim('q4-0-rollouts-cost-smollm2-little-with-tis')}, MIS at "
+        "135 M weights, adapters of rank 8 in float32, 48 steps of counting on fresh data. Each arm runs at "
+        "its best of four rates, which is 3e-4 for all. Rollouts come from llama.cpp's Q4_0 beneath the "
+        f"same adapters, at a KL of {drift[DRIFT]:.2f} nats a token and a sequence ESS of {drift[ESS]:.2f} "
+        f"along the run. Uncorrected, they cost {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean "
+        "accuracy along the run. Compared with no correction, TIS adds "
+        f"{f.claim('tis-gains-on-q4-0-rollouts')} and MIS {f.claim('mis-gains-on-q4-0-rollouts')}, both at "
+        "their defaults. Compared with float32 rollouts, "
+        f"TIS differs by {f.claim('q4-0-rollouts-cost-smollm2-little-with-tis')} and MIS by "
         f"{f.claim('q4-0-rollouts-cost-smollm2-little-with-mis')}."
     )
 
@@ -72,24 +75,25 @@ def _foretold(f: Facts) -> str:
         found = rows.groupby("recipe")["final"].mean().nlargest(3)
         best.append(
             f"on {task} at lag {lag} {', '.join(f'{name} {value:.2f}' for name, value in found.items())}, "
-            f"said {', '.join(said.nlargest(3).index)}"
+            f"foretold {', '.join(said.nlargest(3).index)}"
         )
     fresh = frame[frame["lag"] == 0].groupby("task")["final"].mean()
     stale = frame[frame["lag"] > 0]
+    ends = " and ".join(f"{value:.2f} on {task}" for task, value in fresh.items())
     return (
-        "Foretold was what each recipe keeps of the accuracy that GRPO reaches on fresh data, from the "
-        "arena's sums for running sums of ten digits, from its sorted digits for words of six letters to be "
-        "spelled backward. It was committed before the runs of models of a million weights, at the arena's "
-        "settings with a tenth of its rates, untuned on the models.\n\n"
+        "The arena foretold what share of GRPO's accuracy on fresh data each recipe keeps: its sums spoke "
+        "for running sums of ten digits, its sorted digits for words of six letters to be spelled backward. "
+        "The forecast was committed before models of a million weights ran, at the arena's settings with a "
+        "tenth of its rates, untuned on the models.\n\n"
         + "\n".join(lines)
-        + "\n\nTau of the arena's order by seed at lag 64: "
-        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums, "
-        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling; at lag 16 "
-        f"{f.claim('arena-foretells-the-order-of-recipes-at-lag-16')} and "
+        + "\n\nKendall's tau of the arena's order on a seed at lag 64 is "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums and "
+        f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling; at lag 16 it "
+        f"is {f.claim('arena-foretells-the-order-of-recipes-at-lag-16')} and "
         f"{f.claim('arena-foretells-the-order-of-recipes-at-lag-16-on-spelling')}. "
         f"The best three: {'; '.join(best)}. {stale['collapsed'].sum():.0f} of {len(stale)} runs "
-        f"collapsed. Fresh data reach {', '.join(f'{x:.2f} on {task}' for task, x in fresh.items())}, at a "
-        "rate that was not tuned either."
+        f"collapsed. On fresh data GRPO ends at {ends}, "
+        "at a rate that was not tuned either."
     )
 
 
@@ -110,19 +114,19 @@ def _sizes(f: Facts) -> str:
     judged = ends[ends["weights"] == ends["weights"].max()].set_index(["called", "seed"])["accuracy"]
     over = judged["VCPO"] - judged["GRPO"]
     return (
-        "The arena's sums, two layers whose width alone changes, each arm at its best of five rates, final "
-        "accuracy in the median:\n\n" + "\n".join(lines) + "\n\n"
-        "What lag 64 takes from GRPO with a wide clip, less that from a million weights in place of seven "
-        f"thousand: {f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end, "
-        f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run. VCPO adds to it "
-        f"{f.claim('vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end')} with seven thousand, "
-        f"{f.claim('vcpo-gains-over-grpo-with-a-million-weights-at-the-end')} with a million weights, "
-        f"where it adds {over.median():.2f} to GRPO with a clip of 0.2. Share of tokens that this clip "
-        "touches, of a million weights less that of seven thousand: "
-        f"{f.claim('a-larger-model-is-clipped-less-at-its-best-rate')} at the best rates, "
+        "Models of two layers differ in width alone, on the arena's sums, each arm at its best of five "
+        "rates. Final accuracy in the median:\n\n" + "\n".join(lines) + "\n\n"
+        "Of what lag 64 takes from GRPO with a wide clip, a million weights in place of seven thousand spare "
+        f"{f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end and "
+        f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run. VCPO ends above it by "
+        f"{f.claim('vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end')} with seven thousand "
+        f"weights and by {f.claim('vcpo-gains-over-grpo-with-a-million-weights-at-the-end')} with a million, "
+        f"where it ends {over.median():.2f} above GRPO with a clip of 0.2. That clip touches a larger share "
+        "of the tokens of a million weights than of seven thousand, by "
+        f"{f.claim('a-larger-model-is-clipped-less-at-its-best-rate')} at the best rates and by "
         f"{f.claim('a-larger-model-is-clipped-less-at-one-rate')} at one rate of 3e-4 (a pilot: its design "
-        "was not written beside its runs). The best rate falls "
-        "tenfold from the smallest to the million, as it does for Adam with the width."
+        "was not written beside its runs). The best rate falls tenfold from the smallest model to that of "
+        "a million weights, as it does for Adam with the width."
     )
 
 
@@ -150,21 +154,22 @@ def _engines(f: Facts) -> str:
         "bfloat16, no correction": "bfloat16-rollouts-cost-grpo-little-at-lag-0",
     }
     lines = [
-        "| rollouts | final, fresh | at lag 16 | fresh: less the trainer's, or uncorrected |",
+        "| rollouts | final, fresh | at lag 16 | change on fresh data |",
         "|---" * 4 + "|",
     ]
     for name in ("the trainer itself", *asked):
         told = f.claim(asked[name]) if name in asked else ""
         lines.append(f"| {name} | {ends[0][name]:.2f} | {ends[16][name]:.2f} | {told} |")
     return (
-        "A model of a million weights on running sums, rollouts by top-p 0.9, at temperature 0.7, in int8 or "
-        "bfloat16, corrections at their defaults, each arm at its best of five rates. An uncorrected arm "
-        "stands beside the trainer's own rollouts, a corrected one beside the uncorrected.\n\n"
+        "A model of a million weights learns running sums from rollouts by top-p 0.9, at temperature 0.7, in "
+        "int8 or in bfloat16, with corrections at their defaults, each arm at its best of five rates. The "
+        "last column compares an uncorrected arm with the trainer's own rollouts, and a corrected arm with "
+        "the uncorrected one.\n\n"
         + "\n".join(lines)
-        + "\n\nTop-p leaves out tokens, and no weight brings back what was never sampled. At a low "
-        "temperature all tokens keep a chance, so weights could; what TIS gains there is open. MIS at its "
-        "default cap ends below the base model at each of the five rates.\n\n"
-        "At equal weights, KL of SmolLM2's engines to float32 in nats a token, medians over prompts, of "
-        "which a verdict asks for 20: "
+        + "\n\nTop-p leaves tokens out, and no weight brings back what was never sampled. At a low "
+        "temperature every token keeps a chance, so that weights could help; what TIS gains there is open. "
+        "MIS at its default cap ends below the base model at each of the five rates.\n\n"
+        "At equal weights, the KL of SmolLM2's engines to float32, in nats a token and in the median over "
+        "prompts, is: "
         f"{'; '.join(f'{name} {f.claim(claim)}' for name, claim in engines.items())}."
     )

@@ -8,7 +8,7 @@ from analysis.judging.system_list import DECIDED, status, systems
 from analysis.pages.finding_facts import LAG, Facts
 
 HELD, VARIED, SHRANK = "hold", "hold in one world or part only", "shrink"
-VANISHED, REVERSED = "vanish", "turn round in at least one"
+VANISHED, REVERSED = "vanish", "turn round in at least one world"
 COSTS = 0.03
 """Final accuracy that a lag takes from GRPO on the tasks that are named."""
 FEW = "three-steps-of-lag-cost-grpo-less-than-five-points"
@@ -33,26 +33,26 @@ def _of_recipes(f: Facts) -> list[tuple[str, str, str]]:
     return [
         (
             "Which method at a lag of 1 to 3?",
-            f"Any. Three steps change what GRPO reaches by {f.claim(FEW)}; a lag of 1 was not run by itself.",
+            f"Any. Three steps change GRPO's final accuracy by {f.claim(FEW)}. A lag of 1 was not run.",
             "1",
         ),
         *((f"At a lag of {lag}?", _leaders(f, lag), "3") for lag in (16, 64, 256)),
         (
             "At a lag of 400?",
-            "Not known: no recipe was tuned there. At 256, the oldest that was, fresh data reach "
-            f"{f.final('long', 'grpo', 0)} on long, VCPO {f.final('long', 'vcpo', 256)}, GRPO "
-            f"{f.final('long', 'grpo', 256)}.",
+            "Not known: no recipe was tuned there. The largest lag that was is 256: on long GRPO on fresh "
+            f"data ends at {f.final('long', 'grpo', 0)}, VCPO at lag 256 at {f.final('long', 'vcpo', 256)}, "
+            f"GRPO there at {f.final('long', 'grpo', 256)}.",
             "8",
         ),
         ("What does a wide clip alone buy?", f"At lag {LAG} GRPO goes {clip}.", "5"),
         (
             "What does a smaller rate alone buy?",
-            f"Next to nothing: with the clip of 0.2 GRPO goes {rate}.",
+            f"Next to nothing: with its clip at 0.2 GRPO goes {rate}.",
             "5",
         ),
         (
             "What survives tuning of the rival?",
-            f"Gains of 0.05 over tuned GRPO at lag {LAG} {_survivors(f)}.",
+            f"A gain of 0.05 over tuned GRPO at lag {LAG} {_survivors(f)}.",
             "13",
         ),
         ("Which published gains vanish, shrink or hold?", _published(f), "[verdicts](verdicts.md)"),
@@ -63,35 +63,43 @@ def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
     return [
         (
             "How early can a collapse be told, and by what?",
-            "After 200 of 600 steps, by a small entropy, better than by a small ESS: difference of AUROC "
-            f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}.",
+            "After 200 of 600 steps. A small entropy foretells it better than a small ESS, by "
+            f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')} of AUROC.",
             "10",
         ),
         (
             "What does discarding old groups cost?",
-            "The long responses: a policy that is trained where groups older than one update are replaced "
-            f"writes fewer tokens, by {f.claim('discarding-old-groups-shortens-the-policy')} of 3.7.",
+            "Long responses. Where groups older than one update are replaced, the trained policy writes "
+            f"{f.claim('discarding-old-groups-shortens-the-policy')} fewer tokens a response.",
             "11",
         ),
         (
             "What does waiting cost?",
-            "Time, and no length: a log factor of "
-            f"{f.claim('decoupled-actors-are-faster-than-waiting')} in time; tokens "
-            f"{f.claim('waiting-leaves-lengths-alone')}.",
+            "Time, not length. A synchronous learner takes "
+            f"{f.factor('decoupled-actors-are-faster-than-waiting')} times as long; responses change by "
+            f"{f.claim('waiting-leaves-lengths-alone')} tokens.",
             "11",
         ),
         (
             "What do in-flight updates cost?",
-            "No accuracy that is seen: GRPO on a pipeline's ages less GRPO at a constant lag of their mean "
-            f"{f.claim('a-pipelines-ages-cost-grpo-what-their-mean-does-on-sorted')}.",
+            "No accuracy that can be seen: on a pipeline's ages GRPO ends "
+            f"{f.claim('a-pipelines-ages-cost-grpo-what-their-mean-does-on-sorted')} above GRPO at a "
+            "constant lag of their mean.",
             "2",
         ),
         (
             "When do importance weights help, when do they hurt?",
-            "They help where no clip holds a ratio back: SmolLM2's REINFORCE at lag 32 by "
-            f"{f.claim('importance-weights-help-smollm2-at-the-end')}. Beside a clip they hurt at a full "
-            f"rate, {f.claim('rec-importance-weights-change-nothing')}, and are idle at a tenth of it.",
+            "They help where no clip limits the ratio: SmolLM2's REINFORCE gains "
+            f"{f.claim('importance-weights-help-smollm2-at-the-end')} at lag 32. Beside a clip they change "
+            f"final accuracy by {f.claim('rec-importance-weights-change-nothing')} at a full rate, and next "
+            "to nothing at a tenth of it.",
             "9, 17",
+        ),
+        (
+            "What do rollouts of a four-bit engine cost?",
+            f"On SmolLM2 and fresh data {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean accuracy along "
+            "the run; TIS gives it back.",
+            "19",
         ),
     ]
 
@@ -104,7 +112,7 @@ def _leaders(f: Facts, lag: int) -> str:
         rows = f.frame[(f.frame["task"] == task) & (f.frame["lag"] == lag)]
         gain = "GRPO itself" if arm == "grpo" else f"{arm} {f.gain(task, arm, lag=lag)}"
         found.append(f"{gain} on {task}, of {rows['arm'].nunique()} recipes")
-    return "Gains most over tuned GRPO: " + "; ".join(found) + ". The best of many is named too high."
+    return f"Gains most over tuned GRPO: {'; '.join(found)}. The gain of the best of many is an overestimate."
 
 
 def _survivors(f: Facts) -> str:
@@ -113,9 +121,10 @@ def _survivors(f: Facts) -> str:
     firm = {stem: [word == SUPPORTED for word in words.values()] for stem, words in found.items()}
     every = sorted(stem for stem, held in firm.items() if all(held))
     some = sorted(stem for stem, held in firm.items() if any(held) and not all(held))
+    none = len(firm) - len(every) - len(some)
     return (
-        f"are shown for {', '.join(every) or 'none'} on every task that they ran, for {', '.join(some)} on "
-        f"some, for the other {len(firm) - len(every) - len(some)} of {len(firm)} recipes on none"
+        f"is shown on every task that it ran for {', '.join(every) or 'no recipe'}; on some tasks for "
+        f"{', '.join(some)}; on none for the other {none} of {len(firm)} recipes"
     )
 
 
@@ -129,9 +138,9 @@ def _published(f: Facts) -> str:
             became = SHRANK if word == SMALLER else _became(str(f.rows[c]["verdict"]) for c in system.central)
             found.setdefault(became, []).append(system.name.partition(" (")[0])
     words = (word for word in (HELD, VARIED, SHRANK, VANISHED, REVERSED) if word in found)
-    said = (f"{len(found[word])} {word} ({', '.join(found[word])})" for word in words)
+    said = (f"{len(found[word])} {word}: {', '.join(found[word])}." for word in words)
     judged = sum(map(len, found.values()))
-    return f"Of {len(recipes)} training recipes {judged} are decided: {'; '.join(said)}."
+    return f"{judged} of {len(recipes)} training recipes are decided. {' '.join(said)}"
 
 
 def _became(verdicts: Iterable[str]) -> str:

@@ -105,7 +105,7 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
         (["supported", "supported"], "hold"),
         (["supported", "refuted"], "hold in one world or part only"),
         (["no difference"], "vanish"),
-        (["no difference", "refuted"], "turn round in at least one"),
+        (["no difference", "refuted"], "turn round in at least one world"),
     ],
 )
 def test_a_gain_is_counted_by_all_its_central_claims(words, became):
