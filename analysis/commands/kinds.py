@@ -106,7 +106,7 @@ def _claim_names() -> list[str]:
 def claim(name: str) -> dict[str, Any]:
     """Return a claim's statement, evidence and committed verdict, and the tested code if it is exact."""
     from analysis.judging.claims import CLAIMS
-    from analysis.judging.table_gates import NOT_RECORDED, unmeasured
+    from analysis.judging.table_gates import NOT_RECORDED, excuse
     from analysis.judging.verdicts import by_claim
     from analysis.planted_bugs import about
 
@@ -121,7 +121,7 @@ def claim(name: str) -> dict[str, Any]:
         "verdict": row["verdict"],
         "failed": row["gates"],
         "gates held": "; ".join(x for x in row["checked"].split("; ") if NOT_RECORDED not in x),
-        "not recorded": ", ".join(unmeasured(row["checked"])),
+        "not recorded": excuse(row),
         "evidence": _bets(row),
         "kind": row["kind"],
         "set": row["standing"],

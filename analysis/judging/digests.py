@@ -16,6 +16,7 @@ from pathlib import Path
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging.source_drift import spoken
+from analysis.judging.table_gates import UNMEASURED
 from analysis.tables.committed import REMEASURED
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,7 @@ def of_code(experiment: str, computed: bool) -> str:
         found += [_of_package(folder) for folder in sorted(folders)]
     again = REMEASURED / f"{experiment}.csv"
     found += [_of_file(again)] if again.exists() else []
+    found += [UNMEASURED.get(experiment, "")]
     found += [str(spoken()[each]) for each in EXPERIMENTS[experiment].judges() if each in spoken()]
     found += [f"{claim} {said}" for claim, said in _objected() if claim in EXPERIMENTS[experiment].claims]
     return _short("".join(found).encode())

@@ -5,10 +5,12 @@ A gate holds, fails, or does not apply; the first two come with the number behin
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,10 +38,10 @@ ENDS = ("accuracy", "final", "exact/value")
 STILL_MOVING = 0.5
 """Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
 NOT_RECORDED = "not recorded"
-_MODELS = "model runs, not kept, take core-hours"
-UNMEASURED = dict.fromkeys(("known-model", "larger-models", "toy-vs-real"), _MODELS)
-"""Experiments whose tables lack what `long enough` or `drift` reads, and why it stays so: their claims have a
-verdict, and pages say what is missing. The list may only become shorter (docs/decisions/013)."""
+_REASONS = Path(__file__).with_name("unmeasured.csv").read_text(encoding="utf-8").splitlines()
+UNMEASURED: dict[str, str] = dict(csv.reader(_REASONS[1:]))
+"""Why `long enough` or `drift` stays open, by experiment whose table lacks what it reads, or by claim on
+finals that runs made again leave open. Pages say what is missing beside its verdict (docs/decisions/013)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,13 @@ class Answer:
 def unmeasured(checked: str) -> list[str]:
     """Return the gates that hold only because the table is older than they are, of a row's `checked`."""
     return [part.partition(":")[0] for part in checked.split("; ") if f": {NOT_RECORDED}" in part]
+
+
+def excuse(row: Mapping[str, Any]) -> str:
+    """Return the gates that a claim's row in the table of verdicts leaves open, and why; "" for none."""
+    gates = ", ".join(unmeasured(row["checked"]))
+    why = UNMEASURED.get(row["claim"], UNMEASURED.get(row["experiment"], ""))
+    return gates and f"{gates}: {why}"
 
 
 def lacking(gate: str, experiment: str, what: str) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import CLAIMS
-from analysis.judging.table_gates import NOT_RECORDED, unmeasured
+from analysis.judging.table_gates import NOT_RECORDED, excuse
 from analysis.judging.verdicts import Row
 from analysis.pages.forest import forest
 from analysis.tables.committed import manifest
@@ -118,7 +118,7 @@ def _claim(name: str, row: Row) -> str:
     said = f"{CLAIMS[name].promises['statement']} `{name}`"
     held = row["checked"].split("; ") if row["checked"] else []
     parts = [row["note"], row["gates"], *(each for each in held if NOT_RECORDED not in each)]
-    missing = ", ".join(unmeasured(row["checked"]))
+    missing = excuse(row)
     found = "; ".join(filter(None, [*parts, missing and f"**{NOT_RECORDED}**: {missing}"]))
     numbers = (row["asks"], row["kind"], f"{row['n']:.0f}", _lags(name, row))
     words = (said, f"**{row['verdict']}**", effect(row), *numbers, found)

@@ -161,7 +161,7 @@ def unrecorded(judged: Mapping[str, Row]) -> str:
     return (
         f"Not recorded, so that the gate could not fail: for {curve} claims on finals whether the gap was "
         f"closing when training stopped; for {drift} claims what their lag did to KL and clip share "
-        "(decisions/013-long-enough-and-drift.md).\n"
+        "(decisions/013-long-enough-and-drift.md); `testbed show CLAIM` says why.\n"
     )
 
 
