@@ -1,11 +1,14 @@
 """Registry class for everything with a name: objectives, advantages, recipes, tasks, claims, figures."""
 
+import csv
 import importlib
 import inspect
 import pkgutil
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from testbed.errors import UserError, suggest, unknown
@@ -54,20 +57,30 @@ class Entry:
         return partial(self.function, **hyper)
 
 
-def hyperparameters(*parts: Callable[..., Any] | None, **defaults: Any) -> list[inspect.Parameter]:
-    """Return the hyperparameters of several functions, each once; `defaults` replace theirs and add others.
+def rows(table: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV table of entries."""
+    with table.open(newline="", encoding="utf-8") as file:
+        yield from csv.DictReader(file)
 
-    A keyword that a partial has set is no hyperparameter.
+
+def described(
+    function: Callable[..., Any], hyper: Mapping[str, Any], first_line: str, note: str, **fixed: Any
+) -> Callable[..., Any]:
+    """Return a function whose hyperparameters are `hyper`, with these defaults, under a docstring of its own.
+
+    fixed: further arguments, which nobody tunes.
     """
-    found: dict[str, inspect.Parameter] = {}
-    for part in filter(None, parts):
-        fixed = part.keywords if isinstance(part, partial) else {}
-        for name, given in inspect.signature(part).parameters.items():
-            if given.kind is given.KEYWORD_ONLY and name not in fixed:
-                found.setdefault(name, given)
-    for name, value in defaults.items():
-        found[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value)
-    return list(found.values())
+    inputs = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    tuned = [inspect.Parameter(k, inspect.Parameter.KEYWORD_ONLY, default=v) for k, v in hyper.items()]
+    made = partial(function, **{**hyper, **fixed})
+    told = {
+        "__doc__": "\n\n".join(filter(None, (first_line, textwrap.fill(note, 106, break_on_hyphens=False)))),
+        "__module__": getattr(function, "func", function).__module__,
+        "__signature__": inspect.Signature([*inputs, *tuned]),
+        "__annotations__": {name: type(value) for name, value in hyper.items()},
+    }
+    vars(made).update(told)
+    return made
 
 
 class Registry(Mapping[str, Entry]):

@@ -3,7 +3,7 @@
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
 `analysis` that its file or the gates import, and theirs; the objections to its claims, and what the sources
 of its systems say of drift, count as code. A
-computation rests on the packages of `testbed` and `envs` too.
+computation rests on the packages of `testbed` and `envs` too, with their tables.
 """
 
 import ast
@@ -88,7 +88,7 @@ def _of_file(path: Path) -> str:
 def _of_package(parts: tuple[str, ...]) -> str:
     """Return the digest of a package's files, or of a loose module's. Registries import them by name."""
     folder = ROOT.joinpath(*parts)
-    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    files = sorted([*folder.rglob("*.py"), *folder.rglob("*.csv")]) if folder.is_dir() else [folder.with_suffix(".py")]
     return _short("".join(_of_file(path) for path in files).encode())
 
 

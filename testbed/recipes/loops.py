@@ -106,14 +106,23 @@ def chord(
     )
 
 
-@recipe("r3l", source="R3L; shiweijiezero/R3L d503f6c, docs")
-def r3l(*, alpha: float = 3.0) -> Recipe:
-    """Positive advantages amplified, no ratio; sequence mean. Omits the paper's retries and pivots."""
-    return Recipe("positive_amplified", "reinforce", "sequence_mean", advantage_args=pairs(alpha=alpha))
+@recipe("sft_then_grpo", source="SFT before RL: Ouyang et al. (2022), arXiv:2203.02155")
+def sft_then_grpo(*, step: int = 50) -> Recipe:
+    """Cross entropy of the teacher's answers until `step`, then GRPO."""
+    later = Recipe("group_std", "ppo_clip", "sequence_mean")
+    return Recipe("raw", "sft", "token_mean", demonstrations=1.0, hand_over=HandOver(step, later))
 
 
-@recipe("tempsamp", source="TempSamp-R1 (2025), arXiv:2509.18056")
-def tempsamp(*, knee: float = 0.8, above: float = 0.01, below: float = 1.0) -> Recipe:
-    """GRPO on reshaped rewards, for groups with an expert's answer added by a guide; sequence mean."""
-    args = pairs(knee=knee, above=above, below=below)
-    return Recipe("shaped_std", "ppo_clip", "sequence_mean", advantage_args=args)
+@recipe(
+    "opd", source="Agarwal et al. (2024), GKD, arXiv:2306.13649; Lu et al. (2025), on-policy distillation"
+)
+def opd(*, divergence: str = "reverse", beta: float = 0.5, share: float = 0.0) -> Recipe:
+    """An f-divergence to the teacher on the student's tokens; `share` of the groups use the teacher's."""
+    return Recipe(
+        "raw",
+        "f_distillation",
+        "token_mean",
+        objective_args=pairs(divergence=divergence, beta=beta),
+        demonstrations=share,
+        taught=True,
+    )

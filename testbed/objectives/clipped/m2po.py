@@ -153,24 +153,6 @@ def m2po_author(
     return -torch.where(keep_BT, log_rho_BT, bound_BT.to(log_rho_BT.dtype)).exp() * batch.adv_BT
 
 
-@objective.variant(
-    "m2po@author-floors",
-    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py (miniclip_low, _high)",
-    detached=True,
-    statistic=BREAKPOINT,
-    keep=breakpoint_keep,
-)
-def m2po_author_floors(
-    logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, least_low: float = 0.7, least_high: float = 1.5
-) -> Tensor:
-    """L = -min(rho A, clip(rho, min(e^-t, least_low), max(e^t, least_high)) A), t as in m2po@author.
-
-    The floors in the released function's signature (0.3 below 1, 0.5 above); its trainer disables them. For
-    any budget, a token moves freely within [0.7, 1.5], so M2 may end far above tau.
-    """
-    return m2po_author(logp_BT, batch, tau=tau, least_low=least_low, least_high=least_high)
-
-
 def mismatch_squares(logp_BT: Tensor, batch: Batch, **_: float) -> Tensor:  # noqa: ARG001
     """Return (log anchor/mu)^2 of every token and infinity outside the mask; [..., 1, B T]."""
     square_BT = log_mismatch(batch).square().masked_fill(~batch.mask_BT, torch.inf)

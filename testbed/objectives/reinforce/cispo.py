@@ -23,65 +23,17 @@ def cispo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: floa
     Every token keeps a gradient of bounded weight. The paper switches the lower bound off (eps_low = 1) and
     tunes eps_high; its value was not found, 0.28 is Trinity-RFT's.
     """
-    weight_BT = log_token(logp_BT, batch).exp().clamp(1 - eps_low, 1 + eps_high)
-    return score_loss(weight_BT, logp_BT, batch)
+    return around(logp_BT, batch, base="mu", eps_low=eps_low, eps_high=eps_high)
 
 
-def window(logp_BT: Tensor, batch: Batch, base: Base, low: float, high: float) -> Tensor:
+def around(logp_BT: Tensor, batch: Batch, *, base: Base, eps_low: float, eps_high: float) -> Tensor:
+    """Return `window` with bounds at distances from 1."""
+    return window(logp_BT, batch, base=base, low=1 - eps_low, high=1 + eps_high)
+
+
+def window(logp_BT: Tensor, batch: Batch, *, base: Base, low: float, high: float) -> Tensor:
     """Return -sg[clip(ratio, low, high)] A log pi for the token ratio to a base; bounds are absolute."""
     return score_loss(log_token(logp_BT, batch, base).exp().clamp(low, high), logp_BT, batch)
-
-
-@objective.variant(
-    "cispo@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py",
-    reads=("anchor", "adv"),
-)
-def cispo_verl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
-    """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: [0.8, 1.2].
-
-    The lower bound, off in the paper, is on: a token that the policy has left keeps 0.8 of its gradient. The
-    example script sets eps_low = 10, which is the paper's form.
-    """
-    return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
-
-
-@objective.variant(
-    "cispo@nemo-rl",
-    source="NVIDIA-NeMo/RL 7ea279ab 2026-08-22, nemo_rl/algorithms/loss/loss_functions.py",
-    reads=("anchor", "adv"),
-)
-def cispo_nemo_rl(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
-    """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: [0.8, 1.2].
-
-    As cispo@verl: with the lower bound on, no weight falls below 0.8.
-    """
-    return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
-
-
-@objective.variant(
-    "cispo@slime", source="THUDM/slime 624b824a 2026-08-21, slime/utils/ppo_utils.py", reads=("anchor", "adv")
-)
-def cispo_slime(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
-    """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: PPO's eps on both sides.
-
-    CISPO has no separate window there: changing PPO's clip changes the bound on the weight. The window [0.8,
-    1.2] is that of eps = 0.2, the default of slime's --eps-clip (slime/utils/arguments.py).
-    """
-    return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
-
-
-@objective.variant(
-    "cispo@roll",
-    source="alibaba/ROLL 8eb27cc2 2026-08-18, the policy-gradient variant worker",
-    reads=("anchor", "adv"),
-)
-def cispo_roll(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.1, eps_high: float = 0.1) -> Tensor:
-    """L = -sg[clip(u, 1 - eps_low, 1 + eps_high)] A log pi, u = pi/anchor: [0.9, 1.1].
-
-    The tightest window: close to REINFORCE without correction. Its optional mask is omitted.
-    """
-    return window(logp_BT, batch, "anchor", 1 - eps_low, 1 + eps_high)
 
 
 @objective.variant(
@@ -98,33 +50,6 @@ def cispo_trl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 5.0) -> Tensor
     PPO's clip, would scale in this way.
     """
     return score_loss(log_token(logp_BT, batch, "anchor").exp().clamp(max=eps_high), logp_BT, batch)
-
-
-@objective.variant(
-    "cispo@tinker",
-    source="thinking-machines-lab/tinker-cookbook 9dfcc3a2 2026-08-19, tutorials/202_loss_functions.py",
-    max_weight="high",
-)
-def cispo_tinker(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 4.0) -> Tensor:
-    """L = -sg[clip(rho, low, high)] A log pi, rho = pi/mu; absolute bounds [0, 4].
-
-    A looser cap than in the paper: tokens that became three times as likely keep their full weight.
-    """
-    return window(logp_BT, batch, "mu", low, high)
-
-
-@objective.variant(
-    "cispo@open-instruct",
-    source="allenai/open-instruct e6c3044a 2026-08-20, open_instruct/grpo_utils.py",
-    reads=("anchor", "adv"),
-)
-def cispo_open_instruct(logp_BT: Tensor, batch: Batch, *, eps_high: float = 0.272) -> Tensor:
-    """L = -sg[min(u, 1 + eps_high)] A log pi, u = pi/anchor: [0, 1.272].
-
-    The paper's form, with the upper clip of its GRPO. The base of its ratio, sampler or trainer, could not be
-    verified; the trainer is assumed here.
-    """
-    return window(logp_BT, batch, "anchor", 0.0, 1 + eps_high)
 
 
 def inside_ppo_window(
@@ -191,7 +116,7 @@ def cispo_skyrl(
     """
     if anchor not in ANCHORS:
         raise unknown("anchor", anchor, ANCHORS)
-    return window(logp_BT, batch, ANCHORS[anchor], 1 - eps_low, 1 + eps_high)
+    return around(logp_BT, batch, base=ANCHORS[anchor], eps_low=eps_low, eps_high=eps_high)
 
 
 def strictly_inside(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:

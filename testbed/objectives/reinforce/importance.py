@@ -33,24 +33,6 @@ def importance_reinforce(
 
 
 @objective.variant(
-    "importance_reinforce@torchforge",
-    source="meta-pytorch/torchforge 6e77f0b3 2025-11-15, src/forge/losses/reinforce_loss.py",
-    ratio="token",
-    scope="token",
-    max_weight="high",
-)
-def importance_reinforce_torchforge(
-    logp_BT: Tensor, batch: Batch, *, low: float = 0.1, high: float = 10.0
-) -> Tensor:
-    """L = -sg[clip(rho, low, high)] A log pi, rho = pi/mu of the token.
-
-    Bounded on both sides, at token level: biased, and a token that the policy has almost abandoned keeps a
-    tenth of its gradient. Aggregate with token_mean.
-    """
-    return score_loss(log_token(logp_BT, batch).exp().clamp(low, high), logp_BT, batch)
-
-
-@objective.variant(
     "importance_reinforce@tinker",
     source="thinking-machines-lab/tinker-cookbook 9dfcc3a2 2026-08-19, tutorials/202_loss_functions.py",
     ratio="token",
@@ -67,18 +49,3 @@ def importance_reinforce_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     log_rho_BT = log_token(logp_BT, batch)
     # A token without an advantage has weight 0, even where rho overflows.
     return -torch.where(batch.adv_BT != 0, log_rho_BT, torch.zeros_like(log_rho_BT)).exp() * batch.adv_BT
-
-
-@objective.variant(
-    "importance_reinforce@pipelinerl",
-    source="ServiceNow/PipelineRL 58d3934 2026-06-19, pipelinerl/finetune/rl/__init__.py",
-    ratio="token",
-    scope="token",
-    max_weight="1+eps_high",
-)
-def importance_reinforce_pipelinerl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 0.2) -> Tensor:
-    """L = -sg[min(rho, 1 + eps_high)] A log pi, rho = pi/mu of the token; called "reinforce" there.
-
-    CISPO with the sampler's ratio, so bounded and biased. Aggregate with constant, length 1.
-    """
-    return score_loss(log_token(logp_BT, batch).exp().clamp(max=1 + eps_high), logp_BT, batch)

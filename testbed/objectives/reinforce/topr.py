@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from testbed.data.batch import Batch
-from testbed.losses.ratios import log_geometric, log_sequence, log_token
+from testbed.losses.ratios import log_ratio, log_token
 from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
 
@@ -24,25 +24,14 @@ def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) 
     The paper's signal is R in {-1, +1} without a baseline. low > 0 eventually degenerates: with low * P(R <
     0) >= P(R > 0) a tabular policy ends at a vertex.
     """
-    tapered_BT = log_sequence(logp_BT, batch).exp().clamp(low, high)
-    weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)
-    return score_loss(weight_BT, logp_BT, batch)
+    return tapered(logp_BT, batch, level="sequence", low=low, high=high, threshold=0.0)
 
 
-@objective.variant(
-    "topr@trinity",
-    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, policy_loss_fn/topr_policy_loss.py",
-    ratio="token",
-    scope="token",
-    max_weight=1,
-)
-def topr_trinity(logp_BT: Tensor, batch: Batch, *, threshold: float = 0.0) -> Tensor:
-    """L = -A log pi for A > threshold, and -sg[min(rho, 1)] A log pi else, rho = pi/mu of the token.
-
-    The paper's W is that of the whole sequence and switches a long negative off within a few updates; one
-    token's factor hardly tapers.
-    """
-    tapered_BT = log_token(logp_BT, batch).exp().clamp(max=1.0)
+def tapered(
+    logp_BT: Tensor, batch: Batch, *, level: str, low: float, high: float, threshold: float
+) -> Tensor:
+    """Return -A log pi for A > threshold, and -sg[clip(r, low, high)] A log pi else, r = pi/mu at a level."""
+    tapered_BT = log_ratio(level, logp_BT, batch).exp().clamp(low, high)
     weight_BT = torch.where(batch.adv_BT > threshold, torch.ones_like(tapered_BT), tapered_BT)
     return score_loss(weight_BT, logp_BT, batch)
 
@@ -68,20 +57,3 @@ def topr_roll(
     good_BT = (batch.reward_B > 0)[..., None].expand_as(tapered_BT)
     positive_BT = torch.full_like(tapered_BT, positive_weight)
     return score_loss(torch.where(good_BT, positive_BT, negative_weight * tapered_BT), logp_BT, batch)
-
-
-@objective.variant(
-    "topr@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, docs/algo/rollout_corr_math.md",
-    ratio="geometric",
-    max_weight=1,
-)
-def topr_verl(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """L = -A log pi for A > 0, and -sg[min(s, 1)] A log pi for A <= 0, s = (prod_t pi/mu)^(1/T).
-
-    From its documentation, not from its code. The length-normalized ratio tapers by the average token: unlike
-    in the paper, a long negative is not switched off.
-    """
-    tapered_BT = log_geometric(logp_BT, batch).exp().clamp(max=1.0)
-    weight_BT = torch.where(batch.adv_BT > 0, torch.ones_like(tapered_BT), tapered_BT)
-    return score_loss(weight_BT, logp_BT, batch)

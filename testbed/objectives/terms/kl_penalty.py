@@ -40,25 +40,10 @@ def kl_penalty(
     return kl_term(logp_BT, batch, estimator, direction, base, gradient)
 
 
-def clamped_k3(x_BT: Tensor, limit: float, out: float) -> Tensor:
-    """Return k3 of x = log(pi/ref), with x clamped to +-limit and k3 to +-out; no gradient beyond either."""
-    cut_BT = x_BT.clamp(-limit, limit)
-    return (torch.expm1(-cut_BT) + cut_BT).clamp(max=out)
-
-
-@objective.variant(
-    "kl_penalty@verl",
-    source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py ('low_var_kl')",
-)
-def kl_penalty_verl(
-    logp_BT: Tensor, batch: Batch, *, input_clamp: float = 20.0, output_clamp: float = 10.0
-) -> Tensor:
-    """L = min(k3, output_clamp), k3 = ref/pi - 1 - log(ref/pi), |log(ref/pi)| <= input_clamp; pathwise.
-
-    Where the clamps bind (pi below ref/13.6, or above 59900 ref) the penalty has no gradient: the tokens
-    furthest from the reference are no longer pulled back.
-    """
-    return clamped_k3(log_token(logp_BT, batch, "ref"), input_clamp, output_clamp)
+def clamped_k3(logp_BT: Tensor, batch: Batch, *, input_clamp: float, output_clamp: float) -> Tensor:
+    """Return k3 of x = log(pi/ref), both clamped; no gradient beyond either bound."""
+    cut_BT = log_token(logp_BT, batch, "ref").clamp(-input_clamp, input_clamp)
+    return (torch.expm1(-cut_BT) + cut_BT).clamp(max=output_clamp)
 
 
 @objective.variant(
@@ -79,20 +64,6 @@ def kl_penalty_nemo_rl(
     return torch.where(free_BT, x_BT, torch.zeros_like(x_BT)) * logp_BT
 
 
-@objective.variant(
-    "kl_penalty@trl",
-    source="huggingface/trl 1.16.0, trl/trainer/grpo_trainer.py (use_bias_correction_kl, on by default)",
-    reads=("anchor", "ref"),
-)
-def kl_penalty_trl(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """L = u (ref/pi - 1 - log(ref/pi)), u = pi/anchor, differentiated through both factors.
-
-    `unbiased_kl` with the anchor in place of the behavior policy; the remaining bias is that of anchor/mu.
-    With use_bias_correction_kl off it is kl_penalty.
-    """
-    return weighted_k3(logp_BT, batch, "anchor")
-
-
 class _WithSlope(torch.autograd.Function):
     """A value with a given derivative; automatic differentiation would subtract infinities."""
 
@@ -106,7 +77,7 @@ class _WithSlope(torch.autograd.Function):
         return grad_BT * ctx.saved_tensors[0], None, None
 
 
-def weighted_k3(logp_BT: Tensor, batch: Batch, base: Base, cap: float = math.inf) -> Tensor:
+def weighted_k3(logp_BT: Tensor, batch: Batch, *, base: Base, cap: float = math.inf) -> Tensor:
     """Return min(rho, cap) k3, rho = pi/base, k3 of x = log(pi/ref).
 
     Its slope in log pi is rho x, and beyond the cap, where only k3 moves, cap (1 - e^-x).
@@ -140,17 +111,4 @@ def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
     kl_penalty is biased even on-policy. The paper divides by pi_old, the policy that sampled. The formula is
     as TRL cites it; the paper's equation could not be read.
     """
-    return weighted_k3(logp_BT, batch, "mu")
-
-
-@objective.variant(
-    "unbiased_kl@trinity",
-    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, trinity/algorithm/kl_fn/kl_fn.py ('corrected_k3')",
-)
-def unbiased_kl_trinity(logp_BT: Tensor, batch: Batch, *, cap: float = 2.0) -> Tensor:
-    """L = min(rho, cap) (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
-
-    The cap is fixed at 2 there. Beyond it the gradient is that of cap k3: it pulls tokens above the reference
-    back with at most the cap, where the unbiased estimate pulls with rho log(pi/ref).
-    """
-    return weighted_k3(logp_BT, batch, "mu", cap)
+    return weighted_k3(logp_BT, batch, base="mu")
