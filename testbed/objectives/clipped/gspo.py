@@ -42,24 +42,6 @@ def repeated(logp_BT: Tensor, batch: Batch, *, base: Base, eps_low: float, eps_h
     return -one_sided_clip(log_s_BT, adv_B1.expand_as(log_s_BT), 1 - eps_low, 1 + eps_high) * adv_B1
 
 
-@objective(
-    "gspo_token",
-    source="Zheng et al. (2025), arXiv:2507.18071, Section 4.3",
-    ratio="geometric",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    on_policy="1/T",
-    detached=True,
-)
-def gspo_token(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Tensor:
-    """L = -(1/T) min(s_t A_t, clip(s_t) A_t), s_t = sg[s] pi/sg[pi], s = (prod_t pi/anchor)^(1/T).
-
-    Equal to gspo, in value and gradient, if all tokens share one A. Otherwise each token here has weight s
-    A_t / T, while gspo gives every token the mean of the unclipped advantages.
-    """
-    return own_token(logp_BT, batch, eps_low=eps_low, eps_high=eps_high)
-
-
 def own_token(
     logp_BT: Tensor, batch: Batch, *, eps_low: float, eps_high: float, log_max: float = math.inf
 ) -> Tensor:

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.losses.clipping import one_sided_clip
-from testbed.losses.ratios import Base, log_token
+from testbed.losses.ratios import Base, log_ratio
 from testbed.objectives import objective
 
 
@@ -18,10 +18,12 @@ def ppo_clip(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: f
 
     Positive advantages are clipped only above, negative ones only below; clipped tokens have gradient 0.
     """
-    return surrogate(logp_BT, batch, base="anchor", eps_low=eps_low, eps_high=eps_high)
+    return surrogate(logp_BT, batch, level="token", base="anchor", eps_low=eps_low, eps_high=eps_high)
 
 
-def surrogate(logp_BT: Tensor, batch: Batch, *, base: Base, eps_low: float, eps_high: float) -> Tensor:
-    """Return -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A), r the token ratio to a base."""
-    log_r_BT = log_token(logp_BT, batch, base)
+def surrogate(
+    logp_BT: Tensor, batch: Batch, *, level: str, base: Base, eps_low: float, eps_high: float
+) -> Tensor:
+    """Return -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A), r the ratio to a base at a level."""
+    log_r_BT = log_ratio(level, logp_BT, batch, base)
     return -one_sided_clip(log_r_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT

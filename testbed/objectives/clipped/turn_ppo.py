@@ -6,48 +6,11 @@ from torch import Tensor
 from testbed.data.batch import Batch
 from testbed.errors import unknown
 from testbed.losses.clipping import one_sided_clip
-from testbed.losses.ratios import log_token, log_turn
+from testbed.losses.ratios import log_ratio
 from testbed.objectives import objective
 
 CORRECTIONS = ("norm", "subtract")
 _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
-
-
-@objective(
-    "turn_ppo",
-    source=f"{_SOURCE} (Turn-PPO)",
-    ratio="turn",
-    reads=("anchor", "adv", "turn"),
-    scope="sequence",
-)
-def turn_ppo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2) -> Tensor:
-    """L = -min(w A, clip(w, 1 - eps_low, 1 + eps_high) A), w = (prod over the turn of pi/anchor)^(1/n).
-
-    n is the number of tokens of the turn. All tokens of a turn share its ratio and weigh w times the mean
-    advantage of the turn's unclipped tokens. Aggregates with sequence_mean. Abstract and
-    reviews, no code being public, do not say how A adds up over a turn: here it is the sum of A over the
-    turn's tokens times w/n.
-    """
-    log_w_BT = log_turn(logp_BT, batch, base="anchor")
-    return -one_sided_clip(log_w_BT, batch.adv_BT, 1 - eps_low, 1 + eps_high) * batch.adv_BT
-
-
-@objective("s_ppo", source=f"{_SOURCE} (S-PPO)", reads=("anchor", "adv"), scope="sequence", detached=True)
-def s_ppo(
-    logp_BT: Tensor,
-    batch: Batch,
-    *,
-    eps_low: float = 0.2,
-    eps_high: float = 0.2,
-    correction: str = "norm",
-    alpha: float = 1.0,
-) -> Tensor:
-    """L = -min(u A, clip(u) A) / max(1, |C|), or undivided plus alpha u A at cut tokens; u = pi/anchor.
-
-    st_ppo's correction on token ratios; st_ppo explains the two readings.
-    """
-    log_u_BT = log_token(logp_BT, batch, base="anchor")
-    return corrected_clip(log_u_BT, batch, 1 - eps_low, 1 + eps_high, correction, alpha)
 
 
 @objective(
@@ -81,14 +44,23 @@ def st_ppo(
     correction="subtract": the gradient minus alpha C: a clipped token has weight -alpha w A and is pushed
     back. alpha = 0 is turn_ppo, alpha = -1 removes the clip. alpha = 1 is that note's.
     """
-    log_w_BT = log_turn(logp_BT, batch, base="anchor")
-    return corrected_clip(log_w_BT, batch, 1 - eps_low, 1 + eps_high, correction, alpha)
+    return corrected_clip(
+        logp_BT, batch, level="turn", eps_low=eps_low, eps_high=eps_high, correction=correction, alpha=alpha
+    )
 
 
 def corrected_clip(
-    log_w_BT: Tensor, batch: Batch, low: float, high: float, correction: str, alpha: float
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str,
+    eps_low: float,
+    eps_high: float,
+    correction: str,
+    alpha: float,
 ) -> Tensor:
     """Return PPO's clipped loss with ST-PPO's correction; raise UserError for an unknown one."""
+    log_w_BT, low, high = log_ratio(level, logp_BT, batch, "anchor"), 1 - eps_low, 1 + eps_high
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
     adv_BT = batch.adv_BT

@@ -1,6 +1,7 @@
 """DPO, IPO and online DPO: classify pairs with a difference of log-ratios as the logit."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -12,73 +13,30 @@ from testbed.objectives import objective
 from testbed.objectives.preference.pairs import differences, extreme_pairs, share_pairs, unequal_pairs
 
 
-def _sigmoid_loss(margin_BB: Tensor, beta: float) -> Tensor:
+def sigmoid_loss(margin_BB: Tensor, beta: float) -> Tensor:
+    """DPO's loss of a margin."""
     return -logsigmoid(beta * margin_BB)
 
 
-def _squared_loss(margin_BB: Tensor, beta: float) -> Tensor:
+def squared_loss(margin_BB: Tensor, beta: float) -> Tensor:
+    """IPO's loss of a margin."""
     return (margin_BB - 1 / (2 * beta)).square()
 
 
-LOSSES: dict[str, Callable[[Tensor, float], Tensor]] = {"dpo": _sigmoid_loss, "ipo": _squared_loss}
+PairLoss: TypeAlias = Callable[[Tensor, float], Tensor]
+LOSSES: dict[str, PairLoss] = {"dpo": sigmoid_loss, "ipo": squared_loss}
 
 
-def _margin(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """Return log W_w - log W_l of all pairs, W = prod_t pi/ref; [..., B, B]."""
-    return differences(log_token(logp_BT, batch, base="ref").sum(-1))
+def every_pair(
+    logp_BT: Tensor, batch: Batch, *, loss: PairLoss, beta: float, per_token: bool = False
+) -> Tensor:
+    """Return the losses of all pairs of a group with unequal rewards.
 
-
-@objective(
-    "dpo",
-    source="Rafailov et al. (2023), arXiv:2305.18290, Eq. 7",
-    on_policy=None,
-    ratio="sequence",
-    reads=("ref", "reward", "group"),
-    scope="group",
-)
-def dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
-    """L = -(1/T) log sigmoid(beta (log W_w - log W_l)), W = prod_t pi/ref, w preferred over l.
-
-    Every pair of a group with unequal rewards counts; the larger reward is preferred. The paper's data has
-    two responses per prompt. The group's loss is the mean over its pairs, carried by both sequences when G =
-    2; equal rewards give no loss. Spread evenly over the T tokens; aggregate with constant, length 1. mu is
-    not read: with labels from a Bradley-Terry model the sampler changes the weights of the pairs but not the
-    optimum, ref exp(r / beta) / Z.
+    per_token: log W is a mean over the response's tokens instead of their sum.
     """
-    return share_pairs(_sigmoid_loss(_margin(logp_BT, batch), beta), unequal_pairs(batch), batch)
-
-
-@objective(
-    "ipo",
-    source="Azar et al. (2023), arXiv:2310.12036, Eq. 17",
-    on_policy=None,
-    ratio="sequence",
-    reads=("ref", "reward", "group"),
-    scope="group",
-)
-def ipo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
-    """L = (1/T) (log W_w - log W_l - 1/(2 beta))^2, W = prod_t pi/ref, w preferred over l.
-
-    Pairs and shares as in dpo. beta is the paper's tau; 0.1 is the value of TRL and of asynchronous online
-    DPO (arXiv:2410.18252).
-    """
-    return share_pairs(_squared_loss(_margin(logp_BT, batch), beta), unequal_pairs(batch), batch)
-
-
-@objective.variant(
-    "ipo@trl",
-    source="huggingface/trl f2cd5771 2026-07-24, trl/trainer/dpo_trainer.py, loss_type ipo",
-    ratio="geometric",
-)
-def ipo_trl(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1) -> Tensor:
-    """L = (1/T) (log s_w - log s_l - 1/(2 beta))^2, log s = (1/T) sum_t log pi/ref, w preferred over l.
-
-    Each log-ratio is a mean over its response's tokens; the paper prints a sum. The target 1/(2 beta) is then
-    per token, so T times farther away. TRL states that the paper's authors ran this form.
-    """
-    length_B = batch.mask_BT.sum(-1)
-    margin_BB = differences(log_token(logp_BT, batch, base="ref").sum(-1) / length_B)
-    return share_pairs(_squared_loss(margin_BB, beta), unequal_pairs(batch), batch)
+    log_w_B = log_token(logp_BT, batch, base="ref").sum(-1)
+    log_w_B = log_w_B / batch.mask_BT.sum(-1) if per_token else log_w_B
+    return share_pairs(loss(differences(log_w_B), beta), unequal_pairs(batch), batch)
 
 
 @objective(
@@ -99,4 +57,5 @@ def online_dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1, loss: str = 
     """
     if loss not in LOSSES:
         raise unknown("loss of pairs", loss, LOSSES)
-    return share_pairs(LOSSES[loss](_margin(logp_BT, batch), beta), extreme_pairs(batch), batch)
+    log_w_B = log_token(logp_BT, batch, base="ref").sum(-1)
+    return share_pairs(LOSSES[loss](differences(log_w_B), beta), extreme_pairs(batch), batch)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.errors import unknown
-from testbed.losses.ratios import Base, log_token
+from testbed.losses.ratios import Base, log_ratio, log_token
 from testbed.losses.score_loss import score_loss
 from testbed.objectives import objective
 
@@ -26,14 +26,18 @@ def cispo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: floa
     return around(logp_BT, batch, base="mu", eps_low=eps_low, eps_high=eps_high)
 
 
-def around(logp_BT: Tensor, batch: Batch, *, base: Base, eps_low: float, eps_high: float) -> Tensor:
+def around(
+    logp_BT: Tensor, batch: Batch, *, base: Base, eps_low: float, eps_high: float, level: str = "token"
+) -> Tensor:
     """Return `window` with bounds at distances from 1."""
-    return window(logp_BT, batch, base=base, low=1 - eps_low, high=1 + eps_high)
+    return window(logp_BT, batch, base=base, low=1 - eps_low, high=1 + eps_high, level=level)
 
 
-def window(logp_BT: Tensor, batch: Batch, *, base: Base, low: float, high: float) -> Tensor:
-    """Return -sg[clip(ratio, low, high)] A log pi for the token ratio to a base; bounds are absolute."""
-    return score_loss(log_token(logp_BT, batch, base).exp().clamp(low, high), logp_BT, batch)
+def window(
+    logp_BT: Tensor, batch: Batch, *, base: Base, low: float, high: float, level: str = "token"
+) -> Tensor:
+    """Return -sg[clip(ratio, low, high)] A log pi for the ratio to a base; bounds are absolute."""
+    return score_loss(log_ratio(level, logp_BT, batch, base).exp().clamp(low, high), logp_BT, batch)
 
 
 @objective.variant(

@@ -31,7 +31,7 @@ def distillation(
     gradient are kl_penalty's, so "forward" with k1 or k3 and "both" gives that of KL(teacher || pi). dGRPO is
     read as GRPO plus a multiple of this, from its abstract, which has no formula.
     """
-    return kl_term(logp_BT, batch, estimator, direction, "ref", gradient)
+    return kl_term(logp_BT, batch, estimator=estimator, direction=direction, base="ref", gradient=gradient)
 
 
 @objective.variant(

@@ -51,7 +51,7 @@ def formula(
 
 
 def kl_term(
-    logp_BT: Tensor, batch: Batch, estimator: str, direction: str, base: Base, gradient: str
+    logp_BT: Tensor, batch: Batch, *, estimator: str, direction: str, base: Base, gradient: str
 ) -> Tensor:
     """Return the term of a KL divergence between pi and `base` with the chosen gradient; [..., B, T]."""
     x_BT = log_token(logp_BT, batch, base)

@@ -37,7 +37,7 @@ def kl_penalty(
     has the gradient of no KL: a pull of constant size. base: ref, anchor or mu. With "score" and "both" the
     loss's value is not a KL.
     """
-    return kl_term(logp_BT, batch, estimator, direction, base, gradient)
+    return kl_term(logp_BT, batch, estimator=estimator, direction=direction, base=base, gradient=gradient)
 
 
 def clamped_k3(logp_BT: Tensor, batch: Batch, *, input_clamp: float, output_clamp: float) -> Tensor:
@@ -96,19 +96,3 @@ def weighted_k3(logp_BT: Tensor, batch: Batch, *, base: Base, cap: float = math.
         logp_BT.to(x_BT.dtype), value_BT, slope_BT
     )
     return weighted_BT
-
-
-@objective(
-    "unbiased_kl",
-    source="DeepSeek-AI (2025), arXiv:2512.02556 (DeepSeek-V3.2), unbiased KL estimate",
-    reads=("mu", "ref"),
-    on_policy=None,
-)
-def unbiased_kl(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """L = rho (ref/pi - 1 - log(ref/pi)), rho = pi/mu, differentiated through both factors.
-
-    The gradient is rho log(pi/ref) grad log pi: per token unbiased for KL(pi || ref) on samples of mu, where
-    kl_penalty is biased even on-policy. The paper divides by pi_old, the policy that sampled. The formula is
-    as TRL cites it; the paper's equation could not be read.
-    """
-    return weighted_k3(logp_BT, batch, base="mu")
