@@ -88,11 +88,7 @@ def _of_file(path: Path) -> str:
 def _of_package(parts: tuple[str, ...]) -> str:
     """Return the digest of a package's files, or of a loose module's. Registries import them by name."""
     folder = ROOT.joinpath(*parts)
-    files = (
-        sorted([*folder.rglob("*.py"), *folder.rglob("*.csv")])
-        if folder.is_dir()
-        else [folder.with_suffix(".py")]
-    )
+    files = sorted([*folder.rglob("*.py"), *folder.rglob("*.csv")]) or [folder.with_suffix(".py")]
     return _short("".join(_of_file(path) for path in files).encode())
 
 

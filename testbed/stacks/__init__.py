@@ -1,18 +1,23 @@
 """Tables of public stacks: each setting, and the objective or recipe that it selects here.
 
-One file per stack defines a `Stack`: its settings with defaults, rules from settings to an objective, an
-aggregation, an advantage, terms and an anchor, unsupported settings, and traps. The command `testbed
-objectives from` (compose) and the pages docs/stacks/*.md (page) read the same tables.
+stacks.csv names the stacks, settings.csv their settings with defaults, and rules.csv the rules from settings
+to an objective, an aggregation, an advantage, terms and an anchor, unsupported settings, and traps. The
+command `testbed objectives from` (compose) and the pages docs/stacks/*.md (page) read the same tables.
+
+In rules.csv `when` holds setting=value, a|b for one of several, or a name of CONDITIONS; `args` holds
+ours=value, or ours=$setting, ours=$setting:conversion (a name of CONVERSIONS), ours=$setting?value where
+theirs is null.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from testbed.errors import unknown
+from testbed.registry import rows
+from testbed.words import named_values, value_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Their:
     """
 
     key: str
-    change: Callable[[Any], Any] = lambda value: value
+    change: Callable[[Any], Any]
     words: str = ""
     absent: float | None = None
 
@@ -67,6 +72,16 @@ GIVEN = Is("set", lambda value: value is not None and value is not False and val
 ABSENT = Is("not set", lambda value: value is None or value is False or value == 0)
 NUMBER = Is("a number", is_number)
 RANGE = Is('"low_high"', lambda value: isinstance(value, str) and "_" in value)
+CONDITIONS = {
+    **{
+        "SET": GIVEN,
+        "UNSET": ABSENT,
+        "NUMBER": NUMBER,
+        "RANGE": RANGE,
+        "ZERO": Is("0", lambda value: value == 0),
+    },
+    "BELOW_ONE": Is("below 1", lambda value: is_number(value) and value < 1),
+}
 
 When = Mapping[str, Any]
 """Setting -> the value it must have, a tuple of values, or an Is; all of them together."""
@@ -135,14 +150,96 @@ def upper(span: str) -> float:
     return float(span.partition("_")[2])
 
 
+def low_bound(threshold: Any) -> float:
+    """Return the lower bound of "0.6_1.4", and 1/x of a single number x."""
+    return lower(threshold) if isinstance(threshold, str) else 1 / threshold
+
+
+def high_bound(threshold: Any) -> float:
+    """Return the upper bound of "0.6_1.4", and a single number itself."""
+    return upper(threshold) if isinstance(threshold, str) else float(threshold)
+
+
+def level(option: str) -> str:
+    """Return sequence_sum of "seq_sum_k1"."""
+    return option.rpartition("_")[0].replace("seq_", "sequence_")
+
+
+CONVERSIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "": (lambda value: value, ""),
+    "around_one": (lambda clip: 1 + 2 * clip, "1 + 2 pg_clip"),
+    "before": (lambda mode: mode.partition("_")[0], "token or sequence"),
+    "geometric": ({"token": "token", "sequence": "geometric"}.__getitem__, "token; geometric for sequence"),
+    "inverse": (lambda bound: 1 / bound, "1 over it"),
+    "kind": (lambda option: option[-2:], "k2 or k3"),
+    "level": (level, "token, sequence_sum or sequence_mean"),
+    "level_or_max": (level, "token, sequence_sum, sequence_mean or sequence_max"),
+    "lower": (lower, "its lower half"),
+    "upper": (upper, "its upper half"),
+    "low_bound": (low_bound, "its lower half; 1/x of one number x"),
+    "high_bound": (high_bound, "its upper half"),
+}
+"""Functions of a setting's value, and their text on the page."""
+
+
+def _when(cell: str) -> When:
+    wanted: dict[str, Any] = {}
+    for word in cell.split():
+        name, _, text = word.partition("=")
+        each = tuple(CONDITIONS.get(part) or value_of(part) for part in text.split("|") if part)
+        wanted[name] = each if "|" in text else each[0]
+    return wanted
+
+
+def _value(given: Any) -> Any:
+    if not (isinstance(given, str) and given.startswith("$")):
+        return given
+    read, _, absent = given[1:].partition("?")
+    key, _, conversion = read.partition(":")
+    change, words = CONVERSIONS[conversion]
+    return Their(key, change, words, value_of(absent) if absent else None)
+
+
+def _key(row: Mapping[str, str]) -> Key:
+    other, *defaults = row["by"].split() or [""]
+    return Key(
+        row["setting"], value_of(row["default"]), row["path"], row["otherwise"],
+        by=(other, named_values(defaults)) if other else None,
+        choices=tuple(row["choices"].split()), text=bool(row["text"]), note=row["note"],
+    )  # fmt: skip
+
+
+def _rule(row: Mapping[str, str]) -> Rule:
+    args = {name: _value(value) for name, value in named_values(row["args"].split()).items()}
+    length, coefficient = (_value(value_of(row[column] or "0.0")) for column in ("length", "coefficient"))
+    counted = row["denominator"] or "all"
+    return Rule(
+        _when(row["when"]), row["name"], args, row["aggregation"], length, counted, coefficient, row["note"]
+    )
+
+
+PARTS = ("objective", "aggregation", "advantage", "anchor", "term")
+
+
 @cache
 def stacks() -> Mapping[str, Stack]:
     """Return every stack by name."""
+    named, settings, rules = (
+        list(rows(Path(__file__).with_name(f"{table}.csv"))) for table in ("stacks", "settings", "rules")
+    )
     found = {}
-    for module in sorted(item.name for item in pkgutil.iter_modules(__path__)):
-        stack = getattr(importlib.import_module(f"{__name__}.{module}"), "STACK", None)
-        if stack is not None:
-            found[stack.name] = stack
+    for about in named:
+        name = about["stack"]
+        of = [row for row in rules if row["stack"] == name]
+        keys = tuple(_key(row) for row in settings if row["stack"] == name)
+        rule = {part: tuple(_rule(row) for row in of if row["part"] == part) for part in PARTS}
+        found[name] = Stack(
+            name, about["title"], about["source"], keys,
+            rule["objective"], rule["aggregation"], rule["advantage"], rule["anchor"], rule["term"],
+            tuple(Refusal(_when(row["when"]), row["note"]) for row in of if row["part"] == "refusal"),
+            tuple(row["note"] for row in of if row["part"] == "trap"),
+            about["passes"],
+        )  # fmt: skip
     return found
 
 
