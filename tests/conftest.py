@@ -1,7 +1,10 @@
 """Threads are set before anything numeric is imported; nothing may reach a model hub."""
 
+import gc
 import os
 
+# Collecting makes millions of objects that stay; looking for garbage among them takes half of its time.
+gc.disable()
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
@@ -18,6 +21,8 @@ numba.set_num_threads(1)
 
 def pytest_collection_finish(session):
     """Have each of two workers compile half of the loops before a suite, so that none compiles all."""
+    gc.freeze()
+    gc.enable()
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker not in ("gw0", "gw1") or len(session.items) < 2000:
         return

@@ -87,9 +87,11 @@ def _ours(modules: int) -> tuple[list[FunctionType], list[functools._lru_cache_w
     """Return the project's living functions and caches; looked for again when modules were imported since."""
     del modules
     functions, caches = [], []
+    gc.unfreeze()  # get_objects leaves out what conftest.py froze
     for each in gc.get_objects():
         if type(each) is FunctionType and each.__code__.co_filename.startswith(str(ROOT)):
             functions.append(each)
         elif type(each) is functools._lru_cache_wrapper and (each.__module__ or "").startswith(OURS):
             caches.append(each)
+    gc.freeze()
     return functions, caches
