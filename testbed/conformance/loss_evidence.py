@@ -56,6 +56,11 @@ class Evidence:
         return bool((self.weight[~self.batch.mask_BT] != 0).any())
 
     @cached_property
+    def further(self) -> list[tuple[Tensor, Batch, Tensor]]:
+        """What `answered` returns on further batches."""
+        return [answered(self.binding, rows) for rows in more_batches()]
+
+    @cached_property
     def kept(self) -> Floats:
         """The weights under the mask [N]."""
         found: Floats = self.weight[self.batch.mask_BT].numpy()
@@ -215,16 +220,14 @@ def likeness(mine: Floats, theirs: Floats, tolerance: float) -> tuple[float, flo
     return float(agree.mean()), cosine, factor
 
 
-def more_batches(binding: Binding, count: int = 24, seed: int = 1) -> list[Rows]:
+def more_batches(count: int = 24, seed: int = 1) -> list[Rows]:
     """Return further batches, of other sizes and scales than the stack's."""
     draw = random.Random(seed)
-    found = []
-    for index in range(count):
-        rows = random_rows(
-            draw, draw.randint(2, 7), draw.randint(2, 9), (0.001, 0.03, 0.2, 0.5, 1.2)[index % 5], 0.2
-        )
-        found.append(visible(rows, binding))
-    return found
+    sizes = (0.001, 0.03, 0.2, 0.5, 1.2)
+    return [
+        random_rows(draw, draw.randint(2, 7), draw.randint(2, 9), sizes[index % 5], 0.2)
+        for index in range(count)
+    ]
 
 
 def parts(binding: Binding, reference: Reference, batches: Sequence[Rows], tolerance: float) -> Rows | None:
@@ -236,13 +239,22 @@ def differs(binding: Binding, reference: Reference, tolerance: float) -> Callabl
     """Return a function that is True for batches on which loss and reference differ."""
 
     def parted(rows: Rows) -> bool:
-        logp, batch = tensors(visible(rows, binding))
-        mine = call(binding, logp, batch).weight_BT
-        theirs = reference.weights(logp, batch)
-        beside = [reference.weights(logp + step * batch.mask_BT, batch) for step in (1e-8, -1e-8)]
-        alike = close(mine, theirs, tolerance)
-        for each in beside:  # on a bound either side is right
-            alike = alike | close(mine, each, tolerance)
-        return not bool(alike[batch.mask_BT].all()) or bool((mine[~batch.mask_BT] != 0).any())
+        return unlike(reference, *answered(binding, rows), tolerance)
 
     return parted
+
+
+def answered(binding: Binding, rows: Rows) -> tuple[Tensor, Batch, Tensor]:
+    """Return logp and batch of the rows as the loss can see them, and its weights."""
+    logp, batch = tensors(visible(rows, binding))
+    return logp, batch, call(binding, logp, batch).weight_BT
+
+
+def unlike(reference: Reference, logp: Tensor, batch: Batch, mine: Tensor, tolerance: float) -> bool:
+    """Return True where a loss's weights differ from the reference's, or reach outside the mask."""
+    alike = close(mine, reference.weights(logp, batch), tolerance)
+    for step in (1e-8, -1e-8):  # on a bound either side is right
+        if not bool(alike[batch.mask_BT].all()):
+            beside = reference.weights(logp + step * batch.mask_BT, batch)
+            alike = alike | close(mine, beside, tolerance)
+    return not bool(alike[batch.mask_BT].all()) or bool((mine[~batch.mask_BT] != 0).any())

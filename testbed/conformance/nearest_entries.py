@@ -15,7 +15,7 @@ from testbed.conformance.catalogue_entry import Reference, comparable, with_hype
 from testbed.conformance.counterexample import Counterexample, where_they_part
 from testbed.conformance.hyperparameter_search import Fit, best_aggregation, fitted, lengths
 from testbed.conformance.layouts import call_arguments
-from testbed.conformance.loss_evidence import Evidence, gather, more_batches, parts, widened
+from testbed.conformance.loss_evidence import Evidence, gather, parts, unlike, widened
 from testbed.conformance.probes import bends, candidates, constants
 from testbed.conformance.signature import Binding
 from testbed.conformance.terms import PENALTIES, with_term, without_penalty
@@ -301,13 +301,12 @@ def _effort(reference: Reference, evidence: Evidence) -> float:
 
 
 def _equals(evidence: Evidence, fits: Iterable[Fit]) -> tuple[Reference, ...]:
-    further = more_batches(evidence.binding)
     rows, width = evidence.logp.shape[-2:]
     found = []
     exact = sorted((f for f in fits if f.exact), key=lambda f: _effort(f.reference, evidence))
     for fit in exact[:MOST]:
         for reference in lengths(fit, rows, width):
-            if parts(evidence.binding, reference, further, evidence.tolerance) is None:
+            if not any(unlike(reference, *each, evidence.tolerance) for each in evidence.further):
                 found.append(reference)
                 break
     return tuple(sorted(found, key=lambda r: (_effort(r, evidence), r.objective)))

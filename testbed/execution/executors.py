@@ -26,7 +26,11 @@ POLL = 0.2
 ATTEMPTS = 2
 """Number of lost workers after which a pack is recorded as died."""
 
-START = "import sys; sys.path[:] = {path!r}; from testbed.execution.worker import main; main({function!r})"
+START = (
+    "import gc, sys; gc.disable(); sys.path[:] = {path!r}; "
+    "from testbed.execution.worker import main; main({function!r})"
+)
+"""Imports leave no garbage: looking for it meanwhile takes a tenth of a start."""
 
 
 class Feed(Protocol):

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -171,6 +172,8 @@ def main(function: str) -> None:
     source, sink = _private_pipes()
     inbox = _inbox(source)
     prepare(function)
+    gc.freeze()
+    gc.enable()
     _send(sink, {"kind": "ready"})
     for text in inbox:
         receipt = execute(text, _Reporter(sink))

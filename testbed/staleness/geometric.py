@@ -1,7 +1,6 @@
 """Geometric ages: each further step of age is less frequent by the same factor."""
 
 import numpy as np
-from scipy.optimize import brentq
 
 from testbed.errors import UserError
 from testbed.staleness import schedule
@@ -32,6 +31,8 @@ def geometric(lag: int, *, longest: int = -1, slices: int = SLICES) -> ByAge:
 
 def cut_geometric(mean: float, longest: int) -> AgeDistribution:
     """Return P(k) ~ q^k on 0..longest with the given mean, 0 < mean <= longest / 2."""
+    from scipy.optimize import brentq  # half a second that other schedules need not wait
+
     age_K = np.arange(longest + 1)
 
     def cut(log_q: float) -> AgeDistribution:

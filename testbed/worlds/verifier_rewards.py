@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import optimize, special
 
 from envs.arrays import Bools, Floats, Ints
 from envs.tokens.token_task import TokenTask
@@ -237,6 +236,8 @@ class Compared(Verifier):
 
 def bradley_terry(difference_NF: Floats, label_N: Bools, ridge: float = 0.1) -> Floats:
     """Return weights [F] that minimize sum log(1 + exp(-+ w x)) + ridge |w|^2 / 2."""
+    from scipy import optimize, special  # half a second that other verifiers need not wait
+
     signed_NF = np.where(label_N[:, None], difference_NF, -difference_NF)
 
     def loss(weight_F: Floats) -> tuple[float, Floats]:
