@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.arena.table import costly
 from analysis.arena.tasks import NEAR, PIPELINE
+from analysis.experiment import EXPERIMENTS
 from analysis.judging.e_values import WORDS
 from analysis.judging.seed_intervals import student_interval
 from analysis.judging.verdicts import Row
@@ -107,6 +108,4 @@ class Facts:
 
 
 def _statement(row: Row) -> str:
-    from analysis.experiment import EXPERIMENTS  # 1 s, which `testbed ask` does without
-
     return str(EXPERIMENTS[str(row["experiment"])].claims[str(row["claim"])].promises["statement"])

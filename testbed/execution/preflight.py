@@ -30,6 +30,7 @@ from testbed.user_files import in_a_file, line_of_a_user, words_of
 from testbed.worlds.generation import engine_of
 from testbed.worlds.prefix_masking import refuse_given, source_of
 from testbed.worlds.task_registry import longest_response, task_for, tasks_with_turns, turns_of
+from testbed.worlds.verifier_rewards import verifier_of
 from testbed.worlds.world import CORRECTIONS
 
 TASK = ("task", "task_args", "policy")
@@ -227,8 +228,6 @@ def _check_mended(cell: Run) -> None:
 
 def _check_verifier(cell: Run) -> None:
     """Raise UserError if a run cannot have its verifier, or its recipe cannot use it."""
-    from testbed.worlds.verifier_rewards import verifier_of
-
     made = verifier_of(cell)
     if made is None or not made.by_seed:
         return
