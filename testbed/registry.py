@@ -57,9 +57,9 @@ class Entry:
         return partial(self.function, **hyper)
 
 
-def rows(table: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV table of entries."""
-    with table.open(newline="", encoding="utf-8") as file:
+def table_rows(module: str, name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of the CSV table of that name beside a module's file."""
+    with Path(module).with_name(f"{name}.csv").open(newline="", encoding="utf-8") as file:
         yield from csv.DictReader(file)
 
 
@@ -89,10 +89,11 @@ class Registry(Mapping[str, Entry]):
     Args:
         kind: singular noun for entries; used in messages.
         package: location of entries; its modules and folders are imported at the first look-up.
+        usual: promises of entries that do not give them.
     """
 
-    def __init__(self, kind: str, package: str | None = None) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, package: str | None = None, **usual: Any) -> None:
+        self.kind, self._usual = kind, usual
         self._package = package
         self._entries: dict[str, Entry] = {}
 
@@ -100,7 +101,7 @@ class Registry(Mapping[str, Entry]):
         """Decorate a function to register it under a name; a repeated name raises UserError."""
 
         def register(function: Function) -> Function:
-            self.add(Entry(name, function, source, promises))
+            self.add(Entry(name, function, source, {**self._usual, **promises}))
             return function
 
         return register

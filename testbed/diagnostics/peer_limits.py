@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.registry import table_rows
+
 Row = Mapping[str, float]
 
 
@@ -21,44 +23,10 @@ class Threshold:
     """Factor that converts log10 to nats, for means over steps of logarithms."""
 
 
-PEERS = (
-    Threshold(
-        "rollout_corr/ess_kish_token_clamped", 0.3, True,
-        "verl, docs/algo/rollout_corr.md: 0.5 is good, 0.3 a warning",
-        "rollout_corr/rollout_is_eff_sample_size",
-    ),
-    Threshold(
-        "rollout_corr/ess_kish_sequence_clamped", 0.3, True,
-        "verl, docs/algo/rollout_corr.md, in sequence mode; there weighted by length",
-        "rollout_corr/rollout_is_eff_sample_size",
-    ),
-    Threshold(
-        "rollout_corr/rollout_is_mean", 0.5, True,
-        "verl, docs/algo/rollout_corr.md: mean weight below 0.5 or above 2", "rollout_corr/rollout_is_mean",
-    ),
-    Threshold(
-        "rollout_corr/chi2_token", 1.0, False, "verl, docs/algo/rollout_corr.md: warning line of its plot",
-        "rollout_corr/chi2_token",
-    ),
-    Threshold(
-        "rollout_corr/chi2_sequence", 1.0, False, "verl, docs/algo/rollout_corr.md: warning line of its plot",
-        "rollout_corr/chi2_seq",
-    ),
-    Threshold(
-        "rollout_corr/kl_mu_pi_k1", 0.01, False,
-        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
-        "optim/kl_sample_train_v1",
-    ),
-    Threshold(
-        "rollout_corr/kl_mu_pi_k2", 0.01, False,
-        "Tinker's documentation, RL hyperparameters: training is stable below 0.01",
-        "optim/kl_sample_train_v2",
-    ),
-    Threshold(
-        "token_mult_prob_error", 1.05, False,
-        "NeMo-RL, nemo_rl/algorithms/grpo.py: above 1.05 it plots the sample", "token_mult_prob_error",
-    ),
-)  # fmt: skip
+PEERS = tuple(
+    Threshold(row["metric"], float(row["limit"]), row["side"] == "below", row["source"], row["key"])
+    for row in table_rows(__file__, "limits")
+)
 """Limits that other stacks document. PSIS's limit on Pareto-k depends on n and comes with the tails."""
 
 

@@ -1,6 +1,7 @@
 """Engine mismatch: differences between the generating engine and the trainer at equal weights.
 
-`mismatch` registers makers of engines with their citation and promises, which contract tests check:
+`mismatch` registers makers of engines with their citation and promises, which contract tests check (without
+any: level "weights", support "full", no identity):
 
 level:     "none", "weights" (mu is the policy at other weights), "distribution" (mu is another distribution
            on the same next-token logits) or "forward" (mu is another forward pass of the same weights).
@@ -104,7 +105,7 @@ class SamplerEngine:
     raw: bool = False
 
 
-mismatch = Registry("mismatch", package="testbed.mismatch")
+mismatch = Registry("mismatch", "testbed.mismatch", level="weights", support="full", identity=None)
 
 
 def engine(name: str, **hyper: Scalar) -> SamplerEngine:
@@ -184,13 +185,13 @@ def by_matrix(theta_RP: Tensor, layout: Layout, which: str, change: Change) -> T
     return torch.cat(parts, -1)
 
 
-@mismatch("off", source="the trainer itself", level="none", support="full", identity={})
+@mismatch("off", source="the trainer itself", level="none", identity={})
 def off() -> SamplerEngine:
     """mu = pi: no mismatch."""
     return SamplerEngine("off")
 
 
-@mismatch("raw", source="vLLM's logprobs_mode=raw_logprobs", level="none", support="full", identity={})
+@mismatch("raw", source="vLLM's logprobs_mode=raw_logprobs", level="none", identity={})
 def raw() -> SamplerEngine:
     """Record log pi before temperature, top-p or noise of the joined engines: "temperature+raw".
 

@@ -11,7 +11,6 @@ from testbed.mismatch import Draw, SamplerEngine, mismatch
     "temperature",
     source="sampling temperature that the trainer does not apply; verl and TRL apply it on both sides",
     level="distribution",
-    support="full",
     identity={"temperature": 1.0},
 )
 def temperature(*, temperature: float = 1.1) -> SamplerEngine:
@@ -30,7 +29,6 @@ def temperature(*, temperature: float = 1.1) -> SamplerEngine:
     "logit-noise",
     source="toy model of rounding in the engine's forward pass: independent normal errors of the logits",
     level="distribution",
-    support="full",
     identity={"sigma": 0.0},
     stochastic=True,
 )

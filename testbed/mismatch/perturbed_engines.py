@@ -25,8 +25,6 @@ def layer_of(name: str) -> int | None:
 @mismatch(
     "skip-layers",
     source="Nested-ReFT, arXiv:2508.10123 (abstract; which layers may be skipped is not stated: here all)",
-    level="weights",
-    support="full",
     identity={"ratio": 0.0},
     stochastic=True,
     needs=("layers",),
@@ -74,8 +72,6 @@ def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np
 @mismatch(
     "layer-noise",
     source="stand-in for ALP, arXiv:2603.19470: there noise is on hidden states and on the numerator's side",
-    level="weights",
-    support="full",
     identity={"sigma": 0.0},
     stochastic=True,
 )
@@ -109,9 +105,6 @@ def layer_noise(
 @mismatch(
     "stale-copy",
     source="weight synchronization that misses tensors; landscape of rollout-trainer mismatch reports",
-    level="weights",
-    support="full",
-    identity=None,
     needs=("past",),
 )
 def stale_copy(*, matrices: str = "all", age: int = 1) -> SamplerEngine:

@@ -22,13 +22,7 @@ from testbed.mismatch.number_formats import (
 )
 
 
-@mismatch(
-    "bf16",
-    source="bfloat16 rollouts of float32 weights; verl docs, rollout precision",
-    level="weights",
-    support="full",
-    identity=None,
-)
+@mismatch("bf16", source="bfloat16 rollouts of float32 weights; verl docs, rollout precision")
 def bf16() -> SamplerEngine:
     """W_mu = round(W) to bfloat16: 8 significant bits, ties to even; vectors too."""
     return SamplerEngine(
@@ -36,13 +30,7 @@ def bf16() -> SamplerEngine:
     )
 
 
-@mismatch(
-    "fp8-tensor",
-    source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; per-tensor scales",
-    level="weights",
-    support="full",
-    identity=None,
-)
+@mismatch("fp8-tensor", source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; per-tensor scales")
 def fp8_tensor(
     *, matrices: str = "linear", power_of_two: bool = False, mantissa: int = E4M3.mantissa
 ) -> SamplerEngine:
@@ -57,9 +45,6 @@ def fp8_tensor(
 @mismatch(
     "fp8-block",
     source="e4m3 with a scale per 128 x 128 block: DeepSeek-V3 (2024), arXiv:2412.19437, section 3.3",
-    level="weights",
-    support="full",
-    identity=None,
 )
 def fp8_block(*, block: int = 128, matrices: str = "linear", power_of_two: bool = False) -> SamplerEngine:
     """W_mu = s e4m3(W / s), s = max|W| / 448 of each block x block square.
@@ -88,11 +73,7 @@ def _by_matrix(name: str, matrices: str, change: Callable[[str, Tensor], Tensor]
 
 
 @mismatch(
-    "int8",
-    source="symmetric absmax int8: Dettmers et al. (2022), arXiv:2208.07339, section 2; weights only",
-    level="weights",
-    support="full",
-    identity=None,
+    "int8", source="symmetric absmax int8: Dettmers et al. (2022), arXiv:2208.07339, section 2; weights only"
 )
 def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine:
     """W_mu = s round(W / s), |integer| <= 127, s = max|row| / 127; one s per matrix if not per_channel."""
@@ -109,8 +90,6 @@ def int8(*, per_channel: bool = True, matrices: str = "linear") -> SamplerEngine
     "fp8-activations",
     source="e4m3 inputs of linear layers, a scale per token; vLLM's dynamic FP8 with fp8-tensor beside it",
     level="forward",
-    support="full",
-    identity=None,
     needs=("layers",),
 )
 def fp8_activations(*, power_of_two: bool = False, mantissa: int = E4M3.mantissa) -> SamplerEngine:
@@ -134,11 +113,7 @@ BLOCK = 32
 
 
 @mismatch(
-    "q8-0",
-    source="llama.cpp's format Q8_0 (ggml-quants.c): 8 bits and a scale per 32 weights of a row",
-    level="weights",
-    support="full",
-    identity=None,
+    "q8-0", source="llama.cpp's format Q8_0 (ggml-quants.c): 8 bits and a scale per 32 weights of a row"
 )
 def q8_0(*, matrices: str = "linear") -> SamplerEngine:
     """W_mu = s round(W / d), d = max|W| / 127 of each 32 weights of a row, s = d in float16."""
@@ -151,11 +126,7 @@ def q8_0(*, matrices: str = "linear") -> SamplerEngine:
 
 
 @mismatch(
-    "q4-0",
-    source="llama.cpp's format Q4_0 (ggml-quants.c): 4 bits and a scale per 32 weights of a row",
-    level="weights",
-    support="full",
-    identity=None,
+    "q4-0", source="llama.cpp's format Q4_0 (ggml-quants.c): 4 bits and a scale per 32 weights of a row"
 )
 def q4_0(*, matrices: str = "linear") -> SamplerEngine:
     """W_mu = s q, q = floor(W / d + 1/2) in -8 .. 7, s = d in float16, per 32 weights of a row.

@@ -19,8 +19,6 @@ OVER_THE_CACHE = "that of every token over its cache"
     "stale-kv",
     source="a prefix cache that is not reset after an update; PipelineRL keeps it, arXiv:2509.19128",
     level="forward",
-    support="full",
-    identity=None,
     needs=("layers", "past"),
 )
 def stale_kv(*, span: str = "prompt", age: int = 1) -> SamplerEngine:

@@ -21,21 +21,12 @@ dual:        the DualUpdate of objectives with a hyperparameter that training mo
 `name@source` is a variant: the loss that a public stack computes under the same name.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-from testbed.registry import Entry, Function, Registry
+from testbed.registry import Entry, Registry
 from testbed.user_files import in_a_file
 
 
 class Objectives(Registry):
     """The registry of objectives, with their variants and functions in files outside the package."""
-
-    def __call__(self, name: str, *, source: str, **promises: Any) -> Callable[[Function], Function]:
-        """Register a function as an objective; promises that are not given are those of most."""
-        return super().__call__(
-            name, source=source, **{"ratio": "token", "scope": "token", "on_policy": 1, **promises}
-        )
 
     def __getitem__(self, name: str) -> Entry:
         if in_a_file(name):
@@ -45,4 +36,4 @@ class Objectives(Registry):
         return super().__getitem__(name)
 
 
-objective = Objectives("objective", package="testbed.objectives")
+objective = Objectives("objective", "testbed.objectives", ratio="token", scope="token", on_policy=1)

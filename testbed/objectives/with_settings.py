@@ -6,11 +6,10 @@ that object, ":name" one of the function's module.
 """
 
 import pkgutil
-from pathlib import Path
 from typing import Any
 
 from testbed.objectives import objective
-from testbed.registry import described, rows
+from testbed.registry import described, table_rows
 from testbed.words import named_values
 
 
@@ -27,7 +26,7 @@ def _named(text: str, module: str = "") -> Any:
 
 
 # Modules load by name, this one last: a variant takes over promises of its base.
-for row in rows(Path(__file__).with_suffix(".csv")):
+for row in table_rows(__file__, "with_settings"):
     name, module = row["objective"], row["function"].partition(":")[0]
     fixed, promises = values(row["fixed"], module), values(row["promises"], module)
     if "reads" in promises:

@@ -7,13 +7,12 @@ of the objective, else of the advantage. term: an objective and the name of its 
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from testbed.objectives import objective
 from testbed.recipes import recipe
 from testbed.recipes.composition import Recipe, Term, pairs
-from testbed.registry import described, rows
+from testbed.registry import described, table_rows
 from testbed.words import named_values
 
 FIELDS = {field.name for field in fields(Recipe)}
@@ -35,7 +34,7 @@ def composed(row: Mapping[str, str], **given: Any) -> Recipe:
     )
 
 
-for each in rows(Path(__file__).with_name("recipes.csv")):
+for each in table_rows(__file__, "recipes"):
     hyper, fixed = (named_values(each[column].split()) for column in ("hyper", "fixed"))
     make = described(partial(composed, each), hyper, each["about"], each["note"], **fixed)
     recipe(each["recipe"], source=each["source"])(make)

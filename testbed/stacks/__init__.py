@@ -12,11 +12,10 @@ theirs is null.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from testbed.errors import unknown
-from testbed.registry import rows
+from testbed.registry import table_rows
 from testbed.words import named_values, value_of
 
 
@@ -224,9 +223,7 @@ PARTS = ("objective", "aggregation", "advantage", "anchor", "term")
 @cache
 def stacks() -> Mapping[str, Stack]:
     """Return every stack by name."""
-    named, settings, rules = (
-        list(rows(Path(__file__).with_name(f"{table}.csv"))) for table in ("stacks", "settings", "rules")
-    )
+    named, settings, rules = (list(table_rows(__file__, name)) for name in ("stacks", "settings", "rules"))
     found = {}
     for about in named:
         name = about["stack"]
