@@ -33,27 +33,6 @@ def regret_at_k(estimated_W: ArrayLike, true_W: ArrayLike, *, k: int = 1) -> Flo
     return np.asarray(np.asarray(true_W, dtype=np.float64).max(-1) - chosen_K.max(-1))
 
 
-def sharpe_ratio_at_k(
-    estimated_W: ArrayLike, true_W: ArrayLike, *, k: int, baseline: float, ddof: int = 1
-) -> Floats:
-    """(best@k - J(mu)) / std@k over the true values of the k policies ranked first.
-
-    ddof = 1, as in scope-rl 0.2.1, divides by k - 1 and so needs k >= 2; ddof = 0 divides by k, which is
-    larger by sqrt(k / (k - 1)). Negative where the best of k is worse than the logging policy (scope-rl
-    shows 0); infinite where k equal policies beat it, NaN where they equal it. Source: Kiyohara et al.
-    (2024), Towards assessing and benchmarking risk-return tradeoff of off-policy evaluation.
-    """
-    if ddof not in (0, 1) or k <= ddof:
-        raise UserError(f"ddof is {ddof} and k is {k}; expected ddof 0 or 1 and k > ddof.")
-    chosen_K = top_values(estimated_W, true_W, k=k)
-    gain = chosen_K.max(-1) - baseline
-    spread = chosen_K.std(-1, ddof=ddof)
-    # Equal values may differ from their computed mean by rounding.
-    spread = np.where(np.ptp(chosen_K, axis=-1) == 0, 0.0, spread)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.divide(gain, spread))
-
-
 def top_values(estimated_W: ArrayLike, true_W: ArrayLike, *, k: int) -> Floats:
     """True values [..., k] of the k policies ranked first: their max, min, mean, std are best@k and so on."""
     estimated, true = _pair(estimated_W, true_W)

@@ -168,19 +168,6 @@ def test_bad_input_is_refused_with_one_sentence(call, message):
 TRUE = np.array([1.0, 2.0, 3.0, 4.0])
 
 
-def test_the_sharpe_ratio_by_hand_and_its_two_denominators():
-    # Top two by estimate: true values 1 and 4; sample deviation 3/sqrt(2), population 3/2.
-    estimated = np.array([9.0, 1.0, 2.0, 8.0])
-    assert s.sharpe_ratio_at_k(estimated, TRUE, k=2, baseline=2.0) == pytest.approx(2 * math.sqrt(2) / 3)
-    assert s.sharpe_ratio_at_k(estimated, TRUE, k=2, baseline=2.0, ddof=0) == pytest.approx(4 / 3)
-    assert s.sharpe_ratio_at_k(estimated, TRUE, k=2, baseline=5.0) < 0
-    with pytest.raises(UserError, match="k > ddof"):
-        s.sharpe_ratio_at_k(estimated, TRUE, k=1, baseline=2.0)
-    flat = np.full(3, 0.1)
-    assert s.sharpe_ratio_at_k([3.0, 2.0, 1.0], flat, k=3, baseline=0.0) == math.inf
-    assert math.isnan(s.sharpe_ratio_at_k([3.0, 2.0, 1.0], flat, k=3, baseline=0.1))
-
-
 def test_rank_correlation_is_spearmans_with_ties():
     rng = np.random.default_rng(1)
     estimated, true = rng.integers(0, 5, size=(2, 20, 8)).astype(float)
@@ -200,12 +187,7 @@ def test_regret_falls_with_k_and_ties_go_to_the_first():
 def test_scores_take_leading_axes():
     estimated = np.random.default_rng(2).random((3, 2, 5))
     true = np.arange(5.0)
-    for score in (
-        s.mean_squared_error,
-        s.rank_correlation,
-        lambda e, t: s.regret_at_k(e, t, k=2),
-        lambda e, t: s.sharpe_ratio_at_k(e, t, k=2, baseline=0.0),
-    ):
+    for score in (s.mean_squared_error, s.rank_correlation, lambda e, t: s.regret_at_k(e, t, k=2)):
         assert score(estimated, true).shape == (3, 2)
         np.testing.assert_allclose(score(estimated, true)[1, 0], score(estimated[1, 0], true))
 
