@@ -4,9 +4,9 @@ from functools import cache
 
 import numpy as np
 
+from analysis.kernels.imitation import discriminator_reward, replay_weights
 from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from testbed.offline.imitation import discriminator_reward, replay_weights
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import ahead, clone
 

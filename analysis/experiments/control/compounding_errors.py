@@ -1,8 +1,8 @@
 """Cloning against on-policy correction over the horizon: how an imitator's errors compound."""
 
+from analysis.kernels.imitation import corrected
 from analysis.kernels.mechanisms import tightrope
 from analysis.lab import Experiment, Frame, Groups, Part, Plot, Rows, Seeds, ask, columns, of_seeds, slopes
-from testbed.offline.imitation import corrected
 from testbed.rng import keys
 
 NAME = "compounding-errors"

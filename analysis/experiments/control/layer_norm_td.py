@@ -40,7 +40,7 @@ def given(seed: int) -> tuple[FiniteMDP, float, float]:
 
 def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> Groups:
     """Return the score of the greedy policy, mean over 20 points of training, [R]; Q is a table."""
-    from testbed.offline.linear import parallel_q
+    from analysis.kernels.linear_td import parallel_q
     from testbed.offline.replay_control import replay_q
 
     found, table_SAF = [], np.eye(64).reshape(16, 4, 64)

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.kernels.imitation import occupancy
 from analysis.lab import Experiment, Frame, Groups, Keys, Plot, asks, combinations, difference, of_keys
 from envs import infinite_horizon
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import draw_counts, exact_model
 from envs.mdps import garnet
-from testbed.offline.imitation import occupancy
 
 NAME = "realizable-td"
 SEEDS, PROBLEMS, SIZES, WIDTH, DISCOUNT = 30, 24, (100, 1000, 10_000, 100_000), 4, 0.8
@@ -48,7 +48,7 @@ def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Float
 
 def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
     """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first."""
-    from testbed.offline.linear import concentrability, lstd_q, misalignment, realizable_features
+    from analysis.kernels.linear_td import concentrability, lstd_q, misalignment, realizable_features
 
     world, pi_1SA, data_1SA, target_1SA, q_1SA = _setting(rng)
     classes = realizable_features(q_1SA, WIDTH, rng), rng.normal(size=(1, 8, 2, WIDTH))

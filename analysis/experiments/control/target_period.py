@@ -20,7 +20,7 @@ def make(key_R: Keys) -> Frame:
     Growth: exp of the mean log of what the largest |V| is multiplied by, over 120,000 updates. Rewards are
     0, so that values may be scaled back in between.
     """
-    from testbed.offline.linear import sampled_td
+    from analysis.kernels.linear_td import sampled_td
 
     star, start_F = baird_star(DISCOUNT), np.ones(8)
     start_F[6] = 10.0

@@ -6,11 +6,12 @@ import torch
 from support.offline_world import BEST, KEYS, MOVES, WORLD
 from support.small_mdps import SMALL, policies
 
+from analysis.kernels import imitation
 from analysis.kernels.mechanisms import tightrope
 from analysis.worlds.sampled_improvement import adapted_policy
 from envs import infinite_horizon
 from envs.logged_data import Counts, collect, expected_counts
-from testbed.offline import imitation, improvement, tabular_offline
+from testbed.offline import improvement, tabular_offline
 
 
 def test_returns_to_go_are_means_over_visits_of_parts_with_draws_of_their_own():

@@ -5,10 +5,10 @@ import pytest
 from support.offline_world import KEYS, MOVES, REWARD, WORLD
 from support.small_mdps import SMALL, policies
 
+from analysis.kernels import linear_td as linear
 from envs import infinite_horizon, kernels
 from envs.logged_data import expected_counts
 from testbed.exact import value_learning
-from testbed.offline import linear
 
 
 def test_lstd_on_realizable_features_is_exact_in_the_limit_and_misalignment_says_how_far():

@@ -8,9 +8,10 @@ from numba.core.dispatcher import Dispatcher
 from support.offline_world import BEST, KEYS, WORLD
 from support.small_mdps import SMALL
 
+from analysis.kernels import linear_td as linear
 from envs.logged_data import collect
 from testbed.errors import UserError
-from testbed.offline import linear, replay_control, replay_loops
+from testbed.offline import replay_control, replay_loops
 from testbed.offline.replay_control import _buffer, replay_actor_critic, replay_q
 
 MASK = 2**64 - 1
