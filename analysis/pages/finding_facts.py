@@ -3,6 +3,8 @@
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -98,8 +100,17 @@ class Facts:
         return list(rows.groupby("arm")["final"].mean().sort_values(ascending=False).index[:count])
 
     def _finals(self, task: str, arm: str, lag: int) -> pd.Series:
-        rows = self.frame[(self.frame["task"] == task) & (self.frame["arm"] == arm)]
-        return rows[rows["lag"] == lag].set_index("seed")["final"]
+        found: pd.Series = self._final.iloc[self._places.get((task, arm, lag), [])]
+        return found
+
+    @cached_property
+    def _final(self) -> pd.Series:
+        return self.frame.set_index("seed")["final"]
+
+    @cached_property
+    def _places(self) -> dict[Any, Any]:
+        """Row numbers of each task, arm and lag."""
+        return self.frame.groupby(["task", "arm", "lag"]).indices
 
     @property
     def tasks(self) -> list[str]:

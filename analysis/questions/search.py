@@ -194,16 +194,17 @@ def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
     GRPO is omitted beside other arms: their gains are measured against it. Without a named
     arm, return the BEST arms of every task at the lags.
     """
-    found = table.summary(table.load())
+    frame = table.load()
     lags = {int(word.removeprefix("lag-")) for word in words if re.fullmatch(r"lag-\d+", word)}
-    arms = {name for name in found["arm"].unique() if name.replace("_", "-") in words}
-    if not arms and not lags:
+    arms = {name for name in frame["arm"].unique() if name.replace("_", "-") in words}
+    frame = frame[frame["lag"].isin(lags) if lags else frame["lag"] > 0]
+    if frame.empty or not (arms or lags):
         return []
-    rows = found[found["lag"].isin(lags) if lags else found["lag"] > 0]
     if arms:
-        rows = rows[rows["arm"].isin(arms - {"grpo"} or arms)]
+        found = table.summary(frame[frame["arm"].isin(arms | {"grpo"})])
+        rows = found[found["arm"].isin(arms - {"grpo"} or arms)]
     else:
-        rows = rows.groupby(["task", "lag"], sort=False).head(BEST)
+        rows = table.summary(frame).groupby(["task", "lag"], sort=False).head(BEST)
     kept = ["task", "lag", "arm", "rate", "knob", "final", "gain", "gain_low", "gain_high"]
     return table.records(rows[kept])
 
