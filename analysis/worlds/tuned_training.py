@@ -109,21 +109,23 @@ class Family:
         self,
         metrics: Sequence[str],
         seeds: int,
-        asked: Sequence[tuple[Sequence[str], int]] = (((), 0),),
+        asked: Sequence[tuple[Sequence[str], *tuple[int, ...]]] = (((), 0),),
         first: int = 0,
         **more: Any,
     ) -> Experiment:
         """Return the experiment with the arms' table, named as the file; more: as `Experiment` takes it.
 
-        asked: arms, () for those that are not named elsewhere, and how many seeds they have, 0 for all.
-        first: seed of the first run's first; those of the other run are as much higher.
+        asked: arms, () for those that are not named elsewhere, how many seeds they have, 0 for all, and by
+        how much these are higher. first: the same for all arms.
         """
-        name, named = self.file.stem.replace("_", "-"), {arm for arms, _ in asked for arm in arms}
+        name, named = self.file.stem.replace("_", "-"), {arm for arms, *_ in asked for arm in arms}
         others = [arm for arm in self.ways if arm not in named]
 
-        def rows(seeds_of_run: Sequence[Any]) -> pd.DataFrame:
-            chosen = [seed + first for seed in seeds_of_run]
-            return pd.concat([self.table(metrics, chosen[: n or seeds], arms or others) for arms, n in asked])
+        def part(all_seeds: Sequence[Any], arms: Sequence[str], n: int, later: int = 0) -> pd.DataFrame:
+            return self.table(metrics, [s + first + later for s in all_seeds[: n or seeds]], arms or others)
+
+        def rows(all_seeds: Sequence[Any]) -> pd.DataFrame:
+            return pd.concat([part(all_seeds, *each) for each in asked])
 
         return Experiment(
             name,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.arena.tasks import task
+from analysis.experiments.lag.periodic_batches import BETAS, CLIPS
 from analysis.lab import Part, Plot
-from analysis.worlds.batch_arms import BETAS, CLIPS
 from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
