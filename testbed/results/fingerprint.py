@@ -16,7 +16,7 @@ Fingerprint: TypeAlias = Mapping[str, int | str]
 @cache
 def fingerprint() -> Fingerprint:
     """Return {"format": …, "run_version": …, "numpy": …, "torch": …, "numba": …} without importing them."""
-    packages = {name: _version(name) for name in ("numpy", "torch", "numba")}
+    packages = {name: version_of(name) for name in ("numpy", "torch", "numba")}
     return {"format": FORMAT, "run_version": RUN_VERSION, **packages}
 
 
@@ -30,7 +30,8 @@ def difference(theirs: Fingerprint, ours: Fingerprint) -> str:
     )
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Return the installed version of a package, or "absent"."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -14,7 +14,6 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from testbed.policies.policy import Policy
 from testbed.policies.toy.layers import unrounded
 from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.results import atomic_files, user_cache
+from testbed.results.fingerprint import version_of
 
 FOLDER = "TESTBED_BASE_MODELS"
 """Environment variable with the folder's name; "off" trains every base model in place."""
@@ -112,14 +112,7 @@ def machine() -> tuple[str, ...]:
     ]
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         kinds += [line.strip() for line in file if line.startswith("model name")][:1]
-    return (np.__version__, torch.__version__, _version("numba"), _version("reasoning-gym"), *kinds)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "absent"
+    return (np.__version__, torch.__version__, version_of("numba"), version_of("reasoning-gym"), *kinds)
 
 
 @cache
