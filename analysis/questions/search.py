@@ -179,7 +179,19 @@ def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
 
 
 def _claim(row: Row) -> dict[str, Any]:
-    kept = ("verdict", "effect", "low", "high", "asks", "n", "kind", "experiment", "gates", "note")
+    kept = (
+        "verdict",
+        "effect",
+        "low",
+        "high",
+        "asks",
+        "n",
+        "kind",
+        "experiment",
+        "gates",
+        "note",
+        "tolerance",
+    )
     return {"name": row["claim"], **{name: row[name] for name in kept}}
 
 

@@ -120,6 +120,7 @@ def test_ask_takes_plain_words_and_says_which_nothing_is_about():
     near = search.ask(["importance weights of ESS"])
     assert not near.complete
     assert near.claims
+    assert all(search.in_words(search._claim(row)) for row in by_claim().values()), "of any kind"
     assert len({search._stem(word) for word in ("clip", "clips", "clipped", "clipping")}) == 1
     assert {search._stem(word) for word in ("stale", "staleness")} == {"stal"}
     assert len({search._stem(word) for word in ("ess", "loss", "lag", "lags")}) == 3

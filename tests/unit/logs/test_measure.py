@@ -104,7 +104,7 @@ def reference(sequences):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("chunk", [2, 2**17])
+@pytest.mark.parametrize("chunk", [5, 2**17])
 @pytest.mark.parametrize("some", [SOUND, HOSTILE, SOUND + HOSTILE], ids=["sound", "hostile", "both"])
 def test_every_number_is_that_of_a_sum_token_by_token(some, chunk, monkeypatch):
     monkeypatch.setattr(measure, "CHUNK", chunk)

@@ -173,6 +173,7 @@ def test_closed_forms_by_hand():
     assert closed_forms.moments(design).mean == pytest.approx(3 - stats.norm.cdf(score).sum(), rel=1e-12)
     late = replace(FIXED, train_time=10.0, queue=2, queue_rule="drop-oldest")
     assert closed_forms.sample_lag(late) == pytest.approx(1.75, rel=1e-12)
+    assert closed_forms.train_time(replace(FIXED, train_token_time=0.1)) == pytest.approx(3 + 0.1 * 8 * 10)
 
 
 def test_moments_are_those_of_all_batches_enumerated():
@@ -363,6 +364,7 @@ def test_pairs_of_numbers_are_taken_at_their_limits():
         (["in_flight=yes"], "'in_flight=yes': expected true or false."),
         (["sigma=a"], "'sigma=a': expected a number."),
         (["lengths=3,b"], "'lengths=3,b': expected a whole number."),
+        (["batch=none"], "'batch=none': expected a whole number."),
     ):
         with pytest.raises(UserError, match=f"^{said}$"):
             from_words(words)

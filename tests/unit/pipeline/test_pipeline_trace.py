@@ -83,12 +83,12 @@ def test_a_trace_with_gaps_or_negative_lags_is_rejected_with_the_line(recorded, 
     assert f"broken.csv:{line}:" in str(caught.value)
 
 
-def test_every_wrong_line_is_told_up_to_ten(recorded):
-    length_B = np.where(np.arange(len(recorded)) < 12, 0, recorded.column_B["length"])
+@pytest.mark.parametrize(("wrong", "more"), [(10, []), (12, ["… and 2 more."])])
+def test_every_wrong_line_is_told_up_to_ten(recorded, wrong, more):
+    length_B = np.where(np.arange(len(recorded)) < wrong, 0, recorded.column_B["length"])
     with pytest.raises(UserError) as told:
         trace.check(trace.Trace({**recorded.column_B, "length": length_B}), "made")
-    ten = [f"made:{line}: length is 0." for line in range(2, 12)]
-    assert str(told.value).split("\n") == [*ten, "… and 2 more."]
+    assert str(told.value).split("\n") == [f"made:{line}: length is 0." for line in range(2, 12)] + more
 
 
 ROWS = np.array([

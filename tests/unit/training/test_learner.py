@@ -96,8 +96,9 @@ def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor
 def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_over():
     term = Term("kl_penalty", 0.1)
     recipe = dataclasses.replace(
-        PLAIN, terms=(term,), hand_over=HandOver(3, dataclasses.replace(PPO, terms=(term,)))
-    )
+        PLAIN, terms=(term,), replay=Replay(2, 0.5),
+        hand_over=HandOver(3, dataclasses.replace(PPO, terms=(term,))),
+    )  # fmt: skip
     world, theta, learner = one_learner(recipe)
     rollout, later = world.generate(theta, 0), moved(theta)
     for step, reference in [(0, theta), (2, theta), (3, later), (4, later)]:
@@ -105,6 +106,17 @@ def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_ov
         batch = learner.batch(later, rollout, world.logp(later, rollout), step)
         torch.testing.assert_close(batch.logp_ref_BT, world.logp(reference, rollout), rtol=0, atol=0)
         assert learner.recipe.objective == ("reinforce" if step < 3 else "ppo_clip")
+        assert (learner.buffer is not None) == (step < 3)
+
+
+def test_each_recipe_of_a_pack_has_the_teacher_of_its_own_cells():
+    runs = tuple(
+        dataclasses.replace(CHAIN, recipe=name, seed=seed) for seed, name in enumerate(("grpo", "m2po"))
+    )
+    theta = moved(build_world(runs).initial())
+    for row, learner in enumerate(Trainer.of(runs, build_world(runs), theta).learners):
+        assert learner.teacher.first == row
+        assert torch.equal(learner.teacher.theta_RP, theta[row : row + 1])
 
 
 def test_terms_are_added_with_their_coefficient_at_the_step():

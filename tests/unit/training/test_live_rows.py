@@ -217,6 +217,8 @@ def test_empty_batches_count_their_rollouts_logged_or_not():
     for step in range(3):
         recorder.add_empty(step, state, generated)
     assert [row["rollouts"].tolist() for row in recorder.rows] == [[16.0], [48.0]]
+    half = dataclasses.replace(generated, counts={"staleness/replayed_share": np.array([0.5])})
+    assert recorder._generated(half).tolist() == [8.0]
 
 
 def test_ages_are_those_of_tokens_under_the_mask():
