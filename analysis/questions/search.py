@@ -179,20 +179,8 @@ def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
 
 
 def _claim(row: Row) -> dict[str, Any]:
-    kept = (
-        "verdict",
-        "effect",
-        "low",
-        "high",
-        "asks",
-        "n",
-        "kind",
-        "experiment",
-        "gates",
-        "note",
-        "tolerance",
-    )
-    return {"name": row["claim"], **{name: row[name] for name in kept}}
+    kept = ("verdict", "effect", "low", "high", "asks", "n", "kind", "experiment", "gates", "note")
+    return {"name": row["claim"], "tolerance": row["tolerance"], **{name: row[name] for name in kept}}
 
 
 def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:

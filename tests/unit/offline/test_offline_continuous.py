@@ -250,7 +250,7 @@ def test_a_weight_on_the_penalty_moves_the_action_from_the_critic_to_the_data():
     rows = np.arange(3)[:, None], np.arange(5)
     assert (square[(*rows, np.searchsorted(GRID_G, held))] <= square.min(-1) + 1e-12).all()
     mean = one_continuous_action.local_mean(x, a, GRID_X, 0.2)
-    assert np.abs(mean + 0.2).max() < 0.2
+    assert np.abs(mean + 0.2).max() < 0.1
 
 
 def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_density():

@@ -225,7 +225,7 @@ def test_compiled_loops_do_what_their_python_does():
 @pytest.mark.slow
 def test_plain_replay_finds_the_optimal_values():
     q, _ = replay_q(WORLD, KEYS, steps=20_000, every=20_000, epsilon=0.9, step_size=0.02)
-    assert np.abs(q[:, -1] - BEST).max() < 0.35
+    assert np.abs(q[:, -1] - BEST).max() < BEST.max() / 2
 
 
 def test_draws_are_those_of_splitmix64():
