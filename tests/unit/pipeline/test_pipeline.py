@@ -13,6 +13,8 @@ from envs.kernels import philox
 from testbed.errors import UserError
 from testbed.pipeline import closed_forms, pipeline_draws
 from testbed.pipeline.design import Design, _ranges, check, from_words, to_words
+from testbed.pipeline.kernel import _count
+from testbed.pipeline.records import LAGS
 from testbed.pipeline.simulate import VALUES, simulate, simulate_one, trace_rows
 
 FIXED = Design(
@@ -164,6 +166,13 @@ def test_a_counter_gives_two_doubles_of_two_words_each():
     words = philox(70, 0, 0, 2, 5)
     made = [(high << 32 | low) >> 11 for high, low in (words[:2], words[2:])]
     assert pipeline_draws.uniforms.py_func(70, 2, 5) == tuple(x / 2**53 for x in made)
+
+
+def test_lags_beyond_a_histogram_count_in_its_last_bin():
+    count_K = np.zeros(LAGS)
+    for lag in (-1, LAGS - 2, LAGS + 5):
+        _count.py_func(count_K, lag, 1.0)
+    assert count_K[[0, LAGS - 2, LAGS - 1]].tolist() == [1, 1, 1]
 
 
 def test_closed_forms_by_hand():
