@@ -56,13 +56,6 @@ def test_one_step_off_hides_the_shorter_side_and_is_one_batch_behind():
     assert slow.mean("period") == pytest.approx(8, rel=1e-12)
 
 
-def test_a_sync_that_does_not_block_costs_no_time_and_one_version_of_lag():
-    blocking = replications(replace(FIXED, admission="none", sync_time=1.0, train_time=6.0))
-    free = replications(replace(FIXED, admission="none", sync_time=1.0, train_time=6.0, sync_blocking=False))
-    assert blocking.mean("period") == pytest.approx(7, rel=1e-9)
-    assert free.mean("period") == pytest.approx(6, rel=1e-9)
-
-
 def test_the_newest_weights_that_wait_for_a_transfer_set_out_when_it_ends():
     # Batches of equal responses, short or long: several are trained during one transfer, or none.
     design = replace(FIXED, group=8, length="empirical", lengths=(4, 30), correlation=1.0, train_time=0.7,
@@ -94,12 +87,6 @@ def test_a_queue_holds_its_batch_and_not_one_group_more(rule, wave):
         assert replications(design).mean("most_ahead") == 8 + 7
 
 
-def test_colocated_pools_never_work_at_the_same_time():
-    found = replications(replace(FIXED, pools="colocated"))
-    assert found.mean("period") == pytest.approx(8, rel=1e-12)
-    assert found.mean("trainer_busy") + found.mean("slots_busy") == pytest.approx(1, rel=1e-9)
-
-
 def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
     found = replications(replace(FIXED, **SYNCHRONOUS, updates=4))
     assert found.sample_K[:5] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
@@ -107,11 +94,6 @@ def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
     assert found.mean("lag_token") == pytest.approx(1.5)
     alone = replications(replace(FIXED, **SYNCHRONOUS, updates=8))  # each response of a group in its own
     assert alone.sample_K[:9] == pytest.approx([1 / 8] * 8 + [0])
-
-
-def test_weights_synced_every_k_batches_make_lags_zero_to_k_minus_one():
-    design = replace(FIXED, admission="capacity", eta=2, barrier=True, sync_every=3, train_time=6.0, queue=3)
-    assert replications(design).sample_K[:4] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
 
 
 # Versions inside a sequence.

@@ -16,7 +16,7 @@ from testbed.objectives import objective
 from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
-from testbed.training.learner import Learner, RecipeBlock, mix_rollouts
+from testbed.training.learner import Learner, RecipeBlock, finite_or, mix_rollouts
 from testbed.training.signal_providers import sequence_score_norm
 from testbed.training.update import State, Trainer
 from testbed.worlds.build_world import build_world
@@ -408,6 +408,7 @@ def test_a_replica_that_is_lost_does_not_stop_the_others():
     assert torch.equal(batch.logp_anchor_BT, rollout.logp_mu_RBT)
     lost = torch.full_like(logp, torch.nan).requires_grad_()
     assert torch.isnan(PPO.loss(lost, batch, {})).all()
+    assert torch.equal(finite_or(torch.cat([one, logp - 1]), torch.cat([logp] * 2))[1:], logp - 1)
 
 
 @pytest.mark.parametrize("norm", ["score", "proxy"])
