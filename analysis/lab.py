@@ -37,6 +37,6 @@ from analysis.judging.replication import (
     runs_of,
     slopes,
 )
-from analysis.worlds.pilots import PILOT, Grid, Settings, TunedArms, ask, asks, inside, tuned
+from analysis.worlds.pilots import PILOT, Grid, Settings, TunedArms, ask, asks, by_world, inside, tuned
 from envs.arrays import Bools, Floats, Ints
 from testbed.rng import generator, key, keys

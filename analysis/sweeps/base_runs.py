@@ -31,6 +31,9 @@ SMALL = replace(
 )
 """Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
 
+TINY = replace(SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)))
+"""SMALL with one layer and two heads: 4,000 weights."""
+
 LITE = replace(SMALL, prompts=4, steps=300)
 """SMALL with half the prompts."""
 

@@ -31,6 +31,11 @@ class Worlds:
         models = [exact_model(world) for world in worlds]
         return cls(worlds, np.stack([m for m, _ in models]), np.stack([r for _, r in models]))
 
+    def paying(self, reward_RSA: Floats) -> "Worlds":
+        """Return the worlds with other mean rewards."""
+        pairs = zip(self.worlds, reward_RSA, strict=True)
+        return replace(self, worlds=tuple(replace(w, reward_SA=r) for w, r in pairs), reward_RSA=reward_RSA)
+
     @property
     def best_RSA(self) -> Floats:
         """An optimal policy of each world, one-hot."""
@@ -71,18 +76,8 @@ def random_worlds(
     seeds: Seeds, *, states: int = 8, actions: int = 4, branching: int = 3, noise_std: float = 1.0
 ) -> Worlds:
     """A garnet per seed, with normal reward noise and discount 0.9."""
-    worlds = tuple(
-        garnet(
-            states=states,
-            actions=actions,
-            branching=branching,
-            seed=s,
-            discount=DISCOUNT,
-            noise_std=noise_std,
-        )
-        for s in seeds
-    )
-    return Worlds.of(worlds)
+    size = {"states": states, "actions": actions, "branching": branching}
+    return Worlds.of(tuple(garnet(**size, seed=s, discount=DISCOUNT, noise_std=noise_std) for s in seeds))
 
 
 def chance_and_best(world: FiniteMDP) -> tuple[float, float]:

@@ -165,6 +165,20 @@ class TunedArms:
         )
 
 
+def by_world(*names: str) -> Callable[[Callable[..., Any]], Callable[..., dict[str, Floats]]]:
+    """Return the decorator that makes learn(seeds, arm, …), [R] each, of the numbers of one(seed, arm, …)."""
+
+    def of_all(one: Callable[..., Any]) -> Callable[..., dict[str, Floats]]:
+        @functools.wraps(one)
+        def learn(seeds: Seeds, arm: str, **more: Any) -> dict[str, Floats]:
+            found = np.array([one(int(seed), arm, **more) for seed in seeds], dtype=np.float64)
+            return dict(zip(names, found.reshape(len(seeds), -1).T, strict=True))
+
+        return learn
+
+    return of_all
+
+
 def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
     """Return the gate that no setting of the rows asked for lies at an end of its grid.
 
@@ -198,12 +212,13 @@ def ask(
     """Declare that an arm's outcome is above each other arm's, with no setting at an end of its grid.
 
     first, second: names in column `arm`, or {column: values}; one arm alone, or none, as in `compare`.
-    gates: in place of that on the ends of grids, which only tables have that say where arms lie.
+    gates: in place of that on the ends of grids, in the cells that are asked, of tables that say where arms
+    lie.
     """
     one, other = ({"arm": x} if isinstance(x, str | tuple) else x for x in (first, second))
     if gates is None and one and {"at end", "at_end"} & set(experiment.metrics):
         met = {column: [*_values(x), *_values((other or {}).get(column, ()))] for column, x in one.items()}
-        gates = {"tuned": inside(**met)}
+        gates = {"tuned": inside(**{**(more.get("over") or {}), **met})}
     experiment.claim(name, statement, source=source, gates=gates).compare(outcome, one, other, by=by, **more)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Frame
 from analysis.tables.committed import Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ CURVE = ["objective", "axis", "advantage"]
 """The columns that name one curve."""
 
 
-def frame_of(curves: Sequence[Curve]) -> pd.DataFrame:
+def frame_of(curves: Sequence[Curve]) -> Frame:
     """Return the curves in long format; on_policy is 1 at log-ratio 0 and 0 elsewhere."""
     rows = [
         (c.family, c.objective, c.axis, int(c.advantage), float(x), float(w), int(x == 0))

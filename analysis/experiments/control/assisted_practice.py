@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks, inside, key
+from analysis.lab import Grid, Part, Plot, TunedArms, asks, by_world, inside, key
 
 NAME = "assisted-practice"
-SEEDS, PILOTS, INNER = 64, 16, 1
+SEEDS, PILOTS = 64, 16
 MARGIN = 0.03
 """Share of the best value, mean over practice. Set before the table was made."""
 CHUNKS = ("chunks of 2", "chunks of 4", "chunks of 8")
@@ -14,25 +14,15 @@ ARMS: dict[str, Grid] = {"cloned": {}, "outcomes": SHARP, "one action": SHARP, *
 LENGTHS = {"cloned": 1, "outcomes": 0, "one action": 1, **{name: int(name[-1]) for name in CHUNKS}}
 
 
-def learn(seeds: Seeds, arm: str, sharpness: float = 0.0) -> Groups:
-    """Return the share of the best value, mean over rounds of practice and at the end, [R] each."""
-    from analysis.worlds.assisted_robots import (
-        practise,
-        success,
-        task,
-    )  # imported here: it loads the compiler
+@by_world("learning", "end")
+def learn(seed: int, arm: str, sharpness: float = 0.0) -> tuple[float, float]:
+    """Return the share of the best value, mean over rounds of practice and at the end."""
+    from analysis.worlds.assisted_robots import practise, success, task  # it loads the compiler
 
-    length, found = LENGTHS[arm], []
-    for seed in seeds:
-        effect_LA = task(int(seed))
-        best = success(effect_LA, (effect_LA == 1).astype(np.float64))
-        runs = [
-            practise(effect_LA, key(i, f"{NAME} {seed}") % 2**32, length, sharpness) for i in range(INNER)
-        ]
-        share_K = np.mean(runs, axis=0) / best
-        found.append((share_K[1:].mean(), share_K[-1]))
-    means, ends = np.array(found).T
-    return {"learning": means, "end": ends}
+    effect_LA = task(seed)
+    best = success(effect_LA, (effect_LA == 1).astype(np.float64))
+    share_K = practise(effect_LA, key(0, f"{NAME} {seed}") % 2**32, LENGTHS[arm], sharpness) / best
+    return share_K[1:].mean(), share_K[-1]
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
@@ -54,13 +44,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
         )
     },
 )  # fmt: skip
-GATES = {"tuned": inside()}
-
 asks(EXPERIMENT,
     ("chunked-critics-learn-faster-than-outcomes", "With off-policy critics over chunks of 2, 4 and 8 "
      "actions practice has 0.03 more of the best value on average than with a critic of logged outcomes, all "
      "tuned.", CHUNKS, "outcomes", {"off": {"arm": "cloned"}}),
     ("chunks-learn-faster-than-single-actions", "With chunks of 2, 4 and 8 actions practice has 0.03 more of "
      "the best value than with single actions.", CHUNKS, "one action"),
-    outcome="learning", by=MARGIN, gates=GATES,
+    outcome="learning", by=MARGIN, gates={"tuned": inside()},
 )  # fmt: skip

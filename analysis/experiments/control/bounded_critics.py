@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator, keys
+from analysis.lab import Floats, Grid, Plot, TunedArms, ask, by_world, generator, keys
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -64,24 +64,20 @@ def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
     return world, feature_SAF, *chance_and_best(world)
 
 
-def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
-    """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm, [R]."""
+@by_world("score", "size")
+def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float]:
+    """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm."""
     from testbed.offline.replay_control import replay_q
 
-    settings: dict[str, Any] = {"updates": 0.25, **knobs} if arm.startswith("few") else knobs
-    found = []
-    for seed in seeds:
-        world, feature_SAF, low, high = given(seed)
-        q_RKSA, _ = replay_q(
-            world, keys((seed,), NAME), steps=STEPS, every=STEPS, feature_SAF=feature_SAF,
-            batch=64 if arm.startswith("few") else 8, **settings,
-        )  # fmt: skip
-        q_1SA = np.nan_to_num(np.clip(q_RKSA[:, -1], -1e9, 1e9))
-        value_1 = infinite_horizon.value(world, softmax(q_1SA / knobs["temperature"]))
-        score = (value_1[0] - low) / (high - low)
-        found.append((float(score), float(np.log10(np.abs(q_1SA).max() + 1e-9))))
-    score_R, size_R = np.array(found).T
-    return {"score": score_R, "size": size_R}
+    few = arm.startswith("few")
+    world, feature_SAF, low, high = given(seed)
+    q_RKSA, _ = replay_q(
+        world, keys((seed,), NAME), steps=STEPS, every=STEPS, feature_SAF=feature_SAF, batch=64 if few else 8,
+        **({"updates": 0.25, **knobs} if few else knobs),
+    )  # fmt: skip
+    q_1SA = np.nan_to_num(np.clip(q_RKSA[:, -1], -1e9, 1e9))
+    value_1 = infinite_horizon.value(world, softmax(q_1SA / knobs["temperature"]))
+    return (value_1[0] - low) / (high - low), np.log10(np.abs(q_1SA).max() + 1e-9)
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(

@@ -44,7 +44,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(
-            what="cloning against on-policy correction; no PPO, no Q-learning"
+            "cloning against on-policy correction; no PPO, no Q-learning"
         )
     },
 )  # fmt: skip

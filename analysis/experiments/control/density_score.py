@@ -10,7 +10,6 @@ from analysis.kernels import one_continuous_action
 from analysis.kernels.one_continuous_action import BumpBandit
 from analysis.lab import Experiment, Plot
 from analysis.worlds.pilots import ask
-from envs.arrays import Floats
 
 NAME = "density-score"
 SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02
@@ -28,8 +27,12 @@ FEWER, SAME = 0.2, 0.05
 
 
 def make(key_R: Keys) -> Rows:
-    """Return the share of actions outside the data and the share of the best value, by correction."""
-    bandit, grid_S, grid_A = setting()
+    """Yield the share of actions outside the data and that of the best value, in a bandit of two bumps."""
+    bandit = BumpBandit(
+        center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
+        width_K=np.array([0.3, 0.5]),
+    )  # fmt: skip
+    grid_S, grid_A = np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
     best = float(bandit.mean_reward(grid_S[:, None], grid_A).max(-1).mean())
     for logger, law in LOGGERS.items():
         x_RN, a_RN, r_RN = bandit.log(key_R, LOGGED, **law)
@@ -50,15 +53,6 @@ def make(key_R: Keys) -> Rows:
             frame["outside"] = (log_density_RS < np.log(RARE)).mean(-1)
             frame["value"] = bandit.mean_reward(grid_S, taken_RS).mean(-1) / best
             yield frame
-
-
-def setting() -> tuple[BumpBandit, Floats, Floats]:
-    """Return a bandit of two bumps, one moving with the context, and grids of contexts and actions."""
-    bandit = BumpBandit(
-        center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
-        width_K=np.array([0.3, 0.5]),
-    )  # fmt: skip
-    return bandit, np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 
 
 EXPERIMENT = Experiment(

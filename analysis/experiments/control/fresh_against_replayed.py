@@ -3,17 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import Experiment, Floats, Frame, Part, Plot, asks, of_keys
+from analysis.lab import Experiment, Floats, Keys, Part, Plot, Rows, asks, columns, of_keys
 from testbed.offline.improvement import outer_loop
 from testbed.offline.tabular_offline import greedy
 
 NAME = "fresh-against-replayed"
 SEEDS, CONTEXTS, HORIZON, EPISODES, POINTS = 24, 8, 16, 20, 30
 FEATURES, DRAWS, UPDATES = 32, 4, (1.0, 8.0)
-"""Of 64 pairs, in four draws; and drawn steps per step."""
+"""Random ones of length 1 for 64 pairs, in four draws; and drawn steps per step."""
 MARGIN = 0.05
 """Share of what there is to gain. Set before the table was made."""
 
@@ -24,15 +23,14 @@ def fallen(score_KR: Floats) -> tuple[Floats, Floats]:
     return score_KR[-1], below_KR.mean(0)
 
 
-def make(key_R: np.ndarray) -> Frame:
+def make(key_R: Keys) -> Rows:
     """Return last score and fall of PPO and of replayed Q-learning with a table and with features."""
     from testbed.offline.replay_control import replay_q
 
     rope, expert_SA = tightrope(contexts=CONTEXTS, horizon=HORIZON)
     world = replace(rope, discount=0.9)
-    best, low = (
-        float(world.value(pi_SA)) for pi_SA in (expert_SA, np.full_like(expert_SA, 1 / world.actions))
-    )
+    chance_SA = np.full_like(expert_SA, 1 / world.actions)
+    best, low = (float(world.value(pi_SA)) for pi_SA in (expert_SA, chance_SA))
 
     def scores(value_KR: Floats) -> Floats:
         return np.asarray((value_KR - low) / (best - low))
@@ -50,21 +48,13 @@ def make(key_R: np.ndarray) -> Frame:
     found = {("PPO", 8.0): fallen(scores(given))}
     for updates in UPDATES:
         found["table", updates] = replayed(updates, None)
-        several = [replayed(updates, features(draw, *expert_SA.shape)) for draw in range(DRAWS)]
+        drawn = [np.random.default_rng(i).normal(size=(*expert_SA.shape, FEATURES)) for i in range(DRAWS)]
+        several = [replayed(updates, x / np.linalg.norm(x, axis=-1, keepdims=True)) for x in drawn]
         last_R, fall_R = (np.mean(column, axis=0) for column in zip(*several, strict=True))
         found["features", updates] = last_R, fall_R
-    return pd.concat(
-        pd.DataFrame(
-            {"seed": range(len(key_R)), "learner": name, "updates": updates, "score": last_R, "fall": fall_R}
-        )
-        for (name, updates), (last_R, fall_R) in found.items()
-    )
-
-
-def features(draw: int, states: int, actions: int) -> Floats:
-    """Random features of length 1, [S, A, F]."""
-    feature_SAF = np.random.default_rng(draw).normal(size=(states, actions, FEATURES))
-    return np.asarray(feature_SAF / np.linalg.norm(feature_SAF, axis=-1, keepdims=True))
+    for (name, updates), (last_R, fall_R) in found.items():
+        said = {"learner": name, "updates": updates, "score": last_R, "fall": fall_R}
+        yield columns(tuple(range(len(key_R))), **said)
 
 
 EXPERIMENT = Experiment(

@@ -1,9 +1,9 @@
 """Optimistic actor-critics on combination locks, against exploration by chance and logged episodes."""
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Frame, Grid, Groups, Plot, Rows, Seeds, TunedArms, asks, inside, of_seeds
+from analysis.lab import Experiment, Grid, Groups, Plot, Rows, Seeds, TunedArms, asks, inside, of_seeds
+from envs.arrays import Floats
 from testbed.rng import key
 
 NAME = "hard-exploration"
@@ -24,46 +24,41 @@ ARMS: dict[str, Grid] = {
 
 
 def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0) -> Groups:
-    """Return logs of the regret at each number of episodes, and of the trajectories to each mean regret."""
+    """Return log regret at the last episode, its exponent, and that of trajectories in 1 / error, [R] each.
+
+    A seed that misses one of the errors gets twice the bound in place of an exponent.
+    """
     from analysis.worlds.locks import lock, regrets  # imported here: it loads the compiler
 
     marks_K = np.unique(np.geomspace(50, EPISODES[-1], 57).astype(np.int64))
     marks_K = np.union1d(marks_K, EPISODES)
-    found = []
+    logged, found = LOGGED if arm.endswith("logged") else 0, []
     for seed in seeds:
-        logged = LOGGED if arm.endswith("logged") else 0
         drawn = key(seed, f"{NAME} {seed}") % 2**32
         found.append(regrets(*lock(seed), drawn, marks_K, bonus, rate, epsilon, logged, SKILL))
     regret_RK = np.maximum(np.array(found), 1e-3)
-    outcomes = {f"regret {n}": np.log(regret_RK[:, marks_K == n][:, 0]) for n in EPISODES}
-    reached_RK = regret_RK / marks_K
-    for error in ERRORS:
-        below_RK = reached_RK <= error
-        first_R = np.where(below_RK.any(-1), marks_K[below_RK.argmax(-1)], np.nan)
-        outcomes[f"trajectories {error}"] = np.log(first_R)
-    return {**outcomes, "score": -0.1 * outcomes[f"regret {EPISODES[-1]}"]}
+    log_RE = np.log(regret_RK[:, np.searchsorted(marks_K, EPISODES)])
+    below_RXK = (regret_RK / marks_K)[:, None] <= np.array(ERRORS)[:, None]
+    first_RX = np.where(below_RXK.any(-1), marks_K[below_RXK.argmax(-1)], np.nan)
+    return {
+        "log regret": log_RE[:, -1], "exponent": slope(EPISODES, log_RE),
+        "trajectories": -np.nan_to_num(slope(ERRORS, np.log(first_RX)), nan=-2 * SQUARE),
+        "score": -0.1 * log_RE[:, -1],
+    }  # fmt: skip
 
 
 TUNED = TunedArms(ARMS, learn, "score", PILOTS)
 
 
-def slope(table: Frame, name: str, at: tuple[float, ...]) -> pd.Series:
-    """Return the least-squares slope of the columns `name x` over log x, row by row."""
+def slope(at: tuple[float, ...], value_RK: Floats) -> Floats:
+    """Return the least-squares slope of values over log x, [R]."""
     x_K = np.log(at) - np.log(at).mean()
-    value_NK = table[[f"{name} {x:g}" for x in at]].to_numpy()
-    return pd.Series(value_NK @ x_K / (x_K @ x_K), index=table.index)
+    return np.asarray(value_RK @ x_K / (x_K @ x_K))
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield log regret at the last episode, its exponent, and the exponent of trajectories in 1 / error.
-
-    A seed that misses one of the errors gets twice the bound in place of an exponent.
-    """
-    for frame in TUNED.rows(seeds):
-        frame["exponent"] = slope(frame, "regret", EPISODES)
-        frame["trajectories"] = -slope(frame, "trajectories", ERRORS).fillna(-2 * SQUARE)
-        frame["log regret"] = frame[f"regret {EPISODES[-1]}"]
-        yield frame[["seed", "arm", "log regret", "exponent", "trajectories", "at end"]]
+    """Yield the outcomes of each arm but the score."""
+    yield from (frame.drop(columns="score") for frame in TUNED.rows(seeds))
 
 
 EXPERIMENT = Experiment(
@@ -81,15 +76,14 @@ EXPERIMENT = Experiment(
     ),
     systems=("Actor-critics optimal sample efficiency",),
 )  # fmt: skip
-CHANCE, OPTIMISTIC = {"arm": "by chance"}, {"arm": "optimistic"}
 asks(EXPERIMENT,
     ("optimism-has-root-regret-on-locks", "On combination locks the regret of a tuned optimistic "
-     "actor-critic grows slower than episodes^0.55.", OPTIMISTIC, None, ROOT, "exponent",
-     {"below": True, "off": CHANCE}),
+     "actor-critic grows slower than episodes^0.55.", "optimistic", None, ROOT, "exponent",
+     {"below": True, "off": {"arm": "by chance"}}),
     ("optimism-needs-inverse-square-trajectories", "Its trajectories to a mean regret of 0.2 to 0.05 grow "
-     "slower than the error to the power -2.2.", OPTIMISTIC, None, SQUARE, "trajectories",
-     {"below": True, "off": CHANCE}),
+     "slower than the error to the power -2.2.", "optimistic", None, SQUARE, "trajectories",
+     {"below": True, "off": {"arm": "by chance"}}),
     ("logged-episodes-replace-optimism", "From 200 logged episodes an actor-critic without optimism has less "
-     "regret than an optimistic one without them.", OPTIMISTIC, "by chance, logged", 0.0, "log regret"),
+     "regret than an optimistic one without them.", "optimistic", "by chance, logged", 0.0, "log regret"),
     gates={"tuned": inside()},
 )  # fmt: skip

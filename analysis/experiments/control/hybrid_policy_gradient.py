@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Keys, Plot, Rows, combinations, keys, of_keys
+from analysis.lab import Experiment, Floats, Keys, Plot, Rows, combinations, keys, of_keys
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, ratio, skilled
 from envs.mdps import combination_lock
@@ -32,7 +31,7 @@ def make(key_R: Keys) -> Rows:
         features = "table" if exact_features else "half"
         frame, _ = combinations(key_R, length=[length], features=[features], critic=TRUST)
         shape = (world.states, world.actions, -1)
-        feature_RSAF: NDArray[np.float64] = np.eye(2 * length + 2).reshape(shape)
+        feature_RSAF: Floats = np.eye(2 * length + 2).reshape(shape)
         drawn_R = key_R
         if not exact_features:
             inner = tuple(range(WORLDS[length]))
@@ -43,9 +42,7 @@ def make(key_R: Keys) -> Rows:
         yield frame.assign(value=np.concatenate(found))
 
 
-def _train(
-    world: FiniteMDP, feature_RSAF: NDArray[np.float64], critic: str, key_R: Keys
-) -> NDArray[np.float64]:
+def _train(world: FiniteMDP, feature_RSAF: Floats, critic: str, key_R: Keys) -> Floats:
     shape = (world.states, world.actions)
     best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))

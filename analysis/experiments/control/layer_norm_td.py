@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, keys
+from analysis.lab import Grid, Plot, TunedArms, ask, by_world, keys
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -38,30 +38,26 @@ def given(seed: int) -> tuple[FiniteMDP, float, float]:
     return world, *chance_and_best(world)
 
 
-def learn(seeds: Seeds, arm: str, step_size: float, target_every: float = 0.0) -> Groups:
-    """Return the score of the greedy policy, mean over 20 points of training, [R]; Q is a table."""
+@by_world("score")
+def learn(seed: int, arm: str, step_size: float, target_every: float = 0.0) -> float:
+    """Return the score of the greedy policy, mean over 20 points of training; Q is a table."""
     from analysis.kernels.linear_td import parallel_q
     from testbed.offline.replay_control import replay_q
 
-    found, table_SAF = [], np.eye(64).reshape(16, 4, 64)
-    for seed in seeds:
-        world, low, high = given(seed)
-        key_1 = keys((seed,), NAME)
-        if arm.startswith("replay"):
-            made = BATCH if "as many steps" in arm else 1
-            q_KSA = replay_q(
-                world, key_1, steps=UPDATES * made, every=EVERY * made, updates=1 / made, batch=BATCH,
-                step_size=step_size, target_every=target_every, epsilon=0.3,
-            )[0][0]  # fmt: skip
-        else:
-            players = BATCH if arm == "parallel copies" else 1
-            q_KSA = parallel_q(
-                world, table_SAF, key_1, players=players, steps=UPDATES, every=EVERY, step_size=step_size,
-                epsilon=0.3,
-            )[:, 0].reshape(-1, 16, 4)  # fmt: skip
-        value_K = infinite_horizon.value(world, greedy(np.nan_to_num(q_KSA)))
-        found.append(float(((value_K - low) / (high - low)).mean()))
-    return {"score": np.array(found)}
+    (world, low, high), key_1 = given(seed), keys((seed,), NAME)
+    if arm.startswith("replay"):
+        made = BATCH if "as many steps" in arm else 1
+        q_KSA = replay_q(
+            world, key_1, steps=UPDATES * made, every=EVERY * made, updates=1 / made, batch=BATCH,
+            step_size=step_size, target_every=target_every, epsilon=0.3,
+        )[0][0]  # fmt: skip
+    else:
+        q_KSA = parallel_q(
+            world, np.eye(64).reshape(16, 4, 64), key_1, players=BATCH if arm == "parallel copies" else 1,
+            steps=UPDATES, every=EVERY, step_size=step_size, epsilon=0.3,
+        )[:, 0].reshape(-1, 16, 4)  # fmt: skip
+    value_K = infinite_horizon.value(world, greedy(np.nan_to_num(q_KSA)))
+    return float(((value_K - low) / (high - low)).mean())
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(

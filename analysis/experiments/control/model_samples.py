@@ -1,13 +1,11 @@
-"""MAD-TD: a small share of the learner's own actions, with outcomes of a learned model, at high update
-ratios.
-"""
+"""MAD-TD: some of the learner's own actions, with outcomes of a learned model, at high update ratios."""
 
 import numpy as np
 
-from analysis.lab import Experiment, Frame, Keys, Plot, Rows, asks, combinations, of_keys
+from analysis.lab import Experiment, Keys, Plot, Rows, asks, combinations, of_keys
 from envs import infinite_horizon
 from envs.mdps import garnet
-from testbed.offline import tabular_offline
+from testbed.offline.tabular_offline import greedy
 
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 256, 1500, 32, 100.0
@@ -16,31 +14,26 @@ LESS = 2.0
 
 
 def make(key_R: Keys) -> Rows:
-    """Return max Q less the true value of the greedy policy, mean over states, cut at 100, of a linear
-    critic; a random world per seed.
+    """Yield max Q less the true value of the greedy policy, mean over states, cut at 100, of a linear critic.
 
-    32 random features for 64 pairs: updates move the values of actions that were never tried.
+    A random world per seed; 32 random features for 64 pairs: updates move actions that were never tried.
     """
-    yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
-
-
-def _one_world(seed: int, key: np.uint64) -> Frame:
     from testbed.offline.replay_control import replay_q
 
-    rng = np.random.default_rng(key)
-    world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
-    feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-    frame, key_N = combinations(np.array([key]), share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
-    q_RKSA, _ = replay_q(
-        world, key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=0.3,
-        model_share=frame["share"].to_numpy(), updates=frame["updates"].to_numpy(),
-    )  # fmt: skip
-    q_RSA = np.nan_to_num(q_RKSA[:, -1], nan=1e9)
-    greedy_RSA = tabular_offline.greedy(q_RSA)
-    over_RS = q_RSA.max(-1) - infinite_horizon.state_value(world, greedy_RSA)
-    over_R = np.clip(over_RS.mean(-1), -CUT, CUT)
-    value_R = infinite_horizon.value(world, greedy_RSA)
-    return frame.assign(seed=seed, **{"over-estimation": over_R, "value": value_R})
+    for seed, key in enumerate(key_R):
+        rng = np.random.default_rng(key)
+        world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
+        feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
+        frame, key_N = combinations(np.array([key]), share=[0.0, 0.05, 0.2], updates=[1.0, 8.0, 32.0])
+        q_RKSA, _ = replay_q(
+            world, key_N, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=0.3,
+            model_share=frame["share"].to_numpy(), updates=frame["updates"].to_numpy(),
+        )  # fmt: skip
+        q_RSA = np.nan_to_num(q_RKSA[:, -1], nan=1e9)
+        pi_RSA = greedy(q_RSA)
+        over_RS = q_RSA.max(-1) - infinite_horizon.state_value(world, pi_RSA)
+        frame["over-estimation"] = np.clip(over_RS.mean(-1), -CUT, CUT)
+        yield frame.assign(seed=seed, value=infinite_horizon.value(world, pi_RSA))
 
 
 EXPERIMENT = Experiment(

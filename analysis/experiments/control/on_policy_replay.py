@@ -1,13 +1,12 @@
 """ARB: from offline to online learning with replay that prefers what the current policy would do."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Frame, Keys, Plot, Rows, ask, combinations, of_keys
+from analysis.lab import Experiment, Keys, Plot, Rows, ask, combinations, of_keys
 from envs import infinite_horizon
 from envs.logged_data import collect, skilled
 from envs.mdps import garnet
-from testbed.offline import tabular_offline
+from testbed.offline.tabular_offline import greedy, optimal_q
 
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
@@ -19,40 +18,31 @@ LESS = 0.02
 
 
 def make(key_R: Keys) -> Rows:
-    """Return the deepest early loss of value and the value at the end, a random world per seed.
+    """Yield the deepest early loss of value and the value at the end, as shares of the best, by seed.
 
-    A linear critic (32 features of 64 pairs) learns 4000 updates from 50 logged episodes alone, then 2000
-    steps with 2 updates each from a buffer of both. All values are the best policy's share.
+    In a random world a linear critic (32 features of 64 pairs) learns 4000 updates from 50 logged episodes
+    alone, then 2000 steps with 2 updates each from a buffer of both.
     """
-    yield from (_one_world(seed, key) for seed, key in enumerate(key_R))
-
-
-def _one_world(seed: int, key: np.uint64) -> Frame:
     from testbed.offline.replay_control import replay_q
 
-    rng = np.random.default_rng(key)
-    world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
-    feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-    best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
-    frame, key_N = combinations(np.array([key]), quality=[0.0, 0.5], power=POWERS)
-    logger_NSA = skilled(best_1SA[0], frame["quality"].to_numpy())
-    log = collect(world, logger_NSA[:, None], EPISODES, key_N)
-
-    def value(q_RKSA: NDArray[np.float64]) -> NDArray[np.float64]:
-        return infinite_horizon.value(world, tabular_offline.greedy(q_RKSA)) / infinite_horizon.value(
-            world, best_1SA
-        )
-
-    common = {"feature_SAF": feature_SAF, "offline": log, "step_size": 0.05}
-    before, _ = replay_q(world, key_N, steps=1, every=1, updates=4000.0, epsilon=0.0, **common)
-    weight_RF = before[:, 0].reshape(len(frame), -1) @ np.linalg.pinv(feature_SAF.reshape(-1, FEATURES)).T
-    q_RKSA, _ = replay_q(
-        world, key_N, steps=STEPS, every=50, initial=weight_RF, updates=2.0, epsilon=0.1,
-        on_policy=frame["power"].to_numpy(), **common,
-    )  # fmt: skip
-    value_RK = value(q_RKSA)
-    lost_R = value(before)[:, 0] - value_RK[:, :EARLY].min(-1)
-    return frame.assign(seed=seed, **{"early loss": lost_R, "late value": value_RK[:, -20:].mean(-1)})
+    for seed, key in enumerate(key_R):
+        rng = np.random.default_rng(key)
+        world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
+        feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
+        best_1SA = greedy(optimal_q(world))
+        frame, key_N = combinations(np.array([key]), quality=[0.0, 0.5], power=POWERS)
+        log = collect(world, skilled(best_1SA[0], frame["quality"].to_numpy())[:, None], EPISODES, key_N)
+        common = {"feature_SAF": feature_SAF, "offline": log, "step_size": 0.05}
+        before, _ = replay_q(world, key_N, steps=1, every=1, updates=4000.0, epsilon=0.0, **common)
+        fitted_FX = np.linalg.pinv(feature_SAF.reshape(-1, FEATURES))
+        q_RKSA, _ = replay_q(
+            world, key_N, steps=STEPS, every=50, initial=before[:, 0].reshape(len(frame), -1) @ fitted_FX.T,
+            updates=2.0, epsilon=0.1, on_policy=frame["power"].to_numpy(), **common,
+        )  # fmt: skip
+        top = infinite_horizon.value(world, best_1SA)
+        start_RK, value_RK = (infinite_horizon.value(world, greedy(x)) / top for x in (before, q_RKSA))
+        frame["early loss"] = start_RK[:, 0] - value_RK[:, :EARLY].min(-1)
+        yield frame.assign(seed=seed, **{"late value": value_RK[:, -20:].mean(-1)})
 
 
 EXPERIMENT = Experiment(

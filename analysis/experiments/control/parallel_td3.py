@@ -253,16 +253,12 @@ def ppo(
                 action = act(seen) + log_std.exp() * torch.randn(count, WORLDS, generator=rng)
                 reward, after = world.step(action)
                 value, next_value = (ahead(torch, critic, x)[..., 0] for x in (seen, after))
-                rows.append(
-                    (
-                        seen,
-                        action,
-                        reward + DISCOUNT * next_value - value,
-                        value,
-                        log_prob(seen, action),
-                        age == HORIZON - 1,
-                    )
+                error, old, last = (
+                    reward + DISCOUNT * next_value - value,
+                    log_prob(seen, action),
+                    age == HORIZON - 1,
                 )
+                rows.append((seen, action, error, value, old, last))
                 clock.call(act)
             gain, gains = torch.zeros(count, WORLDS), []
             for row in reversed(rows):

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.kernels.imitation import occupancy
 from analysis.lab import Experiment, Frame, Groups, Keys, Plot, asks, combinations, difference, of_keys
 from envs import infinite_horizon
 from envs.arrays import Floats
-from envs.finite_mdp import FiniteMDP
 from envs.logged_data import draw_counts, exact_model
 from envs.mdps import garnet
 
@@ -38,19 +36,14 @@ def make(key_R: Keys) -> Frame:
     )
 
 
-def _setting(rng: np.random.Generator) -> tuple[FiniteMDP, Floats, Floats, Floats, Floats]:
-    """Return a random world, the target's law of actions, a law of data, the target's occupancy, and Q."""
-    world = garnet(states=8, actions=2, branching=3, discount=DISCOUNT, seed=int(rng.integers(2**31)))
-    pi_1SA, mu_1SA = rng.dirichlet(np.ones(2), size=(2, 1, 8))
-    data_1SA = rng.dirichlet(np.ones(8))[None, :, None] * mu_1SA
-    return world, pi_1SA, data_1SA, occupancy(world, pi_1SA), infinite_horizon.q_value(world, pi_1SA)
-
-
-def _problem(rng: np.random.Generator) -> tuple[NDArray[np.float64], float]:
+def _problem(rng: np.random.Generator) -> tuple[Floats, float]:
     """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first."""
     from analysis.kernels.linear_td import concentrability, lstd_q, misalignment, realizable_features
 
-    world, pi_1SA, data_1SA, target_1SA, q_1SA = _setting(rng)
+    world = garnet(states=8, actions=2, branching=3, discount=DISCOUNT, seed=int(rng.integers(2**31)))
+    pi_1SA, mu_1SA = rng.dirichlet(np.ones(2), size=(2, 1, 8))
+    data_1SA = rng.dirichlet(np.ones(8))[None, :, None] * mu_1SA
+    target_1SA, q_1SA = occupancy(world, pi_1SA), infinite_horizon.q_value(world, pi_1SA)
     classes = realizable_features(q_1SA, WIDTH, rng), rng.normal(size=(1, 8, 2, WIDTH))
     factor = concentrability(target_1SA, data_1SA) * misalignment(
         classes[0], data_1SA, exact_model(world)[0][None], pi_1SA, DISCOUNT

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator, inside, key
+from analysis.lab import Floats, Grid, Plot, TunedArms, asks, by_world, generator, inside, key
 from analysis.worlds.offline_worlds import random_worlds
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import fitted_q, policy_q
@@ -21,7 +21,6 @@ ARMS: dict[str, Grid] = {
     "least of two": KNOBS,
     "distribution": {**KNOBS, "floor": (0.3, 1.0, 3.0, 10.0)},
 }
-KINDS = dict(zip(ARMS, range(3), strict=True))
 
 
 @lru_cache(1024)
@@ -57,22 +56,19 @@ def soft_values(
     return float(value), float(over)
 
 
-def learn(seeds: Seeds, arm: str, rate: float, temperature: float, floor: float = 1.0) -> Groups:
-    """Return the score and over-estimation at the end, [R] each."""
+@by_world("end", "over-estimation")
+def learn(seed: int, arm: str, rate: float, temperature: float, floor: float = 1.0) -> tuple[float, float]:
+    """Return the score and over-estimation at the end."""
     from analysis.worlds import soft_critics
 
-    outcomes = []
-    for seed in seeds:
-        moves_SAS, reward_SA, noise_SA, features_SAF, low, high = given(int(seed))
-        q_SA = soft_critics.train(
-            moves_SAS.cumsum(-1).reshape(-1, len(moves_SAS)), reward_SA.ravel(), noise_SA.ravel(),
-            features_SAF.reshape(reward_SA.size, -1), KINDS[arm], key(0, f"{NAME} {seed}") % 2**32, STEPS,
-            rate, temperature, floor,
-        )  # fmt: skip
-        value, over = soft_values(moves_SAS, reward_SA, q_SA, temperature)
-        outcomes.append(((value - low) / (high - low), over))
-    end_R, over_R = np.array(outcomes).T
-    return {"end": end_R, "over-estimation": over_R}
+    moves_SAS, reward_SA, noise_SA, features_SAF, low, high = given(seed)
+    q_SA = soft_critics.train(
+        moves_SAS.cumsum(-1).reshape(-1, len(moves_SAS)), reward_SA.ravel(), noise_SA.ravel(),
+        features_SAF.reshape(reward_SA.size, -1), list(ARMS).index(arm), key(0, f"{NAME} {seed}") % 2**32,
+        STEPS, rate, temperature, floor,
+    )  # fmt: skip
+    value, over = soft_values(moves_SAS, reward_SA, q_SA, temperature)
+    return (value - low) / (high - low), over
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(

@@ -96,11 +96,9 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
 
 def trained(seeds: Seeds, name: str, worlds: Worlds, arms: Mapping[str, Arm], **more: Any) -> Rows:
     """Yield the mean score over 40 iterations and the last score of every arm, means over 6 trainings."""
+    drawn, more = range(seeds[0], seeds[0] + TRAININGS), {"iterations": ITERATIONS, **more}
     for arm, how in arms.items():
-        runs = [
-            learn(worlds, how, iterations=ITERATIONS, seed=seeds[0] + i, **more) for i in range(TRAININGS)
-        ]
-        score_KR = np.mean(runs, axis=0)
+        score_KR = np.mean([learn(worlds, how, seed=seed, **more) for seed in drawn], axis=0)
         yield columns(seeds, world=name, arm=arm, area=score_KR.mean(0), final=score_KR[-1])
 
 

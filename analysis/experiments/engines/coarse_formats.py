@@ -8,8 +8,7 @@ from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.experiments.engines.fp8_training import FP8, UNCORRECTED
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FIRST, MARGIN = 32, 50_000, 0.05

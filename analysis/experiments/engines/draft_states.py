@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.kernels.speculative import accepted_length
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
+from analysis.lab import Experiment, Grid, Groups, Part, Plot, Rows, Seeds, TunedArms, inside, of_seeds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -131,7 +128,7 @@ def accepted(seed: int, arm: str, rate: float) -> float:
     return accepted_length(levels(target_SV), levels(drafted(seen_SD, turn_DD, word_VD, own=True) @ head_DV))
 
 
-def learn(seeds: Seeds, arm: str, rate: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
     """Return the log of the accepted length and that of the speed, [R] each.
 
     The speed is (accepted + 1) / (1 + COST T) target calls saved per call, as in arXiv:2211.17192.
@@ -143,7 +140,7 @@ def learn(seeds: Seeds, arm: str, rate: float) -> dict[str, Floats]:
 TUNED = TunedArms(ARMS, learn, "log accepted", PILOTS)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return a row per arm and target, each arm at its best rate on pilot targets."""
     return TUNED.rows(seeds)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from analysis.arena.tasks import task
 from analysis.experiments.engines.fp8_training import FP8, UNCORRECTED
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Arguments, Run
 

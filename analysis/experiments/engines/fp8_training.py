@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pandas as pd
-
-from analysis.lab import Arm, Evidence, Experiment, Part, Plot, Stop, arms, at_floor, median_within
+from analysis.lab import Arm, Evidence, Experiment, Frame, Part, Plot, Stop, arms, at_floor, median_within
 from analysis.sweeps.base_runs import TOY
 from testbed.config.run import Arguments, Run, grid
 
@@ -108,7 +106,7 @@ EXPERIMENT.claim(
 @EXPERIMENT.claim(
     "one-precision-on-both-sides-costs-nothing", source=f"{JET_RL}: one FP8 flow for rollout and training"
 )
-def one_precision_on_both_sides_costs_nothing(table: pd.DataFrame) -> Evidence:
+def one_precision_on_both_sides_costs_nothing(table: Frame) -> Evidence:
     """With FP8 on both sides, and with TIS under FP8 rollouts, the final accuracy is within 0.05 of that of
     training in full precision, in the median over seeds.
     """

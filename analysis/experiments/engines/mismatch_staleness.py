@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Evidence, Experiment, Plot, exact, short_of
-from envs.arrays import Floats
+from analysis.lab import Evidence, Experiment, Floats, Plot, exact, short_of
 from testbed.config.run import Run, grid
 
 if TYPE_CHECKING:

@@ -9,11 +9,9 @@ does nothing.
 import itertools
 from dataclasses import replace
 
-import pandas as pd
-
 from analysis.arena.foretold_runs import MODELS, SIZES
 from analysis.experiments.real.known_model import AREA, ESS, MARGIN
-from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from analysis.worlds.hf_bases import make
@@ -57,7 +55,7 @@ def arms() -> tuple[Run, ...]:
     return tuple(written_by(base, *pair, lag) for lag, pair in itertools.product(LAGS, pairs))
 
 
-def named(table: pd.DataFrame) -> pd.DataFrame:
+def named(table: Frame) -> Frame:
     """Return the table with its engines and corrections in words."""
     said = {recipe: name for name, recipe in CORRECTIONS.items()}
     called = table["mismatch"].map(CALLED) + ", " + table["recipe"].map(said)

@@ -9,9 +9,8 @@ import pandas as pd
 from scipy import stats
 
 from analysis.judging.seed_intervals import clopper_pearson_interval
-from analysis.lab import Experiment, Plot
+from analysis.lab import Experiment, Floats, Plot
 from analysis.tables.committed import Table
-from envs.arrays import Floats
 from testbed.estimators.intervals import (
     Interval,
     betting,

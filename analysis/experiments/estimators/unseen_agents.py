@@ -4,12 +4,10 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Groups, Part, Plot, Seeds, columns, of_seeds, slopes
+from analysis.lab import Experiment, Floats, Frame, Groups, Part, Plot, Rows, Seeds, columns, of_seeds, slopes
 from analysis.worlds.trajectory_worlds import of_log
-from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Log, collect, skilled
 from testbed.estimators.abstraction import star
@@ -57,7 +55,7 @@ def field(rng: np.random.Generator) -> FiniteMDP:
     )
 
 
-def estimates(log: Log, pi_SA: Floats, mu_SA: Floats) -> dict[str, Floats]:
+def estimates(log: Log, pi_SA: Floats, mu_SA: Floats) -> Groups:
     """Return the estimates of every log by the usual estimators and 20 STARs."""
     data = of_log(log, pi_SA, mu_SA, DISCOUNT)
     found = {name: estimate(data).value for name, estimate in USUAL.items()}
@@ -190,7 +188,7 @@ def simulator_rows(seed: int) -> Iterator[dict[str, object]]:
             yield {"estimator": name, "turns": turns, "error": error, "bias": gap, "log_variance": spread}
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield the errors of both families, a setting or a population of users per seed."""
     for seed in seeds:
         for kind, error in abstraction_rows(seed).items():
@@ -262,7 +260,7 @@ EXPERIMENT.claim(
 )
 
 
-def rise_beyond_a_priori(table: pd.DataFrame) -> Groups:
+def rise_beyond_a_priori(table: Frame) -> Groups:
     """Return how much faster, by turn, the log variance of reweighted post-hoc users rises."""
     post, prior = (
         slopes(table, "turns", "log_variance", {"estimator": f"{name}, reweighted"})

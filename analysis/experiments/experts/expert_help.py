@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,12 @@ import pandas as pd
 
 from analysis.arena.tasks import task
 from analysis.lab import Frame, Part, Plot, arm, ask, asks, inside
-from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from testbed.data.batch import Batch
-    from testbed.data.rollout import Rollout
+    from analysis.worlds.edited_training import Batch, Rollout, Tensor
 
 
 BETA, WEIGHT = 0.1, 1.0
@@ -47,8 +45,8 @@ def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
     return (pull_XGG.sum(-1) - pull_XGG.sum(-2)) / count_X1
 
 
-def aligned(_world: Any, _theta_RP: Tensor) -> Any:
-    """Return the edit that adds DYPO's alignment loss to the advantages of groups that the policy wrote.
+def aligned(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
+    """Add DYPO's alignment loss to the advantages of groups that the policy wrote.
 
     Loss = policy loss + WEIGHT times its mean over groups, at the weights that wrote the group: a response
     gets `alignment` times the tokens of its batch over the batch's groups, since the policy loss is a mean
@@ -56,22 +54,19 @@ def aligned(_world: Any, _theta_RP: Tensor) -> Any:
     """
     from testbed.data.batch import EXPERT
 
-    def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
-        own_RB = batch.mask_BT.any(-1)
-        if rollout.origin_RB is not None:
-            own_RB = own_RB & (rollout.origin_RB != EXPERT)
-        groups = (-1, rollout.group)
-        logp_RNG = (logp * batch.mask_BT).sum(-1).unflatten(1, groups)
-        added_RB = alignment(logp_RNG, batch.reward_B.unflatten(1, groups), BETA).flatten(1) * own_RB
-        scale_R1 = batch.mask_BT.sum((-1, -2))[:, None] / logp_RNG.shape[1]
-        return replace(batch, adv_BT=batch.adv_BT + (WEIGHT * scale_R1 * added_RB)[..., None])
-
-    return change
+    own_RB = batch.mask_BT.any(-1)
+    if rollout.origin_RB is not None:
+        own_RB = own_RB & (rollout.origin_RB != EXPERT)
+    groups = (-1, rollout.group)
+    logp_RNG = (logp * batch.mask_BT).sum(-1).unflatten(1, groups)
+    added_RB = alignment(logp_RNG, batch.reward_B.unflatten(1, groups), BETA).flatten(1) * own_RB
+    scale_R1 = batch.mask_BT.sum((-1, -2))[:, None] / logp_RNG.shape[1]
+    return replace(batch, adv_BT=batch.adv_BT + (WEIGHT * scale_R1 * added_RB)[..., None])
 
 
 OWN = replace(
-    SMALL, task_args=(("digits", 8),), policy_args=(("heads", 2), ("layers", 1), ("width", 16)), prompts=4,
-    steps=300, log_every=30, teacher_noise=0.45, evaluation_prompts=128,
+    TINY, task_args=(("digits", 8),), prompts=4, steps=300, log_every=30, teacher_noise=0.45,
+    evaluation_prompts=128,
 )  # fmt: skip
 ERRING: dict[str, Any] = {"teacher": "trained", "teacher_args": (("noise", 0.1), ("steps", 600))}
 TAUGHT, LEARNED = replace(OWN, **ERRING), replace(task("sorted"), **ERRING)
@@ -87,50 +82,42 @@ def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Calla
     return lambda value: replace(start, guide=guide, guide_args=((knob, value),), **fields)
 
 
-def _gated(value: float) -> Run:
-    args = (("peak", value), ("share", 0.0), ("valley", value))
-    return replace(TAUGHT, recipe="chord", recipe_args=args, guide="rescue", guide_args=(("count", 8),))
-
-
-def _amplified(value: float) -> Run:
-    return replace(OWN, prefix="retry", recipe="r3l", recipe_args=(("alpha", value),))
-
-
+GATED = with_recipe(
+    TAUGHT, "chord", "peak+valley", ("share", 0.0), guide="rescue", guide_args=(("count", 8),)
+)
 GRADED = replace(task("sorted"), verifier="steps", steps=900, log_every=45)
 COUNTS, STEPS = (1, 2, 4, 6), (10, 25, 50, 100, 200)
 WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
 LOWER = (0.003, 0.01, *WEIGHTS)
+slower_way = partial(Way, rates=SLOWER)
 WAYS: Mapping[str, Way] = {
     "grpo": Way(with_recipe(OWN, "grpo")),
     "sft": Way(with_recipe(TAUGHT, "sft")),
     "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS),
     "fixed": Way(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS),
     "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
-    "gate": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8)),
-    "dypo": Way(_gated, (0.05, 0.1, 0.25, 0.5, 0.8), change=aligned),
+    "gate": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8)),
+    "dypo": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8), change=lambda *_: aligned),
     "distillation": Way(with_recipe(TAUGHT, "opd")),
     "dgrpo": Way(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
     "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
     "retries": Way(lambda _: replace(OWN, prefix="retry")),
-    "amplified retries": Way(_amplified, (1, 1.5, 3, 6, 12)),
+    "amplified retries": Way(with_recipe(OWN, "r3l", "alpha", prefix="retry"), (1, 1.5, 3, 6, 12)),
     "self-imitation": Way(with_recipe(OWN, "spear", "share", ("warm_up", 100)), (0.25, 0.5, 0.75), True),
     f"{OTHER}grpo": Way(with_recipe(STYLED, "grpo")),
     f"{OTHER}sft": Way(with_recipe(STYLED, "sft")),
     f"{OTHER}sft, then grpo": Way(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
     f"{OTHER}whole answers": Way(_guided(STYLED, "rescue"), COUNTS, True),
     f"{OTHER}splices": Way(_guided(STYLED, "splice"), COUNTS, True),
-    f"{IN_ORDER}grpo": Way(with_recipe(LEARNED, "grpo"), rates=SLOWER),
-    f"{IN_ORDER}sft": Way(with_recipe(LEARNED, "sft"), rates=SLOWER),
-    f"{IN_ORDER}sft, then grpo": Way(with_recipe(LEARNED, "sft_then_grpo", "step"), STEPS, rates=SLOWER),
-    f"{IN_ORDER}fixed": Way(with_recipe(LEARNED, "chord", "peak+valley"), LOWER, rates=SLOWER),
-    f"{IN_ORDER}chord-phi": Way(
-        with_recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER, rates=SLOWER
-    ),
+    f"{IN_ORDER}grpo": slower_way(with_recipe(LEARNED, "grpo")),
+    f"{IN_ORDER}sft": slower_way(with_recipe(LEARNED, "sft")),
+    f"{IN_ORDER}sft, then grpo": slower_way(with_recipe(LEARNED, "sft_then_grpo", "step"), STEPS),
+    f"{IN_ORDER}fixed": slower_way(with_recipe(LEARNED, "chord", "peak+valley"), LOWER),
+    f"{IN_ORDER}chord-phi": slower_way(with_recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER),
     f"{IN_ORDER}graded": Way(lambda _: GRADED, rates=SLOWER[1:4]),
     f"{IN_ORDER}graded, plain": Way(_guided(GRADED, "insert"), COUNTS, True, rates=SLOWER[1:4]),
-    f"{IN_ORDER}graded, bent": Way(
-        _guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True, rates=SLOWER[1:4]
-    ),
+    f"{IN_ORDER}graded, bent": Way(_guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True,
+                                   rates=SLOWER[1:4]),
 }  # fmt: skip
 EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator
+from testbed.offline.improvement import softmax
 
 NAME = "expert-iteration"
 SOURCE = "Xin et al. (2025), BFS-Prover-V2, arXiv:2509.06493; from secondary notes"
@@ -42,18 +43,6 @@ def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
     return seen_KLF, valid_KLA, there_KL, first_FA
 
 
-def tactics(weights_RFA: Floats, seen_RKLF: Floats) -> Floats:
-    """Return the prover's probabilities of tactics, [R, K, L, A]."""
-    logit_RKLA = np.einsum("rklf,rfa->rkla", seen_RKLF, weights_RFA, optimize=True)
-    e_RKLA = np.exp(logit_RKLA - logit_RKLA.max(-1, keepdims=True))
-    return np.asarray(e_RKLA / e_RKLA.sum(-1, keepdims=True))
-
-
-def solved(p_RKLA: Floats, valid_RKLA: Floats, there_RKL: Floats) -> Floats:
-    """Return the chance to prove each problem at one try, [R, K]."""
-    return np.asarray(np.where(there_RKL > 0, (p_RKLA * valid_RKLA).sum(-1), 1.0).prod(-1))
-
-
 def proofs(p_RKLA: Floats, valid_RKLA: Floats, there_RKL: Floats, rng: np.random.Generator) -> Floats:
     """Return which tactics stand in a proof that a round's tries found, [R, K, L, A]."""
     found = np.zeros_like(p_RKLA)
@@ -83,9 +72,9 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
     weights_RFA, data_RKLA = first_RFA, np.zeros_like(valid_RKLA)
     at_one, at_many = [], []
     for each in range(ROUNDS):
-        p_RKLA = tactics(weights_RFA, seen_RKLF)
+        p_RKLA = softmax(np.einsum("rklf,rfa->rkla", seen_RKLF, weights_RFA, optimize=True))
         if each >= ROUNDS - 5:
-            chance_RK = solved(p_RKLA, valid_RKLA, there_RKL)
+            chance_RK = np.where(there_RKL > 0, (p_RKLA * valid_RKLA).sum(-1), 1.0).prod(-1)
             at_one.append(chance_RK.mean(-1))
             at_many.append((1 - (1 - chance_RK) ** 32).mean(-1))
         found_RKLA = proofs(p_RKLA, valid_RKLA, there_RKL, rng)
@@ -95,7 +84,7 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
         share_R1 = used_RKLA.sum((1, 2, 3)).clip(min=1)[:, None, None, None]
         weights_RFA = first_RFA if anew else weights_RFA
         for _ in range(DESCENTS * (RETRAINED if anew else 1)):
-            p_RKLA = tactics(weights_RFA, seen_RKLF)
+            p_RKLA = softmax(np.einsum("rklf,rfa->rkla", seen_RKLF, weights_RFA, optimize=True))
             pull_RKLA = (used_RKLA - p_RKLA * used_RKLA.sum(-1, keepdims=True)) / share_R1
             weights_RFA = weights_RFA + rate * np.einsum(
                 "rklf,rkla->rfa", seen_RKLF, pull_RKLA, optimize=True

@@ -25,13 +25,8 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
     return ref_A, 0.5 * ref_A + 0.5 * other_A, rng.normal(size=ANSWERS)
 
 
-def regret(pi_RA: Floats, posterior_RA: Floats) -> Floats:
-    """Return J* - J = beta KL(pi, posterior), J = E R - beta KL(pi, ref); [R]."""
-    return BETA * special.rel_entr(pi_RA, posterior_RA).sum(-1)
-
-
 def learned(seeds: Seeds, name: str, rate: float) -> Floats:
-    """Return each seed's regret, its mean over the last quarter of 400 steps of 8 answers each."""
+    """Return J* - J = beta KL(pi, posterior), J = E R - beta KL(pi, ref), mean over the last quarter, [R]."""
     ref_RA, sampler_RA, reward_RA = (np.stack(part) for part in zip(*map(world, seeds), strict=True))
     posterior_RA = np.stack([tilt(p[None], r[None], BETA)[0] for p, r in zip(ref_RA, reward_RA, strict=True)])
     streams = [generator(seed, f"{NAME}/answers") for seed in seeds]
@@ -40,7 +35,7 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
     for step in range(STEPS):
         pi_RA = special.softmax(np.log(ref_RA) + theta_RA, axis=-1)
         if step >= 3 * STEPS // 4:
-            found.append(regret(pi_RA, posterior_RA))
+            found.append(BETA * special.rel_entr(pi_RA, posterior_RA).sum(-1))
         pick_RN = np.stack([s.choice(ANSWERS, DRAWN, p=p) for s, p in zip(streams, sampler_RA, strict=True)])
         if name.startswith("brain"):
             count_RA = (pick_RN[..., None] == np.arange(ANSWERS)).sum(1).astype(np.float64)
@@ -53,10 +48,8 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
         if "soft" not in name:
             won_RK = (better_RK > 0 if "sure" in name else coin_RK < won_RK).astype(np.float64)
         weight_R1AA, apart_RK = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS)), first_RK != second_RK
-        for winner_RK, loser_RK, share_RK in (
-            (first_RK, second_RK, won_RK),
-            (second_RK, first_RK, 1 - won_RK),
-        ):
+        both = (first_RK, second_RK, won_RK), (second_RK, first_RK, 1 - won_RK)
+        for winner_RK, loser_RK, share_RK in both:
             np.add.at(weight_R1AA, (row, np.zeros_like(row), winner_RK, loser_RK), share_RK * apart_RK)
         label_R1AA = np.ones_like(weight_R1AA)
         _, slope_RA = pair_gradient(theta_RA, feature_1AF, weight_R1AA, label_R1AA, beta=BETA, kind="dpo")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +17,17 @@ import numpy as np
 
 from analysis.arena.tasks import task
 from analysis.lab import Ints, Part, Plot, asks, generator
-from analysis.sweeps.base_runs import SMALL
-from analysis.worlds.edited_training import Arm, Maker
+from analysis.sweeps.base_runs import TINY
+from analysis.worlds.edited_training import Arm
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from testbed.data.batch import Batch
-    from testbed.data.rollout import Rollout
+    from analysis.worlds.edited_training import Batch, Rollout, Tensor
     from testbed.prefixes.prefix_source import Asked
-    from testbed.worlds.world import World
 
 
-RARE = replace(
-    SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)), teacher_noise=0.48, prompts=8, steps=60,
-    log_every=6, evaluation_prompts=128,
-)  # fmt: skip
+RARE = replace(TINY, teacher_noise=0.48, prompts=8, steps=60, log_every=6, evaluation_prompts=128)
 """GRPO ends at .4 on pilots."""
 OLD = replace(task("guess"), lag=64, critic="head")
 CUT = 0.1
@@ -130,15 +124,6 @@ def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
     return lambda value: _known(with_recipe(HARD, name, knob, **fields)(value))
 
 
-def _per(change: Any) -> Maker:
-    """Return a change that needs neither the world nor the start."""
-
-    def make(_world: World, _start_RP: Tensor) -> Any:
-        return change
-
-    return make
-
-
 def as_stored(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
     """Give replayed successes the advantage that they had in their own group, not the recalibrated one."""
     import torch
@@ -190,30 +175,26 @@ def _below(alpha: float) -> Arm:
         adv_RB = adv_RNG.where(guided_RN1, plain_RNG).flatten(1)
         return replace(batch, adv_BT=adv_RB[..., None] * batch.mask_BT)
 
-    return Arm(replace(STAGED, recipe="tree_opo"), _per(change))
+    return Arm(replace(STAGED, recipe="tree_opo"), lambda *_: change)
 
 
 def _spear(change: Any = None) -> Way:
     at = with_recipe(RARE, "spear", "share", ("warm_up", 30))
-    return Way(at, (0.25, 0.5, 0.75), True, change and _per(change))
+    return Way(at, (0.25, 0.5, 0.75), True, change and (lambda *_: change))
 
 
-def _turns(loss: str) -> Callable[[float], Run]:
-    return with_recipe(OLD, "ppo", "eps", ("loss", loss))
-
-
+hard_way = partial(Way, rates=FEW)
 WAYS: Mapping[str, Way] = {
     "grpo": Way(with_recipe(RARE, "grpo")),
-    "hard, grpo": Way(_hard("grpo"), rates=FEW),
-    "hard, wide clip": Way(_hard("grpo", "eps_high", lag=2, staleness="periodic",
-                                 staleness_args=(("period", 4),)), (0.28, 0.5, 1.0, 3.0, 10.0), rates=FEW),
-    "hard, entropy bonus": Way(_hard("grpo", "entropy"), (1e-5, 1e-4, 3e-4, 1e-3, 3e-3), rates=FEW),
-    "hard, pass@k": Way(_hard("max_at_k", "k"), (2, 4, 8), True, rates=FEW),
-    "hard, imitated first": Way(lambda lessons: _known(lessons=int(lessons)), (10, 30, 100, 300, 1000),
-                                rates=FEW),
-    "hard, prefixes": Way(lambda share: _known(share=share), (0.25, 0.5, 0.75, 1.0), True, rates=FEW),
-    "hard, shortest prefixes": Way(lambda share: _known(share=share, shortest=True), (0.25, 0.5, 0.75), True,
-                                   rates=FEW),
+    "hard, grpo": hard_way(_hard("grpo")),
+    "hard, wide clip": hard_way(_hard("grpo", "eps_high", lag=2, staleness="periodic",
+                                      staleness_args=(("period", 4),)), (0.28, 0.5, 1.0, 3.0, 10.0)),
+    "hard, entropy bonus": hard_way(_hard("grpo", "entropy"), (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)),
+    "hard, pass@k": hard_way(_hard("max_at_k", "k"), (2, 4, 8), True),
+    "hard, imitated first": hard_way(lambda lessons: _known(lessons=int(lessons)), (10, 30, 100, 300, 1000)),
+    "hard, prefixes": hard_way(lambda share: _known(share=share), (0.25, 0.5, 0.75, 1.0), True),
+    "hard, shortest prefixes": hard_way(lambda share: _known(share=share, shortest=True), (0.25, 0.5, 0.75),
+                                        True),
     "spear": _spear(),
     "spear, stored advantages": _spear(as_stored),
     "spear, clipped": _spear(clipped_by_covariance),
@@ -221,9 +202,8 @@ WAYS: Mapping[str, Way] = {
     "grpo for pass@8": Way(with_recipe(RARE, "grpo"), by="last val/pass@8"),
     "staged, flat": Way(with_recipe(STAGED, "grpo")),
     "staged, subtrees": Way(_below, (0.1, 0.25, 0.5, 0.75, 1.0), True),
-    "token ppo": Way(_turns("ppo_clip"), CLIPS),
-    "turn ppo": Way(_turns("turn_ppo"), CLIPS),
-    "st-ppo": Way(_turns("st_ppo"), CLIPS),
+    **{name: Way(with_recipe(OLD, "ppo", "eps", ("loss", loss)), CLIPS)
+       for name, loss in (("token ppo", "ppo_clip"), ("turn ppo", "turn_ppo"), ("st-ppo", "st_ppo"))},
 }  # fmt: skip
 SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 

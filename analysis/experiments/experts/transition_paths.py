@@ -4,11 +4,11 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Floats, Groups, Plot, Rows, Seeds, asks, columns, generator, of_seeds
+from analysis.lab import Experiment, Floats, Groups, Ints, Plot, Rows, Seeds, asks, columns, of_seeds
 from testbed.offline.control import Adam
 from testbed.offline.improvement import softmax
+from testbed.rng import generator
 
 NAME = "transition-paths"
 SEEDS, PACK, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 1000, 384, 7, 16, 32, 200, 16, 4
@@ -34,7 +34,7 @@ class Worlds:
 
     move_WXM: Floats
     weight_WX: Floats
-    after_XM: NDArray[np.int64]
+    after_XM: Ints
     aim_WTXM: Floats
     gap_X: Floats
     start: int = SIDE * (SIDE // 2)
@@ -95,9 +95,7 @@ def judged(given: Worlds, pi_WTXM: Floats) -> Groups:
     }
 
 
-def paths(
-    given: Worlds, pi_WTXM: Floats, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def paths(given: Worlds, pi_WTXM: Floats, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Return places [W, B, T + 1] and moves [W, B, T]."""
     w = np.arange(len(pi_WTXM))[:, None]
     place_WB = np.full((len(w), BATCH), given.start)
@@ -123,7 +121,7 @@ def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
     logit_WTXM = np.repeat(np.log(given.move_WXM)[:, None], STEPS, 1)
     cells = len(logit_WTXM)
     control_W1, adam = np.zeros((cells, 1)), Adam.of(rate, [logit_WTXM])
-    kept: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    kept: list[tuple[Ints, Ints]] = []
     w, t = np.arange(cells)[:, None, None], np.arange(STEPS)
     log_move_WXM = np.log(given.move_WXM)
     replayed = loss == "log-variance with replay"

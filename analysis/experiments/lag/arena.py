@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.arena import table as finals
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.judging.auroc import kendall
-from analysis.lab import Experiment, Part, arm
+from analysis.lab import Experiment, Frame, Part, arm
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
@@ -254,19 +254,19 @@ TAU = 0.1
 """Kendall's tau by which two orders of them may agree less."""
 
 
-def _finals(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
+def _finals(table: Frame, task: str, lag: int) -> Frame:
     """Return the finals of AGED, a row per seed."""
     found = {name: arm(table, "final", {"arm": name, "lag": lag, "task": task}) for name in AGED}
     return pd.DataFrame(found).dropna()
 
 
-def mean_cost(table: pd.DataFrame) -> dict[str, pd.Series]:
+def mean_cost(table: Frame) -> dict[str, pd.Series]:
     """Return the mean final of the arms on a pipeline's ages, less that at lag 16, by seed."""
     more = (_finals(table, "sorted", PIPELINE) - _finals(table, "sorted", NEAR)).dropna()
     return {"sorted": more.mean(axis=1)}
 
 
-def agreement(table: pd.DataFrame) -> dict[str, pd.Series]:
+def agreement(table: Frame) -> dict[str, pd.Series]:
     """Return tau with the other seeds' means at lag 16, on a pipeline's ages less at lag 16, by seed."""
     aged, old = _finals(table, "sorted", PIPELINE), _finals(table, "sorted", NEAR)
     less = []
@@ -292,7 +292,7 @@ EXPERIMENT.claim(
 ).compare(agreement, by=-TAU)
 
 
-def lost_less(table: pd.DataFrame, task: str) -> dict[str, pd.Series]:
+def lost_less(table: Frame, task: str) -> dict[str, pd.Series]:
     """Return the accuracy that online DPO loses to lag 64 less than RLOO does, by seed."""
 
     def kept(name: str) -> pd.Series:

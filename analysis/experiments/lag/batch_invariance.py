@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Stop
+from analysis.lab import Experiment, Frame, Groups, Part, Plot, Stop
 from analysis.sweeps.base_runs import SMALL
-from envs.arrays import Floats
 from testbed.config.run import Arguments, Run, grid
 
 PARTS_OF_ALL = (1, 4, 16)
@@ -49,7 +48,7 @@ def descent_cells() -> tuple[Run, ...]:
     return tuple(cell for arm in arms for cell in grid(arm, seed=range(32)))
 
 
-def arm_names(table: pd.DataFrame) -> pd.Series:
+def arm_names(table: Frame) -> pd.Series:
     """Return whether a row is PPO's, or PPO-EWMA's with its decay as it was or rescaled."""
     held = (table[DECAY] == dict(HELD)["decay"]).map({True: "PPO-EWMA, same decay", False: "PPO-EWMA"})
     whole = table["prompts"] == COUPLED.prompts
@@ -82,7 +81,7 @@ DESCENT = Experiment(
 )
 
 
-def curves(table: pd.DataFrame) -> dict[str, Floats]:
+def curves(table: Frame) -> Groups:
     """Return PPO-EWMA's mean value at 1/4 and 1/16 of the batch, decay rescaled, less that at the whole."""
     rows = table[table["anchor"] == "ewma"]
     largest = rows["prompts"] == rows["prompts"].max()
@@ -188,7 +187,7 @@ ADAM = Experiment(
 )
 
 
-def rows_of(table: pd.DataFrame, name: str, parts: int) -> pd.DataFrame:
+def rows_of(table: Frame, name: str, parts: int) -> Frame:
     """Return the rows of an arm."""
     whole = WHOLE.get(name, AVERAGED)
     rate = whole.learning_rate / parts ** RATE_POWER.get(name, 0.5)
@@ -201,18 +200,18 @@ def rows_of(table: pd.DataFrame, name: str, parts: int) -> pd.DataFrame:
     return table[here]
 
 
-def _curve(table: pd.DataFrame, name: str, parts: int) -> pd.Series:
+def _curve(table: Frame, name: str, parts: int) -> pd.Series:
     """Return the mean accuracy along the run of an arm, by seed."""
     return rows_of(table, name, parts).set_index("seed")[CURVE].sort_index()
 
 
-def changes(table: pd.DataFrame) -> dict[str, pd.Series]:
+def changes(table: Frame) -> dict[str, pd.Series]:
     """Return PPO-EWMA's mean accuracy at smaller batches less that at the whole, by seed."""
     whole = _curve(table, "EWMA", 1)
     return {f"1/{parts}": (_curve(table, "EWMA", parts) - whole).dropna() for parts in PARTS}
 
 
-def gain_when_old(table: pd.DataFrame) -> dict[str, pd.Series]:
+def gain_when_old(table: Frame) -> dict[str, pd.Series]:
     """Return by how much PPO-EWMA is above PPO along the run on old data, at each size, by seed."""
     pairs = {n: (_curve(table, "EWMA, old", n), _curve(table, "PPO, old", n)) for n in (1, *PARTS)}
     return {f"1/{n}": (mine - rival).dropna() for n, (mine, rival) in pairs.items()}

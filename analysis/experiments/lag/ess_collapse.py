@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, exact
+from analysis.lab import Evidence, Experiment, Frame, Plot, exact
 from analysis.sweeps.base_runs import CHAIN
 from analysis.tables.committed import Table
 from analysis.tables.condensed import ESS_COLLAPSE, TOKEN_ESS, condense
@@ -20,7 +20,7 @@ DEPTH = 1e-4
 """Of the floor 1/N: smaller exact values are drawn there."""
 
 
-def curves(rows: pd.DataFrame) -> Table:
+def curves(rows: Frame) -> Table:
     """Return exact and sampled ESS per recipe, lag, seed and step."""
     return condense(rows)["ess-collapse"]
 
@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
 @EXPERIMENT.claim(
     "sampled-ess-never-below-floor", source="(sum w)^2 / sum w^2 >= 1 for weights w >= 0", kind="identity"
 )
-def sampled_ess_never_below_floor(table: pd.DataFrame) -> Evidence:
+def sampled_ess_never_below_floor(table: Frame) -> Evidence:
     """The Kish ESS of N sampled sequences never reads below 1/N, however dead the estimate is."""
     need(table, [ESS, ESS_FLOOR, EXACT])
     dead = int((table[EXACT] < table[ESS_FLOOR]).sum())
@@ -69,7 +69,7 @@ EXPERIMENT.claim(
 ).compare(lambda table: overstatement(table)["log_ratio"], typical="mean")
 
 
-def above_half(table: pd.DataFrame) -> pd.Series:
+def above_half(table: Frame) -> pd.Series:
     """Return the mean token ESS less 1/2 in the rows with a dead sequence ESS, by seed."""
     need(table, ["seed", TOKEN_ESS, EXACT, ESS_FLOOR])
     rows = table[table[EXACT] <= NEAR * table[ESS_FLOOR]]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Part, Plot, of_keys
-from envs.arrays import Floats
+from analysis.lab import Experiment, Floats, Groups, Keys, Part, Plot, Rows, of_keys
 from testbed.advantages import advantage
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 PROMPTS, ANSWERS, GROUP = 12, 16, 8
 SHOWN, SKILL, CLONING = 3, 0.3, 0.5
 """Demonstrations of a prompt, chance that one is right, and the learning rate of cloning."""
-Words = NDArray[np.uint64]
+Words = Keys
 
 
 def demonstrations(key_R: Words) -> Floats:
@@ -142,7 +140,7 @@ ARMS = ("cloning alone", "GRPO", "GRPO, fine rewards", "DPO")
 MARGIN = 0.05
 
 
-def make(key_R: Words) -> Iterator[pd.DataFrame]:
+def make(key_R: Words) -> Rows:
     """Return exact accuracies after training from every length of cloning; DPO's pairs are the start's.
 
     What the last fifth of the updates added tells whether a gap still closes.
@@ -155,7 +153,7 @@ def make(key_R: Words) -> Iterator[pd.DataFrame]:
             yield pd.DataFrame({"seed": range(len(key_R)), "cloned": cloning, "arm": name, **found})
 
 
-def _ends(shown_RSA: Floats, key_R: Words, cloning: int, steps: int) -> dict[str, Floats]:
+def _ends(shown_RSA: Floats, key_R: Words, cloning: int, steps: int) -> Groups:
     """Return the accuracy of every arm after so many updates from a clone."""
     start_RSA = cloned(shown_RSA, cloning)
     ends = (

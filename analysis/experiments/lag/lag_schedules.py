@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Plot, arm, exact
-from envs.arrays import Floats
+from analysis.lab import Evidence, Experiment, Floats, Frame, Plot, arm, exact
 from envs.tokens.token_tree import TokenTree
 from testbed.config.run import Run, grid
 from testbed.exact.response_tree import random_tree
@@ -155,13 +154,13 @@ AT = {"recipe": "grpo", "lag": 16}
 EVEN, SPREAD = {"staleness": "exact"}, {"staleness": "geometric"}
 
 
-def gain_by_spread(table: pd.DataFrame) -> pd.Series:
+def gain_by_spread(table: Frame) -> pd.Series:
     """Return the mean value of GRPO at lag 16 with geometric ages less that at equal ages, preset seeds."""
     preset, metric = table[~table["seed"].isin(LATER)], "mean exact/value"
     return arm(preset, metric, {**AT, **SPREAD}) - arm(preset, metric, {**AT, **EVEN})
 
 
-def loss_by_periods(table: pd.DataFrame) -> pd.Series:
+def loss_by_periods(table: Frame) -> pd.Series:
     """Return how much more GRPO loses than REINFORCE if a batch has one age, on the later seeds."""
     later, metric = table[~table["seed"].isin(PRESET)], "mean exact/value"
 

@@ -2,12 +2,9 @@
 
 from dataclasses import replace
 
-import pandas as pd
-
-from analysis.lab import Experiment, Part, Plot, Stop, Tuned, paired
+from analysis.lab import Experiment, Floats, Frame, Part, Plot, Stop, Tuned, paired
 from analysis.sweeps.base_runs import LITE
 from analysis.tables.cell_table import arms_of
-from envs.arrays import Floats
 from testbed.config.run import Run
 
 LOST = 0.1
@@ -87,7 +84,7 @@ for _name, _rival, _over in (
     ).compare("accuracy", ARMS["TOPR"], ARMS[_rival], over=_over)
 
 
-def loss(table: pd.DataFrame) -> Floats:
+def loss(table: Frame) -> Floats:
     """Return the accuracy that a baseline of -0.5 costs, which needs no room above the other arm."""
     return paired(table, "accuracy", {**ARMS["TOPR"], **OLD}, {**ARMS["TOPR, -0.5"], **OLD})
 

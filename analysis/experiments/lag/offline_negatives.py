@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 OFFLINE = replace(task("sorted"), staleness="offline")

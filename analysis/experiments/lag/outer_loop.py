@@ -1,13 +1,8 @@
 """PPO with a million environments: its outer loop as stochastic optimization, step size against noise."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, combinations, difference, of_keys
-from envs.arrays import Floats
+from analysis.lab import Experiment, Frame, Groups, Keys, Plot, Rows, combinations, difference, of_keys
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
 from testbed.offline.improvement import outer_loop
@@ -21,7 +16,7 @@ HIGHER, ALIKE = 0.01, 0.03
 """Shares of the optimum's lead over the uniform policy."""
 
 
-def make(key_R: NDArray[np.uint64]) -> Iterator[pd.DataFrame]:
+def make(key_R: Keys) -> Rows:
     """Return the height of the plateau, the mean score of the last 10 of 40 outer steps; a random world per
     seed, in which the uniform policy scores 0 and the optimum 1.
     """
@@ -69,9 +64,9 @@ EXPERIMENT.claim(
 ).compare("plateau", {"episodes": 1000}, {"episodes": 10}, by=HIGHER, over={"step": WRITTEN[1:]})
 
 
-def apart(table: pd.DataFrame) -> dict[str, Floats]:
+def apart(table: Frame) -> Groups:
     """Return the plateaus of more episodes less that of 10 at equal step / sqrt(episodes), by unit."""
-    groups: dict[str, Floats] = {}
+    groups: Groups = {}
     for start in (0, 1):
         for more in (1, 2):
             first, second = ({"episodes": EPISODES[i], "step": WRITTEN[start + i]} for i in (more, 0))

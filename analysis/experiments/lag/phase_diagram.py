@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.judging.auroc import auroc
-from analysis.lab import Experiment, Part, Plot, Stop
+from analysis.lab import Experiment, Frame, Part, Plot, Stop
 from analysis.sweeps.base_runs import LAB
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
@@ -34,7 +34,7 @@ def cells() -> tuple[Run, ...]:
     return grid(LAB, recipe=list(RECIPES), lag=list(LAGS), learning_rate=list(RATES), seed=list(SEEDS))
 
 
-def at_best_rate(table: pd.DataFrame) -> pd.DataFrame:
+def at_best_rate(table: Frame) -> Frame:
     """Return the median final accuracy of each recipe and lag at the learning rate where it is highest."""
     at_rate = table.groupby(["recipe", "lag", "learning_rate"])["accuracy"].median()
     return at_rate.groupby(["recipe", "lag"]).max().reset_index()
@@ -80,7 +80,7 @@ SIGNS = {
 """Early signs: a logged metric, and the scale on which it is averaged over the early rows."""
 
 
-def early_signs(rows: pd.DataFrame, name: str = "ess-predicts-collapse") -> Table:
+def early_signs(rows: Frame, name: str = "ess-predicts-collapse") -> Table:
     """Return the mean of every sign over steps 1 to EARLY, and whether the run collapsed afterwards."""
     found = []
     for key, run in rows.groupby(list(KEYS), sort=True):
@@ -151,7 +151,7 @@ WARNED = Experiment(
 )
 
 
-def areas(table: pd.DataFrame, sign: str) -> pd.Series:
+def areas(table: Frame, sign: str) -> pd.Series:
     """Return the AUROC of a small value for a later collapse, per seed; seeds without both kinds left out."""
     found = {
         seed: auroc(-rows[sign].to_numpy(dtype=float), rows["collapsed"].to_numpy(dtype=float))

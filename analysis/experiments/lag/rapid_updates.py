@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.arena.tasks import task
-from analysis.lab import Arm, Experiment, Plot, Stop, Tuned, arm
+from analysis.lab import Arm, Experiment, Frame, Plot, Stop, Tuned, arm
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run
 
@@ -90,7 +90,7 @@ for _name, _n in (
     ).equal("accuracy", ARMS[f"N = {_n}"], ARMS["synchronous"], within=MARGIN)
 
 
-def log_saved(table: pd.DataFrame, updates: int) -> pd.Series:
+def log_saved(table: Frame, updates: int) -> pd.Series:
     """Return the log speed-up in simulated time to an accuracy of 0.5, seed by seed."""
     from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms

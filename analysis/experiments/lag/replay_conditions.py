@@ -1,16 +1,12 @@
 """ERC: replay for an actor-critic without importance weights, with and without its two conditions."""
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import PILOT, Grid, inside, tuned
+from analysis.lab import PILOT, Experiment, Floats, Grid, Plot, Rows, Seeds, columns, inside, of_seeds, tuned
 from envs import infinite_horizon
-from envs.arrays import Floats
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
 from testbed.rng import keys
@@ -63,7 +59,7 @@ def settings(arm: str, replays: int) -> tuple[dict[str, float], bool]:
     return found, ends
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return scores by arm and replays per step, each at its setting; "untuned" has no replay's rates."""
     cells = [("plain", 0), *((arm, n) for arm in ("plain", "both", "soft Q") for n in REPLAYS)]
     for arm, replays in cells:

@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import pandas as pd
-
 from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
-from analysis.judging.replication import of_seeds
-from analysis.lab import Experiment, Part, Plot, Seeds
+from analysis.lab import Experiment, Frame, Part, Plot, Seeds, inside, of_seeds
 from analysis.worlds.edited_training import Arm, sweep
-from analysis.worlds.pilots import inside
 
 SEEDS, FIRST, EVERY, TIMES = 32, 40_000, 5, 3
 """Seeds of a run, which begin so far beyond those of other tables; steps between readings; how many times as
@@ -18,7 +14,7 @@ ARMS, NEEDED = ("grpo", "remix_reuse"), "steps_to 0.62"
 """That is 80 % of the accuracy at which GRPO ends in the arena."""
 
 
-def rows(seeds: Seeds) -> pd.DataFrame:
+def rows(seeds: Seeds) -> Frame:
     """Return a row per arm and seed, at the rate and knob that the arena chose on fresh sorted digits."""
     frame = table.load()
     here = frame[(frame["task"] == "sorted") & (frame["lag"] == 0)].groupby("arm").first()

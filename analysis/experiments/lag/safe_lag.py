@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Stop
+from analysis.lab import Experiment, Frame, Plot, Stop
 from analysis.sweeps.base_runs import SMALL
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import value_of
@@ -50,7 +50,7 @@ def fit_cells() -> tuple[Run, ...]:
     return tuple(cell for base in each for cell in arms(base))
 
 
-def safe_lags(rows: pd.DataFrame, name: str = "safe-lag-fit") -> Table:
+def safe_lags(rows: Frame, name: str = "safe-lag-fit") -> Table:
     """Return the largest safe lag, log2(1 + lag), of every recipe and seed, with the signs of its pilot.
 
     A lag is safe when it and all smaller ones end at most 0.1 below the on-policy run of the same seed. A
@@ -79,7 +79,7 @@ def largest_safe(final: dict[int, float]) -> int:
     return safe
 
 
-def signs(run: pd.DataFrame) -> dict[str, float]:
+def signs(run: Frame) -> dict[str, float]:
     """Return the mean of every sign over a pilot's steps 1 to 50; 0 where nothing is known."""
     early = run[(run["step"] > 0) & (run["step"] <= EARLY)]
     found = {}
@@ -90,7 +90,7 @@ def signs(run: pd.DataFrame) -> dict[str, float]:
     return found
 
 
-def fitted(table: pd.DataFrame, new: pd.DataFrame, columns: Iterable[str] = tuple(SIGNS)) -> np.ndarray:
+def fitted(table: Frame, new: Frame, columns: Iterable[str] = tuple(SIGNS)) -> np.ndarray:
     """Return the safe octaves foretold for new rows by ridge regression, weight 1 on standardized signs."""
     x = table[list(columns)].to_numpy(dtype=float)
     center, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
@@ -134,7 +134,7 @@ def drawn(run: Run) -> bool:
     return (run.task, run.policy_args, run.learning_rate) == (mine.task, mine.policy_args, mine.learning_rate)
 
 
-def from_rows(rows: pd.DataFrame) -> Table:
+def from_rows(rows: Frame) -> Table:
     """Return the safe lags with two forecasts: from the pilot's signs, and the recipe's median in the fit."""
     found = safe_lags(rows, "safe-lag")
     known, new = load_committed(["safe-lag-fit"])["safe-lag-fit"].frame, found.frame.copy()
@@ -166,7 +166,7 @@ JUDGED = Experiment(
 )
 
 
-def errors(table: pd.DataFrame, forecast: str) -> pd.Series:
+def errors(table: Frame, forecast: str) -> pd.Series:
     """Return per seed the mean over recipes of how many octaves a forecast is off."""
     return (table[forecast] - table[SAFE]).abs().groupby(table["seed"]).mean()
 

@@ -4,9 +4,7 @@ The second experiment looks at the tails of sequence ratios in the same runs, th
 data cost REINFORCE and GRPO at that rate.
 """
 
-import pandas as pd
-
-from analysis.lab import Experiment, Plot, Stop
+from analysis.lab import Experiment, Frame, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from analysis.tables.committed import Table
 from analysis.tables.condensed import STALENESS, condense
@@ -24,7 +22,7 @@ def by_lag() -> tuple[Run, ...]:
     )
 
 
-def curves(rows: pd.DataFrame) -> Table:
+def curves(rows: Frame) -> Table:
     """Return accuracy and ESS per recipe, lag, seed and step."""
     return condense(rows)["staleness"]
 
@@ -59,7 +57,7 @@ CURVES = Experiment(
 )
 
 
-def histograms(rows: pd.DataFrame) -> Table:
+def histograms(rows: Frame) -> Table:
     """Return the histogram of log sequence ratios per recipe, lag and seed, summed over steps."""
     return condense(rows)["ratio-tails"]
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pandas as pd
 
+from analysis.judging.replication import Frame
 from analysis.lab import (
     Arm,
     Evidence,
@@ -96,13 +97,13 @@ EXPERIMENT = Experiment(
 )
 
 
-def _two(table: pd.DataFrame, outcome: str, rate: str, *names: str) -> pd.DataFrame:
+def _two(table: Frame, outcome: str, rate: str, *names: str) -> Frame:
     """Return an outcome of these arms alone, so that gates see what is compared; a row per seed."""
     return arms(table, outcome, {name: _arms(rate)[name] for name in names})
 
 
 @EXPERIMENT.claim("vcpo-at-lag-128-is-as-good-as-on-policy")
-def vcpo_at_lag_128_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
+def vcpo_at_lag_128_is_as_good_as_on_policy(table: Frame) -> Evidence:
     """With both parts VCPO, tuned, ends within 0.05 of its on-policy accuracy at lag 128, in the median."""
     # A check of its own: which rows are an arm is known once its rate is read from the table of tuning.
     found = _two(table, "accuracy", "own", "both", "on-policy")
@@ -112,7 +113,7 @@ def vcpo_at_lag_128_is_as_good_as_on_policy(table: pd.DataFrame) -> Evidence:
 
 
 @EXPERIMENT.claim("vcpo-collapses-less-than-its-weights-alone")
-def vcpo_collapses_less_than_its_weights_alone(table: pd.DataFrame) -> Evidence:
+def vcpo_collapses_less_than_its_weights_alone(table: Frame) -> Evidence:
     """At lag 128 and the rate that is best on-policy, truncated weights collapse on more seeds without VCPO's
     two parts than with both.
     """
@@ -121,7 +122,7 @@ def vcpo_collapses_less_than_its_weights_alone(table: pd.DataFrame) -> Evidence:
     return happens_more_often(lost["neither"], lost["both"], "share of discordant seeds lost without both")
 
 
-def gain(table: pd.DataFrame, name: str) -> pd.Series:
+def gain(table: Frame, name: str) -> pd.Series:
     """Return the final accuracy of an arm less that of neither part, seed by seed."""
     found = _two(table, "accuracy", "common", name, "neither")
     return found[name] - found["neither"]

@@ -18,10 +18,11 @@ NAME = "constrained-cal"
 SEEDS, PILOTS, ITERATIONS, EPISODES = 192, 12, 100, 1
 DUAL = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 CONSERVE, CONVEX = (0.5, 1.0, 2.0, 4.0), (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+OFF = {"conservatism": (0.0,), "convexity": (0.0,)}
 GRIDS: dict[str, Grid] = {
-    "plain": {"dual_rate": DUAL},
-    "conservative": {"dual_rate": DUAL, "conservatism": CONSERVE},
-    "convexified": {"dual_rate": DUAL, "convexity": CONVEX},
+    "plain": {"dual_rate": DUAL, **OFF},
+    "conservative": {"dual_rate": DUAL, **OFF, "conservatism": CONSERVE},
+    "convexified": {"dual_rate": DUAL, **OFF, "convexity": CONVEX},
     "both": {"dual_rate": DUAL, "conservatism": CONSERVE, "convexity": CONVEX},
 }
 """Rate of the multiplier, standard deviations added to the estimated cost, and the weight of the augmented
@@ -29,7 +30,7 @@ Lagrangian; each arm has the setting with the highest return less share of viola
 """
 BIAS, VIOLATIONS = 0.02, 0.2
 ABOUT = {"iterations": ITERATIONS, "episodes": EPISODES, "violation": "cost above 1.02 budgets"}
-Cell = tuple[float, float, float]
+Cell = tuple[float, ...]
 
 
 def world(seed: int) -> tuple[FiniteMDP, Floats, float]:
@@ -73,24 +74,15 @@ def trained(seed: int, cells: Sequence[Cell]) -> Floats:
     return out_4C
 
 
-def _cells(arm: str) -> dict[tuple[tuple[str, float], ...], Cell]:
-    grid = GRIDS[arm]
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    names = ("dual_rate", "conservatism", "convexity")
-    return {tuple(at.items()): tuple(at.get(name, 0.0) for name in names) for at in points}  # type: ignore[misc]
-
-
 @cache
 def settings() -> dict[str, tuple[Cell, bool]]:
     """Return the best cell of every arm on pilot worlds, and whether it lies at an end of its grid."""
-    every = list({cell for arm in GRIDS for cell in _cells(arm).values()})
+    every = list({cell for grid in GRIDS.values() for cell in itertools.product(*grid.values())})
     mean_C = np.mean([trained(PILOT + i, every)[3] for i in range(PILOTS)], axis=0)
-    score = dict(zip(every, mean_C, strict=True))
-    found = {}
+    score, found = dict(zip(every, mean_C, strict=True)), {}
     for arm, grid in GRIDS.items():
-        cells = _cells(arm)
-        knobs, ends = tuned(lambda cells=cells, **at: float(score[cells[tuple(at.items())]]), grid)
-        found[arm] = cells[tuple(knobs.items())], ends
+        knobs, ends = tuned(lambda **at: float(score[tuple(at.values())]), grid)
+        found[arm] = tuple(knobs.values()), ends
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.constrained import action_support, trajectory_support
-from analysis.lab import Bools, Experiment, Floats, Frame, Plot, Rows, Seeds, ask, asks, columns, of_seeds
+from analysis.lab import Bools, Experiment, Frame, Plot, Rows, Seeds, ask, asks, columns, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, guessed_rewards, random_worlds, some_actions
 from envs.logged_data import covering
 from testbed.offline.tabular_offline import fitted_q, greedy
@@ -42,11 +42,6 @@ def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
     return Worlds(worlds, plain.moves_RSAS, reward_RSA), logged_RSA, safe_RSA
 
 
-def unsafe_share(worlds: Worlds, pi_RSA: Floats) -> Floats:
-    """Share of discounted steps in unsafe states, [R]."""
-    return np.asarray(worlds.state_law(pi_RSA)[:, :2].sum(-1))
-
-
 def rows(seeds: Seeds) -> Rows:
     """Return unsafe shares and values of plans under three guardians, by logged steps."""
     drawn = tuple(seed + FRESH for seed in seeds)
@@ -65,7 +60,7 @@ def rows(seeds: Seeds) -> Rows:
         for name, allowed_RSA in guards.items():
             q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
             pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
-            found = {"unsafe": unsafe_share(worlds, pi_RSA), "lost": best_R - worlds.value(pi_RSA)}
+            found = {"unsafe": worlds.state_law(pi_RSA)[:, :2].sum(-1), "lost": best_R - worlds.value(pi_RSA)}
             yield columns(seeds, steps=steps, guardian=name, **found).iloc[solvable_R]
 
 

@@ -1,7 +1,7 @@
 """Policies learned from logged bandits: smoothed, clipped and plain propensities, and ad loads by user."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -43,15 +43,6 @@ LEARNERS: dict[str, Grid] = {
 """Floor 0 and exponent 1 are IPS; at floor 1 and exponent 0 rewards have no weights. Nothing lies beyond."""
 
 
-def learned(mean_SA: Floats, mu_SA: Floats, penalty: float, alpha: float = 1.0, floor: float = 0.0) -> Floats:
-    """Return the policy with the best score(x, a) - penalty / 2 mean_i 1{x, a} (r w)^2, [R, S, A].
-
-    mean_SA: mean_i 1{x, a} r_i, of rewards that are 0 or 1. w = 1 / max(mu, floor)^alpha.
-    """
-    weight_SA = 1.0 / np.maximum(mu_SA, floor) ** alpha
-    return best_policy(mean_SA * weight_SA * (1 - penalty / 2 * weight_SA))
-
-
 def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floats]]:
     """Yield bandits, each with 8 logs' mean_i 1{x, a} r_i, [R, S, A]."""
     for seed in seeds:
@@ -62,10 +53,17 @@ def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floa
         yield bandit, score_table(data, CONTEXTS, ARMS[logger], alpha=0.0)
 
 
-def regret(bandit: LoggedBandit, mean_RSA: Floats, knobs: Mapping[str, float]) -> float:
-    """Return the mean regret over the logs."""
+def regret(
+    bandit: LoggedBandit, mean_RSA: Floats, penalty: float, alpha: float = 1.0, floor: float = 0.0
+) -> float:
+    """Return the mean regret over the logs of the best score(x, a) - penalty / 2 mean_i 1{x, a} (r w)^2.
+
+    mean_RSA: mean_i 1{x, a} r_i, of rewards that are 0 or 1. w = 1 / max(mu, floor)^alpha.
+    """
+    weight_SA = 1.0 / np.maximum(bandit.logging_SA, floor) ** alpha
+    pi_RSA = best_policy(mean_RSA * weight_SA * (1 - penalty / 2 * weight_SA))
     best = float(bandit.value(best_policy(bandit.reward_SA[None]))[0])
-    return best - float((learned(mean_RSA, bandit.logging_SA, **knobs) * bandit.reward_SA).sum(-1).mean())
+    return best - float((pi_RSA * bandit.reward_SA).sum(-1).mean())
 
 
 @cache
@@ -73,7 +71,7 @@ def chosen(logger: str, n: int, learner: str) -> tuple[dict[str, float], bool]:
     """Return the setting with the least regret on pilot bandits, and whether it is at an end of its grid."""
     known = pilot_logs(logger, n)
     return tuned(
-        lambda **knobs: -float(np.mean([regret(*each, knobs) for each in known])),
+        lambda **knobs: -float(np.mean([regret(bandit, x_RSA, **knobs) for bandit, x_RSA in known])),
         LEARNERS[learner],
         flat=FLAT,
         endless={"alpha": (1.0,), "floor": (1.0,)},
@@ -93,7 +91,8 @@ def regrets(seeds: Seeds, logger: str, n: int) -> Rows:
     for seed in seeds:
         drawn = list(logs(tuple(range(seed * each, (seed + 1) * each)), logger, n))
         for name, values in found.items():
-            values.append(float(np.mean([regret(*one, chosen(logger, n, name)[0]) for one in drawn])))
+            knobs = chosen(logger, n, name)[0]
+            values.append(float(np.mean([regret(bandit, x_RSA, **knobs) for bandit, x_RSA in drawn])))
     for name, values in found.items():
         at_end = int(chosen(logger, n, name)[1])
         yield columns(seeds, world=logger, n=n, learner=name, regret=values, **{"at end": at_end})

@@ -1,6 +1,5 @@
 """Pessimism with rewards recovered from logged discrete choices (DCPPO), against greedy planning."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -31,11 +30,7 @@ policy. Set on pilot worlds, before the table was made.
 def choosers(seeds: Seeds) -> Worlds:
     """Worlds in which action 0 pays nothing, which is what makes the others' rewards identified."""
     plain = random_worlds(seeds, noise_std=0.0)
-    reward_RSA = DULLER * plain.reward_RSA * (np.arange(4) > 0)
-    worlds = tuple(
-        dataclasses.replace(w, reward_SA=r_SA) for w, r_SA in zip(plain.worlds, reward_RSA, strict=True)
-    )
-    return Worlds(worlds, plain.moves_RSAS, reward_RSA)
+    return plain.paying(DULLER * plain.reward_RSA * (np.arange(4) > 0))
 
 
 def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> Groups:

@@ -37,8 +37,7 @@ def given(seeds: Seeds, logged: int) -> tuple[Worlds, Counts, Floats]:
     worlds = random_worlds(seeds)
     mu_RSA = SHARE * worlds.best_RSA + (1 - SHARE) / worlds.reward_RSA.shape[-1]
     log = worlds.logged(mu_RSA, logged, seeds, LOGS)
-    smoothed_RSA = log.visit_RSA + 0.1
-    return worlds, log, smoothed_RSA / smoothed_RSA.sum(-1, keepdims=True)
+    return worlds, log, clone(log.visit_RSA, 0.1)
 
 
 def redrawn(log: Counts, seeds: Seeds, update: int) -> Counts:

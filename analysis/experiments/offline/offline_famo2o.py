@@ -17,11 +17,6 @@ STEPS = (100, 300, 1000)
 MARGIN = 0.03
 
 
-def family(mu_RSA: Floats, q_RSA: Floats) -> Floats:
-    """Policies of all budgets, [R, B, S, A]."""
-    return np.stack([within_kl(mu_RSA, q_RSA, budget) for budget in BUDGETS], axis=1)
-
-
 def best_budgets(worlds: Worlds, family_RBSA: Floats) -> tuple[Ints, Ints]:
     """The best single budget [R], and the best one of every state [R, S], by true value.
 
@@ -33,30 +28,23 @@ def best_budgets(worlds: Worlds, family_RBSA: Floats) -> tuple[Ints, Ints]:
     return each_BR.argmax(0), fitted_q(moves_RSBS, reward_RSB, DISCOUNT).argmax(-1)
 
 
-def taken(family_RBSA: Floats, budget_RS: Ints) -> Floats:
-    """The policy that uses a budget in every state, [R, S, A]."""
-    return np.take_along_axis(family_RBSA, budget_RS[:, None, :, None], 1)[:, 0]
-
-
-def mixed(seeds: Seeds, worlds: Worlds) -> Floats:
-    """Loggers that are near-optimal in half of the states and near-uniform in the others."""
-    expert_RS = np.stack([generator(s, "experts").random(8) < 0.5 for s in seeds])
-    good_RSA, poor_RSA = skilled(worlds.best_RSA, 0.9), skilled(worlds.best_RSA, 0.1)
-    return np.where(expert_RS[..., None], good_RSA, poor_RSA)
-
-
 def rows(seeds: Seeds) -> Rows:
-    """Return scores of both choices of budgets, by the steps that Q is learned from."""
+    """Return scores of both choices of budgets, by the steps that Q is learned from.
+
+    The logger is near-optimal in half of the states and near-uniform in the others.
+    """
     worlds = random_worlds(seeds)
+    expert_RS1 = np.stack([generator(s, "experts").random((8, 1)) < 0.5 for s in seeds])
+    logger_RSA = np.where(expert_RS1, skilled(worlds.best_RSA, 0.9), skilled(worlds.best_RSA, 0.1))
     for steps in STEPS:
-        counts = worlds.logged(mixed(seeds, worlds), steps, seeds, f"log of {steps}")
+        counts = worlds.logged(logger_RSA, steps, seeds, f"log of {steps}")
         mu_RSA = clone(counts.visit_RSA)
         q_RSA = policy_q(counts.moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)
-        family_RBSA = family(mu_RSA, q_RSA)
+        family_RBSA = np.stack([within_kl(mu_RSA, q_RSA, budget) for budget in BUDGETS], axis=1)
         single_R, budget_RS = best_budgets(worlds, family_RBSA)
         for name, chosen_RS in (("one", np.repeat(single_R[:, None], 8, 1)), ("per state", budget_RS)):
-            score_R = worlds.score(taken(family_RBSA, chosen_RS))
-            yield columns(seeds, steps=steps, budgets=name, score=score_R)
+            pi_RSA = np.take_along_axis(family_RBSA, chosen_RS[:, None, :, None], 1)[:, 0]
+            yield columns(seeds, steps=steps, budgets=name, score=worlds.score(pi_RSA))
 
 
 EXPERIMENT = Experiment(

@@ -17,18 +17,14 @@ SAME = 0.02
 """Score that counts as equal, 1 being the optimum's lead over the uniform policy. Set before the table."""
 
 
-def groups(seeds: Seeds, gap: float) -> tuple[Worlds, Worlds]:
-    """Pairs of worlds: rewards of 30 % of the pairs differ by normal(0, gap)."""
-    first = random_worlds(seeds)
-    pairs = zip(first.worlds, seeds, strict=True)
-    other = tuple(two_groups(w, gap=gap, share=0.3, seed=s)[1] for w, s in pairs)
-    return first, Worlds.of(other)
-
-
 def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Rows:
     """Return the score of each group's greedy policy, mean over 8 logs of a world, by fit, size and gap."""
     for gap in GAPS:
-        worlds = groups(seeds, gap)
+        first = random_worlds(seeds)
+        other = [
+            two_groups(w, gap=gap, share=0.3, seed=s)[1] for w, s in zip(first.worlds, seeds, strict=True)
+        ]
+        worlds = first, Worlds.of(tuple(other))
         mu_RSA = np.full(worlds[0].reward_RSA.shape, 0.25)
         for steps in SIZES:
             for fit, ridge in (("separate", 0.0), ("nested", ridges[steps]), ("group-blind", np.inf)):

@@ -83,10 +83,8 @@ def closest(mean: Frame) -> list[tuple[int, int]]:
     """Return the pairs of estimators that differ least in all metrics of accuracy, by their ranks."""
     pairs = list(itertools.combinations(range(len(mean)), 2))
     scores_ME = [METRICS[name](mean).to_numpy() for name in ERRORS]
-    order = sum(
-        (stats.rankdata([abs(score_E[a] - score_E[b]) for a, b in pairs]) for score_E in scores_ME),
-        np.zeros(len(pairs)),
-    )
+    gaps_MP = [[abs(score_E[a] - score_E[b]) for a, b in pairs] for score_E in scores_ME]
+    order = stats.rankdata(gaps_MP, axis=-1).sum(0)
     return [pairs[i] for i in np.argsort(order, kind="stable")[:CLOSEST]]
 
 
@@ -99,15 +97,10 @@ def rows(seeds: Seeds) -> Rows:
             ]
             pairs = closest((halves[0] + halves[1]) / 2)
             for metric, score in METRICS.items():
-                shares = {
-                    name: np.mean(
-                        [
-                            foretold(score(here).to_numpy(), sign * there[risk].to_numpy(), pairs)
-                            for here, there in (halves, halves[::-1])
-                        ]
-                    )
-                    for name, risk, sign in (("share worst", "worst", 1), ("share narrow", "spread", -1))
-                }
+                shares = {}
+                for name, risk, sign in (("share worst", "worst", 1), ("share narrow", "spread", -1)):
+                    each = [(score(here), sign * there[risk]) for here, there in (halves, halves[::-1])]
+                    shares[name] = np.mean([foretold(x.to_numpy(), y.to_numpy(), pairs) for x, y in each])
                 yield columns((seed,), metric=metric, k=k, **shares)
 
 

@@ -38,17 +38,15 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache(maxsize=64)
 def drawn(seeds: Seeds, generation: int, rounds: int) -> tuple[Floats, Floats, Floats]:
-    """Return traits [R, N, D], chances of success [R, N, A] and uniform numbers [R, N, 2]."""
+    """Return traits [R, N, D], chances of success by route [R, N, A] and uniform numbers [R, N, 2].
+
+    Most chances are near 0.95, and no linear oracle can say them.
+    """
+    linear_RDA, hidden_RDH, effect_RHA = (np.stack(x) for x in zip(*map(world, seeds), strict=True))
     rngs = [generator(seed, f"{NAME} rounds", generation) for seed in seeds]
     traits_RND = np.stack([rng.normal(size=(rounds, TRAITS)) for rng in rngs])
-    return traits_RND, chances(seeds, traits_RND), np.stack([rng.random((rounds, 2)) for rng in rngs])
-
-
-def chances(seeds: Seeds, traits_RND: Floats) -> Floats:
-    """Return the chance of success of each route, most near 0.95; no linear oracle can say it, [R, N, A]."""
-    linear_RDA, hidden_RDH, effect_RHA = (np.stack(x) for x in zip(*map(world, seeds), strict=True))
     logit_RNA = 3.0 + traits_RND @ linear_RDA + np.tanh(traits_RND @ hidden_RDH) @ effect_RHA
-    return np.asarray(1 / (1 + np.exp(-logit_RNA)))
+    return traits_RND, 1 / (1 + np.exp(-logit_RNA)), np.stack([rng.random((rounds, 2)) for rng in rngs])
 
 
 def oracle(traits_RND: Floats, taken_RNA: Floats, reward_RN: Floats, penalty: float) -> Floats:

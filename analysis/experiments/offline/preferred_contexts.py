@@ -7,7 +7,7 @@ import numpy as np
 from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, ask, generator, inside
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, pick, random_worlds
 from testbed.offline.improvement import softmax
-from testbed.offline.tabular_offline import fitted_q, greedy
+from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
 NAME = "preferred-contexts"
 SEEDS, PILOTS, EPISODES, LENGTH, PAIRS = 32, 10, 60, 20, 60
@@ -58,12 +58,6 @@ def given(seeds: Seeds) -> tuple[Worlds, Floats, Floats, Floats, Ints]:
         faded.append(faded_NSA)
         going.append(going_SAS)
     return worlds, np.stack(visit), np.stack(faded), np.stack(going), np.stack(pairs)
-
-
-def cloned(visit_RSA: Floats) -> Floats:
-    """Return the policy of counted steps."""
-    smoothed_RSA = visit_RSA + 0.1
-    return np.asarray(smoothed_RSA / smoothed_RSA.sum(-1, keepdims=True))
 
 
 def planned(faded_RNSA: Floats, going_RSAS: Floats, pair_RP2: Ints, ridge: float, pessimism: float) -> Floats:
@@ -150,9 +144,9 @@ def learn(
     if arm == "reward model":
         pi_RSA = planned(faded_RNSA, going_RSAS, pair_RP2, ridge, pessimism)
     elif arm == "cloned":
-        pi_RSA = cloned(visit_RNSA.sum(1))
+        pi_RSA = clone(visit_RNSA.sum(1), 0.1)
     elif arm == "preferred episodes cloned":
-        pi_RSA = cloned(visit_RNSA[place_R1, pair_RP2[..., 0]].sum(1))
+        pi_RSA = clone(visit_RNSA[place_R1, pair_RP2[..., 0]].sum(1), 0.1)
     else:
         table_RSA, slope_RSAD, z_RND, star_RD = contexts(visit_RNSA, faded_RNSA, pair_RP2, rate, weight)
         if arm == "context of preferred episodes":

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Bools, Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Bools, Floats, Grid, Ints, Plot, TunedArms, asks, by_world, generator
 from testbed.offline.improvement import softmax
 
 NAME = "session-returns"
@@ -132,12 +132,13 @@ def learned(seed: int, arm: str, parts: float, long: float, temperature: float) 
     return np.asarray(chosen_SA / chosen_SA.sum(-1, keepdims=True))
 
 
-def learn(seeds: Seeds, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0) -> Groups:
-    """Return clicks and length of a session as shares of the best policy's for each, and their mean, [R]."""
-    share_R2 = np.array(
-        [earned(s, learned(s, arm, parts, long, temperature)) / best(s) for s in map(int, seeds)]
-    )
-    return {"clicks": share_R2[:, 0], "length": share_R2[:, 1], "both": share_R2.mean(-1)}
+@by_world("clicks", "length", "both")
+def learn(
+    seed: int, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0
+) -> tuple[float, float, float]:
+    """Return clicks and length of a session as shares of the best policy's for each, and their mean."""
+    clicks, length = earned(seed, learned(seed, arm, parts, long, temperature)) / best(seed)
+    return clicks, length, (clicks + length) / 2
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "long": (1.0,)}).experiment(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, ask, key
+from analysis.lab import Grid, Part, Plot, TunedArms, ask, by_world, key
 
 NAME = "three-stages"
 SEEDS, PILOTS, INNER = 256, 24, 2
@@ -21,27 +21,18 @@ ARMS: dict[str, Grid] = {
 offline updates, and the others on PPO at the setting that is best for `online`."""
 
 
-def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
-    """Return the chance of success, mean over collections and at the end, [R] each."""
+@by_world("learning", "end")
+def learn(seed: int, arm: str, **knobs: float) -> tuple[float, float]:
+    """Return the chance of success, mean over collections and at the end."""
     from analysis.worlds.staged_robots import staged, task  # imported here: it loads the compiler
 
-    best = {"rate": 0.0, "trace": 0.0} if arm == "imitation" else knobs
-    if arm not in ("imitation", "online"):
-        best = {**TUNED.setting("online")[0], **knobs}
+    offline = 0 if arm in ("imitation", "online") else 6
+    best = {"rate": 0.0, "trace": 0.0, **(TUNED.setting("online")[0] if offline else {}), **knobs}
     gain = -9.0 if arm == "ungated" else best.get("gain", 0.0)
-    found = []
-    for seed in seeds:
-        runs = [
-            staged(
-                task(int(seed)), key(i, f"{NAME} {seed}") % 2**32, 0 if arm in ("imitation", "online") else 6,
-                best["rate"], best.get("offline_rate", 0.0), best["trace"], best.get("expectile", 0.5), gain,
-            )
-            for i in range(INNER)
-        ]  # fmt: skip
-        share_K = np.mean(runs, axis=0)
-        found.append((share_K[1:].mean(), share_K[-1]))
-    means, ends = np.array(found).T
-    return {"learning": means, "end": ends}
+    how = best["rate"], best.get("offline_rate", 0.0), best["trace"], best.get("expectile", 0.5), gain
+    runs = [staged(task(seed), key(i, f"{NAME} {seed}") % 2**32, offline, *how) for i in range(INNER)]
+    share_K = np.mean(runs, axis=0)
+    return share_K[1:].mean(), share_K[-1]
 
 
 TUNED = TunedArms(ARMS, learn, "learning", PILOTS)

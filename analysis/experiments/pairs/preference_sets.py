@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.lab import Experiment, Grid, Part, Plot, Rows, Seeds, Settings, columns, inside, of_seeds
+from analysis.lab import Experiment, Floats, Grid, Part, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
 from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import (
     SEEN,
@@ -17,7 +17,6 @@ from analysis.worlds.preference_learners import (
     gap,
     votes,
 )
-from envs.arrays import Floats
 
 NAME = "preference-sets"
 WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
@@ -117,11 +116,7 @@ def rows(seeds: Seeds) -> Rows:
         regret = partial(over_worlds if data.endswith(MANY) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
-        said = {
-            "rate": best.get("rate", 0.0),
-            "beta": best.get("beta", 0.0),
-            "third": third,
-        }
+        said = {"rate": best.get("rate", 0.0), "beta": best.get("beta", 0.0), "third": third}
         if data != "demonstrations":  # no claim asks it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
@@ -157,57 +152,38 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-Names = str | tuple[str, ...]
 BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
-LESS_REGRET: dict[str, tuple[str, str, Names, str, Names]] = {
-    "vdpo-has-less-regret-than-dpo": (
-        "With 1 to 32 votes a pair, soft labels leave DPO less regret than majorities",
-        "regret", "mixed votes", "VDPO", "DPO",
-    ),
-    "vipo-has-less-regret-than-ipo": (
-        "With 1 to 32 votes a pair, soft labels leave IPO less regret than majorities",
-        "regret", "mixed votes", "VIPO", "IPO",
-    ),
-    "alignment-lowers-the-regret-of-dpo": (
-        "With winners 2 and 6 nats from the reference, given and not revised from own answers, DPO has less "
-        "regret if it first cloned them",
-        "regret", BOTH_NATS, "aligned", "DPO",
-    ),
-    "aligned-dpo-beats-its-cloning": (
-        "It has less regret than cloning alone", "regret", BOTH_NATS, "aligned", "SFT",
-    ),
-    "lagged-checkpoints-beat-fixed-losers": (
-        "As losers, samples of older checkpoints leave less regret than samples of the reference",
-        "regret", "demonstrations", "lagged", "reference's losers",
-    ),
-    "flipped-checkpoints-beat-fixed-losers": (
-        "By our reading of an anchor's flips, samples of older checkpoints, flipped where the checkpoint is "
-        "likelier to give the winner, leave less regret than samples of the reference",
-        "regret", "demonstrations", "lagged, flips", "reference's losers",
-    ),
-    "own-losers-beat-logged-ones-unseen": (
-        "With DPO's loss of pairs, on unseen prompts the policy's own samples as losers leave less regret "
-        "than 4 logged ones of 6 answers a prompt",
-        "unseen", "demonstrations", "own losers", "4 logged losers",
-    ),
-    "ppo-has-less-regret-than-dpo": (
-        "From the same prompts and well labeled pairs PPO, with a reward model that sees more than the "
-        "policy, has less regret than DPO",
-        "regret", f"good labels{MANY}", "PPO", "DPO",
-    ),
-    "ppo-has-less-regret-than-dpo-on-poor-labels": (
-        "With three labels in ten turned over, and a ridge of 1 for its reward model, it has less regret",
-        "regret", "poor labels", "PPO", "DPO",
-    ),
-    "a-larger-reward-model-helps-ppo": (
-        "With good labels a reward model with 6 features leaves less regret than one with 4",
-        "regret", "good labels", "PPO", "PPO, small model",
-    ),
-}  # fmt: skip
-"""Name of a claim: its statement, the outcome, the data, the learner and its rivals."""
-
-for name, (statement, outcome, data, learner, rival) in LESS_REGRET.items():
-    met = {"data": data, "learner": (learner, *([rival] if isinstance(rival, str) else rival))}
-    EXPERIMENT.claim(name, f"{statement}, by a factor of {LESS}.", gates={"tuned": inside(**met)}).compare(
-        outcome, {"learner": rival}, {"learner": learner}, times=LESS, over={"data": data}
-    )
+asks(EXPERIMENT,
+    ("vdpo-has-less-regret-than-dpo", "With 1 to 32 votes a pair, soft labels leave DPO less regret than "
+     "majorities, by a factor of 1.05.", {"learner": "DPO"}, {"learner": "VDPO"},
+     {"over": {"data": "mixed votes"}}),
+    ("vipo-has-less-regret-than-ipo", "With 1 to 32 votes a pair, soft labels leave IPO less regret than "
+     "majorities, by a factor of 1.05.", {"learner": "IPO"}, {"learner": "VIPO"},
+     {"over": {"data": "mixed votes"}}),
+    ("alignment-lowers-the-regret-of-dpo", "With winners 2 and 6 nats from the reference, given and not "
+     "revised from own answers, DPO has less regret if it first cloned them, by a factor of 1.05.",
+     {"learner": "DPO"}, {"learner": "aligned"}, {"over": {"data": BOTH_NATS}}),
+    ("aligned-dpo-beats-its-cloning", "It has less regret than cloning alone, by a factor of 1.05.",
+     {"learner": "SFT"}, {"learner": "aligned"}, {"over": {"data": BOTH_NATS}}),
+    ("lagged-checkpoints-beat-fixed-losers", "As losers, samples of older checkpoints leave less regret than "
+     "samples of the reference, by a factor of 1.05.", {"learner": "reference's losers"},
+     {"learner": "lagged"}, {"over": {"data": "demonstrations"}}),
+    ("flipped-checkpoints-beat-fixed-losers", "By our reading of an anchor's flips, samples of older "
+     "checkpoints, flipped where the checkpoint is likelier to give the winner, leave less regret than "
+     "samples of the reference, by a factor of 1.05.", {"learner": "reference's losers"},
+     {"learner": "lagged, flips"}, {"over": {"data": "demonstrations"}}),
+    ("own-losers-beat-logged-ones-unseen", "With DPO's loss of pairs, on unseen prompts the policy's own "
+     "samples as losers leave less regret than 4 logged ones of 6 answers a prompt, by a factor of 1.05.",
+     {"learner": "4 logged losers"}, {"learner": "own losers"},
+     {"over": {"data": "demonstrations"}, "outcome": "unseen"}),
+    ("ppo-has-less-regret-than-dpo", "From the same prompts and well labeled pairs PPO, with a reward model "
+     "that sees more than the policy, has less regret than DPO, by a factor of 1.05.", {"learner": "DPO"},
+     {"learner": "PPO"}, {"over": {"data": f"good labels{MANY}"}}),
+    ("ppo-has-less-regret-than-dpo-on-poor-labels", "With three labels in ten turned over, and a ridge of 1 "
+     "for its reward model, it has less regret, by a factor of 1.05.", {"learner": "DPO"}, {"learner": "PPO"},
+     {"over": {"data": "poor labels"}}),
+    ("a-larger-reward-model-helps-ppo", "With good labels a reward model with 6 features leaves less regret "
+     "than one with 4, by a factor of 1.05.", {"learner": "PPO, small model"}, {"learner": "PPO"},
+     {"over": {"data": "good labels"}}),
+    outcome="regret", times=LESS,
+)  # fmt: skip

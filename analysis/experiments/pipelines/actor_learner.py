@@ -1,6 +1,5 @@
 """Fin-ray: an environment that takes its time, and a learner that waits, overlaps or does neither."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, of_seeds
+from analysis.lab import Experiment, Frame, Part, Plot, Rows, Seeds, of_seeds
 from testbed.config.run import Run
 from testbed.pipeline.design import Design
 
@@ -36,7 +35,7 @@ DRIFT = {"kl": "rollout_corr/kl_mu_pi_k3", "clip_share": "actor/clip_share"}
 
 
 @cache
-def _learned(lag: int, seeds: Seeds) -> pd.DataFrame:
+def _learned(lag: int, seeds: Seeds) -> Frame:
     """Return the updates to the level at a lag, seed by seed, and mean KL and clip share along the run; all
     updates where it is not reached.
     """
@@ -49,7 +48,7 @@ def _learned(lag: int, seeds: Seeds) -> pd.DataFrame:
     return means.set_axis(list(DRIFT), axis=1).assign(updates=updates)
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return seconds per batch, mean lag, and seconds to the level: updates at that lag times the period."""
     from testbed.pipeline.simulate import simulate
 

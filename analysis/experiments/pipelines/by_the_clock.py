@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.lab import Arm, Experiment, Part, Plot, Stop, arm
+from analysis.lab import Arm, Experiment, Frame, Part, Plot, Stop, arm
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
 from testbed.config.run import Run, grid
@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-def log_faster(table: pd.DataFrame, fast: str, slow: str) -> pd.Series:
+def log_faster(table: Frame, fast: str, slow: str) -> pd.Series:
     """Return the log speed-up in simulated time to an accuracy of 0.9, seed by seed."""
     ratio = _one_step_off() if slow.startswith("online_dpo") else _split()
     slow_N, fast_N = (arm(table, "steps_to 0.9", ARMS[name]) for name in (slow, fast))

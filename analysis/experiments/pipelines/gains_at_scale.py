@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Seeds, of_seeds
-from envs.arrays import Floats
-from testbed.rng import generator, key
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, generator, key, of_seeds
 
 if TYPE_CHECKING:
     from testbed.pipeline.design import Design
@@ -154,7 +152,7 @@ def points(seed: int) -> Floats:
     return np.concatenate([generator(seed, NAME).random((1, 5)), net])
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield geometric means of speed-ups over a unit's sheets, by layout, size and band of exchanges."""
     for seed in seeds:
         frame = pd.DataFrame(

@@ -8,14 +8,15 @@ they come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Part, Plot, Seeds, columns, exact, of_seeds
+from analysis.judging.replication import Frame, Groups, Rows, Seeds, columns, of_seeds
+from analysis.lab import Evidence, Experiment, Part, Plot, exact
 from analysis.tables.committed import Table
 from envs.arrays import Floats
 
@@ -73,7 +74,7 @@ PIPELINES = {
 """Claim -> its pipelines and the batches that a replication measures."""
 
 
-def replications(claim: str, replicas: int = REPLICAS) -> pd.DataFrame:
+def replications(claim: str, replicas: int = REPLICAS) -> Frame:
     """Return a row per pipeline of the claim and replication; more of these leave the first as they are."""
     from testbed.pipeline.simulate import simulate_one
 
@@ -110,13 +111,13 @@ REPLICATED = Experiment(
 )
 
 
-def measured(table: pd.DataFrame, claim: str, value: str) -> dict[str, Floats]:
+def measured(table: Frame, claim: str, value: str) -> Groups:
     """Return a value of each pipeline of a claim, by replication."""
     rows = table[table["claim"] == claim].sort_values("replica")
     return {str(name): part[value].to_numpy(dtype=np.float64) for name, part in rows.groupby("pipeline")}
 
 
-def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> dict[str, Floats]:
+def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> Groups:
     """Return the room of relative distances [R] to either side: above 0 on average when within the margin."""
     return {
         f"{name} {side}": margin - sign * distance_R
@@ -125,7 +126,7 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> dict[str, F
     }
 
 
-def room_to_a_bound(table: pd.DataFrame) -> dict[str, Floats]:
+def room_to_a_bound(table: Frame) -> Groups:
     """Return the room left by both biases of the mean length, and by a full queue's lag and dropped share."""
     from testbed.pipeline import closed_forms
 
@@ -148,7 +149,7 @@ REPLICATED.claim(
 ).compare(room_to_a_bound)
 
 
-def log_speed_up(table: pd.DataFrame) -> Floats:
+def log_speed_up(table: Frame) -> Floats:
     """Return how much faster the split pipeline is, by replication."""
     found = measured(table, "stragglers-make-pipelining-pay", "period")
     return np.log(found["whole"] / found["split"])
@@ -241,7 +242,7 @@ NEAR, APART = 1.8, 0.05
 """Speed-up that counts as nearly twice, and difference of speed-ups. Set on other seeds."""
 
 
-def speed_up(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def speed_up(seeds: Seeds) -> Rows:
     """Return the speed-up over generating first, and the largest lag, by load and spread of lengths."""
     from testbed.pipeline import closed_forms
     from testbed.pipeline.simulate import simulate

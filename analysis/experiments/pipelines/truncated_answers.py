@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import Grid, TunedArms, inside
-from envs.arrays import Floats
+from analysis.lab import Grid, Groups, Part, Plot, TunedArms, inside
 
 NAME = "truncated-answers"
 SEEDS, PILOTS, LEVEL, MOST = 32, 4, 0.8, 12_000.0
@@ -16,7 +14,7 @@ GRID: Grid = {"rate": (30.0, 100.0, 300.0), "lam": (0.0, 0.3, 0.5, 0.7, 0.9, 1.0
 ARMS = {"whole": GRID, "windows, egae": GRID, "windows, gae": GRID}
 
 
-def learn(seeds: Sequence[int], arm: str, rate: float, lam: float, size: float) -> dict[str, Floats]:
+def learn(seeds: Sequence[int], arm: str, rate: float, lam: float, size: float) -> Groups:
     """Return the ticks until the mean chance of a right token is .8, at most `MOST`, and their logarithm."""
     from analysis.worlds.long_answers import ticks  # imported here: it loads the compiler
 

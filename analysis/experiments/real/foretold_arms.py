@@ -13,7 +13,7 @@ from analysis.arena import foretold_runs
 from analysis.arena.foretold_runs import LAG, MODELS, load
 from analysis.arena.halving import FRESH
 from analysis.judging.auroc import kendall
-from analysis.lab import Experiment
+from analysis.lab import Experiment, Frame
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.committed import Table, load_results
 from testbed.config.run import cell_id
@@ -77,18 +77,18 @@ EXPERIMENT = Experiment(
 )
 
 
-def said(task: str = SUMS, lag: int = LAG) -> pd.DataFrame:
+def said(task: str = SUMS, lag: int = LAG) -> Frame:
     """Return the committed predictions for a task and lag, by recipe."""
     found = load()
     return found[(found["task"] == task) & (found["lag"] == lag)].set_index("recipe")
 
 
-def of(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
+def of(table: Frame, task: str, lag: int) -> Frame:
     """Return the rows of a task and a lag."""
     return table[(table["task"] == task) & (table["lag"] == lag)]
 
 
-def scored(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
+def scored(table: Frame, task: str, lag: int) -> Frame:
     """Return a row per predictor: tau, intervals that hold, their width, mean error, Brier score.
 
     tau is that of the mean shares of fresh data's mean final (0 for a predictor without an order), inside
@@ -113,7 +113,7 @@ def scored(table: pd.DataFrame, task: str, lag: int) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def taus(table: pd.DataFrame, name: str, task: str = SUMS, lag: int = LAG) -> pd.Series:
+def taus(table: Frame, name: str, task: str = SUMS, lag: int = LAG) -> pd.Series:
     """Return Kendall's tau of a predictor and the final accuracies of the recipes, by seed."""
     foretold = said(task, lag)[name]
     found = {
@@ -123,7 +123,7 @@ def taus(table: pd.DataFrame, name: str, task: str = SUMS, lag: int = LAG) -> pd
     return pd.Series(found, dtype=float).fillna(0.0)
 
 
-def better(table: pd.DataFrame, task: str, lag: int = LAG) -> pd.Series:
+def better(table: Frame, task: str, lag: int = LAG) -> pd.Series:
     """Return the tau of the arena's task most alike less that of lag times rate, by seed."""
     return taus(table, "alike", task, lag) - taus(table, "product", task, lag)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, OLD, PARTS, prepare
-from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
@@ -51,7 +51,7 @@ def at_every_rate() -> tuple[Run, ...]:
     return at_rates(arms(), GRID, seeds=3)
 
 
-def numbered(table: pd.DataFrame) -> pd.DataFrame:
+def numbered(table: Frame) -> Frame:
     """Return the table with a column that numbers the arms in the order of figures, on fresh data from 10."""
     number = pd.Series(0, index=table.index)
     for place, arm in enumerate((PLAIN, WEIGHTED, STANDARD, CLIPPED), 1):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.lab import Experiment, Plot, Stop
+from analysis.lab import Experiment, Frame, Plot, Stop
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run, grid
@@ -103,7 +103,7 @@ PARTS = {
 PLAIN, OPEN, CLIPPED = arms_of(PARTS, PARTS.values(), ("recipe", "recipe_args")).values()
 
 
-def named(table: pd.DataFrame) -> pd.Series:
+def named(table: Frame) -> pd.Series:
     """Return the arm of each row in words."""
     bounded = (table["recipe_args"] == CLIPPED["recipe_args"]).map(
         {True: "GRPO, clip 0.2", False: "GRPO, no clip"}

@@ -17,7 +17,7 @@ from analysis.experiments.lag.safe_lag import ALLOWED, SIGNS, signs
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.experiments.real.toy_vs_real import ARM, FORETOLD, GOAL, RECIPES, SHORT, by_recipe, taus
 from analysis.judging.auroc import auroc
-from analysis.lab import Experiment, Stop, Tuned
+from analysis.lab import Experiment, Frame, Stop, Tuned
 from analysis.sweeps.base_runs import TOY
 from analysis.sweeps.tuning import RATE, at_rates, best_rates, tuning_seeds
 from analysis.tables.cell_table import cell_table
@@ -86,7 +86,7 @@ def toy_cells() -> tuple[Run, ...]:
     return tuple(found)
 
 
-def with_signs(name: str, rows: pd.DataFrame, keys: tuple[str, ...], until: int = EARLY) -> Table:
+def with_signs(name: str, rows: Frame, keys: tuple[str, ...], until: int = EARLY) -> Table:
     """Return one row per cell: outcomes, and the mean of every sign over the first steps."""
     table = cell_table(name, rows, keys, METRICS)
     early = rows[rows["step"] <= until].groupby(list(keys))
@@ -94,7 +94,7 @@ def with_signs(name: str, rows: pd.DataFrame, keys: tuple[str, ...], until: int 
     return Table.of(name, table.frame.drop(columns=DIVERGED).join(seen, on=list(keys)), table.about)
 
 
-def toy_table(rows: pd.DataFrame) -> Table:
+def toy_table(rows: Frame) -> Table:
     """Return the cells at the rate that suits their recipe best on their task at lag 32, and at FAST."""
     found = with_signs("larger-toy", rows, (*KEYS, RATE))
     best = best_rates(found.frame[found.frame["lag"] == OLD], BY, "accuracy")
@@ -105,13 +105,13 @@ def toy_table(rows: pd.DataFrame) -> Table:
     return Table.of("larger-toy", kept[[*LARGER_TOY.keys, *LARGER_TOY.metrics]], found.about)
 
 
-def toy_rows(tuned: bool = True) -> pd.DataFrame:
+def toy_rows(tuned: bool = True) -> Frame:
     """Return the committed rows at tuned rates, or those at FAST."""
     frame = load_committed(["larger-toy"])["larger-toy"].frame
     return frame[frame[TUNED] == float(tuned)]
 
 
-def kept(frame: pd.DataFrame) -> pd.Series:
+def kept(frame: Frame) -> pd.Series:
     """Return the share of its best accuracy that an arm ends with."""
     return frame["accuracy"] / frame["best"].clip(lower=1e-9)
 
@@ -144,7 +144,7 @@ def drawn(run: Run) -> bool:
     return MODELS[rng.key(run.seed, "larger-models/task") % len(MODELS)].task == run.task
 
 
-def from_rows(rows: pd.DataFrame) -> Table:
+def from_rows(rows: Frame) -> Table:
     """Return one row per cell with its signs, and the toy's median of its end."""
     table = with_signs("larger-models", rows, KEYS)
     foretold = toy_rows().groupby(["task", *ARM])["accuracy"].median().rename(FORETOLD)
@@ -169,14 +169,14 @@ LARGER_MODELS = Experiment(
 )
 
 
-def losses(table: pd.DataFrame) -> pd.Series:
+def losses(table: Frame) -> pd.Series:
     """Return the AUROC of a small early ESS for ending 0.1 below GRPO on-policy of the same seed, by seed."""
     fresh = table[table["lag"] == 0].set_index("seed")["accuracy"]
     stale = table[table["lag"] > 0]
     return ess_areas(stale, stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED)
 
 
-def ess_areas(stale: pd.DataFrame, event: pd.Series) -> pd.Series:
+def ess_areas(stale: Frame, event: pd.Series) -> pd.Series:
     """Return the AUROC of a small early ESS for an event, by seed; seeds without both kinds left out."""
     found = {seed: auroc(-rows[ESS], event[rows.index]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found, dtype=float).dropna()

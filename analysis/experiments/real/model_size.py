@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.arena.tasks import TASKS
-from analysis.lab import Experiment, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
 from analysis.sweeps.tuning import at_rates, rates_around
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
@@ -57,7 +57,7 @@ def at_every_rate() -> tuple[Run, ...]:
     )
 
 
-def weighed(table: pd.DataFrame) -> pd.DataFrame:
+def weighed(table: Frame) -> Frame:
     """Return the table with the model's number of weights, and what its arms are called."""
     width = table["policy_args"].str.removeprefix("width=").astype(int)
     called = pd.Series("fresh data", index=table.index)
@@ -124,7 +124,7 @@ SIZES = Experiment(
 )
 
 
-def lost(table: pd.DataFrame, width: int, outcome: str) -> pd.Series:
+def lost(table: Frame, width: int, outcome: str) -> pd.Series:
     """Return how much lag 64 lowers an outcome of GRPO with a wide clip, by seed."""
     here = table[table["policy_args"] == f"width={width}"]
     fresh = here[here["lag"] == 0].set_index("seed")[outcome]
@@ -132,7 +132,7 @@ def lost(table: pd.DataFrame, width: int, outcome: str) -> pd.Series:
     return fresh - old.set_index("seed")[outcome]
 
 
-def spared(table: pd.DataFrame, outcome: str) -> pd.Series:
+def spared(table: Frame, outcome: str) -> pd.Series:
     """Return how much less the largest model loses than the smallest, by seed."""
     return (lost(table, LEAST, outcome) - lost(table, MOST, outcome)).dropna()
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.judging.auroc import auroc, kendall
-from analysis.lab import Experiment, Part, Plot, Stop
+from analysis.lab import Experiment, Frame, Part, Plot, Stop
 from analysis.sweeps.base_runs import TOY
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.cell_table import cell_table
@@ -86,7 +86,7 @@ def drawn(run: Run) -> bool:
     return MODELS[rng.key(run.seed, "toy-vs-real/task") % len(MODELS)].task == run.task
 
 
-def from_rows(rows: pd.DataFrame) -> Table:
+def from_rows(rows: Frame) -> Table:
     """Return one row per cell: outcomes, the mean of log10 ESS over the first 50 steps, and the toy's median.
 
     The toy's final accuracy is of the same task, recipe and lag, on the seeds of `toy-for-real`.
@@ -137,19 +137,19 @@ TOY_VS_REAL = Experiment(
 )
 
 
-def taus(table: pd.DataFrame, score: Callable[[pd.DataFrame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
+def taus(table: Frame, score: Callable[[Frame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
     """Return per seed Kendall's tau-b of a score and the final accuracy over stale arms."""
     stale = table[table["lag"].isin(lags)]
     found = {seed: kendall(score(rows), rows["accuracy"]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found).fillna(0.0)
 
 
-def toy_taus(table: pd.DataFrame) -> pd.Series:
+def toy_taus(table: Frame) -> pd.Series:
     """Return tau of the toy's final accuracies at both lags, seed by seed."""
     return taus(table, lambda rows: rows[FORETOLD], LAGS)
 
 
-def early_areas(table: pd.DataFrame) -> pd.Series:
+def early_areas(table: Frame) -> pd.Series:
     """Return the AUROC of a small early ESS for a later collapse, by seed."""
     stale = table[(table["lag"] > 0) & ~(table["collapse_step"] <= EARLY)]
     found = {seed: auroc(-rows[SIGN], rows["collapsed"]) for seed, rows in stale.groupby("seed")}

@@ -40,13 +40,8 @@ def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -
     if calibrated:
         low, high = np.array(SAID[0]), np.array(SAID[-1])
         won_N, lost_N = np.where(sign_N > 0, one_N, two_N), np.where(sign_N > 0, two_N, one_N)
-        gap_N3 = np.concatenate(
-            [
-                gap_N3,
-                features(won_N, high) - features(won_N, low),
-                features(lost_N, low) - features(lost_N, high),
-            ]
-        )
+        more = ((won_N, high, low), (lost_N, low, high))
+        gap_N3 = np.concatenate([gap_N3, *(features(x, y) - features(x, z) for x, y, z in more)])
 
     def loss(weight_3: Floats) -> tuple[float, Floats]:
         margin_N = gap_N3 @ weight_3
@@ -87,11 +82,8 @@ def rows(seeds: Seeds, weight: float = WEIGHT) -> Rows:
             reward_SAK, calibrated_SAK = (
                 read_SAK3 @ reward_model(seed, quality_SA, bias, calibrated) for calibrated in (False, True)
             )
-            for learner, given_SAK, by in (
-                ("PPO", reward_SAK, 0.0),
-                ("PPO-M", calibrated_SAK, 0.0),
-                ("PPO-C", reward_SAK, weight),
-            ):
+            arms = ("PPO", reward_SAK, 0.0), ("PPO-M", calibrated_SAK, 0.0), ("PPO-C", reward_SAK, weight)
+            for learner, given_SAK, by in arms:
                 pi_SAK = ends(ref_SX, given_SAK, by)
                 found = {
                     "error": calibration_error(pi_SAK, right_SA, said_K),

@@ -81,11 +81,6 @@ class Fillers:
         """Return prompts, [R, N, LENGTH]."""
         return (self.uniform(count, LENGTH) * TOKENS).long()
 
-    def follow(self, prompt: Tensor, answer: Tensor) -> Tensor:
-        """Return what follows each token but the last, [R, N, LENGTH - 1]."""
-        row = self.torch.arange(self.count)[:, None, None]
-        return self.step_RDV[row, prompt[..., 1:], answer[..., :-1]]
-
     def answers(self, prompt: Tensor, noise: float) -> Tensor:
         """Return answers whose every step goes wrong with a chance."""
         row = self.torch.arange(self.count)[:, None]
@@ -99,7 +94,8 @@ class Fillers:
 
     def right(self, prompt: Tensor, answer: Tensor) -> Tensor:
         """Return which answers are right, [R, N]."""
-        return (self.follow(prompt, answer) == answer[..., 1:]).all(-1)
+        row = self.torch.arange(self.count)[:, None, None]
+        return (self.step_RDV[row, prompt[..., 1:], answer[..., :-1]] == answer[..., 1:]).all(-1)
 
     def log_probs(self, net: list[Tensor], prompt: Tensor, answer: Tensor) -> Tensor:
         """Return log-probabilities at all places, [R, N, LENGTH, TOKENS]; token TOKENS is a mask."""
@@ -160,15 +156,15 @@ class Fillers:
         }
 
 
-def under_parallelism(speed: Floats, right: Floats, best: float = 1.0) -> float:
+def under_parallelism(speed: Floats, right: Floats) -> float:
     """Return the area below accuracy over tokens a forward, d3LLM's AUP in fractions.
 
-    An accuracy y weighs exp(-3 (1 - y / best)); points .05 below that of the slowest do not count.
+    An accuracy y weighs exp(-3 (1 - y)); points .05 below that of the slowest do not count.
     """
     order = np.argsort(speed, kind="stable")
     speed, right = speed[order], right[order]
     kept = right >= right[0] - 0.05
-    speed, worth = speed[kept], right[kept] * np.exp(-3 * (1 - right[kept] / best))
+    speed, worth = speed[kept], right[kept] * np.exp(-3 * (1 - right[kept]))
     return float(speed[0] * right[0] + (np.diff(speed) * (worth[1:] + worth[:-1]) / 2).sum())
 
 

@@ -112,19 +112,14 @@ def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[t
     from analysis.kernels.proxy_optimization import DIVERGENCES, distance, optimized
 
     world, true_SA, proxy_SA, base_SA, d_SA = prepared(kind, seed)
-    if arm == "loop":
-        found = [loop(kind, seed, strength) for strength in strengths]
-    else:
-        found = optimized(world, proxy_SA, base_SA, arm, strengths)
-    charged = arm if arm in DIVERGENCES else DIVERGENCES[0]
-    return [
-        (
-            float(((law(world, pi_SA) - d_SA) * true_SA).sum()),
-            float(((law(world, pi_SA) - d_SA) * proxy_SA).sum())
-            - strength * distance(world, pi_SA, base_SA, charged),
-        )
-        for strength, pi_SA in zip(strengths, found, strict=True)
-    ]
+    ran = (loop(kind, seed, strength) for strength in strengths)
+    gains, charged = [], arm if arm in DIVERGENCES else DIVERGENCES[0]
+    found = ran if arm == "loop" else optimized(world, proxy_SA, base_SA, arm, strengths)
+    for strength, pi_SA in zip(strengths, found, strict=True):
+        moved_SA = law(world, pi_SA) - d_SA
+        charge = strength * distance(world, pi_SA, base_SA, charged)
+        gains.append((float((moved_SA * true_SA).sum()), float((moved_SA * proxy_SA).sum()) - charge))
+    return gains
 
 
 @cache

@@ -9,36 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot, asks
-from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Arguments, Run
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from testbed.data.batch import Batch
-    from testbed.data.rollout import Rollout
-    from testbed.worlds.world import World
+    from analysis.worlds.edited_training import Batch, Rollout, Tensor, World
 
 
-SHAPE: Arguments = (("heads", 2), ("layers", 1), ("width", 16))
 WRONG: Arguments = (("wrong", 0.25),)
 GOOD: Arguments = (("blind", 0), ("pairs", 512), *WRONG)
-PROXY = replace(
-    SMALL,
-    policy_args=SHAPE,
-    steps=150,
-    log_every=15,
-    teacher_noise=0.4,
-    verifier="comparisons",
-    verifier_args=GOOD,
-)
+PROXY = replace(TINY, steps=150, log_every=15, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
 LONGER = replace(PROXY, steps=600, log_every=30)
 SORTED, SLOWER = task("sorted"), (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
 """Ten digits in order, where base models differ less in what they can learn than on sums; its rates."""
@@ -56,9 +44,7 @@ LONG = replace(
 THIRDS = (1e-4, 3e-4, 1e-3, 3e-3)
 STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
 """KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
-GOLD = replace(
-    SMALL, policy_args=SHAPE, steps=100, log_every=10, teacher_noise=0.35, recipe="ppo", critic="head"
-)
+GOLD = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, critic="head")
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
 BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
 
@@ -75,17 +61,18 @@ def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
     return (to_go_RBT - mean_R[:, None, None]) * mask_RBT
 
 
+def by_move(charged: Callable[[Tensor, Batch], Batch]) -> Maker:
+    """Return the edit charged(log(pi/start) [R, B, T], batch)."""
+    return lambda world, start_RP: (
+        lambda batch, rollout, logp, _step: charged(
+            (logp - world.logp(start_RP, rollout)) * batch.mask_BT, batch
+        )
+    )
+
+
 def fixed(beta: float) -> Maker:
     """Return the edit that subtracts beta log(pi/start), summed to the response's end, from advantages."""
-
-    def make(world: World, start_RP: Tensor) -> Any:
-        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
-            moved_RBT = (logp - world.logp(start_RP, rollout)) * batch.mask_BT
-            return replace(batch, adv_BT=batch.adv_BT - beta * _to_go(moved_RBT, batch.mask_BT))
-
-        return change
-
-    return make
+    return by_move(lambda x, batch: replace(batch, adv_BT=batch.adv_BT - beta * _to_go(x, batch.mask_BT)))
 
 
 AIM, GAINS, WINDOW, CLIMB = 0.01, (0.3, 0.01, 0.05), 8, 0.1
@@ -179,24 +166,14 @@ def _safe(frozen: bool = False) -> Any:
 
 def _bare(start: Run) -> Any:
     """Return PPO as a function of GAE's lambda: no clip, KL, normalized advantages or critic constraints."""
-
-    def at(lam: float) -> Run:
-        return replace(start, recipe_args=(("eps", 0.999), ("lam", lam)), **CRITICAL)
-
-    return at
+    return with_recipe(start, "ppo", "lam", ("eps", 0.999), critic="head")
 
 
 def _charged(beta: float) -> Maker:
     """Return the edit that subtracts beta log(pi/start) of the whole response from rewards."""
-
-    def make(world: World, start_RP: Tensor) -> Any:
-        def change(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
-            moved_RB = ((logp - world.logp(start_RP, rollout)) * batch.mask_BT).sum(-1)
-            return replace(batch, reward_B=batch.require("reward_B", "p3o") - beta * moved_RB)
-
-        return change
-
-    return make
+    return by_move(
+        lambda x, batch: replace(batch, reward_B=batch.require("reward_B", "p3o") - beta * x.sum(-1))
+    )
 
 
 def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
@@ -209,12 +186,7 @@ def _reset(tokens: float) -> Arm:
     return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=args))
 
 
-def _windows(advantage: str) -> Any:
-    return lambda lam: replace(
-        HALVES, recipe_args=(("advantage", advantage), ("lam", lam), ("normalize", True))
-    )
-
-
+longer_way = partial(Way, rates=SLOWER, pilots=8)
 WAYS: Mapping[str, Way] = {
     "ppo-max": Way(_held(), BETAS),
     "mended, ppo-max": Way(
@@ -225,28 +197,23 @@ WAYS: Mapping[str, Way] = {
     "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
     "long, ppo-max": Way(_held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
     "p3o": Way(_pairs(), BETAS),
-    "longer, p3o": Way(_pairs(LONGER), BETAS, rates=SLOWER, pilots=8),
-    "longer, dpo": Way(
-        with_recipe(LONGER, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0), rates=SLOWER, pilots=8
-    ),
+    "longer, p3o": longer_way(_pairs(LONGER), BETAS),
+    "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
     "seldom, ppo-max": Way(_held(SELDOM), BETAS, rates=SLOWER),
     "seldom, resets": Way(_reset, (1, 3, 5, 7, 9), True, rates=SLOWER),
     "seldom, dpo": Way(with_recipe(SELDOM, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0), rates=SLOWER),
-    "whole responses": Way(
-        lambda lam: replace(GOLD, recipe_args=(("lam", lam), ("normalize", True))), LAMBDAS, True
-    ),
-    "halves, egae": Way(_windows("egae"), LAMBDAS, True),
-    "halves, gae": Way(_windows("gae"), LAMBDAS, True),
-    "true, grpo": Way(with_recipe(TRUE, "grpo"), rates=SLOWER, pilots=8),
-    "true, bonus": Way(
-        with_recipe(TRUE, "grpo", "entropy"), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2), rates=SLOWER, pilots=8
-    ),
-    "true, set-point": Way(
-        with_recipe(TRUE, "grpo", "set_point", ("entropy", 0.1)),
-        (0.03, 0.1, 0.2, 0.4, 0.8),
-        rates=SLOWER,
-        pilots=8,
+    "whole responses": Way(with_recipe(GOLD, "ppo", "lam", ("normalize", True)), LAMBDAS, True),
+    **{
+        f"halves, {name}": Way(
+            with_recipe(HALVES, "ppo", "lam", ("advantage", name), ("normalize", True)), LAMBDAS, True
+        )
+        for name in ("egae", "gae")
+    },
+    "true, grpo": longer_way(with_recipe(TRUE, "grpo")),
+    "true, bonus": longer_way(with_recipe(TRUE, "grpo", "entropy"), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)),
+    "true, set-point": longer_way(
+        with_recipe(TRUE, "grpo", "set_point", ("entropy", 0.1)), (0.03, 0.1, 0.2, 0.4, 0.8)
     ),
 }
 REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
@@ -255,25 +222,16 @@ REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
 """Seeds of a run, and those of most arms; accuracy that counts as gained, and as lost. Margins: before the
 table."""
-OTHERS = {
-    "halves, egae": SEEDS,
-    "halves, gae": SEEDS,
-    "long, bare ppo": 48,
-    "long, ppo-max": 48,
-    "longer, p3o": 64,
-    "longer, dpo": 64,
-    "whole responses": 48,
-    "seldom, bare ppo": 195,
-    "seldom, ppo-max": 195,
-    "seldom, resets": 120,
-    "seldom, dpo": 120,
-    "mended, ppo-max": 32,
-    "mended, safe": 32,
-    "mended, frozen": 32,
-    "true, grpo": 32,
-    "true, bonus": 64,
-    "true, set-point": 64,
-}
+OTHERS = (
+    (("halves, egae", "halves, gae"), SEEDS),
+    (("long, bare ppo", "long, ppo-max"), 48),
+    (("longer, p3o", "longer, dpo"), 64),
+    (("whole responses",), 48),
+    (("seldom, bare ppo", "seldom, ppo-max"), 195),
+    (("seldom, resets", "seldom, dpo"), 120),
+    (("mended, ppo-max", "mended, safe", "mended, frozen", "true, grpo"), 32),
+    (("true, bonus", "true, set-point"), 64),
+)
 """Seeds of the other arms, in a table's order: where a claim stayed open, of its arms alone."""
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "val/entropy"),
@@ -284,7 +242,7 @@ METRICS = (
 EXPERIMENT = REWARDED.experiment(
     METRICS,
     SEEDS,
-    (((), SOME), *(((name,), seeds) for name, seeds in OTHERS.items())),
+    (((), SOME), *OTHERS),
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs=(

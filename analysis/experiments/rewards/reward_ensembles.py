@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.imperfect_rewards import flipped, reward_ensemble
-from analysis.lab import Experiment, Frame, Groups, Part, Plot, Seeds, asks, difference, level, of_seeds
+from analysis.lab import Experiment, Frame, Groups, Part, Plot, Seeds, difference, level, merged, of_seeds
+from analysis.worlds.pilots import asks
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
 from testbed.offline.preferences import bradley_terry, draw_pairs, pair_dist, tilt, vote_labels
@@ -25,6 +26,7 @@ NOISE = (0.0, 0.25)
 DRAWS = (1, 4, 16, 64, 256)
 BETAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
 PENALTY = 0.5
+ABOUT = {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY}
 MARGIN = 0.1
 """Gold reward, of 1.5 standard deviations. Set before the table was made."""
 
@@ -87,23 +89,14 @@ EXPERIMENT = Experiment(
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
     differs="linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
     "that pairs seldom show, so that they mislead all models alike; exact laws",
-    compute=of_seeds(
-        NAME,
-        rows,
-        SEEDS,
-        {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY},
-    ),
+    compute=of_seeds(NAME, rows, SEEDS, ABOUT),
     keys=("run", "seed", "noise", "model", "method", "strength"), metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
     figure=Plot(
         "curves by arm", x="distance: √KL to the reference", y="gold: gold reward", arm=("model: ",),
         panel="panel",
-        names={
-            "single": "one model",
-            "mean": "mean of five",
-            "uncertainty": "mean less variance / 2",
-            "worst": "worst of five",
-        },
+        names={"single": "one model", "mean": "mean of five", "uncertainty": "mean less variance / 2",
+               "worst": "worst of five"},
         of=by_distance,
         says="Shows gold reward against the root of the KL to the reference as a proxy is optimized, by the "
         "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum): proxies are "
@@ -117,32 +110,24 @@ EXPERIMENT = Experiment(
         )
     },
 )  # fmt: skip
-LAST = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
-"""The strongest optimization of each method."""
 
 
 def _drop(table: Frame) -> Groups:
     """Best gold reward of the best of n by the worst of five, less that of the most draws, for each noise."""
-    found: Groups = {}
-    for noise in NOISE:
-        rows_ = table[
-            (table["noise"] == noise) & (table["method"] == "best of n") & (table["model"] == "worst")
-        ]
-        best = rows_.groupby(["run", "seed"])["gold"].transform("max")
-        lost = level(rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": DRAWS[-1]})
-        found |= {f"noise {noise:g}, {run}": x_N for run, x_N in lost.items()}
-    return found
+    rows_ = table[(table["method"] == "best of n") & (table["model"] == "worst")]
+    best = rows_.groupby(["run", "seed", "noise"])["gold"].transform("max")
+    return level(rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": DRAWS[-1], "noise": NOISE})
 
 
 def _gain(table: Frame) -> Groups:
-    """Gold reward at the strongest optimization, of the worst of five less one model's."""
-    found: Groups = {}
-    for noise in NOISE:
-        for method, last in LAST.items():
-            where = {"noise": noise, "method": method, "strength": last}
-            gains = difference(table, "gold", {**where, "model": "worst"}, {**where, "model": "single"})
-            found |= {f"{method}, noise {noise:g}, {run}": x_N for run, x_N in gains.items()}
-    return found
+    """Gold reward at the strongest optimization of each method, of the worst of five less one model's."""
+    worst, single = {"model": "worst"}, {"model": "single"}
+    ends = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
+    found = {
+        method: difference(table, "gold", worst, single, noise=NOISE, method=method, strength=last)
+        for method, last in ends.items()
+    }
+    return merged(**found)
 
 
 asks(EXPERIMENT,

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from analysis.lab import Evidence, Experiment, Frame, Part, Plot, Stop, arms, ask, happens_more_often
-from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.base_runs import TINY
 from testbed.config.run import Run, grid
 
-SHAPE = (("heads", 2), ("layers", 1), ("width", 16))
 ROLES = "policy_args.roles"
 CLIFF = 0.1
 """Accuracy lost from the peak to the end that counts as a cliff. Set before the table was made."""
@@ -17,10 +16,9 @@ FAST, SLOW = 1e-2, 3e-3
 
 def cells() -> tuple[Run, ...]:
     """GRPO with shared and separate weights at a usual rate and at three times that."""
-    start = replace(
-        SMALL, task="solver-checker", task_args=(("digits", 5), ("modulus", 6)), steps=160, log_every=16
-    )
-    shapes = [(*SHAPE, ("roles", roles)) for roles in ("shared", "separate")]
+    task_args = (("digits", 5), ("modulus", 6))
+    start = replace(TINY, task="solver-checker", task_args=task_args, steps=160, log_every=16)
+    shapes = [(*TINY.policy_args, ("roles", roles)) for roles in ("shared", "separate")]
     return grid(start, policy_args=shapes, learning_rate=[SLOW, FAST], seed=[0])
 
 

@@ -4,10 +4,9 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 
-from analysis.lab import PILOT, Experiment, Floats, Frame, Plot, Seeds, asks, inside, of_seeds, tuned
+from analysis.lab import PILOT, Bools, Experiment, Floats, Frame, Plot, Seeds, asks, inside, of_seeds, tuned
 from testbed.rng import generator
 
 NAME = "step-reward-training"
@@ -21,7 +20,7 @@ ERRORS = {"perfect": 0.0, "erring": 0.2}
 """Chance that a judge of thoughts or tokens is wrong about one."""
 
 
-def rewards(right_GT: NDArray[np.bool_], width: int, wrong_GC: NDArray[np.bool_]) -> Floats:
+def rewards(right_GT: Bools, width: int, wrong_GC: Bools) -> Floats:
     """Return the reward-to-go of each step, [G, T]: the answer's, and that of thoughts of `width` steps.
 
     The answer is checked without error; thoughts, some judged wrongly, earn as much as it in all.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Arm, Experiment, Frame, Part, Plot, Seeds, ask, asks, generator, of_seeds
+from analysis.lab import Arm, Experiment, Frame, Part, Plot, Rows, Seeds, ask, asks, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 
 if TYPE_CHECKING:
@@ -124,14 +125,11 @@ def rate_of(words: str, share: float) -> float:
     return max(RATES, key=lambda rate: float(tried[rate]))
 
 
-def rows(seeds: Seeds) -> Frame:
-    """Return a row per words, share and seed."""
-    frames = [
-        injected(seeds, w, x, rate_of(w, x)).assign(words=w, share=x, rate=rate_of(w, x))
-        for w in WORDS
-        for x in SHARES
-    ]
-    return pd.concat(frames, ignore_index=True)
+def rows(seeds: Seeds) -> Rows:
+    """Yield a row per words, share and seed."""
+    for words, share in itertools.product(WORDS, SHARES):
+        rate = rate_of(words, share)
+        yield injected(seeds, words, share, rate).assign(words=words, share=share, rate=rate)
 
 
 EXPERIMENT = Experiment(

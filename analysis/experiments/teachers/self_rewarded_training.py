@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +15,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.lab import Frame, Part, Plot, asks, generator
-from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from testbed.data.batch import Batch
-    from testbed.data.rollout import Rollout
-    from testbed.worlds.world import World
+    from analysis.worlds.edited_training import Batch, Rollout, Tensor, World
 
 
 LESSONS, LESSON_RATE = 200, 3e-3
 """Supervised steps on all demonstrations at once."""
-BASE = replace(
-    SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)), steps=100, log_every=10,
-    teacher_noise=0.35, recipe="grpo", evaluation_prompts=128,
-)  # fmt: skip
+BASE = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, recipe="grpo", evaluation_prompts=128)
 
 
 @dataclass(frozen=True)
@@ -45,10 +37,9 @@ class Shown:
 
     def __call__(self, world: Any, base_RP: Tensor) -> Tensor:
         """Return the base after lessons on them; arms of the same seeds share the weights."""
-        held = _weights(world.seeds, self)
-        if not held:
-            held.append(self._taught(world, base_RP))
-        return held[0]
+        if (world.seeds, self) not in TAUGHT:
+            TAUGHT[world.seeds, self] = self._taught(world, base_RP)
+        return TAUGHT[world.seeds, self]
 
     def _taught(self, world: Any, base_RP: Tensor) -> Tensor:
         import torch
@@ -72,11 +63,7 @@ class Shown:
         return theta_RP.detach()
 
 
-@cache
-def _weights(seeds: tuple[int, ...], shown: Shown) -> list[Tensor]:
-    """Return a place for the weights after SFT."""
-    del seeds, shown
-    return []
+TAUGHT: dict[tuple[tuple[int, ...], Shown], Tensor] = {}
 
 
 def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = True) -> Maker:

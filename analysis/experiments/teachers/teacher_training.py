@@ -15,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.lab import Experiment, Frame, Part, Plot, ask, inside, of_seeds
-from analysis.sweeps.base_runs import SMALL
+from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import PILOTS, Family, Way
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from testbed.data.batch import Batch
-    from testbed.data.rollout import Rollout
-    from testbed.worlds.world import World
+    from analysis.worlds.edited_training import Batch, Rollout, Tensor, World
 
 
 RESPONSES, LOOKS = 1600, 80
 """Responses of a run, and how often it is evaluated."""
 HINTED = replace(
-    SMALL, task="hinted-sum", task_args=(("digits", 6), ("modulus", 4)), teacher_noise=0.35,
-    policy_args=(("heads", 2), ("layers", 1), ("width", 16)), warm_start_steps=2000, evaluation_prompts=32,
-    recipe="grpo",
+    TINY, task="hinted-sum", task_args=(("digits", 6), ("modulus", 4)), teacher_noise=0.35,
+    warm_start_steps=2000, evaluation_prompts=32, recipe="grpo",
 )  # fmt: skip
 """Base models all know how sums are written, but err at a third of the steps."""
 SIZES, RATES = (1, 2, 4, 8, 16), (1.8e-3, 3e-3, 5.6e-3)

@@ -3,9 +3,8 @@
 import numpy as np
 
 from analysis.kernels.policy_steps import advantage, bounded_step, spread_from_median
-from analysis.lab import Evidence, Part, Plot, Seeds, exact, short_of
+from analysis.lab import Evidence, Grid, Groups, Part, Plot, Seeds, TunedArms, ask, exact, short_of
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from analysis.worlds.pilots import Grid, TunedArms, ask
 from envs import infinite_horizon
 from envs.arrays import Floats, Ints
 from envs.finite_mdp import FiniteMDP
@@ -94,7 +93,7 @@ def middle(state_RN: Ints, value_RN: Floats, kind: str) -> Floats:
     return found_RN
 
 
-def learn(seeds: Seeds, arm: str, **knobs: float) -> dict[str, Floats]:
+def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
     """Return the scores of a loss at a setting."""
     return {"score": scores(seeds, arm, **knobs)}
 

@@ -1,14 +1,10 @@
 """Many updates on one fixed batch, then distillation of what they learned under a trust region (ERPD)."""
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Experiment, Part, Plot, Seeds, columns, of_seeds
-from analysis.worlds.pilots import PILOT
-from envs.arrays import Floats
+from analysis.lab import PILOT, Experiment, Floats, Groups, Part, Plot, Rows, Seeds, columns, of_seeds
 from testbed.rng import generator
 
 NAME = "extreme-region"
@@ -58,7 +54,7 @@ def divergence(pi_xA: Floats, base_xA: Floats) -> Floats:
     return np.asarray((pi_xA * np.log((pi_xA + 1e-300) / base_xA)).sum(-1).mean(-1))
 
 
-def learn(seeds: Seeds, steps: float = STEPS, beta: float = 0.0, radius: float = 0.0) -> dict[str, Floats]:
+def learn(seeds: Seeds, steps: float = STEPS, beta: float = 0.0, radius: float = 0.0) -> Groups:
     """Return the reward in new contexts and the log of the KL to the base there, [R] each.
 
     An update is a step along the gradient of mean A pi/mu on the batch, less beta times the KL's; A is the
@@ -113,7 +109,7 @@ def settings() -> dict[str, dict[str, float]]:
     return {arm: GRIDS[arm][min(each)[1]] for arm, each in near.items() if each}
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return a row per arm and world, each arm at its setting."""
     for arm, knobs in settings().items():
         knob = knobs.get("beta", knobs.get("radius", 0.0))

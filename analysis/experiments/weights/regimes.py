@@ -2,15 +2,12 @@
 entropy.
 """
 
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
-from analysis.lab import Evidence, Experiment, Plot, Seeds, columns, exact, of_seeds, short_of
-from envs.arrays import Floats
+from analysis.lab import Evidence, Experiment, Floats, Plot, Rows, Seeds, columns, exact, of_seeds, short_of
 from testbed.rng import generator
 
 NAME = "regimes"
@@ -39,7 +36,7 @@ def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
     return special.log_softmax(logit_A + DRIFT * step_A), mu_A, right_A - mu_A @ right_A
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
     of the step at 1.
     """

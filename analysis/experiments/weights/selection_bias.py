@@ -4,10 +4,8 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from analysis.lab import Arm, Evidence, Experiment, Plot, exact, paired
-from envs.arrays import Floats
+from analysis.lab import Arm, Evidence, Experiment, Floats, Frame, Groups, Plot, exact, paired
 from testbed.config.run import Run, grid
 
 LENGTH = "mean staleness/length_made"
@@ -133,7 +131,7 @@ EXPERIMENT.claim(
 ).compare(LENGTH, under("wait", 1), under("discard", 1), typical="mean")
 
 
-def change_by_waiting(table: pd.DataFrame) -> dict[str, Floats]:
+def change_by_waiting(table: Frame) -> Groups:
     """Return the policy's mean length under waiting less that without an age limit, by limit and seed."""
     free = under("drop", NO_LIMIT)
     return {f"limit {limit}": paired(table, LENGTH, under("wait", limit), free) for limit in (1, 2, 4)}

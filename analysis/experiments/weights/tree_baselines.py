@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.kernels.tree_prefixes import Segments, alive, continued, reset_gradient
-from analysis.lab import Evidence, Experiment, exact
-from envs.arrays import Floats, Ints
+from analysis.lab import Evidence, Experiment, Floats, Groups, Ints, exact
 from testbed.exact.response_tree import random_policies, random_tree
 
 SOURCE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes"
@@ -82,7 +81,7 @@ def moments(found: Stages, adv_MK: Floats) -> tuple[Floats, float]:
     return mean_X, float(law_M @ ((group_MX**2).sum(-1) + within_M) - (mean_X**2).sum())
 
 
-def advantages(found: Stages) -> dict[str, Floats]:
+def advantages(found: Stages) -> Groups:
     """Return the advantages by each baseline for every pattern, [M, K]."""
     import torch
 

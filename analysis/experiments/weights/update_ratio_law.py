@@ -2,17 +2,13 @@
 is extrapolated.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Plot, Seeds, columns, of_seeds
+from analysis.lab import Experiment, Keys, Plot, Rows, Seeds, columns, keys, of_seeds
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
-from testbed.rng import keys
 
 NAME = "update-ratio-law"
 SEEDS, CELLS, MOST, THRESHOLD = 80, 40, 30_000, 0.95
@@ -24,7 +20,7 @@ ERROR = float(np.log(1.2))
 """An extrapolation that is 20% off."""
 
 
-def rows(seeds: Seeds) -> Iterator[pd.DataFrame]:
+def rows(seeds: Seeds) -> Rows:
     """Yield median environment steps and updates until the greedy policy has 0.95 of the best value.
 
     A seed is a random world. Predicted: by a power law with asymptote through its four smaller ratios.
@@ -59,7 +55,7 @@ def _law(steps_U: NDArray[np.float64]) -> NDArray[np.float64]:
     return laws[int(np.argmin(errors))]
 
 
-def _steps(seed: int, updates: float, rate: float, key_N: NDArray[np.uint64]) -> NDArray[np.float64]:
+def _steps(seed: int, updates: float, rate: float, key_N: Keys) -> NDArray[np.float64]:
     """Steps to the threshold of every cell, capped at 30,000 / updates^0.7."""
     from testbed.offline.replay_control import replay_q
 
