@@ -1,4 +1,4 @@
-"""How far the laws of common rollout engines are from a float32 trainer's, on a model that people know."""
+"""How far common rollout engines are from a float32 trainer in distribution, on a model that people know."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL, LARGE, HALF = 1e-3, 1e-2, 0.5
 
 
 def compute() -> Table:
-    """Return a row per engine and prompt, over responses that the trainer's law drew.
+    """Return a row per engine and prompt, over responses that the trainer drew.
 
     kl: mean over tokens of KL(pi, mu) by k3, nats; largest: largest |log pi/mu| of a token; ess: of a
     prompt's responses, 1 / mean(pi/mu) over them, since E_mu (pi/mu)^2 = E_pi pi/mu.
@@ -95,7 +95,7 @@ def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFra
 
 
 EXPERIMENT = Experiment(
-    question="How far from a float32 trainer are the laws of common rollout engines?",
+    question="How far from a float32 trainer are the distributions of common rollout engines?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; formats of llama.cpp",
     differs=(
         "equal weights, no training; the model comes from 4-bit numbers (Q4_1), which it holds exactly, so "
@@ -116,13 +116,13 @@ for _name, _engine in (
 ):
     EXPERIMENT.claim(
         _name,
-        f"On SmolLM2-135M the law of {_engine} rollouts differs from float32's by less than 0.001 nats a "
-        "token, in the median over prompts.",
+        f"On SmolLM2-135M the distribution of {_engine} rollouts differs from float32's by less than "
+        "0.001 nats a token, in the median over prompts.",
     ).compare("kl", {"engine": _engine}, by=SMALL, below=True, null=0.0, typical="median")
 EXPERIMENT.claim(
     "four-bit-rollouts-are-far-from-a-float32-trainer",
-    "On SmolLM2-135M the law of Q4_0 rollouts differs from float32's by more than 0.01 nats a token, in the "
-    "median over prompts.",
+    "On SmolLM2-135M the distribution of Q4_0 rollouts differs from float32's by more than 0.01 nats a "
+    "token, in the median over prompts.",
 ).compare("kl", {"engine": "Q4_0"}, by=LARGE, null=0.0, typical="median")
 EXPERIMENT.claim(
     "four-bit-rollouts-lose-half-of-the-sequences",
