@@ -53,8 +53,7 @@ class Facts:
 
     def gain(self, task: str, arm: str, rival: str = "grpo", lag: int = LAG) -> str:
         """Return the mean difference to a rival on the same seeds, with its interval."""
-        low, center, high = self.interval(task, arm, rival, lag)
-        return f"{center:+.2f} [{low:.2f}, {high:.2f}]"
+        return in_words(*self.interval(task, arm, rival, lag))
 
     def aged(self, arm: str) -> tuple[float, float, float]:
         """Return low end, mean and high end of what a pipeline's ages add to lag NEAR on sorted."""
@@ -112,10 +111,19 @@ class Facts:
         """Row numbers of each task, arm and lag."""
         return self.frame.groupby(["task", "arm", "lag"]).indices
 
+    def lags(self, task: str) -> list[int]:
+        """Return the lags above 0 at which a task ran."""
+        return sorted(set(self.frame[self.frame["task"] == task]["lag"]) - {0, PIPELINE})
+
     @property
     def tasks(self) -> list[str]:
         """Tasks on which LAG costs something."""
         return costly(self.frame, LAG)
+
+
+def in_words(low: float, center: float, high: float) -> str:
+    """Return "+0.05 [0.03, 0.06]"."""
+    return f"{center:+.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _statement(row: Row) -> str:

@@ -1,11 +1,13 @@
 """Writes docs/findings.md from the arena and the decided claims: every number is read from their tables."""
 
-from analysis.arena import one_setting, table
+from analysis.arena import one_setting
+from analysis.arena import table as arena
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.experiments.lag.arena import AGED
 from analysis.judging.verdicts import by_claim
 from analysis.pages import short_answers
-from analysis.pages.finding_facts import LAG, Facts
+from analysis.pages.finding_facts import LAG, Facts, in_words
+from analysis.pages.markdown_table import table
 from analysis.pages.model_findings import of_models
 
 HEAD = """# Findings
@@ -20,6 +22,7 @@ steps. What holds on a model of a billion weights is not known.
 SHORT = ("sorted", "sums")
 ASKED = (*SHORT, "guess")
 """Tasks of the claims at LAG."""
+FAR = 256
 
 SCOPES = (
     "lags of 4 to 15, and what a lag below 64 costs a larger model at a tuned rate.",
@@ -54,7 +57,7 @@ def stored() -> list[tuple[str, str]]:
 
 
 def _facts() -> Facts:
-    return Facts(table.load(), table.tuning(), by_claim())
+    return Facts(arena.load(), arena.tuning(), by_claim())
 
 
 def page() -> str:
@@ -66,18 +69,21 @@ def page() -> str:
 
 
 def _of_recipes(f: Facts) -> list[tuple[str, str]]:
-    fresh = ", ".join(f"{f.final(task, 'grpo', 0)} to {f.final(task, 'grpo')} on {task}" for task in f.tasks)
     held = ", ".join(f"{f.gain(task, 'vcpo')} on {task}" for task in f.tasks)
     topr = ", ".join(f"{f.final(task, 'topr')} on {task}" for task in f.tasks)
-    plain = ", ".join(f"{f.gain(task, 'reinforce')} on {task}" for task in f.tasks)
+    plain = (
+        (task, f.final(task, "reinforce"), f.final(task, "grpo"), f.gain(task, "reinforce"))
+        for task in f.tasks
+    )
     placebo = ", ".join(f"{f.gain(task, 'placebo')} on {task}" for task in f.tasks)
     return [
         (
-            "A lag of a few steps costs nothing that can be seen; a lag of 64 does",
+            "A lag of a few steps costs nothing that can be seen; a lag of 64 does on most tasks",
             "Three steps of lag change GRPO's final accuracy by "
             f"{f.claim('three-steps-of-lag-cost-grpo-less-than-five-points')}. "
-            f"At lag {LAG}, with rate and clip tuned there, GRPO falls from {fresh}. At lag 128, "
-            f"at a rate tuned for fresh data, it loses {f.claim('staleness-costs-grpo-accuracy')}.",
+            "At lag 128, at a rate tuned for fresh data, it loses "
+            f"{f.claim('staleness-costs-grpo-accuracy')}. "
+            f"Mean final accuracy of GRPO with rate and clip tuned at each task and lag:\n\n{_of_grpo(f)}",
         ),
         ("A pipeline's mixed ages cost GRPO what a constant lag of their mean does", _of_ages(f)),
         (
@@ -102,7 +108,8 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
         ("What one setting for all tasks and lags costs", _of_one_setting(f)),
         (
             "At lag 64 plain REINFORCE ends below tuned GRPO, or level with it",
-            f"With its rate tuned, it gains over tuned GRPO {plain}.",
+            "Mean final accuracy, REINFORCE's rate tuned as GRPO's rate and clip:\n\n"
+            + table(("task", "REINFORCE", "GRPO", "difference on the same seeds"), plain),
         ),
     ]
 
@@ -202,9 +209,8 @@ def _of_ages(f: Facts) -> str:
     higher = [arm for arm, (low, _, _) in ends.items() if low > 0]
     lower = [arm for arm, (_, _, high) in ends.items() if high < 0]
     rows = [
-        f"| {arm} | {f.final('sorted', arm, NEAR)} | {f.final('sorted', arm, PIPELINE)} "
-        f"| {center:+.2f} [{low:.2f}, {high:.2f}] |"
-        for arm, (low, center, high) in ends.items()
+        (arm, f.final("sorted", arm, NEAR), f.final("sorted", arm, PIPELINE), in_words(*found))
+        for arm, found in ends.items()
     ]
     stem = "a-pipelines-ages-{}-on-sorted"
     return (
@@ -217,17 +223,15 @@ def _of_ages(f: Facts) -> str:
         "placebo, GRPO under another name and on other seeds, differs from GRPO by "
         f"{f.claim('the-placebo-equals-grpo-on-a-pipelines-ages-on-sorted')}. Not asked beforehand: higher "
         f"than at the constant lag end {', '.join(higher) or 'none'}; lower {', '.join(lower) or 'none'}.\n\n"
-        + "\n".join(
-            ["| recipe | lag 16 | pipeline | difference on the same seeds |", "|---" * 4 + "|", *rows]
-        )
+        + table(("recipe", "lag 16", "pipeline", "difference on the same seeds"), rows)
     )
 
 
 def _of_one_setting(f: Facts) -> str:
     found = one_setting.losses(f.frame, ["arm"]).sort_values("loss")
     rows = [
-        f"| {row.arm} | {row.own:.2f} | {row.one:.2f} | {row.loss:+.2f} [{row.low:.2f}, {row.high:.2f}] |"
-        for row in found.itertuples()
+        (row["arm"], f"{row['own']:.2f}", f"{row['one']:.2f}", in_words(row["low"], row["loss"], row["high"]))
+        for row in arena.records(found)
     ]
     places = ", ".join(f"lag {lag} on {task}" for task, lag in one_setting.places())
     best = {of: found.nlargest(3, of) for of in ("own", "one")}
@@ -240,37 +244,43 @@ def _of_one_setting(f: Facts) -> str:
         "that scores best in tuning over the recipe's stale tasks and lags. Both are on "
         f"{len(one_setting.SEEDS)} other seeds, at {places}. Where both settings agree, the loss is 0. The "
         f"order of recipes changes: tuned everywhere, {order['own']} are the best; at one setting, "
-        f"{order['one']}.\n\n"
-        + "\n".join(["| recipe | each its own | one setting | lost |", "|---" * 4 + "|", *rows])
+        f"{order['one']}.\n\n" + table(("recipe", "each its own", "one setting", "lost"), rows)
     )
 
 
 def _ranks(f: Facts) -> str:
-    lines = [
-        "| task | lag | GRPO, fresh | best five of the recipes, mean final accuracy | GRPO |",
-        "|---|---|---|---|---|",
+    rows = [
+        (
+            task,
+            str(lag),
+            f.final(task, "grpo", 0),
+            ", ".join(f"{arm} {f.final(task, arm, lag)}" for arm in f.best(task, lag)),
+            f.final(task, "grpo", lag),
+        )
+        for task in TASKS
+        for lag in f.lags(task)
     ]
-    for task in TASKS:
-        for lag in sorted(set(f.frame[f.frame["task"] == task]["lag"]) - {0, PIPELINE}):
-            best = ", ".join(f"{arm} {f.final(task, arm, lag)}" for arm in f.best(task, lag))
-            fresh, stale = f.final(task, "grpo", 0), f.final(task, "grpo", lag)
-            lines.append(f"| {task} | {lag} | {fresh} | {best} | {stale} |")
-    return "\n".join(lines)
+    return table(
+        ("task", "lag", "GRPO, fresh", "best five of the recipes, mean final accuracy", "GRPO"), rows
+    )
+
+
+def _of_grpo(f: Facts) -> str:
+    """Return GRPO's mean final accuracy by task and lag, tuned at each."""
+    lags = (0, NEAR, LAG, FAR)
+    rows = (
+        (task, *(f.final(task, "grpo", lag) if lag in {0, *f.lags(task)} else "–" for lag in lags))
+        for task in TASKS
+    )
+    return table(("task", "fresh data", *(f"lag {lag}" for lag in lags[1:])), rows)
 
 
 def _knobs(f: Facts) -> str:
-    lines = [
-        "| task | fresh data's rate, clip 0.2 | its rate, best clip | best rate, clip 0.2 | both tuned |",
-        "|---|---|---|---|---|",
-    ]
-    return "\n".join([*lines, *(f"| {task} | {' | '.join(f.by_clip_and_rate(task))} |" for task in f.tasks)])
+    head = ("task", "fresh data's rate, clip 0.2", "its rate, best clip", "best rate, clip 0.2", "both tuned")
+    return table(head, ((task, *f.by_clip_and_rate(task)) for task in f.tasks))
 
 
 def _by_verdict(f: Facts) -> str:
     found = f.verdicts(f"-gains-over-tuned-grpo-at-lag-{LAG}-on-")
-    lines = [f"| recipe | {' | '.join(ASKED)} |", "|---" * (len(ASKED) + 1) + "|"]
-    rows = (
-        f"| {stem} | {' | '.join(words.get(task, '–') for task in ASKED)} |"
-        for stem, words in sorted(found.items())
-    )
-    return "\n".join([*lines, *rows])
+    rows = ((stem, *(words.get(task, "–") for task in ASKED)) for stem, words in sorted(found.items()))
+    return table(("recipe", *ASKED), rows)

@@ -4,9 +4,15 @@ from analysis.experiments.engines import real_rollouts
 from analysis.experiments.engines.four_bit_rollouts import FOUR_BITS
 from analysis.experiments.engines.real_rollouts import DRIFT
 from analysis.experiments.real import foretold_arms, model_size
-from analysis.experiments.real.known_model import ESS
+from analysis.experiments.real.known_model import AREA, ESS
 from analysis.pages.finding_facts import Facts
+from analysis.pages.markdown_table import table
 from analysis.tables.committed import load_committed
+
+SCORES = (
+    "task", "lag", "seeds", "predictor", "tau",
+    "90 % intervals that hold", "mean width", "mean error", "Brier",
+)  # fmt: skip
 
 
 def of_models(f: Facts) -> list[tuple[str, str]]:
@@ -16,6 +22,7 @@ def of_models(f: Facts) -> list[tuple[str, str]]:
         ("Up to a million weights it is undecided whether larger models bear older data", _sizes(f)),
         (
             "SmolLM2: importance weights make data 32 steps old usable; at tuned rates a clip adds nothing",
+            "![Accuracy and effective sample size of SmolLM2, from REINFORCE to GRPO](known-ladder.png)\n\n"
             "135 M weights, adapters, 80 steps, each recipe at its best of five rates. Data 32 steps old "
             f"take {f.claim('tuned-reinforce-loses-on-smollm2-at-lag-32')} from REINFORCE's final accuracy. "
             f"Weights per token give {f.claim('importance-weights-help-smollm2-at-the-end')} back. On top of "
@@ -38,12 +45,28 @@ def of_models(f: Facts) -> list[tuple[str, str]]:
 def _four_bits(f: Facts) -> str:
     """Return what rollouts in Q4_0 cost SmolLM2, and what two corrections give back."""
     frame = load_committed([FOUR_BITS.name])[FOUR_BITS.name].frame
-    drift = frame.loc[(frame["mismatch"] == "q4-0") & (frame["recipe"] == "grpo"), [ESS, DRIFT]].median()
+    found = frame.groupby(["mismatch", "recipe"])[[AREA, "accuracy", ESS, DRIFT]].median()
+    rows = (
+        (
+            name,
+            *(
+                f"{value:.2f}"
+                for value in found[[AREA, "accuracy", ESS]].to_numpy()[found.index.get_loc(arm)]
+            ),
+        )
+        for name, arm in {
+            "float32": ("off", "grpo"),
+            "Q4_0, uncorrected": ("q4-0", "grpo"),
+            "Q4_0, TIS": ("q4-0", "tis"),
+            "Q4_0, MIS": ("q4-0", "mis"),
+        }.items()
+    )
     return (
         "135 M weights, adapters of rank 8 in float32, 48 steps of counting on fresh data. Each arm runs at "
         "its best of four rates, which is 3e-4 for all. Rollouts come from llama.cpp's Q4_0 beneath the "
-        f"same adapters, at a KL of {drift[DRIFT]:.2f} nats a token and a sequence ESS of {drift[ESS]:.2f} "
-        f"along the run. Uncorrected, they cost {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean "
+        f"same adapters, at a KL of up to {found[DRIFT].max():.2f} nats a token. Medians:\n\n"
+        + table(("rollouts", "mean accuracy along the run", "final accuracy", "sequence ESS"), rows)
+        + f"\n\nUncorrected, they cost {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean "
         "accuracy along the run. Compared with no correction, TIS adds "
         f"{f.claim('tis-gains-on-q4-0-rollouts')} and MIS {f.claim('mis-gains-on-q4-0-rollouts')}, both at "
         "their defaults. Compared with float32 rollouts, "
@@ -56,21 +79,14 @@ def _foretold(f: Facts) -> str:
     """Return the scores of predictions written before the runs, beside two uninformed ones."""
     frame = load_committed([foretold_arms.NAME])[foretold_arms.NAME].frame
     names = ("the arena's task", "mean of the arena's tasks", "age does nothing", "lag times rate")
-    lines = [
-        "| task | lag | seeds | predictor | tau | 90 % intervals that hold | mean width | mean error "
-        "| Brier |",
-        "|---" * 9 + "|",
-    ]
-    best = []
+    lines, best = [], []
     for task, lag in frame.loc[frame["lag"] > 0, ["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = foretold_arms.of(frame, task, lag)
         scores = foretold_arms.scored(frame, task, lag)
         for name, (_, row) in zip(names, scores.iterrows(), strict=True):
-            lines.append(
-                f"| {task} | {lag} | {rows['seed'].nunique()} | {name} | {row['tau']:.2f} "
-                f"| {row['inside']:.0f} of {row['recipes']:.0f} | {row['width']:.2f} | {row['error']:.2f} "
-                f"| {row['brier']:.4f} |"
-            )
+            held = f"{row['inside']:.0f} of {row['recipes']:.0f}"
+            scored = (f"{row['tau']:.2f}", held, f"{row['width']:.2f}", f"{row['error']:.2f}")
+            lines.append((task, f"{lag}", f"{rows['seed'].nunique()}", name, *scored, f"{row['brier']:.4f}"))
         said = foretold_arms.said(task, lag)["alike"].loc[sorted(set(rows["recipe"]))]
         found = rows.groupby("recipe")["final"].mean().nlargest(3)
         best.append(
@@ -85,7 +101,7 @@ def _foretold(f: Facts) -> str:
         "for running sums of ten digits, its sorted digits for words of six letters to be spelled backward. "
         "The forecast was committed before models of a million weights ran, at the arena's settings with a "
         "tenth of its rates, untuned on the models.\n\n"
-        + "\n".join(lines)
+        + table(SCORES, lines)
         + "\n\nKendall's tau of the arena's order on a seed at lag 64 is "
         f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0')} on running sums and "
         f"{f.claim('arena-foretells-the-order-of-recipes-at-tau-0-on-spelling')} on spelling; at lag 16 it "
@@ -108,16 +124,15 @@ def _sizes(f: Facts) -> str:
         f"{size:,}": rows.groupby("called")["accuracy"].median() for size, rows in ends.groupby("weights")
     }
     medians[f"{largest['weights'].iloc[0]:,}, {largest['seed'].nunique()} tuning seeds"] = best
-    lines = [f"| weights | {' | '.join(model_size.CALLED)} |", "|---" * (1 + len(model_size.CALLED)) + "|"]
-    for size, found in medians.items():
-        lines.append(f"| {size} | {' | '.join(f'{found[name]:.2f}' for name in model_size.CALLED)} |")
+    rows = ((size, *(f"{found[name]:.2f}" for name in model_size.CALLED)) for size, found in medians.items())
     judged = ends[ends["weights"] == ends["weights"].max()].set_index(["called", "seed"])["accuracy"]
     over = judged["VCPO"] - judged["GRPO"]
     return (
         "Models of two layers differ in width alone, on the arena's sums, each arm at its best of five "
-        "rates. Final accuracy in the median:\n\n" + "\n".join(lines) + "\n\n"
-        "Of what lag 64 takes from GRPO with a wide clip, a million weights in place of seven thousand spare "
-        f"{f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end and "
+        "rates. Final accuracy in the median:\n\n"
+        + table(("weights", *model_size.CALLED), rows)
+        + "\n\nOf what lag 64 takes from GRPO with a wide clip, a million weights in place of seven "
+        f"thousand spare {f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end and "
         f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run. VCPO ends above it by "
         f"{f.claim('vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end')} with seven thousand "
         f"weights and by {f.claim('vcpo-gains-over-grpo-with-a-million-weights-at-the-end')} with a million, "
@@ -153,19 +168,16 @@ def _engines(f: Facts) -> str:
         "int8, no correction": "int8-rollouts-cost-grpo-little-at-lag-0",
         "bfloat16, no correction": "bfloat16-rollouts-cost-grpo-little-at-lag-0",
     }
-    lines = [
-        "| rollouts | final, fresh | at lag 16 | change on fresh data |",
-        "|---" * 4 + "|",
-    ]
-    for name in ("the trainer itself", *asked):
-        told = f.claim(asked[name]) if name in asked else ""
-        lines.append(f"| {name} | {ends[0][name]:.2f} | {ends[16][name]:.2f} | {told} |")
+    rows = (
+        (name, f"{ends[0][name]:.2f}", f"{ends[16][name]:.2f}", f.claim(asked[name]) if name in asked else "")
+        for name in ("the trainer itself", *asked)
+    )
     return (
         "A model of a million weights learns running sums from rollouts by top-p 0.9, at temperature 0.7, in "
         "int8 or in bfloat16, with corrections at their defaults, each arm at its best of five rates. The "
         "last column compares an uncorrected arm with the trainer's own rollouts, and a corrected arm with "
         "the uncorrected one.\n\n"
-        + "\n".join(lines)
+        + table(("rollouts", "final, fresh", "at lag 16", "change on fresh data"), rows)
         + "\n\nTop-p leaves tokens out, and no weight brings back what was never sampled. At a low "
         "temperature every token keeps a chance, so that weights could help; what TIS gains there is open. "
         "MIS at its default cap ends below the base model at each of the five rates.\n\n"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from analysis.arena.table import costly
 from analysis.judging.e_values import NONE, SMALLER, SUPPORTED
 from analysis.judging.system_list import DECIDED, status, systems
+from analysis.pages import markdown_table
 from analysis.pages.finding_facts import LAG, Facts
 
 HELD, VARIED, SHRANK = "hold", "hold in one world or part only", "shrink"
@@ -16,8 +17,7 @@ FEW = "three-steps-of-lag-cost-grpo-less-than-five-points"
 
 def table(f: Facts) -> str:
     """Return a table of questions, answers and the findings that say more."""
-    lines = ["| question | answer | more in |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {asked} | {said} | {more} |" for asked, said, more in answers(f))])
+    return markdown_table.table(("question", "answer", "more in"), answers(f))
 
 
 def answers(f: Facts) -> list[tuple[str, str, str]]:
