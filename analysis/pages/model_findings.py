@@ -38,7 +38,7 @@ def of_models(f: Facts) -> list[tuple[str, str]]:
             f"ESS of {f.claim('smollm2-loses-a-quarter-of-its-sequences')}.",
         ),
         ("On top-p rollouts TIS and IcePop change nothing", _engines(f)),
-        ("Four-bit rollouts slow GRPO down on SmolLM2; TIS gives back what they take", _four_bits(f)),
+        ("Rollouts quantized to four bits slow SmolLM2 down; TIS gives back what they take", _four_bits(f)),
     ]
 
 

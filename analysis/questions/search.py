@@ -34,6 +34,7 @@ KIN = (
     {"stale", "old", "lag", "delay", "asynchronous"},
     {"mismatch", "engine"},
     {"crash", "collapse", "fail"},
+    {"quantized", "quantization", "four-bit", "4-bit", "int4", "q4-0"},
 )
 """Words that ask for the same."""
 FINDINGS = 3
