@@ -3,7 +3,8 @@
 A step is one sampling pass and one update with Adam: 8 prompts of 13 tokens, 8 responses of 12 tokens each,
 by the bench's own loop (world, trainer) and by the peer's. Llama shapes of about 84 thousand, 3 million and
 30 million weights. Steps alternate in one process with one thread; what counts is the median step of each, in
-seconds of CPU time, so that a busy machine costs both the same. Peak memory is that of a process of its own.
+seconds of CPU time, so that a busy machine costs both the same. The products of matrices alone, interleaved
+too, are the limit that no code could beat. Peak memory is that of a process of its own.
 
     python tests/benchmarks/bench_real_model.py [--rounds 12] [--sizes 84k,3m,30m]
 
@@ -36,7 +37,8 @@ from testbed.policies.hf.model_folder import quiet_transformers
 from testbed.training.update import State, Trainer
 from testbed.worlds.build_world import build_world
 
-LEAST_RATIO = {"84k": 2.5, "3m": 2.5, "30m": 2.5}
+LEAST_SHARE = {"84k": 0.0, "3m": 0.60, "30m": 0.75}
+"""Share of the products' rate that a step is to reach; memory is to stay below the peer's at each size."""
 SHAPES = {"84k": (64, 2, 4), "3m": (256, 4, 4), "30m": (512, 10, 8)}
 """Width, layers, heads."""
 WARM_UP = 3
@@ -167,7 +169,7 @@ def peak(who: str, size: str) -> int:
 
 
 def main() -> int:
-    """Print the figures; return 1 when a ratio is too small."""
+    """Print the figures; return 1 when a share is too small or memory above the peer's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--sizes", default="84k,3m,30m")
@@ -191,16 +193,22 @@ def main() -> int:
             "ours_tokens_per_cpu_s": TOKENS / found["ours"],
             "peer_tokens_per_cpu_s": TOKENS / found["peer"],
             "ratio": found["peer"] / found["ours"],
-            "ratio_of_limit": found["peer"] / found["limit"],
+            "share_of_limit": found["limit"] / found["ours"],
             "ours_peak_mib": memory["ours"],
             "peer_peak_mib": memory["peer"],
         }
     for size, row in report.items():
-        print(f"{size}: " + ", ".join(f"{name} {value:,.1f}" for name, value in row.items()))
-        if row["ratio"] < LEAST_RATIO[size]:
-            most = f"{row['ratio_of_limit']:.2f} for the matrix products alone"
-            print(f"{size}: ratio {row['ratio']:.2f}, target {LEAST_RATIO[size]}; {most}")
-    return int(any(row["ratio"] < LEAST_RATIO[size] for size, row in report.items()))
+        print(f"{size}: " + ", ".join(f"{name} {value:,.2f}" for name, value in row.items()))
+        if row["share_of_limit"] < LEAST_SHARE[size]:
+            asked = f"{LEAST_SHARE[size]:g} asked"
+            print(f"{size}: share {row['share_of_limit']:.2f} of the products' rate, {asked}")
+        if row["ours_peak_mib"] > row["peer_peak_mib"]:
+            print(f"{size}: more memory than the peer")
+    kept = (
+        row["share_of_limit"] >= LEAST_SHARE[size] and row["ours_peak_mib"] <= row["peer_peak_mib"]
+        for size, row in report.items()
+    )
+    return int(not all(kept))
 
 
 if __name__ == "__main__":
