@@ -88,10 +88,10 @@ def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
     from testbed.worlds.task_registry import token_task
 
     if not (folder / "model.safetensors").exists():
-        from testbed.policies.hf.tiny_model import train_tiny_model
+        from testbed.policies.hf.tiny_model import train_base
 
         began = time.monotonic()
-        train_tiny_model(folder, token_task(replace(HF_RUN, task_args=ONE_DIGIT)), steps=900, noise=0.3)
+        train_base(folder, token_task(replace(HF_RUN, task_args=ONE_DIGIT)))
         _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
     return demo_model(str(folder))
 

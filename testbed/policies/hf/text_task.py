@@ -192,7 +192,7 @@ def task_for_model(task: TokenTask, model_path: str | Path, template: str = TEMP
     """Return the task as the model in the folder reads it.
 
     The task itself if the folder has no tokenizer, or one that starts with the task's symbols in order (as
-    `train_tiny_model` writes it); a ChatTask for problems of a file; else a TextTask.
+    `train_base` writes it); a ChatTask for problems of a file; else a TextTask.
     """
     tokenizer = load_tokenizer(model_path)
     if tokenizer is None or speaks(tokenizer, task):

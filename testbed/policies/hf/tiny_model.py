@@ -34,35 +34,13 @@ SMALLEST_BPE = 258
 """Every byte, the end and the padding token."""
 
 
-def train_tiny_model(
-    path: str | Path,
-    task: TokenTask,
-    seed: int = 0,
-    steps: int = 900,
-    width: int = 64,
-    layers: int = 2,
-    *,
-    noise: float = 0.3,
-    sequences: int = 64,
-    learning_rate: float = 3e-3,
-    progress: Progress | None = None,
-) -> Path:
-    """Train a Qwen2 on solutions of the task, save it with its tokenizer, and return the folder.
-
-    The tokenizer has one token per symbol of the task; see train_base for others, and other architectures.
-    Trains by supervised steps of Adam on `sequences` fresh prompts each, with cosine decay to a tenth of the
-    learning rate. The teacher corrupts each step with probability `noise`, so that reinforcement learning can
-    improve: by default about half the one-digit reasoning-gym sums are right. The same arguments give the
-    same files. `progress` is called with (steps done, total steps).
-    Heads are 16 wide, so `width` must be a multiple of 16; the default has about 80,000 weights.
-    """
-    lesson = Lesson(steps, noise, sequences, learning_rate)
-    return train_base(path, task, seed=seed, width=width, layers=layers, lesson=lesson, progress=progress)
-
-
 @dataclass(frozen=True)
 class Lesson:
-    """Supervised steps, the teacher's noise, sequences per step, and Adam's learning rate."""
+    """Supervised steps on `sequences` fresh prompts each; Adam's rate decays by a cosine to a tenth.
+
+    noise: probability that the teacher corrupts a step, so that reinforcement learning can improve: with
+    these numbers about half the one-digit reasoning-gym sums are right.
+    """
 
     steps: int = 900
     noise: float = 0.3
@@ -94,7 +72,8 @@ def train_base(
 
     architecture: one of ARCHITECTURES. tokenizer: "char", one token per symbol of the task, or "bpe",
     byte-level pairs of at most `vocabulary` tokens, learned from the task's prompts and solutions. The same
-    arguments give the same files. Weights appear in the folder once they are trained.
+    arguments give the same files. Weights appear in the folder once they are trained; the default has about
+    80,000. progress: called with (steps done, all steps).
 
     Raises UserError for an unknown architecture or tokenizer, and a width that is not a multiple of 16.
     """

@@ -198,14 +198,15 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
 
     small = (("digits", 2), ("modulus", 2))
     toy = replace(TOY, task_args=small, policy_args=(("width", 8),), steps=12, warm_start_steps=5)
-    train, cells = tiny_model.train_tiny_model, real_model.demo_model
+    train, cells = tiny_model.train_base, real_model.demo_model
     cells_of = {"ess-collapse": grid(CHAIN, lag=[0, 8], seed=[0, 1], steps=[20])}
     monkeypatch.setattr("analysis.experiment.sweep", cells_of.__getitem__)
     monkeypatch.setattr(
         "paper_figs.commands.demo.arena", lambda: grid(toy, recipe=["reinforce", "grpo"], lag=[0, 4])
     )
     monkeypatch.setattr(real_model, "demo_model", lambda model: [replace(c, steps=3) for c in cells(model)])
-    monkeypatch.setattr(tiny_model, "train_tiny_model", lambda *a, **k: train(*a, **{**k, "steps": 5}))
+    short = tiny_model.Lesson(steps=5)
+    monkeypatch.setattr(tiny_model, "train_base", lambda *given: train(*given, lesson=short))
     words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
     code, out, _ = call(capsys, *words)
     found = json.loads(out)

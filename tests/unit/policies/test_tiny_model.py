@@ -29,8 +29,9 @@ from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.shipped_models import MODELS, shipped_files, write_pretrained
 from testbed.policies.hf.special_tokens import finish_folder
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
-from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base, train_tiny_model
+from testbed.policies.hf.tiny_model import Lesson, save_tokenizer, teaching_loss, train_base
 
+UNTAUGHT = Lesson(0)
 TASK = Copy(digits=3, modulus=4)
 ONE_DIGIT = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
 
@@ -46,12 +47,12 @@ def success(folder, task, n=512):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return train_tiny_model(tmp_path_factory.mktemp("tiny"), TASK, steps=250, width=32, noise=0.2)
+    return train_base(tmp_path_factory.mktemp("tiny"), TASK, width=32, lesson=Lesson(250, 0.2))
 
 
 @pytest.mark.slow
 def test_training_reaches_what_the_noisy_teacher_shows(folder, tmp_path):
-    untrained = train_tiny_model(tmp_path, TASK, steps=0, width=32)
+    untrained = train_base(tmp_path, TASK, width=32, lesson=UNTAUGHT)
     assert success(untrained, TASK) < 0.15
     # The teacher's own share is 0.8^3 = 0.51; six standard errors on either side.
     assert abs(success(folder, TASK) - 0.8**3) < 0.13
@@ -73,32 +74,34 @@ def test_transformers_opens_the_folder_by_itself(folder):
 
 def test_the_same_arguments_give_the_same_weights_and_another_seed_others(tmp_path):
     before = torch.get_rng_state()
-    small = {"steps": 3, "width": 16, "layers": 1, "sequences": 8}
-    one, again = (train_tiny_model(tmp_path / name, TASK, seed=1, **small) for name in ("one", "again"))
-    other = train_tiny_model(tmp_path / "other", TASK, seed=2, **small)
+    small = {"width": 16, "layers": 1, "lesson": Lesson(3, sequences=8)}
+    one, again = (train_base(tmp_path / name, TASK, seed=1, **small) for name in ("one", "again"))
+    other = train_base(tmp_path / "other", TASK, seed=2, **small)
     assert (one / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
     assert (one / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
-    starts = [train_tiny_model(tmp_path / f"start{s}", TASK, seed=s, **small | {"steps": 0}) for s in (1, 2)]
+    starts = [
+        train_base(tmp_path / f"start{s}", TASK, seed=s, **small | {"lesson": UNTAUGHT}) for s in (1, 2)
+    ]
     assert len({(start / "model.safetensors").read_bytes() for start in starts}) == 2
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_progress_is_reported_step_by_step(tmp_path):
     seen = []
-    small = {"steps": 3, "width": 16, "layers": 1, "sequences": 4}
-    train_tiny_model(tmp_path, TASK, **small, progress=lambda done, total: seen.append((done, total)))
+    small = {"width": 16, "layers": 1, "lesson": Lesson(3, sequences=4)}
+    train_base(tmp_path, TASK, **small, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_default_has_about_eighty_thousand_weights(tmp_path):
-    folder = train_tiny_model(tmp_path, ReasoningGym(), steps=0)
+    folder = train_base(tmp_path, ReasoningGym(), lesson=UNTAUGHT)
     assert 75_000 < HuggingFacePolicy(folder, ReasoningGym()).parameters < 90_000
     assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen2"
 
 
 def test_a_width_that_heads_do_not_divide_is_refused(tmp_path):
     with pytest.raises(UserError, match="multiple of 16"):
-        train_tiny_model(tmp_path, TASK, width=40)
+        train_base(tmp_path, TASK, width=40)
 
 
 @pytest.mark.parametrize("task", [TASK, ReasoningGym(), RunningSum(digits=3, modulus=12)])
@@ -119,7 +122,7 @@ def test_the_tokenizer_spells_every_symbol_with_its_own_token(tmp_path, task):
 @pytest.mark.slow
 def test_a_reasoning_gym_model_starts_with_room_and_reinforce_uses_it(tmp_path):
     task = ReasoningGym(dataset_args=ONE_DIGIT, prompt="{expression} =")
-    folder = train_tiny_model(tmp_path, task, steps=450)  # half of the default, which ends near a half
+    folder = train_base(tmp_path, task, lesson=Lesson(450))  # half of the default, which ends near a half
     start = success(folder, task)
     assert 0.2 < start < 0.65
     policy = HuggingFacePolicy(folder, task)
@@ -293,7 +296,7 @@ def test_every_architecture_learns_its_task_and_opens_as_its_own_class(architect
 
 
 def test_tokens_that_a_model_lacked_are_appended_with_rows_of_zeros(tmp_path):
-    train_tiny_model(tmp_path, TASK, steps=0, width=16, layers=1)
+    train_base(tmp_path, TASK, width=16, layers=1, lesson=UNTAUGHT)
     before = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path)).get_input_embeddings().weight
     finish_folder(tmp_path)
     model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path))
