@@ -140,15 +140,6 @@ def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_as
     assert ended.stdout == "done False\n", ended.stderr
 
 
-@pytest.mark.slow
-def test_a_pack_past_its_limit_is_stopped_and_recorded_as_timeout(tmp_path: Path) -> None:
-    status = run_sweep(
-        cells(8)[6:], tmp_path / "s", workers=1, timeout=0.5, function="support.fake_training:hang"
-    )
-    assert [(failure.kind, failure.attempts) for failure in status.failures] == [("timeout", 1)]
-    assert (status.done, status.failures[0].message) == (1, "The pack ran longer than its limit of 0.5 s.")
-
-
 def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", LOOPBACK):
         monkeypatch.setenv(name, "")

@@ -647,8 +647,8 @@ def test_items_of_a_ray_stream_are_receipts_or_say_how_it_was_lost():
 
     engine, ray = scripted_ray()
     for name, kind, message in (
-        ("OutOfMemoryError", "oom", "said"), ("WorkerCrashedError", "died", "said"), ("NodeDiedError",
-                                                                                      "died", "said"),
+        ("OutOfMemoryError", "oom", "said"), ("WorkerCrashedError", "died", "said"),
+        ("NodeDiedError", "died", "said"),
         ("RayError", "failed", "RayError: said"),
     ):  # fmt: skip
         ray.get = raising(name)
@@ -743,8 +743,8 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
         init=lambda *words, **options: asked.append((words, options)),
         shutdown=lambda: asked.append("shutdown"),
         util=SimpleNamespace(get_node_ip_address=lambda: place[0]), exceptions=SimpleNamespace(RayError=Lost),
-        cluster_resources=lambda: {"CPU": 6.0}, remote=lambda f: SimpleNamespace(options=lambda **how: (f,
-                                                                                                        how)),
+        cluster_resources=lambda: {"CPU": 6.0},
+        remote=lambda f: SimpleNamespace(options=lambda **how: (f, how)),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "ray", ray)
     quiet = {"log_to_driver": False, "logging_level": "error"}

@@ -146,8 +146,8 @@ def test_a_batch_holds_what_was_logged_with_zeros_outside_the_mask():
     wanted = {
         "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-60, 0, 0]],
         "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [60.25, 0, 0]],
-        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 6], "group_B": [1, 0,
-                                                                                                       1, 2],
+        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 6],
+        "group_B": [1, 0, 1, 2],
         "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-60.75, 0, 0]],
     }  # fmt: skip
     found = {name: getattr(batch, name).tolist() for name in wanted}

@@ -161,11 +161,11 @@ def test_mismatch_and_staleness_add_up_token_by_token():
         if chosen
     ]
     wanted = {
-        "tokens": len(parts), "k1": mean([-d - s for d, s in parts]), "k1_mismatch": mean([-d for d,
-                                                                                           _ in parts]),
+        "tokens": len(parts), "k1": mean([-d - s for d, s in parts]),
+        "k1_mismatch": mean([-d for d, _ in parts]),
         "k1_staleness": mean([-s for _, s in parts]), "k2": mean([(d + s) ** 2 / 2 for d, s in parts]),
-        "k2_mismatch": mean([d * d / 2 for d, _ in parts]), "k2_staleness": mean([s * s / 2 for _,
-                                                                                  s in parts]),
+        "k2_mismatch": mean([d * d / 2 for d, _ in parts]),
+        "k2_staleness": mean([s * s / 2 for _, s in parts]),
         "k2_cross": mean([d * s for d, s in parts]),
     }  # fmt: skip
     for some in (known, (*known, lost)):  # tokens that lack one of the three count nowhere
@@ -178,14 +178,13 @@ def test_a_log_s_tensors_are_its_sequences_end_to_end():
     full = tuple(replace(one, advantage=np.arange(len(one.mask)) + 0.5, reward=2.0) for one in SOUND)
     found = tensors(Log("made", (*full[:3], replace(full[3], logp_mu=np.array([-7, NAN, -1.0])))))
     wanted = {
-        "mask_N": [1, 0, 1, 1, 1, 1, 1, 0, 0, 1], "log_pi_N": [-0.5, 0, -2.25, -1.5, -1, -1.5, -2.5, 0, 0,
-                                                               -0.25],
+        "mask_N": [1, 0, 1, 1, 1, 1, 1, 0, 0, 1],
+        "log_pi_N": [-0.5, 0, -2.25, -1.5, -1, -1.5, -2.5, 0, 0, -0.25],
         "log_mu_N": [-1, 0, -2, -0.5, -3, -1, -2, 0, 0, -1], "length_B": [4, 1, 2, 3],
-        "log_anchor_N": [-0.75, -9, -2, -1, -2.5, -1, -2.25, 0, -1, -0.5], "age_N": [2, -4, 1, 1, 3, 1, 3,
-                                                                                     -3, 1, 3],
-        "adv_N": [0.5, 1.5, 2.5, 3.5, 0.5, 0.5, 1.5, 0.5, 1.5, 2.5], "reward_B": [2.0] * 4, "group_B": [0,
-                                                                                                        0,
-                                                                                                        1, 1],
+        "log_anchor_N": [-0.75, -9, -2, -1, -2.5, -1, -2.25, 0, -1, -0.5],
+        "age_N": [2, -4, 1, 1, 3, 1, 3, -3, 1, 3],
+        "adv_N": [0.5, 1.5, 2.5, 3.5, 0.5, 0.5, 1.5, 0.5, 1.5, 2.5], "reward_B": [2.0] * 4,
+        "group_B": [0, 0, 1, 1],
     }  # fmt: skip
     assert {name: value.tolist() for name, value in vars(found).items()} == wanted
     bare = tensors(Log("made", (SOUND[0], HOSTILE[3])))

@@ -36,8 +36,8 @@ FULL = of(
 PLAIN = {
     "record": 1, "source": "me", "step": 3, "sample": "s", "group": "g", "reward": 0.5, "temperature": 0.7,
     "trainer_version": 9, "length": 2, "prompt": [4], "token": [1, 2, 3], "mask": [True, False, True],
-    "logp_mu": [-1, None, "-inf"], "logp_pi": [-2, "inf", 0], "logp_anchor": [-3, -1, -1], "version": [8, 8,
-                                                                                                       7],
+    "logp_mu": [-1, None, "-inf"], "logp_pi": [-2, "inf", 0], "logp_anchor": [-3, -1, -1],
+    "version": [8, 8, 7],
     "advantage": [0.5, 0, 1],
 }  # fmt: skip
 
@@ -115,15 +115,15 @@ BEYOND = "w holds numbers that are not whole, or beyond 2^53; expected ids."
 @pytest.mark.parametrize(
     ("read", "given", "wanted"),
     [
-        (record.floats, None, None), (record.floats, [1, None, "-inf"], [1, NAN, -INF]), (record.floats, [],
-                                                                                          []),
+        (record.floats, None, None), (record.floats, [1, None, "-inf"], [1, NAN, -INF]),
+        (record.floats, [], []),
         (record.floats, np.array([1.5]), [1.5]), (record.floats, torch.tensor([2]), [2]),
         (record.floats, 5, "w is 5…, expected a list of numbers."),
         (record.floats, ["x" * 99], "w is ['" + "x" * 58 + "…, expected a list of numbers."),
         (record.floats, [[1]], "w has lists inside its list, expected a list of numbers."),
         (record.ints, None, None), (record.ints, [2**53, -(2**53), 3.0], [2**53, -(2**53), 3]),
-        (record.ints, [2**53 + 2], BEYOND), (record.ints, [-(2**53) - 2], BEYOND), (record.ints, [0.5],
-                                                                                    BEYOND),
+        (record.ints, [2**53 + 2], BEYOND), (record.ints, [-(2**53) - 2], BEYOND),
+        (record.ints, [0.5], BEYOND),
         (record.ints, [None], BEYOND), (record.ints, ["inf"], BEYOND),
         (record.bools, [0, True, 1.0], [False, True, True]), (record.bools, [], []),
         (record.bools, None, "w is None, expected a list of 0 and 1."),

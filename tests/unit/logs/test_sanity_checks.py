@@ -98,8 +98,8 @@ def test_a_spread_that_only_a_temperature_gives_is_told():
     x = np.linspace(-1, 1, 50)
     y = x**2 - np.mean(x**2)
     x, y = x / x.std(), y / y.std()  # uncorrelated
-    for slope, corr, told in ((1.12, 1, 1), (1.08, 1, 0), (0.9, 1, 1), (0.92, 1, 0), (2, 0.91, 1), (2, 0.89,
-                                                                                                    0),
+    for slope, corr, told in ((1.12, 1, 1), (1.08, 1, 0), (0.9, 1, 1), (0.92, 1, 0), (2, 0.91, 1),
+    (2, 0.89, 0),
                               (2, -0.95, 0)):  # fmt: skip
         mu, pi = x - 5, slope * (corr * x + np.sqrt(1 - corr**2) * y) - 12
         said = [

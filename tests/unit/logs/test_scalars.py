@@ -204,8 +204,8 @@ def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
         {"step": 4.0, f"{kl}1": math.nan},
     ))  # fmt: skip
     assert log.keys == {
-        f"{kl}3": ("testbed/kl", ""), "actor/entropy": ("actor/entropy", ""), f"{kl}1": ("rollout_corr/kl",
-                                                                                         ""),
+        f"{kl}3": ("testbed/kl", ""), "actor/entropy": ("actor/entropy", ""),
+        f"{kl}1": ("rollout_corr/kl", ""),
     }  # fmt: skip
     assert log.broken == {"loss": (1.0, 2, 3), "actor.pg_loss": (3.0, 1, 1)}
     assert log.unread == ("loss", "actor.pg_loss", "a\\x1b", "rollout_corr/k3_kl", "big")
@@ -228,14 +228,14 @@ def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
 def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
     known = {"a/b": Name("m"), "kl": Name("n", "differs")}
     for key, wanted in (
-        ("testbed/kl", (0, Name("rollout_corr/kl_mu_pi_k3"))), ("testbed.kl", (0,
-                                                                               Name("rollout_corr/kl_mu_pi_k3"))),
-        ("testbed/x/y", (0, Name("x/y"))), ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2,
-                                                                                                     known["kl"])),
+        ("testbed/kl", (0, Name("rollout_corr/kl_mu_pi_k3"))),
+        ("testbed.kl", (0, Name("rollout_corr/kl_mu_pi_k3"))),
+        ("testbed/x/y", (0, Name("x/y"))), ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))),
+        ("kl", (2, known["kl"])),
         ("rollout_corr/ess_floor", (1, Name("rollout_corr/ess_floor"))), ("rollout_corr/nosuch", None),
         ("loss", None),
-        ("token_mult_prob_error", (1, Name("token_mult_prob_error"))), ("actor/entropy", None), ("a/b.c",
-                                                                                                 None),
+        ("token_mult_prob_error", (1, Name("token_mult_prob_error"))), ("actor/entropy", None),
+        ("a/b.c", None),
         ("rollout_corr/rollout_is_mean", (1, Name("rollout_corr/rollout_is_mean"))),
     ):  # fmt: skip
         assert read_as(key, known) == wanted, key

@@ -208,8 +208,8 @@ def replays_plainly(way, name):
             capacity=capacity or 10**9,
             logged=logged, chosen=replay_loops.Q_SETTINGS | given,
         )  # fmt: skip
-        np.testing.assert_allclose(found[r].reshape(8, 6), np.einsum("kf,saf->ksa", plain,
-                                                                     feature).reshape(8, 6),
+        np.testing.assert_allclose(found[r].reshape(8, 6),
+        np.einsum("kf,saf->ksa", plain, feature).reshape(8, 6),
                                    rtol=1e-9, atol=1e-12)  # fmt: skip
         np.testing.assert_allclose(earned[r], paid, rtol=1e-12, atol=1e-12)
 
