@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -39,6 +40,12 @@ def reads(name):
 
 def test_every_objective_has_a_hand_derived_row_and_every_row_an_objective():
     assert set(WEIGHTS) == set(NAMES)
+    numbers = {
+        (name, each.name): each.default
+        for name, row in WEIGHTS.items() for each in signature(row).parameters.values()
+        if each.name in objective[name].defaults
+    }  # fmt: skip
+    assert numbers == {(name, key): objective[name].defaults[key] for name, key in numbers}
 
 
 @every_objective

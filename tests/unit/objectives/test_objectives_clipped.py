@@ -3,6 +3,7 @@
 The clipped objectives with a batch statistic: BAPO's bounds and what runs under the name of M2PO.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -249,9 +250,10 @@ def moved(pi, mu, adv):
      (0.2, 0.5, 1, 0.4), (0.44, 0.25, 1, 1.76), (0.31, 0.5, -1, 0.62)],
 )  # fmt: skip
 def test_dppo_masks_by_the_change_of_probability(pi, mu, adv, expected):
-    for name in ("dppo_tv", "dppo_tv@verl"):
-        assert float(effective_weights(name, *moved(pi, mu, adv))) / adv == pytest.approx(expected)
-    plain = effective_weights("dppo_tv@prime-rl", *moved(pi, mu, adv), kl_tau=0.0)
+    logp, batch = moved(pi, mu, adv)
+    for name, given in (("dppo_tv", batch), ("dppo_tv@verl", dataclasses.replace(batch, logp_mu_BT=logp))):
+        assert float(effective_weights(name, logp, given)) / adv == pytest.approx(expected)
+    plain = effective_weights("dppo_tv@prime-rl", logp, batch, kl_tau=0.0)
     assert float(plain) / adv == pytest.approx(expected)
 
 
