@@ -35,7 +35,7 @@ def pytest_collection_finish(session):
     if worker == "gw0":
         train(TOY)
     else:
+        train(CHAIN)  # first: the other worker begins with tests that need it
+        train(TREE)
         simulate([Design()], replicas=1, batches=1)
         trace_rows(Design(), 1)
-        train(CHAIN)
-        train(TREE)
