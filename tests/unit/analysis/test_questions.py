@@ -58,7 +58,9 @@ def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
     assert "by now" not in one.text({}, judged)
     text = one.text({}, now)
     assert "-0.4 [-1.0, 0.0] points" in text
-    assert text.endswith(f"The verdict on `{name}` is undecided by now; these words suppose refuted.")
+    assert text.endswith(
+        f"The verdict on `{name}` is undecided by now; these words suppose invalid: long enough."
+    )
 
 
 def test_a_finding_in_brief_says_how_exact_an_identity_is():
