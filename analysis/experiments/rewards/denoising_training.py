@@ -1,6 +1,7 @@
 """GRPO on a proxy over denoising steps, by averaged ratios or by GRPO-Guard's normalized ones; both tuned."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,20 +107,19 @@ EXPERIMENT = Experiment(
     ),
     systems=("GRPO-Guard",),
 )  # fmt: skip
-BOTH = {"tuned": inside()}
 
 
-def _hits(table: Frame) -> Groups:
+def _hits(table: Frame, value: str = "below - above") -> Groups:
     """Mean over training of the lower clip's hits less the upper's with averaged ratios, by run."""
-    rows_ = table[table["arm"] == "averaged"].assign(gap=lambda x: x["below"] - x["above"])
-    mean = rows_.groupby(["run", "seed"])["gap"].mean()
+    rows_ = table[table["arm"] == "averaged"]
+    hits: Any = rows_.eval(value)
+    mean = rows_.assign(hits=hits).groupby(["run", "seed"])["hits"].mean()
     return {run: mean[run].to_numpy() for run in runs_of(table)}
 
 
 def _upper(table: Frame) -> Groups:
     """Share of upper hits with averaged ratios, sign turned, mean over training, by run."""
-    mean = -table[table["arm"] == "averaged"].groupby(["run", "seed"])["above"].mean()
-    return {run: mean[run].to_numpy() for run in runs_of(table)}
+    return _hits(table, "-above")
 
 
 asks(EXPERIMENT,
@@ -128,7 +128,7 @@ asks(EXPERIMENT,
      None, {"by": -OFTEN, "outcome": _upper}),
     ("the-lower-clip-fires-more-often-in-training", "With averaged ratios the lower clip cuts there a share "
      "of the negative ones larger by 0.05.", None, None, {"by": OFTEN, "outcome": _hits}),
-    gates=BOTH,
+    gates={"tuned": inside()},
 )  # fmt: skip
 
 
@@ -145,4 +145,4 @@ def _at_equal_proxy(table: Frame) -> Groups:
 
 ask(EXPERIMENT, "normalized-ratios-keep-more-gold-at-equal-proxy", "At the same proxy reward normalized "
     "ratios have more gold reward than averaged ones, by 0.05 of it.", by=MARGIN, outcome=_at_equal_proxy,
-    gates=BOTH)  # fmt: skip
+    gates={"tuned": inside()})  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from analysis.kernels.policy_steps import soft_q
-from analysis.lab import PILOT, Experiment, Floats, Frame, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
+from analysis.lab import PILOT, Experiment, Floats, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
@@ -153,13 +153,10 @@ def rows(seeds: Seeds) -> Rows:
             )
             every.append(found)
             at_end.append(ends)
-            yield _row(seeds, kind, arm, found, ends)
-        yield _row(seeds, "all", arm, np.mean(every, axis=0), any(at_end))
-
-
-def _row(seeds: Seeds, kind: str, arm: str, found_R2: Floats, ends: bool) -> Frame:
-    true_R, objective_R = found_R2.T
-    return columns(seeds, world=kind, arm=arm, true=true_R, objective=objective_R, **{"at end": int(ends)})
+        averaged = (*every, np.mean(every, axis=0))
+        for kind, found, end in zip((*WORLDS, "all"), averaged, (*at_end, any(at_end)), strict=True):
+            said = {"true": found[:, 0], "objective": found[:, 1], "at end": int(end)}
+            yield columns(seeds, world=kind, arm=arm, **said)
 
 
 EXPERIMENT = Experiment(

@@ -240,22 +240,16 @@ METRICS = (
 
 
 EXPERIMENT = REWARDED.experiment(
-    METRICS,
-    SEEDS,
-    (((), SOME), *OTHERS),
+    METRICS, SEEDS, (((), SOME), *OTHERS),
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
-    differs=(
-        "toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
-        "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
-        "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
-        "order, its set-point a form of ours"
-    ),
+    differs="toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
+    "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
+    "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
+    "order, its set-point a form of ours",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
         "erring reward model, PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
         "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; mended: "
@@ -294,7 +288,7 @@ EXPERIMENT = REWARDED.experiment(
             ("a-tuned-set-point-ends-above-grpo", "a-tuned-set-point-ends-above-a-bonus"),
         ),
     },
-)
+)  # fmt: skip
 
 MAX = "Zheng et al. (2023), Secrets of RLHF I, arXiv:2307.04964"
 SAFE = "Maity (2026), SAFE, arXiv:2602.04651: the training average"
