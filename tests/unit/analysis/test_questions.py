@@ -98,6 +98,8 @@ def test_ask_puts_what_names_both_first_and_knows_lags():
     assert {"m2po", "grpo"} <= set(search.tokens(found.claims[0]["name"].replace("-", " ")))
     assert [row["name"].split()[0] for row in found.systems] == ["M2PO"], "RGR-GRPO is not GRPO"
     assert {row["arm"] for row in found.arena} == {"m2po"}, "gains are over GRPO already"
+    assert all(-1 < row["gain"] < 1 for row in search.ask(["m2po"]).arena)
+    assert all(row["lag"] for row in search.ask(["grpo"]).arena), "fresh data have no gain to tell"
     assert sum(found.verdicts.values()) == found.total
     lags = search.ask(["which at lag 64"])
     assert lags.words == ("lag-64",)
