@@ -36,7 +36,7 @@ MUTANTS = tuple(read_catalog())
 
 def copy_tree(target: Path) -> None:
     """Copy what the tests need."""
-    parts = ("envs", "testbed", "analysis", "paper_figs", "docs", "tests")
+    parts = ("envs", "testbed", "analysis", "paper_figs", "docs", "examples", "tests")
     parts += ("pyproject.toml", "mkdocs.yml", "Makefile", "README.md", "CONTRIBUTING.md")
     for name in parts:
         source = ROOT / name
