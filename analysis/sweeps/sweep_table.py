@@ -7,13 +7,14 @@
 A setting is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.tables.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, taken_apart, value_of
+from analysis.tables.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, value_of
 from analysis.tables.committed import load_results, results_folders
 from analysis.tables.outcomes import ACCURACY, DIVERGED, ESS, READS, need
 from analysis.tables.sampled_ess import EXACT
@@ -52,11 +53,14 @@ def load(*folders: str | Path) -> pd.DataFrame:
 
 
 def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
-    """Return a column per argument of a field; none if its text cannot be parsed."""
-    try:
-        by_text = {text: taken_apart(text) for text in column.unique()}
-    except UserError:
-        return {}
+    """Return a column per argument of a field.
+
+    A comma ends a value if a name and "=" follow: a user's text may have others, and no column for them.
+    """
+    by_text = {
+        text: dict(pair.split("=", 1) for pair in re.split(r",(?=[A-Za-z_]\w*=)", text) if "=" in pair)
+        for text in column.unique()
+    }
     found = {}
     for name in dict.fromkeys(name for given in by_text.values() for name in given):
         values = column.map({text: given.get(name) for text, given in by_text.items()})

@@ -56,6 +56,10 @@ def test_single_arguments_are_settings_of_their_own(tmp_path):
     assert set(first["recipe_args.eps"].dropna()) == {0.1, 0.2}
     assert first["recipe_args.level"].isna().sum() == 2
     assert numeric(rows, settings(rows)) == []
+    texts = pd.Series(["prompt=a, b = c,<1/2>,eps=1", "prompt={x},y", ""])
+    found = sweep_table._arguments("task_args", texts)
+    assert list(found["task_args.prompt"][:2]) == ["a, b = c,<1/2>", "{x},y"]
+    assert found["task_args.eps"].notna().tolist() == [True, False, False]
 
 
 def test_what_all_cells_share_is_told_and_what_varies_or_is_left_out_is_not(rows):
