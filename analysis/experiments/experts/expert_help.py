@@ -131,10 +131,12 @@ METRICS = ("accuracy", "start", "best", "area", FREE, "last val/pass@4", "val/en
 
 
 SORTED = tuple(name for name in EXPERTS.ways if name.startswith(IN_ORDER))
+MIXED, AGAIN = tuple(name for name in SORTED if "graded" not in name), 30_000
+"""CHORD's arms, chosen again on more pilots: on seeds that no choice has seen."""
 
 
 EXPERIMENT = EXPERTS.experiment(
-    METRICS, SEEDS, (((), SEEDS), (SORTED, FIRST, FRESH)),
+    METRICS, SEEDS, (((), SEEDS), (SORTED, FIRST, FRESH), (MIXED, FIRST, AGAIN)),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
     differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of "
