@@ -1,5 +1,6 @@
 """testbed list: list all names of one kind."""
 
+import csv
 import dataclasses
 import inspect
 import itertools
@@ -143,7 +144,10 @@ def kinds() -> dict[str, Kind]:
 
 
 def count(kind: Kind) -> int:
-    """Return how many names a kind has, or definitions in its source files: a lower bound with `several`."""
+    """Return how many names a kind has, or definitions in its source files: a lower bound with `several`.
+
+    Definitions are decorated functions, and rows of tables whose first column is the decorator's name.
+    """
     if not kind.places:
         return len([*kind.names()] if kind.names else kind.rows())
     paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
@@ -154,7 +158,9 @@ def count(kind: Kind) -> int:
             path.rglob("*.py") if path.is_dir() else [path if path.suffix else path.with_suffix(".py")]
         )
     ]
-    return sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
+    tables = [[*csv.reader(file.open(encoding="utf-8"))] for path in paths for file in path.rglob("*.csv")]
+    rows = sum(len(table) - 1 for table in tables if table[0][0] in kind.pattern)
+    return rows + sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
 
 
 def list_all(
