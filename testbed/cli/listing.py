@@ -158,9 +158,11 @@ def count(kind: Kind) -> int:
             path.rglob("*.py") if path.is_dir() else [path if path.suffix else path.with_suffix(".py")]
         )
     ]
-    tables = [[*csv.reader(file.open(encoding="utf-8"))] for path in paths for file in path.rglob("*.csv")]
-    rows = sum(len(table) - 1 for table in tables if table[0][0] in kind.pattern)
-    return rows + sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
+    found = sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
+    for file in (file for path in paths for file in path.rglob("*.csv")):
+        head, *rows = csv.reader(file.read_text(encoding="utf-8").splitlines())
+        found += len(rows) * (head[0] in kind.pattern)
+    return found
 
 
 def list_all(
