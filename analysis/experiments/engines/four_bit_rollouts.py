@@ -71,7 +71,7 @@ FOUR_BITS = Experiment(
     figure=Plot(
         "strips",
         x=f"{AREA}: mean held-out accuracy",
-        y="called: ",
+        y="called: rollouts and correction",
         of=lambda table: table.assign(
             called=table["mismatch"].map({"off": "float32, ", "q4-0": "Q4_0, "})
             + table["recipe"].map({"grpo": "uncorrected", "tis": "TIS", "mis": "MIS"})

@@ -89,7 +89,7 @@ AT_A_LAG = Experiment(
     figure=Plot(
         "strips",
         x=f"{END}: final accuracy",
-        y="called: ",
+        y="called: rollouts and correction",
         of=named,
         panel="lag",
         panel_label="lag",
