@@ -13,7 +13,7 @@ from analysis.pages.model_findings import of_models
 HEAD = """# Findings
 
 What stale data do to policy-gradient training on this bench, in order of use. `testbed evidence pages
-findings` writes this page from analysis/verdicts.csv and the arena's tables, so that no number is typed by
+findings` writes this page from analysis/verdicts.csv and the arena's tables, so that no result is typed by
 hand. Intervals are 95 %. A footnote states the claim behind a number, with its verdict; where the verdict is
 open, it stands beside the number, too. `testbed show NAME` prints a claim's evidence. Unless a finding says
 otherwise, it was found on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in optimizer

@@ -98,7 +98,7 @@ def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
         (
             "What do rollouts of a four-bit engine cost?",
             f"On SmolLM2 and fresh data {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean accuracy along "
-            "the run; TIS gives it back.",
+            "the run; with TIS less than 0.05 of it remains, in the median.",
             "19",
         ),
     ]

@@ -1,8 +1,9 @@
 """Write docs/stacks/ from the tables: one page per stack, and an index with common traps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.pages.markdown_table import table
 from testbed.objectives import objective
 from testbed.stacks import Is, Key, Rule, Stack, Their, When, stacks
 
@@ -89,7 +90,9 @@ def page(stack: Stack) -> str:
             "rows that fit apply.\n"
         ),
         "## Traps\n\n" + "\n".join(f"- {trap}" for trap in stack.traps) + "\n",
-        "## Settings\n\n" + _table(("setting", "default", "here"), [_key(stack, key) for key in stack.keys]),
+        "## Settings\n\n"
+        + table(("setting", "default", "here"), [_key(stack, key) for key in stack.keys])
+        + "\n",
         _rules("Objective", stack.objectives, "objective"),
         _rules("Aggregation", stack.aggregations, "aggregation"),
         _rules("Advantage", stack.advantages, "advantage"),
@@ -116,7 +119,7 @@ def _rules(title: str, rules: Sequence[Rule], kind: str) -> str:
         )
         for rule in rules
     ]
-    return f"## {title}\n\n" + _table(head, rows)
+    return f"## {title}\n\n" + table(head, rows) + "\n"
 
 
 def _remark(rule: Rule) -> str:
@@ -186,11 +189,3 @@ def _default(key: Key) -> str:
     if key.default is None:
         return f"`{key.otherwise}`" if key.otherwise else "null"
     return str(key.default).lower() if isinstance(key.default, bool) else f"{key.default}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return (
-        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        + "\n"
-    )
