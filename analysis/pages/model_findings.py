@@ -38,7 +38,7 @@ def of_models(f: Facts) -> list[tuple[str, str]]:
             f"ESS of {f.claim('smollm2-loses-a-quarter-of-its-sequences')}.",
         ),
         ("On top-p rollouts TIS and IcePop change nothing", _engines(f)),
-        ("Rollouts quantized to four bits slow SmolLM2 down; TIS gives back what they take", _four_bits(f)),
+        ("Rollouts quantized to four bits slow SmolLM2 down; TIS leaves little of that loss", _four_bits(f)),
     ]
 
 
@@ -131,9 +131,10 @@ def _sizes(f: Facts) -> str:
         "Models of two layers differ in width alone, on the arena's sums, each arm at its best of five "
         "rates. Final accuracy in the median:\n\n"
         + table(("weights", *model_size.CALLED), rows)
-        + "\n\nOf what lag 64 takes from GRPO with a wide clip, a million weights in place of seven "
-        f"thousand spare {f.claim('more-weights-lose-less-to-lag-64-at-the-end')} at the end and "
-        f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run. VCPO ends above it by "
+        + "\n\nLag 64 takes accuracy from GRPO with a wide clip. A million weights in place of seven "
+        f"thousand save {f.claim('more-weights-lose-less-to-lag-64-at-the-end')} of it at the end and "
+        f"{f.claim('more-weights-lose-less-to-lag-64-on-the-way')} along the run; below 0 they lose more. "
+        "VCPO ends above it by "
         f"{f.claim('vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end')} with seven thousand "
         f"weights and by {f.claim('vcpo-gains-over-grpo-with-a-million-weights-at-the-end')} with a million, "
         f"where it ends {over.median():.2f} above GRPO with a clip of 0.2. That clip touches a larger share "
