@@ -33,19 +33,12 @@ N, ACTIONS, EMBEDDINGS, STRATA, FEATURES = 1_000_000, 10, 4, 5, 8
 LIMIT, TARGET = 2.0, 20.0
 """Seconds for all estimators, checks of the data included; times faster than the peer."""
 BITING: dict[str, dict[str, float]] = {
-    "clipped_ips": {"lambda_": 2.0},
-    "propensity_clipped_ips": {"tau": 0.1},
-    "exponential_smoothing": {"alpha": 0.7},
-    "power_of_ratio": {"alpha": 0.7},
-    "ix": {"gamma": 0.05},
-    "subgaussian_ips": {"lambda_": 0.3},
-    "log_smoothing": {"lambda_": 0.3},
-    "lse": {"lambda_": -0.3},
-    "switch_dr": {"lambda_": 1.0},
-    "dr_ps": {"lambda_": 2.0},
-    "dr_os": {"lambda_": 2.0},
+    "clipped_ips": {"lambda_": 2.0}, "propensity_clipped_ips": {"tau": 0.1},
+    "exponential_smoothing": {"alpha": 0.7}, "power_of_ratio": {"alpha": 0.7}, "ix": {"gamma": 0.05},
+    "subgaussian_ips": {"lambda_": 0.3}, "log_smoothing": {"lambda_": 0.3}, "lse": {"lambda_": -0.3},
+    "switch_dr": {"lambda_": 1.0}, "dr_ps": {"lambda_": 2.0}, "dr_os": {"lambda_": 2.0},
     "sg_dr": {"lambda_": 0.3},
-}
+}  # fmt: skip
 SHARED = ("ips", "snips", "dm", "dr", "sn_dr", "switch_dr", "dr_os")
 Arrays = dict[str, Any]
 
@@ -57,12 +50,9 @@ def arrays() -> Arrays:
     mu = 0.9 * mu + 0.1 / ACTIONS
     action = (mu.cumsum(1) < rng.random((N, 1))).sum(1).clip(0, ACTIONS - 1)
     return {
-        "reward": rng.random(N),
-        "action": action,
-        "pscore": mu[np.arange(N), action],
-        "action_dist": pi,
+        "reward": rng.random(N), "action": action, "pscore": mu[np.arange(N), action], "action_dist": pi,
         "estimated_rewards_by_reg_model": rng.random((N, ACTIONS)),
-    }
+    }  # fmt: skip
 
 
 def more_arrays(given: Arrays) -> Arrays:
@@ -70,17 +60,13 @@ def more_arrays(given: Arrays) -> Arrays:
     rng = np.random.default_rng(1)
     context = rng.integers(0, STRATA, N)
     return {
-        "feature": rng.normal(size=(N, FEATURES)),
-        "feature_pi": rng.normal(size=(N, FEATURES)),
-        "instrument": (given["action"] + rng.integers(0, 3, N)) % 2,
-        "context": context,
-        "log_embedding_weight": embedding_log_weight(
-            embedding=rng.integers(0, EMBEDDINGS, N),
-            action_dist=given["action_dist"],
-            behavior_dist=np.full((N, ACTIONS), 1 / ACTIONS),
-            p_e_a=rng.dirichlet(np.ones(EMBEDDINGS), ACTIONS),
-        ),
-    }
+        "feature": rng.normal(size=(N, FEATURES)), "feature_pi": rng.normal(size=(N, FEATURES)),
+        "instrument": (given["action"] + rng.integers(0, 3, N)) % 2, "context": context,
+        "log_embedding_weight": embedding_log_weight(embedding=rng.integers(0, EMBEDDINGS, N),
+                                                     action_dist=given["action_dist"],
+                                                     behavior_dist=np.full((N, ACTIONS), 1 / ACTIONS),
+                                                     p_e_a=rng.dirichlet(np.ones(EMBEDDINGS), ACTIONS)),
+    }  # fmt: skip
 
 
 def ours(given: Arrays) -> dict[str, float]:
@@ -110,14 +96,11 @@ def peer(folder: str | None) -> tuple[str, Callable[[Arrays], dict[str, float]]]
     except ImportError:
         return "plain numpy (obp cannot be imported)", textbook
     made = {
-        "ips": obp.InverseProbabilityWeighting(),
-        "snips": obp.SelfNormalizedInverseProbabilityWeighting(),
-        "dm": obp.DirectMethod(),
-        "dr": obp.DoublyRobust(),
-        "sn_dr": obp.SelfNormalizedDoublyRobust(),
+        "ips": obp.InverseProbabilityWeighting(), "snips": obp.SelfNormalizedInverseProbabilityWeighting(),
+        "dm": obp.DirectMethod(), "dr": obp.DoublyRobust(), "sn_dr": obp.SelfNormalizedDoublyRobust(),
         "switch_dr": obp.SwitchDoublyRobust(tau=BITING["switch_dr"]["lambda_"]),
         "dr_os": obp.DoublyRobustWithShrinkage(lambda_=BITING["dr_os"]["lambda_"]),
-    }
+    }  # fmt: skip
 
     def play(given: Arrays) -> dict[str, float]:
         theirs = {**given, "position": np.zeros(N, dtype=int)}
@@ -178,15 +161,10 @@ def measure(rounds: int, folder: str | None) -> dict[str, Any]:
     median = {name: statistics.median(values) for name, values in times.items()}
     alone = {name: s for name, s in median.items() if name not in ("ours", "peer")}
     return {
-        "seconds": alone,
-        "total_s": sum(alone.values()),
-        "peer": peer_name,
-        "largest_gap_to_peer": gap,
-        "peer_s": median["peer"],
-        "ours_s": median["ours"],
-        "ratio": statistics.median(ratios),
+        "seconds": alone, "total_s": sum(alone.values()), "peer": peer_name, "largest_gap_to_peer": gap,
+        "peer_s": median["peer"], "ours_s": median["ours"], "ratio": statistics.median(ratios),
         "ratio_smallest": min(ratios),
-    }
+    }  # fmt: skip
 
 
 def main() -> int:

@@ -34,16 +34,8 @@ SEQUENCES, TOKENS, GROUP = 64, 512, 8
 PEER = "ppo_clip"
 LIMITS = {"elementwise": 3.0, "sorting": 6.0}
 SORTS = {
-    "sort",
-    "argsort",
-    "topk",
-    "kthvalue",
-    "median",
-    "nanmedian",
-    "_unique2",
-    "bucketize",
-    "searchsorted",
-}
+    "sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "_unique2", "bucketize", "searchsorted",
+}  # fmt: skip
 REPEATS = 3
 PAGE = Path(__file__).parents[2] / "docs" / "speed-objectives.md"
 
@@ -63,16 +55,12 @@ def example() -> tuple[Tensor, Batch]:
     reward_B = torch.randint(0, 2, (SEQUENCES,), generator=draw).float()
     adv_B = reward_B - reward_B.view(-1, GROUP).mean(1).repeat_interleave(GROUP)
     batch = Batch(
-        logp_mu_BT=mu_BT,
-        adv_BT=adv_B[:, None].expand(shape).contiguous(),
-        mask_BT=(place_T < length_B1) & (place_T % 128 > 8),
-        reward_B=reward_B,
-        group_B=torch.arange(SEQUENCES) // GROUP,
-        logp_anchor_BT=anchor_BT,
-        logp_ref_BT=mu_BT + noise(0.2),
+        logp_mu_BT=mu_BT, adv_BT=adv_B[:, None].expand(shape).contiguous(),
+        mask_BT=(place_T < length_B1) & (place_T % 128 > 8), reward_B=reward_B,
+        group_B=torch.arange(SEQUENCES) // GROUP, logp_anchor_BT=anchor_BT, logp_ref_BT=mu_BT + noise(0.2),
         turn_BT=(place_T // 128).expand(shape).contiguous(),
         origin_B=(torch.arange(SEQUENCES) % GROUP >= GROUP - 2).long() * (1 + torch.arange(SEQUENCES) % 2),
-    )
+    )  # fmt: skip
     return anchor_BT + noise(0.1), batch
 
 
@@ -155,20 +143,15 @@ def page(rows: list[dict[str, str | float]], rounds: int) -> str:
     )
     sorting, other = (f"{LIMITS[what]:.0f}" for what in ("sorting", "elementwise"))
     lines = [
-        "# What an objective costs",
-        "",
+        "# What an objective costs", "",
         f"Forward and backward on {SEQUENCES} sequences of up to {TOKENS} tokens, float32, as a multiple of",
         f"`{PEER}`'s time in the same run: processor time of one thread, median of {rounds} rounds, each of",
         f"which times `{PEER}` right before and after the objective. An objective that sorts its tokens,",
-        f"or sorts them into bins, may cost {sorting} times as much, every other one {other} times.",
-        verdict,
-        "The milliseconds say only what the ratios were made of; they are one machine's.",
-        "",
-        "Written by `python tests/benchmarks/bench_objectives.py --write`.",
-        "",
-        "| objective | kind | times ppo_clip | ms |",
-        "|---|---|---:|---:|",
-    ]
+        f"or sorts them into bins, may cost {sorting} times as much, every other one {other} times.", verdict,
+        "The milliseconds say only what the ratios were made of; they are one machine's.", "",
+        "Written by `python tests/benchmarks/bench_objectives.py --write`.", "",
+        "| objective | kind | times ppo_clip | ms |", "|---|---|---:|---:|",
+    ]  # fmt: skip
     for row in rows:
         lines.append(f"| {row['objective']} | {row['kind']} | {row['ratio']:.2f} | {row['ms']:.2f} |")
     return "\n".join(lines) + "\n"

@@ -116,10 +116,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-    pairs = {
-        "replay Q": (our_q, peer_q),
-        "log": (our_log, peer_log),
-    }
+    pairs = {"replay Q": (our_q, peer_q), "log": (our_log, peer_log)}
     missed = False
     for name, (ours, peer) in pairs.items():
         ours()  # compiled and warm

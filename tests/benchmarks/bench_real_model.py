@@ -48,15 +48,10 @@ def llama(size: str) -> transformers.LlamaForCausalLM:
     """Return a random model, the same one at every call; the peer's end token lies outside its vocabulary."""
     width, layers, heads = SHAPES[size]
     config = transformers.LlamaConfig(
-        vocab_size=TASK.vocabulary,
-        hidden_size=width,
-        intermediate_size=round(8 / 3 * width),
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        max_position_embeddings=64,
-        bos_token_id=None,
+        vocab_size=TASK.vocabulary, hidden_size=width, intermediate_size=round(8 / 3 * width),
+        num_hidden_layers=layers, num_attention_heads=heads, max_position_embeddings=64, bos_token_id=None,
         eos_token_id=None,
-    )
+    )  # fmt: skip
     torch.manual_seed(0)
     return transformers.LlamaForCausalLM(config)
 
@@ -66,18 +61,9 @@ class Ours:
 
     def __init__(self, folder: str, recipe: str = "grpo", seed: int = 0) -> None:
         run = Run(
-            task="running-sum",
-            policy="hf",
-            model=folder,
-            recipe=recipe,
-            prompts=PROMPTS,
-            group=GROUP,
-            learning_rate=1e-3,
-            optimizer="adam",
-            max_grad_norm=1.0,
-            steps=10_000,
-            seed=seed,
-        )
+            task="running-sum", policy="hf", model=folder, recipe=recipe, prompts=PROMPTS, group=GROUP,
+            learning_rate=1e-3, optimizer="adam", max_grad_norm=1.0, steps=10_000, seed=seed,
+        )  # fmt: skip
         self.world, self.count = build_world((run,)), 0
         self.state = State.start(self.world.initial())
         self.trainer = Trainer.of((run,), self.world, self.state.theta_RP)
@@ -190,13 +176,10 @@ def main() -> int:
         found = {name: statistics.median(each) for name, each in interleaved(size, options.rounds).items()}
         memory = {who: peak(who, size) / 2**20 for who in ("ours", "peer")}
         report[size] = {
-            "ours_tokens_per_cpu_s": TOKENS / found["ours"],
-            "peer_tokens_per_cpu_s": TOKENS / found["peer"],
-            "ratio": found["peer"] / found["ours"],
-            "share_of_limit": found["limit"] / found["ours"],
-            "ours_peak_mib": memory["ours"],
-            "peer_peak_mib": memory["peer"],
-        }
+            "ours_tokens_per_cpu_s": TOKENS / found["ours"], "peer_tokens_per_cpu_s": TOKENS / found["peer"],
+            "ratio": found["peer"] / found["ours"], "share_of_limit": found["limit"] / found["ours"],
+            "ours_peak_mib": memory["ours"], "peer_peak_mib": memory["peer"],
+        }  # fmt: skip
     for size, row in report.items():
         print(f"{size}: " + ", ".join(f"{name} {value:,.2f}" for name, value in row.items()))
         if row["share_of_limit"] < LEAST_SHARE[size]:

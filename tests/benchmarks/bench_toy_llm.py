@@ -166,12 +166,9 @@ def peer_trainer(rounds: int, folder: str, model: Any = None, seed: int = 0, **s
         **{"logging_strategy": "no", **settings},
     )
     trainer = GRPOTrainer(
-        model=model or LlamaForCausalLM(llama),
-        reward_funcs=reward,
-        args=config,
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        processing_class=tokenizer,
-    )
+        model=model or LlamaForCausalLM(llama), reward_funcs=reward, args=config,
+        train_dataset=Dataset.from_dict({"prompt": prompts}), processing_class=tokenizer,
+    )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
 

@@ -38,13 +38,10 @@ STATES, ACTIONS, GAMMA, ALL = 10, 4, 0.95, "six over one build"
 TARGET = 20.0
 """Times faster than the peer, for the values of all six over one build."""
 SHARED = {
-    "trajectory_is": "TrajectoryWiseImportanceSampling",
-    "trajectory_wis": "SelfNormalizedTIS",
-    "pdis": "PerDecisionImportanceSampling",
-    "cwpdis": "SelfNormalizedPDIS",
-    "trajectory_dr": "DoublyRobust",
+    "trajectory_is": "TrajectoryWiseImportanceSampling", "trajectory_wis": "SelfNormalizedTIS",
+    "pdis": "PerDecisionImportanceSampling", "cwpdis": "SelfNormalizedPDIS", "trajectory_dr": "DoublyRobust",
     "wdr": "SelfNormalizedDR",
-}
+}  # fmt: skip
 MODELED = ("trajectory_dr", "wdr")
 Arrays = dict[str, Any]
 Values = NDArray[np.float64]

@@ -86,12 +86,9 @@ def test_a_disk_that_fills_up_keeps_what_is_done_and_resumes_when_it_is_larger(
         size = 180 + 24 * trial
         command = ["unshare", "-m", "bash", "-c", TINY_DISK, "bash"]
         ended = subprocess.run(
-            [*command, mount, str(size), HERE, sys.executable, copy],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"TRACES": str(tmp_path)},
-        )
+            [*command, mount, str(size), HERE, sys.executable, copy], capture_output=True, text=True,
+            check=False, env=os.environ | {"TRACES": str(tmp_path)},
+        )  # fmt: skip
         lines = ended.stdout.splitlines()
         assert lines[0] == "exit 2", ended.stderr
         assert f"Cannot write {mount}/s/" in ended.stderr

@@ -35,12 +35,9 @@ def answer(folder: Path) -> tuple[Any, ...]:
     store = Store(folder)
     now = store.status()
     return (
-        store.packs,
-        dict(store.made_by),
-        (now.planned, now.done, now.failed, now.pending),
-        now.failures,
+        store.packs, dict(store.made_by), (now.planned, now.done, now.failed, now.pending), now.failures,
         read(folder).to_pylist(),
-    )
+    )  # fmt: skip
 
 
 def flips(good: bytes, trials: int, dice: random.Random) -> Iterator[bytes]:

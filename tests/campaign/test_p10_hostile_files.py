@@ -45,13 +45,10 @@ def payloads(marker: Path) -> dict[str, bytes]:
     pq.write_table(pa.table([pa.array([1])], schema=schema), sink)
     source = f"open({str(marker)!r}, 'w')\n".encode()
     return {
-        "a pickle": pickled,
-        "an npy of objects": array.getvalue(),
-        "a torch archive": archive.getvalue(),
-        "a pickled extension type in Parquet metadata": sink.getvalue().to_pybytes(),
-        "Python source": source,
+        "a pickle": pickled, "an npy of objects": array.getvalue(), "a torch archive": archive.getvalue(),
+        "a pickled extension type in Parquet metadata": sink.getvalue().to_pybytes(), "Python source": source,
         "an opcode pickle": f"cos\nsystem\n(S'touch {marker}'\ntR.".encode(),
-    }
+    }  # fmt: skip
 
 
 def test_hostile_files_in_a_results_folder_are_data(tmp_path: Path, campaign) -> None:
@@ -187,9 +184,8 @@ ANSWERS = (
     "[x for x in [open('{marker}', 'w')]]", "{{open('{marker}', 'w')}}", "f'{{open(\"{marker}\", \"w\")}}'",
     "(1).__class__.__base__.__subclasses__()", "''.__class__.__mro__[1].__subclasses__()", "print(9)",
     "open('{marker}', 'w') \\\n\n", "x := open('{marker}', 'w')", "breakpoint()", "exit()", "quit(3)",
-    "9**9**9", "(9**12)**12", "9!!!!!!", "1e99999999", "'a'*10**9", "[0]*10**9", "1+" * 300 + "1",
-    "(" * 500, "[" * 3000, "\0", "factorial(99999)", "Integral(x**x, (x, 0, oo))",
-    "__import__('time').sleep(99)",
+    "9**9**9", "(9**12)**12", "9!!!!!!", "1e99999999", "'a'*10**9", "[0]*10**9", "1+" * 300 + "1", "(" * 500,
+    "[" * 3000, "\0", "factorial(99999)", "Integral(x**x, (x, 0, oo))", "__import__('time').sleep(99)",
     "sin(" * 40 + "x" + ")" * 40, "globals()", "symbols('x').func.__globals__",
 )  # fmt: skip
 EVALUATING = (

@@ -34,18 +34,9 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
     }
     done = subprocess.run(
         [sys.executable, "-c", DRAW, folder / "out", *names],
-        env={
-            "PYTHONPATH": str(ROOT),
-            **kept,
-            **variables,
-            "PATH": "/nonexistent",
-            "MPLCONFIGDIR": str(folder),
-        },
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        env={"PYTHONPATH": str(ROOT), **kept, **variables, "PATH": "/nonexistent",
+             "MPLCONFIGDIR": str(folder)}, cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
     files = sorted((folder / "out").iterdir())

@@ -24,13 +24,9 @@ TINY = "steps=4 lag=0,2 seed=0 prompts=2 group=2 log_every=2 --quiet"
 PATHS = (
     f"run ess-collapse {TINY} --workers 2 --out tabular",
     f"run staleness {TINY} --workers 0 recipe=grpo evaluation_prompts=4 warm_start_steps=2 --out toy",
-    "status tabular",
-    "evidence figures ess-collapse --data tabular --out figures",
-    "list tasks",
-    "show ppo_clip",
-    "list claims",
-    "list metrics",
-)
+    "status tabular", "evidence figures ess-collapse --data tabular --out figures", "list tasks",
+    "show ppo_clip", "list claims", "list metrics",
+)  # fmt: skip
 MODEL = (
     "run --model model --out hf task=running-sum recipe=grpo lag=0 steps=2 prompts=2 group=2 "
     "task_args.digits=2 task_args.modulus=2"

@@ -92,16 +92,12 @@ def test_published_and_hand_worked_values_on_fixture_f1(name, hyper, first, seco
 # Nothing comes from outside the mask or from neighbors, micro-batches of whole groups do not matter, nor does
 # low precision; no ratio is too extreme, no group too poor for a number.
 KEPT_BY_ALL = {
-    "loss per token": promises.loss_per_token,
-    "padding": partial(promises.nothing_leaks, hole=False),
-    "tool tokens": partial(promises.nothing_leaks, hole=True),
-    "order": promises.order_is_free,
-    "replicas": promises.replicas_are_separate,
-    "micro-batches": promises.micro_batches_agree,
-    "low precision": promises.low_precision_is_raised,
-    "extremes": promises.extremes_are_numbers,
+    "loss per token": promises.loss_per_token, "padding": partial(promises.nothing_leaks, hole=False),
+    "tool tokens": partial(promises.nothing_leaks, hole=True), "order": promises.order_is_free,
+    "replicas": promises.replicas_are_separate, "micro-batches": promises.micro_batches_agree,
+    "low precision": promises.low_precision_is_raised, "extremes": promises.extremes_are_numbers,
     "degenerate groups": promises.degenerate_groups_are_defined,
-}
+}  # fmt: skip
 
 
 @every_objective

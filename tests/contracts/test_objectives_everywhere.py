@@ -39,15 +39,12 @@ def random_stack(
     mu = -noise().abs()
     batch = Batch(
         logp_mu_BT=mu.to(dtype),
-        adv_BT=(noise()[..., :1] * (integers(4)[..., None] > 0)).expand(shape).to(dtype),
-        mask_BT=mask,
-        reward_B=integers(2).to(dtype),
-        group_B=integers(max(rows // 2, 1)),
-        logp_anchor_BT=(mu + noise(far)).to(dtype),
-        logp_ref_BT=(mu + noise(far)).to(dtype),
+        adv_BT=(noise()[..., :1] * (integers(4)[..., None] > 0)).expand(shape).to(dtype), mask_BT=mask,
+        reward_B=integers(2).to(dtype), group_B=integers(max(rows // 2, 1)),
+        logp_anchor_BT=(mu + noise(far)).to(dtype), logp_ref_BT=(mu + noise(far)).to(dtype),
         turn_BT=(torch.rand(shape, generator=draw) < 0.3).int().cumsum(-1).clamp(max=width - 1),
         origin_B=integers(3),
-    )
+    )  # fmt: skip
     return (mu + noise(far)).to(dtype), batch
 
 
@@ -100,14 +97,10 @@ def test_no_loop_runs_over_tokens_or_sequences():
 
 @pytest.mark.parametrize(
     "loop",
-    [
-        "for row in logp_BT: pass",
-        "for t in range(logp.shape[-1]): pass",
-        "x = [f(row) for row in mask.unbind(0)]",
-        "for i in range(len(rewards)): pass",
-        "while mean > tau: drop()",
-    ],
-)
+    ["for row in logp_BT: pass", "for t in range(logp.shape[-1]): pass",
+     "x = [f(row) for row in mask.unbind(0)]", "for i in range(len(rewards)): pass",
+     "while mean > tau: drop()"],
+)  # fmt: skip
 def test_the_scan_sees_loops_over_data(loop):
     assert loops_over_data(loop)
 

@@ -114,12 +114,8 @@ def test_axis_a_of_a_docstring_is_of_actions_and_never_the_cells_of_a_recipe_blo
 
 @pytest.mark.parametrize(
     ("names_of", "shape", "found"),
-    [
-        ("x_CBT", "[A]", {"[A]"}),
-        ("x_C", "[A, B, group]", {"[A, B, group]"}),
-        ("pi_A", "[A]", set()),
-        ("x", "[R, S, A]", set()),
-    ],
-)
+    [("x_CBT", "[A]", {"[A]"}), ("x_C", "[A, B, group]", {"[A, B, group]"}), ("pi_A", "[A]", set()),
+     ("x", "[R, S, A]", set())],
+)  # fmt: skip
 def test_an_axis_of_actions_without_actions_is_seen(names_of, shape, found):
     assert without_actions(f'"""Return one loss per replica {shape}."""\n{names_of} = 1') == found

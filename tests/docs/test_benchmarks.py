@@ -15,9 +15,6 @@ def test_the_last_lines_name_what_missed_its_aim_and_what_broke(tmp_path, capfd)
         (tmp_path / f"bench_{name}.py").write_text(body)
     assert main("*", tmp_path) == 2
     assert capfd.readouterr().out.splitlines()[-5:] == [
-        "late missed its aim:",
-        "    ratio 1 x, target 2",
-        "lost broke with exit status 3:",
-        "    see above",
+        "late missed its aim:", "    ratio 1 x, target 2", "lost broke with exit status 3:", "    see above",
         "1 of 3 benchmarks are as fast as they should be.",
-    ]
+    ]  # fmt: skip

@@ -85,13 +85,11 @@ def test_every_claim_states_a_sentence_a_source_and_its_kind():
 
 @pytest.mark.parametrize(
     ("claim", "made", "refuting", "undecided"),
-    [
-        ("reinforce-collapses-where-grpo-holds", cost_table,
-         {"reinforce_falls": False, "grpo_falls": True}, [{"grpo_falls": True}, {"seeds": 4}]),
-        ("staleness-costs-grpo-accuracy", cost_table, {"cost": -0.05}, [{"cost": 0.0}]),
-        ("sampled-ess-overstates-near-floor", ess_table, {"factor": 0.5}, [{"seeds": 1}]),
-        ("token-ess-hides-collapse", ess_table, {"token": 0.2}, [{"seeds": 1}]),
-    ],
+    [("reinforce-collapses-where-grpo-holds", cost_table, {"reinforce_falls": False, "grpo_falls": True},
+      [{"grpo_falls": True}, {"seeds": 4}]),
+     ("staleness-costs-grpo-accuracy", cost_table, {"cost": -0.05}, [{"cost": 0.0}]),
+     ("sampled-ess-overstates-near-floor", ess_table, {"factor": 0.5}, [{"seeds": 1}]),
+     ("token-ess-hides-collapse", ess_table, {"token": 0.2}, [{"seeds": 1}])],
 )  # fmt: skip
 def test_a_claim_reaches_every_verdict(claim, made, refuting, undecided):
     for changes, expected in (

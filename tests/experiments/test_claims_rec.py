@@ -38,15 +38,9 @@ def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
                         }
                     )
     rows.append(
-        {
-            "recipe": "reinforce",
-            rec.WEIGHT: math.nan,
-            "lag": OFFLINE,
-            "seed": 0,
-            "accuracy": 0.0,
-            "collapsed": 1.0,
-        }
-    )
+        {"recipe": "reinforce", rec.WEIGHT: math.nan, "lag": OFFLINE, "seed": 0, "accuracy": 0.0,
+         "collapsed": 1.0}
+    )  # fmt: skip
     return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
 

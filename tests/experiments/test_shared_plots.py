@@ -174,13 +174,9 @@ def test_recipes_have_their_papers_names_and_a_legend_the_words_behind_its_colum
 
 @pytest.mark.parametrize(
     ("keys", "words"),
-    [
-        (["seed"], "Seeds of a mark: 3."),
-        (["run", "seed"], "Seeds of a mark: 6."),
-        (["setting", "seed"], "Rows of a mark: 6, of 3 seeds."),
-        (["setting"], "Rows of a mark: 2."),
-    ],
-)
+    [(["seed"], "Seeds of a mark: 3."), (["run", "seed"], "Seeds of a mark: 6."),
+     (["setting", "seed"], "Rows of a mark: 6, of 3 seeds."), (["setting"], "Rows of a mark: 2.")],
+)  # fmt: skip
 def test_a_caption_counts_the_seeds_behind_a_mark(keys, words):
     marks = {"x": [0, 1], "run": ["first", "fresh"], "setting": [0, 1], "seed": [0, 1, 2]}
     table = pd.MultiIndex.from_product([marks[k] for k in ["x", *keys]], names=["x", *keys]).to_frame(
@@ -193,13 +189,9 @@ def test_a_caption_counts_the_seeds_behind_a_mark(keys, words):
 def test_a_plot_reads_its_axes_arms_panel_conditions_and_those_of_the_plots_beside_it():
     beside = {"y": "ess: share", "where": {"task": "sums"}}
     plot = Plot(
-        "strips",
-        "accuracy: right",
-        "lag",
-        arm=("recipe: rule", "eps"),
-        where={"policy": "toy"},
+        "strips", "accuracy: right", "lag", arm=("recipe: rule", "eps"), where={"policy": "toy"},
         also=(beside,),
-    )
+    )  # fmt: skip
     assert plot.columns == {"accuracy", "lag", "recipe", "eps", "policy", "ess", "task"}
     assert [(each.y, each.x_label, each.y_label) for each in plot.plots] == [
         ("lag", "right", ""),

@@ -26,17 +26,12 @@ def test_there_are_122_systems_numbered_in_order_with_claims_that_exist():
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ((), "side matter only"),
-        (("supported", "refuted"), "decided"),
-        (("no difference",), "decided"),
-        (("supported", "smaller than claimed"), "smaller than claimed"),
-        (("smaller than claimed", "direction only"), "half decided"),
-        (("margin missed", "undecided"), "undecided"),
-        (("smaller than claimed", "not run"), "undecided"),
-        (("supported", "invalid: headroom"), "invalid"),
-    ],
-)
+    [((), "side matter only"), (("supported", "refuted"), "decided"), (("no difference",), "decided"),
+     (("supported", "smaller than claimed"), "smaller than claimed"),
+     (("smaller than claimed", "direction only"), "half decided"),
+     (("margin missed", "undecided"), "undecided"), (("smaller than claimed", "not run"), "undecided"),
+     (("supported", "invalid: headroom"), "invalid")],
+)  # fmt: skip
 def test_a_status_is_that_of_the_weakest_verdict_on_the_central_claims(words, expected):
     judged = {f"c{i}": {"verdict": word} for i, word in enumerate(words)}
     assert status(System(1, "x", "A", "", "", tuple(judged)), judged) == expected
@@ -121,11 +116,8 @@ def test_findings_are_counted_by_kind_and_identities_are_left_out(capsys):
     rows.append(("toy training", "invalid: rival"))
     judged = {str(n): {"kind": kind, "verdict": verdict} for n, (kind, verdict) in enumerate(rows)}
     found = {
-        "enumerated": {"refuted": 1},
-        "small world": {},
-        "toy training": {"invalid": 2},
-        "real model": {},
-    }
+        "enumerated": {"refuted": 1}, "small world": {}, "toy training": {"invalid": 2}, "real model": {},
+    }  # fmt: skip
     assert findings(judged) == found
     assert "Claims by kind of evidence: enumerated: " in INDEX
 

@@ -40,13 +40,9 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 5e-2, "training": 1e-
 MODELS = {"0.1 B": (768, 12, 32_000), "0.5 B": (896, 24, 151_936), "1 B": (1536, 28, 151_936)}
 SMALLEST = {"tiny": (64, 2, 300)}
 SCHEDULES = {
-    "exact": (2, {}),
-    "uniform": (1, {"slices": 2}),
-    "in-flight": (0, {"tokens": 2}),
-    "partial": (0, {"tokens": 2}),
-    "replay": (0, {"share": 0.5}),
-    "latency": (0, {"speed": 1.0}),
-}
+    "exact": (2, {}), "uniform": (1, {"slices": 2}), "in-flight": (0, {"tokens": 2}),
+    "partial": (0, {"tokens": 2}), "replay": (0, {"share": 0.5}), "latency": (0, {"speed": 1.0}),
+}  # fmt: skip
 HOW = {
     "": {"dtype": "float32"},
     ", bfloat16": {"dtype": "bfloat16"},
@@ -278,28 +274,20 @@ def page(device: str, agreed: list, speeds: list, seconds: float) -> str:
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU (rehearsal)"
     bad = [row for row in agreed if not isinstance(row[1], float) or not row[1] <= row[2]]
     lines = [
-        "# What a GPU says",
-        "",
-        f"Device: {name}; torch {torch.__version__}. Written by `make gpu` in {seconds:.0f} s.",
-        "",
-        f"## CPU and device agree in {len(agreed) - len(bad)} of {len(agreed)} checks",
-        "",
-        "| check | largest difference | tolerance | |",
-        "|---|---|---|---|",
-    ]
+        "# What a GPU says", "",
+        f"Device: {name}; torch {torch.__version__}. Written by `make gpu` in {seconds:.0f} s.", "",
+        f"## CPU and device agree in {len(agreed) - len(bad)} of {len(agreed)} checks", "",
+        "| check | largest difference | tolerance | |", "|---|---|---|---|",
+    ]  # fmt: skip
     for what, gap, most in agreed:
         shown = f"{gap:.2g}" if isinstance(gap, float) else gap
         lines.append(f"| {what} | {shown} | {most:g} | {'' if (what, gap, most) not in bad else 'fails'} |")
     lines += [
-        "",
-        "## Speed and memory",
-        "",
+        "", "## Speed and memory", "",
         f"The policies here learn in parts of {MICRO:,} tokens, each of which runs forward twice; TRL and "
-        "Liger take the whole batch at once, as does the line that says so.",
-        "",
-        "| what | tokens/s (toy: replicas x steps/s) | peak memory |",
-        "|---|---|---|",
-    ]
+        "Liger take the whole batch at once, as does the line that says so.", "",
+        "| what | tokens/s (toy: replicas x steps/s) | peak memory |", "|---|---|---|",
+    ]  # fmt: skip
     for what, found in speeds:
         if isinstance(found, tuple):
             lines.append(f"| {what} | {found[0]:,.0f} | {found[1] / 2**30:.2f} GiB |")

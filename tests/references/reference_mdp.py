@@ -106,12 +106,9 @@ def action_value(model: Model, pi: np.ndarray, t: int, state: int, action: int) 
         later = 0.0
         if probability > 0 and t + 1 < model.horizon and not model.terminal[following]:
             rest = Model(
-                **{
-                    **vars(model),
-                    "start": np.eye(len(model.start))[following],
-                    "horizon": model.horizon - t - 1,
-                }
-            )
+                **{**vars(model), "start": np.eye(len(model.start))[following],
+                   "horizon": model.horizon - t - 1}
+            )  # fmt: skip
             later = value(rest, pi)
         total += probability * (model.reward[state, action] + model.bonus[following] + model.discount * later)
     return total
@@ -133,14 +130,11 @@ def divergence(model: Model, pi: np.ndarray, mu: np.ndarray) -> dict[str, float 
         prefix += mass * np.array([ratios[min(t, len(ratios) - 1)] ** 2 for t in range(model.horizon)])
         largest = max(largest, math.log(ratios[-1]))
     return {
-        "kl_pi_mu": total["kl_pi_mu"],
-        "kl_mu_pi": total["kl_mu_pi"],
-        "second_moment": total["second_moment"],
+        "kl_pi_mu": total["kl_pi_mu"], "kl_mu_pi": total["kl_mu_pi"], "second_moment": total["second_moment"],
         "second_moment_token": total["squares"] / total["length"],
-        "mean_rho_token": total["ratios"] / total["length"],
-        "second_moment_prefix_T": prefix,
+        "mean_rho_token": total["ratios"] / total["length"], "second_moment_prefix_T": prefix,
         "max_log_rho": largest,
-    }
+    }  # fmt: skip
 
 
 def philox(counter: tuple[int, int, int, int], key: int) -> tuple[int, int, int, int]:

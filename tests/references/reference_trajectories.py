@@ -183,10 +183,7 @@ def quarters(world_seed: int, horizon: int = 3, **changes) -> tuple[World, list,
     pair = lambda: (lambda n: [Fraction(n, 4), Fraction(4 - n, 4)])(next(numbers))  # noqa: E731
     rewards = [[Fraction(next(numbers), 2) - Fraction(1, 3), -Fraction(next(numbers))] for _ in range(2)]
     given = {
-        "transition": [[pair(), pair()], [pair(), pair()]],
-        "reward": rewards,
-        "start": pair(),
-        "horizon": horizon,
-        "gamma": Fraction(4, 5),
-    }
+        "transition": [[pair(), pair()], [pair(), pair()]], "reward": rewards, "start": pair(),
+        "horizon": horizon, "gamma": Fraction(4, 5),
+    }  # fmt: skip
     return World(**{**given, **changes}), [pair(), pair()], [pair(), pair()]

@@ -83,18 +83,15 @@ def embedded(seed, direct):
 
 
 FAMILY = (
-    ("ips", {}, lambda w, _: w),
-    ("clipped_ips", {"lambda_": 1.5}, lambda w, _: np.where(w > 1.5, 1.5, w)),
+    ("ips", {}, lambda w, _: w), ("clipped_ips", {"lambda_": 1.5}, lambda w, _: np.where(w > 1.5, 1.5, w)),
     ("propensity_clipped_ips", {"tau": 0.3}, lambda w, mu: np.where(mu > 0.3, w, w * mu / 0.3)),
     ("exponential_smoothing", {"alpha": 0.7}, lambda w, mu: w * mu**0.3),
     ("power_of_ratio", {"alpha": 0.6}, lambda w, _: w**0.6),
     ("ix", {"gamma": 0.1}, lambda w, mu: w / (1 + 0.1 / mu)),
-    ("subgaussian_ips", {"lambda_": 0.3}, lambda w, _: w / (0.7 + 0.3 * w)),
-    ("dm", {}, lambda w, _: 0 * w),
-    ("dr", {}, lambda w, _: w),
-    ("switch_dr", {"lambda_": 1.2}, lambda w, _: w * (w <= 1.2)),
+    ("subgaussian_ips", {"lambda_": 0.3}, lambda w, _: w / (0.7 + 0.3 * w)), ("dm", {}, lambda w, _: 0 * w),
+    ("dr", {}, lambda w, _: w), ("switch_dr", {"lambda_": 1.2}, lambda w, _: w * (w <= 1.2)),
     ("dr_ps", {"lambda_": 1.2}, lambda w, _: np.where(w > 1.2, 1.2, w)),
     ("dr_os", {"lambda_": 2.0}, lambda w, _: 2 * w / (w**2 + 2)),
     ("sg_dr", {"lambda_": 0.4}, lambda w, _: w / (0.6 + 0.4 * w)),
-)
+)  # fmt: skip
 """Linear estimators with a hyperparameter that bites, and their weight as the papers write it."""

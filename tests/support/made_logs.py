@@ -25,13 +25,10 @@ def sequences(seed: int = 0) -> list[dict]:
                 pi = (mu + draw.normal(0, 0.2, length)) * np.array(mask)
                 reward = float(member % 2)
                 found.append(
-                    {
-                        "step": step, "index": len(found) % (PROMPTS * GROUP), "group": prompt, "prompt": ids,
-                        "token": [int(i) for i in draw.integers(1, 9, length)], "mask": mask,
-                        "reward": reward,
-                        "mu": [float(np.float32(v)) for v in mu], "pi": [float(np.float32(v)) for v in pi],
-                        "advantage": reward - 0.5, "version": 5 + step - member % 2,
-                    }
+                    {"step": step, "index": len(found) % (PROMPTS * GROUP), "group": prompt, "prompt": ids,
+                     "token": [int(i) for i in draw.integers(1, 9, length)], "mask": mask, "reward": reward,
+                     "mu": [float(np.float32(v)) for v in mu], "pi": [float(np.float32(v)) for v in pi],
+                     "advantage": reward - 0.5, "version": 5 + step - member % 2}
                 )  # fmt: skip
     return found
 
@@ -75,14 +72,11 @@ def nemo_rl(folder: Path) -> None:
                 return [[0.0] * before + values + [0.0] * after]
 
             whole.append(
-                {
-                    "idx": n, "rewards": [one["reward"]], "input_lengths": [width - after],
-                    "sample_loss_mask": [1.0],
-                    "token_ids": [one["prompt"] + one["token"] + [PAD] * after],
-                    "token_loss_mask": padded(one["mask"]),
-                    "generation_logprobs": padded(one["mu"]), "prev_logprobs": padded(one["pi"]),
-                    "advantages": padded([one["advantage"]] * len(one["mask"])),
-                }
+                {"idx": n, "rewards": [one["reward"]], "input_lengths": [width - after],
+                 "sample_loss_mask": [1.0], "token_ids": [one["prompt"] + one["token"] + [PAD] * after],
+                 "token_loss_mask": padded(one["mask"]), "generation_logprobs": padded(one["mu"]),
+                 "prev_logprobs": padded(one["pi"]),
+                 "advantages": padded([one["advantage"]] * len(one["mask"]))}
             )  # fmt: skip
         _lines(folder / f"train_data_step{step}.jsonl", whole)
 

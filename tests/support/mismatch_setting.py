@@ -20,12 +20,9 @@ WORLD = tree(task="length", prompts=2)
 TABLE = TabularPolicy(WORLD.states, WORLD.actions)
 LAYERS = 4
 VISIBLE = {
-    "top-p": {"p": 0.6},
-    "top-k": {"k": 2},
-    "temperature": {"temperature": 1.5},
-    "logit-noise": {"sigma": 0.5},
-    "layer-noise": {"sigma": 0.1},
-}
+    "top-p": {"p": 0.6}, "top-k": {"k": 2}, "temperature": {"temperature": 1.5},
+    "logit-noise": {"sigma": 0.5}, "layer-noise": {"sigma": 0.1},
+}  # fmt: skip
 """Hyperparameters at which small vocabularies notice the engine."""
 
 

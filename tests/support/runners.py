@@ -59,12 +59,9 @@ def started(
     )
     return subprocess.Popen(
         [sys.executable, "-c", script, str(limit), folder, function, str(count), str(workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=HERE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE,
         env=os.environ | {"TRACES": str(folder.parent / "traces")},
-    )
+    )  # fmt: skip
 
 
 def workers_of(folder: Path, count: int) -> list[int]:

@@ -18,8 +18,7 @@ EXPECTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "f07": ("cispo@trl", {"eps_high": 5.0}, "token_mean"),
     "f08": ("sapo", {"tau_pos": 1.0, "tau_neg": 1.05}, "sequence_mean"),
     "f09": ("vespo", {"k_pos": 2.0, "lam_pos": 3.0, "k_neg": 3.0, "lam_neg": 2.0}, "token_mean"),
-    "f10": ("ppo_clip", {"eps_high": 0.2}, "sequence_mean"),
-    "f11": ("dual_clip", {"c": 3.0}, "token_mean"),
+    "f10": ("ppo_clip", {"eps_high": 0.2}, "sequence_mean"), "f11": ("dual_clip", {"c": 3.0}, "token_mean"),
     "f12": ("gspo@verl", {"eps_low": 0.01, "eps_high": 0.02}, "constant"),
     "f13": ("gmpo@verl", {"eps_low": 0.2}, "constant"),
     "f14": ("decoupled_ppo", {"eps_low": 0.2}, "token_mean"),
@@ -27,12 +26,10 @@ EXPECTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "f16": ("tis", {"cap": 2.0, "level": "token"}, "token_mean"),
     "f17": ("icepop", {"low": 0.5, "high": 5.0}, "token_mean"),
     "f18": ("dppo_tv@verl", {"d_low": 0.15, "d_high": 0.15}, "token_mean"),
-    "f19": ("topr", {}, "sequence_sum"),
-    "f20": ("opsm", {"delta": 0.05}, "token_mean"),
+    "f19": ("topr", {}, "sequence_sum"), "f20": ("opsm", {"delta": 0.05}, "token_mean"),
     "f21": ("kl_penalty", {"estimator": "k3"}, "token_mean"),
-    "f22": ("cispo@open-instruct", {"eps_high": 0.272}, "token_mean"),
-    "f23": ("reinforce", {}, "token_mean"),
-}
+    "f22": ("cispo@open-instruct", {"eps_high": 0.272}, "token_mean"), "f23": ("reinforce", {}, "token_mean"),
+}  # fmt: skip
 
 
 def _pg(r: Tensor, a: Tensor, low: float, high: float) -> Tensor:

@@ -14,12 +14,9 @@ def random_mdp(seed: int, **changes) -> FiniteMDP:
     mass_SAS = rng.dirichlet(np.ones(3), size=(3, 2)) * (rng.random((3, 2, 3)) < 0.8)
     mass_SAS[..., 0] += 0.1
     given = {
-        "transition_SAS": mass_SAS / mass_SAS.sum(axis=-1, keepdims=True),
-        "reward_SA": rng.random((3, 2)),
-        "start_S": np.array([0.7, 0.3, 0.0]),
-        "horizon": 3,
-        "discount": 0.9,
-    }
+        "transition_SAS": mass_SAS / mass_SAS.sum(axis=-1, keepdims=True), "reward_SA": rng.random((3, 2)),
+        "start_S": np.array([0.7, 0.3, 0.0]), "horizon": 3, "discount": 0.9,
+    }  # fmt: skip
     return FiniteMDP(**{**given, **changes})
 
 
@@ -62,12 +59,7 @@ def bare(world: FiniteMDP) -> Model:
         "normal": np.full_like(world.reward_SA, world.noise_std**2),
     }[world.noise]
     return Model(
-        transition=world.transition_SAS,
-        reward=world.reward_SA,
-        start=world.start_S,
-        terminal=world.terminal_S,
-        bonus=world.bonus_S,
-        horizon=world.horizon,
-        discount=world.discount,
+        transition=world.transition_SAS, reward=world.reward_SA, start=world.start_S,
+        terminal=world.terminal_S, bonus=world.bonus_S, horizon=world.horizon, discount=world.discount,
         noise_variance=noise_variance,
-    )
+    )  # fmt: skip

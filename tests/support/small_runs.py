@@ -11,18 +11,13 @@ from testbed.worlds import build_world as worlds
 
 SMALL = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
 LENGTHS = dataclasses.replace(
-    SMALL,
-    task="tree",
-    task_args=(("task", "length"), ("task_args", "digits=2 modulus=2 limit=6")),
-    recipe="reinforce",
-    learning_rate=1.0,
-)
+    SMALL, task="tree", task_args=(("task", "length"), ("task_args", "digits=2 modulus=2 limit=6")),
+    recipe="reinforce", learning_rate=1.0,
+)  # fmt: skip
 TOY = Run(
-    task="length",
-    task_args=(("digits", 2), ("limit", 5), ("modulus", 2)),
-    policy="toy",
-    policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
-    steps=6, prompts=4, group=4, learning_rate=3e-3, optimizer="adam", log_every=1, evaluation_prompts=4,
+    task="length", task_args=(("digits", 2), ("limit", 5), ("modulus", 2)), policy="toy",
+    policy_args=(("heads", 2), ("layers", 1), ("width", 8)), steps=6, prompts=4, group=4, learning_rate=3e-3,
+    optimizer="adam", log_every=1, evaluation_prompts=4,
 )  # fmt: skip
 SUMS = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
 CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)

@@ -17,12 +17,9 @@ def main(folder: str, function: str, count: str, workers: str) -> int:
     """Run the sweep as the command line does: 0 done, 2 bad input, 130 interrupted."""
     try:
         status = run_sweep(
-            cells(int(count)),
-            folder,
-            workers=int(workers),
-            function=f"support.fake_training:{function}",
+            cells(int(count)), folder, workers=int(workers), function=f"support.fake_training:{function}",
             progress=choose(),
-        )
+        )  # fmt: skip
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

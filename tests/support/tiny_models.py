@@ -14,14 +14,9 @@ ROWS = 16
 """Embeddings of every model here: four more than the task below has symbols."""
 
 SHAPE = {
-    "vocab_size": ROWS,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-}
+    "vocab_size": ROWS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32,
+}  # fmt: skip
 NEOX_SHAPE = {name: value for name, value in SHAPE.items() if name != "num_key_value_heads"}
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**SHAPE, tie_word_embeddings=False),
@@ -108,13 +103,9 @@ def moved_rollout(policy, prompts: int, group: int):
     moved_RP = theta_RP + 0.02 * torch.randn(theta_RP.shape, generator=noise, dtype=theta_RP.dtype)
     reward_RB = torch.as_tensor(rng.random((1, rows)).round(1))
     batch = Batch(
-        logp_mu_BT=logp_RBT,
-        adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
-        mask_BT=mask_RBT,
-        reward_B=reward_RB,
-        group_B=torch.arange(rows)[None] // group,
-        logp_ref_BT=logp_RBT - 0.1,
-        turn_BT=torch.zeros_like(token_RBT),
+        logp_mu_BT=logp_RBT, adv_BT=(reward_RB - 0.5)[..., None].expand(logp_RBT.shape).contiguous(),
+        mask_BT=mask_RBT, reward_B=reward_RB, group_B=torch.arange(rows)[None] // group,
+        logp_ref_BT=logp_RBT - 0.1, turn_BT=torch.zeros_like(token_RBT),
         origin_B=(torch.arange(rows)[None] % 7 == 0).long(),
-    )
+    )  # fmt: skip
     return moved_RP, prompt_RNQ, token_RBT, batch

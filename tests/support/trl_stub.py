@@ -97,8 +97,7 @@ def tiny_trainer(kind: type, folder: Any, **options: Any) -> Any:
         "steps_per_generation": 2, "gradient_accumulation_steps": 1, "max_completion_length": 6,
         "learning_rate": 0.05, "lr_scheduler_type": "constant", "use_cpu": True, "bf16": False,
         "gradient_checkpointing": False, "report_to": [], "logging_strategy": "no", "save_strategy": "no",
-        "disable_tqdm": True, "seed": 3,
-        "model_init_kwargs": {"dtype": "float32"},
+        "disable_tqdm": True, "seed": 3, "model_init_kwargs": {"dtype": "float32"},
     } | options  # fmt: skip
     trainer = kind(
         model=str(folder),

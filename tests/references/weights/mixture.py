@@ -47,11 +47,8 @@ WEIGHTS = {
 
 # Without replayed and expert tokens: PPO's clip, and a reward of 1 against one of -1.
 F1 = [
-    ("chord", {"mu": 0.0}, (0, 0.5), (0, 1.25, 4.0)),
-    ("chord", {"mu": 0.5}, (0, 0.25), (0, 0.625, 2.0)),
-    ("self_imitation", {}, (0, 0.5), (0, 1.25, 4.0)),
-    ("remix", {}, (0, 0.5), (0, 1.25, 4.0)),
-    ("remix", {"eps": 0.6}, (1.5, 0.5), (0.5, 1.25, 4.0)),
-    ("positive_amplification", {}, (3, 3), (1, 1, 1)),
+    ("chord", {"mu": 0.0}, (0, 0.5), (0, 1.25, 4.0)), ("chord", {"mu": 0.5}, (0, 0.25), (0, 0.625, 2.0)),
+    ("self_imitation", {}, (0, 0.5), (0, 1.25, 4.0)), ("remix", {}, (0, 0.5), (0, 1.25, 4.0)),
+    ("remix", {"eps": 0.6}, (1.5, 0.5), (0.5, 1.25, 4.0)), ("positive_amplification", {}, (3, 3), (1, 1, 1)),
     ("positive_amplification@author", {}, (1, 1), (1, 1, 1)),
-]
+]  # fmt: skip

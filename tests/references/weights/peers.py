@@ -86,42 +86,31 @@ def dual(value):
 
 
 WEIGHTS = {
-    "tis@verl-normalized": normalized,
-    "tis@areal": weighed(truncated_mean),
-    "sapo@areal-sequence": geometric_sapo,
-    "ctpo@author-geomean": geometric_ctpo,
-    "m2po@author-floors": m2po_floors,
-    "unbiased_kl@trinity": corrected_k3,
-}
+    "tis@verl-normalized": normalized, "tis@areal": weighed(truncated_mean),
+    "sapo@areal-sequence": geometric_sapo, "ctpo@author-geomean": geometric_ctpo,
+    "m2po@author-floors": m2po_floors, "unbiased_kl@trinity": corrected_k3,
+}  # fmt: skip
 
 C = {"c": 1.5}
 CASES = [
     ("tis@verl-normalized", {"level": "sequence"}, normalized_by_sequence),
     ("tis@areal", {"level": "token"}, weighed(lambda s: [min(max(x, 0.9), 1.1) for x in s.d])),
-    ("tis@areal", C, dual(truncated_mean)),
-    ("decoupled_ppo", C, dual(lambda s: s.d)),
+    ("tis@areal", C, dual(truncated_mean)), ("decoupled_ppo", C, dual(lambda s: s.d)),
     ("decoupled_ppo@areal", C, dual(lambda s: [x if x <= 5 else 0 for x in s.d])),
     ("icepop", C, dual(lambda s: [x if 0.5 <= x <= 5 else 0 for x in s.d])),
     ("mis", C, dual(lambda s: spread(np.prod(s.d) if np.prod(s.d) <= 3 else 0, s))),
     ("kl_rejection", {**C, "limit": 0.6}, dual(lambda s: [k3(x) <= 0.6 for x in s.d])),
-    ("opsm", C, opsm_dual),
-    ("dppo_tv@prime-rl", {"adv_tau": 0.5}, dppo_prime_rl),
+    ("opsm", C, opsm_dual), ("dppo_tv@prime-rl", {"adv_tau": 0.5}, dppo_prime_rl),
     ("dppo_tv@prime-rl", {"adv_tau": 0.0}, lambda s, rows: -2e-3 * np.log(s.r)),
     ("cispo@trinity-mask", {"mask_low": 0.4, "mask_high": 0.4}, separate_windows),
     ("m2po@author", {"least_low": 0.6, "least_high": 1.3}, lambda s, rows: m2po_floors(s, rows, 0.6, 1.3)),
     ("unbiased_kl@trinity", {"cap": 1.2}, lambda s, rows: corrected_k3(s, rows, 1.2)),
     ("kl_penalty", {"estimator": "abs"}, lambda s, rows: -np.sign(np.log(s.v))),
-    (
-        "kl_penalty",
-        {"estimator": "abs", "gradient": "both"},
-        lambda s, rows: -np.abs(np.log(s.v)) - np.sign(np.log(s.v)),
-    ),
-    (
-        "kl_penalty",
-        {"estimator": "abs", "direction": "forward", "gradient": "both"},
-        lambda s, rows: -np.sign(np.log(s.v)) / s.v,
-    ),
-]
+    ("kl_penalty", {"estimator": "abs", "gradient": "both"},
+     lambda s, rows: -np.abs(np.log(s.v)) - np.sign(np.log(s.v))),
+    ("kl_penalty", {"estimator": "abs", "direction": "forward", "gradient": "both"},
+     lambda s, rows: -np.sign(np.log(s.v)) / s.v),
+]  # fmt: skip
 
 # mu = anchor on fixture F1: d = 1 throughout.
 F1 = [

@@ -9,12 +9,9 @@ from testbed.adapters.verl import MODES, policy_loss, register
 core_algos = pytest.importorskip("verl.trainer.ppo.core_algos")
 
 PAIRS = {
-    "vanilla": "dual_clip@verl",
-    "gspo": "gspo@verl",
-    "cispo": "cispo@verl",
-    "geo_mean": "gmpo@verl",
+    "vanilla": "dual_clip@verl", "gspo": "gspo@verl", "cispo": "cispo@verl", "geo_mean": "gmpo@verl",
     "sapo": "sapo",
-}
+}  # fmt: skip
 CLIP = {"eps_low": 0.2, "eps_high": 0.2}
 
 

@@ -27,12 +27,9 @@ def test_verl_gets_the_batchs_ratio_metrics_under_its_names():
     found = verl_metrics(data)
     mask = padded("mask").bool()
     batch = Batch(
-        padded("mu").double(),
-        torch.zeros(mask.shape),
-        mask,
-        torch.zeros(len(mask)),
+        padded("mu").double(), torch.zeros(mask.shape), mask, torch.zeros(len(mask)),
         torch.zeros(len(mask)).long(),
-    )
+    )  # fmt: skip
     ours = {name: float(value) for name, value in ratio_metrics(padded("pi").double(), batch).items()}
     for name, value in ours.items():
         if name != "rollout_corr/nonfinite":

@@ -22,9 +22,7 @@ def single(reward, weight, norm, group=None):
     """Signals of one-token responses with importance weights and squared gradient norms."""
     group = torch.zeros(len(reward), dtype=torch.int64) if group is None else torch.tensor(group)
     mask, log_rho, norm = torch.ones(len(reward), 1).bool(), tensor(weight).log()[:, None], tensor(norm)
-    return Signals(
-        tensor(reward), group, mask, log_rho, score_norm_BT=norm[:, None], score_norm_B=norm
-    )  # fmt: skip
+    return Signals(tensor(reward), group, mask, log_rho, score_norm_BT=norm[:, None], score_norm_B=norm)
 
 
 def baseline(name, signals, **hyper):

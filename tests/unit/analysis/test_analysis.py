@@ -128,13 +128,9 @@ def test_bands_hold_one_row_per_group_and_count_what_they_used():
     frame = pd.concat([curve([0.1, 0.5], seed=0), curve([0.3, np.nan], seed=1)])
     found = seed_intervals.bands(frame, ["recipe", "step"], "accuracy")
     assert found.to_dict("list") == {
-        "recipe": ["grpo", "grpo"],
-        "step": [0, 10],
-        "center": [0.2, 0.5],
-        "low": [0.1, 0.5],
-        "high": [0.3, 0.5],
-        "n": [2, 1],
-    }
+        "recipe": ["grpo", "grpo"], "step": [0, 10], "center": [0.2, 0.5], "low": [0.1, 0.5],
+        "high": [0.3, 0.5], "n": [2, 1],
+    }  # fmt: skip
 
 
 # Collapse
@@ -228,21 +224,15 @@ def test_exceedance_counts_what_is_at_or_above_each_edge():
 def test_pooling_leaves_out_the_steps_before_the_lag_is_in_effect():
     found = tails.pool(toy_rows(recipes=("grpo",), steps=(0, 50, 100)))
     assert found[["lag", "seed", "ratios"]].to_numpy().tolist() == [
-        [0, 0, 4],
-        [0, 1, 4],
-        [64, 0, 2],
-        [64, 1, 2],
-    ]
+        [0, 0, 4], [0, 1, 4], [64, 0, 2], [64, 1, 2],
+    ]  # fmt: skip
 
 
 def test_shares_above_a_ratio_are_those_of_each_run():
     frame = pd.DataFrame(
-        {
-            "seed": [0, 1],
-            "ratios": [1, 3],
-            HISTOGRAM: [histogram(1.1), " ".join(map(str, histogram(0, 0, 1.1)))],
-        }
-    )
+        {"seed": [0, 1], "ratios": [1, 3],
+         HISTOGRAM: [histogram(1.1), " ".join(map(str, histogram(0, 0, 1.1)))]}
+    )  # fmt: skip
     found = tails.exceedances(frame, ["seed"])
     assert found[found["log rho"] == 1.0]["share"].tolist() == [1.0, pytest.approx(1 / 3)]
     assert found["log rho"].min() == -0.75  # a step from where the first share is below 1

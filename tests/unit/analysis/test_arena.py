@@ -34,15 +34,9 @@ def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
     values = dict.fromkeys(table.COLUMNS, 0.0) | {"final": final}
     keys = dict(zip(table.KEYS, ("sorted", lag, arm, seed), strict=True))
     return {
-        **keys,
-        "rate": 1e-3,
-        "knob": "x=1",
-        "at_edge": 0,
-        **values,
-        "off_rate": np.nan,
-        "steps_to_fresh": 0.0,
-        "curve": "0",
-    }
+        **keys, "rate": 1e-3, "knob": "x=1", "at_edge": 0, **values, "off_rate": np.nan,
+        "steps_to_fresh": 0.0, "curve": "0",
+    }  # fmt: skip
 
 
 def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() -> None:
@@ -121,10 +115,8 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
 
 @pytest.mark.parametrize(
     "knob",
-    [
-        "", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1", "eps_high=1,1", "eps_high=1,inf",
-        "no_such=1,2",
-    ],
+    ["", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1", "eps_high=1,1", "eps_high=1,inf",
+     "no_such=1,2"],
 )  # fmt: skip
 def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
     with pytest.raises(UserError):
@@ -329,16 +321,12 @@ def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["mine.py:capped"], "--knob width="),
-        (["mine.py:caped", "--knob", "cap=1,2"], "capped"),
-        (["none.py:capped", "--knob", "cap=1,2"], "none.py"),
-        (["mine.py:capped", "--knob", "width=1,2"], "width"),
-        (["tis", "--knob", "cap=1,2"], "another name"),
-        (["mine.py:capped", "--knob", "cap=1,2", "--lag", "7"], "at lag 7"),
-        (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such"),
-    ],
-)
+    [(["mine.py:capped"], "--knob width="), (["mine.py:caped", "--knob", "cap=1,2"], "capped"),
+     (["none.py:capped", "--knob", "cap=1,2"], "none.py"),
+     (["mine.py:capped", "--knob", "width=1,2"], "width"), (["tis", "--knob", "cap=1,2"], "another name"),
+     (["mine.py:capped", "--knob", "cap=1,2", "--lag", "7"], "at lag 7"),
+     (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such")],
+)  # fmt: skip
 def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said) -> None:
     code, out, err = add(capsys, *words)
     assert code == 2

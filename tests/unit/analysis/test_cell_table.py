@@ -125,11 +125,8 @@ def test_arguments_are_keys_as_a_whole_or_one_by_one():
     keys = ("recipe", "recipe_args", "recipe_args.eps", "recipe_args.keep")
     found = table_of(runs, keys=keys)
     assert found["recipe_args"].tolist() == [
-        "default",
-        "eps=0.5,keep=ring",
-        "eps=16,keep=ring",
-        "eps=3,keep=ring",
-    ]
+        "default", "eps=0.5,keep=ring", "eps=16,keep=ring", "eps=3,keep=ring",
+    ]  # fmt: skip
     assert found["recipe_args.eps"].tolist()[1:] == [0.5, 16, 3]
     assert found[["recipe_args.eps", "recipe_args.keep"]].isna().all(axis=1).tolist() == [True] + 3 * [False]
 
@@ -160,16 +157,12 @@ def test_the_table_says_what_all_cells_share_and_what_varied_beside_the_keys():
 
 @pytest.mark.parametrize(
     ("runs", "keys", "metrics", "message"),
-    [
-        (grid(Run(), lag=[0, 4]), ("recipe", "seed"), ("accuracy",),
-         "2 cells agree in recipe, seed .* in lag;"),
-        (grid(Run(), learning_rate=[0.1, 0.1000001]), ("learning_rate",), ("accuracy",), "2 cells agree"),
-        ([Run()], ("seed", "lagg"), ("accuracy",), "Unknown field of Run 'lagg'. Did you mean 'lag'"),
-        ([Run()], ("seed",), ("acuracy",), "lacks the column.s. acuracy"),
-        ([Run()], ("seed",), ("median accuracy",), "Unknown reduction of a metric 'median'"),
-        ([Run()], ("seed", "recipe_args.eps"), ("accuracy",),
-         "No cell of the sweep has 'eps' in recipe_args"),
-    ],
+    [(grid(Run(), lag=[0, 4]), ("recipe", "seed"), ("accuracy",), "2 cells agree in recipe, seed .* in lag;"),
+     (grid(Run(), learning_rate=[0.1, 0.1000001]), ("learning_rate",), ("accuracy",), "2 cells agree"),
+     ([Run()], ("seed", "lagg"), ("accuracy",), "Unknown field of Run 'lagg'. Did you mean 'lag'"),
+     ([Run()], ("seed",), ("acuracy",), "lacks the column.s. acuracy"),
+     ([Run()], ("seed",), ("median accuracy",), "Unknown reduction of a metric 'median'"),
+     ([Run()], ("seed", "recipe_args.eps"), ("accuracy",), "No cell of the sweep has 'eps' in recipe_args")],
 )  # fmt: skip
 def test_what_cannot_be_told_apart_or_was_not_logged_is_refused(runs, keys, metrics, message):
     with pytest.raises(UserError, match=message):

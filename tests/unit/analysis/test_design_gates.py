@@ -119,13 +119,9 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
 
 @pytest.mark.parametrize(
     ("task", "arguments", "wanted"),
-    [
-        ("bandit", [{"contexts": 8}], {"worlds": False}),
-        ("bandit", [{"contexts": 24}], {"worlds": True}),
-        ("garnet", [{"seed": seed} for seed in range(20)], {"worlds": True}),
-        ("chain", [{}], {}),
-    ],
-)
+    [("bandit", [{"contexts": 8}], {"worlds": False}), ("bandit", [{"contexts": 24}], {"worlds": True}),
+     ("garnet", [{"seed": seed} for seed in range(20)], {"worlds": True}), ("chain", [{}], {})],
+)  # fmt: skip
 def test_cells_on_random_worlds_have_at_least_twenty(task, arguments, wanted):
     cells = tuple(Run(task=task, task_args=tuple(each.items())) for each in arguments)
     made = Experiment("rec", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
@@ -322,17 +318,12 @@ def gain(by):
 
 @pytest.mark.parametrize(
     ("holds", "frame", "by"),
-    [
-        (True, rows_table(0.8, 0.5), 0.1),
-        (True, rows_table(0.99, 0.5), 0.1),
-        (True, rows_table(0.5, 0.001), 0.1),
-        (False, rows_table(0.999, 0.998), 0.0),
-        (False, rows_table(0.001, 0.002), 0.1),
-        (False, rows_table(0.9, 0.8), 1.6),
-        (False, rows_table(0.97, 0.96), 0.05),
-    ],
+    [(True, rows_table(0.8, 0.5), 0.1), (True, rows_table(0.99, 0.5), 0.1),
+     (True, rows_table(0.5, 0.001), 0.1), (False, rows_table(0.999, 0.998), 0.0),
+     (False, rows_table(0.001, 0.002), 0.1), (False, rows_table(0.9, 0.8), 1.6),
+     (False, rows_table(0.97, 0.96), 0.05)],
     ids=["room", "up to 1", "from 0", "both at 1", "both at 0", "three times .8", "no room for the gain"],
-)
+)  # fmt: skip
 def test_arms_have_headroom(holds, frame, by):
     assert said(frame, gain(by))["headroom"].holds is holds
 
@@ -367,14 +358,9 @@ def test_an_optimum_at_the_edge_of_its_grid_is_not_tuned():
 
 @pytest.mark.parametrize(
     ("wanted", "measured"),
-    [
-        (True, {"kl": 0.25, "clip_share": 0.1}),
-        (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}),
-        (False, {"kl": 0.25}),
-        (False, {"clip_share": 0.1}),
-        (False, {"kl": np.nan, "clip_share": 0.1}),
-    ],
-)
+    [(True, {"kl": 0.25, "clip_share": 0.1}), (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}),
+     (False, {"kl": 0.25}), (False, {"clip_share": 0.1}), (False, {"kl": np.nan, "clip_share": 0.1})],
+)  # fmt: skip
 def test_a_lag_is_told_with_what_it_did(wanted, measured):
     frame = rows_table(0.8, 0.5, **measured)
     assert said(frame, gain(0.1))["drift"].holds is wanted

@@ -31,12 +31,9 @@ RNG_SEED, RUNS, N = 20_261, 200, 48
 MARGIN = 0.5
 TRUTHS = {"far above": 1.5, "at the margin": 0.5, "between": 0.25, "none": 0.0, "opposite": -1.0}
 RIGHT = {
-    "far above": {SUPPORTED},
-    "at the margin": {SMALLER},
-    "between": {SMALLER, NONE},
-    "none": {NONE},
+    "far above": {SUPPORTED}, "at the margin": {SMALLER}, "between": {SMALLER, NONE}, "none": {NONE},
     "opposite": {REFUTED},
-}
+}  # fmt: skip
 """Words that are true at each truth, of x > 0.5; "at the margin" the direction alone is claimed."""
 
 

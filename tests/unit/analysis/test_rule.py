@@ -106,13 +106,9 @@ def page(rng):
 def untrue(gap, margin):
     """Return the words that are wrong of the claim that a gap is above a margin."""
     true = {
-        SUPPORTED: gap > margin,
-        SMALLER: 0 < gap < margin,
-        NONE: -margin < gap < margin,
-        REFUTED: gap < 0,
-        DIRECTION: gap > 0,
-        MISSED: gap < margin,
-    }
+        SUPPORTED: gap > margin, SMALLER: 0 < gap < margin, NONE: -margin < gap < margin, REFUTED: gap < 0,
+        DIRECTION: gap > 0, MISSED: gap < margin,
+    }  # fmt: skip
     return {word for word, holds in true.items() if not holds}
 
 

@@ -107,14 +107,9 @@ def test_a_diverged_run_has_accuracy_zero_and_is_marked(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [
-        ("accuracy", "accuracy"),
-        ("final accuracy", "final accuracy"),
-        ("min_reward/mean", "min reward/mean"),
-        ("best_accuracy", "best"),
-        ("final", "accuracy"),
-    ],
-)
+    [("accuracy", "accuracy"), ("final accuracy", "final accuracy"), ("min_reward/mean", "min reward/mean"),
+     ("best_accuracy", "best"), ("final", "accuracy")],
+)  # fmt: skip
 def test_a_metric_is_called_as_people_call_it(rows, given, meant):
     assert metric_word(rows, given) == meant
 

@@ -135,13 +135,9 @@ def test_rates_that_ran_on_fewer_seeds_are_refused_and_so_are_runs_that_are_ther
 
 def test_runs_take_the_rate_and_the_arguments_of_their_arm():
     chosen = pd.DataFrame(
-        {
-            "recipe": ["cispo", "grpo"],
-            "lag": [8, 8],
-            "learning_rate": [1e-3, 3e-4],
-            "recipe_args": ["eps_high=4,eps_low=1", "default"],
-        }
-    )
+        {"recipe": ["cispo", "grpo"], "lag": [8, 8], "learning_rate": [1e-3, 3e-4],
+         "recipe_args": ["eps_high=4,eps_low=1", "default"]}
+    )  # fmt: skip
     cells = tuning.at_best_rates([Run(recipe=name, lag=8, seed=5) for name in ("grpo", "cispo")], chosen)
     assert cells == (
         Run(recipe="grpo", lag=8, seed=5, learning_rate=3e-4),

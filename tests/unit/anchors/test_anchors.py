@@ -23,16 +23,9 @@ from testbed.worlds.build_world import build_world
 
 HOT = {"mismatch": "temperature", "mismatch_args": (("temperature", 1.5),)}
 BANDIT = Run(
-    task="bandit",
-    task_args=(("contexts", 4),),
-    recipe="decoupled",
-    lag=3,
-    steps=8,
-    prompts=4,
-    group=4,
-    learning_rate=5.0,
-    log_every=1,
-)
+    task="bandit", task_args=(("contexts", 4),), recipe="decoupled", lag=3, steps=8, prompts=4, group=4,
+    learning_rate=5.0, log_every=1,
+)  # fmt: skip
 CHAIN = dataclasses.replace(BANDIT, task="chain", task_args=(), group=8, learning_rate=20.0)
 PPO = Recipe("group_mean", "ppo_clip", "token_mean", passes=2)
 ARGUMENTS = {"version": (("age", 3),), "ewma": (("decay", 0.5),)}
@@ -104,17 +97,13 @@ def test_a_setting_that_no_loss_reads_is_refused_before_training():
 
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
-    [
-        ("looglinear", {}, "Did you mean 'loglinear'"),
-        ("recipe", {"age": 1}, "'recipe' has no hyperparameter 'age'"),
-        ("ewma", {"decay": 1.0}, "decay is 1, expected"),
-        ("version", {"age": -1}, "age is -1"),
-        ("version", {"age": 8, "kept": 8}, "age 8 needs the newest 9 snapshots.*kept is 8; lower .* to 7"),
-        ("loglinear", {"fresh": 1.5}, "fresh is 1.5"),
-        ("loglinear", {"age": -2}, "age is -2"),
-        ("linear", {"fresh": -0.1}, "fresh is -0.1"),
-    ],
-)
+    [("looglinear", {}, "Did you mean 'loglinear'"),
+     ("recipe", {"age": 1}, "'recipe' has no hyperparameter 'age'"),
+     ("ewma", {"decay": 1.0}, "decay is 1, expected"), ("version", {"age": -1}, "age is -1"),
+     ("version", {"age": 8, "kept": 8}, "age 8 needs the newest 9 snapshots.*kept is 8; lower .* to 7"),
+     ("loglinear", {"fresh": 1.5}, "fresh is 1.5"), ("loglinear", {"age": -2}, "age is -2"),
+     ("linear", {"fresh": -0.1}, "fresh is -0.1")],
+)  # fmt: skip
 def test_impossible_anchors_are_refused_with_the_numbers_that_conflict(name, arguments, message):
     with pytest.raises(UserError, match=message):
         check_arguments([configured(BANDIT, name, **arguments)])
@@ -214,15 +203,9 @@ def test_without_mismatch_a_snapshot_is_the_behavior_policy_and_age_zero_the_pre
 
 @pytest.mark.parametrize(
     ("staleness", "lag", "arguments"),
-    [
-        ("uniform", 3, ()),
-        ("periodic", 3, ()),
-        ("in-flight", 3, ()),
-        ("replay", 0, ()),
-        ("latency", 0, ()),
-        ("partial", 0, ()),
-    ],
-)
+    [("uniform", 3, ()), ("periodic", 3, ()), ("in-flight", 3, ()), ("replay", 0, ()), ("latency", 0, ()),
+     ("partial", 0, ())],
+)  # fmt: skip
 def test_snapshots_follow_every_tokens_own_version_through_schedules_that_mix_ages(staleness, lag, arguments):
     run = dataclasses.replace(CHAIN, staleness=staleness, staleness_args=arguments, lag=lag)
     snapshot, behavior = train(configured(run, "snapshot")), train(configured(run, "behavior"))
@@ -344,11 +327,8 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
 def test_the_average_that_is_rescaled_is_the_settings_or_the_recipes():
     own = dataclasses.replace(BANDIT, recipe="ppo_ewma", recipe_args=(("decay", 0.75),))
     assert [average_of(r) for r in (own, configured(own, "missing"), configured(BANDIT, "ewma"), BANDIT)] == [
-        0.75,
-        None,
-        0.889,
-        None,
-    ]
+        0.75, None, 0.889, None,
+    ]  # fmt: skip
     small = smaller_batches(own, 4)
     assert small.anchor == "ewma"
     assert dict(small.anchor_args)["decay"] == pytest.approx(12 / 13)

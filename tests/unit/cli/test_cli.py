@@ -17,43 +17,37 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["runn"], "No such command 'runn'"),
-        (["run"], "No sweep was given."),
-        (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
-        (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
-        (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
-        (["exact", "grpo"], "grpo is a recipe; its objective is ppo_clip."),
-        (["run", "staleness", "lag=much"], "lag is 'much'"),
-        (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
-        (["run", "staleness", "learning_rate=nan"],
-         "learning_rate is nan, expected a finite number of at least 0."),
-        (["run", "staleness", "learning_rate=inf"],
-         "learning_rate is inf, expected a finite number of at least 0."),
-        (["run", "staleness", "recipe_args.epss=1", "recipe=grpo"], "no hyperparameter 'epss'"),
-        (["run", "ess-collapse", "task=running-sum"], "is a token task, which has no table of states"),
-        (["run", "staleness", "task=chain"], "is a tabular world; set policy to 'tabular'"),
-        (["run", "ess-collapse", "task_args.lenght=3"], "Did you mean 'length'"),
-        (["run", "no-such-file.toml"], "no-such-file.toml cannot be read"),
-        (["run", "ess-collapse", "--shard", "5/2"], "5/2"),
-        (["status", "no-such-folder"], "no-such-folder"),
-        (["list", "task"], "Did you mean 'tasks'"),
-        (["show", "m2p"], "Did you mean 'm2po'"),
-        (["show", "m2p", "--kind", "system"], "Unknown system 'm2p'. Did you mean 'm2po'"),
-        (["show", "m2po", "--kind", "sistem"], "Did you mean 'system'"),
-        (["show", "m2p", "--cite"], "Did you mean 'm2po'"),
-        (["show", "chartsketcher", "--cite"], "'chartsketcher' is a system, and its source is not recorded"),
-        (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
-        (["list", "objectives", "famly=clipped"], "Did you mean 'family'"),
-        (["list", "claims", "--by", "verdct"], "Did you mean 'verdict'"),
-        (["evidence", "figures", "stalenes"], "Did you mean 'staleness'"),
-        (["evidence", "figures", "--data", "results/mine"], "No figure was given."),
-        (["evidence", "judge", "ess"], "ess"),
-        (["evidence", "pages", "atlass"], "Did you mean 'atlas'"),
-        (["run", "--model", "no-such-model"], "no-such-model"),
-        (["run", "staleness", "--lora"], "--lora: these options need --model FOLDER"),
-        (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here"),
-    ],
+    [(["runn"], "No such command 'runn'"), (["run"], "No sweep was given."),
+     (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
+     (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
+     (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
+     (["exact", "grpo"], "grpo is a recipe; its objective is ppo_clip."),
+     (["run", "staleness", "lag=much"], "lag is 'much'"),
+     (["run", "staleness", "lag=-1"], "lag is -1, expected at least 0"),
+     (["run", "staleness", "learning_rate=nan"],
+      "learning_rate is nan, expected a finite number of at least 0."),
+     (["run", "staleness", "learning_rate=inf"],
+      "learning_rate is inf, expected a finite number of at least 0."),
+     (["run", "staleness", "recipe_args.epss=1", "recipe=grpo"], "no hyperparameter 'epss'"),
+     (["run", "ess-collapse", "task=running-sum"], "is a token task, which has no table of states"),
+     (["run", "staleness", "task=chain"], "is a tabular world; set policy to 'tabular'"),
+     (["run", "ess-collapse", "task_args.lenght=3"], "Did you mean 'length'"),
+     (["run", "no-such-file.toml"], "no-such-file.toml cannot be read"),
+     (["run", "ess-collapse", "--shard", "5/2"], "5/2"), (["status", "no-such-folder"], "no-such-folder"),
+     (["list", "task"], "Did you mean 'tasks'"), (["show", "m2p"], "Did you mean 'm2po'"),
+     (["show", "m2p", "--kind", "system"], "Unknown system 'm2p'. Did you mean 'm2po'"),
+     (["show", "m2po", "--kind", "sistem"], "Did you mean 'system'"),
+     (["show", "m2p", "--cite"], "Did you mean 'm2po'"),
+     (["show", "chartsketcher", "--cite"], "'chartsketcher' is a system, and its source is not recorded"),
+     (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
+     (["list", "objectives", "famly=clipped"], "Did you mean 'family'"),
+     (["list", "claims", "--by", "verdct"], "Did you mean 'verdict'"),
+     (["evidence", "figures", "stalenes"], "Did you mean 'staleness'"),
+     (["evidence", "figures", "--data", "results/mine"], "No figure was given."),
+     (["evidence", "judge", "ess"], "ess"), (["evidence", "pages", "atlass"], "Did you mean 'atlas'"),
+     (["run", "--model", "no-such-model"], "no-such-model"),
+     (["run", "staleness", "--lora"], "--lora: these options need --model FOLDER"),
+     (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here")],
 )  # fmt: skip
 def test_a_mistake_gets_one_message_exit_code_two_and_writes_nothing(
     capsys, tmp_path, monkeypatch, words, message
@@ -141,16 +135,10 @@ def test_quick_counts_and_names_of_a_kind_are_those_of_its_list():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [
-        ["list", "--json"],
-        ["list", "metrics", "--json"],
-        ["list", "objectives", "family=clipped", "--json"],
-        ["show", "m2po", "cispo", "--json"],
-        ["list", "claims", "--by", "verdict", "--json"],
-        ["list", "figures", "--json"],
-        ["run", "staleness", "--dry-run", "--json"],
-    ],
-)
+    [["list", "--json"], ["list", "metrics", "--json"], ["list", "objectives", "family=clipped", "--json"],
+     ["show", "m2po", "cispo", "--json"], ["list", "claims", "--by", "verdict", "--json"],
+     ["list", "figures", "--json"], ["run", "staleness", "--dry-run", "--json"]],
+)  # fmt: skip
 def test_machines_get_json(capsys, words):
     code, out, _ = call(capsys, *words)
     assert code == 0
@@ -212,11 +200,8 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     found = json.loads(out)
     assert code == 0
     assert {(row["task"], row["lag"]) for row in found["summary"]} == {
-        ("running-sum", 0),
-        ("running-sum", 4),
-        ("reasoning-gym", 0),
-        ("reasoning-gym", 8),
-    }
+        ("running-sum", 0), ("running-sum", 4), ("reasoning-gym", 0), ("reasoning-gym", 8),
+    }  # fmt: skip
     pictures = [
         tmp_path / "demo" / "figures" / f"{name}.png" for name in ("ess-collapse", "ratio-tails", "arena")
     ]

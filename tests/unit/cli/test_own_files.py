@@ -110,22 +110,18 @@ def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["recipe=own.py:capped", "recipe_args.nosuch=1"],
-         "has no hyperparameter 'nosuch'. It has: advantage"),
-        (["recipe=own.py:capped", "recipe_args.cap=much"], "has cap = 'much' (str), expected a number."),
-        (["recipe=own.py:capped", "recipe_args.ess_rule=cubic"], "expected one of 'sqrt', 'linear'."),
-        (["recipe=own.py:capped", "recipe_args.advantage=best"], "Unknown advantage 'best'"),
-        (["recipe=grpo", "recipe_args.eps_high=abc"], "has eps_high = 'abc' (str), expected a number."),
-        (["recipe=grpo", "policy_args.lora=8"], "policy 'toy' has no argument 'lora'. It has: width (int)"),
-        (["recipe=grpo", "policy_args.width=x"], "policy 'toy' has width = 'x' (str), expected a whole"),
-        (["staleness=uniform", "staleness_args.span=x"], "staleness 'uniform' has span = 'x'"),
-        (["staleness=own.py:capped"], "expected (lag, *, argument=…)"),
-        (["task=own.py:Needy"], "'digits' of Needy in own.py must be keyword-only and have a default"),
-        (["task=own.py:later"], "'lag' of later in own.py must be keyword-only"),
-        (["--objective", "own.py"],
-         "names no function of the file; expected own.py:function. It has: capped"),
-    ],
+    [(["recipe=own.py:capped", "recipe_args.nosuch=1"], "has no hyperparameter 'nosuch'. It has: advantage"),
+     (["recipe=own.py:capped", "recipe_args.cap=much"], "has cap = 'much' (str), expected a number."),
+     (["recipe=own.py:capped", "recipe_args.ess_rule=cubic"], "expected one of 'sqrt', 'linear'."),
+     (["recipe=own.py:capped", "recipe_args.advantage=best"], "Unknown advantage 'best'"),
+     (["recipe=grpo", "recipe_args.eps_high=abc"], "has eps_high = 'abc' (str), expected a number."),
+     (["recipe=grpo", "policy_args.lora=8"], "policy 'toy' has no argument 'lora'. It has: width (int)"),
+     (["recipe=grpo", "policy_args.width=x"], "policy 'toy' has width = 'x' (str), expected a whole"),
+     (["staleness=uniform", "staleness_args.span=x"], "staleness 'uniform' has span = 'x'"),
+     (["staleness=own.py:capped"], "expected (lag, *, argument=…)"),
+     (["task=own.py:Needy"], "'digits' of Needy in own.py must be keyword-only and have a default"),
+     (["task=own.py:later"], "'lag' of later in own.py must be keyword-only"),
+     (["--objective", "own.py"], "names no function of the file; expected own.py:function. It has: capped")],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message):
     err = refused(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
@@ -217,13 +213,10 @@ PLACES = {
     "load": ("{}", 2, ["exact", "own.py:mine", "drift=0.5"]),
     "schedule": ("def mine(lag):\n    {}\n", 2, [*DRY, "staleness=own.py:mine"]),
     "task": ("def mine(*, digits=4):\n    {}\n", 2, [*DRY, "task=own.py:mine"]),
-    "score": (
-        "class mine(RunningSum):\n    def __init__(self, *, digits=3):\n        "
-        "super().__init__(digits=digits)\n\n    def score(self, *given):\n        {}\n",
-        1,
-        ["run", "staleness", "task=own.py:mine", "recipe=reinforce", "lag=0", "seed=0", "steps=1",
-         "warm_start_steps=0", "prompts=2", "group=2", "--workers", "0", "--yes"],
-    ),
+    "score": ("class mine(RunningSum):\n    def __init__(self, *, digits=3):\n        "
+              "super().__init__(digits=digits)\n\n    def score(self, *given):\n        {}\n", 1,
+              ["run", "staleness", "task=own.py:mine", "recipe=reinforce", "lag=0", "seed=0", "steps=1",
+               "warm_start_steps=0", "prompts=2", "group=2", "--workers", "0", "--yes"]),
 }  # fmt: skip
 """Where it does it, the exit code (1: failed cells), and the command that calls it."""
 

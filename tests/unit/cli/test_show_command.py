@@ -16,26 +16,14 @@ from testbed.recipes import recipe
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kinds"),
-    [
-        ("grpo", ["recipe"]),
-        ("gspo", ["objective", "recipe"]),
-        ("cispo@verl", ["objective", "recipe"]),
-        ("TRL", ["stack"]),
-        ("running-sum", ["task"]),
-        ("uniform", ["schedule"]),
-        ("ess-collapse", ["sweep", "experiment", "figure"]),
-        ("18", ["system"]),
-        ("m2po", ["objective", "recipe", "system"]),
-        ("MinPRO", ["objective", "recipe", "system"]),
-        ("tree-opo", ["recipe", "advantage", "system"]),
-        ("PPO-EWMA", ["recipe", "system"]),
-        ("gepo", ["system"]),
-        ("nested-reft", ["system"]),
-        ("actor/pg_clipfrac", ["metric"]),
-        ("group_std", ["advantage"]),
-        ("token_mean", ["aggregation"]),
-    ],
-)
+    [("grpo", ["recipe"]), ("gspo", ["objective", "recipe"]), ("cispo@verl", ["objective", "recipe"]),
+     ("TRL", ["stack"]), ("running-sum", ["task"]), ("uniform", ["schedule"]),
+     ("ess-collapse", ["sweep", "experiment", "figure"]), ("18", ["system"]),
+     ("m2po", ["objective", "recipe", "system"]), ("MinPRO", ["objective", "recipe", "system"]),
+     ("tree-opo", ["recipe", "advantage", "system"]), ("PPO-EWMA", ["recipe", "system"]),
+     ("gepo", ["system"]), ("nested-reft", ["system"]), ("actor/pg_clipfrac", ["metric"]),
+     ("group_std", ["advantage"]), ("token_mean", ["aggregation"])],
+)  # fmt: skip
 def test_a_name_is_shown_as_everything_that_it_is(name, kinds):
     assert list(show_command.look_up(name)) == kinds
 

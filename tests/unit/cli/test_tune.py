@@ -36,13 +36,9 @@ def test_a_row_shows_own_and_common_side_by_side():
     row = {"recipe": "grpo", "learning_rate": 0.1, "score": 0.9, "common_rate": 0.3, "common_score": 0.5}
     shown = brief({**row, "width": 0.5, "at_edge": "low", "seeds": 3}, "last")
     assert shown == {
-        "recipe": "grpo",
-        "learning_rate": 0.1,
-        "last, best": "0.900",
-        "last, common": "0.500",
-        "width": "0.50",
-        "edge": "low",
-    }
+        "recipe": "grpo", "learning_rate": 0.1, "last, best": "0.900", "last, common": "0.500",
+        "width": "0.50", "edge": "low",
+    }  # fmt: skip
 
 
 def test_seeds_are_the_tuning_s_own(capsys):

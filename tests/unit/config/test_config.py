@@ -38,18 +38,11 @@ recipe_args.eps = [0.1, 0.2]
 
 GOLDEN = {
     Run(): "bandit/grpo/lag0/seed0-9f42fef3b6f6",
-    Run(
-        task="running-sum",
-        policy="toy",
-        task_args=(("digits", 12),),
-        recipe="m2po",
-        recipe_args=(("tau", 0.04),),
-        lag=64,
-        seed=3,
-        learning_rate=1.0,
-    ): "running-sum/m2po/lag64/seed3-5ec1e62ff7b0",
+    Run(task="running-sum", policy="toy", task_args=(("digits", 12),), recipe="m2po",
+        recipe_args=(("tau", 0.04),), lag=64, seed=3,
+        learning_rate=1.0): "running-sum/m2po/lag64/seed3-5ec1e62ff7b0",
     Run(policy="hf", model="m", steps=5): "bandit/grpo/lag0/seed0-5e26800d13db",
-}
+}  # fmt: skip
 
 
 def written(folder: Path, text: str) -> Path:
@@ -71,12 +64,9 @@ def test_cell_ids_never_change_while_run_version_stays() -> None:
 
 def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path: Path) -> None:
     start = Run(
-        task="running-sum",
-        policy="toy",
-        learning_rate=3e-3,
-        task_args=(("digits", 12), ("modulus", 8)),
+        task="running-sum", policy="toy", learning_rate=3e-3, task_args=(("digits", 12), ("modulus", 8)),
         policy_args=(("width", 32),),
-    )
+    )  # fmt: skip
     arguments = [(("eps", 0.1),), (("eps", 0.2),)]
     cells = grid(start, recipe=["grpo", "m2po"], lag=[0, 16], recipe_args=arguments)
     assert from_toml(written(tmp_path, GOOD)) == cells
@@ -109,39 +99,33 @@ def test_the_normal_form_of_a_normal_form_is_itself() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("[run]\nlagg = 3\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
-        ('[run]\n\nlag = "3"\n', "sweep.toml:3: lag is '3' (str), expected a valid integer."),
-        ("[run]\nlag = 3.0\n", "sweep.toml:2: lag is 3.0 (float), expected a valid integer."),
-        ("[run]\nlag = true\n", "sweep.toml:2: lag is True (bool), expected a valid integer."),
-        ("[run]\nlag = -1\n", "sweep.toml:2: lag is -1, expected at least 0."),
-        ("[run]\nlearning_rate = inf\n", "sweep.toml:2: learning_rate is inf, expected a finite number"),
-        ("[run]\nlearning_rate = nan\n", "sweep.toml:2: learning_rate is nan, expected a finite number"),
-        ("[run]\nteacher_noise = 1.5\n", "sweep.toml:2: teacher_noise is 1.5, expected at most"),
-        ("[run]\nsteps = 2147483648\n", "sweep.toml:2: steps is 2147483648, expected at most 2147483647."),
-        ('[run]\npolicy = "toi"\n', "sweep.toml:2: policy is 'toi' (str), expected 'tabular', 'toy' or 'hf'"),
-        (
-            '[run]\npolicy = "hf"\n',
-            "sweep.toml:1: model is empty, expected the folder of a Hugging Face model",
-        ),
-        ('[run]\nmodel = "m"\n', "sweep.toml:2: model is 'm', but policy is 'tabular'"),
-        ("[run]\nwarm_start_steps = 5\n", "sweep.toml:2: warm_start_steps is 5, expected 0 unless policy"),
-        ("lag = 3\n", "sweep.toml:1: 'lag' stands at the top level"),
-        ("[rum]\nlag = 3\n", "sweep.toml:1: 'rum' stands at the top level"),
-        ("run = 3\n", "sweep.toml:1: 'run' is 3, expected a table: [run]."),
-        ("[grid]\nlag = 3\n", "sweep.toml:2: lag is 3, expected a list of at least one value."),
-        ("[grid]\nlag = [0]\nrecipe_args = {eps = []}\n", "sweep.toml:3: recipe_args.eps is [], expected a"),
-        ("[grid]\nlag = []\n", "sweep.toml:2: lag is [], expected a list of at least one value."),
-        ('[grid]\nlag = [0, "4"]\n', "sweep.toml:2: lag is '4' (str), expected a valid integer."),
-        ("[grid]\nlagg = [3]\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
-        ("[grid]\nrecipe_args.eps = [[1]]\n", "sweep.toml:2: recipe_args has eps = [1], expected a number"),
-        ("[run]\nrecipe_args = 3\n", "sweep.toml:2: recipe_args is 3, expected a table"),
-        ("[run.recipe_args]\neps = nan\n", "sweep.toml:1: recipe_args has eps = nan, expected a number."),
-        ("[run]\nlag = 3\nlag = 4\n", "sweep.toml:3: Cannot overwrite a value. Each key"),
-        ("[run]\nlag =\n", "sweep.toml:2: Invalid value"),
-        ("[run]\nlag = 1e3x\n", "sweep.toml:2: "),
-    ],
-)
+    [("[run]\nlagg = 3\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
+     ('[run]\n\nlag = "3"\n', "sweep.toml:3: lag is '3' (str), expected a valid integer."),
+     ("[run]\nlag = 3.0\n", "sweep.toml:2: lag is 3.0 (float), expected a valid integer."),
+     ("[run]\nlag = true\n", "sweep.toml:2: lag is True (bool), expected a valid integer."),
+     ("[run]\nlag = -1\n", "sweep.toml:2: lag is -1, expected at least 0."),
+     ("[run]\nlearning_rate = inf\n", "sweep.toml:2: learning_rate is inf, expected a finite number"),
+     ("[run]\nlearning_rate = nan\n", "sweep.toml:2: learning_rate is nan, expected a finite number"),
+     ("[run]\nteacher_noise = 1.5\n", "sweep.toml:2: teacher_noise is 1.5, expected at most"),
+     ("[run]\nsteps = 2147483648\n", "sweep.toml:2: steps is 2147483648, expected at most 2147483647."),
+     ('[run]\npolicy = "toi"\n', "sweep.toml:2: policy is 'toi' (str), expected 'tabular', 'toy' or 'hf'"),
+     ('[run]\npolicy = "hf"\n', "sweep.toml:1: model is empty, expected the folder of a Hugging Face model"),
+     ('[run]\nmodel = "m"\n', "sweep.toml:2: model is 'm', but policy is 'tabular'"),
+     ("[run]\nwarm_start_steps = 5\n", "sweep.toml:2: warm_start_steps is 5, expected 0 unless policy"),
+     ("lag = 3\n", "sweep.toml:1: 'lag' stands at the top level"),
+     ("[rum]\nlag = 3\n", "sweep.toml:1: 'rum' stands at the top level"),
+     ("run = 3\n", "sweep.toml:1: 'run' is 3, expected a table: [run]."),
+     ("[grid]\nlag = 3\n", "sweep.toml:2: lag is 3, expected a list of at least one value."),
+     ("[grid]\nlag = [0]\nrecipe_args = {eps = []}\n", "sweep.toml:3: recipe_args.eps is [], expected a"),
+     ("[grid]\nlag = []\n", "sweep.toml:2: lag is [], expected a list of at least one value."),
+     ('[grid]\nlag = [0, "4"]\n', "sweep.toml:2: lag is '4' (str), expected a valid integer."),
+     ("[grid]\nlagg = [3]\n", "sweep.toml:2: Run has no field 'lagg'. Did you mean 'lag'?"),
+     ("[grid]\nrecipe_args.eps = [[1]]\n", "sweep.toml:2: recipe_args has eps = [1], expected a number"),
+     ("[run]\nrecipe_args = 3\n", "sweep.toml:2: recipe_args is 3, expected a table"),
+     ("[run.recipe_args]\neps = nan\n", "sweep.toml:1: recipe_args has eps = nan, expected a number."),
+     ("[run]\nlag = 3\nlag = 4\n", "sweep.toml:3: Cannot overwrite a value. Each key"),
+     ("[run]\nlag =\n", "sweep.toml:2: Invalid value"), ("[run]\nlag = 1e3x\n", "sweep.toml:2: ")],
+)  # fmt: skip
 def test_a_bad_file_is_refused_with_the_line(tmp_path: Path, text: str, expected: str) -> None:
     lines = refusal(tmp_path, text)
     assert len(lines) == 1
@@ -151,11 +135,8 @@ def test_a_bad_file_is_refused_with_the_line(tmp_path: Path, text: str, expected
 def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path: Path) -> None:
     text = '[run]\nlag = "3"\nsteps = 0\n# a comment\n[grid]\nsede = [1]\ngroup = [8, 0]\n'
     assert [line.partition(" ")[0] for line in refusal(tmp_path, text)] == [
-        "sweep.toml:2:",
-        "sweep.toml:3:",
-        "sweep.toml:6:",
-        "sweep.toml:7:",
-    ]
+        "sweep.toml:2:", "sweep.toml:3:", "sweep.toml:6:", "sweep.toml:7:",
+    ]  # fmt: skip
 
 
 def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -280,11 +261,8 @@ def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:
     with pytest.raises(UserError) as caught:
         check(run)
     assert [line.partition(" ")[0] for line in str(caught.value).splitlines()] == [
-        "recipe_args",
-        "lag",
-        "steps",
-        "group",
-    ]
+        "recipe_args", "lag", "steps", "group",
+    ]  # fmt: skip
 
 
 def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_values() -> None:
@@ -374,13 +352,8 @@ def test_an_argument_called_law_is_the_distribution_and_keeps_its_id():
 
 def test_every_field_is_part_of_the_id():
     changed = [
-        Run(seed=1),
-        Run(lag=1),
-        Run(steps=201),
-        Run(recipe="m2po"),
-        Run(task="chain"),
-        Run(log_every=5),
-    ]
+        Run(seed=1), Run(lag=1), Run(steps=201), Run(recipe="m2po"), Run(task="chain"), Run(log_every=5),
+    ]  # fmt: skip
     assert len({cell_id(run) for run in [Run(), *changed]}) == len(changed) + 1
 
 
@@ -396,15 +369,11 @@ BASE = Run(task="running-sum", policy="toy", task_args=(("digits", 4),), learnin
 
 @pytest.mark.parametrize(
     "cells",
-    [
-        (BASE,),
-        (Run(),),
-        grid(BASE, recipe=["grpo", "m2po"], lag=[0, 16], seed=range(8)),
-        grid(BASE, learning_rate=[1e-3, 0.1], recipe_args=[(("eps", 0.1),), (("eps", 0.2),)]),
-        grid(BASE, recipe_args=[(("a", i), ("b", name)) for i in (1, 2) for name in ("x", 'y"\\')]),
-        grid(BASE, anchor=["recipe", "old"], steps=[10, 20], seed=[0, 2]),
-    ],
-)
+    [(BASE,), (Run(),), grid(BASE, recipe=["grpo", "m2po"], lag=[0, 16], seed=range(8)),
+     grid(BASE, learning_rate=[1e-3, 0.1], recipe_args=[(("eps", 0.1),), (("eps", 0.2),)]),
+     grid(BASE, recipe_args=[(("a", i), ("b", name)) for i in (1, 2) for name in ("x", 'y"\\')]),
+     grid(BASE, anchor=["recipe", "old"], steps=[10, 20], seed=[0, 2])],
+)  # fmt: skip
 def test_a_grid_comes_back_from_its_text(cells, tmp_path):
     text = as_toml(cells)
     file = tmp_path / "sweep.toml"

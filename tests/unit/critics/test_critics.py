@@ -109,19 +109,17 @@ def test_cells_train_alike_stacked_or_alone_with_a_critic():
 
 @pytest.mark.parametrize(
     ("run", "says"),
-    [
-        (Run(recipe="st_ppo"),
-         "reads turns, and task 'bandit' has only one; take task 'guess' or 'solver-checker'"),
-        (Run(recipe="ppo"), "needs values, and critic is 'none'. Set critic to 'exact' or 'table'"),
-        (Run(recipe="grpo", critic="table"), "reads no values, so the critic would change nothing"),
-        (Run(critic_args=(("rate", 0.1),)), "critic_args are given, but critic is 'none'"),
-        (replace(TOY, critic="table"), "does not fit policy 'toy'; expected 'head' or 'model'"),
-        (replace(GAME, critic="tabel"), "Unknown critic 'tabel'. Did you mean 'table'"),
-        (replace(GAME, critic_args=(("rat", 1.0),)), "has no hyperparameter 'rat'"),
-        (replace(TOY, task_args=(), policy_args=(("roles", "separate"),)),
-         "roles is 'separate', but the task has 4 turns; expected a task of two turns"),
-        (replace(GAME, recipe_args=(("advantage", "gea"),)), "Unknown advantage 'gea'"),
-    ],
+    [(Run(recipe="st_ppo"),
+      "reads turns, and task 'bandit' has only one; take task 'guess' or 'solver-checker'"),
+     (Run(recipe="ppo"), "needs values, and critic is 'none'. Set critic to 'exact' or 'table'"),
+     (Run(recipe="grpo", critic="table"), "reads no values, so the critic would change nothing"),
+     (Run(critic_args=(("rate", 0.1),)), "critic_args are given, but critic is 'none'"),
+     (replace(TOY, critic="table"), "does not fit policy 'toy'; expected 'head' or 'model'"),
+     (replace(GAME, critic="tabel"), "Unknown critic 'tabel'. Did you mean 'table'"),
+     (replace(GAME, critic_args=(("rat", 1.0),)), "has no hyperparameter 'rat'"),
+     (replace(TOY, task_args=(), policy_args=(("roles", "separate"),)),
+      "roles is 'separate', but the task has 4 turns; expected a task of two turns"),
+     (replace(GAME, recipe_args=(("advantage", "gea"),)), "Unknown advantage 'gea'")],
 )  # fmt: skip
 def test_what_a_recipe_or_a_critic_lacks_is_refused_beforehand(run, says):
     with pytest.raises(UserError, match=says.replace("(", r"\(")):

@@ -107,13 +107,9 @@ def test_equal_weights_have_no_kurtosis_worth_a_digit():
 
 @pytest.mark.parametrize(
     ("log_w", "message"),
-    [
-        ([0.0, np.nan], "1 of 2 log-weights are NaN or"),
-        ([np.inf, 0.0, np.inf], "2 of 3 log-weights"),
-        ([-np.inf, -np.inf], "sum to zero"),
-        ([], "count is 0"),
-    ],
-)
+    [([0.0, np.nan], "1 of 2 log-weights are NaN or"), ([np.inf, 0.0, np.inf], "2 of 3 log-weights"),
+     ([-np.inf, -np.inf], "sum to zero"), ([], "count is 0")],
+)  # fmt: skip
 def test_weights_that_mean_nothing_are_refused(log_w, message):
     with pytest.raises(UserError, match=message):
         WeightSums.of(log_w).ess()

@@ -20,12 +20,9 @@ def test_shares_by_hand():
     weight = torch.tensor([[2.0, 0.0, 1.0], [-5.0, 0.0, 7.0]], dtype=torch.float64)
     found = {name: float(value) for name, value in sign_shares(weight, batch).items()}
     assert found == pytest.approx(
-        {
-            "actor/positive_share": 3 / 8,
-            "actor/clip_share_positive": 1 / 3,
-            "actor/clip_share_negative": 1 / 2,
-        }
-    )
+        {"actor/positive_share": 3 / 8, "actor/clip_share_positive": 1 / 3,
+         "actor/clip_share_negative": 1 / 2}
+    )  # fmt: skip
 
 
 def test_ppo_clips_high_ratios_of_good_tokens_and_low_ones_of_bad_tokens():

@@ -22,16 +22,11 @@ ALMOST_ONE = 1.0 - 2.0**-53
 
 @pytest.mark.parametrize(
     ("counter", "key", "expected"),
-    [
-        ((0, 0, 0, 0), 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-        ((0xFFFFFFFF,) * 4, 0xFFFFFFFFFFFFFFFF, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-        (
-            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-            0x299F31D0A4093822,
-            "d16cfe09 94fdcceb 5001e420 24126ea1",
-        ),
-    ],
-)
+    [((0, 0, 0, 0), 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+     ((0xFFFFFFFF,) * 4, 0xFFFFFFFFFFFFFFFF, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+     ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), 0x299F31D0A4093822,
+      "d16cfe09 94fdcceb 5001e420 24126ea1")],
+)  # fmt: skip
 def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
     assert " ".join(f"{int(word):08x}" for word in kernels.philox(*counter, np.uint64(key))) == expected
     assert " ".join(f"{word:08x}" for word in reference.philox(counter, key)) == expected

@@ -54,21 +54,16 @@ def test_held_out_lines_are_never_trained_on(write):
 
 @pytest.mark.parametrize(
     ("lines", "says"),
-    [
-        ([SOUND, '{"prompt": "x"'], "line 2: Expecting"),
-        ([SOUND, "", "[1, 2]"], "line 3: a list, expected an object"),
-        (['{"question": "x", "answer": "y"}'], "line 1: no 'prompt', it has 'question', 'answer'"),
-        (['{"prompt": "x", "answer": null}'], "line 1: 'answer' is None"),
-        (['{"prompt": "  ", "answer": "y"}'], "line 1: 'prompt' is '  ', expected text or messages"),
-        (['{"prompt": [{"role": "user"}], "answer": "y"}'], "line 1: 'prompt' is"),
-        (
-            [SOUND, '{"prompt": "2+2=", "answer": 5}'],
-            "1 broken line: line 2 has the prompt of line 1 and another",
-        ),
-        (["1"] * 9, "9 broken lines: line 1: a int.*and 4 more"),
-        ([""], "has no lines"),
-    ],
-)
+    [([SOUND, '{"prompt": "x"'], "line 2: Expecting"),
+     ([SOUND, "", "[1, 2]"], "line 3: a list, expected an object"),
+     (['{"question": "x", "answer": "y"}'], "line 1: no 'prompt', it has 'question', 'answer'"),
+     (['{"prompt": "x", "answer": null}'], "line 1: 'answer' is None"),
+     (['{"prompt": "  ", "answer": "y"}'], "line 1: 'prompt' is '  ', expected text or messages"),
+     (['{"prompt": [{"role": "user"}], "answer": "y"}'], "line 1: 'prompt' is"),
+     ([SOUND, '{"prompt": "2+2=", "answer": 5}'],
+      "1 broken line: line 2 has the prompt of line 1 and another"),
+     (["1"] * 9, "9 broken lines: line 1: a int.*and 4 more"), ([""], "has no lines")],
+)  # fmt: skip
 def test_broken_lines_are_told_by_number(write, lines, says):
     with pytest.raises(ValueError, match=says):
         Jsonl(file=write(*lines))
@@ -93,15 +88,11 @@ def test_a_file_that_has_changed_is_refused(write):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [
-        ({"verifier": "numbr"}, "unknown verifier 'numbr'. Did you mean 'number'"),
-        ({"verifier": "no/such.py:f"}, "the file no/such.py does not exist"),
-        ({"limit": 0.0}, "limit 0.0"),
-        ({"chat": "maybe"}, "chat is 'maybe'"),
-        ({"stop": '[""]'}, "stop is"),
-        ({"verifier": "choice"}, "cannot judge the reference answer of line 1: the answer '0'"),
-    ],
-)
+    [({"verifier": "numbr"}, "unknown verifier 'numbr'. Did you mean 'number'"),
+     ({"verifier": "no/such.py:f"}, "the file no/such.py does not exist"), ({"limit": 0.0}, "limit 0.0"),
+     ({"chat": "maybe"}, "chat is 'maybe'"), ({"stop": '[""]'}, "stop is"),
+     ({"verifier": "choice"}, "cannot judge the reference answer of line 1: the answer '0'")],
+)  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(arguments, says):
     with pytest.raises(ValueError, match=says):
         Jsonl(**arguments)

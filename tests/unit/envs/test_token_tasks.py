@@ -251,11 +251,8 @@ def test_a_token_environment_refuses_an_action_outside_the_vocabulary(make_env):
 
 def test_nested_arguments_can_be_written_as_text():
     assert arguments("max_digits=1 name=x flag=true ratio=0.5") == {
-        "max_digits": 1,
-        "name": "x",
-        "flag": True,
-        "ratio": 0.5,
-    }
+        "max_digits": 1, "name": "x", "flag": True, "ratio": 0.5,
+    }  # fmt: skip
     assert arguments(None) == {}
     tree = worlds()["tree"]
     assert tree(task_args="digits=2 modulus=2").states == tree(task_args={"digits": 2, "modulus": 2}).states

@@ -172,16 +172,9 @@ def test_rounding_never_draws_an_action_without_mass():
         np.zeros((1, 1, 1), bool),
     )
     walk(
-        pi_RSA[:, None],
-        np.zeros((1, 1, 1), int),
-        np.zeros((1, 1), int),
-        uniform_RBT,
-        -1,
-        state_RBT,
-        action_RBT,
-        mask_RBT,
-        np.full((1, 1, 1), -1),
-    )
+        pi_RSA[:, None], np.zeros((1, 1, 1), int), np.zeros((1, 1), int), uniform_RBT, -1, state_RBT,
+        action_RBT, mask_RBT, np.full((1, 1, 1), -1),
+    )  # fmt: skip
     assert action_RBT[0, 0, 0] == 9
 
 

@@ -31,12 +31,9 @@ TWO_ARMS = LoggedDistribution(
 RNG = np.random.default_rng(0)
 COINS_SA = RNG.random((2, 2))
 LOGGED = LoggedDistribution(
-    np.array([0.3, 0.7]),
-    RNG.dirichlet(np.ones(2), 2),
-    RNG.dirichlet(np.ones(2), 2),
-    COINS_SA,
+    np.array([0.3, 0.7]), RNG.dirichlet(np.ones(2), 2), RNG.dirichlet(np.ones(2), 2), COINS_SA,
     COINS_SA * (1 - COINS_SA),
-)
+)  # fmt: skip
 MODEL_SA, FEATURE_SAD = RNG.normal(size=(2, 2)), RNG.normal(size=(2, 2, 2))
 UNITS = bandit_units(LOGGED, model_SA=MODEL_SA, feature_SAD=FEATURE_SAD)
 NEED_MORE = {"mips", "instrumental_variable"}

@@ -62,15 +62,10 @@ def full(n=6, lead=(), seed=0) -> Logged:
     extra = {"feature": rng.normal(size=(*shape, 2)), "feature_pi": rng.normal(size=(*shape, 2))}
     action = np.broadcast_to(np.arange(n) * 2 % 3, shape)
     return logged(
-        reward=rng.random(shape),
-        action=action,
-        behavior_dist=0.7 * mu + 0.1,
-        action_dist=pi,
-        estimated_rewards_by_reg_model=rng.random((*shape, 3)),
-        log_embedding_weight=rng.normal(size=shape),
-        instrument=np.broadcast_to(np.arange(n) >= n // 2 + 1, shape),
-        **extra,
-    )
+        reward=rng.random(shape), action=action, behavior_dist=0.7 * mu + 0.1, action_dist=pi,
+        estimated_rewards_by_reg_model=rng.random((*shape, 3)), log_embedding_weight=rng.normal(size=shape),
+        instrument=np.broadcast_to(np.arange(n) >= n // 2 + 1, shape), **extra,
+    )  # fmt: skip
 
 
 def run(name, data, **hyper) -> Estimate:
@@ -262,13 +257,10 @@ def instrumented(strata=1, lead=()) -> Logged:
     pi = np.array([[0.3, 0.7], [0.9, 0.1], [0.0, 1.0]])[context]
     shape = (*lead, n)
     return logged(
-        reward=rng.random(shape),
-        action=action,
-        pscore=np.full(shape, 0.5),
-        action_dist=np.broadcast_to(pi, (*shape, 2)),
-        instrument=np.broadcast_to(z, shape),
+        reward=rng.random(shape), action=action, pscore=np.full(shape, 0.5),
+        action_dist=np.broadcast_to(pi, (*shape, 2)), instrument=np.broadcast_to(z, shape),
         context=np.broadcast_to(context, shape),
-    )
+    )  # fmt: skip
 
 
 def test_the_instrumental_estimate_is_walds_ratio_weighted_over_strata():
@@ -307,22 +299,12 @@ def test_an_instrument_that_identifies_nothing_is_refused():
 
 @pytest.mark.parametrize(
     ("name", "hyper"),
-    [
-        ("clipped_ips", {"lambda_": -1.0}),
-        ("propensity_clipped_ips", {"tau": 1.5}),
-        ("exponential_smoothing", {"alpha": 1.1}),
-        ("power_of_ratio", {"alpha": -0.1}),
-        ("ix", {"gamma": -0.1}),
-        ("subgaussian_ips", {"lambda_": 1.1}),
-        ("log_smoothing", {"lambda_": -0.1}),
-        ("lse", {"lambda_": 0.1}),
-        ("switch_dr", {"lambda_": -1.0}),
-        ("dr_ps", {"lambda_": -1.0}),
-        ("dr_os", {"lambda_": math.nan}),
-        ("sg_dr", {"lambda_": -1.0}),
-        ("mrdr", {"folds": 0}),
-    ],
-)
+    [("clipped_ips", {"lambda_": -1.0}), ("propensity_clipped_ips", {"tau": 1.5}),
+     ("exponential_smoothing", {"alpha": 1.1}), ("power_of_ratio", {"alpha": -0.1}), ("ix", {"gamma": -0.1}),
+     ("subgaussian_ips", {"lambda_": 1.1}), ("log_smoothing", {"lambda_": -0.1}), ("lse", {"lambda_": 0.1}),
+     ("switch_dr", {"lambda_": -1.0}), ("dr_ps", {"lambda_": -1.0}), ("dr_os", {"lambda_": math.nan}),
+     ("sg_dr", {"lambda_": -1.0}), ("mrdr", {"folds": 0})],
+)  # fmt: skip
 def test_a_hyperparameter_out_of_range_is_refused(name, hyper):
     with pytest.raises(UserError, match=f"{next(iter(hyper))} is"):
         run(name, full(), **hyper)
@@ -372,28 +354,21 @@ GOOD = {"reward": [1.0, 0.0], "action": [0, 1], "pscore": [0.5, 0.5], "action_di
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"reward": 1.0}, r"reward has shape \(\)"),
-        ({"reward": [1.0, np.nan]}, "reward is not finite"),
-        ({"pscore": [0.5, 0.0]}, r"pscore is 0 in round \[1\]; expected above 0"),
-        ({"pscore": [-0.1, 0.5]}, r"pscore is -0.1 in round \[0\]"),
-        ({"pscore": [0.5, 1.5]}, "pscore is 1.5"),
-        ({"pscore": [0.5]}, r"pscore_N has shape \(1,\)"),
-        ({"pscore": None}, "give pscore or behavior_dist"),
-        ({"action": [0, 2]}, "action is 0 to 2; action_dist has 2 actions"),
-        ({"action": [0.0, 1.0]}, "expected integers"),
-        ({"action_dist": [[0.4, 0.7]] * 2}, "not probabilities"),
-        ({"action_dist": [[-0.1, 1.1]] * 2}, "not probabilities"),
-        ({"action_dist": [[0.4, 0.6]]}, "action_dist has shape"),
-        ({"action_dist": None}, "Give log_weight, or action"),
-        ({"behavior_dist": [[0.5, 0.5], [0.0, 1.0]]}, r"action 0 probability 0 in round \[1\]"),
-        ({"estimated_rewards_by_reg_model": [[1.0], [1.0]]}, "estimated_rewards_by_reg_model has shape"),
-        ({"position": [0, 0]}, "no argument"),
-        ({"feature": [1.0, 2.0]}, "feature_ND has shape"),
-        ({"instrument": [1]}, "instrument_N has shape"),
-        ({"log_embedding_weight": [np.inf, 0.0]}, "embedding_log_w_N is"),
-    ],
-)
+    [({"reward": 1.0}, r"reward has shape \(\)"), ({"reward": [1.0, np.nan]}, "reward is not finite"),
+     ({"pscore": [0.5, 0.0]}, r"pscore is 0 in round \[1\]; expected above 0"),
+     ({"pscore": [-0.1, 0.5]}, r"pscore is -0.1 in round \[0\]"), ({"pscore": [0.5, 1.5]}, "pscore is 1.5"),
+     ({"pscore": [0.5]}, r"pscore_N has shape \(1,\)"), ({"pscore": None}, "give pscore or behavior_dist"),
+     ({"action": [0, 2]}, "action is 0 to 2; action_dist has 2 actions"),
+     ({"action": [0.0, 1.0]}, "expected integers"), ({"action_dist": [[0.4, 0.7]] * 2}, "not probabilities"),
+     ({"action_dist": [[-0.1, 1.1]] * 2}, "not probabilities"),
+     ({"action_dist": [[0.4, 0.6]]}, "action_dist has shape"),
+     ({"action_dist": None}, "Give log_weight, or action"),
+     ({"behavior_dist": [[0.5, 0.5], [0.0, 1.0]]}, r"action 0 probability 0 in round \[1\]"),
+     ({"estimated_rewards_by_reg_model": [[1.0], [1.0]]}, "estimated_rewards_by_reg_model has shape"),
+     ({"position": [0, 0]}, "no argument"), ({"feature": [1.0, 2.0]}, "feature_ND has shape"),
+     ({"instrument": [1]}, "instrument_N has shape"),
+     ({"log_embedding_weight": [np.inf, 0.0]}, "embedding_log_w_N is")],
+)  # fmt: skip
 def test_bad_data_are_refused_with_one_sentence(change, message):
     with pytest.raises(UserError, match=message):
         logged(**{**GOOD, **change})

@@ -246,12 +246,9 @@ def test_a_restricted_more_robust_model_has_the_least_exact_variance_of_its_clas
     def variance(b):
         q_hat = (feature @ b).tolist()
         bare = slow.World(
-            floats(world.transition).tolist(),
-            floats(world.reward).tolist(),
-            floats(world.start).tolist(),
-            3,
+            floats(world.transition).tolist(), floats(world.reward).tolist(), floats(world.start).tolist(), 3,
             0.8,
-        )
+        )  # fmt: skip
         return slow.dr_variance(bare, floats(pi).tolist(), floats(mu).tolist(), q_hat)
 
     least = variance(beta)

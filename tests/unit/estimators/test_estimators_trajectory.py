@@ -34,16 +34,9 @@ def logged(data, pi, mu, gamma, steps, **fields) -> LoggedEpisodes:
         for t, (s, a, r, k) in enumerate(path):
             state[i, t], action[i, t], reward[i, t], following[i, t], mask[i, t] = s, a, float(r), k, True
     return LoggedEpisodes.tabular(
-        state_NT=state,
-        action_NT=action,
-        reward_NT=reward,
-        next_state_NT=following,
-        mask_NT=mask,
-        pi_SA=floats(pi),
-        mu_SA=floats(mu),
-        gamma=float(gamma),
-        **fields,
-    )
+        state_NT=state, action_NT=action, reward_NT=reward, next_state_NT=following, mask_NT=mask,
+        pi_SA=floats(pi), mu_SA=floats(mu), gamma=float(gamma), **fields,
+    )  # fmt: skip
 
 
 def random_world(seed, states=3, actions=2, horizon=3, **changes):
@@ -52,11 +45,8 @@ def random_world(seed, states=3, actions=2, horizon=3, **changes):
     given = {
         "transition": rng.dirichlet(np.ones(states), size=(states, actions)).tolist(),
         "reward": rng.normal(size=(states, actions)).tolist(),
-        "start": rng.dirichlet(np.ones(states)).tolist(),
-        "horizon": horizon,
-        "gamma": 0.9,
-        "noise": 0.4,
-    }
+        "start": rng.dirichlet(np.ones(states)).tolist(), "horizon": horizon, "gamma": 0.9, "noise": 0.4,
+    }  # fmt: skip
     pi, mu = rng.dirichlet(np.full(actions, 2.0), size=(2, states)).tolist()
     q_hat = rng.normal(size=(horizon, states, actions))
     return slow.World(**{**given, **changes}), pi, mu, q_hat
@@ -110,13 +100,9 @@ def as_paths(episodes, at):
 
 @pytest.mark.parametrize(
     ("fast", "loop"),
-    [
-        (trajectory_is, slow.importance),
-        (trajectory_wis, slow.weighted),
-        (pdis, slow.per_decision),
-        (cwpdis, slow.per_decision_weighted),
-    ],
-)
+    [(trajectory_is, slow.importance), (trajectory_wis, slow.weighted), (pdis, slow.per_decision),
+     (cwpdis, slow.per_decision_weighted)],
+)  # fmt: skip
 def test_an_estimator_is_its_formula_written_as_a_loop_in_every_data_set(fast, loop):
     episodes = sample()
     found = fast(episodes).value
@@ -341,12 +327,9 @@ def test_weights_that_sum_to_zero_are_refused_by_normalized_estimators():
 def test_actions_that_mu_never_takes_are_named():
     with pytest.raises(UserError, match="Action 1 was logged in state 0, but mu never takes it"):
         LoggedEpisodes.tabular(
-            state_NT=[[0]],
-            action_NT=[[1]],
-            reward_NT=np.zeros((1, 1)),
-            pi_SA=[[0.5, 0.5]],
+            state_NT=[[0]], action_NT=[[1]], reward_NT=np.zeros((1, 1)), pi_SA=[[0.5, 0.5]],
             mu_SA=[[1.0, 0.0]],
-        )
+        )  # fmt: skip
 
 
 # The doors
@@ -356,14 +339,11 @@ def test_scope_rl_names_open_the_same_episodes():
     first = sample()
     q_hat = np.random.default_rng(1).normal(size=(*first.reward_NT.shape, 3))
     second = LoggedEpisodes.from_policies(
-        action_NT=first.action_NT,
-        reward_NT=first.reward_NT,
+        action_NT=first.action_NT, reward_NT=first.reward_NT,
         pscore_NT=np.where(first.mask_NT, first.mu_SA[first.state_NT, first.action_NT], -7.0),
         evaluation_policy_action_dist_NTA=first.pi_SA[first.state_NT],
-        state_action_value_prediction_NTA=q_hat,
-        mask_NT=first.mask_NT,
-        gamma=0.8,
-    )
+        state_action_value_prediction_NTA=q_hat, mask_NT=first.mask_NT, gamma=0.8,
+    )  # fmt: skip
     np.testing.assert_allclose(second.log_rho_NT, first.log_rho_NT)
     np.testing.assert_allclose(second.v_NT, first.mask_NT * (first.pi_SA[first.state_NT] * q_hat).sum(-1))
     np.testing.assert_allclose(pdis(second).value, pdis(first).value)

@@ -36,13 +36,10 @@ def arrays(lead=(), episodes=EPISODES, ending=True):
     state_NT, action_NT = rng.integers(STATES, size=shape), rng.integers(ACTIONS, size=shape)
     state_NT[..., 0, :] = 1  # one episode of every data set is certain to keep some weight
     given = {
-        "action_NT": action_NT,
-        "reward_NT": rng.normal(size=shape),
-        "pscore_NT": mu_SA[state_NT, action_NT],
+        "action_NT": action_NT, "reward_NT": rng.normal(size=shape), "pscore_NT": mu_SA[state_NT, action_NT],
         "evaluation_policy_action_dist_NTA": pi_SA[state_NT],
-        "state_action_value_prediction_NTA": q_TSA[np.arange(STEPS), state_NT],
-        "gamma": 0.9,
-    }
+        "state_action_value_prediction_NTA": q_TSA[np.arange(STEPS), state_NT], "gamma": 0.9,
+    }  # fmt: skip
     if ending:
         length_N1 = rng.integers(1, STEPS + 1, size=(*lead, episodes, 1))
         length_N1[..., 0, :] = STEPS
@@ -322,18 +319,10 @@ def spoiled(name, index, value):
 @pytest.mark.parametrize("place", [0, 4096, ROUNDS - 1])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("reward", np.nan),
-        ("action", BANDIT_ACTIONS),
-        ("action", -1),
-        ("pscore", 0.0),
-        ("pscore", 1.5),
-        ("pscore", np.nan),
-        ("action_dist", np.nan),
-        ("action_dist", [1.1, -0.1, 0.0, 0.0]),
-        ("action_dist", [0.3, 0.3, 0.3, 0.2]),
-    ],
-)
+    [("reward", np.nan), ("action", BANDIT_ACTIONS), ("action", -1), ("pscore", 0.0), ("pscore", 1.5),
+     ("pscore", np.nan), ("action_dist", np.nan), ("action_dist", [1.1, -0.1, 0.0, 0.0]),
+     ("action_dist", [0.3, 0.3, 0.3, 0.2])],
+)  # fmt: skip
 def test_one_bad_round_is_refused_in_the_same_words(monkeypatch, name, value, place):
     given = spoiled(name, place, value)
 

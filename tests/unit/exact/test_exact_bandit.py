@@ -36,17 +36,11 @@ def atoms(law):
 def weight_maps(law):
     w = law.weight_SA
     return {
-        "ips": w,
-        "clipped": np.minimum(w, 1.5),
-        "propensity-clipped": law.pi_SA / np.maximum(law.mu_SA, 0.2),
-        "smoothed": law.pi_SA / law.mu_SA**0.6,
-        "power": w**0.6,
-        "ix": law.pi_SA / (law.mu_SA + 0.1),
-        "subgaussian": w / (0.7 + 0.3 * w),
-        "switch": w * (w <= 1.2),
-        "shrunk": 2 * w / (w**2 + 2),
+        "ips": w, "clipped": np.minimum(w, 1.5), "propensity-clipped": law.pi_SA / np.maximum(law.mu_SA, 0.2),
+        "smoothed": law.pi_SA / law.mu_SA**0.6, "power": w**0.6, "ix": law.pi_SA / (law.mu_SA + 0.1),
+        "subgaussian": w / (0.7 + 0.3 * w), "switch": w * (w <= 1.2), "shrunk": 2 * w / (w**2 + 2),
         "nothing": 0 * w,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(weight_maps(random_law())))
@@ -146,13 +140,9 @@ def test_an_action_that_neither_policy_takes_changes_nothing():
 
 def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
     law = EmbeddedDistribution(
-        np.ones(1),
-        np.array([[0.5, 0.5, 0.0]]),
-        np.array([[0.2, 0.3, 0.5]]),
-        np.full((1, 3, 2), 0.5),
-        np.ones((1, 3, 2)),
-        np.ones((1, 3, 2)),
-    )
+        np.ones(1), np.array([[0.5, 0.5, 0.0]]), np.array([[0.2, 0.3, 0.5]]), np.full((1, 3, 2), 0.5),
+        np.ones((1, 3, 2)), np.ones((1, 3, 2)),
+    )  # fmt: skip
     assert law.mips().bias == pytest.approx(0.0, abs=1e-15)
     for quantity in (law.ips, law.mips_bias_formula, law.mips_gain_formula):
         with pytest.raises(UserError, match="never takes action 2 in context 0"):

@@ -118,15 +118,9 @@ def test_flows_are_minus_the_gradients_of_their_losses():
 
 @pytest.mark.parametrize(
     ("delta_v", "value", "support"),
-    [
-        (-1, 0.489, 5),
-        (-0.3, 0.723, 4),
-        (-0.1, 0.841, 3),
-        (-0.03, 0.890, 2),
-        (-0.01, 0.880, 2),
-        (-0.003, 0.845, 2),
-    ],
-)
+    [(-1, 0.489, 5), (-0.3, 0.723, 4), (-0.1, 0.841, 3), (-0.03, 0.890, 2), (-0.01, 0.880, 2),
+     (-0.003, 0.845, 2)],
+)  # fmt: skip
 def test_asymre_has_the_published_values(delta_v, value, support):
     limit = flows.asymre_limit(MU, REWARD, delta_v)
     assert limit.sum() == pytest.approx(1.0)

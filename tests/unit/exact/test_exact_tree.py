@@ -162,13 +162,9 @@ def test_an_aggregation_divides_as_it_does_in_training(mode):
 
 @pytest.mark.parametrize(
     ("name", "size", "mode"),
-    [
-        ("m2po", 2, "constant"),
-        ("m2po", 3, "token_mean"),
-        ("ppo_clip", 2, "constant"),
-        ("rebel", 2, "constant"),
-    ],
-)
+    [("m2po", 2, "constant"), ("m2po", 3, "token_mean"), ("ppo_clip", 2, "constant"),
+     ("rebel", 2, "constant")],
+)  # fmt: skip
 def test_batches_are_every_tuple_of_responses(name, size, mode):
     bench = small_bench(drift=1.0)
     each = list(responses(bench))

@@ -21,16 +21,10 @@ def random_bench(seed, length=3, drift=0.5):
 
 @pytest.mark.parametrize(
     ("level", "first", "second"),
-    [
-        ("none", 3 / 32, 3 / 32),
-        ("token", 3 / 16, 1 / 16),
-        ("prefix", 3 / 16, 1 / 8),
-        ("min_prefix", 3 / 16, 1 / 8),
-        ("suffix", 1 / 8, 1 / 16),
-        ("sequence", 1 / 8, 1 / 8),
-        ("geometric", 3**0.5 / 16, 3**0.5 / 16),
-    ],
-)
+    [("none", 3 / 32, 3 / 32), ("token", 3 / 16, 1 / 16), ("prefix", 3 / 16, 1 / 8),
+     ("min_prefix", 3 / 16, 1 / 8), ("suffix", 1 / 8, 1 / 16), ("sequence", 1 / 8, 1 / 8),
+     ("geometric", 3**0.5 / 16, 3**0.5 / 16)],
+)  # fmt: skip
 def test_on_two_tokens_with_gradient_an_eighth_the_ratios_have_these_means(level, first, second):
     mu_SA = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
     bench = Bench(reward_tree([0.0, 0.0, 0.0, 1.0], 2, 2), mu_SA, np.full((3, 2), 0.5))

@@ -43,11 +43,8 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
     status = run_sweep(sweep, tmp_path / "s", workers=workers, function="support.fake_training:troubled")
     found = {failure.cells[0].split("seed")[1][0]: failure for failure in status.failures}
     assert {seed: failure.kind for seed, failure in found.items() if seed != "4"} == {
-        "0": "failed",
-        "1": "oom",
-        "2": "failed",
-        "3": "failed",
-    }
+        "0": "failed", "1": "oom", "2": "failed", "3": "failed",
+    }  # fmt: skip
     assert found["0"].message == "ZeroDivisionError: seed 0 divides by zero"
     assert "fake_training.py" in found["0"].trace
     assert (found["2"].message, found["2"].trace) == ("seed 2 is bad input", "")
@@ -176,14 +173,9 @@ STALENESS = grid(Run(), recipe=["grpo", "m2po"], lag=[0, 4, 16], seed=range(50))
 
 @pytest.mark.parametrize(
     ("policy", "model", "cells", "sizes"),
-    [
-        ("tabular", "", 128, [128]),
-        ("tabular", "", 129, [64, 65]),
-        ("tabular", "", 300, [100, 100, 100]),
-        ("toy", "", 70, [23, 23, 24]),
-        ("hf", "m", 3, [1, 1, 1]),
-    ],
-)
+    [("tabular", "", 128, [128]), ("tabular", "", 129, [64, 65]), ("tabular", "", 300, [100, 100, 100]),
+     ("toy", "", 70, [23, 23, 24]), ("hf", "m", 3, [1, 1, 1])],
+)  # fmt: skip
 def test_packs_are_few_near_equal_and_never_too_large(
     policy: str, model: str, cells: int, sizes: list[int]
 ) -> None:

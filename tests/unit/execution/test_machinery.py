@@ -81,9 +81,7 @@ def test_packs_are_started_as_workers_get_free_and_a_lost_worker_costs_one_more_
         return {"own": 1, "engine": "scripted", "workers": 2, "attempts": attempts}
 
     assert engine.log == [A, B, A, C, D, C, "closed"]
-    assert found == [
-        (B, "done", said(1)), (A, "done", said(2)), (D, "failed", said(1)), (C, "died", said(2)),
-    ]  # fmt: skip
+    assert found == [(B, "done", said(1)), (A, "done", said(2)), (D, "failed", said(1)), (C, "died", said(2))]
     stopped = Scripted(2)
     assert list(stopped.run(Fed(PACKS, stop=True))) == []
     assert stopped.log == ["closed"]
@@ -165,12 +163,8 @@ def test_an_order_goes_out_once_its_worker_is_ready_and_starts_the_clock(monkeyp
         one = process(_process=SimpleNamespace(stdin=sent), _errors=io.BytesIO(b"old"))
         one.give(PACKS[0], "text", limit)
         assert (one.pack, one._order, one._limit, one.deadline, sent.getvalue()) == (
-            PACKS[0],
-            "text",
-            limit,
-            INF,
-            b"",
-        )
+            PACKS[0], "text", limit, INF, b"",
+        )  # fmt: skip
         one.begin()
         assert (one.ready, one.deadline, sent.getvalue()) == (True, deadline, b"text\n")
         sent.truncate(0)
@@ -259,11 +253,8 @@ def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch)
     monkeypatch.setattr(worker.time, "time", iter((100.0, 101.23456)).__next__)
     found = execute(text, lambda *steps: told.append(steps))
     assert (found.pack, found.kind, found.content[:4], told) == (
-        pack.id,
-        "done",
-        b"PAR1",
-        [(pack.cells[0].steps,) * 2],
-    )
+        pack.id, "done", b"PAR1", [(pack.cells[0].steps,) * 2],
+    )  # fmt: skip
     assert (found.provenance["began"], found.provenance["seconds"]) == (100.0, 1.235)
     assert {"versions", "machine", "system", "cpu", "threads"} <= set(found.provenance)
     assert found.provenance["versions"]["torch"] == sys.modules["torch"].__version__
@@ -488,8 +479,7 @@ def test_cores_are_those_of_the_process_within_its_quota(monkeypatch):
     assert (threads.advice(7, 1), threads.advice(1, 7)) == ("", "")
     assert threads.advice(4, 2) == (
         "4 workers x 2 threads on 7 cores: waiting threads spin, so 2 workers x 2 threads on 2 cores "
-        "measured 50 times "
-        "slower than 2 x 1. Use at most 7 threads in all."
+        "measured 50 times slower than 2 x 1. Use at most 7 threads in all."
     )
 
 
@@ -751,10 +741,9 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
     local = {"include_dashboard": False, "object_store_memory": 2**28, "_temp_dir": "f", "num_cpus": 3}
     assert ray_executor._connect(None, 3, "f") is ray
     assert asked.pop() == (("local",), local | quiet)
-    assert (os.environ["RAY_AUTH_MODE"], os.environ["RAY_USAGE_STATS_ENABLED"],
-            os.environ[ray_executor.LOOPBACK]) == (
-        "token", "0", "0",
-    )  # fmt: skip
+    assert (
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_USAGE_STATS_ENABLED"], os.environ[ray_executor.LOOPBACK],
+    ) == ("token", "0", "0")  # fmt: skip
     token = os.environ["RAY_AUTH_TOKEN"]
     assert len(token) == 64
     place[0] = "10.0.0.1"

@@ -293,8 +293,7 @@ def test_a_refusal_says_what_is_free_where(monkeypatch):
     ):  # fmt: skip
         assert memory._refusal(pack, need, room) == (
             f"The pack of {name} and 2 more cannot fit: {need.lines()}; {free}.{lag} Take a smaller "
-            f"lag,{spill} or run "
-            "fewer cells at a time."
+            f"lag,{spill} or run fewer cells at a time."
         )
     two = [*plan(grid(BANDIT, seed=range(3))), *plan(grid(BANDIT, seed=range(3, 6)))]
     assert len(list(too_large(two, lambda _: Room(2)))) == 1  # one need, told once
@@ -334,21 +333,18 @@ SUM = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("m
 
 @pytest.mark.parametrize(
     ("cell", "changes", "message"),
-    [
-        (BANDIT, {"recipe": "sft"}, "needs demonstrations, and a tabular world has no teacher; take"),
-        (BANDIT, {"teacher": "self", "recipe": "dgrpo"}, "teacher"),
-        (SUM, {"recipe": "remax", "verifier": "comparisons"}, "fitted anew for every seed, does not give"),
-        (SUM, {"recipe": "remax", "verifier": "lenient"}, ""),
-        (SUM, {"recipe": "grpo", "verifier": "comparisons"}, ""),
-        (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "drop"}, "age_limit 0 leaves batches of any size"),
-        (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "wait"}, ""),
-        (TOY, {"recipe": "sft", "age_limit": -1, "too_old": "drop"}, ""),
-        (BANDIT, {"guide": "rescue"}, "shows the teacher's answers, but a tabular world knows no solutions"),
-        (BANDIT, {"guide": "own"}, ""),
-        (SUM, {"guide": "splice"}, ""),
-        (TOY, {"guide": "splice"}, "guide 'splice' on task 'length'"),
-        (SUM, {"guide": "splice", "policy": "hf", "policy_args": ()}, "guide 'splice' on task 'running-sum'"),
-    ],
+    [(BANDIT, {"recipe": "sft"}, "needs demonstrations, and a tabular world has no teacher; take"),
+     (BANDIT, {"teacher": "self", "recipe": "dgrpo"}, "teacher"),
+     (SUM, {"recipe": "remax", "verifier": "comparisons"}, "fitted anew for every seed, does not give"),
+     (SUM, {"recipe": "remax", "verifier": "lenient"}, ""),
+     (SUM, {"recipe": "grpo", "verifier": "comparisons"}, ""),
+     (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "drop"}, "age_limit 0 leaves batches of any size"),
+     (TOY, {"recipe": "sft", "age_limit": 0, "too_old": "wait"}, ""),
+     (TOY, {"recipe": "sft", "age_limit": -1, "too_old": "drop"}, ""),
+     (BANDIT, {"guide": "rescue"}, "shows the teacher's answers, but a tabular world knows no solutions"),
+     (BANDIT, {"guide": "own"}, ""), (SUM, {"guide": "splice"}, ""),
+     (TOY, {"guide": "splice"}, "guide 'splice' on task 'length'"),
+     (SUM, {"guide": "splice", "policy": "hf", "policy_args": ()}, "guide 'splice' on task 'running-sum'")],
 )  # fmt: skip
 def test_what_a_recipe_lacks_is_said_in_one_sentence(cell, changes, message):
     problems = list(preflight.problems([dataclasses.replace(cell, **changes)]))

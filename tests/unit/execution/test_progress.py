@@ -136,16 +136,8 @@ def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path) -> N
 
     code = "from testbed.cli import main; main()"
     words = [
-        "run",
-        "ess-collapse",
-        "lag=0",
-        "seed=0",
-        "steps=100000",
-        "--workers",
-        "0",
-        "--out",
-        tmp_path / "r",
-    ]
+        "run", "ess-collapse", "lag=0", "seed=0", "steps=100000", "--workers", "0", "--out", tmp_path / "r",
+    ]  # fmt: skip
     with subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while not (tmp_path / "r" / "sweep.json").exists():
@@ -221,9 +213,5 @@ def test_a_bar_feeds_its_board_and_goes_on_without_a_broken_one(monkeypatch) -> 
     bar.close()
     assert told[-1] == "stop"
     assert [progress._clock(x) for x in (0, 59.4, 61, 3599, 3600)] == [
-        "0:00",
-        "0:59",
-        "1:01",
-        "59:59",
-        "1:00:00",
-    ]
+        "0:00", "0:59", "1:01", "59:59", "1:00:00",
+    ]  # fmt: skip

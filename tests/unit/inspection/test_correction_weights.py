@@ -74,14 +74,10 @@ def test_a_batch_without_weight_is_not_normalized():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("reinforce", "'reinforce' reads adv: it has no weight that corrects for the sampler"),
-        ("ppo_clip", "'ppo_clip' reads anchor, adv"),
-        ("sft", "'sft' reads nothing"),
-        ("r2vpo", "has a penalty"),
-        ("tiss", "Did you mean 'tis'"),
-    ],
-)
+    [("reinforce", "'reinforce' reads adv: it has no weight that corrects for the sampler"),
+     ("ppo_clip", "'ppo_clip' reads anchor, adv"), ("sft", "'sft' reads nothing"), ("r2vpo", "has a penalty"),
+     ("tiss", "Did you mean 'tis'")],
+)  # fmt: skip
 def test_an_objective_that_corrects_nothing_is_refused(name, message):
     _, batch = batch_of()
     with pytest.raises(UserError, match=message):

@@ -56,14 +56,11 @@ def infinite(logp_BT, batch):
     return -logp_BT * batch.adv_BT / 0.0
 """
 CAUGHT = {
-    "two_axes": "stacked replicas equal separate calls",
-    "reads_padding": "padding does not leak",
+    "two_axes": "stacked replicas equal separate calls", "reads_padding": "padding does not leak",
     "first_counts_twice": "order of sequences does not matter",
-    "batch_mean": "micro-batches give the whole batch's weights",
-    "overflows": "extreme ratios give no NaN",
-    "group_of_one": "groups of one and equal rewards are defined",
-    "infinite": "one finite loss per token",
-}
+    "batch_mean": "micro-batches give the whole batch's weights", "overflows": "extreme ratios give no NaN",
+    "group_of_one": "groups of one and equal rewards are defined", "infinite": "one finite loss per token",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +90,8 @@ def test_what_is_measured_of_cispo_is_what_it_promises():
     found = promises.measure("cispo")
     assert found.reads == ("mu", "adv")
     assert (found.scope, found.on_policy, found.sign, found.derivative) == (
-        "token",
-        pytest.approx(1),
-        True,
-        False,
-    )
+        "token", pytest.approx(1), True, False,
+    )  # fmt: skip
     assert found.bounded
     assert found.largest == pytest.approx(1.28)
     assert not promises.measure("importance_reinforce").bounded

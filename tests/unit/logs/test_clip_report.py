@@ -82,13 +82,8 @@ def test_missing_advantages_are_rewards_less_the_mean_of_what_is_kept_of_a_group
         return LoggedSequence(0, "a", group, mask, logp_mu=mu, logp_pi=np.array([pi]), reward=reward)
 
     some = [
-        one("g", 0.0),
-        one("g", 3.0),
-        one("h", 1.0),
-        one("h", 2.0),
-        one("h", 6.0),
-        one("h", 50.0, -np.inf),
-    ]
+        one("g", 0.0), one("g", 3.0), one("h", 1.0), one("h", 2.0), one("h", 6.0), one("h", 50.0, -np.inf),
+    ]  # fmt: skip
     held = batches(Log("made", tuple(some)))
     assert held.pairs[0][1].adv_BT[:, 0].tolist() == [-1.5, 1.5, -2.0, -1.0, 3.0]
     assert "reward minus the group mean" in held.notes[0]

@@ -53,19 +53,13 @@ def one_row(**changed):
 
 @pytest.mark.parametrize(
     ("field", "text", "message"),
-    [
-        ("token", "[1e300, 1]", "beyond 2.53"),
-        ("token", f"[{-(2**70)}, 1]", "beyond 2.53"),
-        ("token", "[1.5, 1]", "not whole"),
-        ("version", "[null, 1]", "not whole"),
-        ("token", f"[{10**400}, 1]", "expected a list of numbers"),
-        ("logp_mu", "[[-1.0], [-1.0]]", "lists inside"),
-        ("step", "1e400", "infinite"),
-        ("step", "0.5", "whole number"),
-        ("trainer_version", "1e300", "whole number"),
-        ("reward", f"{10**400}", "expected a number"),
-    ],
-)
+    [("token", "[1e300, 1]", "beyond 2.53"), ("token", f"[{-(2**70)}, 1]", "beyond 2.53"),
+     ("token", "[1.5, 1]", "not whole"), ("version", "[null, 1]", "not whole"),
+     ("token", f"[{10**400}, 1]", "expected a list of numbers"),
+     ("logp_mu", "[[-1.0], [-1.0]]", "lists inside"), ("step", "1e400", "infinite"),
+     ("step", "0.5", "whole number"), ("trainer_version", "1e300", "whole number"),
+     ("reward", f"{10**400}", "expected a number")],
+)  # fmt: skip
 def test_a_number_that_has_no_exact_place_is_refused(field, text, message, tmp_path):
     path = tmp_path / "a.tokens.jsonl"
     path.write_text(json.dumps(one_row(**{field: "HERE"})).replace('"HERE"', text) + "\n")
@@ -91,9 +85,6 @@ def test_the_cause_that_torch_names_is_told_in_160_characters():
     told = files._reason(RuntimeError("Weights only load failed.\n  GLOBAL os.system is not allowed. \nmore"))
     assert told == "GLOBAL os.system is not allowed"
     assert [len(files._reason(ValueError("x" * size))) for size in (159, 160, 161, 5000)] == [
-        159,
-        160,
-        160,
-        160,
-    ]
+        159, 160, 160, 160,
+    ]  # fmt: skip
     assert files._reason(ValueError()) == "ValueError"

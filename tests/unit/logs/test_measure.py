@@ -26,8 +26,7 @@ def one(step, sample, mask, mu, pi, anchor=None, version=None, **fields):
 
 SOUND = (
     one(0, "a1", [1, 0, 1, 1], [-1, -9, -2, -0.5], [-0.5, -1, -2.25, -1.5], [-0.75, -9, -2, -1], [3, 9, 4, 4],
-        reward=1.0, trainer_version=5),
-    one(0, "a2", [1], [-3], [-1], [-2.5], [2], trainer_version=5),
+        reward=1.0, trainer_version=5), one(0, "a2", [1], [-3], [-1], [-2.5], [2], trainer_version=5),
     one(2, "b1", [1, 1], [-1, -2], [-1.5, -2.5], [-1, -2.25], [5, 3], reward=3.0, trainer_version=6),
     one(0, "b2", [0, 1, 1], [-7, -1, -1], [-1, -1.25, -0.25], [0, -1, -0.5], [9, 5, 3], reward=-2.0,
         trainer_version=6),
@@ -162,11 +161,9 @@ def test_mismatch_and_staleness_add_up_token_by_token():
     ]
     wanted = {
         "tokens": len(parts), "k1": mean([-d - s for d, s in parts]),
-        "k1_mismatch": mean([-d for d, _ in parts]),
-        "k1_staleness": mean([-s for _, s in parts]), "k2": mean([(d + s) ** 2 / 2 for d, s in parts]),
-        "k2_mismatch": mean([d * d / 2 for d, _ in parts]),
-        "k2_staleness": mean([s * s / 2 for _, s in parts]),
-        "k2_cross": mean([d * s for d, s in parts]),
+        "k1_mismatch": mean([-d for d, _ in parts]), "k1_staleness": mean([-s for _, s in parts]),
+        "k2": mean([(d + s) ** 2 / 2 for d, s in parts]), "k2_mismatch": mean([d * d / 2 for d, _ in parts]),
+        "k2_staleness": mean([s * s / 2 for _, s in parts]), "k2_cross": mean([d * s for d, s in parts]),
     }  # fmt: skip
     for some in (known, (*known, lost)):  # tokens that lack one of the three count nowhere
         assert split(tensors(Log("made", some))) == pytest.approx(wanted, rel=1e-12)

@@ -28,11 +28,9 @@ def ragged(lengths, seed=0, group=4, hostile=()):
         for value in hostile if length > 3 and n % 7 == 0 else ():
             pi[draw.integers(length)] = value
         found.append(
-            LoggedSequence(
-                0, str(n), str(n // group), mask, logp_mu=mu, logp_pi=pi, logp_anchor=(mu + pi) / 2,
-                advantage=np.full(length, (-1.0) ** n), version=draw.integers(0, 3, length), reward=n % 2,
-                trainer_version=4,
-            )
+            LoggedSequence(0, str(n), str(n // group), mask, logp_mu=mu, logp_pi=pi,
+                           logp_anchor=(mu + pi) / 2, advantage=np.full(length, (-1.0) ** n),
+                           version=draw.integers(0, 3, length), reward=n % 2, trainer_version=4)
         )  # fmt: skip
     return Log("made", tuple(found))
 

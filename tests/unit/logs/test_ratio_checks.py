@@ -189,19 +189,17 @@ SWAPPED, ELSE = "mu and pi look swapped", "log mu is not from the sampling distr
 
 @pytest.mark.parametrize(
     ("token", "k1", "inverse", "quarters", "said"),
-    [
-        (LOW, None, None, (-0.4, -0.3, -0.2, 0.0), TOP), (LOW, None, None, (-0.4, -0.3, -0.2, 0.019), TOP),
-        (LOW, None, None, (-0.4, -0.3, -0.2, 0.021), ELSE), (LOW, None, None, (0.1, -0.3, -0.2, -0.1), ELSE),
-        (HIGH, None, None, (-0.4, -0.3, -0.2, 0.0), ELSE), (None, None, None, (-0.4, -0.3, -0.2, 0.0), ELSE),
-        (HIGH, None, None, (-0.4, 0, 0, 0.3), ONE), (HIGH, None, None, (0.4, 0, 0, -0.3), ONE),
-        (None, None, None, (-0.4, 0, 0, 0.3), ONE), (HIGH, None, None, (-0.4, 0, 0, 0.019), ELSE),
-        (HIGH, None, None, (0.019, 0, 0, -0.3), ELSE), (HIGH, None, None, (0.4, 0, 0, 0.3), ELSE),
-        (HIGH, Mean(0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), SWAPPED),
-        (HIGH, Mean(0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.0), (0.4, 0, 0, 0.3), ELSE),
-        (HIGH, Mean(-0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), ELSE),
-        (HIGH, Mean(0.1, 0.01, 0.0), None, (0.4, 0, 0, 0.3), ELSE),
-        (HIGH, None, Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), ELSE),
-    ],
+    [(LOW, None, None, (-0.4, -0.3, -0.2, 0.0), TOP), (LOW, None, None, (-0.4, -0.3, -0.2, 0.019), TOP),
+     (LOW, None, None, (-0.4, -0.3, -0.2, 0.021), ELSE), (LOW, None, None, (0.1, -0.3, -0.2, -0.1), ELSE),
+     (HIGH, None, None, (-0.4, -0.3, -0.2, 0.0), ELSE), (None, None, None, (-0.4, -0.3, -0.2, 0.0), ELSE),
+     (HIGH, None, None, (-0.4, 0, 0, 0.3), ONE), (HIGH, None, None, (0.4, 0, 0, -0.3), ONE),
+     (None, None, None, (-0.4, 0, 0, 0.3), ONE), (HIGH, None, None, (-0.4, 0, 0, 0.019), ELSE),
+     (HIGH, None, None, (0.019, 0, 0, -0.3), ELSE), (HIGH, None, None, (0.4, 0, 0, 0.3), ELSE),
+     (HIGH, Mean(0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), SWAPPED),
+     (HIGH, Mean(0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.0), (0.4, 0, 0, 0.3), ELSE),
+     (HIGH, Mean(-0.1, 0.01, 0.0), Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), ELSE),
+     (HIGH, Mean(0.1, 0.01, 0.0), None, (0.4, 0, 0, 0.3), ELSE),
+     (HIGH, None, Mean(1.0, 0.1, 0.5), (0.4, 0, 0, 0.3), ELSE)],
 )  # fmt: skip
 def test_each_cause_has_its_pattern_of_quarters_and_means(token, k1, inverse, quarters, said):
     pairs = [(RISING[:200], (RISING + np.repeat(quarters, 100))[:200]),
@@ -246,8 +244,7 @@ def test_an_edge_of_zeros_in_most_sequences_is_a_mask_off_by_one():
             many = sum(len(pair[0]) > 1 for pair in pairs)
             said = [
                 f"The mask {where}: both log-probabilities are exactly 0 at the {name} masked token of "
-                f"{told} of "
-                f"{many} sequences; prompt tokens or padding are in the mask."
+                f"{told} of {many} sequences; prompt tokens or padding are in the mask."
             ]
             assert _edges(pairs) == said * (told > 0)
 
@@ -262,8 +259,7 @@ def test_a_shift_by_one_is_where_the_two_correlate():
         assert _together([pair], shift) == pytest.approx(1)
         assert _shifted([pair]) == [
             f"log pi stands one token {side} log mu: their correlation is {as_logged:.2f} as logged and "
-            f"{moved:.2f} "
-            f"with log pi moved by {-shift:+d}."
+            f"{moved:.2f} with log pi moved by {-shift:+d}."
         ]
         assert _together([(pair[0], other)], 0) < 0
     at = [

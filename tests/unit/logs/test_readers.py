@@ -125,8 +125,7 @@ BY_HAND = {
         ["2 of 4 samples have no train data: the files of some ranks may be missing.",
          "1 train samples have no rollout data: dropped.",
          "1 of 3 responses mix weights versions, and the log does not say which token has which: all their "
-         "tokens "
-         "get the oldest version, so ages are upper bounds.",
+         "tokens get the oldest version, so ages are upper bounds.",
          "2 of 4 sequences have no token under their mask: dropped."],
     ),
     "slime, train alone": (
@@ -288,8 +287,7 @@ BY_HAND = {
 }  # fmt: skip
 SOURCES = {
     "record": "2 runs, the first one", "nemo-rl": "NeMo-RL", "skyrl": "SkyRL", "trinity": "Trinity-RFT",
-    "trl": "TRL",
-    "pipeline-rl": "PipelineRL", "areal": "AReaL",
+    "trl": "TRL", "pipeline-rl": "PipelineRL", "areal": "AReaL",
 }  # fmt: skip
 
 
@@ -365,34 +363,29 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
-    [
-        ("a.jsonl", '{"x": 1}\n', "no reader knows"),
-        ("a.jsonl", '{"input": "a", "score": 1, "step": 1}\n', "nearest format is verl, without output"),
-        ("a.jsonl", "", "is empty"),
-        ("a.jsonl", "no json\n{}\n", "a.jsonl:1 is not JSON"),
-        ("a.jsonl", "[1, 2]\n", "expected objects"),
-        ("a.tokens.parquet", "PAR1", "not a complete Parquet file"),
-        ("a.pt", "x", "not a complete torch file|weights_only"),
-        ("a.tokens.jsonl", '{"record": 2, "mask": [1]}\n', "this version reads 1"),
-        ("a.tokens.jsonl", '{"record": 1, "mask": [1]}\n', "step, sample, group missing"),
-        ("a.tokens.jsonl", '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [2]}\n',
-        "list of 0 and 1"),
-        ("a.tokens.jsonl",
-        '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [1], "logp_mu": [0, 0]}\n',
-         "logp_mu has 2 entries, mask has 1"),
-        ("rank_0.jsonl", '{"inference_logprobs": [], "trainer_logprobs": [], "schema_version": 9}\n',
-        "known: 1 and 2"),
-        ("x.jsonl", '{"input_ids": [1, 2], "labels": [2]}\n', "differ in length"),
-        ("x.jsonl", '{"input_ids": [1], "labels": [2], "logprobs": [1, 2]}\n',
-         "2 logprobs for 1 labeled tokens"),
-        ("x.jsonl", '{"eid": 1, "prompt_length": 3, "tokens": [1]}\n',
-         "prompt_length is 3, but there are 1 tok"),
-        ("x.jsonl", '{"generation_logprobs": [1], "input_lengths": 1}\n',
-         "x.jsonl:1 has no token_loss_mask.*with a newer NeMo-RL"),
-        ("x.jsonl", '{"input": "a", "output": "b", "score": "good", "step": 1}\n',
-        "score is good, expected a number"),
-        ("x.jsonl", '{"prompt_tokens": [1], "response_tokens": [1]}\n', "field 'step' is missing"),
-    ],
+    [("a.jsonl", '{"x": 1}\n', "no reader knows"),
+     ("a.jsonl", '{"input": "a", "score": 1, "step": 1}\n', "nearest format is verl, without output"),
+     ("a.jsonl", "", "is empty"), ("a.jsonl", "no json\n{}\n", "a.jsonl:1 is not JSON"),
+     ("a.jsonl", "[1, 2]\n", "expected objects"), ("a.tokens.parquet", "PAR1", "not a complete Parquet file"),
+     ("a.pt", "x", "not a complete torch file|weights_only"),
+     ("a.tokens.jsonl", '{"record": 2, "mask": [1]}\n', "this version reads 1"),
+     ("a.tokens.jsonl", '{"record": 1, "mask": [1]}\n', "step, sample, group missing"),
+     ("a.tokens.jsonl", '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [2]}\n',
+      "list of 0 and 1"),
+     ("a.tokens.jsonl",
+      '{"record": 1, "step": 0, "sample": "a", "group": "g", "mask": [1], "logp_mu": [0, 0]}\n',
+      "logp_mu has 2 entries, mask has 1"),
+     ("rank_0.jsonl", '{"inference_logprobs": [], "trainer_logprobs": [], "schema_version": 9}\n',
+      "known: 1 and 2"), ("x.jsonl", '{"input_ids": [1, 2], "labels": [2]}\n', "differ in length"),
+     ("x.jsonl", '{"input_ids": [1], "labels": [2], "logprobs": [1, 2]}\n',
+      "2 logprobs for 1 labeled tokens"),
+     ("x.jsonl", '{"eid": 1, "prompt_length": 3, "tokens": [1]}\n',
+      "prompt_length is 3, but there are 1 tok"),
+     ("x.jsonl", '{"generation_logprobs": [1], "input_lengths": 1}\n',
+      "x.jsonl:1 has no token_loss_mask.*with a newer NeMo-RL"),
+     ("x.jsonl", '{"input": "a", "output": "b", "score": "good", "step": 1}\n',
+      "score is good, expected a number"),
+     ("x.jsonl", '{"prompt_tokens": [1], "response_tokens": [1]}\n', "field 'step' is missing")],
 )  # fmt: skip
 def test_bad_files_get_one_message(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
@@ -480,36 +473,18 @@ SKYRL = {name: torch.ones(1, 2) for name in ("sequences", "attention_mask", "los
 
 @pytest.mark.parametrize(
     ("held", "name", "message"),
-    [
-        (
-            SKYRL | {"sequences": 3},
-            "skyrl",
-            "has no tensor sequences; expected a dump of SkyRL as plain tensors.",
-        ),
-        (
-            SKYRL | {"advantages": torch.ones(2, 2)},
-            "skyrl",
-            "advantages has shape (2, 2), loss_mask (1, 2); expected",
-        ),
-        (
-            SKYRL | {"response_mask": torch.ones(1, 1)},
-            "skyrl",
-            "response_mask has shape (1, 1), loss_mask (1, 2);",
-        ),
-        (
-            SKYRL | {"sequences": torch.ones(1, 1)},
-            "skyrl",
-            "sequences are shorter than loss_mask; expected prompt",
-        ),
-        ([1], "slime", "has neither samples nor rollout_data; expected a dump of slime or miles."),
-        (
-            {"rollout_id": 1},
-            "slime",
-            "has neither samples nor rollout_data; expected a dump of slime or miles.",
-        ),
-        ({"rollout_data": {}}, "slime", "rollout_data has no sample_indices: its ranks cannot be told apart"),
-    ],
-)
+    [(SKYRL | {"sequences": 3}, "skyrl",
+      "has no tensor sequences; expected a dump of SkyRL as plain tensors."),
+     (SKYRL | {"advantages": torch.ones(2, 2)}, "skyrl",
+      "advantages has shape (2, 2), loss_mask (1, 2); expected"),
+     (SKYRL | {"response_mask": torch.ones(1, 1)}, "skyrl",
+      "response_mask has shape (1, 1), loss_mask (1, 2);"),
+     (SKYRL | {"sequences": torch.ones(1, 1)}, "skyrl",
+      "sequences are shorter than loss_mask; expected prompt"),
+     ([1], "slime", "has neither samples nor rollout_data; expected a dump of slime or miles."),
+     ({"rollout_id": 1}, "slime", "has neither samples nor rollout_data; expected a dump of slime or miles."),
+     ({"rollout_data": {}}, "slime", "rollout_data has no sample_indices: its ranks cannot be told apart")],
+)  # fmt: skip
 def test_dumps_of_other_shapes_are_refused(held, name, message, tmp_path):
     torch.save(held, tmp_path / "a.pt")
     with pytest.raises(UserError, match=re.escape(message)):

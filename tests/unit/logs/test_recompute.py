@@ -63,12 +63,9 @@ def test_what_the_model_cannot_score_is_named(folder, tmp_path):
         arrays = (np.array(prompt, dtype=np.int64), np.array(token, dtype=np.int64))
         return Log(
             "made",
-            (
-                LoggedSequence(
-                    0, "a", "g", np.ones(len(token), dtype=bool), prompt=arrays[0], token=arrays[1]
-                ),
-            ),
-        )
+            (LoggedSequence(0, "a", "g", np.ones(len(token), dtype=bool), prompt=arrays[0],
+                            token=arrays[1]),),
+        )  # fmt: skip
 
     for log, message in (
         (of([1], [99]), "token 99, the model 16 tokens"),
@@ -181,8 +178,7 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
         assert found.notes == (
             "n",
             f"{field} ({whose}) of {many} sequences was recomputed with f at temperature 0.5. The same "
-            f"weights "
-            "serve every step of the log.", *said,
+            "weights serve every step of the log.", *said,
         )  # fmt: skip
         assert opened.pop() == (Path("f/checked"), bool(said))
         assert getattr(found.sequences[0], field) == pytest.approx(np.log([0.25, 0.25]))

@@ -37,8 +37,7 @@ PLAIN = {
     "record": 1, "source": "me", "step": 3, "sample": "s", "group": "g", "reward": 0.5, "temperature": 0.7,
     "trainer_version": 9, "length": 2, "prompt": [4], "token": [1, 2, 3], "mask": [True, False, True],
     "logp_mu": [-1, None, "-inf"], "logp_pi": [-2, "inf", 0], "logp_anchor": [-3, -1, -1],
-    "version": [8, 8, 7],
-    "advantage": [0.5, 0, 1],
+    "version": [8, 8, 7], "advantage": [0.5, 0, 1],
 }  # fmt: skip
 
 
@@ -114,30 +113,25 @@ BEYOND = "w holds numbers that are not whole, or beyond 2^53; expected ids."
 
 @pytest.mark.parametrize(
     ("read", "given", "wanted"),
-    [
-        (record.floats, None, None), (record.floats, [1, None, "-inf"], [1, NAN, -INF]),
-        (record.floats, [], []),
-        (record.floats, np.array([1.5]), [1.5]), (record.floats, torch.tensor([2]), [2]),
-        (record.floats, 5, "w is 5…, expected a list of numbers."),
-        (record.floats, ["x" * 99], "w is ['" + "x" * 58 + "…, expected a list of numbers."),
-        (record.floats, [[1]], "w has lists inside its list, expected a list of numbers."),
-        (record.ints, None, None), (record.ints, [2**53, -(2**53), 3.0], [2**53, -(2**53), 3]),
-        (record.ints, [2**53 + 2], BEYOND), (record.ints, [-(2**53) - 2], BEYOND),
-        (record.ints, [0.5], BEYOND),
-        (record.ints, [None], BEYOND), (record.ints, ["inf"], BEYOND),
-        (record.bools, [0, True, 1.0], [False, True, True]), (record.bools, [], []),
-        (record.bools, None, "w is None, expected a list of 0 and 1."),
-        (record.bools, [2], "w is [2], expected a list of 0 and 1."),
-        (record.number, None, None), (record.number, "1.5", 1.5), (record.number, NAN, None),
-        (record.number, "x", "w is x, expected a number."),
-        (record.number, 10**400, f"w is 1{'0' * 59}, expected a number."),
-        pytest.param(record.number, 10**5000,
-                     "w is a int that cannot be shown, expected a number.", id="long"),
-        (record.number, -INF, "w is infinite, expected a finite number."),
-        (record.whole, None, None), (record.whole, 2.0, 2), (record.whole, -(2**53), -(2**53)),
-        (record.whole, 0.5, "w is 0.5, expected a whole number of at most 2^53."),
-        (record.whole, -(2**53) - 2, f"w is {-(2**53) - 2}, expected a whole number of at most 2^53."),
-    ],
+    [(record.floats, None, None), (record.floats, [1, None, "-inf"], [1, NAN, -INF]), (record.floats, [], []),
+     (record.floats, np.array([1.5]), [1.5]), (record.floats, torch.tensor([2]), [2]),
+     (record.floats, 5, "w is 5…, expected a list of numbers."),
+     (record.floats, ["x" * 99], "w is ['" + "x" * 58 + "…, expected a list of numbers."),
+     (record.floats, [[1]], "w has lists inside its list, expected a list of numbers."),
+     (record.ints, None, None), (record.ints, [2**53, -(2**53), 3.0], [2**53, -(2**53), 3]),
+     (record.ints, [2**53 + 2], BEYOND), (record.ints, [-(2**53) - 2], BEYOND), (record.ints, [0.5], BEYOND),
+     (record.ints, [None], BEYOND), (record.ints, ["inf"], BEYOND),
+     (record.bools, [0, True, 1.0], [False, True, True]), (record.bools, [], []),
+     (record.bools, None, "w is None, expected a list of 0 and 1."),
+     (record.bools, [2], "w is [2], expected a list of 0 and 1."), (record.number, None, None),
+     (record.number, "1.5", 1.5), (record.number, NAN, None),
+     (record.number, "x", "w is x, expected a number."),
+     (record.number, 10**400, f"w is 1{'0' * 59}, expected a number."),
+     pytest.param(record.number, 10**5000, "w is a int that cannot be shown, expected a number.", id="long"),
+     (record.number, -INF, "w is infinite, expected a finite number."), (record.whole, None, None),
+     (record.whole, 2.0, 2), (record.whole, -(2**53), -(2**53)),
+     (record.whole, 0.5, "w is 0.5, expected a whole number of at most 2^53."),
+     (record.whole, -(2**53) - 2, f"w is {-(2**53) - 2}, expected a whole number of at most 2^53.")],
 )  # fmt: skip
 def test_numbers_have_one_form_or_one_message(read, given, wanted):
     if isinstance(wanted, str):
@@ -169,8 +163,7 @@ def test_lines_are_objects_with_their_places(tmp_path):
         ("", f"{path} is empty; expected JSON lines."), ("[]", f"{path} is empty; expected JSON lines."),
         ("{",
            f"{path}:1 is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char "
-           f"1)); "
-         "expected one object per line."),
+           "1)); expected one object per line."),
         ('{"a": 1}\nx\n{"a": 1}',
          f"{path}:2 is not JSON (Expecting value: line 1 column 1 (char 0)); expected one object per line."),
         ('{"a": 1}\n[1]', f"{path}:2 is a list, expected objects, one or a list per line."),

@@ -42,8 +42,7 @@ def test_all_suspicions_about_a_log_in_their_order_and_words():
         "1 of 9 tokens have no log pi: " + LEFT_OUT, "2 of 9 tokens have log pi = -inf: " + CUT,
         "1 of 4 tokens have no log anchor: " + LEFT_OUT,
         "1 of 4 sequences have tokens of several weights versions: their sequence ratio is not the "
-        "importance "
-        "weight of any single policy.",
+        "importance weight of any single policy.",
         "Ages are counted from the newest version in each step's batch, because the trainer's version is "
         "unknown: ages are lower bounds.",
         "2 sequences come from weights newer than the trainer's: versions are numbered differently.",
@@ -61,8 +60,7 @@ def test_groups_of_twice_the_usual_size_are_counted(sizes, more):
     log = Log("made", tuple(of([1], group=str(n)) for n, size in enumerate(sizes) for _ in range(size)))
     said = [
         f"{more} of {len(sizes)} groups have twice the usual {int(np.median(sizes))} sequences or more: a "
-        f"prompt "
-        "that came twice in a step cannot be told from one larger group."
+        "prompt that came twice in a step cannot be told from one larger group."
     ]
     assert _groups(log) == said * (more > 0)
 
@@ -77,20 +75,14 @@ def test_numbers_of_sixteen_bits_are_told_with_the_noise_of_their_steps():
     ):
         said = (
             f"Every log mu is a {name} number: rounding alone adds about {noise:.2g} nats to kl_mu_pi_k2, "
-            f"and more "
-            "to sequence ratios by their length."
+            "and more to sequence ratios by their length."
         )
         idle = [0.0, NAN, -INF]
         assert _rounding(np.array(values * 25 + idle), "log mu") == [said]
         assert _rounding(np.array(values * 24 + values[:1] + idle), "log mu") == []
     odd = (
-        single,
-        [*half, *single],
-        [half[0], -70_001.0],
-        [*both, -0.1],
-        [half[0], -1e-9],
-        [half[0], -65504.0],
-    )
+        single, [*half, *single], [half[0], -70_001.0], [*both, -0.1], [half[0], -1e-9], [half[0], -65504.0],
+    )  # fmt: skip
     assert [_rounding(np.array(values * 50), "log mu") for values in odd] == [[]] * 6
 
 
@@ -131,8 +123,7 @@ def test_one_line_says_what_is_wrong_or_that_nothing_is():
     assert len(serious(swapped)) == 1  # it explains what other checks find
     assert verdict(few, ["ess"]) == (
         "Undecided: no check found anything, but the mean ratio cannot be tested against 1: fewer than 20 "
-        "sequences "
-        "carry its variance, or log-ratios spread too far."
+        "sequences carry its variance, or log-ratios spread too far."
     )
     assert verdict(sound, ["ess", "kl"]) == (
         "Look at ess: it crossed a limit that peers document; log-probabilities look right."

@@ -133,18 +133,16 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "held", "message"),
-    [
-        ("trainer_state.json", {"global_step": 1, "epoch": 0.5}, "is trl-scalars, without log_history"),
-        ("trainer_state.json", {"global_step": 1, "log_history": []}, "log_history is empty"),
-        ("trainer_state.json", {"global_step": 1, "log_history": {"step": 1}}, "no list of objects"),
-        ("trainer_state.json", {"global_step": 1, "log_history": [{"kl": 1}]}, "log_history 1: step is mis"),
-        ("trainer_state.json", {"global_step": 1, "log_history": [{"step": 1, "rewrd": 1}]},
-         "nearest format is TRL's, without .* Did you mean 'reward'"),
-        ("a.jsonl", {"step": 1, "metrics": {}}, "nearest format is metrics-jsonl, without data"),
-        ("a.jsonl", {"step": 1, "data": [1]}, "data is a list, expected an object"),
-        ("a.jsonl", {"step": 1, "data": {"rollout_corr/k1": 1}}, "format is verl's, without rollout_corr/"),
-        ("a.jsonl", {"step": 1.5, "data": {"actor/entropy": 1}}, "expected a whole number"),
-    ],
+    [("trainer_state.json", {"global_step": 1, "epoch": 0.5}, "is trl-scalars, without log_history"),
+     ("trainer_state.json", {"global_step": 1, "log_history": []}, "log_history is empty"),
+     ("trainer_state.json", {"global_step": 1, "log_history": {"step": 1}}, "no list of objects"),
+     ("trainer_state.json", {"global_step": 1, "log_history": [{"kl": 1}]}, "log_history 1: step is mis"),
+     ("trainer_state.json", {"global_step": 1, "log_history": [{"step": 1, "rewrd": 1}]},
+      "nearest format is TRL's, without .* Did you mean 'reward'"),
+     ("a.jsonl", {"step": 1, "metrics": {}}, "nearest format is metrics-jsonl, without data"),
+     ("a.jsonl", {"step": 1, "data": [1]}, "data is a list, expected an object"),
+     ("a.jsonl", {"step": 1, "data": {"rollout_corr/k1": 1}}, "format is verl's, without rollout_corr/"),
+     ("a.jsonl", {"step": 1.5, "data": {"actor/entropy": 1}}, "expected a whole number")],
 )  # fmt: skip
 def test_a_refusal_names_the_nearest_format_and_what_is_missing(name, held, message, tmp_path):
     (tmp_path / name).write_text(json.dumps(held, indent=2 if name.endswith(".json") else None))
@@ -166,24 +164,21 @@ NEVER = replace(LATE, first=math.nan, crossed=0)
 
 @pytest.mark.parametrize(
     ("broken", "found", "source", "said"),
-    [
-        ({"a": (5.0, 1, 9), "b": (3.0, 2, 8)}, [SOON], "verl",
-         "Look at b: it is not finite at 2 of 8 logged steps, since step 3."),
-        ({}, [NEVER, LATE, SOON], "verl",
-         "Look at m (their k): below 0.25 at 2 of 5 steps, since step 4, 0.123 at "
-         "worst (src; note). Crossed later or as early: 1 more limit."),
-        ({}, [LATE], "verl",
-         "Look at n (their l): above 2 at 2 of 5 steps, since step 7, 0.123 at worst (other)."),
-        ({}, [NEVER, replace(NEVER, steps=1, note=f"x; {LOWER}")], "verl",
-         "Healthy as far as scalars tell: the 2 limits that peers document were not crossed at 5 logged "
-         "steps; one "
-         "was compared with a lower bound alone."),
-        ({}, [replace(NEVER, steps=1), replace(NEVER, note="it can never fire")], "verl",
-         "Healthy as far as scalars tell: the one limit that applies was not crossed at 1 logged step."),
-        ({}, [replace(NEVER, note="it can never fire")], "TRL async",
-         f"Undecided: no metric of the log has a limit that a peer documents. {HOW['TRL']}"),
-        ({}, [], "miles", "Undecided: no metric of the log has a limit that a peer documents."),
-    ],
+    [({"a": (5.0, 1, 9), "b": (3.0, 2, 8)}, [SOON], "verl",
+      "Look at b: it is not finite at 2 of 8 logged steps, since step 3."),
+     ({}, [NEVER, LATE, SOON], "verl",
+      "Look at m (their k): below 0.25 at 2 of 5 steps, since step 4, 0.123 at "
+      "worst (src; note). Crossed later or as early: 1 more limit."),
+     ({}, [LATE], "verl",
+      "Look at n (their l): above 2 at 2 of 5 steps, since step 7, 0.123 at worst (other)."),
+     ({}, [NEVER, replace(NEVER, steps=1, note=f"x; {LOWER}")], "verl",
+      "Healthy as far as scalars tell: the 2 limits that peers document were not crossed at 5 logged "
+      "steps; one was compared with a lower bound alone."),
+     ({}, [replace(NEVER, steps=1), replace(NEVER, note="it can never fire")], "verl",
+      "Healthy as far as scalars tell: the one limit that applies was not crossed at 1 logged step."),
+     ({}, [replace(NEVER, note="it can never fire")], "TRL async",
+      f"Undecided: no metric of the log has a limit that a peer documents. {HOW['TRL']}"),
+     ({}, [], "miles", "Undecided: no metric of the log has a limit that a peer documents.")],
 )  # fmt: skip
 def test_one_line_names_what_comes_first(broken, found, source, said):
     assert verdict(ScalarLog(source, (), {}, broken), found) == said
@@ -268,10 +263,8 @@ def test_the_error_for_unknown_numbers_names_the_nearest_format():
     keys = ["zzzzzzzz", "entropi", *"abcdefgh"]
     assert str(nothing_known(keys, "TRL")) == (
         "None of the keys zzzzzzzz, entropi, a, b, c, d, e, f is a metric known here. The nearest format is "
-        "TRL's, "
-        f"without {', '.join(wanted[:4])} or another of its {len(wanted)} names. Did you mean 'entropy'? "
-        f"`testbed "
-        "list metrics` has all of them."
+        f"TRL's, without {', '.join(wanted[:4])} or another of its {len(wanted)} names. Did you mean "
+        "'entropy'? `testbed list metrics` has all of them."
     )
     assert "keys (there are none) is" in str(nothing_known([], ""))
     assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known([], ""))

@@ -14,18 +14,11 @@ every_mode = pytest.mark.parametrize("mode", sorted(AGGREGATIONS))
 
 @pytest.mark.parametrize(
     ("mode", "length", "expected"),
-    [
-        ("token_sum", 0, 4.35),
-        ("token_mean", 0, 0.87),
-        ("sequence_mean", 0, (-0.85 + 6.05 / 3) / 2),
-        ("sequence_sum", 0, -0.85 + 6.05 / 3),
-        ("length_weighted", 0, (2 * -1.7 + 3 * 6.05) / 5),
-        ("constant", 0, 0.54375),
-        ("constant", 1, 2.175),
-        ("sum_over_length", 0, 4.35 / 4),
-        ("sum_over_length", 10, 0.435),
-    ],
-)
+    [("token_sum", 0, 4.35), ("token_mean", 0, 0.87), ("sequence_mean", 0, (-0.85 + 6.05 / 3) / 2),
+     ("sequence_sum", 0, -0.85 + 6.05 / 3), ("length_weighted", 0, (2 * -1.7 + 3 * 6.05) / 5),
+     ("constant", 0, 0.54375), ("constant", 1, 2.175), ("sum_over_length", 0, 4.35 / 4),
+     ("sum_over_length", 10, 0.435)],
+)  # fmt: skip
 def test_known_values(mode, length, expected):
     assert float(aggregate(LOSS, MASK, mode, length)) == pytest.approx(expected, abs=1e-12)
     if mode == "sequence_mean":

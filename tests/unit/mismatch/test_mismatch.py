@@ -171,19 +171,12 @@ def test_a_composition_changes_weights_first_and_then_the_law():
 
 @pytest.mark.parametrize(
     ("name", "hyper", "words"),
-    [
-        ("fp9", {}, "Unknown mismatch 'fp9'"),
-        ("fp8-block", {"blok": 4}, "Did you mean 'block'"),
-        ("fp8-block", {"block": 0}, "at least 1"),
-        ("temperature", {"temperature": 0.0}, "positive"),
-        ("logit-noise", {"sigma": -1.0}, ">= 0"),
-        ("layer-noise", {"sigma": math.nan}, ">= 0"),
-        ("top-p", {"p": 0.0}, "above 0"),
-        ("top-p", {"p": 1.5}, "at most 1"),
-        ("top-k", {"k": -1}, "at least 1"),
-        ("skip-layers", {"ratio": 1.5}, "0 to 1"),
-    ],
-)
+    [("fp9", {}, "Unknown mismatch 'fp9'"), ("fp8-block", {"blok": 4}, "Did you mean 'block'"),
+     ("fp8-block", {"block": 0}, "at least 1"), ("temperature", {"temperature": 0.0}, "positive"),
+     ("logit-noise", {"sigma": -1.0}, ">= 0"), ("layer-noise", {"sigma": math.nan}, ">= 0"),
+     ("top-p", {"p": 0.0}, "above 0"), ("top-p", {"p": 1.5}, "at most 1"), ("top-k", {"k": -1}, "at least 1"),
+     ("skip-layers", {"ratio": 1.5}, "0 to 1")],
+)  # fmt: skip
 def test_bad_hyperparameters_are_refused_in_one_sentence(name, hyper, words):
     with pytest.raises(UserError, match=words):
         engine(name, **hyper)

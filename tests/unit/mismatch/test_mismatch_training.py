@@ -21,23 +21,15 @@ from testbed.worlds.world import BehaviorWeights
 TREE = Run(task="tree", prompts=4, group=4, steps=8, learning_rate=1.0, log_every=1)
 CHAIN = dataclasses.replace(TREE, task="chain")
 TOY = dataclasses.replace(
-    SUMS,
-    task_args=(("digits", 3), ("modulus", 3)),
-    policy_args=(("heads", 2), ("layers", 4), ("width", 8)),
-    steps=4,
-    learning_rate=1e-2,
-)
+    SUMS, task_args=(("digits", 3), ("modulus", 3)), policy_args=(("heads", 2), ("layers", 4), ("width", 8)),
+    steps=4, learning_rate=1e-2,
+)  # fmt: skip
 VISIBLE = {
-    "temperature": {"temperature": 1.5},
-    "top-p": {"p": 0.5},
-    "top-k": {"k": 2},
-    "logit-noise": {"sigma": 0.5},
-    "layer-noise": {"sigma": 0.3, "matrices": "all"},
-    "skip-layers": {"ratio": 0.5},
-    "fp8-tensor": {"matrices": "all"},
-    "fp8-block": {"block": 2, "matrices": "all"},
-    "int8": {"matrices": "all"},
-}
+    "temperature": {"temperature": 1.5}, "top-p": {"p": 0.5}, "top-k": {"k": 2},
+    "logit-noise": {"sigma": 0.5}, "layer-noise": {"sigma": 0.3, "matrices": "all"},
+    "skip-layers": {"ratio": 0.5}, "fp8-tensor": {"matrices": "all"},
+    "fp8-block": {"block": 2, "matrices": "all"}, "int8": {"matrices": "all"},
+}  # fmt: skip
 """Hyperparameters at which worlds this small notice the engine."""
 NEEDS = {name: mismatch[name].promises.get("needs", ()) for name in mismatch}
 OF_TABLES = [n for n in mismatch if not NEEDS[n] and mismatch[n].promises["level"] != "none"]
@@ -298,20 +290,15 @@ def test_a_slice_that_leaves_takes_its_older_weights_along():
 
 @pytest.mark.parametrize(
     ("run", "name", "message"),
-    [
-        (TREE, "skip-layers", "acts inside a transformer, and policy 'tabular' is a table"),
-        (TREE, "fp8-activations", "acts inside a transformer, and policy 'tabular' is a table"),
-        (TREE, "fp8-tensor+skip-layers", "acts inside a transformer"),
-        (
-            dataclasses.replace(TREE, staleness="replay"),
-            "stale-copy",
-            "reads weights 1 steps older than those of its samples, which staleness 'replay' does not keep",
-        ),
-        (dataclasses.replace(TOY, policy="hf"), "fp8-activations", "runs any architecture as transformers"),
-        (TREE, "fp8-tensr", "Unknown mismatch 'fp8-tensr'. Did you mean 'fp8-tensor'"),
-        (TREE, "int8+top_p", "Unknown mismatch 'top_p'. Did you mean 'top-p'"),
-    ],
-)
+    [(TREE, "skip-layers", "acts inside a transformer, and policy 'tabular' is a table"),
+     (TREE, "fp8-activations", "acts inside a transformer, and policy 'tabular' is a table"),
+     (TREE, "fp8-tensor+skip-layers", "acts inside a transformer"),
+     (dataclasses.replace(TREE, staleness="replay"), "stale-copy",
+      "reads weights 1 steps older than those of its samples, which staleness 'replay' does not keep"),
+     (dataclasses.replace(TOY, policy="hf"), "fp8-activations", "runs any architecture as transformers"),
+     (TREE, "fp8-tensr", "Unknown mismatch 'fp8-tensr'. Did you mean 'fp8-tensor'"),
+     (TREE, "int8+top_p", "Unknown mismatch 'top_p'. Did you mean 'top-p'")],
+)  # fmt: skip
 def test_an_engine_that_a_run_cannot_have_is_refused_before_it_trains(run, name, message):
     with pytest.raises(UserError, match=message):
         check_arguments([run, dataclasses.replace(run, mismatch=name)])

@@ -199,13 +199,9 @@ def test_the_exponent_follows_its_schedule():
 
 @pytest.mark.parametrize(
     ("adv", "logs", "expected"),
-    [
-        (1.0, (0.02, 0.02, 0.03), (1.0202, 1.0408, 1.0725)),
-        (1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
-        (-1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
-        (-1.0, (-0.03, 0.0, -0.02), (0.0, 0.9704, 0.0)),
-    ],
-)
+    [(1.0, (0.02, 0.02, 0.03), (1.0202, 1.0408, 1.0725)), (1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
+     (-1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)), (-1.0, (-0.03, 0.0, -0.02), (0.0, 0.9704, 0.0))],
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["ctpo", "ctpo@author"])
 def test_ctpo_opens_its_window_with_the_square_root_of_the_position(name, adv, logs, expected):
     np.testing.assert_allclose(weights(name, of_logs((adv, logs)))[0] / adv, expected, atol=5e-5)
@@ -383,9 +379,8 @@ def test_bapos_one_pass_over_the_tokens_is_the_loop_of_algorithm_1(share):
 
 
 MOVED = {
-    "low_start": 0.61, "low_end": 0.8, "low_step": 0.07,
-    "high_start": 1.23, "high_end": 2.0, "high_step": 0.35,
-    "target": 0.43, "share": "gradient", "mu_weights": False,
+    "low_start": 0.61, "low_end": 0.8, "low_step": 0.07, "high_start": 1.23, "high_end": 2.0,
+    "high_step": 0.35, "target": 0.43, "share": "gradient", "mu_weights": False,
 }  # fmt: skip
 
 

@@ -124,15 +124,9 @@ def test_each_estimator_has_its_own_shape(estimator, expected):
 
 @pytest.mark.parametrize(
     ("level", "limit", "kept"),
-    [
-        ("sequence_sum", 0.59, False),
-        ("sequence_sum", 0.60, True),
-        ("sequence_mean", 0.19, False),
-        ("sequence_mean", 0.20, True),
-        ("sequence_max", 0.3, False),
-        ("sequence_max", 0.31, True),
-    ],
-)
+    [("sequence_sum", 0.59, False), ("sequence_sum", 0.60, True), ("sequence_mean", 0.19, False),
+     ("sequence_mean", 0.20, True), ("sequence_max", 0.3, False), ("sequence_max", 0.31, True)],
+)  # fmt: skip
 def test_levels_of_kl_rejection(level, limit, kept):
     # k3 at d = 2, 1.5, 0.5: 0.30685, 0.09453, 0.19315; sum 0.59453, mean 0.19818
     ratios = (2.0, 1.5, 0.5)

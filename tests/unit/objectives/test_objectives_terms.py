@@ -26,14 +26,10 @@ def one_of_each(logp_mu, logp_anchor=None):
     """Five sequences of one token each, every token of the vocabulary once."""
     five, group = torch.ones(5, dtype=torch.float64), torch.zeros(5, dtype=torch.int64)
     return Batch(
-        logp_mu_BT=logp_mu[:, None],
-        adv_BT=five[:, None],
-        mask_BT=five[:, None].bool(),
-        reward_B=five,
-        group_B=group,
-        logp_anchor_BT=(logp_mu if logp_anchor is None else logp_anchor)[:, None],
+        logp_mu_BT=logp_mu[:, None], adv_BT=five[:, None], mask_BT=five[:, None].bool(), reward_B=five,
+        group_B=group, logp_anchor_BT=(logp_mu if logp_anchor is None else logp_anchor)[:, None],
         logp_ref_BT=log_softmax(OTHER)[:, None],
-    )
+    )  # fmt: skip
 
 
 def expected(name, sampler=LOGITS, anchor=None, **hyper):
@@ -68,16 +64,12 @@ REVERSE, FORWARD = gradient_of(kl_reverse), gradient_of(kl_forward)
 
 # direction, estimator, gradient -> the exact expected gradient on samples of pi.
 KNOWN = [
-    ("reverse", "k1", "pathwise", NOTHING),
-    ("reverse", "k2", "pathwise", REVERSE[1]),
-    ("reverse", "k3", "pathwise", FORWARD[1]),
-    ("reverse", "k1", "score", REVERSE[1]),
-    ("reverse", "k3", "score", REVERSE[1] - FORWARD[1]),
-    ("reverse", "k1", "both", REVERSE[1]),
-    ("reverse", "k3", "both", REVERSE[1]),
-    ("forward", "k1", "both", FORWARD[1]),
+    ("reverse", "k1", "pathwise", NOTHING), ("reverse", "k2", "pathwise", REVERSE[1]),
+    ("reverse", "k3", "pathwise", FORWARD[1]), ("reverse", "k1", "score", REVERSE[1]),
+    ("reverse", "k3", "score", REVERSE[1] - FORWARD[1]), ("reverse", "k1", "both", REVERSE[1]),
+    ("reverse", "k3", "both", REVERSE[1]), ("forward", "k1", "both", FORWARD[1]),
     ("forward", "k3", "both", FORWARD[1]),
-]
+]  # fmt: skip
 
 
 def same(left, right):
@@ -187,17 +179,11 @@ def test_nemo_rls_has_the_reverse_and_verls_the_forward_gradient():
 
 @pytest.mark.parametrize(
     ("name", "ratio", "free"),
-    [
-        ("kl_penalty@verl", 1 / 13.5, True),
-        ("kl_penalty@verl", 1 / 13.8, False),
-        ("kl_penalty@verl", 59000.0, True),
-        ("kl_penalty@verl", 61000.0, False),
-        ("kl_penalty@nemo-rl", 1 / 13.5, True),
-        ("kl_penalty@nemo-rl", 1 / 13.8, False),
-        ("kl_penalty@nemo-rl", 59000.0, True),
-        ("kl_penalty@nemo-rl", 61000.0, False),
-    ],
-)
+    [("kl_penalty@verl", 1 / 13.5, True), ("kl_penalty@verl", 1 / 13.8, False),
+     ("kl_penalty@verl", 59000.0, True), ("kl_penalty@verl", 61000.0, False),
+     ("kl_penalty@nemo-rl", 1 / 13.5, True), ("kl_penalty@nemo-rl", 1 / 13.8, False),
+     ("kl_penalty@nemo-rl", 59000.0, True), ("kl_penalty@nemo-rl", 61000.0, False)],
+)  # fmt: skip
 def test_clamps_stop_pulling_back_what_moved_furthest(name, ratio, free):
     logp, batch = batch_of([Sequence(1.0, (1.0,), None, (ratio,))])
     assert bool(effective_weights(name, logp, batch) != 0) == free

@@ -66,15 +66,11 @@ def test_a_callable_is_checked_too():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("in_place", ("exact", "{}", "drift=0.5")),
-        ("unprintable", ("objectives", "compare", "{}")),
-        ("exits", ("card", "{}", "--quick")),
-        ("sequence", ("card", "{}", "--quick")),
-        ("exits", ("run", "staleness", "--objective", "{}", "--dry-run")),
-        ("sequence", ("run", "staleness", "--objective", "{}", "steps=2", "lag=0", "--yes", "--workers=0")),
-    ],
-)
+    [("in_place", ("exact", "{}", "drift=0.5")), ("unprintable", ("objectives", "compare", "{}")),
+     ("exits", ("card", "{}", "--quick")), ("sequence", ("card", "{}", "--quick")),
+     ("exits", ("run", "staleness", "--objective", "{}", "--dry-run")),
+     ("sequence", ("run", "staleness", "--objective", "{}", "steps=2", "lag=0", "--yes", "--workers=0"))],
+)  # fmt: skip
 def test_every_command_refuses_it_and_none_ends_with_0(file, name, words, capsys):
     """A few of the pairs that tests/campaign tries in turn."""
     code, out, err = call(capsys, *(word.format(f"mine.py:{name}") for word in words))

@@ -267,11 +267,9 @@ def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        (lambda: dataclasses.replace(MASS, discount=1.0), "discount"),
-        (lambda: dataclasses.replace(MASS, action_cost_UU=np.zeros((1, 1))), "positive definite"),
-        (lambda: dataclasses.replace(MASS, a_DD=np.eye(3)), "must be"),
-    ],
+    [(lambda: dataclasses.replace(MASS, discount=1.0), "discount"),
+     (lambda: dataclasses.replace(MASS, action_cost_UU=np.zeros((1, 1))), "positive definite"),
+     (lambda: dataclasses.replace(MASS, a_DD=np.eye(3)), "must be")],
 )  # fmt: skip
 def test_impossible_controls_are_refused(call, message):
     with pytest.raises(ValueError, match=message):

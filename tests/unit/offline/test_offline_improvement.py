@@ -93,16 +93,9 @@ def test_the_hybrid_critic_is_least_squares_round_by_round():
     visit, gained, trust = rng.integers(0, 4, (2, 3, 2)).astype(float), rng.normal(size=(2, 3, 2)), (0.5, 3.0)
     for rounds in (1, 3):
         found = improvement.hybrid_critic(
-            feature,
-            pi,
-            0.8,
-            offline=data,
-            visit_RSA=visit,
-            return_RSA=gained,
-            trust=trust,
-            rounds=rounds,
+            feature, pi, 0.8, offline=data, visit_RSA=visit, return_RSA=gained, trust=trust, rounds=rounds,
             ridge=0.2,
-        )
+        )  # fmt: skip
         for r in range(2):
             w, phi = np.zeros(4), feature.reshape(6, 4)
             on, off = (n[r].ravel() / n[r].sum() for n in (visit, data.visit_RSA))

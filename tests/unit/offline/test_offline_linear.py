@@ -99,8 +99,7 @@ def test_parallel_q_is_the_plain_one_step_by_step(name):
     feature, tables = np.random.default_rng(0).normal(size=(3, 2, 4)), world.tables
     found = linear.parallel_q(
         world, feature, KEYS[:2], players=players, steps=steps, every=4, step_size=[0.3, 0.5],
-        ridge=[0.0, 0.2],
-        epsilon=0.4,
+        ridge=[0.0, 0.2], epsilon=0.4,
     )  # fmt: skip
     assert found.shape == (3, 2, 4)
     for r, (rate, ridge) in enumerate(((0.3, 0.0), (0.5, 0.2))):

@@ -205,8 +205,7 @@ def replays_plainly(way, name):
             )
         plain, paid = learned_q(
             world, key[r], feature, initial, steps=steps, every=every, batch=batch,
-            capacity=capacity or 10**9,
-            logged=logged, chosen=replay_loops.Q_SETTINGS | given,
+            capacity=capacity or 10**9, logged=logged, chosen=replay_loops.Q_SETTINGS | given,
         )  # fmt: skip
         np.testing.assert_allclose(found[r].reshape(8, 6),
         np.einsum("kf,saf->ksa", plain, feature).reshape(8, 6),

@@ -401,24 +401,16 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        (lambda: tabular_offline.policy_q(MOVES, REWARD, MU, 1.0),
-         "discount is 1, expected 0 <= discount < 1"),
-        (lambda: tabular_offline.fitted_q(MOVES, REWARD, -0.1), "discount is -0.1"),
-        (lambda: tabular_offline.iql(MOVES, REWARD, MU, 1.0, 0.5), "discount is 1"),
-        (lambda: tabular_offline.expectiles(REWARD, MU, 0.0), "tau spans 0 to 0, expected between 0 and 1"),
-        (lambda: tabular_offline.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
-        (lambda: tabular_offline.within_kl(MU, REWARD, -0.1), "budget is -0.1 nats, expected 0 or more"),
-        (lambda: tabular_offline.best_of_n(MU, REWARD, 0), "n is 0, expected at least 1 draw"),
-        (
-            lambda: models.value_consistent_model(
-                expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)),
-                policies(SMALL["terminal"], 1), np.zeros((1, 3)), 0.9,
-                rank=1, consistency=0.0, rng=np.random.default_rng(0),
-            ),
-            "terminal",
-        ),
-    ],
+    [(lambda: tabular_offline.policy_q(MOVES, REWARD, MU, 1.0), "discount is 1, expected 0 <= discount < 1"),
+     (lambda: tabular_offline.fitted_q(MOVES, REWARD, -0.1), "discount is -0.1"),
+     (lambda: tabular_offline.iql(MOVES, REWARD, MU, 1.0, 0.5), "discount is 1"),
+     (lambda: tabular_offline.expectiles(REWARD, MU, 0.0), "tau spans 0 to 0, expected between 0 and 1"),
+     (lambda: tabular_offline.expectiles(REWARD, MU, 1.0), "between 0 and 1"),
+     (lambda: tabular_offline.within_kl(MU, REWARD, -0.1), "budget is -0.1 nats, expected 0 or more"),
+     (lambda: tabular_offline.best_of_n(MU, REWARD, 0), "n is 0, expected at least 1 draw"),
+     (lambda: models.value_consistent_model(
+         expected_counts(SMALL["terminal"], policies(SMALL["terminal"], 1)), policies(SMALL["terminal"], 1),
+         np.zeros((1, 3)), 0.9, rank=1, consistency=0.0, rng=np.random.default_rng(0)), "terminal")],
 )  # fmt: skip
 def test_impossible_settings_are_refused(call, message):
     with pytest.raises(UserError, match=message):

@@ -284,24 +284,15 @@ def test_synchronous_and_one_step_off_periods_with_stragglers():
 
 @pytest.mark.parametrize(
     ("words", "numbers"),
-    [
-        (["queue=0.5"], ["queue=0.5", "128", "256"]),
-        (["max_age=2", "updates=4"], ["max_age=2", "3"]),
-        (["batch=100"], ["batch=100", "group=8"]),
-        (["admission=capacity", "eta=1", "sync_every=4"], ["eta=1", "2 batches", "4"]),
-        (["updates=7"], ["updates=7", "batch=256"]),
-        (["pieces=7"], ["pieces=7", "32 groups"]),
-        (["engines=512"], ["engines=512", "slots=256"]),
-        (["tau_0=0"], ["tau_0=0", "tau_1=0"]),
-        (["length=empirical"], ["lengths"]),
-        (["slots=0"], ["slots=0", "at least 1"]),
-        (["sigma=nan"], ["sigma=nan"]),
-        (["correlation=1.5"], ["correlation=1.5", "0 to 1"]),
-        (["quue=2"], ["queue"]),
-        (["queue_rule=drop"], ["drop-oldest"]),
-        (["slots=many"], ["whole number"]),
-    ],
-)
+    [(["queue=0.5"], ["queue=0.5", "128", "256"]), (["max_age=2", "updates=4"], ["max_age=2", "3"]),
+     (["batch=100"], ["batch=100", "group=8"]),
+     (["admission=capacity", "eta=1", "sync_every=4"], ["eta=1", "2 batches", "4"]),
+     (["updates=7"], ["updates=7", "batch=256"]), (["pieces=7"], ["pieces=7", "32 groups"]),
+     (["engines=512"], ["engines=512", "slots=256"]), (["tau_0=0"], ["tau_0=0", "tau_1=0"]),
+     (["length=empirical"], ["lengths"]), (["slots=0"], ["slots=0", "at least 1"]),
+     (["sigma=nan"], ["sigma=nan"]), (["correlation=1.5"], ["correlation=1.5", "0 to 1"]),
+     (["quue=2"], ["queue"]), (["queue_rule=drop"], ["drop-oldest"]), (["slots=many"], ["whole number"])],
+)  # fmt: skip
 def test_an_impossible_design_is_refused_with_the_numbers_that_conflict(words, numbers):
     with pytest.raises(UserError) as caught:
         from_words(words)

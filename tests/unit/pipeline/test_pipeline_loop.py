@@ -264,8 +264,7 @@ BASE = Design(
 """Lengths so large that no two responses end at once, where it would not be defined who ends first."""
 LOGGED = (40, 1300, 999, 71, 523, 211)
 DESIGNS = {
-    "plain": {},
-    "fast trainer": {"train_time": 0.3, "slots": 9, "engines": 2, "tau_1": 8e-6},
+    "plain": {}, "fast trainer": {"train_time": 0.3, "slots": 9, "engines": 2, "tau_1": 8e-6},
     "barrier": {"admission": "capacity", "eta": 1, "barrier": True, "slots": 5, "group": 4},
     "capacity": {"admission": "capacity", "eta": 2, "queue": 3.0, "updates": 4, "max_age": 7, "slots": 12},
     "threshold": {"admission": "threshold", "threshold": 0.4, "sync_every": 2, "queue": 2.0, "slots": 14},

@@ -60,24 +60,16 @@ def test_seconds_per_update_count_the_update_of_the_last_row():
 
 def test_a_setting_is_summed_up_over_its_seeds():
     frame = pd.concat(
-        [
-            logged([0.2, 0.6, 0.9], recipe="grpo", seed=0),
-            logged([0.2, 0.9, 1.0], recipe="grpo", seed=1),
-            logged([0.2, 0.3, 0.4], recipe="reinforce", seed=0),
-            logged([0.2, 0.3, 0.9], recipe="reinforce", seed=1),
-        ]
-    )
+        [logged([0.2, 0.6, 0.9], recipe="grpo", seed=0), logged([0.2, 0.9, 1.0], recipe="grpo", seed=1),
+         logged([0.2, 0.3, 0.4], recipe="reinforce", seed=0),
+         logged([0.2, 0.3, 0.9], recipe="reinforce", seed=1)]
+    )  # fmt: skip
     level, (grpo, reinforce) = wall_clock(frame)
     assert level == pytest.approx(SHARE * 0.95)
     assert grpo == {
-        "recipe": "grpo",
-        "final": pytest.approx(0.95),
-        "age": 2.0,
-        "seconds per update": 70 / 5,
-        "seconds to level": 60.0,
-        "reached": 2,
-        "seeds": 2,
-    }
+        "recipe": "grpo", "final": pytest.approx(0.95), "age": 2.0, "seconds per update": 70 / 5,
+        "seconds to level": 60.0, "reached": 2, "seeds": 2,
+    }  # fmt: skip
     assert (reinforce["seconds to level"], reinforce["reached"]) == (math.inf, 1)
     assert wall_clock(frame, 0.3)[1][1]["seconds to level"] == 50
 
@@ -173,23 +165,16 @@ def test_a_failed_cell_is_exit_code_1(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [
-        (("--then", "walk"), "--then walk: expected `--then run SWEEP"),
-        (("--then",), "--then' requires an argument"),
-        (("--then", "run"), "No sweep was given."),
-        (("--then", "run", "bandit-gri"), "Did you mean 'bandit-grid'"),
-        (
-            ("--then", "run", "bandit-grid", "prompts=4"),
-            "but the pipeline determines every age; leave lag at 0",
-        ),
-        (("--then", "run", "bandit-grid", "lag=0"), "trains 4 groups per update, prompts is 32"),
-        (("in_flight=true", *TAIL), "the weights change inside this sample"),
-        (("--figure", "x.png", *TAIL), "does not go with --then"),
-        (("plan", *TAIL), "Leave out `plan`"),
-        (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
-        (("--trace", "x.txt", *TAIL), ".csv or .parquet"),
-    ],
-)
+    [(("--then", "walk"), "--then walk: expected `--then run SWEEP"),
+     (("--then",), "--then' requires an argument"), (("--then", "run"), "No sweep was given."),
+     (("--then", "run", "bandit-gri"), "Did you mean 'bandit-grid'"),
+     (("--then", "run", "bandit-grid", "prompts=4"), "but the pipeline determines every age; leave lag at 0"),
+     (("--then", "run", "bandit-grid", "lag=0"), "trains 4 groups per update, prompts is 32"),
+     (("in_flight=true", *TAIL), "the weights change inside this sample"),
+     (("--figure", "x.png", *TAIL), "does not go with --then"), (("plan", *TAIL), "Leave out `plan`"),
+     (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+     (("--trace", "x.txt", *TAIL), ".csv or .parquet")],
+)  # fmt: skip
 def test_bad_words_are_one_error_and_exit_code_2(capsys, tmp_path, monkeypatch, words, why):
     monkeypatch.chdir(tmp_path)
     given = words if words[0] == "plan" else (*DESIGN, *words)

@@ -63,19 +63,13 @@ def broken(recorded, tmp_path, row, **values):
 
 @pytest.mark.parametrize(
     ("row", "values", "why"),
-    [
-        (40, {"version_trained": 0, "version_end": 1, "version_start": 1}, "negative lag"),
-        (40, {"version_end": 0, "version_start": 1}, "version_end is below version_start"),
-        (40, {"length": -5}, "negative"),
-        (40, {"length": 0}, "length is 0"),
-        (32, {"batch": 3}, "gap"),
-        (40, {"batch": 1}, "batch is below"),
-        (40, {"time": 0.0}, "time is before"),
-        (40, {"time": "inf"}, "not a finite"),
-        (40, {"time": ""}, "time is empty"),
-        (40, {"group": 0, "member": 0}, "twice"),
-    ],
-)
+    [(40, {"version_trained": 0, "version_end": 1, "version_start": 1}, "negative lag"),
+     (40, {"version_end": 0, "version_start": 1}, "version_end is below version_start"),
+     (40, {"length": -5}, "negative"), (40, {"length": 0}, "length is 0"), (32, {"batch": 3}, "gap"),
+     (40, {"batch": 1}, "batch is below"), (40, {"time": 0.0}, "time is before"),
+     (40, {"time": "inf"}, "not a finite"), (40, {"time": ""}, "time is empty"),
+     (40, {"group": 0, "member": 0}, "twice")],
+)  # fmt: skip
 def test_a_trace_with_gaps_or_negative_lags_is_rejected_with_the_line(recorded, tmp_path, row, values, why):
     path, line = broken(recorded, tmp_path, row, **values)
     with pytest.raises(UserError, match=why) as caught:
@@ -182,16 +176,9 @@ def run(capsys, *words):
 
 
 FAST = (
-    "slots=16",
-    "batch=16",
-    "group=4",
-    "train_time=1",
-    "length_mean=100",
-    "--batches",
-    "20",
-    "--replicas",
+    "slots=16", "batch=16", "group=4", "train_time=1", "length_mean=100", "--batches", "20", "--replicas",
     "2",
-)
+)  # fmt: skip
 
 
 def test_the_command_prints_what_the_simulator_says(capsys):
@@ -215,17 +202,11 @@ def test_the_command_writes_a_trace_and_draws_a_figure(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [
-        (("queue=0.5",), "queue=0.5"),
-        (("quue=2",), "queue"),
-        ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
-        ((*FAST, "--trace", "x.txt"), ".csv or .parquet"),
-        (("plan", "--trace", "x.csv"), "Leave out `plan`"),
-        (("plan", "accelerators=1"), "accelerators=1"),
-        (("plan", "acelerators=8"), "accelerators"),
-        (("plan", "in_flight=maybe"), "in_flight"),
-    ],
-)
+    [(("queue=0.5",), "queue=0.5"), (("quue=2",), "queue"), ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
+     ((*FAST, "--trace", "x.txt"), ".csv or .parquet"), (("plan", "--trace", "x.csv"), "Leave out `plan`"),
+     (("plan", "accelerators=1"), "accelerators=1"), (("plan", "acelerators=8"), "accelerators"),
+     (("plan", "in_flight=maybe"), "in_flight")],
+)  # fmt: skip
 def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
     code, printed = run(capsys, *words)
     assert code == 2

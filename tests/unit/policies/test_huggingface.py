@@ -376,17 +376,12 @@ def test_prompts_that_cannot_be_run_are_refused_with_one_message(folders):
 
 @pytest.mark.parametrize(
     "config",
-    [
-        transformers.RecurrentGemmaConfig(
-            vocab_size=16, hidden_size=32, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4
-        ),
-        transformers.Lfm2Config(**{**tiny_models.SHAPE, "num_hidden_layers": 3}, full_attn_idxs=[1]),
-        transformers.BertConfig(
-            vocab_size=16, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
-        ),
-    ],
-    ids=["recurrent", "convolution", "encoder"],
-)
+    [transformers.RecurrentGemmaConfig(vocab_size=16, hidden_size=32, intermediate_size=96,
+                                       num_hidden_layers=3, num_attention_heads=4),
+     transformers.Lfm2Config(**{**tiny_models.SHAPE, "num_hidden_layers": 3}, full_attn_idxs=[1]),
+     transformers.BertConfig(vocab_size=16, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                             num_attention_heads=4)], ids=["recurrent", "convolution", "encoder"],
+)  # fmt: skip
 def test_a_model_that_does_not_continue_from_a_cache_is_refused(tmp_path, config):
     tiny_models.write_model(tmp_path / "recurrent", config)
     with pytest.raises(UserError, match="key-value cache"):

@@ -347,16 +347,9 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
 
 def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path, capsys):
     words = [
-        "pretrained",
-        "scratch",
-        str(tmp_path / "base"),
-        "--task",
-        "running-sum",
-        "--steps",
-        "2",
-        "--width",
+        "pretrained", "scratch", str(tmp_path / "base"), "--task", "running-sum", "--steps", "2", "--width",
         "16",
-    ]
+    ]  # fmt: skip
     code, printed, _ = call(capsys, *words, "--layers", "1", "--json", "digits=2", "modulus=4")
     assert code == 0
     assert '"accuracy"' in printed

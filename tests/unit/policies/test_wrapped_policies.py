@@ -17,16 +17,10 @@ from testbed.worlds.build_world import build_world
 TABLE = dataclasses.replace(LENGTHS, steps=3)
 TRANSFORMER = dataclasses.replace(TOY, steps=3)
 SCHEDULES = {
-    "empirical": {"distribution": "0:0.5 2:0.5"},
-    "in-flight": {"tokens": 2},
-    "latency": {"speed": 2},
-    "partial": {"tokens": 2},
-    "pipeline": {"design": "batch=16 group=4 slots=16"},
-    "replay": {"share": 0.5},
-    "uniform": {"slices": 2},
-    "two-point": {"slices": 2},
-    "geometric": {"slices": 2},
-}
+    "empirical": {"distribution": "0:0.5 2:0.5"}, "in-flight": {"tokens": 2}, "latency": {"speed": 2},
+    "partial": {"tokens": 2}, "pipeline": {"design": "batch=16 group=4 slots=16"}, "replay": {"share": 0.5},
+    "uniform": {"slices": 2}, "two-point": {"slices": 2}, "geometric": {"slices": 2},
+}  # fmt: skip
 LAGS = {"one-step-off": 1, "offline": 0, "in-flight": 1, "empirical": 1}
 NO_MEAN = ("latency", "partial", "replay", "pipeline", "trace", "windowed")
 WRAPPED = {

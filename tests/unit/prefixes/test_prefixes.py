@@ -127,10 +127,8 @@ def test_every_source_trains_with_the_recipe_that_reads_parents():
 
 REFUSED = {
     "no source has that name": (replace(TREE, prefix="techer"), "Did you mean 'teacher'"),
-    "longer than the response": (
-        guided(TREE, tokens=3),
-        "at most 3 tokens and the policy must write one; take 2",
-    ),
+    "longer than the response": (guided(TREE, tokens=3),
+                                 "at most 3 tokens and the policy must write one; take 2"),
     "no prompt at all": (guided(TREE, share=0.1), "a share 0.1 of 4 prompts rounds to none"),
     "no such distribution": (guided(TREE, distribution="random"), "distribution"),
     "share above one": (guided(TREE, share=1.5), "expected above 0 and at most 1"),
@@ -141,16 +139,12 @@ REFUSED = {
     "stages of one": (guided(replace(TREE, group=1), distribution="staged"), "group of at least 2"),
     "no checker of steps": (replace(TREE, task_args=(("task", "length"),), prefix="retry"), "cannot tell"),
     "parents without a source": (replace(TREE, recipe="tree_opo"), "Take prefix=retry or prefix=stored"),
-    "parents of groups that begin alike": (
-        guided(replace(TREE, recipe="tree_opo")),
-        "prefix .teacher. has none",
-    ),
-    "weights that change inside": (
-        guided(replace(TREE, staleness="in-flight", lag=1)),
-        "staleness 'in-flight'",
-    ),
+    "parents of groups that begin alike": (guided(replace(TREE, recipe="tree_opo")),
+                                           "prefix .teacher. has none"),
+    "weights that change inside": (guided(replace(TREE, staleness="in-flight", lag=1)),
+                                   "staleness 'in-flight'"),
     "baselines from the prompt": (guided(replace(TREE, recipe="remax")), "begin behind it"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("why", REFUSED)

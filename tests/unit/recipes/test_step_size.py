@@ -14,14 +14,9 @@ SHARE = 6.25**2 / (1 + 1 + 16 + 0.0625) / 4  # .54066
 
 @pytest.mark.parametrize(
     ("rule", "reference", "expected"),
-    [
-        ("sqrt", 1.0, 0.7353),
-        ("sqrt", 0.55, 0.9915),
-        ("linear", 1.0, 0.54066),
-        ("linear", 0.55, 0.54066 / 0.55),
-        ("sqrt", 0.3, 1.0),
-    ],
-)
+    [("sqrt", 1.0, 0.7353), ("sqrt", 0.55, 0.9915), ("linear", 1.0, 0.54066),
+     ("linear", 0.55, 0.54066 / 0.55), ("sqrt", 0.3, 1.0)],
+)  # fmt: skip
 def test_the_worked_example(rule, reference, expected):
     assert float(ess_factor(LOG_W, reference=reference, rule=rule)) == pytest.approx(expected, abs=5e-5)
     exact = min(1.0, SHARE / reference)

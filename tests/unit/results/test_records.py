@@ -189,11 +189,9 @@ def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "", "{", "[]", "3", '"text"', "{}", '{"fingerprint": {"format": 1}}',
-        '{"fingerprint": {"format": "x"}, "packs": []}', '{"fingerprint": {"format": 1}, "packs": [3]}',
-        '{"fingerprint": {"format": 1}, "packs": [{"id": "../../escape", "cells": []}]}', "[" * 100_000,
-    ],
+    ["", "{", "[]", "3", '"text"', "{}", '{"fingerprint": {"format": 1}}',
+     '{"fingerprint": {"format": "x"}, "packs": []}', '{"fingerprint": {"format": 1}, "packs": [3]}',
+     '{"fingerprint": {"format": 1}, "packs": [{"id": "../../escape", "cells": []}]}', "[" * 100_000],
 )  # fmt: skip
 def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "sweep.json").write_text(text)
@@ -218,13 +216,8 @@ def said_by(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 def raw_failure(folder: Path, pack: str, **fields: object) -> None:
     """Write a record as old code, or somebody by hand, may have written it: whole, with its digest."""
     made = {
-        "pack": pack,
-        "kind": "failed",
-        "message": "",
-        "cells": ["c"],
-        "attempts": 1,
-        "trace": "",
-    } | fields
+        "pack": pack, "kind": "failed", "message": "", "cells": ["c"], "attempts": 1, "trace": "",
+    } | fields  # fmt: skip
     body = json.dumps(made, indent=1, sort_keys=True).encode()
     signed = made | {"sha256": hashlib.sha256(body).hexdigest()}
     (folder / "failures" / f"{pack}.json").write_text(json.dumps(signed, indent=1, sort_keys=True))

@@ -19,22 +19,14 @@ from testbed.results.parquet import decode, encode
 def test_a_table_comes_back_as_it_was_written() -> None:
     (pack,) = plan(grid(Run(), seed=range(2)))
     columns = {
-        "cell": np.repeat(pack.names, 2),
-        "step": np.array([0, 10, 0, 10]),
-        "recipe": np.repeat(["grpo"], 4),
-        "accuracy": np.array([0.1, np.nan, -0.0, 1e300]),
-        "diverged": np.array([False, True, False, False]),
+        "cell": np.repeat(pack.names, 2), "step": np.array([0, 10, 0, 10]), "recipe": np.repeat(["grpo"], 4),
+        "accuracy": np.array([0.1, np.nan, -0.0, 1e300]), "diverged": np.array([False, True, False, False]),
         "histogram": [np.array([1, 2]), np.array([3, 4]), np.array([0, 0]), np.array([5, 6])],
-    }
+    }  # fmt: skip
     table = decode(encode(columns, pack))
     assert [str(field.type) for field in table.schema] == [
-        "string",
-        "int64",
-        "string",
-        "double",
-        "double",
-        "list<element: int64>",
-    ]
+        "string", "int64", "string", "double", "double", "list<element: int64>",
+    ]  # fmt: skip
     assert table["accuracy"].to_numpy().tobytes() == np.array([0.1, np.nan, -0.0, 1e300]).tobytes()
     assert table["histogram"].to_pylist() == [[1, 2], [3, 4], [0, 0], [5, 6]]
     assert table["diverged"].to_pylist() == [0.0, 1.0, 0.0, 0.0]

@@ -32,20 +32,15 @@ from testbed.worlds.build_world import build_world
 
 LAW = "0:0.5 4:0.3 9:0.2"
 EXAMPLES = {
-    "exact": [(0, {}), (3, {})],
-    "uniform": [(4, {}), (4, {"span": 1, "slices": 2}), (0, {})],
+    "exact": [(0, {}), (3, {})], "uniform": [(4, {}), (4, {"span": 1, "slices": 2}), (0, {})],
     "geometric": [(2, {}), (4, {"longest": 9, "slices": 1}), (3, {"longest": 6}), (0, {})],
     "two-point": [(4, {}), (4, {"low": 3, "high": 9}), (1, {"high": 9, "slices": 2}), (0, {})],
     "empirical": [(3, {"distribution": LAW}), (1, {"distribution": "0:0.9,2:0.1", "slices": 1})],
     "periodic": [(4, {}), (2, {"period": 4}), (4, {"period": 3, "ahead": 1}), (0, {})],
-    "one-step-off": [(1, {})],
-    "offline": [(0, {})],
-    "in-flight": [(1, {"tokens": 1, "cache": "recomputed"})],
-    "partial": [(0, {"tokens": 1})],
-    "latency": [(0, {"speed": 2, "concurrency": 6})],
-    "windowed": [(0, {"tokens": 4})],
-    "replay": [(0, {"share": 0.5})],
-}
+    "one-step-off": [(1, {})], "offline": [(0, {})], "in-flight": [(1, {"tokens": 1, "cache": "recomputed"})],
+    "partial": [(0, {"tokens": 1})], "latency": [(0, {"speed": 2, "concurrency": 6})],
+    "windowed": [(0, {"tokens": 4})], "replay": [(0, {"share": 0.5})],
+}  # fmt: skip
 """Lags and arguments under which every schedule must keep its word."""
 
 
@@ -282,31 +277,27 @@ def test_a_buffer_is_never_deeper_than_the_run_is_long():
 
 @pytest.mark.parametrize(
     ("name", "lag", "arguments", "says"),
-    [
-        ("uniform", 4, {"span": 5},
-         r"span 5 around lag 4 asks for ages from -1 to 9; expected a span from 0 to 4"),
-        ("uniform", 4, {"span": -2}, "span -2 around lag 4"),
-        ("uniform", 4, {"slices": 0}, "slices is 0, expected at least 1"),
-        ("geometric", 4, {"longest": 7}, r"longest is 7 and lag 4: .* means from 0 to 3.5; .* longest >= 8"),
-        ("two-point", 4, {"low": 5, "high": 9}, "ages 5 and 9 cannot have the mean 4"),
-        ("two-point", 4, {"low": 1, "high": 3}, "ages 1 and 3 cannot have the mean 4"),
-        ("two-point", 4, {"low": -1}, "ages -1 and 9 cannot have the mean 4"),
-        ("empirical", 3, {}, "schedule 'empirical' needs a distribution of ages"),
-        ("empirical", 3, {"distribution": "3"}, "distribution has the part '3', expected age:share"),
-        ("empirical", 3, {"distribution": "-3:1"}, "distribution has the part '-3:1'"),
-        ("empirical", 3, {"distribution": "3:0.5 3:0.5"}, "distribution gives age 3 twice"),
-        ("empirical", 3, {"distribution": "3:0.5 4:0.4"},
-         "the shares of distribution sum to 0.9, expected 1"),
-        ("empirical", 4, {"distribution": LAW},
-         "lag is 4, but the ages of schedule 'empirical' are 3 on average; set lag=3"),
-        ("empirical", 0, {"distribution": "0:0.9 1:0.1"},
-         "are 0.1 on average; set lag=1, the mean rounded up"),
-        ("periodic", 1, {"period": 4}, "ages of schedule 'periodic' are 1.5 on average; set lag=2"),
-        ("periodic", 0, {"ahead": 1}, "are 1 on average; set lag=1"),
-        ("periodic", 2, {"period": -1}, "lag is 2, period -1, ahead 0; expected each at least 0"),
-        ("one-step-off", 0, {}, "are 1 on average; set lag=1"),
-        ("offline", 3, {}, "lag is 3, but offline data age with every step"),
-    ],
+    [("uniform", 4, {"span": 5},
+      r"span 5 around lag 4 asks for ages from -1 to 9; expected a span from 0 to 4"),
+     ("uniform", 4, {"span": -2}, "span -2 around lag 4"),
+     ("uniform", 4, {"slices": 0}, "slices is 0, expected at least 1"),
+     ("geometric", 4, {"longest": 7}, r"longest is 7 and lag 4: .* means from 0 to 3.5; .* longest >= 8"),
+     ("two-point", 4, {"low": 5, "high": 9}, "ages 5 and 9 cannot have the mean 4"),
+     ("two-point", 4, {"low": 1, "high": 3}, "ages 1 and 3 cannot have the mean 4"),
+     ("two-point", 4, {"low": -1}, "ages -1 and 9 cannot have the mean 4"),
+     ("empirical", 3, {}, "schedule 'empirical' needs a distribution of ages"),
+     ("empirical", 3, {"distribution": "3"}, "distribution has the part '3', expected age:share"),
+     ("empirical", 3, {"distribution": "-3:1"}, "distribution has the part '-3:1'"),
+     ("empirical", 3, {"distribution": "3:0.5 3:0.5"}, "distribution gives age 3 twice"),
+     ("empirical", 3, {"distribution": "3:0.5 4:0.4"}, "the shares of distribution sum to 0.9, expected 1"),
+     ("empirical", 4, {"distribution": LAW},
+      "lag is 4, but the ages of schedule 'empirical' are 3 on average; set lag=3"),
+     ("empirical", 0, {"distribution": "0:0.9 1:0.1"}, "are 0.1 on average; set lag=1, the mean rounded up"),
+     ("periodic", 1, {"period": 4}, "ages of schedule 'periodic' are 1.5 on average; set lag=2"),
+     ("periodic", 0, {"ahead": 1}, "are 1 on average; set lag=1"),
+     ("periodic", 2, {"period": -1}, "lag is 2, period -1, ahead 0; expected each at least 0"),
+     ("one-step-off", 0, {}, "are 1 on average; set lag=1"),
+     ("offline", 3, {}, "lag is 3, but offline data age with every step")],
 )  # fmt: skip
 def test_impossible_schedules_are_refused_with_the_numbers_that_conflict(name, lag, arguments, says):
     with pytest.raises(UserError, match=says):

@@ -32,13 +32,9 @@ from testbed.worlds.world import BehaviorWeights
 BANDIT = Run(task="bandit", prompts=4, group=2)
 TREE = Run(task="tree", prompts=4, group=2)
 TOY = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="toy",
-    policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
-    prompts=4,
-    group=2,
-)
+    task="running-sum", task_args=(("digits", 2), ("modulus", 2)), policy="toy",
+    policy_args=(("heads", 2), ("layers", 1), ("width", 8)), prompts=4, group=2,
+)  # fmt: skip
 
 
 class Echo:
@@ -292,16 +288,12 @@ def differ(left, right):
 
 
 SYNCHRONOUS = {
-    "uniform": ("uniform", {}),
-    "uniform-in-slices": ("uniform", {"span": 0, "slices": 4}),
-    "geometric": ("geometric", {}),
-    "geometric-with-room": ("geometric", {"longest": 5}),
-    "two-point": ("two-point", {}),
-    "two-point-never-old": ("two-point", {"high": 6}),
-    "empirical": ("empirical", {"law": "0:1"}),
-    "periodic": ("periodic", {}),
+    "uniform": ("uniform", {}), "uniform-in-slices": ("uniform", {"span": 0, "slices": 4}),
+    "geometric": ("geometric", {}), "geometric-with-room": ("geometric", {"longest": 5}),
+    "two-point": ("two-point", {}), "two-point-never-old": ("two-point", {"high": 6}),
+    "empirical": ("empirical", {"law": "0:1"}), "periodic": ("periodic", {}),
     "periodic-of-one": ("periodic", {"period": 1}),
-}
+}  # fmt: skip
 
 
 @every_world

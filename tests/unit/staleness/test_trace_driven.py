@@ -19,12 +19,9 @@ from testbed.worlds.build_world import build_world
 BANDIT = Run(task="bandit", prompts=4, group=2, steps=9, log_every=1, learning_rate=0.5)
 TREE = replace(BANDIT, task="tree", learning_rate=8.0)
 TOY = replace(
-    BANDIT,
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="toy",
+    BANDIT, task="running-sum", task_args=(("digits", 2), ("modulus", 2)), policy="toy",
     policy_args=(("heads", 2), ("layers", 1), ("width", 8)),
-)
+)  # fmt: skip
 PIPE = "slots=24 batch=16 group=4 train_time=18 length_mean=200 sigma=1"
 SETTINGS = {"staleness", "staleness_args", "lag", "cell", "pipeline/time"}
 
@@ -192,15 +189,9 @@ def test_where_weights_change_inside_a_sample_the_first_or_the_last_token_is_cho
 
 @pytest.mark.parametrize(
     ("age_TN", "slices"),
-    [
-        ([[3, 3, 3, 3], [0, 0, 0, 0]], 1),
-        ([[3, 3, 1, 1], [0, 0, 0, 0]], 2),
-        ([[3, 3, 1, 1], [0, 0, 0, 2]], 4),
-        ([[1, 1, 1, 2, 2, 2]], 2),
-        ([[1, 1, 2, 2, 1, 1]], 3),
-        ([[7]], 1),
-    ],
-)
+    [([[3, 3, 3, 3], [0, 0, 0, 0]], 1), ([[3, 3, 1, 1], [0, 0, 0, 0]], 2), ([[3, 3, 1, 1], [0, 0, 0, 2]], 4),
+     ([[1, 1, 1, 2, 2, 2]], 2), ([[1, 1, 2, 2, 1, 1]], 3), ([[7]], 1)],
+)  # fmt: skip
 def test_a_batch_is_cut_no_finer_than_its_ages_need(age_TN, slices):
     assert fewest_slices(np.array(age_TN)) == slices
 
@@ -267,21 +258,17 @@ def arguments(run, staleness, **pairs):
 
 @pytest.mark.parametrize(
     ("run", "why"),
-    [
-        (arguments(TREE, "trace"), "trace needs staleness_args.file"),
-        (arguments(TREE, "trace", file="nowhere.csv"), "nowhere.csv cannot be read"),
-        (arguments(TREE, "pipeline", design="slot=3"), "unknown field 'slot'. Did you mean 'slots'"),
-        (arguments(TREE, "pipeline", design=PIPE, seed=-1), "seed of the pipeline is -1"),
-        (arguments(TREE, "pipeline", design=PIPE + " updates=8"), "cuts groups of 4 in two"),
-        (arguments(TREE, "pipeline", design=PIPE, token="middle"), "token is 'middle'"),
-        (arguments(TREE, "pipeline", design=PIPE + " in_flight=true"), "weights change inside this sample"),
-        (
-            arguments(replace(TREE, lag=2), "pipeline", design=PIPE),
-            "lag is 2, but the pipeline determines every",
-        ),
-        (arguments(replace(TREE, prompts=2), "pipeline", design=PIPE), "trains 4 groups per update"),
-    ],
-)
+    [(arguments(TREE, "trace"), "trace needs staleness_args.file"),
+     (arguments(TREE, "trace", file="nowhere.csv"), "nowhere.csv cannot be read"),
+     (arguments(TREE, "pipeline", design="slot=3"), "unknown field 'slot'. Did you mean 'slots'"),
+     (arguments(TREE, "pipeline", design=PIPE, seed=-1), "seed of the pipeline is -1"),
+     (arguments(TREE, "pipeline", design=PIPE + " updates=8"), "cuts groups of 4 in two"),
+     (arguments(TREE, "pipeline", design=PIPE, token="middle"), "token is 'middle'"),
+     (arguments(TREE, "pipeline", design=PIPE + " in_flight=true"), "weights change inside this sample"),
+     (arguments(replace(TREE, lag=2), "pipeline", design=PIPE),
+      "lag is 2, but the pipeline determines every"),
+     (arguments(replace(TREE, prompts=2), "pipeline", design=PIPE), "trains 4 groups per update")],
+)  # fmt: skip
 def test_impossible_schedules_are_refused_before_training(run, why):
     with pytest.raises(UserError, match=why):
         check_arguments([run])

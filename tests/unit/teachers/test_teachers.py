@@ -17,14 +17,9 @@ from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 TREE = Run(
-    task="tree",
-    task_args=(("task", "running-sum"),),
-    prompts=8,
-    group=4,
-    steps=60,
-    log_every=20,
+    task="tree", task_args=(("task", "running-sum"),), prompts=8, group=4, steps=60, log_every=20,
     learning_rate=1.0,
-)
+)  # fmt: skip
 HINTED = Run(
     task="hinted-sum", task_args=(("digits", 3), ("modulus", 3)), policy="toy", prompts=2, group=3, steps=2
 )

@@ -28,22 +28,15 @@ from testbed.training.loop import train, train_pack
 from testbed.training.update import State
 
 ARGUMENTS = {
-    "latency": {"speed": 1.0},
-    "replay": {"share": 0.5},
-    "in-flight": {"tokens": 1},
-    "partial": {"tokens": 2},
-}
+    "latency": {"speed": 1.0}, "replay": {"share": 0.5}, "in-flight": {"tokens": 1}, "partial": {"tokens": 2},
+}  # fmt: skip
 
 BESIDE = {
     "critic": {"recipe": "ppo", "critic": "table", "critic_args": (("replay", 2),)},
-    "teacher": {"recipe": "opd", "teacher": "noisy"},
-    "guide": {"guide": "own"},
-    "prefixes": {
-        "prefix": "stored",
-        "prefix_args": (("ask", 16), ("attempts", 4), ("tokens", 2)),
-        "learning_rate": 9.0,
-    },
-}
+    "teacher": {"recipe": "opd", "teacher": "noisy"}, "guide": {"guide": "own"},
+    "prefixes": {"prefix": "stored", "prefix_args": (("ask", 16), ("attempts", 4), ("tokens", 2)),
+                 "learning_rate": 9.0},
+}  # fmt: skip
 """What stands beside the policy and remembers earlier steps, by name."""
 
 

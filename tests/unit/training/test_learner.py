@@ -24,14 +24,9 @@ from testbed.worlds.build_world import build_world
 BANDIT = Run(task="bandit", prompts=4, group=4, learning_rate=0.5, steps=6)
 CHAIN = dataclasses.replace(BANDIT, task="chain")
 TOY = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 2)),
-    policy="toy",
-    policy_args=(("width", 8), ("layers", 1), ("heads", 2)),
-    prompts=4,
-    group=4,
-    steps=6,
-)
+    task="running-sum", task_args=(("digits", 2), ("modulus", 2)), policy="toy",
+    policy_args=(("width", 8), ("layers", 1), ("heads", 2)), prompts=4, group=4, steps=6,
+)  # fmt: skip
 PLAIN = Recipe("group_mean", "reinforce", "constant", 1.0)
 PPO = Recipe("group_mean", "ppo_clip", "token_mean")
 

@@ -14,12 +14,9 @@ from testbed.worlds.build_world import build_world
 from testbed.worlds.tokens import build_token_policy
 
 RUN = Run(
-    task="running-sum",
-    task_args=(("digits", 2), ("modulus", 3)),
-    policy="toy",
-    policy_args=(("heads", 2), ("width", 16)),
-    warm_start_steps=4,
-)
+    task="running-sum", task_args=(("digits", 2), ("modulus", 3)), policy="toy",
+    policy_args=(("heads", 2), ("width", 16)), warm_start_steps=4,
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -91,14 +88,10 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
 
 def test_everything_that_decides_a_row_is_in_its_name(folder):
     changes = (
-        {},
-        {"seed": 1},
-        {"warm_start_steps": 5},
-        {"teacher_noise": 0.3},
-        {"task_args": (("digits", 2), ("modulus", 4))},
-        {"policy_args": (("heads", 4), ("width", 16))},
+        {}, {"seed": 1}, {"warm_start_steps": 5}, {"teacher_noise": 0.3},
+        {"task_args": (("digits", 2), ("modulus", 4))}, {"policy_args": (("heads", 4), ("width", 16))},
         {"policy_args": (("heads", 2), ("temperature", 0.5), ("width", 16))},
-    )
+    )  # fmt: skip
     runs = [replace(RUN, **change) for change in changes]
     rows = [start(run.seed, run=run)[0] for run in runs]
     assert len(list(folder.iterdir())) == len(runs)

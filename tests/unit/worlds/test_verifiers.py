@@ -74,16 +74,14 @@ def test_cells_have_reward_models_of_their_own_in_any_pack():
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [
-        ({"verifier": "lenent"}, "Did you mean 'lenient'"),
-        ({"verifier": "comparisons", "verifier_args": (("pairs", 0),)}, "a model without pairs"),
-        ({"verifier": "comparisons", "verifier_args": (("wrong", 0.6),)}, "beyond that labels tell"),
-        ({"verifier": "comparisons", "recipe": "remax"}, "greedy responses"),
-        ({"verifier": "lenient", "verifier_args": (("rate", 0),)}, "one of them above 0"),
-        ({"verifier": "steps", "task": "guess", "task_args": ()}, "judges whole responses"),
-        ({"verifier": "last", "task": "bandit", "task_args": (), "policy": "tabular", "policy_args": ()},
-         "policy 'toy'"),
-    ],
+    [({"verifier": "lenent"}, "Did you mean 'lenient'"),
+     ({"verifier": "comparisons", "verifier_args": (("pairs", 0),)}, "a model without pairs"),
+     ({"verifier": "comparisons", "verifier_args": (("wrong", 0.6),)}, "beyond that labels tell"),
+     ({"verifier": "comparisons", "recipe": "remax"}, "greedy responses"),
+     ({"verifier": "lenient", "verifier_args": (("rate", 0),)}, "one of them above 0"),
+     ({"verifier": "steps", "task": "guess", "task_args": ()}, "judges whole responses"),
+     ({"verifier": "last", "task": "bandit", "task_args": (), "policy": "tabular", "policy_args": ()},
+      "policy 'toy'")],
 )  # fmt: skip
 def test_verifiers_that_cannot_be_are_refused_beforehand(fields, message):
     with pytest.raises(UserError, match=message):
