@@ -223,9 +223,8 @@ SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
 """Seeds of a run, and those of most arms; accuracy that counts as gained, and as lost. Margins: before the
 table."""
 OTHERS = (
-    (("halves, egae", "halves, gae"), SEEDS),
+    (("halves, egae", "halves, gae", "longer, p3o", "longer, dpo"), SEEDS),
     (("long, bare ppo", "long, ppo-max"), 48),
-    (("longer, p3o", "longer, dpo"), 64),
     (("whole responses",), 48),
     (("seldom, bare ppo", "seldom, ppo-max"), 195),
     (("seldom, resets", "seldom, dpo"), 120),
