@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from analysis.experiment import EXPERIMENTS
 from analysis.judging.e_values import WORDS
 from analysis.judging.seed_intervals import student_interval
 from analysis.judging.verdicts import Row
+from analysis.pages.markdown_table import table
 
 LAG = 64
 CITED = re.compile(r"\[\^([^\]]+)\]")
@@ -80,9 +81,15 @@ class Facts:
         found = (narrow[narrow["rate"] == rate], wide, narrow, rows[rows["seeds"] == rows["seeds"].max()])
         return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
 
-    def on(self, stem: str, tasks: Sequence[str]) -> str:
-        """Return "0.03 [0.01, 0.05][^name] on sorted and …" of the claims STEM-on-TASK."""
-        return " and ".join(f"{self.claim(f'{stem}-on-{task}')} on {task}" for task in tasks)
+    def effects(
+        self,
+        head: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        said: Callable[[str], str] | None = None,
+    ) -> str:
+        """Return a table whose last column states the effect of the claim that ends a row."""
+        said = said or self.claim
+        return table(head, ((*words, said(name)) for *words, name in rows))
 
     def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
         """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""

@@ -118,45 +118,77 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
     return [
         (
             "Very old data can be used",
-            "On `long`, which sorts 14 digits over 900 steps, recipes are tuned at lag 256. There final "
-            f"accuracy differs from that of GRPO on fresh data by "
-            f"{f.claim('vcpo-keeps-fresh-accuracy-at-lag-256-on-long')} with VCPO, "
-            f"{f.claim('m2po-keeps-fresh-accuracy-at-lag-256-on-long')} with M2PO, and "
-            f"{f.claim('grpo-keeps-fresh-accuracy-at-lag-256-on-long')} with GRPO itself. In other worlds "
-            "lag 128 changes VCPO's final accuracy by "
+            "Each recipe is tuned at lag 256 on `long`, which sorts 14 digits over 900 steps.\n\n"
+            + f.effects(
+                ("recipe at lag 256", "final accuracy less that of GRPO on fresh data"),
+                (
+                    ("VCPO", "vcpo-keeps-fresh-accuracy-at-lag-256-on-long"),
+                    ("M2PO", "m2po-keeps-fresh-accuracy-at-lag-256-on-long"),
+                    ("GRPO", "grpo-keeps-fresh-accuracy-at-lag-256-on-long"),
+                ),
+            )
+            + "\n\nIn other worlds lag 128 changes VCPO's final accuracy by "
             f"{f.claim('vcpo-at-lag-128-is-as-good-as-on-policy')}. On models of a million weights, at lag "
             f"64, VCPO ends {f.claim('vcpo-ends-above-grpo-on-larger-models')} above GRPO.",
         ),
         (
             "Importance weights hurt at a full rate and are nearly idle at a small one",
-            "Beside REC's clip, at a rate of 0.003 and lag 16, importance weights change final accuracy by "
-            f"{f.claim('rec-importance-weights-change-nothing')}; at a tenth of that rate they change it by "
-            f"{f.claim('rec-slow-importance-weights-change-nothing')}. The clip without weights ends no "
-            f"lower than with them at any lag: the least difference is "
-            f"{f.claim('rec-clip-alone-ends-no-lower')}. The clip is what prevents collapse on offline data: "
-            "where one of two runs on a seed collapses, it is the one without the clip on a share of "
+            f.effects(
+                ("beside REC's clip", "at", "change of final accuracy"),
+                (
+                    ("weights added", "rate 0.003, lag 16", "rec-importance-weights-change-nothing"),
+                    ("weights added", "rate 0.0003", "rec-slow-importance-weights-change-nothing"),
+                    ("weights left out", "rate 0.003, any lag, at worst", "rec-clip-alone-ends-no-lower"),
+                ),
+            )
+            + "\n\nThe clip is what prevents collapse on offline data: where one of two runs on a seed "
+            "collapses, it is the one without the clip on a share of "
             f"{f.claim('rec-clip-prevents-collapse')}. Where nothing else limits the ratio, weights make old "
             "data usable: finding 17.",
         ),
         (
             "Watch the entropy before the effective sample size",
             "At lag 256 and one rate for all, some of six recipes collapse later. The mean of the first 200 "
-            "of 600 steps foretells which: a small entropy does so better than a small ESS, by a difference "
-            f"of AUROC of {f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')}. The AUROC of the "
-            f"ESS is {f.claim('ess-ranks-collapses-at-one-lag-and-rate')}. On models of a million weights a "
-            "small ESS in the first 40 steps does not tell which runs end low: its AUROC is "
-            f"{f.claim('early-ess-ranks-losses-of-larger-models')}.",
+            "of 600 steps foretells which. On models of a million weights the first 40 steps were to tell "
+            "which runs end low.\n\n"
+            + f.effects(
+                ("early sign", "weights", "AUROC"),
+                (
+                    ("small ESS", "7,000", "ess-ranks-collapses-at-one-lag-and-rate"),
+                    (
+                        "small entropy, more than ESS by",
+                        "7,000",
+                        "entropy-warns-better-than-ess-at-one-lag-and-rate",
+                    ),
+                    ("small ESS", "1,000,000", "early-ess-ranks-losses-of-larger-models"),
+                ),
+            ),
         ),
         ("Asynchrony is faster because nobody waits for the longest response", _of_pipelines(f)),
         (
             "Engines: formats as coarse as FP8 did not break training here, fewer layers cost accuracy",
-            "FP8 rollouts made the trainer collapse on a share of seeds of "
-            f"{f.claim('fp8-rollouts-collapse-most-seeds')}. Errors as large as a fifth of the weights do "
-            "make it collapse: where one of two runs on a seed collapses, it is theirs on a share of "
-            f"{f.claim('strong-rollout-noise-collapses-the-trainer')}. Leaving one of eight layers out of "
-            "the rollouts, drawn anew for every batch, changes accuracy by "
-            f"{f.claim('no-weights-keep-accuracy-without-an-eighth-of-the-layers')}, and with weights "
-            f"by token by {f.claim('token-weights-keep-accuracy-without-an-eighth-of-the-layers')}.",
+            f.effects(
+                ("rollouts, uncorrected unless stated", "outcome", "effect"),
+                (
+                    ("FP8", "share of seeds that collapse", "fp8-rollouts-collapse-most-seeds"),
+                    (
+                        "weights off by a fifth",
+                        "share of lone collapses, of two runs on a seed, that are its own",
+                        "strong-rollout-noise-collapses-the-trainer",
+                    ),
+                    (
+                        "one of eight layers left out",
+                        "change of final accuracy",
+                        "no-weights-keep-accuracy-without-an-eighth-of-the-layers",
+                    ),
+                    (
+                        "the same, with weights by token",
+                        "change of final accuracy",
+                        "token-weights-keep-accuracy-without-an-eighth-of-the-layers",
+                    ),
+                ),
+            )
+            + "\n\nThe layer that is left out is drawn anew for every batch.",
         ),
         (
             "Published gains over GRPO depend on the task once GRPO is tuned",
@@ -165,11 +197,20 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
         ),
         (
             "Several updates on a fresh batch",
-            "Outcomes are mean accuracies along the run, with the number of updates on a batch tuned. Over "
-            f"GRPO with one update SFPO gains {f.on('sfpo-learns-faster-than-grpo', SHORT)}. Over GRPO with "
-            f"its own tuned number it gains {f.on('sfpo-learns-faster-than-reused-grpo', SHORT)}, and ReMix "
-            f"gains {f.on('remix-learns-faster-than-reused-grpo', SHORT)}. To reach an accuracy of 0.62 on "
-            "sorted, GRPO with one update needs "
+            "The number of updates on a batch is tuned for each recipe but GRPO with one.\n\n"
+            + f.effects(
+                ("recipe", "rival", "task", "gain in mean accuracy along the run"),
+                (
+                    (recipe, rival, task, f"{stem}-on-{task}")
+                    for recipe, rival, stem in (
+                        ("SFPO", "GRPO, one update", "sfpo-learns-faster-than-grpo"),
+                        ("SFPO", "GRPO, its best number", "sfpo-learns-faster-than-reused-grpo"),
+                        ("ReMix", "GRPO, its best number", "remix-learns-faster-than-reused-grpo"),
+                    )
+                    for task in SHORT
+                ),
+            )
+            + "\n\nTo reach an accuracy of 0.62 on sorted, GRPO with one update needs "
             f"{f.factor('remix-needs-a-third-of-the-rollouts-of-grpo')} times ReMix's "
             "rollouts; a factor of 3 was asked.",
         ),
@@ -177,17 +218,20 @@ def _of_mechanisms(f: Facts) -> list[tuple[str, str]]:
 
 
 def _of_pipelines(f: Facts) -> str:
+    rows = (
+        ("decoupled", "synchronous", "decoupled-actors-are-faster-than-waiting"),
+        ("online DPO one step off", "in turn", "one-step-off-online-dpo-is-faster"),
+        ("VCPO at lag 16", "on-policy on the whole pool", "vcpo-is-2.5-times-as-fast-at-lag-16"),
+        ("VCPO at lag 128", "on-policy on the whole pool", "vcpo-is-2.5-times-as-fast-at-lag-128"),
+    )
     return (
-        "In simulated pipelines a synchronous learner takes "
-        f"{f.factor('decoupled-actors-are-faster-than-waiting')} times as long as a decoupled one to reach "
-        "the same level. Where response lengths have a heavy tail, dropping groups older than one update "
-        "shortens trained responses by a fifth or more[^discard-stale-shortens-responses]. By the clock of "
-        "such a pipeline, online DPO one step off reaches the same accuracy "
-        f"{f.factor('one-step-off-online-dpo-is-faster')} times as fast, VCPO at lag 16 "
-        f"{f.factor('vcpo-is-2.5-times-as-fast-at-lag-16')} times, and at lag 128, where it takes more "
-        f"updates, {f.factor('vcpo-is-2.5-times-as-fast-at-lag-128')} times. With weights that change within "
-        "a response, a recomputed cache leaves every token in the distribution of some version; a kept cache "
-        "leaves it in that of none."
+        "Time to the same accuracy, by the clock of simulated pipelines:\n\n"
+        + f.effects(("learner", "compared with", "times as fast"), rows, f.factor)
+        + "\n\nAt lag 128 VCPO takes more updates. Where response lengths have a heavy tail, dropping "
+        "groups older than one update shortens trained responses by a fifth or "
+        "more[^discard-stale-shortens-responses]. With weights that change within a response, a recomputed "
+        "cache leaves every token in the distribution of some version; a kept cache leaves it in that of "
+        "none."
     )
 
 
