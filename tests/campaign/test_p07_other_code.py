@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.refusals import refuses
 from support.small_store import PACKS, filled
 
-from testbed.errors import UserError
 from testbed.results import fingerprint, manifest, parquet
 from testbed.results.store import Store, read, status
 
@@ -29,8 +29,7 @@ def test_numbers_of_other_code_are_never_mixed_in(
         with monkeypatch.context() as patch:
             for module in (manifest, parquet):
                 patch.setattr(module, "fingerprint", lambda other=other: other)
-            with pytest.raises(UserError, match=r"computed by other code: .* instead of .*Go on with"):
-                Store.start(here / "ours", PACKS)
+            refuses(r"computed by other code: .* instead of .*Go on with", Store.start, here / "ours", PACKS)
             if other["run_version"]:  # or the ids of cells would be others, too
                 Store.start(here / "theirs", PACKS)
         assert status(here / "ours").done == 1, "the old folder stays readable"
@@ -39,6 +38,5 @@ def test_numbers_of_other_code_are_never_mixed_in(
         for path in (here / "ours" / "packs").iterdir():
             shutil.copy(path, here / "theirs" / "packs")
         assert Store(here / "theirs").done() == set()
-        with pytest.raises(UserError, match=r"computed by different code: .* instead of"):
-            read(here / "ours", here / "theirs")
+        refuses(r"computed by different code: .* instead of", read, here / "ours", here / "theirs")
     campaign.tried("fingerprints that differ in one entry: resuming, copying in, merging", 3 * len(others()))

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-import pytest
+from support.refusals import refuses
 from support.small_store import PACKS, content, filled
 
 from testbed.config.run import Run
@@ -33,8 +33,7 @@ def test_a_name_cannot_leave_the_output_folder(tmp_path: Path, campaign) -> None
         assert name.isascii()
         assert not name.startswith((".", "-"))
     for name in NAMES:
-        with pytest.raises(UserError, match="cannot name a results folder"):
-            folder_for(tmp_path, name)
+        refuses("cannot name a results folder", folder_for, tmp_path, name)
     campaign.tried("names of results folders, with ../, /, NUL and other tricks", len(names))
 
 
@@ -42,14 +41,12 @@ def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, campaign) -> Non
     assert folder_for(tmp_path, "staleness-2.1_b") == tmp_path / "staleness-2.1_b"
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match="symbolic link"):
-        folder_for(tmp_path, "link")
+    refuses("symbolic link", folder_for, tmp_path, "link")
     for part in PARTS:
         filled(tmp_path / part, [])
         (tmp_path / part / part).rmdir()
         (tmp_path / part / part).symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(UserError, match="must be a folder, not a link"):
-            Store.start(tmp_path / part, PACKS)
+        refuses("must be a folder, not a link", Store.start, tmp_path / part, PACKS)
     assert list((tmp_path / "elsewhere").iterdir()) == []
     campaign.tried("symbolic links in place of a results folder and of each folder in it", 1 + len(PARTS))
 
@@ -62,8 +59,7 @@ def test_links_in_place_of_files_are_not_followed(tmp_path: Path, campaign) -> N
     locks = tmp_path / "s" / ".locks"
     locks.mkdir(exist_ok=True)
     (locks / pack.id).symlink_to(precious)
-    with pytest.raises(UserError, match="Cannot write"):
-        store.claim(pack.id)
+    refuses("Cannot write", store.claim, pack.id)
     for name in (f"failures/{pack.id}.json", f"provenance/{pack.id}.json"):
         (tmp_path / "s" / name).symlink_to(precious)
     assert store.failure(pack.id) is None
@@ -71,8 +67,7 @@ def test_links_in_place_of_files_are_not_followed(tmp_path: Path, campaign) -> N
     assert store.commit(pack.id, content(pack), {})
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "sweep.json").symlink_to(tmp_path / "s" / "sweep.json")
-    with pytest.raises(UserError, match="cannot be read as the plan"):
-        status(tmp_path / "t")
+    refuses("cannot be read as the plan", status, tmp_path / "t")
     assert precious.read_text() == "precious"
     campaign.tried("symbolic links in place of a lock, a record, a provenance and a plan", 4)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.fake_training import train
+from support.refusals import refuses
 from support.small_store import CELLS, PACKS, content, filled
 
 from testbed.config.run import Run, grid
-from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.results import fingerprint
 from testbed.results.store import Failure, Store, read, status
@@ -78,8 +78,7 @@ def test_a_first_layout_with_a_changed_id_is_refused(tmp_path: Path, campaign) -
     good = (tmp_path / "s" / "sweep.json").read_text()
     for old in (PACKS[1].id, PACKS[1].names[0]):
         (tmp_path / "s" / "sweep.json").write_text(good.replace(old, old[:-1] + "ab"[old[-1] == "a"]))
-        with pytest.raises(UserError, match="has other cells than its id says"):
-            status(tmp_path / "s")
+        refuses("has other cells than its id says", status, tmp_path / "s")
     campaign.tried("a changed id in a plan of the first layout", 2)
 
 
@@ -87,6 +86,5 @@ def test_a_newer_format_is_refused_politely(tmp_path: Path, campaign) -> None:
     for newer in (1, 2, 10**6):
         tomorrow = {"fingerprint": {"format": fingerprint.FORMAT + newer}, "packs": "in a way not yet known"}
         (tmp_path / "sweep.json").write_text(json.dumps(tomorrow))
-        with pytest.raises(UserError, match=r"has format \d+, this testbed reads up to 1\. Install a newer"):
-            read(tmp_path)
+        refuses(r"has format \d+, this testbed reads up to 1\. Install a newer", read, tmp_path)
     campaign.tried("newer formats", 3)

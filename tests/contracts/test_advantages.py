@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from references.reference_advantages import CASES, PAID, ROWS, Numbers
+from support.refusals import refuses
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 
 NAMES = sorted(advantage)
 OPTIONAL = [item.name for item in fields(Signals) if item.default is None]
@@ -139,8 +139,7 @@ def test_what_it_needs_is_named_when_missing_and_nothing_else_is_missed(name):
     bare = replace(signals, **{field: None for field in OPTIONAL if field not in promised(name, "needs")})
     torch.testing.assert_close(call(name, bare), call(name, signals))
     for field in promised(name, "needs"):
-        with pytest.raises(UserError, match=f"'{name}' needs {field}"):
-            call(name, replace(signals, **{field: None}))
+        refuses(f"'{name}' needs {field}", call, name, replace(signals, **{field: None}))
 
 
 def disturbed(signals, field):
@@ -221,5 +220,4 @@ def test_signals_of_another_shape_are_refused():
         ("value_BT", torch.zeros(7, 4)),
         ("history_K", torch.zeros(2, 3)),
     ]:
-        with pytest.raises(UserError, match=f"{field} has shape"):
-            replace(signals, **{field: value})
+        refuses(f"{field} has shape", replace, signals, **{field: value})

@@ -9,8 +9,8 @@ import pytest
 import torch
 from references.weights import CASES, F1_ROWS, WEIGHTS
 from support.fixtures import F1, Sequence, batch_of, changed, rows_of
+from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.inspection import promises
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
@@ -125,8 +125,7 @@ def test_a_field_it_needs_is_named_when_it_is_missing(name):
     for field, attribute in optional.items():
         without = replace(batch, **{attribute: None})
         if field in reads(name):
-            with pytest.raises(ValueError, match=f"needs {attribute}"):
-                objective[name].function(logp, without)
+            refuses(f"needs {attribute}", objective[name].function, logp, without, error=ValueError)
         else:
             objective[name].function(logp, without)
 
@@ -249,5 +248,4 @@ WRONG = (
 @pytest.mark.parametrize(("name", "hyper", "message"), WRONG)
 def test_a_wrong_hyperparameter_is_answered_with_what_can_be(name, hyper, message):
     logp, batch = batch_of()
-    with pytest.raises(UserError, match=message):
-        effective_weights(name, logp, batch, **hyper)
+    refuses(message, effective_weights, name, logp, batch, **hyper)

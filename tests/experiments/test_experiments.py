@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support.command_line import call, refused
+from support.refusals import refuses
 
 from analysis import experiment as registry
 from analysis.declared_plot import Plot
@@ -51,8 +52,7 @@ def test_a_name_belongs_to_one_area(tmp_path, monkeypatch):
         for file in ("__init__.py", "lag.py"):
             (tmp_path / "twice" / area / file).touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match="Two files have an experiment 'lag'"):
-        Experiments("twice").areas()
+    refuses("Two files have an experiment 'lag'", Experiments("twice").areas)
 
 
 def test_only_what_claims_nothing_may_still_wait_for_its_table():
@@ -111,10 +111,8 @@ def test_claims_that_an_experiment_refers_to_are_made_by_another():
 def test_what_testbed_run_knows_are_the_experiments_with_cells():
     assert sweep("rec") == sweeps()["rec"] == EXPERIMENTS["rec"].cells()
     assert set(sweeps()) == {name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None}
-    with pytest.raises(UserError, match="Unknown sweep 'stalenes'. Did you mean 'staleness'"):
-        sweep("stalenes")
-    with pytest.raises(UserError, match="has no cells. Instead: testbed run staleness"):
-        sweep("ratio-tails")
+    refuses("Unknown sweep 'stalenes'. Did you mean 'staleness'", sweep, "stalenes")
+    refuses("has no cells. Instead: testbed run staleness", sweep, "ratio-tails")
 
 
 def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
@@ -140,8 +138,7 @@ def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
 )
 def test_a_contradiction_is_refused_in_one_sentence(given, answer):
     whole = {"name": "x", "question": "Is it?", "source": "y", "cells": tuple, "keys": ("lag",)}
-    with pytest.raises(UserError, match=answer):
-        Experiment(**{**whole, **given})
+    refuses(answer, Experiment, **{**whole, **given})
 
 
 def test_a_claim_on_a_table_needs_one_and_a_name_of_its_own():
@@ -149,10 +146,8 @@ def test_a_claim_on_a_table_needs_one_and_a_name_of_its_own():
     with pytest.raises(UserError, match="takes a table, but experiment 'x' makes none"):
         bare.claim("z", statement="z.")(lambda table: None)
     bare.claim("z", statement="z.")(lambda: None)
-    with pytest.raises(UserError, match="'z' is already made by x"):
-        bare.claim("z", statement="z.")(lambda: None)
-    with pytest.raises(UserError, match="claim 'z' is already registered"):
-        len(Claims({"a": bare, "b": bare}))
+    refuses("'z' is already made by x", bare.claim("z", statement="z."), lambda: None)
+    refuses("claim 'z' is already registered", len, Claims({"a": bare, "b": bare}))
 
 
 def test_a_claim_has_the_name_of_its_check_and_says_its_first_paragraph():
@@ -168,8 +163,7 @@ def test_a_claim_has_the_name_of_its_check_and_says_its_first_paragraph():
 
     (claim,) = bare.claims.values()
     assert (claim.name, claim.promises["statement"]) == ("it-is-so", "It is so, on both lines.")
-    with pytest.raises(UserError, match="Claim 'z' says nothing"):
-        bare.claim("z")(lambda: None)
+    refuses("Claim 'z' says nothing", bare.claim("z"), lambda: None)
 
 
 def test_a_file_must_declare_the_experiment_of_its_name(tmp_path, monkeypatch):
@@ -355,7 +349,5 @@ def test_fresh_seeds_split_a_table_and_leave_the_design_that_was_written():
     assert [each.n for each in two.runs] == [4, 8]
     replicas = table.rename(columns={"seed": "replica"})
     assert [each.n for each in look(twice.claims["gains"], replicas).runs] == [4, 8]
-    with pytest.raises(UserError, match="fresh seeds from 3 on, but the first goes to seed 3"):
-        made(fresh=range(3, 9)).table_cells()
-    with pytest.raises(UserError, match="it has fresh seeds, but a stopping rule"):
-        made(fresh=range(1000, 1008), stop=Stop())
+    refuses("fresh seeds from 3 on, but the first goes to seed 3", made(fresh=range(3, 9)).table_cells)
+    refuses("it has fresh seeds, but a stopping rule", made, fresh=range(1000, 1008), stop=Stop())

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS
 from analysis.tables import committed as load
@@ -170,14 +171,11 @@ def test_figures_drawn_one_by_one_share_a_manifest(folder, tmp_path):
 
 
 def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, capsys):
-    with pytest.raises(UserError, match="Did you mean 'staleness'"):
-        save_figures.figures(["stalenes"], folder, tmp_path)
+    refuses("Did you mean 'staleness'", save_figures.figures, ["stalenes"], folder, tmp_path)
     table_files.write_tables({"staleness": tables["staleness"]}, tmp_path / "partial")
-    with pytest.raises(UserError, match="only gives staleness"):
-        save_figures.figures(["ess-collapse"], tmp_path / "partial", tmp_path)
+    refuses("only gives staleness", save_figures.figures, ["ess-collapse"], tmp_path / "partial", tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        save_figures.figures(["staleness"], folder, tmp_path / "file")
+    refuses("cannot be written", save_figures.figures, ["staleness"], folder, tmp_path / "file")
     assert save_figures.main(["stalenes", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS
 from paper_figs import figure_registry, plot_kinds, save_figures, shared_plots
-from testbed.errors import UserError
 
 PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
 
@@ -31,10 +31,8 @@ def drawn(table, kind, **fields):
 
 def test_every_kind_is_drawn_and_no_other():
     assert set(plot_kinds.DRAW) == set(KINDS)
-    with pytest.raises(UserError, match="Did you mean 'heat map'"):
-        Plot("heatmap", x="x", y="y")
-    with pytest.raises(UserError, match="heat maps have one"):
-        Plot("heat map", x="x", y="y")
+    refuses("Did you mean 'heat map'", Plot, "heatmap", x="x", y="y")
+    refuses("heat maps have one", Plot, "heat map", x="x", y="y")
 
 
 def test_curves_join_medians():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from support.refusals import refuses
 
 from analysis.experiments.control import flow_policies, parallel_td3
 from analysis.experiments.engines import draft_states
@@ -22,7 +23,6 @@ from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, TunedArms, tuned
 from testbed.advantages.shaped import shaped_std
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 from testbed.objectives.terms.f_distillation import f_distillation
 from testbed.pipeline import closed_forms
 
@@ -205,8 +205,7 @@ def test_a_record_s_gradient_is_that_of_its_own_loss():
 def test_a_draft_of_another_vocabulary_is_refused_and_a_perfect_one_accepted_whole():
     law = np.full((1, 4), 0.25)
     assert accepted_length([law, np.tile(law, (4, 1))], [law, np.tile(law, (4, 1))]) == pytest.approx(2)
-    with pytest.raises(UserError, match="another vocabulary"):
-        accepted_length([law], [np.full((1, 3), 1 / 3)])
+    refuses("another vocabulary", accepted_length, [law], [np.full((1, 3), 1 / 3)])
 
 
 def test_a_draft_is_accepted_but_for_its_total_variation():
@@ -231,8 +230,7 @@ def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():
     ],
 )
 def test_impossible_settings_are_refused(call, message):
-    with pytest.raises(UserError, match=message):
-        call(torch.zeros(2, 1))
+    refuses(message, call, torch.zeros(2, 1))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import call, refused
+from support.refusals import refuses
 
 from analysis.experiment import Experiment, Part
 from analysis.judging import system_list as listed
@@ -50,8 +51,7 @@ def test_what_a_review_asked_of_a_system_is_answered_in_known_words(tmp_path, mo
     for line, word in (("No System,x,delivered,y", "No System"), ("OAPL,x,done,y", "done")):
         monkeypatch.setattr(listed, "ASKED", tmp_path / "asked.csv")
         listed.ASKED.write_text(f"system,asked,answer,why\n{line}\n")
-        with pytest.raises(UserError, match=word):
-            listed.asked.__wrapped__()
+        refuses(word, listed.asked.__wrapped__)
 
 
 def test_the_committed_index_is_that_of_the_verdicts_and_small():
@@ -80,8 +80,7 @@ def test_every_system_has_a_page_with_its_claims():
 def test_an_experiment_that_names_no_listed_system_is_an_error():
     made = Experiment("x", question="Is it?", source="me", systems={"IQ": Part("half")})
     made.claim("x-holds", statement="a.")(lambda: None)
-    with pytest.raises(UserError, match="Unknown system in experiment x: 'IQ'. Did you mean 'IQL'"):
-        facts(by_claim(), {"x": made})
+    refuses("Unknown system in experiment x: 'IQ'. Did you mean 'IQL'", facts, by_claim(), {"x": made})
 
 
 @pytest.mark.parametrize("word", ["18", "m2po", "M2PO (Prosperity before Collapse)"])

@@ -1,6 +1,7 @@
 """The registry answers mistakes with names."""
 
 import pytest
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.registry import Registry
@@ -23,13 +24,11 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 
 def test_a_name_taken_twice_is_refused_naming_the_module_that_has_it():
-    with pytest.raises(UserError, match="already registered by test_registry"):
-        filled()("ppo_clip", source="x")(lambda: None)
+    refuses("already registered by test_registry", filled()("ppo_clip", source="x"), lambda: None)
 
 
 def test_an_unknown_hyperparameter_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match="has no hyperparameter 'ep'. Did you mean 'eps'"):
-        filled()["ppo_clip"].bind(ep=0.1)
+    refuses("has no hyperparameter 'ep'. Did you mean 'eps'", filled()["ppo_clip"].bind, ep=0.1)
 
 
 def test_bound_hyperparameters_reach_the_function_and_defaults_stay():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.refusals import refuses
 from support.trl_stub import (
     ACCUMULATION,
     STEPS_PER_GENERATION,
@@ -13,7 +14,6 @@ from support.trl_stub import (
 
 from testbed.adapters.adapted import Adapted
 from testbed.adapters.trl import grpo_trainer, objective_loss
-from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS
 from testbed.recipes.composition import Term
 
@@ -110,8 +110,7 @@ def test_tokens_the_sampler_could_not_score_are_an_error_only_where_they_are_rea
     assert_same(
         adapted_loss(2, Adapted("ppo_clip"), "token_mean", change=unscored), trl_loss(2, loss_type="dapo")
     )
-    with pytest.raises(UserError, match=r"logp_mu_BT has 1 non-finite"):
-        adapted_loss(2, Adapted("cispo"), "token_mean", change=unscored)
+    refuses(r"logp_mu_BT has 1 non-finite", adapted_loss, 2, Adapted("cispo"), "token_mean", change=unscored)
 
 
 def test_a_batch_that_is_masked_away_gives_a_loss_of_zero_with_a_gradient():
@@ -209,18 +208,12 @@ def test_an_objective_that_compares_answers_of_a_group_trains(tmp_path):
 def test_options_that_contradict_the_objective_are_named(made, options, message, tmp_path):
     name, *terms = made
     kind = grpo_trainer(name, terms=[Term(term, 0.04) for term in terms])
-    with pytest.raises(UserError, match=message):
-        tiny_trainer(kind, tmp_path, **options)
+    refuses(message, tiny_trainer, kind, tmp_path, **options)
 
 
 def test_names_that_do_not_exist_and_fields_trl_lacks_are_errors_before_any_model():
-    with pytest.raises(UserError, match="Did you mean 'ppo_clip'"):
-        grpo_trainer("ppo_clop")
-    with pytest.raises(UserError, match="no hyperparameter 'eps'"):
-        grpo_trainer("ppo_clip", eps=0.1)
-    with pytest.raises(UserError, match="Unknown aggregation"):
-        grpo_trainer("ppo_clip", aggregation="token_man")
-    with pytest.raises(UserError, match="turn_ppo reads 'turn'"):
-        grpo_trainer("turn_ppo")
-    with pytest.raises(UserError, match="is a schedule"):
-        grpo_trainer("ppo_clip", terms=[Term("kl_penalty", lambda step, steps: 1.0)])
+    refuses("Did you mean 'ppo_clip'", grpo_trainer, "ppo_clop")
+    refuses("no hyperparameter 'eps'", grpo_trainer, "ppo_clip", eps=0.1)
+    refuses("Unknown aggregation", grpo_trainer, "ppo_clip", aggregation="token_man")
+    refuses("turn_ppo reads 'turn'", grpo_trainer, "turn_ppo")
+    refuses("is a schedule", grpo_trainer, "ppo_clip", terms=[Term("kl_penalty", lambda step, steps: 1.0)])

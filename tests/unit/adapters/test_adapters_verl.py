@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.adapters.verl import MODES, aggregated, policy_loss, register
 from testbed.errors import UserError
@@ -135,8 +136,7 @@ def test_a_term_that_reads_the_sampler_does_not_correct_the_objective():
 
 def test_the_samplers_log_probabilities_are_asked_for_and_never_made_up():
     given = data()
-    with pytest.raises(UserError, match=r"cispo reads the sampler's.*rollout_log_prob.*bypass_mode=True"):
-        policy_loss("cispo")(**given)
+    refuses(r"cispo reads the sampler's.*rollout_log_prob.*bypass_mode=True", policy_loss("cispo"), **given)
     rollout = given["old_log_prob"] - 0.2
     told, _ = policy_loss("cispo")(**given, rollout_log_prob=rollout)
     bypass, _ = policy_loss("cispo", old_is="mu")(**{**given, "old_log_prob": rollout})
@@ -167,8 +167,7 @@ def test_a_batch_without_a_token_gives_zero_and_a_gradient():
 def test_every_objective_either_runs_or_says_what_verl_lacks(name):
     missing = {"ref", "reward", "group", "turn", "origin"} & set(objective[name].promises["reads"])
     if missing:
-        with pytest.raises(UserError, match="which verl hands to no policy loss"):
-            policy_loss(name)
+        refuses("which verl hands to no policy loss", policy_loss, name)
         return
     loss, _ = policy_loss(name, old_is="mu")(**data(rows=4))
     assert torch.isfinite(loss)
@@ -181,8 +180,7 @@ def test_a_function_in_a_file_may_read_anything_and_is_told_what_it_gets(tmp_pat
         "def mine(logp_BT, batch):\n    return -(logp_BT - batch.logp_mu_BT).exp() * batch.adv_BT\n"
     )
     given = data()
-    with pytest.raises(UserError, match="reads the sampler's log-probabilities"):
-        policy_loss(f"{path}:mine")(**given)
+    refuses("reads the sampler's log-probabilities", policy_loss(f"{path}:mine"), **given)
     loss, _ = policy_loss(f"{path}:mine", old_is="mu")(**given)
     u = np.exp((given["log_prob"] - given["old_log_prob"]).detach().numpy())
     expected = by_hand(-u * given["advantages"].numpy(), given["response_mask"], "token-mean", {})
@@ -190,12 +188,9 @@ def test_a_function_in_a_file_may_read_anything_and_is_told_what_it_gets(tmp_pat
 
 
 def test_unknown_names_are_errors():
-    with pytest.raises(UserError, match="Did you mean 'token-mean'"):
-        policy_loss("ppo_clip")(**data(), loss_agg_mode="token_mean")
-    with pytest.raises(UserError, match="Unknown old_is 'rollout'"):
-        policy_loss("ppo_clip", old_is="rollout")
-    with pytest.raises(UserError, match="no hyperparameter 'clip_ratio'"):
-        policy_loss("ppo_clip", clip_ratio=0.2)
+    refuses("Did you mean 'token-mean'", policy_loss("ppo_clip"), **data(), loss_agg_mode="token_mean")
+    refuses("Unknown old_is 'rollout'", policy_loss, "ppo_clip", old_is="rollout")
+    refuses("no hyperparameter 'clip_ratio'", policy_loss, "ppo_clip", clip_ratio=0.2)
     with pytest.raises(UserError, match="dp_size=4, but global_batch_info has no batch_num_tokens"):
         aggregated(
             torch.ones(2, 3), torch.ones(2, 3).bool(), "token-mean", {"global_batch_info": {"dp_size": 4}}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from support.made_logs import sequences
+from support.refusals import refuses
 from support.trl_stub import random_inputs, stub_trainer, tiny_trainer
 
 from testbed.adapters.live import live_metrics, names_of, verl_metrics
@@ -47,16 +48,14 @@ def test_names_that_mean_another_number_are_not_borrowed():
     assert names_of("VCPO")["rollout_corr/ess_kish_sequence_raw"] == "staleness/ess_ratio"
     assert names_of("PipelineRL")["rollout_corr/ess_kish_token_raw"] == "rl/ess"
     assert "rollout_corr/rollout_is_eff_sample_size" not in names_of("verl").values()
-    with pytest.raises(UserError, match="Unknown stack 'verll'"):
-        names_of("verll")
+    refuses("Unknown stack 'verll'", names_of, "verll")
 
 
 def test_what_is_missing_or_of_another_shape_is_named():
     one = torch.zeros(2, 3)
     with pytest.raises(UserError, match="lacks rollout_log_probs.*calculate_log_probs=True"):
         verl_metrics({"old_log_probs": one, "response_mask": one})
-    with pytest.raises(UserError, match="expected one"):
-        live_metrics(one, one[:, :2], one.bool())
+    refuses("expected one", live_metrics, one, one[:, :2], one.bool())
     assert live_metrics(one, one, one.bool()) == {}
 
 
@@ -140,9 +139,7 @@ def test_other_trainers_are_refused():
     pytest.importorskip("trl")
     from testbed.adapters.trl_callback import DiagnosticsCallback
 
-    with pytest.raises(UserError, match="object has no per-token log-probabilities"):
-        DiagnosticsCallback(object())
+    refuses("object has no per-token log-probabilities", DiagnosticsCallback, object())
     trainer = stub_trainer(torch.zeros(2, 2), use_liger_kernel=True)
     trainer._compute_loss = np.sum
-    with pytest.raises(UserError, match="use_liger_kernel"):
-        DiagnosticsCallback(trainer)
+    refuses("use_liger_kernel", DiagnosticsCallback, trainer)

@@ -9,11 +9,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.advantages import advantage
 from testbed.advantages.tree_opo import ordered, project
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 
 PATHS = np.array(list(product((0, 1), repeat=3)))
 DRAWS = np.random.default_rng(17)
@@ -160,10 +160,8 @@ def test_a_long_advantage_is_shortened_to_the_ball():
 
 @pytest.mark.parametrize("parent", [[1, 0, -1], [0, -1, -1], [-1, 3, -1], [1, 2, 0]])
 def test_what_is_not_a_forest_is_refused(parent):
-    with pytest.raises(UserError, match="not a forest"):
-        tree([0.0, 1.0, 0.0], parent)
+    refuses("not a forest", tree, [0.0, 1.0, 0.0], parent)
 
 
 def test_a_margin_that_cannot_be_kept_is_refused():
-    with pytest.raises(UserError, match="lower delta"):
-        tree([0.0, 1.0], [-1, 0], delta=5.0)
+    refuses("lower delta", tree, [0.0, 1.0], [-1, 0], delta=5.0)

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 
 
 def tensor(values):
@@ -84,8 +84,7 @@ def test_the_proxy_is_the_sum_of_token_norms_and_needs_no_sequence_norm():
     score = Signals(tensor([1, 0]), group, mask, zero, score_norm_B=tensor([1.2, 1.4]))
     assert baseline("optimal_baseline", proxy, norm="proxy") == pytest.approx(1.2 / 2.6, rel=1e-12)
     assert baseline("optimal_baseline", score) == pytest.approx(1.2 / 2.6, rel=1e-12)
-    with pytest.raises(UserError, match="needs score_norm_BT"):
-        baseline("optimal_baseline", score, norm="proxy")
+    refuses("needs score_norm_BT", baseline, "optimal_baseline", score, norm="proxy")
 
 
 def test_one_baseline_for_the_whole_batch():
@@ -95,10 +94,8 @@ def test_one_baseline_for_the_whole_batch():
 
 @pytest.mark.parametrize("hyper", [{"norm": "true"}, {"scope": "prompt"}])
 def test_unknown_choices_are_answered_with_the_known_ones(hyper):
-    with pytest.raises(UserError, match="score|group"):
-        baseline("optimal_baseline", VCPO, **hyper)
-    with pytest.raises(UserError, match="sequence"):
-        baseline("optimal_token_baseline", VCPO, level="prefix")
+    refuses("score|group", baseline, "optimal_baseline", VCPO, **hyper)
+    refuses("sequence", baseline, "optimal_token_baseline", VCPO, level="prefix")
 
 
 def test_weights_far_beyond_floating_point_still_choose_a_baseline():

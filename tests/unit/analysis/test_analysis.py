@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.judging import seed_intervals
 from analysis.tables import committed as load
@@ -14,7 +15,6 @@ from analysis.tables import outcomes as collapse
 from analysis.tables import sampled_ess as ess
 from analysis.tables import tails
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS
-from testbed.errors import UserError
 
 ESS, FLOOR, HISTOGRAM = collapse.ESS, collapse.ESS_FLOOR, tails.HISTOGRAM
 
@@ -118,10 +118,8 @@ def test_intervals_of_a_share_of_ten_match_published_tables(interval, successes,
 
 
 def test_a_missing_seed_is_refused_and_a_share_must_be_one():
-    with pytest.raises(UserError, match="1 of them NaN"):
-        seed_intervals.median_interval([1.0, np.nan])
-    with pytest.raises(UserError, match="given 3 of 2"):
-        seed_intervals.wilson_interval(3, 2)
+    refuses("1 of them NaN", seed_intervals.median_interval, [1.0, np.nan])
+    refuses("given 3 of 2", seed_intervals.wilson_interval, 3, 2)
 
 
 def test_bands_hold_one_row_per_group_and_count_what_they_used():
@@ -204,12 +202,9 @@ def test_the_summary_has_one_row_per_recipe_and_lag():
 
 
 def test_a_table_that_cannot_be_summarized_says_why():
-    with pytest.raises(UserError, match="lacks the column.s. accuracy"):
-        collapse.summary_table(curve([0.1]).drop(columns="accuracy"))
-    with pytest.raises(UserError, match="varies something else too"):
-        collapse.cells(pd.concat([curve([0.1]), curve([0.2])]))
-    with pytest.raises(UserError, match="no rows"):
-        collapse.cells(curve([]))
+    refuses("lacks the column.s. accuracy", collapse.summary_table, curve([0.1]).drop(columns="accuracy"))
+    refuses("varies something else too", collapse.cells, pd.concat([curve([0.1]), curve([0.2])]))
+    refuses("no rows", collapse.cells, curve([]))
 
 
 # Tails and ESS
@@ -245,8 +240,7 @@ def test_shares_above_a_ratio_are_those_of_each_run():
 
 
 def test_histograms_of_other_bins_are_refused():
-    with pytest.raises(UserError, match="3 counts, expected 130"):
-        tails.counts(pd.Series(["1 2 3"]))
+    refuses("3 counts, expected 130", tails.counts, pd.Series(["1 2 3"]))
 
 
 def test_the_deepest_row_of_each_run_is_chosen_by_its_exact_ess():
@@ -286,8 +280,7 @@ def test_the_same_cell_from_two_folders_counts_once_and_a_second_setting_is_refu
         == condense.condense(rows)["staleness"].csv
     )
     other = rows.assign(learning_rate=0.1, cell="other")
-    with pytest.raises(UserError, match=r"differ in learning_rate;"):
-        condense.condense(pd.concat([rows, other]))
+    refuses(r"differ in learning_rate;", condense.condense, pd.concat([rows, other]))
 
 
 def test_a_large_table_loses_steps_but_keeps_its_ends_and_the_deepest_rows():
@@ -303,13 +296,11 @@ def test_a_large_table_loses_steps_but_keeps_its_ends_and_the_deepest_rows():
     small = condense.condense(long, limit=8000)["ess-collapse"].frame
     assert (small[small["seed"] == 1].groupby(["recipe", "lag"])[ess.EXACT].min() == 1e-9).all()
     assert 370 not in set(small.loc[small["seed"] == 0, "step"])
-    with pytest.raises(UserError, match="Export fewer"):
-        condense.condense(rows, limit=100)
+    refuses("Export fewer", condense.condense, rows, limit=100)
 
 
 def test_rows_that_fill_no_table_are_refused():
-    with pytest.raises(UserError, match="Policies found: tabular"):
-        condense.condense(tabular_rows().drop(columns=ess.EXACT))
+    refuses("Policies found: tabular", condense.condense, tabular_rows().drop(columns=ess.EXACT))
 
 
 def test_committed_tables_are_checked_against_their_manifest(tmp_path):
@@ -319,19 +310,15 @@ def test_committed_tables_are_checked_against_their_manifest(tmp_path):
     read = load.load_committed(folder=tmp_path)["staleness"]
     assert read.frame.equals(tables["staleness"].frame)
     assert condense.load_tables(tmp_path)["staleness"].sha256 == tables["staleness"].sha256
-    with pytest.raises(UserError, match="Did you mean 'staleness'"):
-        load.load_committed(["stalenes"], tmp_path)
+    refuses("Did you mean 'staleness'", load.load_committed, ["stalenes"], tmp_path)
     (tmp_path / "staleness.csv").write_bytes(tables["staleness"].csv.replace(b"grpo", b"gspo"))
-    with pytest.raises(UserError, match="changed by hand or cut"):
-        load.load_committed(folder=tmp_path)
+    refuses("changed by hand or cut", load.load_committed, folder=tmp_path)
 
 
 def test_a_folder_without_results_or_tables_says_what_to_give(tmp_path):
-    with pytest.raises(UserError, match="no readable manifest"):
-        load.load_committed(folder=tmp_path)
+    refuses("no readable manifest", load.load_committed, folder=tmp_path)
     for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(UserError, match="is not a results folder"):
-            condense.load_tables(folder)
+        refuses("is not a results folder", condense.load_tables, folder)
 
 
 def test_every_metric_that_tables_keep_is_logged_under_that_name():

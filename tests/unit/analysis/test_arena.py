@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.command_line import call
+from support.refusals import refuses
 
 from analysis.arena import arena_queue, curves, foretold_runs, halving, one_setting, own, page, table, tasks
 from analysis.arena.arena_queue import cost, run_queue
@@ -101,8 +102,7 @@ def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path) -> No
     steps = TASKS["sorted"].steps
     assert found["steps_to_fresh"].tolist() == [steps, steps, steps / 2, np.inf]
     assert found["run"].tolist() == ["first", "first", "first", "replication"]
-    with pytest.raises(UserError, match="testbed arena run"):
-        table.gathered(tmp_path / "none")
+    refuses("testbed arena run", table.gathered, tmp_path / "none")
 
 
 def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
@@ -199,24 +199,19 @@ def test_rates_are_kept_and_shown_as_they_are() -> None:
 
 
 def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
-    with pytest.raises(UserError, match="no-such"):
-        task("no-such")
+    refuses("no-such", task, "no-such")
     for fresh in (0.49, 0.95):
-        with pytest.raises(UserError, match="headroom"):
-            refuse_without_headroom("sorted", fresh)
+        refuses("headroom", refuse_without_headroom, "sorted", fresh)
     frame = pd.DataFrame([row("grpo", 0, 0.95, lag=0), row("grpo", 0, 0.6)])
-    with pytest.raises(UserError, match="headroom"):
-        own.rivals(frame, "sorted", 64, "mine")
-    with pytest.raises(UserError, match="no runs"):
-        own.rivals(frame, "sorted", 7, "mine")
+    refuses("headroom", own.rivals, frame, "sorted", 64, "mine")
+    refuses("no runs", own.rivals, frame, "sorted", 7, "mine")
 
 
 def test_a_table_of_another_version_is_refused(tmp_path) -> None:
     add_tables(
         {table.NAME: Table.of(table.NAME, pd.DataFrame([row("grpo", 0, 0.5)]), {"version": 1})}, tmp_path
     )
-    with pytest.raises(UserError, match="version 1"):
-        table.load(tmp_path)
+    refuses("version 1", table.load, tmp_path)
 
 
 @pytest.mark.slow

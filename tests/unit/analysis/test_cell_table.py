@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.judging.replication import RUNS, averaged, columns, combinations, of_keys
 from analysis.tables.cell_table import DEFAULT, REDUCTIONS, arms_of, cell_table
@@ -113,8 +114,7 @@ def test_rollouts_to_an_accuracy_by_hand():
     ],
 )
 def test_an_outcome_that_cannot_be_read_is_refused(word, message):
-    with pytest.raises(UserError, match=message):
-        table_of([Run()], (word,))
+    refuses(message, table_of, [Run()], (word,))
 
 
 def test_arguments_are_keys_as_a_whole_or_one_by_one():
@@ -165,8 +165,7 @@ def test_the_table_says_what_all_cells_share_and_what_varied_beside_the_keys():
      ([Run()], ("seed", "recipe_args.eps"), ("accuracy",), "No cell of the sweep has 'eps' in recipe_args")],
 )  # fmt: skip
 def test_what_cannot_be_told_apart_or_was_not_logged_is_refused(runs, keys, metrics, message):
-    with pytest.raises(UserError, match=message):
-        cell_table("t", frame_of(runs), keys, metrics)
+    refuses(message, cell_table, "t", frame_of(runs), keys, metrics)
 
 
 def test_arguments_that_cannot_be_taken_apart_are_refused():

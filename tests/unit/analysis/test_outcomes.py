@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.import_graph import ROOT
+from support.refusals import refuses
 
 from analysis.judging.comparisons import arm, arms, happens_more_often, paired
 from analysis.tables import outcomes as collapse
 from analysis.tables.cell_table import OUTCOMES
-from testbed.errors import UserError
 
 FLAT = (0.2,) * 8
 """Accuracy of a run that learned nothing; rows are ten steps apart."""
@@ -113,10 +113,8 @@ def test_a_seed_that_one_arm_lacks_is_no_pair():
 
 def test_an_arm_without_rows_has_no_pairs_and_one_that_is_two_is_refused():
     assert paired(table(), "value", {"recipe": "c", "lag": 4}, {"recipe": "b", "lag": 4}).size == 0
-    with pytest.raises(UserError, match=r"Two rows with \{'recipe': 'a'\} share seed 0; say what"):
-        arm(table(), "value", {"recipe": "a"})
-    with pytest.raises(UserError, match="Unknown column of the table 'lags'. Did you mean 'lag'"):
-        arm(table(), "value", {"lags": 4})
+    refuses(r"Two rows with \{'recipe': 'a'\} share seed 0; say what", arm, table(), "value", {"recipe": "a"})
+    refuses("Unknown column of the table 'lags'. Did you mean 'lag'", arm, table(), "value", {"lags": 4})
 
 
 def test_events_are_counted_where_both_arms_have_a_seed():

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 from support.command_line import call
 from support.made_sweep import CELLS, STEPS, TOY, made
+from support.refusals import refuses
 
 from analysis.sweeps import sweep_comparison
 from analysis.sweeps.sweep_comparison import compare, holm, improvement
 from analysis.sweeps.sweep_table import load
 from testbed.config.run import grid
-from testbed.errors import UserError
 
 FINAL = {"grpo": (0.5, 0.6, 0.7, 0.8), "m2po": (0.52, 0.59, 0.75, 0.82), "gspo": (0.9, 0.91, 1.12, 1.2)}
 
@@ -126,14 +126,12 @@ def test_the_chance_of_improvement_has_an_interval_at_its_ends():
     ],
 )
 def test_what_cannot_be_compared_is_one_message(rows, options, message):
-    with pytest.raises(UserError, match=message):
-        compare(rows, **options)
+    refuses(message, compare, rows, **options)
 
 
 def test_arms_that_share_no_seed_are_not_compared(tmp_path):
     cells = [*grid(TOY, recipe=["grpo"], seed=[0, 1]), *grid(TOY, recipe=["m2po"], seed=[2, 3])]
-    with pytest.raises(UserError, match="nothing can be paired"):
-        compare(load(made(tmp_path / "s", cells)))
+    refuses("nothing can be paired", compare, load(made(tmp_path / "s", cells)))
 
 
 def printed(capsys, *words):
@@ -170,8 +168,7 @@ def test_a_sweep_of_one_recipe_is_compared_along_what_varies_as_its_report_does(
     table = _comparison(load(folder), "accuracy")
     assert "learning rate 0.003" in table
     assert "eps 0.4" in table
-    with pytest.raises(UserError, match="Only the seed varies"):
-        compare(load(made(tmp_path / "t", grid(TOY, seed=range(4)))))
+    refuses("Only the seed varies", compare, load(made(tmp_path / "t", grid(TOY, seed=range(4)))))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
+from support.refusals import refuses
 
 from analysis.sweeps import sweep_table
 from analysis.sweeps.sweep_table import (
@@ -20,7 +21,6 @@ from analysis.sweeps.sweep_table import (
     telling,
 )
 from testbed.config.run import grid
-from testbed.errors import UserError
 from testbed.user_files import short_names
 
 
@@ -115,14 +115,10 @@ def test_a_metric_is_called_as_people_call_it(rows, given, meant):
 
 
 def test_unknown_names_get_the_nearest_known_one(rows):
-    with pytest.raises(UserError, match="Unknown metric 'acuracy'. Did you mean 'accuracy'"):
-        per_cell(rows, "acuracy")
-    with pytest.raises(UserError, match=r"Unknown setting 'lagg'. Did you mean 'lag'\?.*recipe, seed"):
-        setting(rows, "lagg")
-    with pytest.raises(UserError, match="Unknown value of lag '7'"):
-        only(rows, ["lag=0,7"])
-    with pytest.raises(UserError, match="'best' is one number per cell"):
-        sweep_table.logged_metric(rows, "best")
+    refuses("Unknown metric 'acuracy'. Did you mean 'accuracy'", per_cell, rows, "acuracy")
+    refuses(r"Unknown setting 'lagg'. Did you mean 'lag'\?.*recipe, seed", setting, rows, "lagg")
+    refuses("Unknown value of lag '7'", only, rows, ["lag=0,7"])
+    refuses("'best' is one number per cell", sweep_table.logged_metric, rows, "best")
 
 
 def test_cells_are_chosen_by_the_words_of_their_settings(rows):
@@ -155,5 +151,4 @@ def test_outcomes_are_offered_where_their_columns_are(rows):
     assert metric_word(rows, "steps_to 0.5") == "steps_to 0.5"
     assert metric_word(rows, "area") == "area"
     assert set(per_cell(rows, "steps_to 0.5")["steps_to 0.5"]) == {40}
-    with pytest.raises(UserError, match="Unknown metric 'length_collapsed'"):
-        metric_word(rows, "length_collapsed")
+    refuses("Unknown metric 'length_collapsed'", metric_word, rows, "length_collapsed")

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS
 from analysis.sweeps import tuning
@@ -129,8 +130,7 @@ def test_rates_that_ran_on_fewer_seeds_are_refused_and_so_are_runs_that_are_ther
     frame = made({("grpo", 8): (0.2, 0.5, 0.3, 0.1)})
     with pytest.raises(UserError, match=r"rates of grpo, 8 ran on other seeds .*0.0003: 2"):
         tuning.best_rates(frame[(frame["learning_rate"] != 3e-4) | (frame["seed"] > 0)])
-    with pytest.raises(UserError, match="something else varies too"):
-        tuning.best_rates(pd.concat([frame, frame]))
+    refuses("something else varies too", tuning.best_rates, pd.concat([frame, frame]))
 
 
 def test_runs_take_the_rate_and_the_arguments_of_their_arm():
@@ -143,8 +143,7 @@ def test_runs_take_the_rate_and_the_arguments_of_their_arm():
         Run(recipe="grpo", lag=8, seed=5, learning_rate=3e-4),
         Run(recipe="cispo", lag=8, seed=5, learning_rate=1e-3, recipe_args=(("eps_high", 4), ("eps_low", 1))),
     )
-    with pytest.raises(UserError, match="No rate was chosen for grpo, 16"):
-        tuning.at_best_rates([Run(recipe="grpo", lag=16)], chosen)
+    refuses("No rate was chosen for grpo, 16", tuning.at_best_rates, [Run(recipe="grpo", lag=16)], chosen)
 
 
 def test_rates_around_one_lie_half_a_decade_apart():

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, gates, verdicts
@@ -132,11 +133,9 @@ def test_objections_are_about_claims_that_exist_and_gates_that_are_known(tmp_pat
     assert set(gates.objections()) <= set(CLAIMS)
     path = tmp_path / "objections.csv"
     path.write_text("claim,gate,why\na,hedroom,x\n")
-    with pytest.raises(UserError, match="Did you mean 'headroom'"):
-        gates.objections(path)
+    refuses("Did you mean 'headroom'", gates.objections, path)
     path.write_text("claim,gate,why\na,headroom,x\na,acts,y\n")
-    with pytest.raises(UserError, match="two lines about 'a'"):
-        gates.objections(path)
+    refuses("two lines about 'a'", gates.objections, path)
 
 
 def test_a_check_of_the_table_is_a_gate_of_its_claim():
@@ -159,8 +158,7 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
 def test_a_table_of_another_design_is_refused_by_the_column_it_lacks():
     known = load_committed(["rec"])["rec"]
     frame = known.frame.drop(columns=EXPERIMENTS["rec"].metrics[0])
-    with pytest.raises(UserError, match=f"lacks {EXPERIMENTS['rec'].metrics[0]}"):
-        verdicts._of_this_design("rec", Table.of("rec", frame))
+    refuses(f"lacks {EXPERIMENTS['rec'].metrics[0]}", verdicts._of_this_design, "rec", Table.of("rec", frame))
 
 
 def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out():

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.anchors import AnchorInputs, anchor, build_anchor
 from testbed.anchors.loglinear import share
@@ -12,7 +13,6 @@ from testbed.anchors.rescale import average_of, rescaled_decay, rescaled_rate, s
 from testbed.cli.listing import kinds
 from testbed.config.run import Run, grid
 from testbed.data.batch import EXPERT
-from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
 from testbed.recipes.composition import HandOver, Recipe
@@ -88,10 +88,8 @@ def test_the_anchor_that_a_recipe_has_is_one_of_the_settings_bit_for_bit(name, o
 def test_a_setting_that_no_loss_reads_is_refused_before_training():
     for name in sorted(set(anchor) - {"recipe"}):
         cell = dataclasses.replace(configured(BANDIT, name), recipe="reinforce")
-        with pytest.raises(UserError, match=f"anchor is '{name}'.*'reinforce' reads no anchor"):
-            check_arguments([cell])
-        with pytest.raises(UserError, match="reads no anchor"):
-            train(cell)
+        refuses(f"anchor is '{name}'.*'reinforce' reads no anchor", check_arguments, [cell])
+        refuses("reads no anchor", train, cell)
     check_arguments(grid(BANDIT, anchor=sorted(anchor), recipe=["decoupled", "grpo", "remix"]))
 
 
@@ -105,8 +103,7 @@ def test_a_setting_that_no_loss_reads_is_refused_before_training():
      ("linear", {"fresh": -0.1}, "fresh is -0.1")],
 )  # fmt: skip
 def test_impossible_anchors_are_refused_with_the_numbers_that_conflict(name, arguments, message):
-    with pytest.raises(UserError, match=message):
-        check_arguments([configured(BANDIT, name, **arguments)])
+    refuses(message, check_arguments, [configured(BANDIT, name, **arguments)])
 
 
 def test_anchors_are_listed_with_what_they_do_and_their_arguments():
@@ -242,8 +239,7 @@ def test_a_demonstration_has_no_version_so_its_ratio_to_a_snapshot_is_one():
 def test_an_anchor_without_what_it_reads_says_what_is_missing(name, lost):
     world, rollout, (_, new), _, learner = anchored(configured(BANDIT, name))
     rollout = dataclasses.replace(rollout, **{lost: None})
-    with pytest.raises(UserError, match=f"anchor '{name}' needs the"):
-        learner.batch(new, rollout, world.logp(new, rollout), 5)
+    refuses(f"anchor '{name}' needs the", learner.batch, new, rollout, world.logp(new, rollout), 5)
 
 
 # Log-linear.
@@ -318,10 +314,8 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
     assert dict(small.anchor_args) == {"decay": pytest.approx(0.8)}
     assert rescaled_rate(1.0, 4, "adam") == 0.5
     assert smaller_batches(run, 1) == run
-    with pytest.raises(UserError, match="prompts is 8, which 3 does not divide"):
-        smaller_batches(run, 3)
-    with pytest.raises(UserError, match="which 0 does not divide"):
-        smaller_batches(run, 0)
+    refuses("prompts is 8, which 3 does not divide", smaller_batches, run, 3)
+    refuses("which 0 does not divide", smaller_batches, run, 0)
 
 
 def test_the_average_that_is_rescaled_is_the_settings_or_the_recipes():

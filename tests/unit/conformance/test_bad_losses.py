@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support import bad_losses
+from support.refusals import refuses
 
 from testbed.cli import main
 from testbed.conformance.calling import LossError
@@ -45,21 +46,17 @@ def test_a_wrong_loss_is_told_with_what_was_passed(name):
 def test_a_parameter_that_no_stack_knows_is_told_and_how_to_say_it():
     with pytest.raises(UserError, match="name of 'widget' does not say what it holds.*--input widget=ROLE"):
         bind(bad_losses.other_signature, "loss")
-    with pytest.raises(UserError, match="no parameter holds the policy's log-probabilities"):
-        bind(bad_losses.no_policy, "loss")
+    refuses("no parameter holds the policy's log-probabilities", bind, bad_losses.no_policy, "loss")
     with pytest.raises(UserError, match="has no parameter 'widgets'. Did you mean 'widget'"):
         bind(bad_losses.other_signature, "loss", {"widgets": "adv"})
-    with pytest.raises(UserError, match="'advs' is not an input"):
-        bind(bad_losses.other_signature, "loss", {"widget": "advs"})
+    refuses("'advs' is not an input", bind, bad_losses.other_signature, "loss", {"widget": "advs"})
     assert bind(bad_losses.other_signature, "loss", {"widget": "adv"}).arguments["widget"] == "adv"
 
 
 @pytest.mark.slow
 def test_what_hangs_or_dies_ends_its_own_process_alone():
-    with pytest.raises(UserError, match="hangs did not come back within 1 s. It was passed logp float64"):
-        run(job("hangs"), call_limit=1)
-    with pytest.raises(UserError, match="dies ended its process with exit code 3. It was passed logp"):
-        run(job("dies"))
+    refuses("hangs did not come back within 1 s. It was passed logp float64", run, job("hangs"), call_limit=1)
+    refuses("dies ended its process with exit code 3. It was passed logp", run, job("dies"))
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.critics import critic
 from testbed.critics.fitted import Fit, explained, soft_minimum
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 from testbed.execution.preflight import prepare
 from testbed.training.loop import train_pack
 from testbed.training.signal_providers import critic_signals
@@ -122,11 +122,9 @@ def test_cells_train_alike_stacked_or_alone_with_a_critic():
      (replace(GAME, recipe_args=(("advantage", "gea"),)), "Unknown advantage 'gea'")],
 )  # fmt: skip
 def test_what_a_recipe_or_a_critic_lacks_is_refused_beforehand(run, says):
-    with pytest.raises(UserError, match=says.replace("(", r"\(")):
-        prepare([run])
+    refuses(says.replace("(", r"\("), prepare, [run])
 
 
 @pytest.mark.parametrize("given", [{"rate": 0.0}, {"rate": 1.0, "lam": 2.0}, {"rate": 1.0, "passes": 0}])
 def test_a_fit_that_is_none_is_refused(given):
-    with pytest.raises(UserError, match="expected"):
-        Fit(**given)
+    refuses("expected", Fit, **given)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import batch_of
+from support.refusals import refuses
 
 from testbed.data.batch import Batch
 from testbed.data.compact import Compact
@@ -21,7 +22,6 @@ from testbed.data.groups import (
     group_weighted_average,
     group_weighted_quantile,
 )
-from testbed.errors import UserError
 
 VALUE = torch.tensor([1.5, -2.0, 0.5, 4.0, -1.0, 4.0, 3.0, 0.25], dtype=torch.float64)
 GROUP = torch.tensor([3, 0, 3, 3, 0, 7, 3, 0])
@@ -131,8 +131,7 @@ def test_the_anchor_defaults_to_the_behavior_policy():
     ],
 )
 def test_a_field_of_the_wrong_shape_or_range_is_named(field, value, words):
-    with pytest.raises(UserError, match=words):
-        Batch(**parts(**{field: value}))
+    refuses(words, Batch, **parts(**{field: value}))
 
 
 @pytest.mark.parametrize("field", ["logp_mu_BT", "adv_BT", "logp_anchor_BT"])
@@ -140,8 +139,7 @@ def test_a_non_finite_number_under_the_mask_is_counted_and_located(field):
     bad = torch.zeros(8, 3, dtype=torch.float64)
     bad[4, 2] = float("nan")
     bad[6, 0] = float("inf")
-    with pytest.raises(UserError, match=rf"{field} has 2 non-finite values .* first at \(4, 2\)"):
-        Batch(**parts(**{field: bad}))
+    refuses(rf"{field} has 2 non-finite values .* first at \(4, 2\)", Batch, **parts(**{field: bad}))
 
 
 def test_a_non_finite_number_at_padding_is_no_business_of_ours():
@@ -155,10 +153,8 @@ def test_sequences_without_a_token_are_listed():
     _, batch = batch_of()
     mask = batch.mask_BT.clone()
     mask[2] = False
-    with pytest.raises(UserError, match=r"sequences \[2\] have no token"):
-        Batch(**parts(mask_BT=mask))
+    refuses(r"sequences \[2\] have no token", Batch, **parts(mask_BT=mask))
 
 
 def test_a_missing_reference_is_named_with_the_method_that_needs_it():
-    with pytest.raises(UserError, match="needs logp_ref_BT"):
-        Batch(**parts()).require("logp_ref_BT", "dpo")
+    refuses("needs logp_ref_BT", Batch(**parts()).require, "logp_ref_BT", "dpo")

@@ -16,6 +16,7 @@ import pytest
 import torch
 from support.command_line import refused
 from support.fixtures import batch_of
+from support.refusals import refuses
 
 from analysis.pages.metrics_page import page
 from testbed.cli import main
@@ -33,7 +34,6 @@ from testbed.diagnostics.ratio_metrics import (
 )
 from testbed.diagnostics.tail_indices import Flat, pareto_k, tail_metrics
 from testbed.diagnostics.weight_sums import WeightSums
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 
 LOG_W = torch.tensor(np.random.default_rng(0).normal(0, 2, (5, 40)))
@@ -240,8 +240,7 @@ def test_of_rewards_zero_and_one_both_are_the_same():
 @pytest.mark.parametrize("k", [0, 5])
 @pytest.mark.parametrize("estimator", [pass_at_k, max_at_k])
 def test_a_k_that_the_samples_do_not_allow_is_refused(estimator, k):
-    with pytest.raises(UserError, match=f"k is {k} for 4 samples"):
-        estimator(np.zeros((2, 4)), k)
+    refuses(f"k is {k} for 4 samples", estimator, np.zeros((2, 4)), k)
 
 
 ROOT = Path(__file__).parents[3]
@@ -278,8 +277,7 @@ def test_a_number_on_request_is_that_of_the_batch_where_both_exist():
     assert sums["rollout_corr/ess_floor"] == 1 / 500
     assert sums["rollout_corr/ess_kish_sequence_raw"] == WeightSums.of(WIDE).ess("kish")
     for call in (lambda: WeightSums.of(WIDE).metrics("turn"), lambda: tail_metrics(WIDE, "turn")):
-        with pytest.raises(ValueError, match="Unknown level 'turn'"):
-            call()
+        refuses("Unknown level 'turn'", call, error=ValueError)
     with pytest.raises(ValueError, match="Unknown kind of weights 'clipped'"):
         WeightSums.of(WIDE).metrics("token", "clipped")
 

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from support.refusals import refuses
 
 from testbed.diagnostics.ratio_metrics import ess
 from testbed.diagnostics.weight_sums import HOW, WeightSums, expected_share
-from testbed.errors import UserError
 
 LOG_W = np.random.default_rng(5).normal(0.3, 1.5, (3, 60))
 SHARES = tuple(lambda s, how=how: s.ess(how) for how in ("kish", "perplexity", "max"))
@@ -48,8 +48,7 @@ def test_the_sums_travel_as_an_array():
     again = WeightSums.from_array(sums.to_array())
     for quantity in QUANTITIES:
         np.testing.assert_array_equal(quantity(again), quantity(sums))
-    with pytest.raises(UserError, match=r"expected \[\.\.\., 7\]"):
-        WeightSums.from_array(np.zeros((3, 6)))
+    refuses(r"expected \[\.\.\., 7\]", WeightSums.from_array, np.zeros((3, 6)))
 
 
 def test_the_shares_are_those_of_the_batch_diagnostics():
@@ -90,8 +89,7 @@ def test_clamped_weights_are_bounded_themselves_and_not_in_their_logarithm():
     # Weights 1/3, 1/3, 1/3, 3, the last one bounded by 2: (1 + 2)^2 / (4 (3/9 + 4)).
     log_w = np.log([1 / 3, 1 / 3, 1 / 3, 3.0])
     assert WeightSums.of(log_w, upper=2.0).ess("kish") == pytest.approx(27 / 52, abs=1e-15)
-    with pytest.raises(UserError, match="expected a positive bound"):
-        WeightSums.of(log_w, upper=0.0)
+    refuses("expected a positive bound", WeightSums.of, log_w, upper=0.0)
 
 
 def test_zero_weights_count_as_samples_and_weigh_nothing():
@@ -111,13 +109,11 @@ def test_equal_weights_have_no_kurtosis_worth_a_digit():
      ([-np.inf, -np.inf], "sum to zero"), ([], "count is 0")],
 )  # fmt: skip
 def test_weights_that_mean_nothing_are_refused(log_w, message):
-    with pytest.raises(UserError, match=message):
-        WeightSums.of(log_w).ess()
+    refuses(message, lambda: WeightSums.of(log_w).ess())
 
 
 def test_an_unknown_ess_is_named():
-    with pytest.raises(UserError, match="Did you mean 'kish'"):
-        WeightSums.of([0.0]).ess("kisch")
+    refuses("Did you mean 'kish'", WeightSums.of([0.0]).ess, "kisch")
 
 
 # What N samples can say
@@ -156,9 +152,6 @@ def test_the_upper_limit_is_a_share():
 
 
 def test_requests_that_cannot_be_answered_say_why():
-    with pytest.raises(UserError, match="at most 2,000,000"):
-        expected_share(np.ones(9), np.full(9, 1 / 9), 60)
-    with pytest.raises(UserError, match="that sum to 1"):
-        expected_share([1.0, 2.0], [0.5, 0.4], 3)
-    with pytest.raises(UserError, match="expected 0 < error < 1"):
-        WeightSums.of([0.0]).kish_upper_limit(1.0)
+    refuses("at most 2,000,000", expected_share, np.ones(9), np.full(9, 1 / 9), 60)
+    refuses("that sum to 1", expected_share, [1.0, 2.0], [0.5, 0.4], 3)
+    refuses("expected 0 < error < 1", WeightSums.of([0.0]).kish_upper_limit, 1.0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from references import reference_mdp as reference
+from support.refusals import refuses
 from support.small_mdps import SMALL, bare, policies, random_mdp
 
 from envs import infinite_horizon
@@ -127,8 +128,7 @@ def test_long_horizons_approach_the_discounted_linear_system(seed):
     ],
 )
 def test_a_wrong_definition_is_refused_with_what_was_given_and_expected(changes, message):
-    with pytest.raises(ValueError, match=message):
-        random_mdp(0, **changes)
+    refuses(message, random_mdp, 0, error=ValueError, **changes)
 
 
 def test_wrong_policies_and_starts_are_refused():
@@ -140,8 +140,7 @@ def test_wrong_policies_and_starts_are_refused():
     with pytest.raises(ValueError, match=r"pi\[0\] = \[nan nan\].*drop diverged replicas"):
         world.gradient(np.full((3, 2), np.nan))
     pi_RSA = np.full((1, 3, 2), 0.5)
-    with pytest.raises(ValueError, match="give one mu for each pi"):
-        world.divergence(pi_RSA, pi_RSA[0])
+    refuses("give one mu for each pi", world.divergence, pi_RSA, pi_RSA[0], error=ValueError)
     mu_RSA = np.repeat(pi_RSA, 2, axis=0)
     with pytest.raises(ValueError, match=r"pi has shape \(1, 3, 2\), but mu has \(2, 3, 2\)"):
         world.divergence(pi_RSA, mu_RSA)

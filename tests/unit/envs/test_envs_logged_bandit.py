@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from envs.logged_bandit import LoggedBandit, logged_bandit
 
@@ -24,8 +25,7 @@ def test_rows_repeat_for_the_same_key_and_step_and_more_rows_go_on_where_fewer_s
         assert np.array_equal(array, getattr(longer, name)[:, :50]), name
     assert not np.array_equal(data.context_RN, other.context_RN)
     assert not np.array_equal(data.context_RN[0], data.context_RN[1])
-    with pytest.raises(ValueError, match="step is 2147483648, expected 0 to 2147483647"):
-        world.log(KEYS, 1, step=2**31)
+    refuses("step is 2147483648, expected 0 to 2147483647", world.log, KEYS, 1, step=2**31, error=ValueError)
 
 
 def test_inverse_propensity_weighting_recovers_the_exact_value():
@@ -57,8 +57,7 @@ def test_a_skilled_log_earns_more_than_a_blind_one():
     ],
 )
 def test_impossible_logging_policies_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        logged_bandit(**changes)
+    refuses(message, logged_bandit, error=ValueError, **changes)
 
 
 def test_a_log_needs_one_step_and_a_law_of_actions():

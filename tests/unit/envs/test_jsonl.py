@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from envs.tokens.jsonl import ERROR, TIMEOUT, Jsonl, file_digest
 from envs.tokens.verifiers import VerifierError, choice, last_number, number, open_verifier
@@ -65,16 +66,14 @@ def test_held_out_lines_are_never_trained_on(write):
      (["1"] * 9, "9 broken lines: line 1: a int.*and 4 more"), ([""], "has no lines")],
 )  # fmt: skip
 def test_broken_lines_are_told_by_number(write, lines, says):
-    with pytest.raises(ValueError, match=says):
-        Jsonl(file=write(*lines))
+    refuses(says, Jsonl, file=write(*lines), error=ValueError)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere\.jsonl cannot be read: No such file"):
         Jsonl(file=str(tmp_path / "nowhere.jsonl"))
     (tmp_path / "latin.jsonl").write_bytes(SOUND.encode() + b'\n{"prompt": "\xe9"}')
-    with pytest.raises(ValueError, match=r"latin\.jsonl, line 2: not UTF-8"):
-        Jsonl(file=str(tmp_path / "latin.jsonl"))
+    refuses(r"latin\.jsonl, line 2: not UTF-8", Jsonl, file=str(tmp_path / "latin.jsonl"), error=ValueError)
 
 
 def test_a_file_that_has_changed_is_refused(write):
@@ -94,8 +93,7 @@ def test_a_file_that_has_changed_is_refused(write):
      ({"verifier": "choice"}, "cannot judge the reference answer of line 1: the answer '0'")],
 )  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(arguments, says):
-    with pytest.raises(ValueError, match=says):
-        Jsonl(**arguments)
+    refuses(says, Jsonl, error=ValueError, **arguments)
 
 
 def test_a_number_is_the_last_one_and_need_not_be_spelled_alike():
@@ -125,8 +123,7 @@ def test_reasoning_gym_scores_its_own_lines(write):
     problem["metadata"] = {"source_dataset": "chain_sum"}
     task = Jsonl(file=write(json.dumps(problem)), verifier="reasoning-gym")
     assert grade(task, "3", "4") == [1.0, 0.0]
-    with pytest.raises(ValueError, match=r"no metadata\.source_dataset"):
-        Jsonl(verifier="reasoning-gym")
+    refuses(r"no metadata\.source_dataset", Jsonl, verifier="reasoning-gym", error=ValueError)
     with pytest.raises(VerifierError, match="no data set 'chain_summ'"):
         open_verifier("reasoning-gym", 1.0)("3", {**problem, "metadata": {"source_dataset": "chain_summ"}})
 

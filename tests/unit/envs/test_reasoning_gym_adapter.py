@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from envs.tokens.reasoning_gym import ASCII, ReasoningGym
 from envs.tokens.safe_scorer import SafeScorer, isolated
@@ -159,8 +160,7 @@ def test_alphabets_are_the_data_sets_own_characters_or_given():
     logic = ReasoningGym(dataset="propositional_logic", response_length=9)
     assert set(ASCII) | set("∧∨¬→↔") >= set(logic.symbols[:-2])
     assert ReasoningGym(alphabet="ascii").vocabulary == 98
-    with pytest.raises(ValueError, match="different characters, got '11'"):
-        ReasoningGym(alphabet="11")
+    refuses("different characters, got '11'", ReasoningGym, alphabet="11", error=ValueError)
 
 
 def test_an_unfinished_response_scores_zero():
@@ -299,8 +299,7 @@ def test_data_sets_that_score_their_own_answer_zero_are_reported():
     ],
 )
 def test_wrong_arguments_are_answered_with_what_was_expected(args, message):
-    with pytest.raises(ValueError, match=message):
-        ReasoningGym(**args)
+    refuses(message, ReasoningGym, error=ValueError, **args)
 
 
 def test_a_missing_package_is_answered_with_the_extra_to_install(monkeypatch):

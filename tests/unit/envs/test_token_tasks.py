@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from references import reference_tokens as reference
+from support.refusals import refuses
 
 from envs.catalog import token_task, worlds
 from envs.tokens.graded_sum import GradedSum
@@ -122,8 +123,7 @@ def test_corruption_is_always_wrong_and_nested_in_the_noise():
     assert not wrong[0.0].any()
     assert set(np.unique(wrong[1.0])) == {1, 2}
     assert ((wrong[0.3] > 0) <= (wrong[0.7] > 0)).all()
-    with pytest.raises(ValueError, match=r"from 0 to 1; got 1\.5"):
-        corruption((1,), np.random.default_rng(0), 1.5, 3)
+    refuses(r"from 0 to 1; got 1\.5", corruption, (1,), np.random.default_rng(0), 1.5, 3, error=ValueError)
 
 
 @pytest.mark.parametrize(("name", "args"), SMALL)
@@ -201,8 +201,7 @@ def test_text_prints_tokens_without_padding_and_masked_places():
     ],
 )
 def test_wrong_input_is_answered_with_what_was_expected(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(worlds()["running-sum"](digits=3, modulus=3))
+    refuses(message, call, worlds()["running-sum"](digits=3, modulus=3), error=ValueError)
 
 
 @pytest.fixture
@@ -229,8 +228,7 @@ def test_a_token_environment_pays_the_tasks_score_with_the_last_token(make_env):
     assert [o[1] for o in outcomes] == [0.0, 0.0, 1.0]
     assert [o[2] for o in outcomes] == [False, False, True]
     assert outcomes[-1][0][4:].tolist() == answer
-    with pytest.raises(ValueError, match="call reset"):
-        env.step(np.int64(0))
+    refuses("call reset", env.step, np.int64(0), error=ValueError)
     assert env.reset()[0][4:].tolist() == [4, 4, 4]
 
 
@@ -245,8 +243,7 @@ def test_a_token_environment_ends_with_the_end_token(make_env):
 def test_a_token_environment_refuses_an_action_outside_the_vocabulary(make_env):
     env = make_env(task="copy", digits=2, modulus=2).unwrapped
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="expected an integer from 0 to 2"):
-        env.step(np.int64(3))
+    refuses("expected an integer from 0 to 2", env.step, np.int64(3), error=ValueError)
 
 
 def test_nested_arguments_can_be_written_as_text():
@@ -256,8 +253,7 @@ def test_nested_arguments_can_be_written_as_text():
     assert arguments(None) == {}
     tree = worlds()["tree"]
     assert tree(task_args="digits=2 modulus=2").states == tree(task_args={"digits": 2, "modulus": 2}).states
-    with pytest.raises(ValueError, match="expected name=value"):
-        arguments("digits")
+    refuses("expected name=value", arguments, "digits", error=ValueError)
 
 
 def test_training_has_its_share_of_easy_prompts_and_the_rest_is_alike_for_every_share():
@@ -277,8 +273,7 @@ def test_easy_prompts_only_repeat_the_total_behind_their_digits():
 
 
 def test_as_many_easy_digits_as_there_are_are_refused():
-    with pytest.raises(ValueError, match="from 1 to 7 digits"):
-        GradedSum(easy=8)
+    refuses("from 1 to 7 digits", GradedSum, easy=8, error=ValueError)
 
 
 TASK = StyledSum(digits=3, modulus=4)

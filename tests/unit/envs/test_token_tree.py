@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from references import reference_tokens as reference
+from support.refusals import refuses
 
 from envs.catalog import token_task, worlds
 from envs.kernels import uniforms
@@ -230,8 +231,7 @@ def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming
     ],
 )
 def test_wrong_input_is_answered_with_what_was_expected(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(TokenTree(Table(3, 2, None, seed=0), prompts=[[0]]))
+    refuses(message, call, TokenTree(Table(3, 2, None, seed=0), prompts=[[0]]), error=ValueError)
 
 
 @pytest.mark.parametrize(("vocabulary", "length", "end"), SHAPES)
@@ -257,5 +257,4 @@ def test_a_prefix_that_no_state_has_is_refused():
         (0, (2,), r"expected one of \[0, 1\], as 2 ends a response"),
         (0, (0, 7), r"token 7 in \[0, 7\] leads to no state"),
     ):
-        with pytest.raises(ValueError, match=message):
-            tree.state(prompt, tokens)
+        refuses(message, tree.state, prompt, tokens, error=ValueError)

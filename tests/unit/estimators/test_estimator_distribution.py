@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 from support.small_mdps import SMALL, policies, random_mdp
 from test_estimators_bandit import BANDIT, full
 from test_estimators_trajectory import TRAJECTORY, everything
@@ -156,14 +157,12 @@ def test_samples_that_an_estimator_refuses_keep_their_probability_and_get_the_va
     law = LoggedDistribution(
         np.ones(1), np.full((1, 2), 0.5), np.array([[0.0, 1.0]]), np.ones((1, 2)), np.zeros((1, 2))
     )
-    with pytest.raises(UserError, match="sum to 0"):
-        exact_moments("snips", law, 3)
+    refuses("sum to 0", exact_moments, "snips", law, 3)
     found = exact_moments("snips", law, 3, undefined=-5.0)
     assert found.undefined == pytest.approx(1 / 8)
     assert found.mean == pytest.approx(7 / 8 - 5 / 8)
     assert found.variance == pytest.approx(36 * 7 / 64)
-    with pytest.raises(UserError, match="needs q_N"):
-        exact_moments("sn_dr", law, 2, undefined=0.0)
+    refuses("needs q_N", exact_moments, "sn_dr", law, 2, undefined=0.0)
 
 
 def test_the_order_of_units_matters_exactly_to_estimators_that_say_so():
@@ -185,26 +184,19 @@ def test_the_order_of_units_matters_exactly_to_estimators_that_say_so():
 def test_what_cannot_be_enumerated_is_refused_with_its_size():
     with pytest.raises(UserError, match=r"30 draws from 8 atoms have 10,295,472 count vectors \(\d+ MiB\)"):
         exact_distribution("snips", UNITS, 30)
-    with pytest.raises(UserError, match="8 units make 16,777,216 ordered samples"):
-        exact_distribution("mrdr", UNITS, 8)
-    with pytest.raises(UserError, match="n is 0"):
-        exact_moments("ips", UNITS, 0)
-    with pytest.raises(UserError, match="use episode_units or response_units"):
-        exact_moments("pdis", UNITS, 1)
-    with pytest.raises(UserError, match="Did you mean"):
-        exact_moments("snip", UNITS, 1)
-    with pytest.raises(UserError, match="no hyperparameter"):
-        exact_moments("snips", UNITS, 1, lambda_=2.0)
-    with pytest.raises(UserError, match="expected a probability from 0 to 1"):
-        exact_distribution("snips", UNITS, 1).quantile(2.0)
+    refuses("8 units make 16,777,216 ordered samples", exact_distribution, "mrdr", UNITS, 8)
+    refuses("n is 0", exact_moments, "ips", UNITS, 0)
+    refuses("use episode_units or response_units", exact_moments, "pdis", UNITS, 1)
+    refuses("Did you mean", exact_moments, "snip", UNITS, 1)
+    refuses("no hyperparameter", exact_moments, "snips", UNITS, 1, lambda_=2.0)
+    refuses("expected a probability from 0 to 1", exact_distribution("snips", UNITS, 1).quantile, 2.0)
 
 
 def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
     law = LoggedDistribution(
         np.ones(1), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.zeros((1, 2)), np.ones((1, 2))
     )
-    with pytest.raises(UserError, match="Mean 0 and variance 1 of action 0 in context 0 do not determine"):
-        exact_moments("snips", law, 2)
+    refuses("Mean 0 and variance 1 of action 0 in context 0 do not determine", exact_moments, "snips", law, 2)
     reward, chance = np.array([[[-1.0, 1.0]] * 2]), np.full((1, 2, 2), 0.5)
     found = exact_moments("snips", bandit_units(law, reward_SAK=reward, chance_SAK=chance), 2)
     assert (found.mean, found.variance) == pytest.approx((0.0, 0.5))
@@ -213,7 +205,6 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
         ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "do not have the LoggedDistribution's means"),
         ({"reward_SAK": reward[0], "chance_SAK": chance}, "has shape"),
     ):
-        with pytest.raises(UserError, match=message):
-            bandit_units(law, **given)
+        refuses(message, bandit_units, law, **given)
     with pytest.raises(UserError, match="one probability for each unit"):
         UnitDistribution(np.ones(2) / 2, logged(reward=np.zeros(3), log_weight=np.zeros(3)), 0.0)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.logged_worlds import FAMILY, WORLDS, embedded, moments, random_world, two_arms
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
@@ -103,8 +104,7 @@ def test_an_estimator_needs_what_it_promises_and_no_more(name):
     least = Logged(**{f: v for f, v in data.given.items() if f in required | set(needs)})
     np.testing.assert_allclose(run(name, least).value, run(name, data).value, rtol=1e-12)
     for field in needs:
-        with pytest.raises(UserError, match=f"'{name}' needs {field}"):
-            run(name, replace(data, **{field: None}))
+        refuses(f"'{name}' needs {field}", run, name, replace(data, **{field: None}))
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *WITH_MODEL])
@@ -218,8 +218,7 @@ def test_mrdr_fits_the_model_of_least_variance():
         data_of(world, index), feature_ND=np.eye(2)[index], feature_pi_ND=np.tile([0.25, 0.75], (4, 1))
     )
     np.testing.assert_allclose(run("mrdr", data, folds=1).terms_N, 0.75, atol=1e-12)
-    with pytest.raises(UserError, match="folds is 5, expected 1 to 4"):
-        run("mrdr", data, folds=5)
+    refuses("folds is 5, expected 1 to 4", run, "mrdr", data, folds=5)
 
 
 def test_mrdr_never_corrects_a_round_with_a_model_that_saw_it():
@@ -237,11 +236,9 @@ def test_marginal_weights_sum_over_the_actions_that_show_the_embedding():
     shown = {"action_dist": pi, "behavior_dist": mu, "p_e_a": [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]}
     assert np.exp(embedding_log_weight(embedding=[0], **shown)) == pytest.approx(0.7 / 0.875)
     assert np.exp(embedding_log_weight(embedding=[1], **shown)) == pytest.approx(2.4)
-    with pytest.raises(UserError, match="embedding is 2 to 2; p_e_a has 2"):
-        embedding_log_weight(embedding=[2], **shown)
+    refuses("embedding is 2 to 2; p_e_a has 2", embedding_log_weight, embedding=[2], **shown)
     never = {**shown, "behavior_dist": np.array([[0.5, 0.5, 0.0]])}
-    with pytest.raises(UserError, match=r"never shows the embedding logged in round \[0\]"):
-        embedding_log_weight(embedding=[1], **never)
+    refuses(r"never shows the embedding logged in round \[0\]", embedding_log_weight, embedding=[1], **never)
     assert embedded(0, direct=False).mips_bias_formula() == pytest.approx(0, abs=1e-15)
     data = full()
     assert run("mips", data).value == pytest.approx((np.exp(data.embedding_log_w_N) * data.reward_N).mean())
@@ -285,16 +282,13 @@ def test_labels_of_strata_may_leave_gaps():
 def test_an_instrument_that_identifies_nothing_is_refused():
     data = instrumented()
     idle = replace(data, instrument_N=1 - np.arange(30) // 15, action_N=np.arange(30) % 15 % 2)
-    with pytest.raises(UserError, match="does not move action 0 in stratum 0"):
-        run("instrumental_variable", idle)
+    refuses("does not move action 0 in stratum 0", run, "instrumental_variable", idle)
     with pytest.raises(UserError, match="no round with instrument 0"):
         run("instrumental_variable", replace(data, instrument_N=np.ones(30, dtype=int)))
     with pytest.raises(UserError, match="other values than 0 and 1"):
         run("instrumental_variable", replace(data, instrument_N=np.full(30, 2)))
-    with pytest.raises(UserError, match="varies within a stratum"):
-        run("instrumental_variable", replace(instrumented(3), context_N=None))
-    with pytest.raises(UserError, match="negative labels"):
-        run("instrumental_variable", replace(data, context_N=-np.ones(30, dtype=int)))
+    refuses("varies within a stratum", run, "instrumental_variable", replace(instrumented(3), context_N=None))
+    refuses("negative labels", run, "instrumental_variable", replace(data, context_N=-np.ones(30, dtype=int)))
 
 
 @pytest.mark.parametrize(
@@ -306,8 +300,7 @@ def test_an_instrument_that_identifies_nothing_is_refused():
      ("sg_dr", {"lambda_": -1.0}), ("mrdr", {"folds": 0})],
 )  # fmt: skip
 def test_a_hyperparameter_out_of_range_is_refused(name, hyper):
-    with pytest.raises(UserError, match=f"{next(iter(hyper))} is"):
-        run(name, full(), **hyper)
+    refuses(f"{next(iter(hyper))} is", run, name, full(), **hyper)
 
 
 def test_weights_from_probabilities_and_from_log_weights_agree():
@@ -345,8 +338,7 @@ def test_log_weights_beyond_the_largest_number_are_normalized_or_clipped_but_not
         ("log_smoothing", {"lambda_": 1.0}),
         ("lse", {"lambda_": -1.0}),
     ):
-        with pytest.raises(UserError, match="its exponential overflows"):
-            run(name, data, **hyper)
+        refuses("its exponential overflows", run, name, data, **hyper)
 
 
 GOOD = {"reward": [1.0, 0.0], "action": [0, 1], "pscore": [0.5, 0.5], "action_dist": [[0.4, 0.6]] * 2}
@@ -370,20 +362,17 @@ GOOD = {"reward": [1.0, 0.0], "action": [0, 1], "pscore": [0.5, 0.5], "action_di
      ({"log_embedding_weight": [np.inf, 0.0]}, "embedding_log_w_N is")],
 )  # fmt: skip
 def test_bad_data_are_refused_with_one_sentence(change, message):
-    with pytest.raises(UserError, match=message):
-        logged(**{**GOOD, **change})
+    refuses(message, logged, **{**GOOD, **change})
 
 
 def test_infinite_log_weights_are_refused():
     for weight in (np.inf, np.nan):
-        with pytest.raises(UserError, match="mu gives a logged action no probability"):
-            logged(reward=[1.0], log_weight=[weight])
+        refuses("mu gives a logged action no probability", logged, reward=[1.0], log_weight=[weight])
 
 
 def test_weights_that_sum_to_zero_have_no_self_normalized_estimate():
     data = logged(reward=[1.0, 2.0], log_weight=[-np.inf, -np.inf])
-    with pytest.raises(UserError, match="sum to 0"):
-        run("snips", data)
+    refuses("sum to 0", run, "snips", data)
     assert run("ips", data).value == 0
 
 

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from references import reference_trajectories as slow
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.estimators import estimator
@@ -172,8 +173,7 @@ def test_normalized_estimators_ignore_the_scale_of_the_weights_even_beyond_doubl
     heavy = replaced(episodes, log_rho_NT=episodes.log_rho_NT + np.array([800.0, 0, 0, 0]))
     for fast in (trajectory_wis, cwpdis):
         np.testing.assert_allclose(fast(heavy).value, fast(episodes).value, rtol=1e-9)
-    with pytest.raises(UserError, match="beyond double precision"):
-        trajectory_is(heavy)
+    refuses("beyond double precision", trajectory_is, heavy)
 
 
 def test_an_episode_that_has_ended_stays_in_the_normalizer():
@@ -270,8 +270,7 @@ def test_every_trajectory_estimator_says_what_it_needs_and_what_it_computes(name
     assert entry.formula
     assert entry.source
     for needed in entry.promises["needs"]:
-        with pytest.raises(UserError, match=needed):
-            entry.function(replaced(episodes, **{needed: None}))
+        refuses(needed, entry.function, replaced(episodes, **{needed: None}))
     found = entry.function(episodes)
     if entry.promises["linear"]:
         assert found.terms_N.mean() == pytest.approx(float(found.value))
@@ -320,8 +319,7 @@ def test_bad_episodes_are_refused_with_one_sentence(changes, message):
 def test_weights_that_sum_to_zero_are_refused_by_normalized_estimators():
     episodes = LoggedEpisodes(reward_NT=np.ones((2, 2)), log_rho_NT=np.array([[0, -np.inf], [-np.inf, 0]]))
     assert trajectory_is(episodes).value == 0.0
-    with pytest.raises(UserError, match="All 2 weights of a step are 0"):
-        trajectory_wis(episodes)
+    refuses("All 2 weights of a step are 0", trajectory_wis, episodes)
 
 
 def test_actions_that_mu_never_takes_are_named():

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from benchmarks.bench_estimators import BITING  # hyperparameters that bite
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.estimators import estimator, logged_rounds
@@ -132,8 +133,7 @@ def test_one_bad_step_is_refused_in_the_same_words(monkeypatch, name, value, mes
 
 
 def test_episodes_without_ratios_or_with_a_mask_of_another_shape_are_refused():
-    with pytest.raises(UserError, match="log_rho_NT is missing"):
-        LoggedEpisodes(reward_NT=np.zeros((2, 2)))
+    refuses("log_rho_NT is missing", LoggedEpisodes, reward_NT=np.zeros((2, 2)))
     given = arrays()
     with pytest.raises(UserError, match=r"mask_NT has shape \(6, 4501\)"):
         LoggedEpisodes.from_policies(**{**given, "mask_NT": given["mask_NT"].T})
@@ -186,13 +186,11 @@ def test_weights_too_large_or_all_zero_are_refused_for_large_data_too(monkeypatc
     far = replace(episodes, log_rho_NT=episodes.log_rho_NT + np.array([800.0, 0, 0, 0, 0, 0]))
     never = replace(episodes, log_rho_NT=np.full_like(episodes.log_rho_NT, -np.inf))
     for name in ("trajectory_is", "pdis", "trajectory_dr"):
-        with pytest.raises(UserError, match="beyond double precision"):
-            estimator[name].function(far)
+        refuses("beyond double precision", estimator[name].function, far)
         direct = episodes.v_NT[:, 0].mean() if name == "trajectory_dr" else 0.0
         assert estimator[name].function(never).value == pytest.approx(direct)
     for name in NORMALIZED:
-        with pytest.raises(UserError, match="All 300 weights of a step are 0"):
-            estimator[name].function(never)
+        refuses("All 300 weights of a step are 0", estimator[name].function, never)
 
 
 def test_data_sets_are_summed_apart(monkeypatch):

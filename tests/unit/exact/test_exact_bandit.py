@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from support.embedded_rounds import EmbeddedDistribution
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.exact import bandit_moments
@@ -81,14 +82,11 @@ def test_counting_gives_what_summing_over_ordered_samples_gives():
 
 
 def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
-    with pytest.raises(UserError, match=r"count vectors \(.* MiB\); at most 1,000"):
-        bandit_moments.count_vectors(50, 4, most=1000)
+    refuses(r"count vectors \(.* MiB\); at most 1,000", bandit_moments.count_vectors, 50, 4, most=1000)
     with pytest.raises(UserError, match="not finite for counts"):
         bandit_moments.exact_moments(2, MASS, bandit_moments.self_normalized(np.array([0.0, 1.0]), REWARD))
-    with pytest.raises(UserError, match="sum to 0.9"):
-        bandit_moments.count_dist(2, np.array([0.5, 0.4]))
-    with pytest.raises(UserError, match="must be at least 1"):
-        bandit_moments.count_vectors(0, 2)
+    refuses("sum to 0.9", bandit_moments.count_dist, 2, np.array([0.5, 0.4]))
+    refuses("must be at least 1", bandit_moments.count_vectors, 0, 2)
     with pytest.raises(UserError, match="never takes action 1 in context 0"):
         bandit_moments.LoggedDistribution(
             np.ones(1), np.array([[1.0, 0.0]]), MASS[None], REWARD[None], np.zeros((1, 2))
@@ -145,8 +143,7 @@ def test_an_action_of_pi_alone_has_an_embedding_but_no_weight():
     )  # fmt: skip
     assert law.mips().bias == pytest.approx(0.0, abs=1e-15)
     for quantity in (law.ips, law.mips_bias_formula, law.mips_gain_formula):
-        with pytest.raises(UserError, match="never takes action 2 in context 0"):
-            quantity()
+        refuses("never takes action 2 in context 0", quantity)
 
 
 @pytest.mark.parametrize("tau", [0.03, 0.5, 0.9])

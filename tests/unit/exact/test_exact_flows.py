@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from analysis.tables.committed import load_committed
 from analysis.tables.making import add_tables, write_tables
-from testbed.errors import UserError
 from testbed.exact import flows
 
 MU = np.array([0.3, 0.25, 0.2, 0.15, 0.1])
@@ -53,8 +53,7 @@ def test_an_action_is_left_exactly_when_the_sum_of_c_exceeds_its_threshold():
         level = flows.drift_level(drift)
         assert (left == (drift > level)).all()
         assert np.maximum(drift - level, 0).sum() == pytest.approx(drift.sum())
-    with pytest.raises(UserError, match="expected more than 0"):
-        flows.drift_level(np.array([1.0, -1.0]))
+    refuses("expected more than 0", flows.drift_level, np.array([1.0, -1.0]))
 
 
 def test_asymre_drops_each_action_at_its_threshold_and_nowhere_else():
@@ -79,18 +78,15 @@ def test_topr_drops_each_success_at_its_threshold():
     for y, a_minus in enumerate(thresholds[:2]):
         assert flows.topr_limit(FOUR, SUCCESS, a_minus - 1e-9)[y] > 0
     assert flows.topr_limit(FOUR, SUCCESS, thresholds[1] + 1e-9) == pytest.approx([1, 0, 0, 0])
-    with pytest.raises(UserError, match="depends on the start"):
-        flows.topr_limit(FOUR, SUCCESS, thresholds[0] + 1e-9)
+    refuses("depends on the start", flows.topr_limit, FOUR, SUCCESS, thresholds[0] + 1e-9)
     rare = np.array([0.1, 0.2, 0.7])  # most of mu fails: no failure is in the way of a success
     found = flows.topr_thresholds(rare, np.array([True, True, False]))
     assert found == pytest.approx([0.2 / 0.7, 0.3 / 0.7, 0])
 
 
 def test_thresholds_need_mass_on_both_sides():
-    with pytest.raises(UserError, match="has no threshold"):
-        flows.asymre_thresholds(np.array([0.5, 0.5, 0.0]), REWARD[:3])
-    with pytest.raises(UserError, match="expected both above 0"):
-        flows.topr_thresholds(FOUR, np.ones(4, bool))
+    refuses("has no threshold", flows.asymre_thresholds, np.array([0.5, 0.5, 0.0]), REWARD[:3])
+    refuses("expected both above 0", flows.topr_thresholds, FOUR, np.ones(4, bool))
 
 
 # The flows descend the losses that they name
@@ -147,8 +143,7 @@ def test_from_zero_on_the_limit_is_a_vertex_that_may_depend_on_the_start():
         start = np.full(5, 0.01)
         start[first] = 0.96
         assert end(flows.linear_drift(drift), start)[first] == pytest.approx(1.0)
-    with pytest.raises(UserError, match="depends on the start"):
-        flows.asymre_limit(MU, REWARD, 0.1)
+    refuses("depends on the start", flows.asymre_limit, MU, REWARD, 0.1)
     assert flows.stable_vertices(flows.asymre_drift(MU, REWARD, -0.01)) == []
 
 
@@ -203,10 +198,8 @@ def test_a_stationary_point_is_found_when_the_best_action_is_all_but_absent():
 
 
 def test_without_a_unique_stationary_point_there_is_no_closed_form():
-    with pytest.raises(UserError, match="beta2 <= beta1"):
-        flows.oapl_stationary(MU, REWARD, 0.1, 1.0)
-    with pytest.raises(UserError, match="more than 0"):
-        flows.oapl_stationary(MU, REWARD, 1.0, 0.0)
+    refuses("beta2 <= beta1", flows.oapl_stationary, MU, REWARD, 0.1, 1.0)
+    refuses("more than 0", flows.oapl_stationary, MU, REWARD, 1.0, 0.0)
 
 
 def test_oapls_entropy_falls_to_2e_5_and_comes_back():

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from analysis.kernels import tree_prefixes as prefixes
 from envs.tokens.token_tree import TokenTree
@@ -286,36 +287,24 @@ def test_multisets_are_the_distinct_draws_with_their_orderings():
 
 
 def test_bad_input_is_answered_with_one_sentence():
-    with pytest.raises(UserError, match=r"1,073,741,824 leaves.*limit is 8,388,608"):
-        check_size(8, 10)
-    with pytest.raises(UserError, match="limit is 8,388,608"):
-        random_tree(30, 9)
+    refuses(r"1,073,741,824 leaves.*limit is 8,388,608", check_size, 8, 10)
+    refuses("limit is 8,388,608", random_tree, 30, 9)
     tree = random_tree(2, 2)
     mu, pi = random_policies(tree, 0.1)
     zero = mu.copy()
     zero[1] = [0.0, 1.0]
-    with pytest.raises(UserError, match=r"mu gives probability 0 to action 0 in state 1 .*\[0\]"):
-        Bench(tree, zero, pi)
-    with pytest.raises(UserError, match="pi has shape"):
-        Bench(tree, mu, pi[:1])
-    with pytest.raises(UserError, match="is not a distribution; pass probabilities"):
-        Bench(tree, np.log(mu), pi)
-    with pytest.raises(UserError, match="needs mu_SA and pi_SA"):
-        gradient_report("reinforce", tree)
-    with pytest.raises(UserError, match="Unknown signal 'Q'"):
-        gradient_report("reinforce", tree, mu, pi, signal="Q")
-    with pytest.raises(UserError, match="Unknown ratio level 'tokn'.*token"):
-        gradient_report("ratio:tokn", tree, mu, pi)
-    with pytest.raises(UserError, match="has no hyperparameter 'eps'"):
-        gradient_report("ppo_clip", tree, mu, pi, eps=0.1)
-    with pytest.raises(UserError, match=r"expected \[V\^T\] = \[4\]"):
-        reward_tree(np.zeros(3), 2, 2)
-    with pytest.raises(UserError, match="not finite"):
-        reward_tree([0.0, np.nan, 0.0, 0.0], 2, 2)
+    refuses(r"mu gives probability 0 to action 0 in state 1 .*\[0\]", Bench, tree, zero, pi)
+    refuses("pi has shape", Bench, tree, mu, pi[:1])
+    refuses("is not a distribution; pass probabilities", Bench, tree, np.log(mu), pi)
+    refuses("needs mu_SA and pi_SA", gradient_report, "reinforce", tree)
+    refuses("Unknown signal 'Q'", gradient_report, "reinforce", tree, mu, pi, signal="Q")
+    refuses("Unknown ratio level 'tokn'.*token", gradient_report, "ratio:tokn", tree, mu, pi)
+    refuses("has no hyperparameter 'eps'", gradient_report, "ppo_clip", tree, mu, pi, eps=0.1)
+    refuses(r"expected \[V\^T\] = \[4\]", reward_tree, np.zeros(3), 2, 2)
+    refuses("not finite", reward_tree, [0.0, np.nan, 0.0, 0.0], 2, 2)
     with pytest.raises(UserError, match="the limit is 524,288"):
         group_report("reinforce", Bench(random_tree(4, 4), *random_policies(random_tree(4, 4), 0.1)), size=4)
-    with pytest.raises(UserError, match="'gae' needs value_BT"):
-        group_report("reinforce", Bench(tree, mu, pi), size=2, advantage="gae")
+    refuses("'gae' needs value_BT", group_report, "reinforce", Bench(tree, mu, pi), size=2, advantage="gae")
 
 
 @pytest.mark.parametrize(
@@ -323,8 +312,7 @@ def test_bad_input_is_answered_with_one_sentence():
     [([0.0] * 7, r"shape \(7,\), expected \[V\^T\] = \[8\]"), ([np.nan] * 8, "not finite")],
 )
 def test_a_table_of_rewards_has_a_finite_number_for_every_response(reward, message):
-    with pytest.raises(UserError, match=message):
-        RewardTable(reward, vocabulary=2, length=3)
+    refuses(message, RewardTable, reward, vocabulary=2, length=3)
 
 
 @pytest.mark.parametrize("make", [two_prompts, lambda: random_tree(2, 3, seed=3)], ids=["ending", "deep"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.refusals import refuses
 from support.runners import HERE, hashes
 from support.sweep_process import cells
 
@@ -141,10 +142,7 @@ def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", LOOPBACK):
         monkeypatch.setenv(name, "")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        UserError, match=r"Ray is not installed. Install it: pip install 'off-policy-testbed\[ray\]'"
-    ):
-        Ray()
+    refuses(r"Ray is not installed. Install it: pip install 'off-policy-testbed\[ray\]'", Ray)
 
 
 def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_the_process() -> None:
@@ -206,10 +204,8 @@ def test_cells_that_differ_in_replica_fields_share_a_pack(field: str) -> None:
 
 
 def test_a_sweep_with_a_cell_twice_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match=r"holds cell bandit/grpo/lag0/seed1-\w+ 2 times"):
-        plan(grid(Run(), seed=[0, 1, 1]))
-    with pytest.raises(UserError, match="no cells"):
-        plan([])
+    refuses(r"holds cell bandit/grpo/lag0/seed1-\w+ 2 times", plan, grid(Run(), seed=[0, 1, 1]))
+    refuses("no cells", plan, [])
 
 
 def test_a_pack_is_named_by_its_cells_and_their_order() -> None:
@@ -228,8 +224,7 @@ def test_shards_are_disjoint_and_together_the_whole(count: int) -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "1/4/2", "-1/4", "a/b", "", "1/1e3"])
 def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="expected i/n with i from 1 to n"):
-        Shard.parse(text)
+    refuses("expected i/n with i from 1 to n", Shard.parse, text)
 
 
 def test_a_pack_survives_its_journey_as_json() -> None:

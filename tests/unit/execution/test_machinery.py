@@ -10,6 +10,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support.refusals import refuses
 from support.sweep_process import cells
 
 from testbed.config.run import Run, grid
@@ -214,8 +215,7 @@ def test_a_dead_worker_is_buried_and_too_many_that_never_start_are_an_error():
     assert list(local._bury(dead(ready=True))) == []
     assert [list(local._bury(dead())) for _ in range(2)] == [[], []]
     assert local._workers == []
-    with pytest.raises(UserError, match="Workers die before they start:\nwhy"):
-        list(local._bury(dead()))
+    refuses("Workers die before they start:\nwhy", list, local._bury(dead()))
 
 
 def test_a_pack_past_its_limit_is_taken_from_its_worker(monkeypatch):
@@ -650,10 +650,8 @@ def test_items_of_a_ray_stream_are_receipts_or_say_how_it_was_lost():
     lost = "^The local Ray has lost its raylet: stopped. Finished packs are kept; run the same command again"
     for name in ("NodeDiedError", "RayError"):
         ray.get = raising(name)
-        with pytest.raises(UserError, match=lost):
-            engine._item(iter([0]), A)
-    with pytest.raises(UserError, match=lost):
-        list(engine.wait(Fed()))
+        refuses(lost, engine._item, iter([0]), A)
+    refuses(lost, list, engine.wait(Fed()))
     engine._address = "auto"
     assert engine._item(iter([0]), A).kind == "failed"
     assert list(engine.wait(Fed())) == []

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.refusals import refuses
 from support.small_runs import TOY
 from support.tiny_models import CONFIGS, write_model
 
@@ -195,8 +196,7 @@ def test_versions_in_a_folder_need_no_memory(tmp_path, monkeypatch):
     monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
     packs, _ = prepare([run])
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(UserError, match="1000 bytes in TESTBED_SPILL"):
-        prepare([run])
+    refuses("1000 bytes in TESTBED_SPILL", prepare, [run])
     assert not needed(packs[0]).fits(Room(LIMIT))
     assert needed(packs[0]).fits(Room(LIMIT, LIMIT**2))
 
@@ -205,8 +205,7 @@ def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
     monkeypatch.setattr("testbed.staleness.storage.available", lambda _: 10)
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
-    with pytest.raises(UserError, match="cannot fit"):
-        run_sweep([BANDIT], tmp_path / "other", workers=0)
+    refuses("cannot fit", run_sweep, [BANDIT], tmp_path / "other", workers=0)
 
 
 @pytest.mark.parametrize("name", ["qwen3, tied", "gpt2"])
@@ -228,14 +227,12 @@ def test_wrong_arguments_of_a_model_are_refused_before_its_weights_are_read(wron
         "testbed.policies.hf.hf_policy.load_model", lambda *_: pytest.fail("weights were read")
     )
     run = dataclasses.replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
-    with pytest.raises(UserError, match=wrong[0]):
-        prepare([run])
+    refuses(wrong[0], prepare, [run])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
-    with pytest.raises(UserError, match="torch sees no GPU"):
-        prepare([dataclasses.replace(TOY, device="cuda")])
+    refuses("torch sees no GPU", prepare, [dataclasses.replace(TOY, device="cuda")])
     assert preflight.prepare([dataclasses.replace(TOY, device="cuda")], here=False)[0]
 
 

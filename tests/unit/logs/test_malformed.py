@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from support import made_logs
+from support.refusals import refuses
 
 from analysis.logs.diagnosis import diagnose
 from paper_figs.diagnosis_page import page
@@ -40,8 +41,7 @@ def test_a_version_beyond_64_bits_is_refused(stack, tmp_path):
         held = torch.load(path, weights_only=True)
         held["samples"][0]["weight_versions"] = [2**70]
         torch.save(held, path)
-    with pytest.raises(UserError, match="version.* is 1180591620717411303424, expected a whole number"):
-        read([tmp_path / "log"])
+    refuses("version.* is 1180591620717411303424, expected a whole number", read, [tmp_path / "log"])
     with pytest.raises(UserError, match="version is object, expected int64"):
         LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), version=np.full(1, 2**70))
 
@@ -63,8 +63,7 @@ def one_row(**changed):
 def test_a_number_that_has_no_exact_place_is_refused(field, text, message, tmp_path):
     path = tmp_path / "a.tokens.jsonl"
     path.write_text(json.dumps(one_row(**{field: "HERE"})).replace('"HERE"', text) + "\n")
-    with pytest.raises(UserError, match=message):
-        read([path])
+    refuses(message, read, [path])
 
 
 def test_line_separators_inside_strings_and_a_byte_order_mark_are_read(tmp_path):
@@ -77,8 +76,7 @@ def test_line_separators_inside_strings_and_a_byte_order_mark_are_read(tmp_path)
 def test_deep_nesting_is_one_message(tmp_path):
     path = tmp_path / "a.tokens.jsonl"
     path.write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
-    with pytest.raises(UserError, match="not JSON"):
-        read([path])
+    refuses("not JSON", read, [path])
 
 
 def test_the_cause_that_torch_names_is_told_in_160_characters():

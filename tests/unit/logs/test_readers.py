@@ -12,6 +12,7 @@ import pytest
 import torch
 from support import made_logs
 from support.log_mutations import areal
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.logs.log_tensors import tensors
@@ -336,16 +337,13 @@ def test_a_reader_gives_exactly_what_was_written_by_hand(stack, tmp_path):
 def test_areals_evaluation_and_unknown_rows_are_refused(tmp_path):
     areal(tmp_path)
     path = tmp_path / "rollout" / "3" / "10.jsonl"
-    with pytest.raises(UserError, match="4 sequences of the AReaL log have no log-probabilities of the samp"):
-        tensors(read([tmp_path]))
+    refuses("4 sequences of the AReaL log have no log-probabilities of the samp", tensors, read([tmp_path]))
     (tmp_path / "eval-rollout").mkdir()
     (tmp_path / "eval-rollout" / "1.jsonl").write_text(path.read_text())
-    with pytest.raises(UserError, match="AReaL's evaluation; give files below rollout/"):
-        read([tmp_path / "eval-rollout" / "1.jsonl"])
+    refuses("AReaL's evaluation; give files below rollout/", read, [tmp_path / "eval-rollout" / "1.jsonl"])
     row = json.loads(path.read_text().splitlines()[0])
     path.write_text(json.dumps({k: v for k, v in row.items() if k != "completion"}) + "\n")
-    with pytest.raises(UserError, match="nearest format is areal, without completion"):
-        read([path])
+    refuses("nearest format is areal, without completion", read, [path])
 
 
 def test_pickles_are_refused_and_never_opened(tmp_path):
@@ -354,11 +352,9 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
             return (pytest.fail, ("the pickle was opened",))
 
     (tmp_path / "global_step_1_training_input.pkl").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(UserError, match="runs code when it is opened: refused"):
-        read([tmp_path / "global_step_1_training_input.pkl"])
+    refuses("runs code when it is opened: refused", read, [tmp_path / "global_step_1_training_input.pkl"])
     torch.save({"rollout_id": 0, "samples": [Bomb()]}, tmp_path / "bad.pt")
-    with pytest.raises(UserError, match="weights_only loading refuses"):
-        read([tmp_path / "bad.pt"])
+    refuses("weights_only loading refuses", read, [tmp_path / "bad.pt"])
 
 
 @pytest.mark.parametrize(
@@ -389,22 +385,18 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
 )  # fmt: skip
 def test_bad_files_get_one_message(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message):
-        read([tmp_path / name])
+    refuses(message, read, [tmp_path / name])
 
 
 def test_missing_paths_empty_folders_and_unknown_formats_are_named(tmp_path):
-    with pytest.raises(UserError, match="does not exist"):
-        read([tmp_path / "none"])
-    with pytest.raises(UserError, match="holds none of"):
-        read([tmp_path])
+    refuses("does not exist", read, [tmp_path / "none"])
+    refuses("holds none of", read, [tmp_path])
     made_logs.own(tmp_path)
     made_logs.open_instruct(tmp_path)
     assert [read([tmp_path], name).source for name in ("", "record", "open-instruct")] == [
         "made, open-instruct", "made", "open-instruct",
     ]  # fmt: skip
-    with pytest.raises(UserError, match="Unknown log format 'nemo'.*Did you mean 'nemo-rl'"):
-        read([tmp_path], "nemo")
+    refuses("Unknown log format 'nemo'.*Did you mean 'nemo-rl'", read, [tmp_path], "nemo")
 
 
 def test_every_reader_says_where_its_format_is_written():
@@ -453,11 +445,9 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
         f"--format: {names}."
     )
     (tmp_path / "a.jsonl").write_text(json.dumps({"input": "q", "output": 1, "step": 1}))
-    with pytest.raises(UserError, match="The nearest format is verl, without score. Name one with --format"):
-        read([tmp_path / "a.jsonl"])
+    refuses("The nearest format is verl, without score. Name one with --format", read, [tmp_path / "a.jsonl"])
     torch.save([1], tmp_path / "a.pt")
-    with pytest.raises(UserError, match="has the fields nothing, which no reader knows. Name one"):
-        read([tmp_path / "a.pt"])
+    refuses("has the fields nothing, which no reader knows. Name one", read, [tmp_path / "a.pt"])
     with pytest.raises(UserError) as told:
         read([tmp_path / "a.jsonl"], "verl")
     assert "reader expects (field 'score' is missing). Its format may have changed; see" in str(told.value)
@@ -487,8 +477,7 @@ SKYRL = {name: torch.ones(1, 2) for name in ("sequences", "attention_mask", "los
 )  # fmt: skip
 def test_dumps_of_other_shapes_are_refused(held, name, message, tmp_path):
     torch.save(held, tmp_path / "a.pt")
-    with pytest.raises(UserError, match=re.escape(message)):
-        read([tmp_path / "a.pt"], name)
+    refuses(re.escape(message), read, [tmp_path / "a.pt"], name)
 
 
 def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_known_key(tmp_path):
@@ -501,8 +490,7 @@ def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_know
     for text, wanted in rows.items():
         (tmp_path / "a.jsonl").write_text(text)
         if wanted is None:
-            with pytest.raises(UserError, match="which no reader knows"):
-                read_any([tmp_path / "a.jsonl"])
+            refuses("which no reader knows", read_any, [tmp_path / "a.jsonl"])
         else:
             log = read_any([tmp_path / "a.jsonl"])
             assert (log.rows[0]["step"], log.source) == wanted

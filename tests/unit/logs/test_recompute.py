@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support import made_logs
+from support.refusals import refuses
 from support.tiny_models import CONFIGS, write_model
 
 from testbed.errors import UserError
@@ -53,8 +54,7 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
     again = recomputed(filled, folder)
     assert again.sequences == filled.sequences
     assert "was not recomputed" in again.notes[-1]
-    with pytest.raises(UserError, match="Model folder 'nosuch' does not exist"):
-        recomputed(filled, Path("nosuch"))
+    refuses("Model folder 'nosuch' does not exist", recomputed, filled, Path("nosuch"))
 
 
 @pytest.mark.slow
@@ -72,12 +72,9 @@ def test_what_the_model_cannot_score_is_named(folder, tmp_path):
         (of([1] * 20, [1] * 20), "40 tokens, the model 32 positions"),
         (of([], [1]), "no prompt before them"),
     ):
-        with pytest.raises(UserError, match=message):
-            recomputed(log, folder)
-    with pytest.raises(UserError, match="temperature is 0"):
-        recomputed(of([1], [2]), folder, temperature=0.0)
-    with pytest.raises(UserError, match="does not exist"):
-        recomputed(of([1], [2]), tmp_path / "none")
+        refuses(message, recomputed, log, folder)
+    refuses("temperature is 0", recomputed, of([1], [2]), folder, temperature=0.0)
+    refuses("does not exist", recomputed, of([1], [2]), tmp_path / "none")
 
 
 @pytest.mark.slow
@@ -119,8 +116,7 @@ def test_messages_are_rendered_with_an_opening_unless_the_assistant_spoke_last()
         assert recompute._rendered(text, Tokenizer()).split() == [*roles, *opening]
     for plain in ("plain", '[{"role": "us', '{"role": "user"}', "[1, 2]"):
         assert recompute._rendered(plain, Tokenizer()) == plain
-    with pytest.raises(UserError, match="no chat template"):
-        recompute._rendered(text, SimpleNamespace(chat_template=None))
+    refuses("no chat template", recompute._rendered, text, SimpleNamespace(chat_template=None))
 
 
 class Bigram(torch.nn.Module):
@@ -148,8 +144,7 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
     one = LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), prompt=np.array([1, 3]), token=np.array([0]))
     assert recompute._filled(one, model, "logp_pi", 0.5).logp_pi == pytest.approx([law_VV[3, 0]], rel=1e-5)
     for beyond in (4, -1):
-        with pytest.raises(UserError, match="the model 4 tokens"):
-            response_logp(model, np.array([1, 3]), np.array([beyond]), 0.5)
+        refuses("the model 4 tokens", response_logp, model, np.array([1, 3]), np.array([beyond]), 0.5)
 
 
 def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from support import made_logs
 from support.log_mutations import trl
+from support.refusals import refuses
 
 from testbed.diagnostics.peer_limits import Alert, Threshold
 from testbed.errors import UserError
@@ -127,8 +128,7 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
     assert log.source == "TRL"
     assert len(log.sequences) == 2
     assert "Scalars of TRL lie beside the tokens" in log.notes[-1]
-    with pytest.raises(UserError, match="holds numbers by step of TRL, no tokens"):
-        read([tmp_path / "checkpoint-2"])
+    refuses("holds numbers by step of TRL, no tokens", read, [tmp_path / "checkpoint-2"])
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,7 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
 )  # fmt: skip
 def test_a_refusal_names_the_nearest_format_and_what_is_missing(name, held, message, tmp_path):
     (tmp_path / name).write_text(json.dumps(held, indent=2 if name.endswith(".json") else None))
-    with pytest.raises(UserError, match=message):
-        read_any([tmp_path / name])
+    refuses(message, read_any, [tmp_path / name])
 
 
 def test_every_limit_can_be_reached_from_some_stack():

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.losses.aggregate import AGGREGATIONS, aggregate, micro_batch_weights, spread
 
 # Objective terms of PPO on fixture F1: 1.2, 0.5 and -0.8, -1.25, -4.0; as losses their negatives.
@@ -115,20 +115,16 @@ def test_the_mean_of_local_token_means_is_another_loss():
 
 
 def test_an_unknown_mode_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match="Did you mean 'token_mean'"):
-        aggregate(LOSS, MASK, "token-mean")
-    with pytest.raises(UserError, match="Did you mean 'token_mean'"):
-        micro_batch_weights([MASK], "token-mean")
+    refuses("Did you mean 'token_mean'", aggregate, LOSS, MASK, "token-mean")
+    refuses("Did you mean 'token_mean'", micro_batch_weights, [MASK], "token-mean")
 
 
 def test_a_length_for_a_mode_without_one_is_refused():
-    with pytest.raises(UserError, match="has no length"):
-        aggregate(LOSS, MASK, "token_mean", 5)
+    refuses("has no length", aggregate, LOSS, MASK, "token_mean", 5)
 
 
 def test_a_loss_of_another_shape_is_refused():
-    with pytest.raises(UserError, match="one loss per token"):
-        aggregate(LOSS[:, :3], MASK, "token_mean")
+    refuses("one loss per token", aggregate, LOSS[:, :3], MASK, "token_mean")
 
 
 def test_a_sequence_loss_is_spread_in_equal_shares_of_its_tokens():

@@ -17,6 +17,7 @@ from support.mismatch_setting import (
     toy,
     toy_weights,
 )
+from support.refusals import refuses
 
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
@@ -178,34 +179,24 @@ def test_a_composition_changes_weights_first_and_then_the_law():
      ("skip-layers", {"ratio": 1.5}, "0 to 1")],
 )  # fmt: skip
 def test_bad_hyperparameters_are_refused_in_one_sentence(name, hyper, words):
-    with pytest.raises(UserError, match=words):
-        engine(name, **hyper)
+    refuses(words, engine, name, **hyper)
 
 
 def test_what_cannot_be_done_is_said():
     theta = table_weights()
-    with pytest.raises(UserError, match="needs a transformer"):
-        table_behavior("skip-layers").weights(theta, 0)
-    with pytest.raises(UserError, match="reads past_RP"):
-        table_behavior("stale-copy").weights(theta, 0)
-    with pytest.raises(UserError, match="expected linear or all"):
-        table_behavior("int8", matrices="some").weights(theta, 0)
-    with pytest.raises(UserError, match="rows for 2 seeds"):
-        table_behavior("bf16").weights(theta[:1], 0)
-    with pytest.raises(UserError, match="layout describes"):
-        engine("int8").weights(theta, {"w": (2, 2)}, Draw(SEEDS))
+    refuses("needs a transformer", table_behavior("skip-layers").weights, theta, 0)
+    refuses("reads past_RP", table_behavior("stale-copy").weights, theta, 0)
+    refuses("expected linear or all", table_behavior("int8", matrices="some").weights, theta, 0)
+    refuses("rows for 2 seeds", table_behavior("bf16").weights, theta[:1], 0)
+    refuses("layout describes", engine("int8").weights, theta, {"w": (2, 2)}, Draw(SEEDS))
     policy = toy()
     noisy = Behavior(policy, engine("logit-noise"), SEEDS)
     with pytest.raises(UserError, match="set samples"):
         mismatch_distribution(noisy, toy_weights(policy), TASK, TASK.prompts(np.random.default_rng(0), 1))
     with pytest.raises(UserError, match="prompt_NQ is missing"):
         mismatch_distribution(Behavior(policy, engine("bf16"), SEEDS), toy_weights(policy), TASK)
-    with pytest.raises(UserError, match="take task 'tree'"):
-        mismatch_distribution(table_behavior("bf16"), theta, TASK)
+    refuses("take task 'tree'", mismatch_distribution, table_behavior("bf16"), theta, TASK)
     half = np.log(np.full((1, 1), 0.5))
-    with pytest.raises(UserError, match="give every one, once"):
-        enumerated_distribution(half, half, np.ones((1, 1)))
-    with pytest.raises(UserError, match="not finite"):
-        sampled_distribution(half, np.full((1, 1), -np.inf), np.ones((1, 1)))
-    with pytest.raises(UserError, match="expected one \\[L, T\\]"):
-        sampled_distribution(half, half[0], np.ones((1, 1)))
+    refuses("give every one, once", enumerated_distribution, half, half, np.ones((1, 1)))
+    refuses("not finite", sampled_distribution, half, np.full((1, 1), -np.inf), np.ones((1, 1)))
+    refuses("expected one \\[L, T\\]", sampled_distribution, half, half[0], np.ones((1, 1)))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from references.reference_transformer import changing_laws
 from support.mismatch_setting import SEEDS, TABLE, TASK, WITH_END, drawn, toy, toy_weights
+from support.refusals import refuses
 from torch import Tensor
 
 from testbed.data.rollout import Rollout
@@ -225,10 +226,8 @@ def test_what_no_forward_pass_can_do_is_said():
     policy = exact()
     theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK, GROUP)
     stale = Behavior(policy, engine("stale-kv"), SEEDS)
-    with pytest.raises(UserError, match="expected prompt or all"):
-        engine("stale-kv", span="some")
-    with pytest.raises(UserError, match="which is None"):
-        stale.sample(theta, prompt, GROUP, uniform, 0)
+    refuses("expected prompt or all", engine, "stale-kv", span="some")
+    refuses("which is None", stale.sample, theta, prompt, GROUP, uniform, 0)
     with pytest.raises(UserError, match=r"past_RP has shape \(1, "):
         engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta[:1])).sample(
             theta, prompt, GROUP, uniform

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.quick import quick
+from support.refusals import refuses
 from support.small_runs import SUMS
 
 from testbed.config.run import Run, grid
@@ -266,8 +267,7 @@ def test_where_nothing_learns_what_is_stale_is_what_is_new(name):
     run = dataclasses.replace(TOY, mismatch=name, mismatch_args=(("age", 2),), learning_rate=0.1, steps=12)
     moving = train(dataclasses.replace(run, task="copy"))
     assert moving["rollout_corr/kl_mu_pi_k2"].max() > 1e-6
-    with pytest.raises(UserError, match="age is 0, the optimizer steps by which the"):
-        engine(name, age=0)
+    refuses("age is 0, the optimizer steps by which the", engine, name, age=0)
 
 
 def test_a_slice_that_leaves_takes_its_older_weights_along():
@@ -300,8 +300,7 @@ def test_a_slice_that_leaves_takes_its_older_weights_along():
      (TREE, "int8+top_p", "Unknown mismatch 'top_p'. Did you mean 'top-p'")],
 )  # fmt: skip
 def test_an_engine_that_a_run_cannot_have_is_refused_before_it_trains(run, name, message):
-    with pytest.raises(UserError, match=message):
-        check_arguments([run, dataclasses.replace(run, mismatch=name)])
+    refuses(message, check_arguments, [run, dataclasses.replace(run, mismatch=name)])
 
 
 def test_an_argument_that_no_engine_of_a_composition_has_is_refused():

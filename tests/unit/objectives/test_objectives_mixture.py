@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import Sequence, batch_of, changed, weights
+from support.refusals import refuses
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.losses.aggregate import aggregate
 from testbed.losses.subsets import log_binomial
@@ -122,8 +122,7 @@ def test_kappa_rises_like_half_a_cosine():
 @pytest.mark.parametrize("name", ["chord", "self_imitation"])
 def test_a_mixture_names_the_origin_it_needs(name):
     logp, batch = batch_of()
-    with pytest.raises(UserError, match="needs origin_B"):
-        objective[name].function(logp, replace(batch, origin_B=None))
+    refuses("needs origin_B", objective[name].function, logp, replace(batch, origin_B=None))
 
 
 def test_remix_clips_around_the_anchor_and_weighs_from_the_sampler():
@@ -258,8 +257,7 @@ def test_a_product_of_a_tiny_and_a_huge_ratio_is_what_it_is():
 
 def test_an_unknown_centering_is_answered_with_the_known_ones():
     _, batch = batch_of()
-    with pytest.raises(UserError, match="standard"):
-        advantage["max_at_k"].bind(center="median")(Signals(batch.reward_B, batch.group_B))
+    refuses("standard", advantage["max_at_k"].bind(center="median"), Signals(batch.reward_B, batch.group_B))
 
 
 def test_binomials_count_subsets():

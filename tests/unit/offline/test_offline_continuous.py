@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
+from support.refusals import refuses
 
 from analysis.kernels import one_continuous_action
 from analysis.kernels.one_continuous_action import BumpBandit
@@ -78,8 +79,7 @@ def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
     assert abs(a[a > 0].std() - 0.3) < 0.01
     assert abs((r - BUMPS.mean_reward(x, a)).std() - 0.1) < 0.004
     assert abs(np.corrcoef(x.ravel(), a.ravel())[0, 1]) < 0.04
-    with pytest.raises(ValueError, match="share_W"):
-        BUMPS.log(KEYS, 5, mean_W=[0.0], std_W=[1.0], share_W=[0.9])
+    refuses("share_W", BUMPS.log, KEYS, 5, mean_W=[0.0], std_W=[1.0], share_W=[0.9], error=ValueError)
 
 
 # -- control ----------------------------------------------------------------------------------------
@@ -213,8 +213,7 @@ def test_a_run_learns_by_its_credit_and_records_its_gains(monkeypatch):
     assert calls == [0, 1, "learn", 2, "learn", 3, "learn", 4]
     np.testing.assert_array_equal(gains, np.array([1.0, 3.0])[:, None, None, None] * np.ones((2, 3, 1, 2)))
     for bad in ({"batch": 0}, {"updates": -0.1}):
-        with pytest.raises(UserError, match="Expected batch >= 1 and updates >= 0"):
-            control.td3(MASS, KEYS, control.Settings(**bad))
+        refuses("Expected batch >= 1 and updates >= 0", control.td3, MASS, KEYS, control.Settings(**bad))
     assert control.td3(MASS, KEYS, control.Settings(steps=2, every=1, updates=0.0)).shape == (2, 3, 1, 2)
 
 
@@ -272,6 +271,5 @@ def test_the_score_of_the_density_is_its_derivative_and_ascending_it_raises_the_
      (lambda: dataclasses.replace(MASS, a_DD=np.eye(3)), "must be")],
 )  # fmt: skip
 def test_impossible_controls_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    refuses(message, call, error=ValueError)
     assert issubclass(UserError, ValueError)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
+from support.refusals import refuses
 from support.small_mdps import SMALL, policies
 
 from analysis.kernels import constrained, instrumented_mdp
@@ -217,8 +218,7 @@ def test_a_discrete_choice_is_the_soft_fixed_point_and_gives_its_reward_back():
         pi, _ = models.discrete_choice(MOVES, fixed, 0.9)
         given = {"anchor": anchor, "anchor_reward": paid} if anchor else {}
         np.testing.assert_allclose(models.recovered_reward(pi, MOVES, 0.9, **given), fixed, atol=1e-8)
-    with pytest.raises(UserError, match="without mass, so no finite reward"):
-        models.recovered_reward(np.eye(3)[[[0] * 6]], MOVES, 0.9)
+    refuses("without mass, so no finite reward", models.recovered_reward, np.eye(3)[[[0] * 6]], MOVES, 0.9)
 
 
 def repeated(moves, reward, discount, seen, unseen=0.0):
@@ -299,8 +299,7 @@ def test_what_does_not_end_is_refused(monkeypatch):
         (lambda: tabular_offline.iql(MOVES, REWARD, MU, 0.9, 0.5), "expectile iteration"),
         (lambda: models.discrete_choice(MOVES, REWARD, 0.9), "soft value iteration"),
     ):
-        with pytest.raises(UserError, match=f"{what} did not end in 0 rounds; lower the discount"):
-            call()
+        refuses(f"{what} did not end in 0 rounds; lower the discount", call)
 
 
 # -- instruments, gates -----------------------------------------------------------------------------
@@ -330,8 +329,7 @@ def test_the_standard_error_of_an_instrumented_value_is_that_of_its_replicates()
     value, error = instrumented_mdp.instrumented_value(log, z, policies(world), world.start_S, 0.5)
     # The deviation of 300 replicates has a relative error of 4%, of which these are five.
     assert np.median(error) / value.std() == pytest.approx(1, abs=0.2)
-    with pytest.raises(UserError, match="No step"):
-        instrumented_mdp.instrumented_model(log, np.zeros_like(z), 2, 2)
+    refuses("No step", instrumented_mdp.instrumented_model, log, np.zeros_like(z), 2, 2)
 
 
 # -- constraints ------------------------------------------------------------------------------------
@@ -413,5 +411,4 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
          np.zeros((1, 3)), 0.9, rank=1, consistency=0.0, rng=np.random.default_rng(0)), "terminal")],
 )  # fmt: skip
 def test_impossible_settings_are_refused(call, message):
-    with pytest.raises(UserError, match=message):
-        call()
+    refuses(message, call)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from testbed.cli import main
 from testbed.errors import UserError
@@ -115,8 +116,7 @@ def test_a_learner_gets_the_age_of_every_groups_oldest_member():
             "t:4: this update trains 3 groups, the first one 1;",
         ),
     ):
-        with pytest.raises(UserError, match=f"^{words}"):
-            trace.lags(made, "t", token)
+        refuses(f"^{words}", trace.lags, made, "t", token)
 
 
 def test_numbers_at_their_limits_are_a_trace():
@@ -134,8 +134,7 @@ def test_numbers_at_their_limits_are_a_trace():
         ({"group": [7, 7, 7, 9, 2]}, "t:4: this member of the group is trained twice"),
     ):  # fmt: skip
         if words:
-            with pytest.raises(UserError, match=f"^{words}"):
-                trace.check(of_rows(**columns), "t")
+            refuses(f"^{words}", trace.check, of_rows(**columns), "t")
         else:
             trace.check(of_rows(**columns), "t")
 
@@ -155,15 +154,12 @@ def test_an_unbroken_file_is_read(recorded, tmp_path):
 )
 def test_a_file_that_is_no_trace_is_refused(tmp_path, text, why):
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(UserError, match=why):
-        trace.read(tmp_path / "t.csv")
+    refuses(why, trace.read, tmp_path / "t.csv")
 
 
 def test_other_endings_and_missing_files_are_refused(recorded, tmp_path):
-    with pytest.raises(UserError, match=r"\.csv or \.parquet"):
-        trace.write(recorded, tmp_path / "lags.txt")
-    with pytest.raises(UserError, match="does not exist"):
-        trace.read(tmp_path / "lags.csv")
+    refuses(r"\.csv or \.parquet", trace.write, recorded, tmp_path / "lags.txt")
+    refuses("does not exist", trace.read, tmp_path / "lags.csv")
 
 
 # The command line.

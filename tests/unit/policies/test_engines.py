@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.policies.hf.engines import Completion, written
@@ -116,8 +117,7 @@ def test_equal_uniforms_give_equal_seeds(policy):
     ],
 )
 def test_answers_that_cannot_be_are_refused(answer, says):
-    with pytest.raises(UserError, match=says):
-        written(answer, 1, 5, 12, 7)
+    refuses(says, written, answer, 1, 5, 12, 7)
 
 
 def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_path):
@@ -132,5 +132,4 @@ def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_pa
     with pytest.raises(UserError, match="Unknown engine 'vlm'. Did you mean 'vllm'"):
         HuggingFacePolicy(tmp_path / "m", TASK, engine="vlm")
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(UserError, match="needs the package vllm"):
-        HuggingFacePolicy(tmp_path / "m", TASK, engine="vllm")
+    refuses("needs the package vllm", HuggingFacePolicy, tmp_path / "m", TASK, engine="vllm")

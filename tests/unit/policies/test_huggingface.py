@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from support import tiny_models
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.policies.hf import causal_model, common_prefix
@@ -354,22 +355,18 @@ def test_bad_arguments_are_refused_with_one_message(folders, monkeypatch):
     class Large(tiny_models.Echo):
         symbols = tuple(str(v) for v in range(100))
 
-    with pytest.raises(UserError, match="knows 16 tokens, but the task uses 100"):
-        HuggingFacePolicy(folders["llama"], Large())
+    refuses("knows 16 tokens, but the task uses 100", HuggingFacePolicy, folders["llama"], Large())
     with pytest.raises(UserError, match=r"Unknown dtype 'float23'.*Did you mean 'float32'"):
         HuggingFacePolicy(folders["llama"], TASK, dtype="float23")
-    with pytest.raises(UserError, match="temperature must be positive, got 0"):
-        HuggingFacePolicy(folders["llama"], TASK, temperature=0.0)
+    refuses("temperature must be positive, got 0", HuggingFacePolicy, folders["llama"], TASK, temperature=0.0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="finds no CUDA device"):
-        HuggingFacePolicy(folders["llama"], TASK, device="cuda")
+    refuses("finds no CUDA device", HuggingFacePolicy, folders["llama"], TASK, device="cuda")
 
 
 def test_prompts_that_cannot_be_run_are_refused_with_one_message(folders):
     policy = HuggingFacePolicy(folders["gpt2"], TASK)
     theta_RP = policy.initial([0])
-    with pytest.raises(UserError, match="padding only"):
-        policy.sample(theta_RP, torch.full((1, 2, 6), TASK.pad_token), 1, uniforms(b=2))
+    refuses("padding only", policy.sample, theta_RP, torch.full((1, 2, 6), TASK.pad_token), 1, uniforms(b=2))
     with pytest.raises(UserError, match="reach 40 tokens, but the model has 32 positions"):
         policy.sample(theta_RP, torch.ones(1, 2, 40, dtype=torch.int64), 1, uniforms(b=2))
 
@@ -384,8 +381,7 @@ def test_prompts_that_cannot_be_run_are_refused_with_one_message(folders):
 )  # fmt: skip
 def test_a_model_that_does_not_continue_from_a_cache_is_refused(tmp_path, config):
     tiny_models.write_model(tmp_path / "recurrent", config)
-    with pytest.raises(UserError, match="key-value cache"):
-        HuggingFacePolicy(tmp_path / "recurrent", TASK)
+    refuses("key-value cache", HuggingFacePolicy, tmp_path / "recurrent", TASK)
 
 
 @pytest.mark.slow

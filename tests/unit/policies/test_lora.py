@@ -9,6 +9,7 @@ import torch
 import transformers
 from support import tiny_models
 from support.quick import quick
+from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -153,8 +154,7 @@ def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
         other = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
         torch.testing.assert_close(other.logp(theta_RP, *data), larger.logp(theta_RP, *data), **NEAR)
     (tmp_path / "adapter" / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="holds an adapter; merge it"):
-        check_model_folder(tmp_path / "adapter")
+    refuses("holds an adapter; merge it", check_model_folder, tmp_path / "adapter")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,7 @@ def test_an_adapter_of_another_model_is_refused(llama, tmp_path, change, says):
     llama.save_adapter(llama.initial([0])[0], tmp_path / "adapter")
     other = transformers.LlamaConfig(**{**tiny_models.SHAPE, **change}, tie_word_embeddings=False)
     tiny_models.write_model(tmp_path / "other", other)
-    with pytest.raises(UserError, match=says):
-        HuggingFacePolicy(tmp_path / "other", TASK, adapter=str(tmp_path / "adapter"))
+    refuses(says, HuggingFacePolicy, tmp_path / "other", TASK, adapter=str(tmp_path / "adapter"))
 
 
 @pytest.mark.parametrize(
@@ -187,8 +186,7 @@ def test_adapters_of_other_kinds_are_refused(llama, folders, tmp_path, change, s
     (tmp_path / "adapter_config.json").write_text(json.dumps({**config, **(change or {})}))
     if change is None:
         (tmp_path / "adapter_model.safetensors").rename(tmp_path / "adapter_model.bin")
-    with pytest.raises(UserError, match=says):
-        HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path))
+    refuses(says, HuggingFacePolicy, folders["llama"], TASK, adapter=str(tmp_path))
 
 
 def test_arguments_that_cannot_be_are_refused(folders):
@@ -201,8 +199,7 @@ def test_arguments_that_cannot_be_are_refused(folders):
         ),
         ({"lora": 2, "lora_targets": "nothing"}, "LoRA cannot be added: Target modules"),
     ]:
-        with pytest.raises(UserError, match=says):
-            HuggingFacePolicy(folders["llama"], TASK, **arguments)
+        refuses(says, HuggingFacePolicy, folders["llama"], TASK, **arguments)
     with pytest.raises(UserError, match="has no adapters"):
         HuggingFacePolicy(folders["llama"], TASK).save_adapter(torch.zeros(1), "anywhere")
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import tiny_models
 from support.quick import quick
+from support.refusals import refuses
 from support.small_runs import SUMS
 
 from testbed.errors import UserError
@@ -151,8 +152,7 @@ def test_running_out_of_memory_names_the_largest_micro_batch_that_fits(folder, r
 
 @pytest.mark.parametrize("given", [-1, 2.5, True])
 def test_micro_tokens_that_are_no_count_are_refused(folder, given):
-    with pytest.raises(UserError, match="micro_tokens is"):
-        HuggingFacePolicy(folder, TASK, micro_tokens=given)
+    refuses("micro_tokens is", HuggingFacePolicy, folder, TASK, micro_tokens=given)
 
 
 def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
@@ -182,5 +182,4 @@ def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, 
     np.testing.assert_allclose(found["actor/grad_norm"], expected["actor/grad_norm"], rtol=1e-4)
     assert found["reward/mean"].tolist() == expected["reward/mean"].tolist()
     monkeypatch.setenv("TESTBED_MICRO_TOKENS", "many")
-    with pytest.raises(UserError, match="TESTBED_MICRO_TOKENS is 'many', expected a number of tokens"):
-        train(run)
+    refuses("TESTBED_MICRO_TOKENS is 'many', expected a number of tokens", train, run)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support import tiny_models
 from support.broken_models import BROKEN, LARGE
+from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -124,8 +125,7 @@ def test_a_model_that_wants_its_own_code_is_refused_and_the_code_does_not_run(fo
 def test_a_tokenizer_that_wants_its_own_code_is_refused_and_the_code_does_not_run(folder, tmp_path):
     hostile_code(folder, tmp_path / "ran")
     edit(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "modeling_hostile.T"]})
-    with pytest.raises(UserError, match="auto_map"):
-        task_for_model(TASK, folder)
+    refuses("auto_map", task_for_model, TASK, folder)
     assert "auto_map" in refusal(folder)
     assert not (tmp_path / "ran").exists()
 
@@ -212,6 +212,5 @@ def test_a_broken_model_is_found_before_there_is_a_results_folder(folder, tmp_pa
     cell = Run(policy="hf", model=str(folder), task="running-sum", prompts=2, group=2, steps=1)
     prepare([cell])
     BROKEN[name](folder)
-    with pytest.raises(UserError, match=str(folder)):
-        run_sweep([cell], tmp_path / "results", workers=0)
+    refuses(str(folder), run_sweep, [cell], tmp_path / "results", workers=0)
     assert not (tmp_path / "results").exists()

@@ -13,12 +13,12 @@ import torch
 from support import tiny_models
 from support.doc_blocks import blocks
 from support.import_graph import ROOT
+from support.refusals import refuses
 from support.small_runs import SUMS
 
 from envs.tokens.running_sum import RunningSum
 from testbed.config.pack import Pack
 from testbed.diagnostics.ratio_metrics import ratio_metrics
-from testbed.errors import UserError
 from testbed.execution.memory import needed
 from testbed.execution.rank_processes import _Follower
 from testbed.execution.runner import run_sweep
@@ -187,14 +187,12 @@ def test_the_script_of_the_guide_trains_in_two_processes(tmp_path):
 
 @pytest.mark.parametrize("given", [0, 2.0, True, "2"])
 def test_ranks_that_are_no_count_are_refused(given):
-    with pytest.raises(UserError, match="ranks is .*, expected how many processes"):
-        checked_ranks(given)
+    refuses("ranks is .*, expected how many processes", checked_ranks, given)
 
 
 def test_a_process_alone_is_told_how_to_start_the_others(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(UserError, match="ranks is 2, but one process was started.*torchrun --nproc"):
-        Ranks(2, torch.device("cpu"))
+    refuses("ranks is 2, but one process was started.*torchrun --nproc", Ranks, 2, torch.device("cpu"))
 
 
 def test_the_first_process_writes_the_checkpoints_of_all(tmp_path, monkeypatch):

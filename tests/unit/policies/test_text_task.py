@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from support import tiny_models
+from support.refusals import refuses
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from envs.tokens.jsonl import Jsonl
@@ -131,21 +132,17 @@ def test_a_prompt_that_starts_with_the_end_token_does_not_count_as_padding(sums)
 def test_a_tokenizer_that_changes_prompts_is_refused(sums):
     lossy = byte_level()
     lossy.backend_tokenizer.normalizer = normalizers.Replace("+", "-")
-    with pytest.raises(UserError, match="so prompts cannot be told apart"):
-        TextTask(sums, lossy)
+    refuses("so prompts cannot be told apart", TextTask, sums, lossy)
 
 
 def test_bad_templates_and_foreign_prompts_are_refused(tokenizer, sums):
-    with pytest.raises(UserError, match="template must hold"):
-        TextTask(sums, tokenizer, template="Answer:")
+    refuses("template must hold", TextTask, sums, tokenizer, template="Answer:")
     task = TextTask(sums, tokenizer)
     prompt_NQ = np.full((1, task.prompt_length), task.tokenizer("z").input_ids[0])
-    with pytest.raises(UserError, match="is not one of this task's prompts"):
-        task.score(prompt_NQ, *rows(task, "1"))
+    refuses("is not one of this task's prompts", task.score, prompt_NQ, *rows(task, "1"))
     short = TextTask(sums, tokenizer, response_length=1)
     prompt_NQ = short.prompts(np.random.default_rng(0), 1)
-    with pytest.raises(UserError, match="raise response_length, now 1"):
-        short.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
+    refuses("raise response_length, now 1", short.teacher, prompt_NQ, np.random.default_rng(0), 0.0)
 
 
 def test_a_user_model_with_its_own_tokenizer_learns_the_task_as_text(tokenizer, sums, tmp_path):
@@ -194,8 +191,7 @@ def test_a_model_that_speaks_the_task_gets_the_task_itself(sums, tokenizer, tmp_
 def test_a_broken_tokenizer_is_refused(sums, tmp_path):
     folder = tiny_models.write_model(tmp_path / "model", tiny_models.CONFIGS["llama"]())
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="Cannot load the tokenizer"):
-        task_for_model(sums, folder)
+    refuses("Cannot load the tokenizer", task_for_model, sums, folder)
 
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>")
@@ -349,8 +345,7 @@ def test_the_teacher_scores_one(jsonl):
     ],
 )
 def test_tokenizers_that_cannot_serve_are_refused(jsonl, arguments, roles, says):
-    with pytest.raises(UserError, match=says):
-        ChatTask(jsonl(**arguments), chat_tokenizer(**roles))
+    refuses(says, ChatTask, jsonl(**arguments), chat_tokenizer(**roles))
 
 
 def test_a_conversation_needs_a_template(jsonl):
@@ -375,8 +370,7 @@ def test_a_real_model_trains_on_a_file_and_counts_what_its_verifier_does(jsonl, 
         task="jsonl", task_args=tuple(arguments.items()), policy="hf", model=str(folder), steps=3, prompts=2,
         group=4, optimizer="adam", learning_rate=1e-3, log_every=1, evaluation_prompts=2,
     )  # fmt: skip
-    with pytest.raises(UserError, match="cannot judge the reference answer of line 1: ZeroDivisionError"):
-        train(run)
+    refuses("cannot judge the reference answer of line 1: ZeroDivisionError", train, run)
     (tmp_path / "judge.py").write_text(
         "def judge(response, problem):\n"
         "    return 1 / (len(response) != 6 or response in ('hi', 'end', '4')) > 0\n"

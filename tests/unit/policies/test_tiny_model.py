@@ -17,6 +17,7 @@ import pytest
 import torch
 import transformers
 from support.command_line import call, refused
+from support.refusals import refuses
 
 from envs.tokens.copy_task import Copy
 from envs.tokens.graded_problems import FAMILIES, problems, write_problems
@@ -100,8 +101,7 @@ def test_the_default_has_about_eighty_thousand_weights(tmp_path):
 
 
 def test_a_width_that_heads_do_not_divide_is_refused(tmp_path):
-    with pytest.raises(UserError, match="multiple of 16"):
-        train_base(tmp_path, TASK, width=40)
+    refuses("multiple of 16", train_base, tmp_path, TASK, width=40)
 
 
 @pytest.mark.parametrize("task", [TASK, ReasoningGym(), RunningSum(digits=3, modulus=12)])
@@ -181,8 +181,7 @@ def test_another_file_than_the_known_one_is_refused(package, tmp_path):
         write_pretrained("smollm2", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     package.unlink()
-    with pytest.raises(UserError, match="holds no SmolLM2"):
-        shipped_files(MODELS["smollm2"])
+    refuses("holds no SmolLM2", shipped_files, MODELS["smollm2"])
 
 
 def test_the_parts_of_a_model_are_joined_in_order_and_checked_as_one(tmp_path, monkeypatch):
@@ -192,8 +191,7 @@ def test_the_parts_of_a_model_are_joined_in_order_and_checked_as_one(tmp_path, m
         (tmp_path / package / f"{gemma.file}.part{i:02}").write_bytes(bytes([i]))
     held = lambda name: Distribution(next((tmp_path / name).iterdir()))  # noqa: E731
     monkeypatch.setattr(importlib.metadata, "distribution", held)
-    with pytest.raises(UserError, match="another model"):
-        shipped_files(gemma)
+    refuses("another model", shipped_files, gemma)
     digest = hashlib.sha256(bytes(range(4))).hexdigest()
     parts = shipped_files(replace(gemma, sha256=digest))
     assert shipped_models._joined(parts, tmp_path / "whole").read_bytes() == bytes(range(4))
@@ -339,10 +337,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         ({"width": 40}, "width must be a positive multiple of 16"),
         ({"tokenizer": "bpe", "vocabulary": 100}, "needs at least 258 tokens"),
     ]:
-        with pytest.raises(UserError, match=says):
-            train_base(tmp_path / "new", SUM, lesson=Lesson(0), **arguments)
-    with pytest.raises(UserError, match="learning_rate 0"):
-        Lesson(learning_rate=0.0)
+        refuses(says, train_base, tmp_path / "new", SUM, lesson=Lesson(0), **arguments)
+    refuses("learning_rate 0", Lesson, learning_rate=0.0)
 
 
 def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path, capsys):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from numba import njit
 from references.reference_transformer import next_token_laws
+from support.refusals import refuses
 from torch import Tensor
 
 from testbed.errors import UserError
@@ -389,8 +390,7 @@ def test_the_compiled_power_of_two_is_exact_to_rounding():
     ],
 )
 def test_sizes_that_make_no_model_are_refused(arguments, message):
-    with pytest.raises(UserError, match=message):
-        ToyTransformer(Sizes(), **arguments)
+    refuses(message, ToyTransformer, Sizes(), **arguments)
 
 
 def test_wrong_shapes_are_named():
@@ -400,10 +400,8 @@ def test_wrong_shapes_are_named():
     uniform = torch.rand(token.shape, dtype=torch.float64)
     with pytest.raises(UserError, match=r"prompt_RNQ has shape \(2, 2, 5\), expected \[R = 2, N, Q = 6\]"):
         policy.logp(theta, prompt[..., 1:], token, mask)
-    with pytest.raises(UserError, match=r"token_RBT has shape \(2, 5, 5\)"):
-        policy.logp(theta, prompt, token[:, 1:], mask[:, 1:])
-    with pytest.raises(UserError, match=r"theta_RP has shape"):
-        policy.logp(theta[:, 1:], prompt, token, mask)
+    refuses(r"token_RBT has shape \(2, 5, 5\)", policy.logp, theta, prompt, token[:, 1:], mask[:, 1:])
+    refuses(r"theta_RP has shape", policy.logp, theta[:, 1:], prompt, token, mask)
     with pytest.raises(UserError, match="uniform_RBT has 6 sequences, expected 2 prompts times group 2"):
         policy.sample(theta, prompt, 2, uniform)
 

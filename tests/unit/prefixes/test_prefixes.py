@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.config.run import Run
-from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.prefixes import prefix
 from testbed.training.loop import train
@@ -114,8 +114,7 @@ def test_stored_prefixes_are_successes_of_the_start_and_every_try_is_counted():
 
 def test_parents_follow_their_groups_and_end_with_them():
     _, found = rollout(guided(TREE, distribution="staged"))
-    with pytest.raises(UserError, match="age_limit removed single sequences"):
-        replace(found, group_RB=found.groups()).parents()
+    refuses("age_limit removed single sequences", replace(found, group_RB=found.groups()).parents)
 
 
 def test_every_source_trains_with_the_recipe_that_reads_parents():
@@ -150,14 +149,12 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_cannot_be_is_refused_beforehand(why):
     run, words = REFUSED[why]
-    with pytest.raises(UserError, match=words):
-        check_arguments([run])
+    refuses(words, check_arguments, [run])
 
 
 def test_an_empty_store_says_what_to_do():
     run = replace(TREE, prefix="stored", prefix_args=(("tokens", 2), ("ask", 1), ("attempts", 1)))
-    with pytest.raises(UserError, match="empty: none of 1 responses to each of 1 prompts"):
-        rollout(run)
+    refuses("empty: none of 1 responses to each of 1 prompts", rollout, run)
 
 
 def test_an_empty_store_may_leave_all_prompts_without_a_prefix():

@@ -15,6 +15,7 @@ import pytest
 from support.command_line import call
 from support.fake_training import train
 from support.made_sweep import TOY
+from support.refusals import refuses
 from support.small_store import PACKS, content, files, filled
 
 from analysis.tables.committed import load_results
@@ -129,10 +130,8 @@ def test_a_plan_is_rebuilt_to_the_same_bytes_and_answers(tmp_path: Path, damage,
     plan, packs = (tmp_path / "s" / manifest.NAME).read_bytes(), manifest.planned(tmp_path / "s")
     for name in (manifest.NAME, manifest.SECOND)[: 1 + both]:
         damage(tmp_path / "s" / name)
-    with pytest.raises(UserError, match=r"status \S+ --repair"):
-        status(tmp_path / "s")
-    with pytest.raises(UserError, match=r"status \S+ --repair"):
-        ran(tmp_path / "s")
+    refuses(r"status \S+ --repair", status, tmp_path / "s")
+    refuses(r"status \S+ --repair", ran, tmp_path / "s")
     said = repair(tmp_path / "s")
     assert ("results and provenance" if both else "second copy") in said
     assert manifest.planned(tmp_path / "s") == packs, "provenance holds the cells too"
@@ -152,8 +151,7 @@ def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path: Path)
         (tmp_path / "s" / name).unlink()
     repair(tmp_path / "s")
     assert status(tmp_path / "s").planned == status(tmp_path / "s").done == 2
-    with pytest.raises(UserError, match="holds another sweep"):
-        Store.start(tmp_path / "s", PACKS[:4])
+    refuses("holds another sweep", Store.start, tmp_path / "s", PACKS[:4])
     store = Store.start(tmp_path / "s", PACKS)
     assert list(store.packs) == [pack.id for pack in PACKS]
     assert (store.status().planned, store.status().done) == (6, 2)
@@ -189,8 +187,7 @@ def test_a_run_does_not_end_well_when_its_plan_went_missing(tmp_path: Path) -> N
     LOST["folder"] = tmp_path / "s"
     with pytest.raises(UserError, match="has lost its sweep.json"):
         run_sweep(CELLS, tmp_path / "s", workers=0, function=f"{__name__}:lose_the_plan")
-    with pytest.raises(UserError, match="--repair"):
-        load_results(tmp_path / "s")
+    refuses("--repair", load_results, tmp_path / "s")
     repair(tmp_path / "s")
     assert status(tmp_path / "s").done == len(CELLS)
 
@@ -204,14 +201,12 @@ def test_the_command_repairs_and_counts(tmp_path: Path, capsys: pytest.CaptureFi
     shutil.rmtree(tmp_path / "s" / "packs")
     (tmp_path / "s" / manifest.NAME).unlink()
     (tmp_path / "s" / manifest.SECOND).unlink()
-    with pytest.raises(UserError, match="no results"):
-        repair(tmp_path / "s")
+    refuses("no results", repair, tmp_path / "s")
 
 
 def test_results_of_several_versions_of_the_code_are_no_plan(tmp_path: Path) -> None:
     from testbed.results.repair import _one_fingerprint
 
     found = {"a": ({"run_version": "1"}, b""), "b": ({"run_version": "2"}, b"")}
-    with pytest.raises(UserError, match="results of several versions of the code"):
-        _one_fingerprint(tmp_path, found)
+    refuses("results of several versions of the code", _one_fingerprint, tmp_path, found)
     assert _one_fingerprint(tmp_path, {"a": found["a"]}) == found["a"][0]

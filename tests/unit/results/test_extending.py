@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.command_line import call
 from support.made_sweep import TOY, columns, made
+from support.refusals import refuses
 from support.small_store import files
 
 from analysis.tables.committed import load_results
 from testbed.config.run import cell_id, grid
 from testbed.config.toml_file import expand, from_toml
-from testbed.errors import UserError
 from testbed.execution.packs import plan, plan_into
 from testbed.execution.runner import run_sweep
 from testbed.results import manifest
@@ -60,11 +60,9 @@ def test_an_extended_sweep_goes_on_without_the_flag_and_runs_nothing_twice(tmp_p
 def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path: Path) -> None:
     ran(OLD, tmp_path / "s")
     before = (tmp_path / "s" / manifest.NAME).read_bytes()
-    with pytest.raises(UserError, match="4 cells, 4 of them in this sweep of 8. Add the new cells with"):
-        ran(NEW, tmp_path / "s")
+    refuses("4 cells, 4 of them in this sweep of 8. Add the new cells with", ran, NEW, tmp_path / "s")
     assert (tmp_path / "s" / manifest.NAME).read_bytes() == before
-    with pytest.raises(UserError, match="4 cells, 2 of them in this sweep of 2"):
-        ran(OLD[:2], tmp_path / "s")
+    refuses("4 cells, 2 of them in this sweep of 2", ran, OLD[:2], tmp_path / "s")
 
 
 def test_an_unfinished_sweep_is_finished_with_what_joins_it(tmp_path: Path) -> None:
@@ -76,13 +74,11 @@ def test_of_two_who_extend_at_once_none_is_lost(tmp_path: Path) -> None:
     ran(OLD, tmp_path / "s")
     late = plan_into([*NEW, replace(TOY, steps=7)], tmp_path / "s", extend=True)
     ran([replace(TOY, lag=8)], tmp_path / "s", extend=True)
-    with pytest.raises(UserError, match="holds another sweep"):
-        Store.start(tmp_path / "s", late, extend=True)
+    refuses("holds another sweep", Store.start, tmp_path / "s", late, extend=True)
     assert status(tmp_path / "s").done == 5
     held = Locks(tmp_path / "s" / ".locks")
     assert held.take(manifest.NAME)
-    with pytest.raises(UserError, match="Another run is extending"):
-        ran(NEW, tmp_path / "s", extend=True)
+    refuses("Another run is extending", ran, NEW, tmp_path / "s", extend=True)
     held.close()
 
 
@@ -122,14 +118,11 @@ def test_a_cell_that_is_finished_somewhere_is_finished_in_the_merged_folder(tmp_
 def test_folders_that_contradict_each_other_are_not_merged(tmp_path: Path, monkeypatch) -> None:
     made(tmp_path / "a", OLD)
     made(tmp_path / "b", OLD, lambda run: np.zeros(10))
-    with pytest.raises(UserError, match="has other numbers"):
-        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    refuses("has other numbers", merge, [tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     made(tmp_path / "d", [replace(TOY, lag=3)])
-    with pytest.raises(UserError, match="holds another sweep"):
-        merge([tmp_path / "a"], tmp_path / "d")
+    refuses("holds another sweep", merge, [tmp_path / "a"], tmp_path / "d")
     monkeypatch.setattr("testbed.results.merging.fingerprint", lambda: {"numpy": "1.0"})
-    with pytest.raises(UserError, match="was computed by other code"):
-        merge([tmp_path / "a"], tmp_path / "c")
+    refuses("was computed by other code", merge, [tmp_path / "a"], tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
 
@@ -144,8 +137,7 @@ def test_ranges_are_for_numbers_and_go_upward(tmp_path: Path) -> None:
     (cell,) = expand([TOY], ["task=0..3"])
     assert cell.task == "0..3"
     for words in ("seed=3..0", "seed=0..99999999999"):
-        with pytest.raises(UserError, match=r"seed is \d\.\.\d+, expected as in 0\.\.7: the smaller first"):
-            expand([TOY], [words])
+        refuses(r"seed is \d\.\.\d+, expected as in 0\.\.7: the smaller first", expand, [TOY], [words])
     assert [cell.recipe_args for cell in expand([TOY], ["recipe_args.k=1..2"])] == [(("k", 1),), (("k", 2),)]
 
 
@@ -155,11 +147,9 @@ def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path: Path) -> None:
     cells = from_toml(file)
     assert [(cell.seed, cell.lag) for cell in cells] == [(s, lag) for s in range(3) for lag in (0, 4, 5)]
     file.write_text('[grid]\nseed = "7..3"\n')
-    with pytest.raises(UserError, match=r"mine\.toml:2: seed is 7\.\.3, expected as in 0\.\.7"):
-        from_toml(file)
+    refuses(r"mine\.toml:2: seed is 7\.\.3, expected as in 0\.\.7", from_toml, file)
     file.write_text('[grid]\nrecipe = "grpo"\n')
-    with pytest.raises(UserError, match="expected a list of at least one value"):
-        from_toml(file)
+    refuses("expected a list of at least one value", from_toml, file)
 
 
 def test_the_command_merges(tmp_path: Path, capsys) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from support.command_line import call
 from support.fake_training import train
+from support.refusals import refuses
 from support.small_store import CELLS, PACKS, content, files, filled
 
 from testbed.config.run import Run, cell_id, grid
-from testbed.errors import SHOWN, UserError, printable
+from testbed.errors import SHOWN, printable
 from testbed.execution.packs import plan
 from testbed.results import file_locks, manifest
 from testbed.results.file_locks import Locks
@@ -54,8 +55,7 @@ def test_two_results_of_one_pack_are_refused_rather_than_chosen_from(tmp_path: P
     other = encode(columns | {"accuracy": columns["accuracy"] + 1}, PACKS[0])
     name = f"{PACKS[0].id}-{hashlib.sha256(other).hexdigest()}.parquet"
     (tmp_path / "s" / "packs" / name).write_bytes(other)
-    with pytest.raises(UserError, match="holds two results of pack"):
-        store.status()
+    refuses("holds two results of pack", store.status)
 
 
 def test_shards_in_many_folders_are_read_as_one_table(tmp_path: Path) -> None:
@@ -70,20 +70,17 @@ def test_folders_of_different_sweeps_code_or_numbers_are_not_merged(tmp_path: Pa
     other = plan(grid(Run(policy="hf", model="m"), seed=range(3)))
     store = Store.start(tmp_path / "b", other)
     store.commit(other[0].id, content(other[0]), {})
-    with pytest.raises(UserError, match="different sweeps"):
-        read(tmp_path / "a", tmp_path / "b")
+    refuses("different sweeps", read, tmp_path / "a", tmp_path / "b")
     filled(tmp_path / "c", PACKS[1:])
     columns = train(PACKS[0].cells)
     changed = encode(columns | {"accuracy": columns["accuracy"] + 1}, PACKS[0])
     Store(tmp_path / "c").commit(PACKS[0].id, changed, {})
-    with pytest.raises(UserError, match="other numbers for pack"):
-        read(tmp_path / "a", tmp_path / "c")
+    refuses("other numbers for pack", read, tmp_path / "a", tmp_path / "c")
 
 
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
     Store.start(tmp_path / "s", PACKS)
-    with pytest.raises(UserError, match="No finished results yet"):
-        read(tmp_path / "s")
+    refuses("No finished results yet", read, tmp_path / "s")
 
 
 def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Path) -> None:
@@ -157,10 +154,8 @@ def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path: Path)
 def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "s", PACKS[:1])
     other = plan(grid(Run(policy="hf", model="m"), lag=[0], seed=range(4)))
-    with pytest.raises(UserError, match="another sweep: 6 cells, 3 of them in this sweep of 4"):
-        Store.start(tmp_path / "s", other)
-    with pytest.raises(UserError, match="another sweep"):
-        Store.start(tmp_path / "s", PACKS[::-1])
+    refuses("another sweep: 6 cells, 3 of them in this sweep of 4", Store.start, tmp_path / "s", other)
+    refuses("another sweep", Store.start, tmp_path / "s", PACKS[::-1])
 
 
 def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
@@ -178,13 +173,10 @@ def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
 
 def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match=r"it holds thesis\.tex\. Choose another folder"):
-        Store.start(tmp_path, PACKS)
+    refuses(r"it holds thesis\.tex\. Choose another folder", Store.start, tmp_path, PACKS)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    with pytest.raises(UserError, match="is a file, expected a folder"):
-        Store.start(tmp_path / "thesis.tex", PACKS)
-    with pytest.raises(UserError, match=r"has no sweep\.json"):
-        status(tmp_path)
+    refuses("is a file, expected a folder", Store.start, tmp_path / "thesis.tex", PACKS)
+    refuses(r"has no sweep\.json", status, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +187,7 @@ def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -
 )  # fmt: skip
 def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "sweep.json").write_text(text)
-    with pytest.raises(UserError, match="cannot be read as the plan of a sweep"):
-        Store(tmp_path)
+    refuses("cannot be read as the plan of a sweep", Store, tmp_path)
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eevil\x00\x08"
@@ -306,8 +297,7 @@ def test_pipes_and_loops_of_links_are_never_waited_for(
     (folder / ".locks").mkdir(exist_ok=True)
     special(folder / ".locks" / PACKS[3].id)
     assert Store(folder).running() == {}
-    with pytest.raises(UserError, match=str(folder / ".locks")):
-        Locks(folder / ".locks").take(PACKS[3].id)
+    refuses(str(folder / ".locks"), Locks(folder / ".locks").take, PACKS[3].id)
     (folder / manifest.NAME).unlink()
     special(folder / manifest.NAME)
     code, said = said_by(["status", str(folder)], capsys)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.fake_training import train
+from support.refusals import refuses
 from support.small_store import PACKS, content, filled
 
 from testbed.config.run import Run, grid
@@ -52,14 +53,12 @@ def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
 def test_a_malformed_result_is_refused(change: object, expected: str) -> None:
     columns = train(PACKS[0].cells)
     change(columns)  # type: ignore[operator]
-    with pytest.raises(ValueError, match=expected):
-        encode(columns, PACKS[0])
+    refuses(expected, encode, columns, PACKS[0], error=ValueError)
 
 
 def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
     (pack,) = plan(grid(Run(), seed=range(2)))
-    with pytest.raises(ValueError, match="lacks rows of"):
-        encode(train(pack.cells[:1]), pack)
+    refuses("lacks rows of", encode, train(pack.cells[:1]), pack, error=ValueError)
 
 
 def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from references import reference_mdp
 from references.reference_transformer import changing_laws
+from support.refusals import refuses
 from support.small_mdps import SMALL, bare, policies
 from torch import Tensor
 
@@ -290,12 +291,10 @@ def test_log_probabilities_by_version_are_those_of_the_table_that_drew():
 def test_versions_that_do_not_fit_are_refused(version, words):
     policy = toy()
     theta, (prompt, uniform) = weights(policy), given()
-    with pytest.raises(UserError, match=words):
-        policy.sample_in_flight(theta, version, prompt, GROUP, uniform)
+    refuses(words, policy.sample_in_flight, theta, version, prompt, GROUP, uniform)
     token = torch.zeros(R, B, 5, dtype=torch.int64)
     for cache in CACHES:
-        with pytest.raises(UserError, match=words):
-            policy.logp_in_flight(theta, version, prompt, token, token == 0, cache)
+        refuses(words, policy.logp_in_flight, theta, version, prompt, token, token == 0, cache)
 
 
 def test_other_caches_and_tables_are_refused():
@@ -310,8 +309,7 @@ def test_other_caches_and_tables_are_refused():
         (np.zeros((R, 1, 1)), "float64"),
         (np.zeros((R, 3, 1), int), r"expected \(2, 8, 3\)"),
     ):
-        with pytest.raises(ValueError, match=words):
-            world.simulate_versions(pi, version, start, GROUP, KEYS, 0)
+        refuses(words, world.simulate_versions, pi, version, start, GROUP, KEYS, 0, error=ValueError)
     with pytest.raises(ValueError, match="W policies a replica"):
         world.simulate_versions(pi[:, 0], np.zeros((R, 1, 1), int), start, GROUP, KEYS, 0)
     with pytest.raises(ValueError, match="W policies a replica"):

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 import torch
+from support.refusals import refuses
 from support.small_runs import CHAIN, TOY, TREE, moving
 
 from testbed.config.run import grid
-from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for
 from testbed.training.loop import train
@@ -99,16 +99,12 @@ def test_what_is_drawn_is_drawn_by_the_engine():
 
 
 def test_impossible_in_flight_updates_are_refused():
-    with pytest.raises(UserError, match="tokens 0"):
-        plan_for(in_flight(TREE, tokens=0))
-    with pytest.raises(UserError, match="cache is 'dropped'"):
-        plan_for(in_flight(TREE, cache="dropped"))
+    refuses("tokens 0", plan_for, in_flight(TREE, tokens=0))
+    refuses("cache is 'dropped'", plan_for, in_flight(TREE, cache="dropped"))
     aged = dataclasses.replace(in_flight(TREE), age_limit=2)
-    with pytest.raises(UserError, match="the first of 3 tokens, 1 per update, is 3 steps old under lag 1"):
-        check_arguments([aged])
+    refuses("the first of 3 tokens, 1 per update, is 3 steps old under lag 1", check_arguments, [aged])
     for fine in ({"age_limit": 3}, {"too_old": "truncate"}):
         check_arguments([dataclasses.replace(aged, **fine)])
     short = in_flight(TREE, versions=3)
-    with pytest.raises(UserError, match="written by 3 versions; with lag 1 that needs a buffer of 4"):
-        train(short)
+    refuses("written by 3 versions; with lag 1 that needs a buffer of 4", train, short)
     train(in_flight(TREE, versions=4))

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 from support.small_runs import (
     LENGTHS,
     SMALL,
@@ -177,14 +178,12 @@ def test_waits_are_counted_and_their_random_numbers_are_their_own():
     ],
 )
 def test_impossible_latencies_are_refused_before_training(change, message):
-    with pytest.raises(UserError, match=message):
-        check_arguments([dataclasses.replace(SMALL, staleness="latency", **change)])
+    refuses(message, check_arguments, [dataclasses.replace(SMALL, staleness="latency", **change)])
 
 
 def test_a_trainer_that_would_wait_for_ever_says_so():
     never = with_schedule(SMALL, "latency", base=2**40, concurrency=1)
-    with pytest.raises(UserError, match="waited 4095 time steps for 4 groups"):
-        train(never)
+    refuses("waited 4095 time steps for 4 groups", train, never)
     with pytest.raises(UserError, match="random numbers for 1048576 only"):
         train(dataclasses.replace(with_schedule(TOY, "latency"), steps=2**21))
     assert isinstance(plan_for(Run(staleness="latency")), Latency)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 from support.small_runs import (
     LENGTHS,
     SMALL,
@@ -196,13 +197,11 @@ def test_recipes_learn_from_replayed_groups_without_a_non_finite_number():
     ],
 )
 def test_impossible_replays_are_refused_with_their_numbers(arguments, message):
-    with pytest.raises(UserError, match=message):
-        check_arguments([with_schedule(SMALL, "replay", **arguments)])
+    refuses(message, check_arguments, [with_schedule(SMALL, "replay", **arguments)])
 
 
 def test_a_lag_and_a_share_of_less_than_one_group_are_refused():
-    with pytest.raises(UserError, match="lag is 2, but schedule 'replay'"):
-        plan_for(Run(staleness="replay", lag=2))
+    refuses("lag is 2, but schedule 'replay'", plan_for, Run(staleness="replay", lag=2))
     with pytest.raises(UserError, match=r"share of 0.25 of 1 prompts is less than one group"):
         train(with_schedule(dataclasses.replace(TOY, prompts=1), "replay"))
 

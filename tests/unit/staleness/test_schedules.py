@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from support.refusals import refuses
 from support.small_runs import CHAIN, LENGTHS, cell_rows, differing, moving
 from support.small_runs import TOY as TOY_RUN
 from test_staleness import BANDIT, TOY, TREE, Echo
@@ -184,8 +185,7 @@ def test_a_wrong_version_or_wrong_weights_are_caught_with_the_place(run):
     place = r"token 0 of sequence 0 of replica 1 records version 5 and log mu -\d"
     late = rollout.version_RBT.clone()
     late[1] = 5
-    with pytest.raises(UserError, match=place):
-        check_versions(world, weights, dataclasses.replace(rollout, version_RBT=late))
+    refuses(place, check_versions, world, weights, dataclasses.replace(rollout, version_RBT=late))
     shifted = {version + 1: theta for version, theta in weights.items()} | {0: weights[0]}
     with pytest.raises(UserError, match=r"its weights give -\d.* tokens differ by more than 1e-05"):
         check_versions(world, shifted, rollout)
@@ -198,8 +198,7 @@ def test_a_wrong_version_or_wrong_weights_are_caught_with_the_place(run):
     with pytest.raises(UserError, match="records no versions"):
         check_versions(world, weights, dataclasses.replace(rollout, version_RBT=None))
     broken = dataclasses.replace(rollout, logp_mu_RBT=rollout.logp_mu_RBT * torch.nan)
-    with pytest.raises(UserError, match="tokens differ"):
-        check_versions(world, weights, broken)
+    refuses("tokens differ", check_versions, world, weights, broken)
     alone = dataclasses.replace(
         rollout, version_RBT=torch.where(torch.arange(8)[:, None] == 3, 99, rollout.version_RBT)
     )
@@ -215,8 +214,7 @@ def test_versions_of_another_engine_are_found_again_through_that_engine():
     assert check_versions(
         world, weights, rollouts[-1], logp=lambda theta, rollout: own.logp(theta, rollout, step)
     )
-    with pytest.raises(UserError, match="tokens differ"):
-        check_versions(world, weights, rollouts[-1])
+    refuses("tokens differ", check_versions, world, weights, rollouts[-1])
 
 
 def test_the_cut_geometric_law_keeps_its_mean_and_one_factor_between_neighbors():
@@ -254,8 +252,7 @@ def test_a_law_leaves_out_ages_that_never_occur():
 def test_cells_that_cut_their_batches_differently_do_not_run_stacked():
     cells = grid(example("uniform", 0, {}), lag=[0, 4, 8], seed=[0, 1])
     assert [[cell.lag for cell in pack.cells] for pack in plan(cells)] == [[0, 0], [4, 4, 8, 8]]
-    with pytest.raises(ValueError, match="cannot run stacked"):
-        build_source(cells, Echo(), torch.zeros(len(cells), 2))
+    refuses("cannot run stacked", build_source, cells, Echo(), torch.zeros(len(cells), 2), error=ValueError)
 
 
 def test_a_pack_keeps_the_start_if_one_of_its_cells_asks_for_it():
@@ -300,8 +297,7 @@ def test_a_buffer_is_never_deeper_than_the_run_is_long():
      ("offline", 3, {}, "lag is 3, but offline data age with every step")],
 )  # fmt: skip
 def test_impossible_schedules_are_refused_with_the_numbers_that_conflict(name, lag, arguments, says):
-    with pytest.raises(UserError, match=says):
-        plan_for(example(name, lag, arguments))
+    refuses(says, plan_for, example(name, lag, arguments))
 
 
 def test_every_registered_schedule_has_an_example_here():
@@ -423,5 +419,4 @@ def test_windows_as_long_as_the_response_are_the_synchronous_trainer():
     ],
 )
 def test_windows_that_cannot_be_are_refused_beforehand(changed, says):
-    with pytest.raises(UserError, match=says):
-        prepare([replace(SUM, **changed)])
+    refuses(says, prepare, [replace(SUM, **changed)])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.refusals import refuses
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -97,8 +98,7 @@ def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():
     size = VersionBuffer.bytes(1000, [1, 2, 9])
     assert VersionBuffer(weights, [1, 2, 9], limit=size).slots_MP.nbytes == size == 48_000
     says = r"3 cells x 1 to 9 versions x 1,000 weights of 4 bytes need 46\.88 KiB, more than the 46\.87 KiB"
-    with pytest.raises(UserError, match=says):
-        VersionBuffer(weights, [1, 2, 9], limit=size - 1)
+    refuses(says, VersionBuffer, weights, [1, 2, 9], limit=size - 1)
     # By default half of what is available: no machine has 2^60 bytes of memory, so nothing is allocated here.
     with pytest.raises(
         UserError, match=r"smaller lag, run fewer cells at a time, or set TESTBED_SPILL=FOLDER"
@@ -161,8 +161,7 @@ def test_a_folder_that_cannot_take_the_versions_is_refused(tmp_path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(UserError, match=r"cannot hold 8 bytes: .*No space left on device"):
-        VersionBuffer(torch.zeros(1, 1), [2])
+    refuses(r"cannot hold 8 bytes: .*No space left on device", VersionBuffer, torch.zeros(1, 1), [2])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,15 +173,12 @@ def test_versions_that_are_not_kept_are_refused_not_replaced():
     for version in (2, 6, 0, -1):
         with pytest.raises(UserError, match=f"version {version} of replica 0 was asked for at version 5"):
             buffer.read(torch.tensor([[version]]))
-    with pytest.raises(UserError, match="depth 0 keeps no version"):
-        VersionBuffer(torch.zeros(1, 1), [0])
-    with pytest.raises(UserError, match="1 depths were given for 2 replicas"):
-        VersionBuffer(torch.zeros(2, 1), [1])
+    refuses("depth 0 keeps no version", VersionBuffer, torch.zeros(1, 1), [0])
+    refuses("1 depths were given for 2 replicas", VersionBuffer, torch.zeros(2, 1), [1])
 
 
 def test_a_negative_lag_is_refused():
-    with pytest.raises(UserError, match="lag -1 is negative"):
-        plan_for(Run(lag=-1))
+    refuses("lag -1 is negative", plan_for, Run(lag=-1))
 
 
 @pytest.mark.parametrize("run", [BANDIT, TREE, TOY], ids=["bandit", "tree", "toy"])
@@ -245,10 +241,8 @@ def test_the_ratio_law_of_a_mixed_batch_is_that_of_its_parts_together():
 
 def test_slices_that_do_not_divide_the_prompts_are_refused_with_both_numbers():
     cell = dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),))
-    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
-        build_source((cell,), Echo(), torch.zeros(1, 2))
-    with pytest.raises(UserError, match="prompts is 4, which 3 slices"):
-        check_arguments([cell])
+    refuses("prompts is 4, which 3 slices", build_source, (cell,), Echo(), torch.zeros(1, 2))
+    refuses("prompts is 4, which 3 slices", check_arguments, [cell])
 
 
 def test_every_schedule_is_registered_with_a_source_and_a_first_line():

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 from support.small_runs import (
     LENGTHS,
     SMALL,
@@ -67,12 +68,10 @@ def test_nothing_above_the_limit_is_trained_on(name, rule):
     if name == "two-point":
         run = dataclasses.replace(run, lag=2)
     if partly and rule in ("wait", "discard"):
-        with pytest.raises(UserError, match=f"'{name}' cannot {rule} .* age_limit = 1"):
-            plan_for(run)
+        refuses(f"'{name}' cannot {rule} .* age_limit = 1", plan_for, run)
         return
     if name == "in-flight" and rule == "drop":  # every sample is as old as its first token
-        with pytest.raises(UserError, match="2 steps old under lag 0: every sample would be dropped"):
-            train(run)
+        refuses("2 steps old under lag 0: every sample would be dropped", train, run)
         return
     free = dataclasses.replace(run, age_limit=-1, too_old="drop")
     oldest = lambda run: max(int(age(batch, step)) for step, batch in batches(run, 20))  # noqa: E731
@@ -190,8 +189,7 @@ def test_every_recipe_learns_from_batches_of_any_size(run, rule):
         if "parent_B" in made.needs:
             continue  # prefixes are refused where weights change inside a response
         if made.demonstrations or made.replay:
-            with pytest.raises(UserError, match="needs demonstrations|leaves batches of any size"):
-                check_arguments([cell])
+            refuses("needs demonstrations|leaves batches of any size", check_arguments, [cell])
             continue
         table = train(cell)
         assert not np.any(table["diverged"])
@@ -229,8 +227,7 @@ def test_ragged_cells_run_one_by_one_and_others_stacked():
         cells = grid(two_point(SMALL, 1, rule), seed=range(6))
         assert len(plan(cells)) == packs
         if packs > 1:
-            with pytest.raises(UserError, match=f"'{rule}' makes batches of unequal size, so 6 cells"):
-                train_pack(cells)
+            refuses(f"'{rule}' makes batches of unequal size, so 6 cells", train_pack, cells)
     assert len(plan(grid(two_point(SMALL), seed=range(6)))) == 1
 
 
@@ -238,8 +235,7 @@ def test_ragged_cells_run_one_by_one_and_others_stacked():
 def test_a_limit_below_the_shortest_age_is_refused_with_both_numbers(rule):
     run = dataclasses.replace(SMALL, lag=4, age_limit=3, too_old=rule)
     message = "age_limit is 3, but schedule 'exact' with lag 4 makes no sample younger than 4 steps"
-    with pytest.raises(UserError, match=message):
-        check_arguments([run])
+    refuses(message, check_arguments, [run])
     check_arguments([dataclasses.replace(run, age_limit=4)])
 
 
@@ -254,15 +250,13 @@ def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
 
 def test_discarding_all_there_is_ends_with_a_message():
     always_five = Discarding(lambda *_: np.array([5]), 2, SMALL)
-    with pytest.raises(UserError, match="'exact' gave 10000 batches without a sample of age_limit = 2"):
-        always_five(0, 9)
+    refuses("'exact' gave 10000 batches without a sample of age_limit = 2", always_five, 0, 9)
 
 
 @every_rule
 def test_a_limit_on_ages_that_grow_without_end_is_refused(rule):
     run = with_schedule(SMALL, "offline", 2, rule)
-    with pytest.raises(UserError, match="under schedule 'offline' the age of samples grows without bound"):
-        check_arguments([run])
+    refuses("under schedule 'offline' the age of samples grows without bound", check_arguments, [run])
 
 
 def test_an_answer_without_a_limit_is_refused():
@@ -270,16 +264,14 @@ def test_an_answer_without_a_limit_is_refused():
         UserError, match="too_old is 'wait', but without age_limit no sample is too old; set age_limit"
     ):
         check(dataclasses.replace(SMALL, too_old="wait"))
-    with pytest.raises(UserError, match="age_limit is -2, expected at least -1"):
-        check(dataclasses.replace(SMALL, age_limit=-2))
+    refuses("age_limit is -2, expected at least -1", check, dataclasses.replace(SMALL, age_limit=-2))
 
 
 def test_rollouts_without_versions_have_no_age():
     world = build_world((SMALL,))
     bare = Generated(world.generate(world.initial(), 0))
     for leave in (drop, truncate):
-        with pytest.raises(ValueError, match="without versions"):
-            leave(bare, 0, 1)
+        refuses("without versions", leave, bare, 0, 1, error=ValueError)
     assert isinstance(plan_for(two_point(TOY, 1, "wait")), ByAge)
 
 

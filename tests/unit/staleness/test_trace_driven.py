@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.config.run import Run, cell_id, grid
 from testbed.errors import UserError
@@ -180,8 +181,7 @@ def test_where_weights_change_inside_a_sample_the_first_or_the_last_token_is_cho
     assert (first >= last).all()
     assert first.sum() > last.sum()
     run = follow(TREE, tmp_path, recorded)
-    with pytest.raises(UserError, match=r"lags\.parquet:\d+: the weights change inside this sample"):
-        train(run)
+    refuses(r"lags\.parquet:\d+: the weights change inside this sample", train, run)
     arguments = (*run.staleness_args, ("token", "last"))
     found = train(replace(run, staleness_args=arguments))["staleness/age_max_token"]
     assert found.tolist() == last.max(axis=1)[:9].tolist()
@@ -204,8 +204,7 @@ def test_a_plan_states_shortest_and_mean(tmp_path):
 @pytest.mark.parametrize("rule", ["wait", "discard"])
 def test_a_trace_neither_waits_nor_makes_other_samples(rule, tmp_path):
     run = replace(follow(TREE, tmp_path, EVEN), age_limit=1, too_old=rule)
-    with pytest.raises(UserError, match=f"schedule 'trace' cannot {rule}"):
-        check_arguments([run])
+    refuses(f"schedule 'trace' cannot {rule}", check_arguments, [run])
 
 
 def test_samples_that_are_too_old_can_leave_the_batch_and_the_time_stays(tmp_path):
@@ -247,9 +246,8 @@ EVEN = rows(np.zeros((9, 4), int))
 )
 def test_a_trace_that_the_run_cannot_follow_is_refused_before_training(run, recorded, why, tmp_path):
     run = follow(run, tmp_path, recorded)
-    for refuses in (train, lambda run: check_arguments([run])):
-        with pytest.raises(UserError, match=why):
-            refuses(run)
+    for call in (train, lambda run: check_arguments([run])):
+        refuses(why, call, run)
 
 
 def arguments(run, staleness, **pairs):
@@ -270,8 +268,7 @@ def arguments(run, staleness, **pairs):
      (arguments(replace(TREE, prompts=2), "pipeline", design=PIPE), "trains 4 groups per update")],
 )  # fmt: skip
 def test_impossible_schedules_are_refused_before_training(run, why):
-    with pytest.raises(UserError, match=why):
-        check_arguments([run])
+    refuses(why, check_arguments, [run])
 
 
 def test_a_lag_beside_a_trace_is_a_contradiction(tmp_path):
@@ -286,8 +283,7 @@ def test_another_content_of_the_file_is_another_cell(tmp_path):
     run = pin_trace(follow(TREE, tmp_path, EVEN))
     assert pin_trace(run) == run
     follow(TREE, tmp_path, rows(np.ones((9, 4), int), first=1))
-    with pytest.raises(UserError, match=r"has digest [0-9a-f]{12}, but the run was planned with"):
-        check_arguments([run])
+    refuses(r"has digest [0-9a-f]{12}, but the run was planned with", check_arguments, [run])
     again = pin_trace(follow(TREE, tmp_path, rows(np.ones((9, 4), int), first=1)))
     assert cell_id(again) != cell_id(run)
     assert train(again)["staleness/age_max_token"][-1] == 1

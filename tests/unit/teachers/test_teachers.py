@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY
@@ -142,13 +143,11 @@ def test_a_guided_source_counts_the_groups_it_helps():
     ],
 )
 def test_what_cannot_be_taught_is_refused_beforehand(fields, message):
-    with pytest.raises(UserError, match=message):
-        check_arguments([changed(TREE, **fields)])
+    refuses(message, check_arguments, [changed(TREE, **fields)])
 
 
 def test_a_task_without_room_for_a_solution_says_which_has_it():
-    with pytest.raises(UserError, match="hinted-sum"):
-        placed(changed(HINTED, task="running-sum", teacher="solution", recipe="opd"))
+    refuses("hinted-sum", placed, changed(HINTED, task="running-sum", teacher="solution", recipe="opd"))
 
 
 STYLED = Run(
@@ -179,5 +178,4 @@ def test_graded_rewards_fail_below_what_counts_as_a_success():
 
 
 def test_a_task_that_cannot_mend_answers_says_which_can():
-    with pytest.raises(UserError, match="styled-sum"):
-        check_arguments([changed(STYLED, task="guess", task_args={})])
+    refuses("styled-sum", check_arguments, [changed(STYLED, task="guess", task_args={})])

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.testing.assertions import (
@@ -120,16 +121,14 @@ def test_each_side_of_a_two_sided_test_must_be_normal_at_half_its_rate():
     coins = np.repeat([0.0, 1.0], [995, 5])
     known = {"std": float(coins.std()), "discrepancy": 1.0, "missed": 0.02}
     assert_unbiased(coins, 0.005, false_alarm=0.04, **known)
-    with pytest.raises(UserError, match="that takes 1,688"):
-        assert_unbiased(coins, 0.005, false_alarm=0.02, **known)
+    refuses("that takes 1,688", assert_unbiased, coins, 0.005, false_alarm=0.02, **known)
 
 
 def test_a_small_bias_seen_clearly_is_a_bias_and_still_equivalent():
     # 3 standard errors away with four times the planned draws: 0.38 of the margin.
     n = 4 * min_num_samples(0.1, std=1.0, **RATES)
     draws = np.full(n, 3 / math.sqrt(n))
-    with pytest.raises(AssertionError, match="Biased"):
-        assert_unbiased(draws, 0.0, discrepancy=0.1, std=1.0, **RATES)
+    refuses("Biased", assert_unbiased, draws, 0.0, discrepancy=0.1, std=1.0, error=AssertionError, **RATES)
     assert_equivalent(draws, 0.0, margin=0.1, std=1.0, **RATES)
 
 
@@ -189,14 +188,12 @@ def test_bernstein_and_hoeffding_bound_the_binomial_tail():
 def test_sequential_assertions_stop_early_alarm_or_say_that_they_cannot_tell():
     call = {"bounds": (0, 1), "discrepancy": 0.05, "sequential": True}
     assert_unbiased(coin(0.3), 0.3, **call)
-    with pytest.raises(AssertionError, match=r"e-value .*critical 1e\+06"):
-        assert_unbiased(coin(0.4), 0.3, **call)
+    refuses(r"e-value .*critical 1e\+06", assert_unbiased, coin(0.4), 0.3, error=AssertionError, **call)
     with pytest.raises(Undecided, match="Undecided after 500 draws"):
         assert_unbiased(coin(0.3), 0.3, max_samples=500, **call)
     with pytest.raises(AssertionError, match="Not equivalent"):
         assert_equivalent(coin(0.4), 0.3, bounds=(0, 1), margin=0.05, sequential=True)
-    with pytest.raises(UserError, match="needs `bounds`"):
-        assert_unbiased(normal(), 0.0, std=1.0, discrepancy=0.1, sequential=True)
+    refuses("needs `bounds`", assert_unbiased, normal(), 0.0, std=1.0, discrepancy=0.1, sequential=True)
     draws = coin(0.3)(np.random.default_rng(0), 5000)
     assert_unbiased(draws, 0.3, **call)
 
@@ -265,8 +262,7 @@ def test_an_oracle_decides_without_draws():
         lambda: assert_variance_below(None, 2.0, exact=2.001, err_msg="mine"),
         lambda: assert_coverage(None, 0.0, level=0.95, exact=0.9499, err_msg="mine"),
     ):
-        with pytest.raises(AssertionError, match=r"exactly [\s\S]*mine"):
-            call()
+        refuses(r"exactly [\s\S]*mine", call, error=AssertionError)
 
 
 # Messages and bad input
@@ -327,8 +323,7 @@ def test_the_same_seed_gives_the_same_draws_and_the_global_generator_is_left_alo
     ],
 )
 def test_a_test_that_could_not_tell_right_from_wrong_is_refused(call, message):
-    with pytest.raises(UserError, match=message):
-        call()
+    refuses(message, call)
 
 
 ROOT = Path(__file__).parents[3]

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
@@ -219,8 +220,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_cannot_be_tested_sequentially_is_refused(message):
-    with pytest.raises(UserError, match=message):
-        REFUSED[message]()
+    refuses(message, REFUSED[message])
 
 
 # Bets
@@ -311,5 +311,4 @@ def test_a_side_beyond_the_bounds_needs_no_evidence():
     test = SequentialMean(0.95, 0.1, (0, 1), 1e-6, 1e-2)
     test.add(np.ones(200))
     assert test.verdict == "equivalent"
-    with pytest.raises(UserError, match="nothing to test"):
-        SequentialMean(0.5, 0.6, (0, 1), 1e-6, 1e-2)
+    refuses("nothing to test", SequentialMean, 0.5, 0.6, (0, 1), 1e-6, 1e-2)

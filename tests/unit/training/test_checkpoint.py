@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from support.refusals import refuses
 from support.small_runs import CHAIN, LENGTHS, SMALL, TOY, differing, with_schedule
 
 from testbed.config.pack import pack_id
 from testbed.config.run import Run
-from testbed.errors import UserError
 from testbed.execution import runner
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
@@ -226,8 +226,7 @@ def test_a_checkpoint_that_the_disk_refuses_leaves_nothing_behind(folder, monkey
         real(source, target)
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(UserError, match="No space left on device"):
-        train(SMALL)
+    refuses("No space left on device", train, SMALL)
     assert list(folder.iterdir()) == []
 
 
@@ -240,8 +239,7 @@ def test_a_checkpoint_of_other_code_is_refused(folder, monkeypatch):
     run = dataclasses.replace(SMALL, steps=2)
     train(run)
     monkeypatch.setattr(checkpoint_files, "fingerprint", lambda: {"torch": "1.0"})
-    with pytest.raises(UserError, match="written by other code"):
-        train(run)
+    refuses("written by other code", train, run)
 
 
 def test_a_checkpoint_goes_when_its_results_are_kept(folder, tmp_path):
@@ -260,8 +258,7 @@ def test_a_checkpoint_goes_when_its_results_are_kept(folder, tmp_path):
 
 def test_no_folder_means_no_checkpoint_and_bad_intervals_are_refused(folder, monkeypatch):
     monkeypatch.setenv(EVERY, "often")
-    with pytest.raises(UserError, match="is 'often', expected a number of steps"):
-        train(SMALL)
+    refuses("is 'often', expected a number of steps", train, SMALL)
     monkeypatch.delenv(CHECKPOINT)
     assert checkpoint_path("pack") is None
     forget("pack")
@@ -334,8 +331,7 @@ def test_checkpoints_by_the_minute_are_a_minute_apart(folder, monkeypatch):
 
 def test_what_cannot_be_resumed_runs_without_checkpoints_unless_they_were_asked_for(folder, monkeypatch):
     monkeypatch.setattr(checkpoint, "FIXED", ())
-    with pytest.raises(TypeError, match="no rule for"):
-        train(CHAIN)
+    refuses("no rule for", train, CHAIN, error=TypeError)
     monkeypatch.setenv(EVERY, "0s")
     assert len(train(CHAIN)["step"])
     assert not list(folder.iterdir())

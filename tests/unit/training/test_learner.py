@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from testbed import rng
 from testbed.config.run import Run
@@ -187,16 +188,12 @@ def test_demonstrations_are_right_answers_and_their_ratio_is_one():
 
 def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.1), TOY)
-    with pytest.raises(UserError, match="less than one group; raise `prompts`"):
-        learner.mix(theta, world.generate(theta, 0), 0)
+    refuses("less than one group; raise `prompts`", learner.mix, theta, world.generate(theta, 0), 0)
     world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.1)), TOY)
-    with pytest.raises(UserError, match="nothing would be replayed"):
-        learner.mix(theta, world.generate(theta, 0), 0)
-    with pytest.raises(UserError, match="window of 0|window 0"):
-        one_learner(dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))
+    refuses("nothing would be replayed", learner.mix, theta, world.generate(theta, 0), 0)
+    refuses("window of 0|window 0", one_learner, dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))
     rollout = world.generate(theta, 0)
-    with pytest.raises(UserError, match="5 groups were asked for, but a batch has 4"):
-        replace_groups(rollout, rollout, 5, REPLAY)
+    refuses("5 groups were asked for, but a batch has 4", replace_groups, rollout, rollout, 5, REPLAY)
 
 
 def test_groups_of_equal_rewards_leave_the_denominators_under_dynamic_sampling():

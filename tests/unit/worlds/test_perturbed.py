@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support import tiny_models
+from support.refusals import refuses
 from support.small_runs import TOY, cell_rows, differing
 
 from testbed.config.run import grid
@@ -147,8 +148,7 @@ def test_noise_depends_on_seed_step_and_pass_alone():
     for index, one in enumerate(drawn):
         for other in drawn[index + 1 :]:
             assert not torch.equal(one, other)
-    with pytest.raises(UserError, match="pass 65 over a batch is too many"):
-        loss_noise_draw((7,), 2, 0, MOST_PASSES)
+    refuses("pass 65 over a batch is too many", loss_noise_draw, (7,), 2, 0, MOST_PASSES)
 
 
 def test_training_learns_weights_and_noise_and_does_not_see_its_pack():
@@ -196,11 +196,9 @@ def test_engines_go_with_it_where_they_can():
     table = train(dataclasses.replace(ALP, mismatch="int8", steps=3))
     assert np.isfinite(table["actor/grad_norm"]).all()
     both = dataclasses.replace(ALP, mismatch="fp8-activations")
-    with pytest.raises(UserError, match="and so does policy_args.perturb"):
-        check_arguments([both])
+    refuses("and so does policy_args.perturb", check_arguments, [both])
     twice = dataclasses.replace(ALP, policy_args=(*ALP.policy_args, ("precision", "bf16")))
-    with pytest.raises(UserError, match="has perturb and precision"):
-        build_world((twice,))
+    refuses("has perturb and precision", build_world, (twice,))
     with pytest.raises(UserError, match="perturb is -1"):
         build_world((dataclasses.replace(ALP, policy_args=(*TOY.policy_args, ("perturb", -1))),))
 
@@ -263,8 +261,6 @@ def test_alp_trains_a_real_model_and_refuses_what_has_no_places(real):
         ({"micro_tokens": 8}, "noise in its layers together with micro_tokens"),
         ({"precision": "bf16"}, "has perturb and precision"),
     ]:
-        with pytest.raises(UserError, match=says):
-            train(dataclasses.replace(run, policy_args=(*run.policy_args, *more.items())))
+        refuses(says, train, dataclasses.replace(run, policy_args=(*run.policy_args, *more.items())))
     shared = type("Shared", (), {"ranks": object()})()
-    with pytest.raises(UserError, match="has perturb and ranks"):
-        check_perturbable(shared, "")
+    refuses("has perturb and ranks", check_perturbable, shared, "")
