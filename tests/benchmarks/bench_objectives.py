@@ -121,17 +121,12 @@ def measure(names: list[str], rounds: int) -> list[dict[str, str | float]]:
             before, own, after = seconds(steps[PEER]), seconds(steps[name]), seconds(steps[PEER])
             ratios[name].append(own / ((before + after) / 2))
             times[name].append(own)
-    rows: list[dict[str, str | float]] = [
-        {
-            "objective": name,
-            "kind": kinds[name],
-            "ratio": statistics.median(ratios[name]),
-            "ratio_largest": max(ratios[name]),
-            "ms": 1e3 * statistics.median(times[name]),
-            "limit": LIMITS[kinds[name]],
-        }
-        for name in names
-    ]
+    rows: list[dict[str, str | float]] = [{"objective": name, "kind": kinds[name],
+                                           "ratio": statistics.median(ratios[name]),
+                                           "ratio_largest": max(ratios[name]),
+                                           "ms": 1e3 * statistics.median(times[name]),
+                                           "limit": LIMITS[kinds[name]]}
+                                          for name in names]  # fmt: skip
     return sorted(rows, key=lambda row: -float(row["ratio"]))
 
 

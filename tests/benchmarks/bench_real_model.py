@@ -89,11 +89,8 @@ class Limit:
         # Prompts and one token at a time when sampling; both at once, three times over, when learning.
         passes = [columns] + [answers] * (TASK.response_length - 1)
         passes += [columns + answers * (TASK.response_length - 1)] * 3
-        self.products = [
-            (torch.randn(rows, w.shape[0]), w, torch.empty(rows, w.shape[1]))
-            for rows in passes
-            for w in weights
-        ]
+        self.products = [(torch.randn(rows, w.shape[0]), w, torch.empty(rows, w.shape[1])) for rows in passes
+                         for w in weights]  # fmt: skip
 
     def step(self) -> None:
         """Multiply."""

@@ -221,10 +221,8 @@ def main() -> int:
     peer = max(value for name, value in report.items() if name.startswith("peer"))
     ratio = report["ours_tokens_per_s"] / peer
     report |= {
-        "ratio": ratio,
-        "least_ratio": LEAST_RATIO,
-        "ratio_of_limit": report["limit_tokens_per_s"] / peer,
-    }
+        "ratio": ratio, "least_ratio": LEAST_RATIO, "ratio_of_limit": report["limit_tokens_per_s"] / peer,
+    }  # fmt: skip
     report |= {"threads": options.threads, "rounds": options.rounds, "replicas": REPLICAS}
     for name, value in report.items():
         print(f"{name:36} {value:,.1f}" if isinstance(value, float) else f"{name:36} {value}")

@@ -55,24 +55,20 @@ def arrays(shape: tuple[int, int, int]) -> Arrays:
     state_NT, action_NT = rng.integers(STATES, size=shape), rng.integers(ACTIONS, size=shape)
     q_TSA = rng.normal(size=(shape[-1], STATES, ACTIONS))
     return {
-        "action": action_NT,
-        "reward": rng.normal(size=shape),
-        "pscore": mu_SA[state_NT, action_NT],
+        "action": action_NT, "reward": rng.normal(size=shape), "pscore": mu_SA[state_NT, action_NT],
         "evaluation_policy_action_dist": pi_SA[state_NT],
         "state_action_value_prediction": q_TSA[np.arange(shape[-1]), state_NT],
-    }
+    }  # fmt: skip
 
 
 def built(given: Arrays, *, model: bool) -> LoggedEpisodes:
     """Return checked episodes."""
     return LoggedEpisodes.from_policies(
-        action_NT=given["action"],
-        reward_NT=given["reward"],
-        pscore_NT=given["pscore"],
+        action_NT=given["action"], reward_NT=given["reward"], pscore_NT=given["pscore"],
         evaluation_policy_action_dist_NTA=given["evaluation_policy_action_dist"],
         state_action_value_prediction_NTA=given["state_action_value_prediction"] if model else None,
         gamma=GAMMA,
-    )
+    )  # fmt: skip
 
 
 def ours(name: str, given: Arrays, *, full: bool = False) -> Values:

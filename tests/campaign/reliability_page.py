@@ -77,11 +77,9 @@ def page(rows: Iterable[Row], seconds: float) -> str:
     load = f"Load average at the end: {os.getloadavg()[2]:.0f}.{part}"
     lines = [
         f"Last run: {today}, {machine()}, Python {platform.python_version()}, {seconds / 60:.1f} minutes, "
-        f"{trials:,} trials, {failed} failures. {load}",
-        "",
-        "| promise | what was tried | trials | failures | seconds |",
-        "|---|---|---:|---:|---:|",
-    ]
+        f"{trials:,} trials, {failed} failures. {load}", "",
+        "| promise | what was tried | trials | failures | seconds |", "|---|---|---:|---:|---:|",
+    ]  # fmt: skip
     for promise, text in PROMISES.items():
         mine = [row for row in rows if row.promise == promise]
         if mine:

@@ -68,7 +68,7 @@ class Pair:
 
 
 @pytest.mark.slow
-def test_kills_of_runners_and_workers_lose_and_tear_nothing(tmp_path: Path, campaign) -> None:
+def test_kills_of_runners_and_workers_lose_and_tear_nothing(tmp_path, campaign):
     kills = campaign.trials(short=4, full=220)
     run_sweep(cells(COUNT), tmp_path / "whole", workers=0, function="support.fake_training:train")
     good = hashes(tmp_path / "whole")
@@ -113,8 +113,8 @@ def training(folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_killed_and_interrupted_training_ends_with_the_bytes_of_an_undisturbed_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], campaign
-) -> None:
+    tmp_path, capsys, campaign
+):
     kills = campaign.trials(short=1, full=8)
     assert call(capsys, "run", "ess-collapse", *FIELDS, "--out", tmp_path / "whole", "--workers", 0)[0] == 0
     clock = random.Random(0)

@@ -1,7 +1,5 @@
 """P2: a pack that kills its worker costs and blames itself alone."""
 
-from pathlib import Path
-
 import pytest
 from support.sweep_process import cells
 
@@ -15,7 +13,7 @@ DEATHS = {
 
 
 @pytest.mark.slow
-def test_a_pack_that_kills_its_worker_costs_and_blames_itself_alone(tmp_path: Path, campaign) -> None:
+def test_a_pack_that_kills_its_worker_costs_and_blames_itself_alone(tmp_path, campaign):
     count = campaign.trials(short=20, full=50)
     deaths = list(DEATHS) * campaign.trials(short=1, full=2)
     for number, death in enumerate(deaths):

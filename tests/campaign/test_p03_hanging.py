@@ -14,7 +14,7 @@ from testbed.execution.runner import run_sweep
 pytestmark = pytest.mark.slow
 
 
-def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path: Path, campaign) -> None:
+def test_a_hung_pack_ends_at_its_limit_and_the_others_go_on(tmp_path, campaign):
     trials = campaign.trials(short=1, full=3)
     for trial in range(trials):
         start = time.monotonic()
@@ -39,7 +39,7 @@ def interrupted(parent: Path, kind: str, cells: int) -> tuple[Path, subprocess.P
     return folder, runner, workers
 
 
-def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campaign) -> None:
+def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path, campaign):
     trials = campaign.trials(short=1, full=3)
     for trial in range(trials):
         folder, runner, workers = interrupted(tmp_path / str(trial), "patient", 20)
@@ -53,7 +53,7 @@ def test_ctrl_c_lets_the_running_packs_end_and_keeps_them(tmp_path: Path, campai
     campaign.tried("Ctrl-C once while two packs run", trials)
 
 
-def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path: Path, campaign) -> None:
+def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path, campaign):
     trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         _, runner, workers = interrupted(tmp_path / str(trial), "endless", 4)
@@ -69,7 +69,7 @@ def test_a_second_ctrl_c_stops_within_two_seconds_and_leaves_no_process(tmp_path
     campaign.tried("Ctrl-C twice while two packs compute for ever", trials)
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path, campaign) -> None:
+def test_workers_end_when_their_parent_is_killed(tmp_path, campaign):
     trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"

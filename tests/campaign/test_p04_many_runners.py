@@ -1,7 +1,5 @@
 """P4: many runners on one folder share the work, commit nothing twice, and leave no lock behind."""
 
-from pathlib import Path
-
 import pytest
 from support.runners import hashes, started, workers_of
 from support.small_store import PACKS, content, filled
@@ -12,7 +10,7 @@ from testbed.results.store import Store
 
 
 @pytest.mark.slow
-def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_path: Path, campaign) -> None:
+def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_path, campaign):
     trials, count = campaign.trials(short=1, full=3), 40
     run_sweep(cells(count), tmp_path / "whole", workers=0, function="support.fake_training:train")
     for trial in range(trials):
@@ -30,7 +28,7 @@ def test_four_runners_on_one_folder_share_the_work_and_commit_nothing_twice(tmp_
 
 
 @pytest.mark.slow
-def test_the_lock_of_a_killed_runner_is_free_at_once(tmp_path: Path, campaign) -> None:
+def test_the_lock_of_a_killed_runner_is_free_at_once(tmp_path, campaign):
     trials = campaign.trials(short=1, full=5)
     for trial in range(trials):
         folder = tmp_path / str(trial) / "s"
@@ -46,7 +44,7 @@ def test_the_lock_of_a_killed_runner_is_free_at_once(tmp_path: Path, campaign) -
     campaign.tried("SIGKILL of a runner that holds two locks", trials)
 
 
-def test_results_of_others_are_seen_by_a_store_that_is_open_already(tmp_path: Path, campaign) -> None:
+def test_results_of_others_are_seen_by_a_store_that_is_open_already(tmp_path, campaign):
     """A store looks at the whole folder once, and later at the provenance that comes before a result."""
     mine, other = filled(tmp_path / "s", []), filled(tmp_path / "s", [])
     assert not any(mine.settled(pack.id) for pack in PACKS)

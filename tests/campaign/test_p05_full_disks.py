@@ -23,9 +23,7 @@ TRAIN = "support.fake_training:train"
 
 
 @pytest.mark.slow
-def test_a_limit_on_file_sizes_ends_the_run_with_one_line_and_the_next_run_goes_on(
-    tmp_path: Path, campaign
-) -> None:
+def test_a_limit_on_file_sizes_ends_the_run_with_one_line_and_the_next_run_goes_on(tmp_path, campaign):
     """With small limits the plan does not fit, with larger ones the first pack."""
     trials = campaign.trials(short=2, full=10)
     run_sweep(cells(4), tmp_path / "whole", workers=0, function=TRAIN)
@@ -75,9 +73,7 @@ def may_mount() -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not may_mount(), reason="needs the right to mount")
-def test_a_disk_that_fills_up_keeps_what_is_done_and_resumes_when_it_is_larger(
-    tmp_path: Path, campaign
-) -> None:
+def test_a_disk_that_fills_up_keeps_what_is_done_and_resumes_when_it_is_larger(tmp_path, campaign):
     trials = campaign.trials(short=1, full=4)
     run_sweep(cells(40), tmp_path / "whole", workers=0, function=TRAIN)
     for trial in range(trials):
@@ -119,7 +115,7 @@ def read_only(folder: Path) -> Iterator[None]:
             path.chmod(mode if path.is_dir() else 0o644)
 
 
-def test_a_read_only_folder_is_readable_and_writing_is_one_line(campaign) -> None:
+def test_a_read_only_folder_is_readable_and_writing_is_one_line(campaign):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,9 +1,7 @@
 """P7: results of different code never blend silently."""
 
 import shutil
-from pathlib import Path
 
-import pytest
 from support.refusals import refuses
 from support.small_store import PACKS, filled
 
@@ -20,9 +18,7 @@ def others() -> list[dict[str, int | str]]:
     return [*changed, *missing, ours | {"scipy": "1.0"}]
 
 
-def test_numbers_of_other_code_are_never_mixed_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign
-) -> None:
+def test_numbers_of_other_code_are_never_mixed_in(tmp_path, monkeypatch, campaign):
     for number, other in enumerate(others()):
         here = tmp_path / str(number)
         filled(here / "ours", PACKS[:1])

@@ -40,9 +40,7 @@ def spoiled(patch: pytest.MonkeyPatch, policy: str, step: int, row: int, poison:
 
 
 @pytest.mark.parametrize("policy", WORLDS)
-def test_a_value_that_is_not_finite_stops_one_replica_and_is_counted(
-    policy: str, monkeypatch: pytest.MonkeyPatch, campaign
-) -> None:
+def test_a_value_that_is_not_finite_stops_one_replica_and_is_counted(policy, monkeypatch, campaign):
     trials = campaign.trials(*((4, 60) if policy == "tabular" else (1, 12)))
     run = WORLDS[policy]
     cells = grid(run, seed=range(4))

@@ -102,9 +102,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_a_mangled_file_is_a_dry_run_or_one_message(
-    alone: Path, capsys: pytest.CaptureFixture[str], campaign
-) -> None:
+def test_a_mangled_file_is_a_dry_run_or_one_message(alone, capsys, campaign):
     trials = campaign.trials(short=40, full=600)
     dice = random.Random(9)
     wrong = []
@@ -119,9 +117,7 @@ def test_a_mangled_file_is_a_dry_run_or_one_message(
 
 
 @pytest.mark.slow
-def test_a_mangled_command_line_is_a_result_or_one_message(
-    alone: Path, capsys: pytest.CaptureFixture[str], campaign
-) -> None:
+def test_a_mangled_command_line_is_a_result_or_one_message(alone, capsys, campaign):
     trials = campaign.trials(short=40, full=600)
     dice = random.Random(10)
     wrong = []
@@ -157,8 +153,8 @@ def damaged_models(good: Path, trials: int, dice: random.Random) -> Iterator[tup
 
 @pytest.mark.slow
 def test_a_broken_model_folder_is_one_message_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign, capsys
-) -> None:
+    tmp_path, monkeypatch, campaign, capsys
+):
     """Random damage may leave a model that works, which then runs, as the sound folder does."""
     monkeypatch.chdir(tmp_path)
     good = tiny_models.write_model(tmp_path / "good", tiny_models.CONFIGS["llama"]())

@@ -51,7 +51,7 @@ def payloads(marker: Path) -> dict[str, bytes]:
     }  # fmt: skip
 
 
-def test_hostile_files_in_a_results_folder_are_data(tmp_path: Path, campaign) -> None:
+def test_hostile_files_in_a_results_folder_are_data(tmp_path, campaign):
     marker = tmp_path / "ran"
     hostile = payloads(marker)
     pickle.loads(hostile["a pickle"]).close()
@@ -93,7 +93,7 @@ def refused_or_usable(folder: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_hostile_files_in_a_model_folder_are_refused_or_ignored(good: Path, tmp_path: Path, campaign) -> None:
+def test_hostile_files_in_a_model_folder_are_refused_or_ignored(good, tmp_path, campaign):
     marker = tmp_path / "ran"
     hostile = payloads(marker)
     places = ("model.safetensors", "config.json", "tokenizer_config.json", "generation_config.json")
@@ -111,19 +111,15 @@ def test_hostile_files_in_a_model_folder_are_refused_or_ignored(good: Path, tmp_
     campaign.tried("pickles, object arrays and source as every file of a model folder", tried)
 
 
-def test_models_and_tokenizers_that_name_code_of_their_own_are_refused(
-    good: Path, tmp_path: Path, campaign
-) -> None:
+def test_models_and_tokenizers_that_name_code_of_their_own_are_refused(good, tmp_path, campaign):
     marker = tmp_path / "ran"
     source = f"open({str(marker)!r}, 'w').write('ran')\nfrom transformers import LlamaConfig as C\n"
     tried = 0
     for name in ("config.json", "tokenizer_config.json"):
         for kind in ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"):
             for target in (
-                "modeling_hostile.C",
-                ["modeling_hostile.C", None],
-                "someone/else--modeling_hostile.C",
-            ):
+                "modeling_hostile.C", ["modeling_hostile.C", None], "someone/else--modeling_hostile.C",
+            ):  # fmt: skip
                 folder = shutil.copytree(good, tmp_path / "model")
                 (folder / "modeling_hostile.py").write_text(source)
                 path = folder / name
@@ -165,7 +161,7 @@ def spoiled(content: bytes, dice: random.Random) -> bytes:
     return struct.pack("<Q", len(text)) + text + body
 
 
-def test_lying_safetensors_headers_are_refused(good: Path, tmp_path: Path, campaign) -> None:
+def test_lying_safetensors_headers_are_refused(good, tmp_path, campaign):
     trials = campaign.trials(short=12, full=150)
     dice = random.Random(10)
     folder = shutil.copytree(good, tmp_path / "model")
@@ -195,7 +191,7 @@ EVALUATING = (
 
 
 @pytest.mark.slow
-def test_hostile_answers_are_not_run_by_any_scorer_that_evaluates(tmp_path: Path, campaign) -> None:
+def test_hostile_answers_are_not_run_by_any_scorer_that_evaluates(tmp_path, campaign):
     from envs.tokens.reasoning_gym import ReasoningGym
     from envs.tokens.safe_scorer import isolated
 

@@ -1,7 +1,6 @@
 """P11: run names cannot leave the output folder."""
 
 import random
-from pathlib import Path
 
 from support.refusals import refuses
 from support.small_store import PACKS, content, filled
@@ -19,7 +18,7 @@ NAMES = [
 PIECES = ["..", "/", ".", "\\", "\0", "~", "%2e", "a", "é", "\u202e", "\u200b", "\n", "-", " ", ";"]
 
 
-def test_a_name_cannot_leave_the_output_folder(tmp_path: Path, campaign) -> None:
+def test_a_name_cannot_leave_the_output_folder(tmp_path, campaign):
     dice = random.Random(11)
     made = campaign.trials(short=200, full=5000)
     names = NAMES + ["".join(dice.choices(PIECES, k=dice.randint(1, 5))) for _ in range(made)]
@@ -37,7 +36,7 @@ def test_a_name_cannot_leave_the_output_folder(tmp_path: Path, campaign) -> None
     campaign.tried("names of results folders, with ../, /, NUL and other tricks", len(names))
 
 
-def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, campaign) -> None:
+def test_a_link_in_place_of_a_folder_is_refused(tmp_path, campaign):
     assert folder_for(tmp_path, "staleness-2.1_b") == tmp_path / "staleness-2.1_b"
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
@@ -51,7 +50,7 @@ def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, campaign) -> Non
     campaign.tried("symbolic links in place of a results folder and of each folder in it", 1 + len(PARTS))
 
 
-def test_links_in_place_of_files_are_not_followed(tmp_path: Path, campaign) -> None:
+def test_links_in_place_of_files_are_not_followed(tmp_path, campaign):
     precious = tmp_path / "precious"
     precious.write_text("precious")
     pack = PACKS[0]
@@ -72,7 +71,7 @@ def test_links_in_place_of_files_are_not_followed(tmp_path: Path, campaign) -> N
     campaign.tried("symbolic links in place of a lock, a record, a provenance and a plan", 4)
 
 
-def test_fields_named_like_paths_do_not_leave_the_folder(tmp_path: Path, campaign) -> None:
+def test_fields_named_like_paths_do_not_leave_the_folder(tmp_path, campaign):
     names = ["../../../escape", "/etc/x", "..", "a/../../b", "x\0y"]
     for number, name in enumerate(names):
         packs = plan([Run(task=name, recipe=name[::-1])])

@@ -23,7 +23,7 @@ TRAIN = "support.fake_training:train"
 
 
 @pytest.mark.slow
-def test_bits_do_not_depend_on_the_number_of_workers(tmp_path: Path, campaign) -> None:
+def test_bits_do_not_depend_on_the_number_of_workers(tmp_path, campaign):
     found = {}
     for workers in (0, 1, 3):
         folder = tmp_path / str(workers)
@@ -52,7 +52,7 @@ for shard in sys.argv[3:]:
 
 
 @pytest.mark.slow
-def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_path: Path, campaign) -> None:
+def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_path, campaign):
     settings = [
         ("2", {"PYTHONHASHSEED": "7", "TZ": "Pacific/Apia", "LANG": "C"}, ["3/3", "1/1"]),
         ("1", {"PYTHONHASHSEED": "1"}, ["2/2", "1/2"]),
@@ -72,9 +72,7 @@ def test_trained_bits_do_not_depend_on_workers_order_hash_seed_or_resuming(tmp_p
     campaign.tried("bandit, tree and transformer by workers, shards, hash seeds and locales", len(found))
 
 
-def test_a_clock_that_jumps_changes_no_bit_and_loses_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign
-) -> None:
+def test_a_clock_that_jumps_changes_no_bit_and_loses_no_file(tmp_path, monkeypatch, campaign):
     trials = campaign.trials(short=3, full=40)
     run_sweep(cells(6), tmp_path / "whole", workers=0, function=TRAIN)
     dice = random.Random(12)
@@ -92,8 +90,8 @@ def test_a_clock_that_jumps_changes_no_bit_and_loses_no_file(
 
 @pytest.mark.parametrize("write", [atomic_files.create, atomic_files.replace])
 def test_a_file_that_a_runner_with_a_fast_clock_sweeps_away_is_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write, campaign
-) -> None:
+    tmp_path, monkeypatch, write, campaign
+):
     """The other runner takes a file that is just being written for one that was left hours ago."""
     swept = []
     real_aside = atomic_files._aside
@@ -161,7 +159,7 @@ print(json.dumps(found))
 
 @WITH_RAY
 @pytest.mark.slow
-def test_a_local_ray_gives_the_same_bytes_and_the_same_blame(tmp_path: Path, campaign) -> None:
+def test_a_local_ray_gives_the_same_bytes_and_the_same_blame(tmp_path, campaign):
     command = [sys.executable, "-c", SCRIPT, tmp_path]
     ended = subprocess.run(
         command, cwd=HERE, capture_output=True, text=True, check=False, timeout=patience(240)

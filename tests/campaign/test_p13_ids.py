@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def thawed(values: Mapping[str, Any]) -> Run:
     return Run(**pairs)
 
 
-def test_cells_and_packs_have_the_ids_that_they_once_had(campaign) -> None:
+def test_cells_and_packs_have_the_ids_that_they_once_had(campaign):
     """The file was written once, before planning was made quick, and is never written again."""
     for values, name in GOLDEN["cells"]:
         assert cell_id(thawed(values)) == name
@@ -44,7 +44,7 @@ def plainly(run: Run) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
-def test_neighbors_do_not_change_what_a_cell_is_called(campaign) -> None:
+def test_neighbors_do_not_change_what_a_cell_is_called(campaign):
     """Texts are made and values checked with the cell before in mind; the order must not matter."""
     trials = campaign.trials(short=300, full=20_000)
     dice = random.Random(13)
@@ -53,9 +53,7 @@ def test_neighbors_do_not_change_what_a_cell_is_called(campaign) -> None:
     for _ in range(trials):
         cell = dice.choice(some)
         other = dice.choice([True, 1, 1.0, 0.0, -0.0, False, 0, "1"])
-        cells.append(
-            Run(**vars(cell) | {"recipe_args": (("a", other),), "max_grad_norm": dice.choice([0, -0.0])})
-        )
+        cells.append(replace(cell, recipe_args=(("a", other),), max_grad_norm=dice.choice([0, -0.0])))
     assert list(canonicals(cells)) == list(map(plainly, cells)) == list(map(canonical, cells))
     numbers = [Run(recipe_args=(("a", dice.choice([True, 1, 0, False, 2.5, 1.0])),)) for _ in range(trials)]
     sound, wrong = normal(numbers)

@@ -2,7 +2,6 @@
 
 import random
 import time
-from pathlib import Path
 
 import pytest
 from support.runners import started
@@ -12,7 +11,7 @@ from testbed.errors import UserError
 from testbed.results.store import Failure, status
 
 
-def test_planned_is_done_and_failed_and_pending_after_every_event(tmp_path: Path, campaign) -> None:
+def test_planned_is_done_and_failed_and_pending_after_every_event(tmp_path, campaign):
     events = campaign.trials(short=60, full=1500)
     dice = random.Random(1)
     store = filled(tmp_path / "s", [])
@@ -45,7 +44,7 @@ def test_planned_is_done_and_failed_and_pending_after_every_event(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_counts_add_up_at_every_look_at_a_running_sweep(tmp_path: Path, campaign) -> None:
+def test_counts_add_up_at_every_look_at_a_running_sweep(tmp_path, campaign):
     looks, count = campaign.trials(short=1, full=4), 20
     seen = 0
     for look in range(looks):

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", ["store_format_1", "store_format_1_digest"])
-def test_a_folder_of_every_layout_stays_readable(name: str, campaign) -> None:
+def test_a_folder_of_every_layout_stays_readable(name, campaign):
     """The fixtures were written once: by the first store, and by the first whose plan has a digest."""
     table = read(GOLDEN / name)
     cells = grid(Run(), lag=[0, 4], seed=range(2))
@@ -34,15 +34,10 @@ def test_a_folder_of_every_layout_stays_readable(name: str, campaign) -> None:
 
 def as_before(folder: Path) -> None:
     """Write the plan and the failures of a folder as the first version of the store did."""
-    packs = [
-        {
-            "id": pack.id,
-            "cells": [
-                {"id": name, "run": vars(cell)} for name, cell in zip(pack.names, pack.cells, strict=True)
-            ],
-        }
-        for pack in PACKS
-    ]
+    packs = [{"id": pack.id,
+              "cells": [{"id": name, "run": vars(cell)}
+                        for name, cell in zip(pack.names, pack.cells, strict=True)]}
+             for pack in PACKS]  # fmt: skip
     data = {"fingerprint": dict(fingerprint.fingerprint()), "packs": packs}
     (folder / "sweep.json").write_text(json.dumps(data, indent=1, sort_keys=True))
     for path in (folder / "failures").iterdir():
@@ -51,7 +46,7 @@ def as_before(folder: Path) -> None:
         path.write_text(json.dumps(record, indent=1, sort_keys=True))
 
 
-def test_a_folder_of_the_first_layout_is_gone_on_with(tmp_path: Path, campaign) -> None:
+def test_a_folder_of_the_first_layout_is_gone_on_with(tmp_path, campaign):
     store = filled(tmp_path / "s", PACKS[:3])
     failure = Failure(PACKS[3].id, "oom", "too much", PACKS[3].names)
     store.fail(failure)
@@ -72,7 +67,7 @@ def read_of(folder: Path):
     return read(folder)
 
 
-def test_a_first_layout_with_a_changed_id_is_refused(tmp_path: Path, campaign) -> None:
+def test_a_first_layout_with_a_changed_id_is_refused(tmp_path, campaign):
     filled(tmp_path / "s")
     as_before(tmp_path / "s")
     good = (tmp_path / "s" / "sweep.json").read_text()
@@ -82,7 +77,7 @@ def test_a_first_layout_with_a_changed_id_is_refused(tmp_path: Path, campaign) -
     campaign.tried("a changed id in a plan of the first layout", 2)
 
 
-def test_a_newer_format_is_refused_politely(tmp_path: Path, campaign) -> None:
+def test_a_newer_format_is_refused_politely(tmp_path, campaign):
     for newer in (1, 2, 10**6):
         tomorrow = {"fingerprint": {"format": fingerprint.FORMAT + newer}, "packs": "in a way not yet known"}
         (tmp_path / "sweep.json").write_text(json.dumps(tomorrow))

@@ -29,9 +29,7 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
     """Draw the figures in a process of its own, with no program on the path; return the files' digests."""
     folder.mkdir()
     (folder / "matplotlibrc").write_text(HOSTILE)
-    kept = {
-        name: os.environ[name] for name in ("PYTHONPATH", "HOME", "OMP_NUM_THREADS") if name in os.environ
-    }
+    kept = {n: os.environ[n] for n in ("PYTHONPATH", "HOME", "OMP_NUM_THREADS") if n in os.environ}
     done = subprocess.run(
         [sys.executable, "-c", DRAW, folder / "out", *names],
         env={"PYTHONPATH": str(ROOT), **kept, **variables, "PATH": "/nonexistent",
@@ -44,7 +42,7 @@ def drawn(folder: Path, names: list[str], variables: dict[str, str]) -> dict[str
 
 
 @pytest.mark.slow
-def test_figures_are_the_same_bytes_in_other_places_and_times(tmp_path: Path, campaign) -> None:
+def test_figures_are_the_same_bytes_in_other_places_and_times(tmp_path, campaign):
     from paper_figs.figure_registry import FIGURES
     from paper_figs.save_figures import figures
 

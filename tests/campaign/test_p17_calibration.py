@@ -27,7 +27,7 @@ def most_misses(trials: int, chance: float) -> int:
 
 @pytest.mark.parametrize("law", BOUNDED)
 @pytest.mark.parametrize("n", [10, 100])
-def test_intervals_that_promise_coverage_at_every_n_keep_it(law: str, n: int, campaign) -> None:
+def test_intervals_that_promise_coverage_at_every_n_keep_it(law, n, campaign):
     trials = campaign.trials(short=1000, full=10_000)
     draw, mean = BOUNDED[law]
     terms_MN = draw(np.random.default_rng([17, n]), (trials, n))
@@ -43,7 +43,7 @@ def test_intervals_that_promise_coverage_at_every_n_keep_it(law: str, n: int, ca
 
 
 @pytest.mark.parametrize("n", [3, 30])
-def test_intervals_that_are_exact_miss_neither_more_nor_less_than_they_say(n: int, campaign) -> None:
+def test_intervals_that_are_exact_miss_neither_more_nor_less_than_they_say(n, campaign):
     trials = campaign.trials(short=4000, full=40_000)
     found = intervals.student(np.random.default_rng([18, n]).normal(size=(trials, n)), level=LEVEL)
     misses = int(((found.low > 0) | (found.high < 0)).sum())
@@ -51,7 +51,7 @@ def test_intervals_that_are_exact_miss_neither_more_nor_less_than_they_say(n: in
     campaign.tried(f"Student's t on normal terms, N = {n}: not more and not fewer misses", trials)
 
 
-def test_the_median_and_a_share_are_covered(campaign) -> None:
+def test_the_median_and_a_share_are_covered(campaign):
     trials = campaign.trials(short=300, full=4000)
     rng = np.random.default_rng(19)
     for n in (6, 21):
@@ -67,7 +67,7 @@ def test_the_median_and_a_share_are_covered(campaign) -> None:
 
 
 @pytest.mark.parametrize("k", [0.2, 0.5, 0.7, 1.0])
-def test_pareto_k_is_right_on_pareto_tails_but_for_its_prior(k: float, campaign) -> None:
+def test_pareto_k_is_right_on_pareto_tails_but_for_its_prior(k, campaign):
     """The fit has a prior worth 10 of its `tail` terms toward 1/2; its other bias falls with the tail."""
     trials, n = campaign.trials(short=40, full=1500), 4000
     rng = np.random.default_rng(20)

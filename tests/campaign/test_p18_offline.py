@@ -64,9 +64,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_main_paths_ask_nothing_of_the_network_and_leave_no_temporary_file(
-    tmp_path: Path, campaign
-) -> None:
+def test_the_main_paths_ask_nothing_of_the_network_and_leave_no_temporary_file(tmp_path, campaign):
     paths = (*PATHS, MODEL) if campaign.full else PATHS[:5]
     command, variables = guarded(tmp_path, paths), surroundings(tmp_path)
     readable: set[str] = set()
@@ -96,7 +94,7 @@ def test_the_main_paths_ask_nothing_of_the_network_and_leave_no_temporary_file(
     campaign.tried("commands with sockets blocked, in a network without interfaces where allowed", len(paths))
 
 
-def test_the_guard_of_these_tests_sees_a_socket(tmp_path: Path, campaign) -> None:
+def test_the_guard_of_these_tests_sees_a_socket(tmp_path, campaign):
     """Were it blind, the test above could not fail."""
     guarded(tmp_path, ())
     script = "import socket; socket.create_connection(('127.0.0.1', 9))"
@@ -149,7 +147,7 @@ print(most, size)
 
 
 @pytest.mark.slow
-def test_runner_and_workers_talk_through_pipes_and_open_no_socket(tmp_path: Path, campaign) -> None:
+def test_runner_and_workers_talk_through_pipes_and_open_no_socket(tmp_path, campaign):
     command = [sys.executable, "-c", LISTENING, tmp_path / "s"]
     ended = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -22,9 +22,7 @@ COMMANDS = (
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_any_text_in_a_system_prompt_goes_through_every_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign, capsys
-) -> None:
+def test_any_text_in_a_system_prompt_goes_through_every_reader(tmp_path, monkeypatch, campaign, capsys):
     monkeypatch.chdir(tmp_path)
     trials = campaign.trials(short=1, full=60)
     dice = random.Random(21)

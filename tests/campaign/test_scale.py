@@ -30,7 +30,7 @@ def said(found: dict[str, float]) -> str:
     return f"{found['cells']:,} cells{done}: {parts} of CPU, {found['MiB']:,} MiB"
 
 
-def test_a_sweep_ten_times_as_large_takes_ten_times_as_long(tmp_path: Path, campaign) -> None:
+def test_a_sweep_ten_times_as_large_takes_ten_times_as_long(tmp_path, campaign):
     """CPU time of the process, in which the load of the machine counts less than on the clock."""
     sizes = (10_000, 100_000) if campaign.full else (1_000, 10_000)
     small, big = (large(tmp_path / str(cells), cells, packs=10**6) for cells in sizes)
@@ -44,7 +44,7 @@ def test_a_sweep_ten_times_as_large_takes_ten_times_as_long(tmp_path: Path, camp
         campaign.tried(said(found), int(found["cells"]))
 
 
-def test_a_million_cells_are_planned_filled_and_drawn(tmp_path: Path, campaign) -> None:
+def test_a_million_cells_are_planned_filled_and_drawn(tmp_path, campaign):
     if not campaign.full:
         pytest.skip("minutes: in the campaign only")
     found = large(tmp_path / "s", 10**6, packs=10**6)
@@ -77,7 +77,7 @@ print(json.dumps(resident))
 
 
 @pytest.mark.parametrize("kind", ["tabular", "toy", "hf"])
-def test_memory_does_not_grow_with_the_steps(kind: str, tmp_path: Path, campaign) -> None:
+def test_memory_does_not_grow_with_the_steps(kind, tmp_path, campaign):
     """The second half of a run may hold 4 MiB more than its first half ended with; a leaked step would show:
     1 KiB of each of 2,500 steps is 2.4 MiB, 2 KiB is above the limit."""
     if not campaign.full and kind != "tabular":

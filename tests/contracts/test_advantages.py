@@ -98,11 +98,8 @@ def test_stacked_replicas_equal_separate_calls(name):
         group_B=torch.tensor([0, 0, 0, 3, 3, 3, 3]),
         history_K=torch.full_like(first.history_K, torch.nan),
     )
-    both = {
-        item.name: torch.stack([getattr(first, item.name), getattr(other, item.name)])
-        for item in fields(Signals)
-        if getattr(first, item.name) is not None
-    }
+    both = {item.name: torch.stack([getattr(first, item.name), getattr(other, item.name)])
+            for item in fields(Signals) if getattr(first, item.name) is not None}  # fmt: skip
     stacked = call(name, Signals(**both))
     for row, one in enumerate([first, other]):
         torch.testing.assert_close(stacked[row], call(name, one), rtol=1e-12, atol=1e-13)
@@ -216,8 +213,6 @@ def test_both_conventions_of_the_group_standard_deviation(std, freedom):
 def test_signals_of_another_shape_are_refused():
     signals = signals_of(Numbers())
     for field, value in [
-        ("group_B", torch.zeros(6)),
-        ("value_BT", torch.zeros(7, 4)),
-        ("history_K", torch.zeros(2, 3)),
-    ]:
+        ("group_B", torch.zeros(6)), ("value_BT", torch.zeros(7, 4)), ("history_K", torch.zeros(2, 3)),
+    ]:  # fmt: skip
         refuses(f"{field} has shape", replace, signals, **{field: value})

@@ -40,11 +40,9 @@ def reads(name):
 
 def test_every_objective_has_a_hand_derived_row_and_every_row_an_objective():
     assert set(WEIGHTS) == set(NAMES)
-    numbers = {
-        (name, each.name): each.default
-        for name, row in WEIGHTS.items() for each in signature(row).parameters.values()
-        if each.name in objective[name].defaults
-    }  # fmt: skip
+    numbers = {(name, each.name): each.default for name, row in WEIGHTS.items()
+               for each in signature(row).parameters.values()
+               if each.name in objective[name].defaults}  # fmt: skip
     assert numbers == {(name, key): objective[name].defaults[key] for name, key in numbers}
 
 
@@ -221,8 +219,7 @@ def test_dropped_tokens_have_no_weight(name):
 
 WRONG = (
     ("alp", {"level": "cum-token"}, "ratio level 'cum-token'"),
-    ("bapo", {"share": "values"}, "share of positive tokens 'values'"),
-    ("chord", {"phi": "no"}, "on"),
+    ("bapo", {"share": "values"}, "share of positive tokens 'values'"), ("chord", {"phi": "no"}, "on"),
     ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'.*Known: old, rollout"),
     ("entropy_bonus", {"gradient": "both"}, "Unknown gradient 'both'"),
     ("holder", {"clip": "tokens"}, "clip of holder 'tokens'"),
@@ -231,8 +228,7 @@ WRONG = (
     ("kl_penalty", {"gradient": "path"}, "Unknown gradient 'path'.*Did you mean 'pathwise'"),
     ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
     ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),
-    ("max_at_k", {"order": "second"}, "exact"),
-    ("online_dpo", {"loss": "dop"}, "dpo"),
+    ("max_at_k", {"order": "second"}, "exact"), ("online_dpo", {"loss": "dop"}, "dpo"),
     ("p3o", {"clip": "jiont"}, "joint"),
     ("r2vpo", {"level": "prefix"}, "Unknown ratio level 'prefix'.*geometric, sequence, token"),
     ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'"),
@@ -242,7 +238,7 @@ WRONG = (
     ("st_ppo", {"correction": "norms"}, "correction 'norms'"),
     ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
     ("two_sided", {"delta": 0.9}, "delta=0.9"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "hyper", "message"), WRONG)

@@ -50,12 +50,10 @@ def random_stack(
 
 @pytest.mark.slow
 @given(
-    seed=st.integers(0, 2**32 - 1),
-    rows=st.integers(1, 9),
-    width=st.integers(1, 12),
+    seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 9), width=st.integers(1, 12),
     far=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
     dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16]),
-)
+)  # fmt: skip
 @settings(max_examples=25, deadline=None)
 def test_losses_and_gradients_of_random_ragged_stacks_are_finite(seed, rows, width, far, dtype):
     logp, batch = random_stack(seed, rows, width, far, dtype)

@@ -53,13 +53,10 @@ def test_every_axis_of_a_name_is_a_letter_of_the_table():
 
 @pytest.mark.parametrize(
     ("source", "found"),
-    [
-        ("x_BO = 1", {"x_BO"}),
-        ("def f(size_O): ...", {"size_O"}),
-        ("f(size_O=1).mean_BT.share_RO", {"size_O", "share_RO"}),
-        ("x_BT = x_B1 = total_R2F = MOST_O = _MOST_ROWS = 1", set()),
-    ],
-)
+    [("x_BO = 1", {"x_BO"}), ("def f(size_O): ...", {"size_O"}),
+     ("f(size_O=1).mean_BT.share_RO", {"size_O", "share_RO"}),
+     ("x_BT = x_B1 = total_R2F = MOST_O = _MOST_ROWS = 1", set())],
+)  # fmt: skip
 def test_a_letter_that_is_not_in_the_table_is_seen(source, found):
     assert strange(source, set("BFRT")) == found
 

@@ -81,13 +81,11 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     assert facts.best("sorted")[0] == "topr"
     assert facts.final("sums", "topr") == "0.00"
     for claim in (
-        "importance-weights-help-smollm2-at-the-end",
-        "standardized-advantages-help-smollm2-on-the-way",
-        "a-clip-helps-smollm2-on-the-way",
-        "q4-0-rollouts-slow-smollm2-down",
+        "importance-weights-help-smollm2-at-the-end", "standardized-advantages-help-smollm2-on-the-way",
+        "a-clip-helps-smollm2-on-the-way", "q4-0-rollouts-slow-smollm2-down",
         "arena-foretells-the-order-of-recipes-at-tau-0",
         "arena-foretells-the-order-of-recipes-at-tau-0-on-spelling",
-    ):
+    ):  # fmt: skip
         kept = by_claim()[claim]
         said = f"{kept['effect']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}]".replace("0.", ".")
         assert said in text, said

@@ -16,17 +16,10 @@ def batches(rescaled=0.0, fixed=0.08, coupled=0.03):
     for prompts, decay in ((16, 16 / 17), (4, 64 / 65)):
         arms += [("ewma", decay, prompts, rescaled), ("ewma", 0.8, prompts, fixed)]
         arms += [("recompute", np.nan, prompts, coupled)]
-    rows = [
-        {
-            "anchor": anchor,
-            batch_invariance.DECAY: decay,
-            "prompts": prompts,
-            "seed": seed,
-            batch_invariance.VALUE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64),
-        }
-        for anchor, decay, prompts, change in arms
-        for seed in range(SEEDS)
-    ]
+    rows = [{"anchor": anchor, batch_invariance.DECAY: decay, "prompts": prompts, "seed": seed,
+             batch_invariance.VALUE: 0.8 + seed / 50 + change + NOISE[seed] * (prompts < 64)}
+            for anchor, decay, prompts, change in arms
+            for seed in range(SEEDS)]  # fmt: skip
     return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
 

@@ -26,38 +26,23 @@ N = 100
 
 def cost_table(seeds=16, reinforce_falls=True, grpo_falls=False, cost=0.3, again=False):
     """Final accuracies of two recipes at lags 0 and 128, of a first run or its replication as well."""
-    rows = [
-        {
-            "recipe": recipe,
-            "lag": lag,
-            "seed": seed,
-            "accuracy": 0.9 - (cost * (1 + seed / 5000) if lag and recipe == "grpo" else 0.0),
-            "collapsed": float(bool(lag) and falls),
-        }
-        for start in ((100, 1000) if again else (100,))
-        for seed in range(start, start + seeds)
-        for recipe, falls in (("reinforce", reinforce_falls), ("grpo", grpo_falls))
-        for lag in (0, 128)
-    ]
+    rows = [{"recipe": recipe, "lag": lag, "seed": seed,
+             "accuracy": 0.9 - (cost * (1 + seed / 5000) if lag and recipe == "grpo" else 0.0),
+             "collapsed": float(bool(lag) and falls)}
+            for start in ((100, 1000) if again else (100,))
+            for seed in range(start, start + seeds)
+            for recipe, falls in (("reinforce", reinforce_falls), ("grpo", grpo_falls))
+            for lag in (0, 128)]  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def ess_table(seeds=6, factor=2.0, token=0.9):
     """Exact ESS from 1/N to 10/N and below; sampled = exact * factor, seeds differing a little."""
-    rows = [
-        {
-            "recipe": "reinforce",
-            "lag": 8,
-            "seed": seed,
-            "step": step,
-            ess.EXACT: exact,
-            collapse.ESS: max(exact * factor, 1 / N) * (1 + seed / 100),
-            condense.TOKEN_ESS: token * (1 - seed / 100),
-            collapse.ESS_FLOOR: 1 / N,
-        }
-        for seed in range(seeds)
-        for step, exact in enumerate((0.5, 0.08, 0.05, 0.02, 0.001))
-    ]
+    rows = [{"recipe": "reinforce", "lag": 8, "seed": seed, "step": step, ess.EXACT: exact,
+             collapse.ESS: max(exact * factor, 1 / N) * (1 + seed / 100),
+             condense.TOKEN_ESS: token * (1 - seed / 100), collapse.ESS_FLOOR: 1 / N}
+            for seed in range(seeds)
+            for step, exact in enumerate((0.5, 0.08, 0.05, 0.02, 0.001))]  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -93,10 +78,8 @@ def test_every_claim_states_a_sentence_a_source_and_its_kind():
 )  # fmt: skip
 def test_a_claim_reaches_every_verdict(claim, made, refuting, undecided):
     for changes, expected in (
-        ({}, SUPPORTED),
-        (refuting, REFUTED),
-        *((each, UNDECIDED) for each in undecided),
-    ):
+        ({}, SUPPORTED), (refuting, REFUTED), *((each, UNDECIDED) for each in undecided),
+    ):  # fmt: skip
         table = made(**changes)
         if "overstates" in claim:  # lift the floor's own effect: the sampled ESS could be too low elsewhere
             table = table[table[ess.EXACT] > 0.02]

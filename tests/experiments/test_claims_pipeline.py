@@ -53,11 +53,8 @@ def test_a_queue_that_drops_its_newest_groups_refutes_what_is_said_of_dropping_t
 def test_a_margin_holds_on_both_sides():
     noise_R = np.linspace(-1e-3, 1e-3, 8)
     for distance, expected in (
-        (0.02, "supported"),
-        (-0.02, "supported"),
-        (0.04, "refuted"),
-        (-0.04, "refuted"),
-    ):
+        (0.02, "supported"), (-0.02, "supported"), (0.04, "refuted"), (-0.04, "refuted"),
+    ):  # fmt: skip
         rooms = replicated.within({"x": distance + noise_R})
         check = base.CLAIMS["discard-stale-shortens-responses"].function
         assert word(replace(check, outcome=lambda _, rooms=rooms: rooms)(pd.DataFrame())) == expected

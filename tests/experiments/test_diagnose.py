@@ -80,12 +80,9 @@ def test_the_laboratorys_limits_come_from_the_table_that_is_there(tmp_path):
     assert "60 runs" in said
     # Steps 1 to EARLY count: the geometric mean of 0.1 and 0.001 is 0.01.
     for ess, warned in (
-        ([1.0, 0.1, 0.001], True),
-        ([0.001, 0.1, 0.1], False),
-        ([0.001], True),
-        ([1.0, *[0.1] * (EARLY - 1), 10.0**-EARLY], True),
-        ([1.0, *[0.1] * EARLY, 10.0**-EARLY], False),
-    ):
+        ([1.0, 0.1, 0.001], True), ([0.001, 0.1, 0.1], False), ([0.001], True),
+        ([1.0, *[0.1] * (EARLY - 1), 10.0**-EARLY], True), ([1.0, *[0.1] * EARLY, 10.0**-EARLY], False),
+    ):  # fmt: skip
         assert early(rows(**{limit.metric: ess}), [limit])[0].fired == warned
 
 
@@ -158,13 +155,8 @@ def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, c
     assert call(tmp_path / "log", *options) == 0
     said = capsys.readouterr().out
     for words in (
-        "written by",
-        "prime-rl",
-        "floor 1/N",
-        "Pareto-k",
-        "ppo_clip",
-        "limits that peers document",
-    ):
+        "written by", "prime-rl", "floor 1/N", "Pareto-k", "ppo_clip", "limits that peers document",
+    ):  # fmt: skip
         assert words in said
     assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
     assert call(tmp_path / "a.parquet", "--json", "--objective", "ppo_clip") == 0
@@ -184,16 +176,13 @@ def at_once(text):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["none.jsonl"], "does not exist"),
-        (["x.jsonl"], "no reader knows"),
-        (["x.jsonl", "--format", "nemorl"], "Unknown log format"),
-        (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
-        (["x.jsonl", "--open"], "--open needs a page"),
-        (["log", "--objective", "ppo_clipp"], "Unknown objective"),
-        (["log", "--objective", "dpo"], "None of the named objectives can be asked"),
-    ],
-)
+    [(["none.jsonl"], "does not exist"), (["x.jsonl"], "no reader knows"),
+     (["x.jsonl", "--format", "nemorl"], "Unknown log format"),
+     (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
+     (["x.jsonl", "--open"], "--open needs a page"),
+     (["log", "--objective", "ppo_clipp"], "Unknown objective"),
+     (["log", "--objective", "dpo"], "None of the named objectives can be asked")],
+)  # fmt: skip
 def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("testbed.cli.slow_notice.slow_notice", at_once)

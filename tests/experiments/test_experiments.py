@@ -84,11 +84,9 @@ def test_the_committed_table_is_of_the_cells_declared_today(name):
     if experiment.from_rows is not None:
         found, wanted = found.drop_duplicates(), wanted.drop_duplicates()
     pd.testing.assert_frame_equal(
-        found.sort_values(plain, ignore_index=True),
-        wanted.sort_values(plain, ignore_index=True),
-        rtol=1e-4,
+        found.sort_values(plain, ignore_index=True), wanted.sort_values(plain, ignore_index=True), rtol=1e-4,
         check_dtype=False,
-    )
+    )  # fmt: skip
     assert table.about["cells"] == len(cells)
 
 
@@ -127,15 +125,12 @@ def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
 
 @pytest.mark.parametrize(
     ("given", "answer"),
-    [
-        ({"name": "My_one"}, "other characters"),
-        ({"question": "It is so."}, "does not end in"),
-        ({"compute": lambda: None}, "both cells and compute, expected one"),
-        ({"cells": None, "compute": lambda: None, "keys": ()}, "without saying its keys"),
-        ({"cells": None}, "neither cells nor a computation"),
-        ({"figure": Plot("final by setting", x="lag", y="value")}, "its plot reads value, which is neither"),
-    ],
-)
+    [({"name": "My_one"}, "other characters"), ({"question": "It is so."}, "does not end in"),
+     ({"compute": lambda: None}, "both cells and compute, expected one"),
+     ({"cells": None, "compute": lambda: None, "keys": ()}, "without saying its keys"),
+     ({"cells": None}, "neither cells nor a computation"),
+     ({"figure": Plot("final by setting", x="lag", y="value")}, "its plot reads value, which is neither")],
+)  # fmt: skip
 def test_a_contradiction_is_refused_in_one_sentence(given, answer):
     whole = {"name": "x", "question": "Is it?", "source": "y", "cells": tuple, "keys": ("lag",)}
     refuses(answer, Experiment, **{**whole, **given})

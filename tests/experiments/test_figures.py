@@ -183,9 +183,7 @@ def test_bad_names_and_folders_get_one_clear_message(folder, tables, tmp_path, c
 @pytest.mark.slow
 def test_figures_without_names_are_those_that_the_tables_allow(tables, tmp_path):
     table_files.write_tables({"ratio-tails": tables["ratio-tails"]}, tmp_path)
-    assert [each.name for each in save_figures.figures(data=tmp_path, out=tmp_path / "out")] == [
-        "ratio-tails"
-    ]
+    assert [x.name for x in save_figures.figures(data=tmp_path, out=tmp_path / "out")] == ["ratio-tails"]
 
 
 def results(folder, task="copy", policy="toy", rows=staleness_rows, finished=True):

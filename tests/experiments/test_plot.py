@@ -160,12 +160,9 @@ def test_the_command_draws_what_varies_in_every_format(folder, tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["--kind", "heet"], "Did you mean 'heat'"),
-        (["--out", "a.gif"], "ends in .png, .pdf or .svg"),
-        (["--kind", "curves", "--y", "lag"], "takes no --y"),
-    ],
-)
+    [(["--kind", "heet"], "Did you mean 'heat'"), (["--out", "a.gif"], "ends in .png, .pdf or .svg"),
+     (["--kind", "curves", "--y", "lag"], "takes no --y")],
+)  # fmt: skip
 def test_a_mistake_on_the_command_line_is_one_message(folder, words, message, capsys):
     assert message in refused(capsys, "plot", str(folder), *words)
 

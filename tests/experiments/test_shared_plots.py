@@ -13,12 +13,8 @@ PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, P
 
 
 def rows():
-    found = [
-        {"arm": arm, "x": x, "seed": seed, "y": scale * x + seed, "cost": x, "event": float(seed > x)}
-        for arm, scale in (("a", 1.0), ("b", 2.0))
-        for x in (0, 1, 4)
-        for seed in range(3)
-    ]
+    found = [{"arm": arm, "x": x, "seed": seed, "y": scale * x + seed, "cost": x, "event": float(seed > x)}
+             for arm, scale in (("a", 1.0), ("b", 2.0)) for x in (0, 1, 4) for seed in range(3)]  # fmt: skip
     return pd.DataFrame(found).sample(frac=1, random_state=0)
 
 

@@ -63,9 +63,7 @@ def test_the_committed_index_is_that_of_the_verdicts_and_small():
 def test_no_identity_stands_alone_as_what_was_found_of_a_system():
     judged = by_claim()
     for each in systems().values():
-        assert not each.central or any(judged[claim]["kind"] != "identity" for claim in each.central), (
-            each.name
-        )
+        assert not each.central or any(judged[x]["kind"] != "identity" for x in each.central), each.name
 
 
 def test_every_system_has_a_page_with_its_claims():

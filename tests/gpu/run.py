@@ -44,10 +44,8 @@ SCHEDULES = {
     "partial": (0, {"tokens": 2}), "replay": (0, {"share": 0.5}), "latency": (0, {"speed": 1.0}),
 }  # fmt: skip
 HOW = {
-    "": {"dtype": "float32"},
-    ", bfloat16": {"dtype": "bfloat16"},
-    ", LoRA": {"dtype": "float32", "lora": 2},
-}
+    "": {"dtype": "float32"}, ", bfloat16": {"dtype": "bfloat16"}, ", LoRA": {"dtype": "float32", "lora": 2},
+}  # fmt: skip
 """Ways to load a model, and what they are called."""
 LAWS = ("off", "top-p", "top-k", "temperature", "logit-noise")
 
@@ -357,9 +355,7 @@ def main() -> int:
     if given.rehearse:
         return 1 if rehearse(given.rehearse) else 0
     if not torch.cuda.is_available():
-        print(
-            "error: torch sees no CUDA device; `--rehearse FOLDER` runs the same on the CPU.", file=sys.stderr
-        )
+        print("error: no CUDA device; `--rehearse FOLDER` runs the same on the CPU.", file=sys.stderr)
         return 2
     return 1 if run("cuda", ROOT / "docs" / "gpu.md", MODELS, (8, 8, 128, 256), LIMIT) else 0
 

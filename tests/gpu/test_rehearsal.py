@@ -80,11 +80,9 @@ def test_failures_and_what_time_does_not_reach_are_written_down():
         raise RuntimeError("no kernel\nsecond line")
 
     agreed = [
-        ("a", run.attempted(fail, 1.0), 0.1),
-        ("b", run.attempted(lambda: 0.5, 1.0), 0.1),
-        ("c", run.attempted(lambda: 0.05, 1.0), 0.1),
-        ("d", run.attempted(lambda: 0.05, 0.0), 0.1),
-    ]
+        ("a", run.attempted(fail, 1.0), 0.1), ("b", run.attempted(lambda: 0.5, 1.0), 0.1),
+        ("c", run.attempted(lambda: 0.05, 1.0), 0.1), ("d", run.attempted(lambda: 0.05, 0.0), 0.1),
+    ]  # fmt: skip
     text = run.page("cpu", agreed, [("e", (10.0, 2**30)), ("f", run.attempted(fail, 1.0))], 3.0)
     assert "agree in 1 of 4 checks" in text
     assert "| a | RuntimeError: no kernel | 0.1 | fails |" in text

@@ -76,13 +76,9 @@ def lyapunov() -> float:
 
     mass, rng = point_mass(axes=2), np.random.default_rng(0)
     gains = mass.optimal_gain() + 0.05 * rng.normal(size=(10, *mass.optimal_gain().shape))
-    theirs = [
-        solve_discrete_lyapunov(
-            np.sqrt(mass.discount) * (mass.a_DD - mass.b_DU @ k).T,
-            mass.state_cost_DD + k.T @ mass.action_cost_UU @ k,
-        )
-        for k in gains
-    ]
+    theirs = [solve_discrete_lyapunov(np.sqrt(mass.discount) * (mass.a_DD - mass.b_DU @ k).T,
+                                      mass.state_cost_DD + k.T @ mass.action_cost_UU @ k)
+              for k in gains]  # fmt: skip
     return far(mass.cost_matrix(gains), theirs)
 
 
@@ -114,13 +110,11 @@ def every_pair() -> tuple[Any, Any, Any]:
     reward_SA = model()[1][0]
     states = torch.as_tensor(np.eye(STATES)[s])
     batch = SimpleNamespace(
-        observations=states,
-        actions=torch.as_tensor(a[:, None]),
+        observations=states, actions=torch.as_tensor(a[:, None]),
         rewards=torch.as_tensor(reward_SA[s, a][:, None]),
         next_observations=torch.as_tensor(np.eye(STATES)[t]),
-        intervals=torch.ones(len(s), 1, dtype=torch.float64),
-        terminals=torch.zeros(len(s), 1),
-    )
+        intervals=torch.ones(len(s), 1, dtype=torch.float64), terminals=torch.zeros(len(s), 1),
+    )  # fmt: skip
     return (s, a, t), reward_SA, batch
 
 
@@ -153,15 +147,11 @@ def iql() -> float:
     target = IQLImpl.compute_target(self, batch)
     # A batch of one row at a time gives each row's loss, which counts as often as the law says.
     rows = [SimpleNamespace(**{k: x[i : i + 1] for k, x in vars(batch).items()}) for i in range(len(s))]
-    value_loss = sum(
-        p * IQLImpl.compute_value_loss(self, row) for p, row in zip(law[:, 0], rows, strict=True)
-    )
+    value_loss = sum(p * IQLImpl.compute_value_loss(self, x) for p, x in zip(law[:, 0], rows, strict=True))
     self.compute_value_loss = lambda _: torch.zeros(())
     q_loss = (law * IQLImpl.compute_critic_loss(self, batch, target).q_loss).sum()
     by_v, by_q = torch.autograd.grad(value_loss, value_S)[0], torch.autograd.grad(q_loss, q_SA)[0]
-    weight = (
-        IQLImpl._compute_weight(self, batch)[:, 0].detach().numpy().reshape(STATES, ACTIONS, STATES)[..., 0]
-    )
+    weight = IQLImpl._compute_weight(self, batch).detach().numpy().reshape(STATES, ACTIONS, STATES)[..., 0]
     theirs = mu[0] * weight / (mu[0] * weight).sum(-1, keepdims=True)
     ours = tabular_offline.awr(mu, q_RSA - v_RS[..., None], BETA)[0]
     return max(float(by_v.abs().max()), float(by_q.abs().max()), far(ours, theirs))

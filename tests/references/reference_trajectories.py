@@ -61,14 +61,10 @@ def q_values(world: World, policy) -> list[list[list[Number]]]:
     later = [0 for _ in world.states]
     found = []
     for _ in range(world.horizon):
-        q = [
-            [
-                world.reward[s][a]
-                + world.gamma * sum(world.transition[s][a][k] * later[k] for k in world.states)
-                for a in world.actions
-            ]
-            for s in world.states
-        ]
+        q = [[world.reward[s][a] + world.gamma * sum(world.transition[s][a][k] * later[k]
+                                                     for k in world.states)
+              for a in world.actions]
+             for s in world.states]  # fmt: skip
         later = [
             0 if s in world.terminal else sum(policy[s][a] * q[s][a] for a in world.actions)
             for s in world.states

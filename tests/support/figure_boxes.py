@@ -21,11 +21,9 @@ def faults(fig: Figure) -> list[str]:
     found += [
         f"'{t.get_text()}' has {t.get_fontsize():.1f} points" for t, _ in shown if t.get_fontsize() < 6.99
     ]
-    found += [
-        f"'{a.get_text()}' and '{b.get_text()}' overlap"
-        for (a, first), (b, second) in combinations(shown, 2)
-        if _overlap(first, second, fig)
-    ]
+    found += [f"'{a.get_text()}' and '{b.get_text()}' overlap"
+              for (a, first), (b, second) in combinations(shown, 2)
+              if _overlap(first, second, fig)]  # fmt: skip
     for ax in fig.axes:
         found += [f"a line runs through '{text.get_text()}'" for text in ax.texts if _struck(text, ax)]
     return found

@@ -32,18 +32,13 @@ def columns(names: tuple[str, ...], cells: tuple[Run, ...]) -> dict[str, object]
     step = np.tile([0, 2], len(cells))
     ess = np.exp(-0.1 * lag * (1 + step))
     return {
-        "cell": np.repeat(names, 2),
-        "step": step,
-        **{
-            name: np.repeat([getattr(cell, name) for cell in cells], 2)
-            for name in ("task", "recipe", "policy")
-        },
+        "cell": np.repeat(names, 2), "step": step,
+        **{name: np.repeat([getattr(cell, name) for cell in cells], 2)
+           for name in ("task", "recipe", "policy")},
         **{name: np.repeat([getattr(cell, name) for cell in cells], 2) for name in ("lag", "seed")},
-        "exact/ess_kish_sequence": ess,
-        "rollout_corr/ess_kish_sequence_raw": ess,
-        "rollout_corr/ess_floor": np.full(len(ess), 1e-3),
-        "exact/value": ess,
-    }
+        "exact/ess_kish_sequence": ess, "rollout_corr/ess_kish_sequence_raw": ess,
+        "rollout_corr/ess_floor": np.full(len(ess), 1e-3), "exact/value": ess,
+    }  # fmt: skip
 
 
 def main(folder: str, count: str, packs: str) -> None:

@@ -47,11 +47,9 @@ def trl(folder: Path) -> None:
 def areal(folder: Path) -> None:
     """Write a task of two samples per version."""
     for version in (0, 3):
-        rows = [
-            {"task_id": 7 + version, "sample_idx": n, "seqlen": 5, "prompt_len": 2, "head_version": 0,
-             "tail_version": version, "reward": float(n), "prompt": "q", "completion": f"a{n}"}
-            for n in range(2)
-        ]  # fmt: skip
+        rows = [{"task_id": 7 + version, "sample_idx": n, "seqlen": 5, "prompt_len": 2, "head_version": 0,
+                 "tail_version": version, "reward": float(n), "prompt": "q", "completion": f"a{n}"}
+                for n in range(2)]  # fmt: skip
         made_logs._lines(folder / "rollout" / str(version) / f"{7 + version}.jsonl", rows)
 
 

@@ -28,12 +28,10 @@ class World:
         index_RN = np.indices((len(self.mass_K),) * n).reshape(n, -1).T
         context_RN, action_RN = self.context_K[index_RN], self.action_K[index_RN]
         found = logged(
-            reward=self.reward_K[index_RN] + shift,
-            action=action_RN,
-            behavior_dist=self.law.mu_SA[context_RN],
-            action_dist=self.law.pi_SA[context_RN],
+            reward=self.reward_K[index_RN] + shift, action=action_RN,
+            behavior_dist=self.law.mu_SA[context_RN], action_dist=self.law.pi_SA[context_RN],
             estimated_rewards_by_reg_model=self.model_SA[context_RN],
-        )
+        )  # fmt: skip
         return found, self.mass_K[index_RN].prod(-1)
 
 

@@ -44,17 +44,13 @@ def prime_rl(folder: Path) -> None:
     for step in range(STEPS):
         rows = [one for one in sequences() if one["step"] == step]
         for rank in (0, 1):
-            whole = [
-                {
-                    "schema_version": 1, "step": step, "rank": rank, "export_sequence_idx": n,
-                    "token_ids": one["prompt"] + one["token"],
-                    "loss_mask": [False] * len(one["prompt"]) + [bool(m) for m in one["mask"]],
-                    "inference_logprobs": [0.0] * len(one["prompt"]) + one["mu"],
-                    "trainer_logprobs": [0.0] * len(one["prompt"]) + one["pi"],
-                    "advantages": [0.0] * len(one["prompt"]) + [one["advantage"]] * len(one["mask"]),
-                }
-                for n, one in enumerate(rows[rank::2])
-            ]  # fmt: skip
+            whole = [{"schema_version": 1, "step": step, "rank": rank, "export_sequence_idx": n,
+                      "token_ids": one["prompt"] + one["token"],
+                      "loss_mask": [False] * len(one["prompt"]) + [bool(m) for m in one["mask"]],
+                      "inference_logprobs": [0.0] * len(one["prompt"]) + one["mu"],
+                      "trainer_logprobs": [0.0] * len(one["prompt"]) + one["pi"],
+                      "advantages": [0.0] * len(one["prompt"]) + [one["advantage"]] * len(one["mask"])}
+                     for n, one in enumerate(rows[rank::2])]  # fmt: skip
             _lines(folder / f"step_{step}" / f"rank_{rank}.jsonl", whole)
         (folder / f"step_{step}" / "STABLE").touch()
 
@@ -86,15 +82,12 @@ def slime(folder: Path) -> None:
     folder.mkdir(parents=True)
     for step in range(STEPS):
         rows = [one for one in sequences() if one["step"] == step]
-        samples = [
-            {
-                "index": one["index"], "group_index": one["group"], "tokens": one["prompt"] + one["token"],
-                "response_length": len(one["token"]), "reward": one["reward"], "loss_mask": one["mask"],
-                "weight_versions": [str(one["version"])], "rollout_log_probs": one["mu"],
-                "status": "completed",
-            }
-            for one in rows
-        ]  # fmt: skip
+        samples = [{"index": one["index"], "group_index": one["group"],
+                    "tokens": one["prompt"] + one["token"], "response_length": len(one["token"]),
+                    "reward": one["reward"], "loss_mask": one["mask"],
+                    "weight_versions": [str(one["version"])], "rollout_log_probs": one["mu"],
+                    "status": "completed"}
+                   for one in rows]  # fmt: skip
         torch.save({"rollout_id": step, "samples": samples}, folder / f"rollout_{step}.pt")
         for rank in (0, 1):
             part = rows[rank::2]
@@ -142,66 +135,45 @@ def skyrl(folder: Path, left: bool = True) -> None:
 
 def open_instruct(folder: Path) -> None:
     """No trainer's log-probabilities; beside the shard lies its metadata."""
-    rows = [
-        {
-            "step": o["step"], "sample_idx": o["index"], "prompt_idx": o["group"],
-            "prompt_tokens": o["prompt"],
-            "response_tokens": o["token"], "reward": o["reward"], "advantage": o["advantage"],
-            "finish_reason": "stop",
-            "dataset": "d", "logprobs": o["mu"],
-        }
-        for o in sequences()
-    ]  # fmt: skip
+    rows = [{"step": o["step"], "sample_idx": o["index"], "prompt_idx": o["group"],
+             "prompt_tokens": o["prompt"], "response_tokens": o["token"], "reward": o["reward"],
+             "advantage": o["advantage"], "finish_reason": "stop", "dataset": "d", "logprobs": o["mu"]}
+            for o in sequences()]  # fmt: skip
     _lines(folder / "run_rollouts_000000.jsonl", rows)
     _lines(folder / "run_metadata.jsonl", [{"run_name": "run"}])
 
 
 def trinity(folder: Path) -> None:
     """Experiences as lines."""
-    rows = [
-        {
-            "eid": {"batch": o["step"], "task": o["group"], "run": o["index"], "step": 0},
-            "reward": o["reward"],
-            "prompt_length": len(o["prompt"]), "tokens": o["prompt"] + o["token"], "logprobs": o["mu"],
-            "action_mask": o["mask"], "info": {"model_version": o["version"]},
-            "advantages": [o["advantage"]] * len(o["token"]),
-        }
-        for o in sequences()
-    ]  # fmt: skip
+    rows = [{"eid": {"batch": o["step"], "task": o["group"], "run": o["index"], "step": 0},
+             "reward": o["reward"], "prompt_length": len(o["prompt"]), "tokens": o["prompt"] + o["token"],
+             "logprobs": o["mu"], "action_mask": o["mask"], "info": {"model_version": o["version"]},
+             "advantages": [o["advantage"]] * len(o["token"])}
+            for o in sequences()]  # fmt: skip
     _lines(folder / "experiences.jsonl", rows)
 
 
 def pipeline_rl(folder: Path) -> None:
     """A line per group; log-probabilities of labeled tokens alone."""
     whole = sequences()
-    texts = [
-        {
-            "input_ids": o["prompt"] + o["token"], "group_id": f"{o['step']}-{o['group']}",
-            "reward": o["reward"],
-            "labels": [-100] * len(o["prompt"]) + [t if m else -100 for t, m in zip(o["token"], o["mask"],
-            strict=True)],
-            "logprobs": [v for v, m in zip(o["mu"], o["mask"], strict=True) if m],
-            "metadata": {"model_version": o["version"]},
-        }
-        for o in whole
-    ]  # fmt: skip
+    texts = [{"input_ids": o["prompt"] + o["token"], "group_id": f"{o['step']}-{o['group']}",
+              "reward": o["reward"],
+              "labels": [-100] * len(o["prompt"]) + [t if m else -100
+                                                     for t, m in zip(o["token"], o["mask"], strict=True)],
+              "logprobs": [v for v, m in zip(o["mu"], o["mask"], strict=True) if m],
+              "metadata": {"model_version": o["version"]}}
+             for o in whole]  # fmt: skip
     _lines(folder / "0.jsonl", [texts[n : n + GROUP] for n in range(0, len(texts), GROUP)])
 
 
 def own(folder: Path) -> None:
     """The bench's own record as JSON lines."""
-    rows = [
-        {
-            "record": 1, "source": "made", "step": o["step"], "sample": str(o["index"]),
-            "group": str(o["group"]),
-            "prompt": o["prompt"], "token": o["token"], "mask": o["mask"], "logp_mu": o["mu"],
-            "logp_pi": o["pi"],
-            "advantage": [o["advantage"]] * len(o["mask"]), "reward": o["reward"],
-            "version": [o["version"]] * len(o["mask"]),
-            "trainer_version": 5 + o["step"],
-        }
-        for o in sequences()
-    ]  # fmt: skip
+    rows = [{"record": 1, "source": "made", "step": o["step"], "sample": str(o["index"]),
+             "group": str(o["group"]), "prompt": o["prompt"], "token": o["token"], "mask": o["mask"],
+             "logp_mu": o["mu"], "logp_pi": o["pi"], "advantage": [o["advantage"]] * len(o["mask"]),
+             "reward": o["reward"], "version": [o["version"]] * len(o["mask"]),
+             "trainer_version": 5 + o["step"]}
+            for o in sequences()]  # fmt: skip
     _lines(folder / "made.tokens.jsonl", rows)
 
 

@@ -183,9 +183,7 @@ def lists_dapo(log_probs: list, old_log_probs: list, advantages: list, masks: li
     return -(surrogate * mask).sum() / mask.sum()
 
 
-def lists_gspo(
-    log_probs: list, old_log_probs: list, advantages: list, masks: list, eps_low=3e-3, eps_high=4e-3
-):
+def lists_gspo(log_probs, old_log_probs, advantages, masks, eps_low=3e-3, eps_high=4e-3):
     losses = []
     for new, old, adv, mask in zip(log_probs, old_log_probs, advantages, masks, strict=True):
         ratio = (((new - old) * mask).sum() / mask.sum()).exp()
@@ -193,9 +191,7 @@ def lists_gspo(
     return sum(losses) / len(losses)
 
 
-def lists_gmpo(
-    log_probs: list, old_log_probs: list, advantages: list, masks: list, eps_low=0.4, eps_high=0.4
-):
+def lists_gmpo(log_probs, old_log_probs, advantages, masks, eps_low=0.4, eps_high=0.4):
     losses = []
     for new, old, adv, mask in zip(log_probs, old_log_probs, advantages, masks, strict=True):
         gap, sign = new - old, torch.sign(adv)

@@ -66,12 +66,10 @@ def batch_of_inputs(inputs: dict[str, Tensor]) -> Batch:
     return Batch(
         logp_mu_BT=inputs["sampling_per_token_logps"],
         adv_BT=inputs["advantages"][:, None].expand(inputs["completion_mask"].shape),
-        mask_BT=(inputs["completion_mask"] * inputs["tool_mask"]).bool(),
-        reward_B=inputs["advantages"],
-        group_B=torch.arange(rows) // 2,
-        logp_anchor_BT=inputs["old_per_token_logps"],
+        mask_BT=(inputs["completion_mask"] * inputs["tool_mask"]).bool(), reward_B=inputs["advantages"],
+        group_B=torch.arange(rows) // 2, logp_anchor_BT=inputs["old_per_token_logps"],
         logp_ref_BT=inputs["ref_per_token_logps"],
-    )
+    )  # fmt: skip
 
 
 def tiny_trainer(kind: type, folder: Any, **options: Any) -> Any:

@@ -35,12 +35,8 @@ def test_there_are_about_forty_names_and_every_one_of_them_is_there():
 def test_what_a_type_checker_sees_is_what_is_loaded():
     tree = ast.parse((ROOT / "testbed" / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    typed = {
-        alias.asname: f"{node.module}:{alias.name}"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    typed = {alias.asname: f"{node.module}:{alias.name}"
+             for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}  # fmt: skip
     assert typed == tb._PLACES
 
 

@@ -74,9 +74,7 @@ PPO = ((0, 0.5), (0, 1.25, 4.0))
 DUAL = ((0, 0.5), (0, 1.25, 0))
 F1 = [
     *((name, {}, *PPO) for name in WEIGHTS if name not in ("tis@verl", "kl_rejection@verl", "tis@roll")),
-    ("tis@verl", {}, *DUAL),
-    ("kl_rejection@verl", {}, *DUAL),
-    ("tis@roll", {}, (1, 0.5), (0.5, 1, 1)),
+    ("tis@verl", {}, *DUAL), ("kl_rejection@verl", {}, *DUAL), ("tis@roll", {}, (1, 0.5), (0.5, 1, 1)),
     ("tis", {"cap": 0.5}, (0, 0.25), (0, 0.625, 2.0)),
     ("decoupled_ppo", {"eps_high": 0.6}, (1.5, 0.5), (0, 1.25, 4.0)),
-]
+]  # fmt: skip

@@ -27,11 +27,9 @@ def data(rows=6, width=7, seed=0, empty=()):
     new = old + 0.3 * rng.normal(size=(rows, width))
     tensors = [torch.tensor(x) for x in (old, new, np.repeat(rng.normal(size=(rows, 1)), width, 1))]
     return {
-        "old_log_prob": tensors[0],
-        "log_prob": tensors[1].requires_grad_(),
-        "advantages": tensors[2],
+        "old_log_prob": tensors[0], "log_prob": tensors[1].requires_grad_(), "advantages": tensors[2],
         "response_mask": torch.tensor(mask, dtype=torch.float32),
-    }
+    }  # fmt: skip
 
 
 def by_hand(loss, mask, mode, info):
@@ -82,14 +80,9 @@ def test_micro_batches_of_one_update_add_up(mode):
     # One width for both parts: verl pads all responses of a batch alike.
     info = {"batch_num_tokens": float(given["response_mask"].sum()), "global_batch_size": 8, "dp_size": 1}
     whole, _ = policy_loss("ppo_clip")(**given, loss_agg_mode=mode)
-    parts = [
-        policy_loss("ppo_clip")(
-            **{name: value[rows] for name, value in given.items()},
-            loss_agg_mode=mode,
-            config={"global_batch_info": info},
-        )[0]
-        for rows in (slice(0, 3), slice(3, 8))
-    ]
+    parts = [policy_loss("ppo_clip")(**{name: value[rows] for name, value in given.items()},
+                                     loss_agg_mode=mode, config={"global_batch_info": info})[0]
+             for rows in (slice(0, 3), slice(3, 8))]  # fmt: skip
     torch.testing.assert_close(sum(parts), whole, rtol=1e-12, atol=0)
 
 
@@ -114,9 +107,7 @@ def test_verls_weights_multiply_the_objective_and_not_the_terms():
     expected = by_hand(ppo_by_hand(given) * weights.numpy(), given["response_mask"], "token-mean", {})
     assert float(bare.detach()) == pytest.approx(float(expected), rel=1e-9)
     term = Term("kl_penalty@verl", 0.1)
-    with pytest.raises(
-        UserError, match="reads 'ref', which verl hands to no policy loss: verl adds its own KL"
-    ):
+    with pytest.raises(UserError, match="reads 'ref', which verl hands to no policy loss: verl adds"):
         policy_loss("ppo_clip", terms=[term])
     entropy = policy_loss("ppo_clip", terms=[Term("entropy_bonus", 0.1, (("gradient", "pathwise"),))])
     added, _ = entropy(**given, rollout_is_weights=weights)

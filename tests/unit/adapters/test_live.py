@@ -74,10 +74,8 @@ def test_the_callback_joins_the_micro_batches_of_a_step(parts):
     trainer.model.training = True
     place = {"rows": slice(0, size)}
     trainer._get_per_token_logps_and_entropies = lambda *a, **k: (
-        logp[place["rows"]],
-        torch.zeros_like(logp)[place["rows"]],
-        None,
-    )
+        logp[place["rows"]], torch.zeros_like(logp)[place["rows"]], None,
+    )  # fmt: skip
     trainer._compute_loss = MethodType(GRPOTrainer._compute_loss, trainer)
     callback = DiagnosticsCallback(trainer, everything=True)
     for n in range(parts):

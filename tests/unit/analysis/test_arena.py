@@ -40,7 +40,7 @@ def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() -> None:
+def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes():
     assert len({arm.name for arm in ARMS}) == len(ARMS)
     for arm in ARMS:
         assert len(set(arm.settings)) == 9, arm.name
@@ -48,13 +48,13 @@ def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes() ->
             recipe[arm.recipe].bind(**dict(args))
 
 
-def test_tuning_cells_differ_and_lie_above_all_seeds_of_claims() -> None:
+def test_tuning_cells_differ_and_lie_above_all_seeds_of_claims():
     cells = [run for arm in ARMS for run in on_tuning_seeds(TASKS["sorted"], arm, 64, arm.settings, (0, 1))]
     assert len(set(cell_ids(cells))) == len(ARMS) * 18
     assert min(run.seed for run in cells) == FIRST_SEED
 
 
-def test_the_chosen_setting_is_the_best_of_those_with_most_seeds() -> None:
+def test_the_chosen_setting_is_the_best_of_those_with_most_seeds():
     lucky, steady, worse = (1e-3, ()), (3e-3, ()), (1e-2, ())
     scores = {lucky: [0.9], steady: [0.5, 0.6], worse: [0.4, 0.6]}
     assert best_of(scores, 2) == [lucky, steady]
@@ -69,7 +69,7 @@ LADDER = tuple((("cap", x),) for x in (1, 2, 4, 8))
     [((3e-4, 4), [(9.5e-5, 4), (3e-4, 8)]), ((1e-3, 2), [(1e-3, 1)]), ((3e-3, 4), [(9.5e-3, 4), (3e-3, 8)])],
     ids=["low", "knob alone", "high"],
 )
-def test_the_grid_grows_beyond_an_optimum_at_its_edge_until_the_ladder_ends(best, expected) -> None:
+def test_the_grid_grows_beyond_an_optimum_at_its_edge_until_the_ladder_ends(best, expected):
     tried = [(rate, LADDER[place]) for rate in (3e-4, 1e-3, 3e-3) for place in (1, 2)]
     scores = {each: [float(each == (best[0], (("cap", best[1]),)))] for each in tried}
     assert beyond(scores, LADDER) == [(rate, (("cap", cap),)) for rate, cap in expected]
@@ -78,7 +78,7 @@ def test_the_grid_grows_beyond_an_optimum_at_its_edge_until_the_ladder_ends(best
     assert all(args == LADDER[0] for _, args in beyond(ended, LADDER)), "behind the ladder there is nothing"
 
 
-def test_gains_are_paired_by_seed() -> None:
+def test_gains_are_paired_by_seed():
     rows = [row("grpo", s, 0.1 * s) for s in range(4)]
     rows += [row("mine", s, 0.1 * s + gain) for s, gain in enumerate((0.1, 0.2, 0.1, 0.2))]
     found = table.summary(pd.DataFrame(rows)).set_index("arm")
@@ -90,7 +90,7 @@ def test_gains_are_paired_by_seed() -> None:
     assert np.isnan(found.loc["grpo", "gain"])
 
 
-def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path) -> None:
+def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path):
     rows = [row("grpo", 0, 0.5, lag=0) | {"curve": "0 0.5"}]
     pd.DataFrame(rows).to_csv(tmp_path / "sorted-0.csv", index=False)
     rows = [
@@ -105,7 +105,7 @@ def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path) -> No
     refuses("testbed arena run", table.gathered, tmp_path / "none")
 
 
-def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
+def test_a_rank_counts_better_arms_and_its_interval_holds_ties():
     finals = {"best": (0.9, 0.9), "equal": (0.4, 0.6), "worst": (0.1, 0.1)}
     committed = pd.DataFrame([row(arm, s, x) for arm, xs in finals.items() for s, x in enumerate(xs)])
     mine = pd.DataFrame([row("mine", s, x) for s, x in enumerate((0.6, 0.41))])
@@ -118,27 +118,24 @@ def test_a_rank_counts_better_arms_and_its_interval_holds_ties() -> None:
     ["", "cap", "cap=1", "cap=a,b", "cap=1,nan", "eps_high=1", "eps_high=1,1", "eps_high=1,inf",
      "no_such=1,2"],
 )  # fmt: skip
-def test_a_recipe_without_a_knob_grid_is_refused(knob: str) -> None:
+def test_a_recipe_without_a_knob_grid_is_refused(knob):
     with pytest.raises(UserError):
         own.arm_of("cispo", knob)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("add", "cispo", "--knob", "eps_high=1,4", "--lag", "pipeline"), "--lag 16"),
-        (("add", "cispo", "--knob", "eps_high=1,4", "--html", "."), "expected a file"),
-        (("run", "--lag", "pipeline"), "need --arm"),
-        (("show", "--lag", "soon"), "expected optimizer steps"),
-    ],
-)
-def test_lags_and_pages_that_cannot_be_are_refused_before_anything_runs(words, said, capsys) -> None:
+    [(("add", "cispo", "--knob", "eps_high=1,4", "--lag", "pipeline"), "--lag 16"),
+     (("add", "cispo", "--knob", "eps_high=1,4", "--html", "."), "expected a file"),
+     (("run", "--lag", "pipeline"), "need --arm"), (("show", "--lag", "soon"), "expected optimizer steps")],
+)  # fmt: skip
+def test_lags_and_pages_that_cannot_be_are_refused_before_anything_runs(words, said, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["arena", *words])
     assert said in capsys.readouterr().err
 
 
-def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> None:
+def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag():
     frame = table.load()
     made = cells_of(frame, "sorted", {"topr": (tasks.PIPELINE, tasks.NEAR)}, (3,))
     assert [tasks.lag_of(run) for run in made] == [tasks.PIPELINE, tasks.NEAR]
@@ -151,7 +148,7 @@ def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag() -> No
     assert {row["lag"] for row in shown} == {"pipeline"}
 
 
-def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final_of_the_seed() -> None:
+def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final_of_the_seed():
     frame, fixed, lines = table.load(), one_setting.finals(), curves.load()
     chosen = one_setting.settings()
     for arm, rows in fixed.groupby("arm"):
@@ -173,7 +170,7 @@ def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final
     np.testing.assert_allclose(ends[by_cell.index], fixed.groupby(keys[:3])["final"].mean(), atol=1e-3)
 
 
-def test_curves_and_finals_at_one_setting_are_shown(capsys) -> None:
+def test_curves_and_finals_at_one_setting_are_shown(capsys):
     shown = ("arena", "show", "--task", "sorted", "--lag", "64")
     code, out, _ = call(capsys, *shown, "--curve")
     (grpo,) = [line for line in out.splitlines() if " grpo " in line]
@@ -189,7 +186,7 @@ def test_curves_and_finals_at_one_setting_are_shown(capsys) -> None:
     assert {"grpo", "topr", "topr at one setting"} <= set(told)
 
 
-def test_rates_are_kept_and_shown_as_they_are() -> None:
+def test_rates_are_kept_and_shown_as_they_are():
     (shown,) = table.records(pd.DataFrame([{"rate": 1.8e-4, "final": 0.12345}]))
     assert shown == {"rate": 1.8e-4, "final": 0.123}
     tried = table.tuning_of("sums", 64, {"topr": {(3e-5, ()): [0.12345]}})
@@ -198,7 +195,7 @@ def test_rates_are_kept_and_shown_as_they_are() -> None:
     assert (table.tuning()["rate"] > 0).all()
 
 
-def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
+def test_unknown_tasks_and_those_without_headroom_are_refused():
     refuses("no-such", task, "no-such")
     for fresh in (0.49, 0.95):
         refuses("headroom", refuse_without_headroom, "sorted", fresh)
@@ -207,7 +204,7 @@ def test_unknown_tasks_and_those_without_headroom_are_refused() -> None:
     refuses("no runs", own.rivals, frame, "sorted", 7, "mine")
 
 
-def test_a_table_of_another_version_is_refused(tmp_path) -> None:
+def test_a_table_of_another_version_is_refused(tmp_path):
     add_tables(
         {table.NAME: Table.of(table.NAME, pd.DataFrame([row("grpo", 0, 0.5)]), {"version": 1})}, tmp_path
     )
@@ -215,7 +212,7 @@ def test_a_table_of_another_version_is_refused(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task() -> None:
+def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task():
     frame = table.load()
     assert not frame.duplicated(list(table.KEYS)).any()
     assert set(frame["arm"]) <= set(known())
@@ -237,7 +234,7 @@ def capped(logp_BT, batch, *, cap: float = 2.0):
 """
 
 
-def test_a_recipe_in_a_file_is_called_by_its_file_and_pinned_to_its_text(tmp_path) -> None:
+def test_a_recipe_in_a_file_is_called_by_its_file_and_pinned_to_its_text(tmp_path):
     (tmp_path / "mine.py").write_text(CAPPED)
     name = f"{tmp_path}/mine.py:capped"
     arm = own.arm_of(name, "cap=8,1,2.5")
@@ -247,7 +244,7 @@ def test_a_recipe_in_a_file_is_called_by_its_file_and_pinned_to_its_text(tmp_pat
     assert own.arm_of(name, "cap=8,1,2.5").recipe != arm.recipe, "an edited file would keep its old runs"
 
 
-def test_sweeps_of_another_grid_or_effort_are_kept_apart(tmp_path, monkeypatch) -> None:
+def test_sweeps_of_another_grid_or_effort_are_kept_apart(tmp_path, monkeypatch):
     places = []
     monkeypatch.setattr(own, "run_queue", lambda *given, effort: places.append(given[4]))
     arm, other = (own.arm_of("cispo", f"eps_high=1,{high}") for high in (4, 2))
@@ -278,7 +275,7 @@ def add(capsys, *words: str) -> tuple[object, str, str]:
 
 
 @pytest.mark.slow
-def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None:
+def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys):
     code, out, err = add(capsys, "mine.py:capped", "--knob", "cap=1,2,8", "--html", "mine.html", "--json")
     assert code == 0, err
     (found,) = json.loads(out)
@@ -302,7 +299,7 @@ def test_add_ranks_a_recipe_of_a_file_and_writes_its_page(small, capsys) -> None
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -> None:
+def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys):
     (small / "mine.py").write_text(
         "def late(logp_BT, batch, *, cap: float = 2.0):\n"
         "    if logp_BT.dim() > 2:\n"
@@ -322,7 +319,7 @@ def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys) -
      (["mine.py:capped", "--knob", "cap=1,2", "--lag", "7"], "at lag 7"),
      (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such")],
 )  # fmt: skip
-def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said) -> None:
+def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said):
     code, out, err = add(capsys, *words)
     assert code == 2
     assert out == ""
@@ -333,7 +330,7 @@ def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, wor
 
 
 @pytest.mark.slow
-def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path) -> None:
+def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path):
     arms = [Arm("cispo", "cispo", tuple((("eps_high", x),) for x in (1, 2, 4)))]
     said: list[str] = []
     first = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
@@ -406,7 +403,7 @@ def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most
     assert least <= moved <= most
 
 
-def test_foretold_runs_have_a_folder_for_every_seed_and_lag(monkeypatch) -> None:
+def test_foretold_runs_have_a_folder_for_every_seed_and_lag(monkeypatch):
     seen = []
     monkeypatch.setattr(foretold_runs, "make", lambda models: None)
     monkeypatch.setattr(foretold_runs, "runs", lambda task, seed, lag: (task, seed, lag))

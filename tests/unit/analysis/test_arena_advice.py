@@ -46,7 +46,7 @@ def drift(kl: float) -> Drift:
     return Drift(kl=kl, ess=0.5, clip_share=0.1, age=4.0, steps=2, tokens=100)
 
 
-def test_the_first_run_orders_and_the_replication_says_the_loss() -> None:
+def test_the_first_run_orders_and_the_replication_says_the_loss():
     found = advise(drift(0.06), frame())
     assert [row["arm"] for row in found.rows] == ["lucky", "steady", "grpo"], "no placebo, no half-run arm"
     # Means of two tasks, each of two seeds .02 apart: standard error .01 / sqrt(2) of the mean, 1 degree.
@@ -60,7 +60,7 @@ def test_the_first_run_orders_and_the_replication_says_the_loss() -> None:
     assert {(cell["task"], cell["kl"]) for cell in found.cells} == {("sorted", 0.04), ("sums", 0.1)}
 
 
-def test_where_the_rate_is_a_guess_the_order_is_that_of_a_wrong_rate() -> None:
+def test_where_the_rate_is_a_guess_the_order_is_that_of_a_wrong_rate():
     every = frame()
     every.loc[every["arm"] == "grpo", "off_rate"] = every["final"] + 0.05
     every.loc[every["seed"] > 0, "off_rate"] = np.nan  # the finals have it on few seeds
@@ -70,14 +70,14 @@ def test_where_the_rate_is_a_guess_the_order_is_that_of_a_wrong_rate() -> None:
     assert "guess" in found.says[0]
 
 
-def test_only_cells_within_a_factor_of_three_are_evidence() -> None:
+def test_only_cells_within_a_factor_of_three_are_evidence():
     found = advise(drift(0.25), frame())
     assert [cell["task"] for cell in found.cells] == ["sums"]
     assert (found.low, found.high) == pytest.approx((0.04 / 3, 0.3))
 
 
 @pytest.mark.parametrize(("kl", "where"), [(0.01, "below"), (0.4, "above"), (0.0, "below")])
-def test_outside_the_tables_range_there_is_no_advice(kl: float, where: str) -> None:
+def test_outside_the_tables_range_there_is_no_advice(kl, where):
     found = advise(drift(kl), frame())
     assert not found.inside
     assert found.rows == []
@@ -85,7 +85,7 @@ def test_outside_the_tables_range_there_is_no_advice(kl: float, where: str) -> N
     assert "no advice" in found.says[0]
 
 
-def test_a_table_without_stale_data_or_without_replications_advises_nothing() -> None:
+def test_a_table_without_stale_data_or_without_replications_advises_nothing():
     every = frame()
     with pytest.raises(UserError, match="no stale data"):
         advise(drift(0.06), every[every["lag"] == 0])
@@ -94,7 +94,7 @@ def test_a_table_without_stale_data_or_without_replications_advises_nothing() ->
     assert "no advice" in first.says[0]
 
 
-def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path) -> None:
+def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path):
     made_logs.own(tmp_path)
     rows = made_logs.sequences()
     found = drift_of(read([tmp_path]))
@@ -114,7 +114,7 @@ def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path) -> None:
     assert (found.steps, found.tokens) == (made_logs.STEPS, weighs)
 
 
-def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch, capsys) -> None:
+def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch, capsys):
     made_logs.own(tmp_path)
     monkeypatch.setattr(table, "load", frame)
     code, out, err = call(capsys, "advise", tmp_path, "--json")
@@ -129,7 +129,7 @@ def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch
     assert "7,000 weights" in out
 
 
-def test_a_log_without_log_probabilities_is_refused_with_what_to_do(tmp_path, monkeypatch, capsys) -> None:
+def test_a_log_without_log_probabilities_is_refused_with_what_to_do(tmp_path, monkeypatch, capsys):
     made_logs.own(tmp_path)
     (path,) = (one for one in tmp_path.rglob("*") if one.suffix == ".jsonl")
     lines = [json.loads(line) | {"logp_pi": None} for line in path.read_text().splitlines()]
@@ -142,7 +142,7 @@ def texts(svg: str) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
 
 
-def test_the_picture_has_a_dot_per_task_and_best_recipes_first() -> None:
+def test_the_picture_has_a_dot_per_task_and_best_recipes_first():
     found = table.summary(frame())
     svg = gains(found, 64, mine="steady")
     shown = [text for text in texts(svg) if text in {*LOSS, "half"}]
@@ -152,7 +152,7 @@ def test_the_picture_has_a_dot_per_task_and_best_recipes_first() -> None:
     assert gains(found, 7) == ""
 
 
-def test_a_dot_lies_where_its_gain_is() -> None:
+def test_a_dot_lies_where_its_gain_is():
     row = {"task": "sorted", "lag": 64, "arm": "x", "gain": 0.1, "gain_low": -0.2, "gain_high": 0.2}
     svg = gains(pd.DataFrame([row, row | {"arm": "<y>", "gain": 0.0}]), 64)
     nodes = list(ElementTree.fromstring(svg).iter())
@@ -167,7 +167,7 @@ def test_a_dot_lies_where_its_gain_is() -> None:
     assert "<y>" in texts(svg)
 
 
-def test_what_to_use_is_drawn_and_told_by_drift() -> None:
+def test_what_to_use_is_drawn_and_told_by_drift():
     chosen = page.choices(frame())
     assert {kl for kl, _, _ in chosen} == {kl for kl in page.DRIFTS if 0.04 / 3 <= kl <= 0.1 * 3}
     svg = losses(chosen)
@@ -185,20 +185,17 @@ def test_what_to_use_is_drawn_and_told_by_drift() -> None:
     assert losses([]) == ""
 
 
-def test_one_setting_for_all_is_chosen_among_those_tried_everywhere() -> None:
+def test_one_setting_for_all_is_chosen_among_those_tried_everywhere():
     scores = {(1, 64): (0.6, 0.2), (2, 64): (0.5, 0.5), (3, 64): (None, 0.9)}
-    tried = [
-        {"task": task, "lag": lag, "arm": "x", "rate": float(rate), "knob": "default", "final": final}
-        for (rate, lag), finals in scores.items()
-        for task, final in zip(("a", "b"), finals, strict=True)
-        if final is not None
-    ]
+    tried = [{"task": task, "lag": lag, "arm": "x", "rate": float(rate), "knob": "default", "final": final}
+             for (rate, lag), finals in scores.items()
+             for task, final in zip(("a", "b"), finals, strict=True) if final is not None]  # fmt: skip
     (row,) = table.joint(pd.DataFrame(tried)).to_dict("records")
     assert (row["rate"], row["joint"], row["own"]) == (2.0, 0.5, 0.75)
     assert row["loss"] == pytest.approx(0.25)
 
 
-def test_the_page_has_blocks_that_its_script_can_filter(tmp_path) -> None:
+def test_the_page_has_blocks_that_its_script_can_filter(tmp_path):
     (tmp_path / "assets").mkdir()
     stale = tmp_path / "assets" / "arena-400.svg"
     stale.write_text("of a lag that is gone")

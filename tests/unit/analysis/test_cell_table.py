@@ -25,11 +25,8 @@ KEYS = ("recipe", "lag", "seed")
 def rows_of(cell, accuracy, **metrics):
     """Return the rows that `testbed.training.recorder` writes of one cell, a row per ten steps."""
     names = {item.name: getattr(cell, item.name) for item in fields(Run)}
-    text = {
-        name: ",".join(f"{key}={value}" for key, value in pairs)
-        for name, pairs in names.items()
-        if name.endswith("_args")
-    }
+    text = {name: ",".join(f"{key}={value}" for key, value in pairs)
+            for name, pairs in names.items() if name.endswith("_args")}  # fmt: skip
     steps = 10 * np.arange(len(accuracy))
     logged = {"diverged": 0.0, "accuracy": accuracy, **metrics}
     return pd.DataFrame({"cell": cell_id(cell), "step": steps, **names, **text, **logged})
@@ -46,9 +43,7 @@ def table_of(cells, metrics=("accuracy",), keys=KEYS, **logged):
 def test_a_row_per_cell_holds_keys_finals_and_whether_it_diverged():
     found = table_of(grid(Run(), recipe=["rec", "grpo"], lag=[4, 0]))
     assert list(found.columns) == ["recipe", "lag", "seed", "accuracy", "diverged"]
-    assert found.to_numpy().tolist() == [
-        [recipe, lag, 0, 0.6, 0] for recipe in ("grpo", "rec") for lag in (0, 4)
-    ]
+    assert found.to_numpy().tolist() == [[name, lag, 0, 0.6, 0] for name in ("grpo", "rec") for lag in (0, 4)]
 
 
 def test_every_reduction_by_hand():
@@ -105,22 +100,17 @@ def test_rollouts_to_an_accuracy_by_hand():
 
 @pytest.mark.parametrize(
     ("word", "message"),
-    [
-        ("rollouts_to", "lacks the column.* rollouts"),
-        ("entropy_collapsed", "lacks the column.* val/entropy"),
-        ("length_collapsed", "lacks the column.* val/response_length"),
-        ("steps_to soon", "'steps_to soon' names no accuracy"),
-        ("steps_to 80", "'steps_to 80' names no accuracy"),
-    ],
-)
+    [("rollouts_to", "lacks the column.* rollouts"), ("entropy_collapsed", "lacks the column.* val/entropy"),
+     ("length_collapsed", "lacks the column.* val/response_length"),
+     ("steps_to soon", "'steps_to soon' names no accuracy"),
+     ("steps_to 80", "'steps_to 80' names no accuracy")],
+)  # fmt: skip
 def test_an_outcome_that_cannot_be_read_is_refused(word, message):
     refuses(message, table_of, [Run()], (word,))
 
 
 def test_arguments_are_keys_as_a_whole_or_one_by_one():
-    runs = [
-        replace(Run(), recipe="rec", recipe_args=(("eps", eps), ("keep", "ring"))) for eps in (16, 3, 0.5)
-    ]
+    runs = [Run(recipe="rec", recipe_args=(("eps", eps), ("keep", "ring"))) for eps in (16, 3, 0.5)]
     runs += [replace(Run(), recipe="grpo")]
     keys = ("recipe", "recipe_args", "recipe_args.eps", "recipe_args.keep")
     found = table_of(runs, keys=keys)

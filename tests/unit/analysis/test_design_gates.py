@@ -32,11 +32,8 @@ GAIN = Comparison("above", "accuracy", GOOD, BAD)
 
 def table(**means):
     rng = np.random.default_rng(28)
-    rows = [
-        {"arm": arm, "seed": seed, "accuracy": mean + 0.01 * rng.normal()}
-        for arm, mean in means.items()
-        for seed in range(32)
-    ]
+    rows = [{"arm": arm, "seed": seed, "accuracy": mean + 0.01 * rng.normal()} for arm, mean in means.items()
+            for seed in range(32)]  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -298,11 +295,8 @@ def test_an_objection_of_a_review_is_a_failed_gate():
 
 def rows_table(good, bad, **more):
     rng = np.random.default_rng(20_261)
-    rows = [
-        {"arm": arm, "lag": 8, "seed": seed, "accuracy": float(np.clip(mean + 0.01 * rng.normal(), 0, 1))}
-        for arm, mean in (("good", good), ("bad", bad))
-        for seed in range(32)
-    ]
+    rows = [{"arm": arm, "lag": 8, "seed": seed, "accuracy": float(np.clip(mean + 0.01 * rng.normal(), 0, 1))}
+            for arm, mean in (("good", good), ("bad", bad)) for seed in range(32)]  # fmt: skip
     return pd.DataFrame(rows).assign(**more)
 
 

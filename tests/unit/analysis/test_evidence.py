@@ -8,12 +8,7 @@ import pytest
 from scipy import stats
 
 from analysis.judging import rule
-from analysis.judging.comparisons import (
-    at_floor,
-    happens_more_often,
-    happens_mostly,
-    median_within,
-)
+from analysis.judging.comparisons import at_floor, happens_more_often, happens_mostly, median_within
 from analysis.judging.e_values import (
     MEAN,
     MEDIAN,

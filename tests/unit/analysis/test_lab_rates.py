@@ -11,14 +11,10 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 
 TABLE = pd.DataFrame(
-    [
-        {"recipe": "sfpo", "recipe_args": args, "learning_rate": rate, "seed": 10_000, "area": area}
-        for args, rate, area in (
-            *(("alpha=1,fast=3", 1e-3, 0.2), ("alpha=1,fast=3", 3e-3, 0.9)),
-            *(("alpha=0.8,fast=3", 1e-3, 0.8), ("alpha=0.8,fast=3", 3e-3, 0.1)),
-        )
-    ]
-)
+    [{"recipe": "sfpo", "recipe_args": args, "learning_rate": rate, "seed": 10_000, "area": area}
+     for args, rate, area in (*(("alpha=1,fast=3", 1e-3, 0.2), ("alpha=1,fast=3", 3e-3, 0.9)),
+                              *(("alpha=0.8,fast=3", 1e-3, 0.8), ("alpha=0.8,fast=3", 3e-3, 0.1)))]
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """What the studies on Hugging Face models stand on: models made once, a task per seed, ranks, safe lags."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from testbed.config.run import grid
 
 
 @pytest.mark.slow
-def test_a_model_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(made_models, "MODELS", tmp_path)
     model = replace(MODELS[0], steps=1, width=16, layers=1)
     made_models.make([model])
@@ -27,7 +26,7 @@ def test_a_model_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: py
     assert model.run().model == str(tmp_path / model.name)
 
 
-def test_a_seed_has_the_cells_that_are_drawn_for_it() -> None:
+def test_a_seed_has_the_cells_that_are_drawn_for_it():
     experiment = Experiment(
         "drawn",
         question="Which?",
@@ -40,7 +39,7 @@ def test_a_seed_has_the_cells_that_are_drawn_for_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["toy-vs-real", "safe-lag", "larger-models"])
-def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name: str) -> None:
+def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name):
     cells = EXPERIMENTS[name].cells_at(range(100, 116))
     frame = pd.DataFrame([(run.seed, run.task, run.recipe, run.lag) for run in cells])
     assert (frame.groupby(0)[1].nunique() == 1).all()
@@ -49,18 +48,18 @@ def test_every_seed_of_a_drawn_study_has_one_task_and_all_arms(name: str) -> Non
 
 
 @pytest.mark.parametrize(("score", "tau"), [([1, 2, 3], 1.0), ([3, 2, 1], -1.0), ([1, 1, 1], 0.0)])
-def test_tau_is_of_the_order_of_a_seeds_stale_arms(score: list[int], tau: float) -> None:
+def test_tau_is_of_the_order_of_a_seeds_stale_arms(score, tau):
     table = pd.DataFrame({"seed": 7, "lag": [16, 16, 16, 0], "accuracy": [0.1, 0.2, 0.3, 0.0]})
     table[FORETOLD] = [*score, 9.0]
     assert taus(table, lambda rows: rows[FORETOLD], (16,))[7] == pytest.approx(tau)
 
 
-def test_a_safe_lag_has_only_safe_lags_below_it() -> None:
+def test_a_safe_lag_has_only_safe_lags_below_it():
     assert largest_safe({0: 0.9, 16: 0.85, 64: 0.7, 128: 0.9}) == 16
     assert largest_safe({0: 0.5, 16: 0.9, 64: 0.45}) == 64
 
 
-def test_a_forecast_follows_the_sign_that_the_safe_lag_follows() -> None:
+def test_a_forecast_follows_the_sign_that_the_safe_lag_follows():
     rng = np.random.default_rng(0)
     known = pd.DataFrame(rng.normal(size=(200, len(SIGNS))), columns=list(SIGNS))
     known[SAFE] = 3.0 - known["log10 kl"]

@@ -67,9 +67,7 @@ def test_every_objective_has_its_committed_row_and_the_rows_are_of_todays_code()
     assert set(table.index) == set(objective)
     for name in ("cispo", "dpo"):
         found = card_exact.exact_row(name)
-        assert list(table.loc[name][list(found)]) == pytest.approx(
-            list(found.values()), rel=1e-4, abs=1e-4
-        ), name
+        assert dict(table.loc[name][list(found)]) == pytest.approx(found, rel=1e-4, abs=1e-4), name
     assert set(committed()[report_card.COST].index) == set(objective)
 
 

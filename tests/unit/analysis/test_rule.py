@@ -49,16 +49,13 @@ def evidence(e, fresh):
 
 @pytest.mark.parametrize(
     ("e", "fresh", "expected"),
-    [
-        ({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 3.0, REFUTED: 0.1}, (SUPPORTED, 500.0)),
-        ({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 1.0, REFUTED: 0.9}, (UNDECIDED, 0.0)),
-        ({SUPPORTED: 0.2, REFUTED: 80.0}, {SUPPORTED: 0.2, REFUTED: 9.0}, (REFUTED, 80.0)),
-        ({NONE: 1e9, SMALLER: 300.0}, {NONE: 2.0, SMALLER: 2.0}, (SMALLER, 300.0)),
-        ({NONE: 1e9, SMALLER: 100.0}, {NONE: 2.0, SMALLER: 2.0}, (NONE, 1e9)),
-        ({SUPPORTED: 1e9}, None, (UNDECIDED, 0.0)),
-        ({}, {}, (UNDECIDED, 0.0)),
-    ],
-)
+    [({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 3.0, REFUTED: 0.1}, (SUPPORTED, 500.0)),
+     ({SUPPORTED: 500.0, REFUTED: 0.1}, {SUPPORTED: 1.0, REFUTED: 0.9}, (UNDECIDED, 0.0)),
+     ({SUPPORTED: 0.2, REFUTED: 80.0}, {SUPPORTED: 0.2, REFUTED: 9.0}, (REFUTED, 80.0)),
+     ({NONE: 1e9, SMALLER: 300.0}, {NONE: 2.0, SMALLER: 2.0}, (SMALLER, 300.0)),
+     ({NONE: 1e9, SMALLER: 100.0}, {NONE: 2.0, SMALLER: 2.0}, (NONE, 1e9)),
+     ({SUPPORTED: 1e9}, None, (UNDECIDED, 0.0)), ({}, {}, (UNDECIDED, 0.0))],
+)  # fmt: skip
 def test_only_a_word_to_which_the_fresh_seeds_point_counts(e, fresh, expected):
     assert rule.leaning(evidence(e, fresh)) == expected
 

@@ -63,12 +63,9 @@ def test_a_seed_agrees_more_often_the_larger_the_gap():
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [
-        ((0.0, 1.0), "The gap is 0, expected a number above 0"),
-        ((1.0, 0.0), "The spread is 0"),
-        ((1.0, 1.0, 0.9, 0.8), "power is 0.8, expected a chance between alpha"),
-    ],
-)
+    [((0.0, 1.0), "The gap is 0, expected a number above 0"), ((1.0, 0.0), "The spread is 0"),
+     ((1.0, 1.0, 0.9, 0.8), "power is 0.8, expected a chance between alpha")],
+)  # fmt: skip
 def test_what_nothing_can_be_planned_with_is_one_message(numbers, message):
     with pytest.raises(UserError, match=message):
         t_seeds(*numbers)
@@ -155,13 +152,10 @@ LAW = {"effect": 0.174, "low": 0.146, "high": 0.202, "n": 160, "asks": "< 0.182"
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [
-        (LAW, "more hours of one core"),
-        (LAW, "at a boundary"),
-        ({"effect": 0.5, "low": 0.01, "high": 1, "n": 32, "asks": "> 0.5"}, "2 of 32 pairs differ"),
-        ({**LAW, "verdict": "refuted"}, ""),
-    ],
-)
+    [(LAW, "more hours of one core"), (LAW, "at a boundary"),
+     ({"effect": 0.5, "low": 0.01, "high": 1, "n": 32, "asks": "> 0.5"}, "2 of 32 pairs differ"),
+     ({**LAW, "verdict": "refuted"}, "")],
+)  # fmt: skip
 def test_an_undecided_claim_says_why_its_seeds_were_not_spent(row, said):
     given = {"experiment": "update-ratio-law", "verdict": "undecided", "note": "share; 2 of 32 pairs differ"}
     reason = why_not({**given, **row})

@@ -16,11 +16,8 @@ SEEDS = range(32)
 def drawn():
     rng = np.random.default_rng(20_261)
     level = {("good", 1): 0.8, ("good", 8): 0.7, ("bad", 1): 0.79, ("bad", 8): 0.3}
-    rows = [
-        {"arm": arm, "lag": lag, "seed": seed, "score": mean + 0.02 * rng.normal(), "fell": mean < 0.5}
-        for (arm, lag), mean in level.items()
-        for seed in SEEDS
-    ]
+    rows = [{"arm": arm, "lag": lag, "seed": seed, "score": mean + 0.02 * rng.normal(), "fell": mean < 0.5}
+            for (arm, lag), mean in level.items() for seed in SEEDS]  # fmt: skip
     return pd.DataFrame(rows)
 
 

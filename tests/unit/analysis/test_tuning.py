@@ -38,10 +38,8 @@ def best(curve, **options):
 
 def test_every_arm_gets_the_rate_at_which_its_median_is_best():
     curves = {
-        ("grpo", 0): (0.2, 0.5, 0.9, 0.1),
-        ("grpo", 64): (0.3, 0.6, 0.2, 0.0),
-        ("m2po", 0): (0, 0, 0, 0.7),
-    }
+        ("grpo", 0): (0.2, 0.5, 0.9, 0.1), ("grpo", 64): (0.3, 0.6, 0.2, 0.0), ("m2po", 0): (0, 0, 0, 0.7),
+    }  # fmt: skip
     found = tuning.best_rates(made(curves)).set_index(["recipe", "lag"])["learning_rate"]
     assert found.to_dict() == {("grpo", 0): 1e-3, ("grpo", 64): 3e-4, ("m2po", 0): 3e-3}
 
@@ -71,9 +69,7 @@ def test_the_width_is_the_unbroken_stretch_of_rates_that_are_as_good():
     wide = best((0.2, 0.86, 0.9, 0.87))
     assert wide["width"] == pytest.approx(1.0)
     assert best((0.2, 0.84, 0.9, 0.84))["width"] == 0.0
-    assert best((0.88, 0.2, 0.9, 0.1))["width"] == 0.0, (
-        "a far rate as good does not make what lies between good"
-    )
+    assert best((0.88, 0.2, 0.9, 0.1))["width"] == 0.0, "a far rate as good does not make those between good"
     assert best((0.2, 0.84, 0.9, 0.84), within=0.1)["width"] == pytest.approx(1.0)
 
 

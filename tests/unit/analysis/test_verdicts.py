@@ -110,9 +110,7 @@ def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
 
 def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
     row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9, "half": "", "e_half": None}
-    free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did nothing"}])[
-        -2:
-    ]
+    free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did not"}])[-2:]
     assert (free["verdict"], barred["verdict"]) == ("supported", "invalid: acts")
 
 
@@ -121,11 +119,8 @@ def test_invalid_claims_hold_up_nothing():
     rows = [{**row, "gates": ""}] * 4 + [{**row, "gates": "acts: it did nothing"}] * 4
     # 4 valid of 8 at 90: 2 * 8 / (.05 * 90) = 3.6 are enough at 80, where 4 are needed.
     assert {each["verdict"] for each in verdicts.decide(rows)} == {"supported", "invalid: acts"}
-    few = (
-        [{**row, "gates": ""}] * 3
-        + [{**row, "gates": "acts: it did nothing"}] * 4
-        + [{**row, "e": 0.0, "gates": ""}]
-    )
+    few = ([{**row, "gates": ""}] * 3 + [{**row, "gates": "acts: it did nothing"}] * 4
+           + [{**row, "e": 0.0, "gates": ""}])  # fmt: skip
     assert "supported" not in {each["verdict"] for each in verdicts.decide(few)}
 
 

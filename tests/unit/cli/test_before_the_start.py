@@ -54,12 +54,9 @@ def test_a_lag_as_long_as_the_run_gets_a_word_unless_quiet(capsys):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "mine.toml is empty, expected a table [run]"),
-        ("[run]\nlag = 3\n[grid]\nseed = [1,\n", "mine.toml:4: "),
-        ("[run]\nlag = = 3\n", "mine.toml:2: "),
-    ],
-)
+    [("", "mine.toml is empty, expected a table [run]"),
+     ("[run]\nlag = 3\n[grid]\nseed = [1,\n", "mine.toml:4: "), ("[run]\nlag = = 3\n", "mine.toml:2: ")],
+)  # fmt: skip
 def test_a_sweep_file_that_says_nothing_or_breaks_off_is_refused_with_its_line(
     capsys, monkeypatch, tmp_path, text, message
 ):

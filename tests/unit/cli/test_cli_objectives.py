@@ -112,11 +112,9 @@ def test_promises_in_words():
         "Its importance ratio is the token's.",
         "Beside pi it reads behavior log-probabilities (mu), advantages.",
         "A token's weight depends on the whole batch: micro-batches must share its statistic.",
-        "On-policy every token has weight A.",
-        "It promises no bound on |w/A|.",
-        "Its weight never has the sign opposite to the advantage's.",
-        "It drops tokens: their weight is 0.",
-    ]
+        "On-policy every token has weight A.", "It promises no bound on |w/A|.",
+        "Its weight never has the sign opposite to the advantage's.", "It drops tokens: their weight is 0.",
+    ]  # fmt: skip
     assert "On-policy every token has weight 0.2651 A." in in_words(objective["mhpo"])
     words = in_words(objective["cispo"])
     assert "|w/A| is at most 1+eps_high." in words
@@ -267,17 +265,14 @@ def test_a_function_in_a_file_is_shown_and_compared(capsys, own):
 @pytest.mark.parametrize("command", ["show", "compare"])
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("mine.py:halve", "has no function 'halve'. Did you mean 'halved'"),
-        ("mine.py:alone", "positional parameters logp_BT; expected (logp_BT, batch"),
-        ("mine.py:halved#000000000000", "the file has changed"),
-        ("missing.py:halved", "missing.py cannot be read"),
-        ("raises.py:halved", "raises.py cannot be run: ZeroDivisionError"),
-        ("leaves.py:halved", "leaves.py cannot be run: SystemExit: 0"),
-        ("syntax.py:halved", "syntax.py cannot be run: SyntaxError"),
-        (".py:halved", "cannot be read"),
-    ],
-)
+    [("mine.py:halve", "has no function 'halve'. Did you mean 'halved'"),
+     ("mine.py:alone", "positional parameters logp_BT; expected (logp_BT, batch"),
+     ("mine.py:halved#000000000000", "the file has changed"),
+     ("missing.py:halved", "missing.py cannot be read"),
+     ("raises.py:halved", "raises.py cannot be run: ZeroDivisionError"),
+     ("leaves.py:halved", "leaves.py cannot be run: SystemExit: 0"),
+     ("syntax.py:halved", "syntax.py cannot be run: SyntaxError"), (".py:halved", "cannot be read")],
+)  # fmt: skip
 def test_a_file_that_cannot_be_used_is_one_message(capsys, own, monkeypatch, command, name, message):
     monkeypatch.chdir(own.parent)
     (own.parent / "raises.py").write_text("1 / 0\n")

@@ -21,9 +21,7 @@ def test_this_machine_is_found_fit_and_told_so_to_people_and_programs(capsys, tm
 
 def test_what_is_broken_is_named_with_what_to_do_and_ends_in_one(capsys, monkeypatch):
     monkeypatch.setattr(doctor, "NEEDED", ("no-such-package",))
-    monkeypatch.setattr(
-        doctor, "self_test", lambda: doctor.Finding("self-test", "two differ", "broken", "so")
-    )
+    monkeypatch.setattr(doctor, "self_test", lambda: doctor.Finding("self-test", "2 differ", "broken", "so"))
     code, out, _ = call(capsys, "doctor")
     assert code == 1
     assert "BAD   no-such-package missing: pip install -e ." in out

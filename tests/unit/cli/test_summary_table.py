@@ -29,7 +29,7 @@ def printed(capsys) -> str:
     return re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
 
 
-def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path, capsys, terminal) -> None:
+def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path, capsys, terminal):
     print_summary(summarize(made(tmp_path / "s")))
     text = printed(capsys)
     assert all(len(line) <= terminal for line in text.splitlines())
@@ -42,14 +42,14 @@ def test_the_table_has_seeds_intervals_and_footnotes_and_breaks_no_word(tmp_path
     assert "collapsed: rose by 0.2 or more, and ended with less than 50% of its best accuracy." in text
 
 
-def test_ctrl_c_during_the_summary_says_what_is_done_and_how_to_print_it(tmp_path, monkeypatch) -> None:
+def test_ctrl_c_during_the_summary_says_what_is_done_and_how_to_print_it(tmp_path, monkeypatch):
     folder = made(tmp_path / "s")
     monkeypatch.setattr("testbed.cli.run_sweep.summarize", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=rf"{len(CELLS)} of {len(CELLS)} cells done.*report {folder}"):
         finish(folder, status(folder), json=False)
 
 
-def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal) -> None:
+def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal):
     settings = {"learning_rate": [1e-3, 3e-3], "warm_start_steps": [0, 600], "recipe": ["reinforce", "grpo"]}
     summary = summarize(made(tmp_path / "s", grid(TOY, **settings, seed=range(2))))
     print_summary(summary)
@@ -59,7 +59,7 @@ def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, 
     assert words <= set(re.findall(r"[\w.]+", text))
 
 
-def test_an_own_objective_is_called_by_its_function(tmp_path, capsys) -> None:
+def test_an_own_objective_is_called_by_its_function(tmp_path, capsys):
     own = replace(TOY, recipe="a/long/way/to/mine.py:my_clip#0123456789ab")
     print_summary(summarize(made(tmp_path / "s", [TOY, own])))
     text = printed(capsys)
@@ -67,7 +67,7 @@ def test_an_own_objective_is_called_by_its_function(tmp_path, capsys) -> None:
     assert "mine.py" not in text
 
 
-def test_a_diverged_seed_is_counted(tmp_path, capsys) -> None:
+def test_a_diverged_seed_is_counted(tmp_path, capsys):
     def lost(run):
         return np.where((run.seed == 1) & (STEPS > 40), np.nan, accuracy(run))
 
@@ -76,7 +76,7 @@ def test_a_diverged_seed_is_counted(tmp_path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_the_next_steps_that_are_printed_draw_and_compare(tmp_path, capsys, monkeypatch) -> None:
+def test_the_next_steps_that_are_printed_draw_and_compare(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = made(tmp_path / "my sweep; rm", CELLS)
     report(folder, status(folder), summarize(folder))
@@ -89,14 +89,14 @@ def test_the_next_steps_that_are_printed_draw_and_compare(tmp_path, capsys, monk
     assert list((tmp_path / "out").iterdir())
 
 
-def test_nothing_is_offered_to_be_drawn_after_total_failure(capsys) -> None:
+def test_nothing_is_offered_to_be_drawn_after_total_failure(capsys):
     report(Path("results/x"), Status(4, 0, 4, 0), [])
     out = capsys.readouterr().out
     assert "testbed plot" not in out
     assert "Why cells failed: testbed status results/x" in out
 
 
-def test_a_table_wider_than_the_terminal_becomes_paragraphs(capsys, monkeypatch) -> None:
+def test_a_table_wider_than_the_terminal_becomes_paragraphs(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
     show.table([{f"column{i}": f"word{i}" for i in range(8)}])

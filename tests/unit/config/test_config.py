@@ -59,11 +59,11 @@ def refusal(folder: Path, text: str) -> list[str]:
     return str(caught.value).replace(f"{folder}/", "").splitlines()
 
 
-def test_cell_ids_never_change_while_run_version_stays() -> None:
+def test_cell_ids_never_change_while_run_version_stays():
     assert {run: cell_id(run) for run in GOLDEN} == GOLDEN
 
 
-def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path: Path) -> None:
+def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path):
     start = Run(
         task="running-sum", policy="toy", learning_rate=3e-3, task_args=(("digits", 12), ("modulus", 8)),
         policy_args=(("width", 32),),
@@ -83,15 +83,15 @@ def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path: Path) -> None:
         (Run(recipe_args=(("a", -0.0),)), Run(recipe_args=(("a", 0),))),
     ],
 )
-def test_equal_cells_have_equal_ids_however_they_are_written(one: Run, other: Run) -> None:
+def test_equal_cells_have_equal_ids_however_they_are_written(one, other):
     assert cell_id(check(one)) == cell_id(check(other))
 
 
-def test_a_true_argument_is_not_the_number_one() -> None:
+def test_a_true_argument_is_not_the_number_one():
     assert len(set(cell_ids(check(Run(recipe_args=(("a", value),))) for value in (True, 1)))) == 2
 
 
-def test_the_normal_form_of_a_normal_form_is_itself() -> None:
+def test_the_normal_form_of_a_normal_form_is_itself():
     run = check(Run(learning_rate=1, recipe_args=(("b", 2.0), ("a", "x"))))
     assert check(run) == run
     assert isinstance(run.learning_rate, float)
@@ -127,20 +127,20 @@ def test_the_normal_form_of_a_normal_form_is_itself() -> None:
      ("[run]\nlag = 3\nlag = 4\n", "sweep.toml:3: Cannot overwrite a value. Each key"),
      ("[run]\nlag =\n", "sweep.toml:2: Invalid value"), ("[run]\nlag = 1e3x\n", "sweep.toml:2: ")],
 )  # fmt: skip
-def test_a_bad_file_is_refused_with_the_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_bad_file_is_refused_with_the_line(tmp_path, text, expected):
     lines = refusal(tmp_path, text)
     assert len(lines) == 1
     assert lines[0].startswith(expected), lines[0]
 
 
-def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path: Path) -> None:
+def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path):
     text = '[run]\nlag = "3"\nsteps = 0\n# a comment\n[grid]\nsede = [1]\ngroup = [8, 0]\n'
     assert [line.partition(" ")[0] for line in refusal(tmp_path, text)] == [
         "sweep.toml:2:", "sweep.toml:3:", "sweep.toml:6:", "sweep.toml:7:",
     ]  # fmt: skip
 
 
-def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path):
     path = written(tmp_path, '[run]\ntask = "bandti"\n[grid]\nrecipe = ["grpo", "m2p0"]\n')
     with pytest.raises(UserError) as caught:
         from_toml(path, known={"task": ["bandit", "chain"], "recipe": ["grpo", "m2po"]})
@@ -149,13 +149,13 @@ def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_pat
     assert second.endswith(":4: Unknown recipe 'm2p0'. Did you mean 'm2po'? Known: grpo, m2po.")
 
 
-def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path):
     refuses("cannot be read: No such file", from_toml, tmp_path / "absent.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     refuses("not UTF-8", from_toml, tmp_path / "binary.toml")
 
 
-def test_lines_are_found_past_multi_line_text_and_arrays() -> None:
+def test_lines_are_found_past_multi_line_text_and_arrays():
     text = (
         '[run]\nmodel = """\nlag = 3\n"""\nlag = 4\n[grid]\nseed = [\n 0,\n 1,\n]\n"recipe_args".eps = [1]\n'
     )
@@ -165,7 +165,7 @@ def test_lines_are_found_past_multi_line_text_and_arrays() -> None:
     assert lines["grid.recipe_args.eps"] == 11
 
 
-def test_words_override_fields_by_their_type() -> None:
+def test_words_override_fields_by_their_type():
     words = ["lag=16", "recipe=m2po", "learning_rate=1", "recipe_args.eps=0.1"]
     words += ["recipe_args.flag=True", "recipe_args.off=false"]
     run = override(Run(recipe_args=(("tau", 2),)), words)
@@ -173,11 +173,11 @@ def test_words_override_fields_by_their_type() -> None:
     assert run.recipe_args == (("eps", 0.1), ("flag", True), ("off", False), ("tau", 2))
 
 
-def test_a_text_field_keeps_a_number_as_text() -> None:
+def test_a_text_field_keeps_a_number_as_text():
     assert override(Run(policy="hf", model="x"), ["model=7,5"]).model == "7,5"
 
 
-def test_a_list_of_values_is_an_axis() -> None:
+def test_a_list_of_values_is_an_axis():
     cells = expand([Run(seed=1), Run(seed=2)], ["lag=0,4", "recipe_args.eps=0.1,0.2"])
     assert [(cell.seed, cell.lag, dict(cell.recipe_args)["eps"]) for cell in cells] == [
         (seed, lag, eps) for seed in (1, 2) for lag in (0, 4) for eps in (0.1, 0.2)
@@ -196,7 +196,7 @@ def test_runs_that_differ_in_the_fields_given_alone_are_expanded_once():
     assert len(cells) == counted[0] == 6
 
 
-def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once() -> None:
+def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once():
     sweep = grid(Run(), recipe=["grpo", "m2po"], seed=range(3))
     assert expand(sweep, ["recipe=cispo"]) == grid(Run(recipe="cispo"), seed=range(3))
     assert expand([Run()], ["lag=4,4"]) == (Run(lag=4),)
@@ -218,22 +218,22 @@ def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once() -> None:
         ("lag=1,2", "'lag=1,2' gives 2 runs, expected one value per field."),
     ],
 )
-def test_a_bad_word_is_refused(word: str, expected: str) -> None:
+def test_a_bad_word_is_refused(word, expected):
     with pytest.raises(UserError) as caught:
         override(Run(), [word])
     assert str(caught.value).startswith(expected), str(caught.value)
 
 
-def test_a_field_given_twice_is_refused() -> None:
+def test_a_field_given_twice_is_refused():
     refuses("'lag' is given twice", expand, [Run()], ["lag=1", "lag=2"])
 
 
-def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path: Path) -> None:
+def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path):
     lines = refusal(tmp_path, '[grid]\nseed = "0..1000"\nlag = "0..999"\n')
     assert lines == ["sweep.toml:1: The grid has 1001000 cells, expected at most 1000000."]
 
 
-def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged() -> None:
+def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged():
     run = Run(age_limit=0, too_old="truncate")
     assert check(run) == run
     assert (largest(run), largest(replace(run, too_old="wait"))) == (1, LARGEST["tabular"])
@@ -253,7 +253,7 @@ def test_adapters_share_packs_on_a_gpu_alone():
     refuses("no sample is too old; set age_limit", check, Run(too_old="wait"))
 
 
-def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:
+def test_check_names_every_wrong_field_of_a_run_made_in_python():
     run = Run(lag=-1, steps=0, group="8", recipe_args=(("a", 1), ("a", 2)))  # type: ignore[arg-type]
     with pytest.raises(UserError) as caught:
         check(run)
@@ -262,7 +262,7 @@ def test_check_names_every_wrong_field_of_a_run_made_in_python() -> None:
     ]  # fmt: skip
 
 
-def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_values() -> None:
+def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_values():
     three = np.int64(3)
     runs = [Run(seed=three, lag=lag) for lag in (0, 4)]  # type: ignore[arg-type]
     assert [type(run.seed) for run in normal(runs)[0]] == [int, int]
@@ -271,20 +271,20 @@ def test_every_cell_is_brought_into_its_normal_form_though_neighbors_share_value
     assert wrong[0].startswith("lag is -1")
 
 
-def test_the_ends_of_a_field_are_allowed_and_nothing_beyond() -> None:
+def test_the_ends_of_a_field_are_allowed_and_nothing_beyond():
     ends = Run(teacher_noise=1.0, seed=2**63 - 1, steps=2**31 - 1, age_limit=-1)
     assert check(ends) == ends
     for name, value in (("teacher_noise", 1.1), ("seed", 2**63), ("steps", 2**31), ("age_limit", -2)):
         refuses(f"{name} is {value}", check, replace(ends, **{name: value}))
 
 
-def test_a_scalar_of_numpy_is_a_number_and_an_array_of_one_is_not() -> None:
+def test_a_scalar_of_numpy_is_a_number_and_an_array_of_one_is_not():
     assert check(Run(seed=np.array(3))).seed == 3  # type: ignore[arg-type]
     with pytest.raises(UserError, match="valid integer"):
         check(Run(seed=np.array([3])))  # type: ignore[arg-type]
 
 
-def test_an_invalid_value_is_refused_in_every_cell_that_shares_it() -> None:
+def test_an_invalid_value_is_refused_in_every_cell_that_shares_it():
     runs = [replace(Run(lag=-1), seed=seed) for seed in (0, 1)]
     assert runs[0].lag is runs[1].lag
     sound, wrong = normal(runs)
@@ -323,13 +323,10 @@ def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        (Run(learning_rate=1), Run(learning_rate=1.0)),
-        (Run(max_grad_norm=0.0), Run(max_grad_norm=-0.0)),
-        (Run(recipe_args=(("a", 1), ("b", 2))), Run(recipe_args=(("b", 2), ("a", 1)))),
-        (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
-    ],
-)
+    [(Run(learning_rate=1), Run(learning_rate=1.0)), (Run(max_grad_norm=0.0), Run(max_grad_norm=-0.0)),
+     (Run(recipe_args=(("a", 1), ("b", 2))), Run(recipe_args=(("b", 2), ("a", 1)))),
+     (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),)))],
+)  # fmt: skip
 def test_two_ways_of_writing_one_run_give_one_id(one, other):
     assert one == other
     assert cell_id(one) == cell_id(other)
@@ -384,12 +381,9 @@ def test_eight_seeds_are_a_range():
 
 @pytest.mark.parametrize(
     "cells",
-    [
-        (BASE, replace(BASE, lag=8, seed=1)),
-        (BASE, replace(BASE, recipe_args=(("eps", 0.1),))),
-        grid(BASE, recipe_args=[(("a", 1), ("b", 2)), (("a", 2), ("b", 1))]),
-    ],
-)
+    [(BASE, replace(BASE, lag=8, seed=1)), (BASE, replace(BASE, recipe_args=(("eps", 0.1),))),
+     grid(BASE, recipe_args=[(("a", 1), ("b", 2)), (("a", 2), ("b", 1))])],
+)  # fmt: skip
 def test_what_is_no_grid_has_no_text(cells):
     assert as_toml(cells) is None
 

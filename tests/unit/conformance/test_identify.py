@@ -22,9 +22,7 @@ def test_a_public_loss_is_recognized(name):
     entry, hyper, aggregation = EXPECTED[name]
     found = identify(named(name))
     same = [each for each in found.equals if each.objective == entry]
-    assert same, [each.words() for each in found.equals] or [
-        near.fit.reference.words() for near in found.nearest
-    ]
+    assert same, [x.words() for x in found.equals] or [x.fit.reference.words() for x in found.nearest]
     got = dict(objective[entry].defaults) | dict(same[0].hyper)
     assert {key: got[key] for key in hyper} == pytest.approx(hyper) if hyper else True
     assert same[0].aggregation == aggregation

@@ -167,15 +167,12 @@ def test_ties_leave_moment_undefined_and_hill_at_zero():
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        (lambda: pareto_k([0.0, np.nan]), "NaN or"),
-        (lambda: pareto_k([[0.0, 1.0]]), r"expected \[N\]"),
-        (lambda: pareto_k([-np.inf] * 9), "All weights are 0"),
-        (lambda: pareto_k(np.zeros(9), tail=9), "expected 1 to 8"),
-        (lambda: hill(np.zeros(5), 5), "at least 6 weights"),
-        (lambda: hill([0.0, 1.0, -np.inf], 2), "Fewer than 3 weights are positive"),
-    ],
-)
+    [(lambda: pareto_k([0.0, np.nan]), "NaN or"), (lambda: pareto_k([[0.0, 1.0]]), r"expected \[N\]"),
+     (lambda: pareto_k([-np.inf] * 9), "All weights are 0"),
+     (lambda: pareto_k(np.zeros(9), tail=9), "expected 1 to 8"),
+     (lambda: hill(np.zeros(5), 5), "at least 6 weights"),
+     (lambda: hill([0.0, 1.0, -np.inf], 2), "Fewer than 3 weights are positive")],
+)  # fmt: skip
 def test_weights_without_a_tail_index_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -109,12 +109,8 @@ def test_a_number_is_the_last_one_and_need_not_be_spelled_alike():
 
 def test_a_choice_is_the_last_single_capital_letter():
     for response, right in [
-        ("(B)", 1.0),
-        ("A? No, B.", 1.0),
-        ("B, or C", 0.0),
-        ("I think ABBA", 0.0),
-        ("b", 0.0),
-    ]:
+        ("(B)", 1.0), ("A? No, B.", 1.0), ("B, or C", 0.0), ("I think ABBA", 0.0), ("b", 0.0),
+    ]:  # fmt: skip
         assert choice(response, {"answer": "B"}) == right
 
 
@@ -178,9 +174,7 @@ def test_repeated_prompts_are_kept_with_a_note_or_dropped_if_asked(write):
     task = Jsonl(file=file, held_out=0.4)
     assert len(task.problems) == 5
     (note,) = task.notes
-    assert note.startswith(
-        "3 lines repeat the prompt and answer of an earlier line and are kept; dedupe drops"
-    )
+    assert note.startswith("3 lines repeat the prompt and answer of an earlier line and are kept")
     assert "also trained on: 2." in note
     prompt_NQ = task.prompts(rng(), 20)
     response_NT, mask_NT = task.teacher(prompt_NQ, rng(), 0.0)

@@ -49,10 +49,8 @@ def survey(names: list[str]) -> dict[str, str]:
     wrong = {}
     for name in names:
         args = {
-            "dataset": name,
-            "survey": 3,
-            "dataset_args": {"datasets": PARTS} if name == "composite" else {},
-        }
+            "dataset": name, "survey": 3, "dataset_args": {"datasets": PARTS} if name == "composite" else {},
+        }  # fmt: skip
         try:
             task = ReasoningGym(**args)
         except ValueError as error:
@@ -201,12 +199,8 @@ def test_a_scorer_without_a_number_or_out_of_range_is_bounded():
             return self.given
 
     for given, score, errors in (
-        (float("nan"), 0.0, 1),
-        (7.0, 1.0, 0),
-        (-1.0, 0.0, 0),
-        (None, 0.0, 1),
-        ("x", 0.0, 1),
-    ):
+        (float("nan"), 0.0, 1), (7.0, 1.0, 0), (-1.0, 0.0, 0), (None, 0.0, 1), ("x", 0.0, 1),
+    ):  # fmt: skip
         scorer = SafeScorer(Odd(given), partial_credit=True)
         assert scorer.score("1", {"answer": "2"}) == score
         assert scorer.errors == errors
@@ -276,9 +270,7 @@ def test_data_sets_that_score_their_own_answer_zero_are_reported():
     report = ReasoningGym(dataset="propositional_logic", response_length=16, survey=4).validate(4)
     assert (report.without_answer, report.trainable) == (4, False)
     assert ReasoningGym().validate(8).trainable
-    with pytest.raises(
-        ValueError, match="graph_color has no reference answers to measure; pass response_length"
-    ):
+    with pytest.raises(ValueError, match="graph_color has no reference answers to measure; pass"):
         ReasoningGym(dataset="graph_color", survey=4)
     task = ReasoningGym(dataset="graph_color", survey=4, response_length=16)
     prompt_NQ = task.prompts(np.random.default_rng(0), 1)
@@ -289,15 +281,12 @@ def test_data_sets_that_score_their_own_answer_zero_are_reported():
 
 @pytest.mark.parametrize(
     ("args", "message"),
-    [
-        ({"dataset": "chain_sums"}, "Did you mean 'chain_sum'"),
-        ({"dataset": "?"}, "It has 106: ab, acre"),
-        ({"dataset_args": {"terms": 3}}, r"chain_sum does not take .*'terms': 3"),
-        ({"dataset_args": {"min_terms": -1}}, "min_terms must be positive"),
-        ({"survey": 0}, "survey must be a positive integer"),
-        ({"prompt_length": -2}, "prompt_length must be a positive integer"),
-    ],
-)
+    [({"dataset": "chain_sums"}, "Did you mean 'chain_sum'"), ({"dataset": "?"}, "It has 106: ab, acre"),
+     ({"dataset_args": {"terms": 3}}, r"chain_sum does not take .*'terms': 3"),
+     ({"dataset_args": {"min_terms": -1}}, "min_terms must be positive"),
+     ({"survey": 0}, "survey must be a positive integer"),
+     ({"prompt_length": -2}, "prompt_length must be a positive integer")],
+)  # fmt: skip
 def test_wrong_arguments_are_answered_with_what_was_expected(args, message):
     refuses(message, ReasoningGym, error=ValueError, **args)
 

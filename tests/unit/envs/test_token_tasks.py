@@ -284,11 +284,8 @@ ALL = np.ones((1, 3), bool)
 
 def test_both_styles_are_right_unless_sums_are_demanded():
     for prompt, response, reward in (
-        (FREE, SUM, 1),
-        (FREE, COMPLEMENT, 1),
-        (SUMS, SUM, 1),
-        (SUMS, COMPLEMENT, 0),
-    ):
+        (FREE, SUM, 1), (FREE, COMPLEMENT, 1), (SUMS, SUM, 1), (SUMS, COMPLEMENT, 0),
+    ):  # fmt: skip
         assert TASK.score(np.array([prompt]), np.array([response]), ALL) == [reward]
     assert TASK.score(np.array([FREE]), np.array([[1, 3, 1]]), ALL) == [0]  # begun in one, ended in the other
 

@@ -168,10 +168,8 @@ def test_rounding_never_draws_an_action_without_mass():
     uniform_RBT = np.full((1, 1, 1), 1.0 - 2.0**-53)
     assert np.cumsum(pi_RSA)[-1] <= uniform_RBT[0, 0, 0]
     state_RBT, action_RBT, mask_RBT = (
-        np.zeros((1, 1, 1), int),
-        np.zeros((1, 1, 1), int),
-        np.zeros((1, 1, 1), bool),
-    )
+        np.zeros((1, 1, 1), int), np.zeros((1, 1, 1), int), np.zeros((1, 1, 1), bool),
+    )  # fmt: skip
     walk(
         pi_RSA[:, None], np.zeros((1, 1, 1), int), np.zeros((1, 1), int), uniform_RBT, -1, state_RBT,
         action_RBT, mask_RBT, np.full((1, 1, 1), -1),

@@ -333,11 +333,8 @@ def test_log_weights_beyond_the_largest_number_are_normalized_or_clipped_but_not
     assert run("subgaussian_ips", data, lambda_=0.5).value == 4.0
     data = replace(data, q_N=np.ones(3), q_pi_N=np.ones(3), reward_N=np.array([0.0, 1.0, 2.0]))
     for name, hyper in (
-        ("ips", {}),
-        ("dr", {}),
-        ("log_smoothing", {"lambda_": 1.0}),
-        ("lse", {"lambda_": -1.0}),
-    ):
+        ("ips", {}), ("dr", {}), ("log_smoothing", {"lambda_": 1.0}), ("lse", {"lambda_": -1.0}),
+    ):  # fmt: skip
         refuses("its exponential overflows", run, name, data, **hyper)
 
 

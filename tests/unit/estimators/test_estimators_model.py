@@ -65,16 +65,11 @@ def certainty_equivalence(episodes):
     for _ in range(400):
         v = (pi * q).sum(-1)
         q = np.array(
-            [
-                [
-                    np.mean([r + episodes.gamma * (0 if k is None else v[k]) for r, k in seen[s, a]])
-                    if (s, a) in seen
-                    else 0.0
-                    for a in range(actions)
-                ]
-                for s in range(states)
-            ]
-        )
+            [[np.mean([r + episodes.gamma * (0 if k is None else v[k])
+                       for r, k in seen[s, a]]) if (s, a) in seen else 0.0
+              for a in range(actions)]
+             for s in range(states)]
+        )  # fmt: skip
     return q
 
 
@@ -339,9 +334,7 @@ def constant_return(n=12):
     """pi = mu and every return 1: WDR has no error, while the model is wrong."""
     rng = np.random.default_rng(0)
     guess = rng.normal(size=(n, 1))
-    return LoggedEpisodes(
-        reward_NT=np.ones((n, 1)), log_rho_NT=np.zeros((n, 1)), q_NT=guess, v_NT=guess.copy()
-    )
+    return LoggedEpisodes(reward_NT=np.ones((n, 1)), log_rho_NT=np.zeros((n, 1)), q_NT=guess, v_NT=+guess)
 
 
 def test_magic_is_weighted_doubly_robust_where_that_has_no_error_and_the_model_has():

@@ -84,16 +84,11 @@ def sample(seed=0, n=7, lead=(2, 3), ending=True, same=False):
 
 def as_paths(episodes, at):
     """The data set at an index of the leading axes as lists."""
-    return [
-        tuple(
-            (int(s), int(a), float(r), -1)
-            for s, a, r, live in zip(
-                episodes.state_NT[at][i], episodes.action_NT[at][i], episodes.reward_NT[at][i],
-                episodes.live_NT[at][i], strict=True,
-            ) if live
-        )
-        for i in range(episodes.reward_NT.shape[-2])
-    ]  # fmt: skip
+    return [tuple((int(s), int(a), float(r), -1)
+                  for s, a, r, live in zip(episodes.state_NT[at][i], episodes.action_NT[at][i],
+                                           episodes.reward_NT[at][i], episodes.live_NT[at][i],
+                                           strict=True) if live)
+            for i in range(episodes.reward_NT.shape[-2])]  # fmt: skip
 
 
 # Formulas
@@ -299,18 +294,15 @@ def test_every_trajectory_estimator_that_promises_no_bias_has_none_with_two_epis
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"reward_NT": np.zeros(3)}, r"expected \[..., N, T\]"),
-        ({"log_rho_NT": np.zeros((2, 3))}, "log_rho_NT has shape"),
-        ({"gamma": 1.5}, "gamma is 1.5"),
-        ({"log_rho_NT": np.full((2, 2), np.inf)}, "mu must be able to take"),
-        ({"log_rho_NT": np.full((2, 2), np.nan)}, "log_rho_NT is nan"),
-        ({"reward_NT": np.full((2, 2), np.inf)}, "reward_NT is inf"),
-        ({"mask_NT": np.array([[True, True], [False, True]])}, "without a first step or with a gap"),
-        ({"pi_SA": np.array([[0.5, 0.6]])}, "not a table of action probabilities"),
-        ({"state_NT": np.full((2, 2), 3), "pi_SA": np.array([[0.5, 0.5]])}, "expected 0 to 0"),
-    ],
-)
+    [({"reward_NT": np.zeros(3)}, r"expected \[..., N, T\]"),
+     ({"log_rho_NT": np.zeros((2, 3))}, "log_rho_NT has shape"), ({"gamma": 1.5}, "gamma is 1.5"),
+     ({"log_rho_NT": np.full((2, 2), np.inf)}, "mu must be able to take"),
+     ({"log_rho_NT": np.full((2, 2), np.nan)}, "log_rho_NT is nan"),
+     ({"reward_NT": np.full((2, 2), np.inf)}, "reward_NT is inf"),
+     ({"mask_NT": np.array([[True, True], [False, True]])}, "without a first step or with a gap"),
+     ({"pi_SA": np.array([[0.5, 0.6]])}, "not a table of action probabilities"),
+     ({"state_NT": np.full((2, 2), 3), "pi_SA": np.array([[0.5, 0.5]])}, "expected 0 to 0")],
+)  # fmt: skip
 def test_bad_episodes_are_refused_with_one_sentence(changes, message):
     with pytest.raises(UserError, match=message):
         LoggedEpisodes(**{"reward_NT": np.zeros((2, 2)), "log_rho_NT": np.zeros((2, 2)), **changes})

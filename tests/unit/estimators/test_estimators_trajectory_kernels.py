@@ -46,12 +46,9 @@ def arrays(lead=(), episodes=EPISODES, ending=True):
         length_N1[..., 0, :] = STEPS
         given["mask_NT"] = np.arange(STEPS) < length_N1
         for name, nonsense in (
-            ("action_NT", -(10**6)),
-            ("reward_NT", np.nan),
-            ("pscore_NT", 0.0),
-            ("evaluation_policy_action_dist_NTA", np.nan),
-            ("state_action_value_prediction_NTA", np.inf),
-        ):
+            ("action_NT", -(10**6)), ("reward_NT", np.nan), ("pscore_NT", 0.0),
+            ("evaluation_policy_action_dist_NTA", np.nan), ("state_action_value_prediction_NTA", np.inf),
+        ):  # fmt: skip
             given[name][~given["mask_NT"]] = nonsense
     return given
 
@@ -107,19 +104,16 @@ def test_the_compiled_pass_reads_what_numpy_reads(monkeypatch, lead, episodes, e
 @pytest.mark.parametrize("place", [(0, 0), (700, 3), (EPISODES - 1, STEPS - 1)])
 @pytest.mark.parametrize(
     ("name", "value", "message"),
-    [
-        ("reward_NT", np.nan, "reward_NT is nan at index"),
-        ("action_NT", ACTIONS, "action_NT runs from 0 to 3, but evaluation_policy_action_dist_NTA has 3"),
-        ("action_NT", -1, "action_NT runs from -1 to 2, but evaluation_policy_action_dist_NTA has 3"),
-        ("pscore_NT", 0.0, "pscore_NT has values outside"),
-        ("pscore_NT", 1.5, "pscore_NT has values outside"),
-        ("pscore_NT", np.nan, "pscore_NT has values outside"),
-        ("evaluation_policy_action_dist_NTA", [0.5, 0.3, 0.3], "do not sum to 1"),
-        ("evaluation_policy_action_dist_NTA", [1.1, -0.1, 0.0], "negative entries"),
-        ("evaluation_policy_action_dist_NTA", np.nan, "do not sum to 1"),
-        ("state_action_value_prediction_NTA", np.inf, "q_NT is inf"),
-    ],
-)
+    [("reward_NT", np.nan, "reward_NT is nan at index"),
+     ("action_NT", ACTIONS, "action_NT runs from 0 to 3, but evaluation_policy_action_dist_NTA has 3"),
+     ("action_NT", -1, "action_NT runs from -1 to 2, but evaluation_policy_action_dist_NTA has 3"),
+     ("pscore_NT", 0.0, "pscore_NT has values outside"), ("pscore_NT", 1.5, "pscore_NT has values outside"),
+     ("pscore_NT", np.nan, "pscore_NT has values outside"),
+     ("evaluation_policy_action_dist_NTA", [0.5, 0.3, 0.3], "do not sum to 1"),
+     ("evaluation_policy_action_dist_NTA", [1.1, -0.1, 0.0], "negative entries"),
+     ("evaluation_policy_action_dist_NTA", np.nan, "do not sum to 1"),
+     ("state_action_value_prediction_NTA", np.inf, "q_NT is inf")],
+)  # fmt: skip
 def test_one_bad_step_is_refused_in_the_same_words(monkeypatch, name, value, message, place):
     given = arrays(ending=False)
     given[name][place] = value
@@ -261,12 +255,10 @@ def rounds(lead=()):
     pi /= pi.sum(-1, keepdims=True)
     action = rng.integers(0, BANDIT_ACTIONS, (*lead, ROUNDS))
     return {
-        "reward": rng.random((*lead, ROUNDS)),
-        "action": action,
+        "reward": rng.random((*lead, ROUNDS)), "action": action,
         "pscore": np.take_along_axis(0.9 * mu + 0.1 / BANDIT_ACTIONS, action[..., None], -1)[..., 0],
-        "action_dist": pi,
-        "estimated_rewards_by_reg_model": rng.random((*lead, ROUNDS, BANDIT_ACTIONS)),
-    }
+        "action_dist": pi, "estimated_rewards_by_reg_model": rng.random((*lead, ROUNDS, BANDIT_ACTIONS)),
+    }  # fmt: skip
 
 
 def both_ways_on_rounds(monkeypatch, make):

@@ -51,9 +51,7 @@ def test_bias_and_variance_of_a_linear_weight_are_those_over_all_rounds(name, wi
     weight = weight_maps(law)[name]
     model = np.random.default_rng(5).random((3, 4)) if with_model else None
     used = np.zeros((3, 4)) if model is None else model
-    value = [
-        (p, (law.pi_SA[x] * used[x]).sum() + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)
-    ]
+    value = [(p, law.pi_SA[x] @ used[x] + weight[x, a] * (r - used[x, a])) for p, x, a, r in atoms(law)]
     mean = sum(p * v for p, v in value)
     found = bandit_moments.linear_weight(law, weight, model)
     assert found.bias == pytest.approx(mean - law.value, abs=1e-13)
@@ -124,13 +122,10 @@ def test_marginalized_weights_gain_the_spread_of_the_weight_within_an_embedding(
 def test_an_action_that_neither_policy_takes_changes_nothing():
     law = embedded(direct=True)
     padded = EmbeddedDistribution(
-        law.context_S,
-        *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
-        *(
-            np.pad(each_SAE, ((0, 0), (0, 1), (0, 0)), mode="edge")
-            for each_SAE in (law.embedding_SAE, law.mean_SAE, law.square_SAE)
-        ),
-    )
+        law.context_S, *(np.pad(policy_SA, ((0, 0), (0, 1))) for policy_SA in (law.mu_SA, law.pi_SA)),
+        *(np.pad(each_SAE, ((0, 0), (0, 1), (0, 0)), mode="edge")
+          for each_SAE in (law.embedding_SAE, law.mean_SAE, law.square_SAE)),
+    )  # fmt: skip
     assert padded.ips().n_variance == pytest.approx(law.ips().n_variance, rel=1e-12)
     assert padded.mips_bias_formula() == pytest.approx(law.mips_bias_formula(), rel=1e-12)
     assert padded.mips_gain_formula() == pytest.approx(law.mips_gain_formula(), rel=1e-12)

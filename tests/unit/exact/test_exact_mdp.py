@@ -57,9 +57,7 @@ def test_marginalized_weights_are_unbiased_and_are_the_conditional_means_of_the_
     mean, variance = mdp.additive_moments(world, mu, weight)
     assert mean == pytest.approx(float(world.value(pi)))
     table = mdp.enumerate_episodes(world, mu)
-    rho = np.where(
-        table.mask_NT, pi[table.state_NT, table.action_NT] / mu[table.state_NT, table.action_NT], 1
-    )
+    rho = np.where(table.mask_NT, (pi / mu)[table.state_NT, table.action_NT], 1)
     prefix = np.cumprod(rho, axis=-1)
     time = np.arange(world.horizon)
     here = np.where(table.mask_NT, weight[time, table.state_NT, table.action_NT], 0.0)

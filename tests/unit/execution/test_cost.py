@@ -158,10 +158,8 @@ def test_it_is_said_in_words(capsys):
     assert "8 cells in 1 pack on 1 worker: about 2.0 hours, about 1 GiB of memory." in str(HOURS)
     assert str(replace(HOURS, cells=0)) == "All cells are done."
     assert [cost.duration(s) for s in (59, 720, 5400)] == [
-        "under a minute",
-        "about 12 minutes",
-        "about 1.5 hours",
-    ]
+        "under a minute", "about 12 minutes", "about 1.5 hours",
+    ]  # fmt: skip
     agree(replace(HOURS, seconds=10), yes=False, quiet=False, at_most=True)
     assert capsys.readouterr().err.startswith("At most 8 cells")
 
@@ -184,13 +182,10 @@ def test_on_a_terminal_the_question_decides(monkeypatch):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["run", "bandit-grid", "--out", "OUT"],
-        ["tune", "bandit-grid", "--out", "OUT"],
-        ["evidence", "run", "bandit-grid", "--results", "OUT"],
-        ["evidence", "run", "bandit-grid", "--write", "--results", "OUT"],
-    ],
-)
+    [["run", "bandit-grid", "--out", "OUT"], ["tune", "bandit-grid", "--out", "OUT"],
+     ["evidence", "run", "bandit-grid", "--results", "OUT"],
+     ["evidence", "run", "bandit-grid", "--write", "--results", "OUT"]],
+)  # fmt: skip
 def test_a_long_sweep_is_refused_before_anything_is_written(words, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     monkeypatch.setattr("testbed.execution.cost.cost", lambda *_: HOURS)

@@ -28,9 +28,7 @@ from testbed.results import user_cache
 from testbed.results.store import read
 
 
-def test_a_pack_whose_worker_dies_once_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pack_whose_worker_dies_once_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setenv("TRACES", str(tmp_path))
     status = run_sweep(cells(9), tmp_path / "s", workers=2, function="support.fake_training:crash_once")
     assert (status.done, status.failed) == (9, 0)
@@ -38,7 +36,7 @@ def test_a_pack_whose_worker_dies_once_is_tried_again(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers: int) -> None:
+def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path, workers):
     skipped = {4} if workers == 0 else set()  # seed 4 ends its process, which would be this one
     sweep = [cell for cell in cells(7) if cell.seed not in skipped]
     status = run_sweep(sweep, tmp_path / "s", workers=workers, function="support.fake_training:troubled")
@@ -56,31 +54,26 @@ def test_each_kind_of_trouble_is_recorded_as_what_it_is(tmp_path: Path, workers:
     assert status.done == 2
 
 
-def test_what_a_pack_prints_does_not_garble_its_result(tmp_path: Path) -> None:
+def test_what_a_pack_prints_does_not_garble_its_result(tmp_path):
     status = run_sweep(cells(3), tmp_path / "s", workers=1, function="support.fake_training:chatty")
     assert (status.done, status.failed) == (3, 0)
 
 
-def test_thread_limits_are_set_before_a_worker_starts(tmp_path: Path) -> None:
+def test_thread_limits_are_set_before_a_worker_starts(tmp_path):
     run_sweep(cells(2), tmp_path / "s", workers=2, function="support.fake_training:threads")
     table = read(tmp_path / "s")
     assert set(table["limit/OMP_NUM_THREADS"].to_pylist()) == {1}
     assert set(table["limit/NUMBA_NUM_THREADS"].to_pylist()) == {max(1, threads.cores() // 2)}
 
 
-def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(tmp_path, monkeypatch):
     monkeypatch.delenv(threads.COMPILED, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     place = Path(threads.environment(workers=1)[threads.COMPILED])
     assert place.is_relative_to(tmp_path)
     assert place.stat().st_mode & 0o077 == 0
-    assert (
-        user_cache.private("deep/er")
-        == user_cache.place("deep/er")
-        == tmp_path / "off-policy-testbed/deep/er"
-    )
+    assert (user_cache.private("deep/er") == user_cache.place("deep/er")
+            == tmp_path / "off-policy-testbed/deep/er")  # fmt: skip
     assert user_cache.private("deep/er").stat().st_mode & 0o777 == 0o700
     (tmp_path / "off-policy-testbed" / "file").touch()
     assert user_cache.private("file/in-it") is None
@@ -94,23 +87,19 @@ def test_what_torch_compiles_lies_in_a_folder_of_the_users_own(
     assert threads.COMPILED not in threads.environment(workers=1)
 
 
-def test_workers_that_cannot_start_are_one_error_not_a_failure_per_pack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_cannot_start_are_one_error_not_a_failure_per_pack(tmp_path, monkeypatch):
     monkeypatch.setattr("testbed.execution.executors.START", "raise SystemExit('no interpreter here')")
     with pytest.raises(UserError, match=r"Workers die before they start:\nno interpreter here"):
         run_sweep(cells(3), tmp_path / "s", workers=1, function="support.fake_training:train")
 
 
-def test_a_worker_with_other_code_than_the_sweep_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_with_other_code_than_the_sweep_refuses(tmp_path, monkeypatch):
     monkeypatch.setattr("testbed.execution.worker.fingerprint", lambda: {"format": 1, "numpy": "0.9"})
     status = run_sweep(cells(1), tmp_path / "s", executor=Local(1, function="support.fake_training:train"))
     assert "The worker runs different code from the sweep" in status.failures[0].message
 
 
-def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path: Path) -> None:
+def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path):
     sweep = grid(Run(), lag=[0, 4], seed=range(100))
     status = run_sweep(sweep, tmp_path / "s", workers=2, function="support.fake_training:train")
     assert status.done == 200
@@ -118,7 +107,7 @@ def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path: Path) -> N
     assert read(tmp_path / "s").num_rows == 600
 
 
-def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_ask() -> None:
+def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_ask():
     script = (
         "import sys\n"
         "asked = set()\n"
@@ -138,14 +127,14 @@ def test_a_worker_needs_nothing_that_a_bare_gpu_image_lacks_and_does_not_even_as
     assert ended.stdout == "done False\n", ended.stderr
 
 
-def test_without_ray_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_names_the_extra(monkeypatch):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", LOOPBACK):
         monkeypatch.setenv(name, "")
     monkeypatch.setitem(sys.modules, "ray", None)
     refuses(r"Ray is not installed. Install it: pip install 'off-policy-testbed\[ray\]'", Ray)
 
 
-def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_the_process() -> None:
+def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_the_process():
     engine = object.__new__(Ray)
     folder = Path(engine._private_folder())
     assert (folder.exists(), folder.parent.stat().st_mode & 0o777) == (False, 0o700)
@@ -154,7 +143,7 @@ def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_th
     assert not folder.parent.exists()
 
 
-def test_a_worker_tells_its_steps_no_more_often_than_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_tells_its_steps_no_more_often_than_at_intervals(monkeypatch):
     now, told = [10.0], []
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(worker, "_send", lambda _, fields: told.append((now[0], fields)))
@@ -174,23 +163,21 @@ STALENESS = grid(Run(), recipe=["grpo", "m2po"], lag=[0, 4, 16], seed=range(50))
     [("tabular", "", 128, [128]), ("tabular", "", 129, [64, 65]), ("tabular", "", 300, [100, 100, 100]),
      ("toy", "", 70, [23, 23, 24]), ("hf", "m", 3, [1, 1, 1])],
 )  # fmt: skip
-def test_packs_are_few_near_equal_and_never_too_large(
-    policy: str, model: str, cells: int, sizes: list[int]
-) -> None:
+def test_packs_are_few_near_equal_and_never_too_large(policy, model, cells, sizes):
     start = Run(policy=policy, model=model)  # type: ignore[arg-type]
     packs = plan(grid(start, seed=range(cells)))
     assert [len(pack.cells) for pack in packs] == sizes
     assert max(sizes) <= LARGEST[policy]
 
 
-def test_every_cell_is_in_one_pack_and_the_sweep_keeps_its_order() -> None:
+def test_every_cell_is_in_one_pack_and_the_sweep_keeps_its_order():
     packs = plan(STALENESS)
     assert [cell for pack in packs for cell in pack.cells] == list(STALENESS)
     assert [pack.index for pack in packs] == list(range(len(packs)))
 
 
 @pytest.mark.parametrize("field", ["task", "steps", "group", "prompts", "policy_args", "log_every", "device"])
-def test_cells_of_unequal_shape_never_share_a_pack(field: str) -> None:
+def test_cells_of_unequal_shape_never_share_a_pack(field):
     values = {"task": ["bandit", "chain"], "policy_args": [(), (("width", 8),)], "device": ["cpu", "cuda"]}
     packs = plan(grid(Run(), seed=range(2), **{field: values.get(field, [3, 4])}))
     assert len(packs) == 2
@@ -198,24 +185,24 @@ def test_cells_of_unequal_shape_never_share_a_pack(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", STACKED)
-def test_cells_that_differ_in_replica_fields_share_a_pack(field: str) -> None:
+def test_cells_that_differ_in_replica_fields_share_a_pack(field):
     values = {"recipe": ["grpo", "m2po"], "recipe_args": [(), (("eps", 0.1),)], "learning_rate": [0.1, 0.2]}
     assert len(plan(grid(Run(), **{field: values.get(field, [3, 4])}))) == 1
 
 
-def test_a_sweep_with_a_cell_twice_is_refused_by_name() -> None:
+def test_a_sweep_with_a_cell_twice_is_refused_by_name():
     refuses(r"holds cell bandit/grpo/lag0/seed1-\w+ 2 times", plan, grid(Run(), seed=[0, 1, 1]))
     refuses("no cells", plan, [])
 
 
-def test_a_pack_is_named_by_its_cells_and_their_order() -> None:
+def test_a_pack_is_named_by_its_cells_and_their_order():
     cells = grid(Run(), seed=range(3))
     assert pack_id(cells) == "6e810e5be741d175"
     assert len({pack_id(cells), pack_id(cells[::-1]), pack_id(cells[:2])}) == 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100])
-def test_shards_are_disjoint_and_together_the_whole(count: int) -> None:
+def test_shards_are_disjoint_and_together_the_whole(count):
     packs = plan(grid(Run(policy="hf", model="m"), seed=range(10)))
     shards = [Shard.parse(f"{number}/{count}").of(packs) for number in range(1, count + 1)]
     dealt = [[pack.index for pack in shard] for shard in shards]
@@ -223,11 +210,11 @@ def test_shards_are_disjoint_and_together_the_whole(count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "1/4/2", "-1/4", "a/b", "", "1/1e3"])
-def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
+def test_a_shard_that_does_not_exist_is_refused(text):
     refuses("expected i/n with i from 1 to n", Shard.parse, text)
 
 
-def test_a_pack_survives_its_journey_as_json() -> None:
+def test_a_pack_survives_its_journey_as_json():
     start = Run(task_args=(("size", 4), ("name", "x")), recipe_args=(("cap", float("inf")), ("on", True)))
     (pack,) = plan(grid(start, lag=[0, 4]))
     travelled = json.loads(order(pack))

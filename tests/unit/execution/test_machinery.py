@@ -272,10 +272,8 @@ def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch)
         monkeypatch.setattr(worker, "_run", failing)
         found = execute(text)
         assert (found.kind, found.message, bool(found.trace)) == (
-            kind,
-            message,
-            kind != "failed" or message != "u",
-        )
+            kind, message, kind != "failed" or message != "u",
+        )  # fmt: skip
     for leaves in (SystemExit(3), KeyboardInterrupt()):
 
         def leaving(*_, leaves=leaves):
@@ -296,9 +294,7 @@ def test_a_worker_serves_orders_by_lines_and_a_follower_reports_its_error(monkey
     monkeypatch.setattr(worker, "_private_pipes", lambda: (None, sink))
     monkeypatch.setattr(worker, "_inbox", lambda _: iter(["one", "two"]))
     monkeypatch.setattr(worker, "prepare", begun.append)
-    monkeypatch.setattr(
-        worker, "execute", lambda text, report=None: Receipt(text, "done", b"\n" + text.encode())
-    )
+    monkeypatch.setattr(worker, "execute", lambda x, report=None: Receipt(x, "done", b"\n" + x.encode()))
     worker.main("m:f")
     assert begun == ["guard", "m:f"]
     lines = sink.getvalue().split(b"\n")
@@ -357,9 +353,7 @@ def test_other_processes_are_started_met_and_ended_and_the_variables_go_back(mon
     log = []
     follower = SimpleNamespace(said=lambda: "")
     monkeypatch.setattr(rank_processes, "_free_port", lambda: 77)
-    monkeypatch.setattr(
-        rank_processes, "_start", lambda order, meeting: log.append((order, meeting)) or follower
-    )
+    monkeypatch.setattr(rank_processes, "_start", lambda *given: log.append(given) or follower)
     monkeypatch.setattr(rank_processes, "_end", lambda _: log.append("end"))
     monkeypatch.setattr(rank_processes, "leave", lambda: log.append("leave"))
 
@@ -459,12 +453,9 @@ def test_a_follower_gets_the_order_and_its_place(monkeypatch):
 def test_cores_are_those_of_the_process_within_its_quota(monkeypatch):
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
     for text, count in (
-        ("400000 100000", 4),
-        ("450000 100000", 4),
-        ("50000 100000", 1),
-        ("max 100000", 6),
+        ("400000 100000", 4), ("450000 100000", 4), ("50000 100000", 1), ("max 100000", 6),
         ("900000 100000", 6),
-    ):
+    ):  # fmt: skip
         monkeypatch.setattr(threads.Path, "read_text", lambda _, text=text: text)
         assert threads.cores() == count
     monkeypatch.setattr(threads, "cores", lambda: 7)
@@ -565,18 +556,12 @@ def test_shares_are_noted_once_a_second_and_shown_each_time(monkeypatch):
 
 def test_a_default_executor_fits_the_work_and_damage_is_told(monkeypatch):
     monkeypatch.setattr(runner, "cores", lambda: 5)
-    monkeypatch.setattr(
-        runner, "advice", lambda workers, threads: f"{workers} x {threads}" if workers > 5 else ""
-    )
+    monkeypatch.setattr(runner, "advice", lambda w, threads: f"{w} x {threads}" if w > 5 else "")
     ranked = plan(grid(Run(policy="hf", model="m", policy_args=(("ranks", 2),)), seed=range(4)))
     shown = Shown()
     for packs, workers, made in (
-        (PACKS, None, 4),
-        (ranked, None, 2),
-        (ranked, 3, 3),
-        ((), None, 1),
-        (PACKS, 9, 4),
-    ):
+        (PACKS, None, 4), (ranked, None, 2), (ranked, 3, 3), ((), None, 1), (PACKS, 9, 4),
+    ):  # fmt: skip
         found = runner._default_executor(packs, workers, 1, None, "m:f", shown)
         assert (type(found), found.workers, found.function) == (Local, made, "m:f")
     assert shown.heard == ["6 x 1"]
@@ -638,8 +623,7 @@ def test_items_of_a_ray_stream_are_receipts_or_say_how_it_was_lost():
     engine, ray = scripted_ray()
     for name, kind, message in (
         ("OutOfMemoryError", "oom", "said"), ("WorkerCrashedError", "died", "said"),
-        ("NodeDiedError", "died", "said"),
-        ("RayError", "failed", "RayError: said"),
+        ("NodeDiedError", "died", "said"), ("RayError", "failed", "RayError: said"),
     ):  # fmt: skip
         ray.get = raising(name)
         assert engine._item(iter([0]), A) == Receipt(A, kind, message=message)
@@ -776,11 +760,9 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
         function, how = engine._task
         assert function is ray_executor._stream
         assert how == {
-            "num_returns": "streaming",
-            "num_cpus": 1,
-            "max_retries": 0,
+            "num_returns": "streaming", "num_cpus": 1, "max_retries": 0,
             "runtime_env": {"env_vars": variables},
-        }
+        }  # fmt: skip
     engine.open()  # connected
     assert asked == []
     monkeypatch.setattr(engine, "_private_folder", lambda: "private", raising=False)

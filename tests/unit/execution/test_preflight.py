@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,11 +26,9 @@ from testbed.worlds.build_world import build_world, policy_size
 BANDIT = Run(task="bandit", steps=3, prompts=4, group=4, log_every=1)
 LIMIT = 2**20
 ARGUMENTS = {
-    "empirical": {"distribution": "0:0.5 2:0.5"},
-    "in-flight": {"tokens": 2},
-    "partial": {"tokens": 2},
+    "empirical": {"distribution": "0:0.5 2:0.5"}, "in-flight": {"tokens": 2}, "partial": {"tokens": 2},
     "pipeline": {"design": "batch=16 group=4 slots=16"},
-}
+}  # fmt: skip
 LAGS = dict.fromkeys(("offline", "partial", "windowed", "latency", "replay", "pipeline"), 0) | {
     "one-step-off": 1,
     "empirical": 1,
@@ -52,7 +49,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.staleness.storage.available", lambda _: LIMIT)
 
 
-def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_path):
     cells = [
         *grid(dataclasses.replace(BANDIT, task="bandits"), seed=range(3)),
         *grid(dataclasses.replace(BANDIT, recipe="grop"), seed=range(3)),
@@ -67,21 +64,16 @@ def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_pat
         run_sweep(cells, tmp_path / "results", workers=0)
     lines = str(told.value).split("\n")
     for words in (
-        "Unknown task 'bandits'",
-        "Unknown recipe 'grop'",
-        "prompts is 4, which 3 slices",
-        "engine 'stale-kv' acts inside",
-        "anchor is 'ewma', but",
-        "lag is -1",
-        "width 8 is not a multiple of heads 3",
-        "none' does not exist",
-    ):
+        "Unknown task 'bandits'", "Unknown recipe 'grop'", "prompts is 4, which 3 slices",
+        "engine 'stale-kv' acts inside", "anchor is 'ewma', but", "lag is -1",
+        "width 8 is not a multiple of heads 3", "none' does not exist",
+    ):  # fmt: skip
         assert sum(words in line for line in lines) == 1, words
     assert len(lines) == 8
     assert not (tmp_path / "results").exists()
 
 
-def test_many_problems_are_cut_and_counted() -> None:
+def test_many_problems_are_cut_and_counted():
     with pytest.raises(UserError) as told:
         prepare(grid(BANDIT, task=[f"nowhere-{i}" for i in range(MOST + 5)]))
     lines = str(told.value).split("\n")
@@ -89,14 +81,14 @@ def test_many_problems_are_cut_and_counted() -> None:
     assert lines[-1] == "… and 5 more problems."
 
 
-def test_a_sound_sweep_gives_its_packs_and_those_of_the_shard() -> None:
+def test_a_sound_sweep_gives_its_packs_and_those_of_the_shard():
     cells = grid(BANDIT, seed=range(200))
     packs, ours = prepare(cells, "2/2")
     assert packs == plan(cells)
     assert ours == packs[1::2]
 
 
-def test_every_distinct_combination_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_distinct_combination_is_looked_at_once(monkeypatch):
     asked: list[Run] = []
     real = preflight.plan_for
     monkeypatch.setattr(preflight, "plan_for", lambda run: asked.append(run) or real(run))
@@ -109,7 +101,7 @@ def test_every_distinct_combination_is_looked_at_once(monkeypatch: pytest.Monkey
     assert len(asked) - first == first > 0
 
 
-def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone(tmp_path: Path) -> None:
+def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone(tmp_path):
     cells = grid(dataclasses.replace(BANDIT, task="mine"), seed=range(3))
     status = run_sweep(cells, tmp_path / "s", workers=0, function="support.fake_training:train")
     assert status.done == 3
@@ -117,7 +109,7 @@ def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone
         run_sweep([Run(lag=-1)], tmp_path / "t", workers=0, function="support.fake_training:train")
 
 
-def test_the_normal_form_of_many_cells_is_that_of_each() -> None:
+def test_the_normal_form_of_many_cells_is_that_of_each():
     odd = [
         BANDIT,
         dataclasses.replace(BANDIT, task_args=(("arms", True),)),
@@ -165,7 +157,7 @@ def test_a_pack_states_exactly_the_versions_that_its_source_keeps(run, name, mon
     assert need.replicas == len(cells)
 
 
-def test_the_anchor_s_versions_count(tmp_path: Path) -> None:
+def test_the_anchor_s_versions_count(tmp_path):
     run = dataclasses.replace(BANDIT, recipe="decoupled", anchor="version", anchor_args=(("age", 5),))
     assert needed(plan([run])[0]).versions == 1 + 6
     assert needed(plan([dataclasses.replace(run, anchor="ewma", anchor_args=())])[0]).versions == 1 + 1
@@ -223,9 +215,7 @@ def test_the_weights_of_a_model_folder_are_counted_by_its_headers(name, tmp_path
 def test_wrong_arguments_of_a_model_are_refused_before_its_weights_are_read(wrong, tmp_path, monkeypatch):
     folder = write_model(tmp_path, CONFIGS["llama"]())
     monkeypatch.setattr("testbed.worlds.build_world.TRIED", 0)  # as for a model of a billion weights
-    monkeypatch.setattr(
-        "testbed.policies.hf.hf_policy.load_model", lambda *_: pytest.fail("weights were read")
-    )
+    monkeypatch.setattr("testbed.policies.hf.hf_policy.load_model", lambda *_: pytest.fail("read"))
     run = dataclasses.replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
     refuses(wrong[0], prepare, [run])
 
@@ -236,7 +226,7 @@ def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
     assert preflight.prepare([dataclasses.replace(TOY, device="cuda")], here=False)[0]
 
 
-def test_one_answer_of_20000_characters_is_told_its_memory_without_taking_it(tmp_path: Path) -> None:
+def test_one_answer_of_20000_characters_is_told_its_memory_without_taking_it(tmp_path):
     """The toy's embedding is a product with columns x positions; an estimate of time does not run it."""
     from testbed.execution.cost import Rates, bytes_of, cost
 

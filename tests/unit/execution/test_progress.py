@@ -22,7 +22,7 @@ class Clock:
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
 
 
-def test_the_display_fits_where_it_is_shown() -> None:
+def test_the_display_fits_where_it_is_shown():
     assert type(choose(quiet=True, stream=Terminal())) is Progress
     assert type(choose(stream=io.StringIO())) is Plain
     terminal = Terminal()
@@ -33,7 +33,7 @@ def test_the_display_fits_where_it_is_shown() -> None:
     assert "cannot be shown" not in terminal.getvalue()
 
 
-def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch):
     clock = Clock(monkeypatch)
     stream = io.StringIO()
     shown = Plain(stream)
@@ -52,7 +52,7 @@ def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch: pytest
     ]
 
 
-def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch):
     clock = Clock(monkeypatch)
     shown = Progress()
     shown.start(planned=100, done=0)
@@ -69,7 +69,7 @@ def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch: p
     assert shown.settled == 45
 
 
-def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch):
     clock = Clock(monkeypatch)
     shown = Progress()
     for seconds in (600, 10):
@@ -81,7 +81,7 @@ def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch: pytest.Monkey
         shown.finished("a", 40)
 
 
-def test_a_bar_shows_cells_failures_and_notes() -> None:
+def test_a_bar_shows_cells_failures_and_notes():
     stream = Terminal()
     shown = Bar(stream)
     shown.start(planned=8, done=0)
@@ -95,12 +95,12 @@ def test_a_bar_shows_cells_failures_and_notes() -> None:
     assert "pack 0 failed: [no markup]" in text
 
 
-def test_hours_are_shown_only_when_there_are_some() -> None:
+def test_hours_are_shown_only_when_there_are_some():
     assert progress._clock(59.6) == "1:00"
     assert progress._clock(3600 * 2 + 61) == "2:01:01"
 
 
-def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch) -> None:
+def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch):
     clock = iter(range(0, 100))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     stream = io.StringIO()
@@ -108,7 +108,7 @@ def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch) -> Non
     assert stream.getvalue().splitlines() == ["making cells: 1,000 of 5,000", "making cells: 3,000 of 5,000"]
 
 
-def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_needs(monkeypatch) -> None:
+def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_needs(monkeypatch):
     clock = Clock(monkeypatch)
     stream = io.StringIO()
     shown = Plain(stream)
@@ -128,7 +128,7 @@ def test_a_first_ctrl_c_is_answered_with_the_time_that_the_slowest_running_pack_
 
 
 @pytest.mark.slow
-def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path) -> None:
+def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path):
     import signal
     import subprocess
     import sys
@@ -152,7 +152,7 @@ def test_a_first_ctrl_c_is_answered_at_once_while_a_pack_computes(tmp_path) -> N
         assert process.wait(10) == 130
 
 
-def test_what_is_left_and_done_follows_from_the_clock(monkeypatch) -> None:
+def test_what_is_left_and_done_follows_from_the_clock(monkeypatch):
     clock = Clock(monkeypatch)
     shown = Progress()
     shown.start(planned=20, done=4)
@@ -174,7 +174,7 @@ def test_what_is_left_and_done_follows_from_the_clock(monkeypatch) -> None:
     assert (shown.failed, shown.done_of_planned, shown.left) == (0, "0 of 1 cell", None)
 
 
-def test_a_bar_feeds_its_board_and_goes_on_without_a_broken_one(monkeypatch) -> None:
+def test_a_bar_feeds_its_board_and_goes_on_without_a_broken_one(monkeypatch):
     clock, heard = Clock(monkeypatch), []
 
     class Board:

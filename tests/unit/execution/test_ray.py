@@ -40,7 +40,7 @@ except UserError as error:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra [ray]")
 @pytest.mark.parametrize("victim", ["the driver", "the raylet"])
-def test_a_local_ray_is_private_and_nothing_of_it_outlives_a_kill(tmp_path: Path, victim: str) -> None:
+def test_a_local_ray_is_private_and_nothing_of_it_outlives_a_kill(tmp_path, victim):
     """A dead raylet is one stop with one message, not a failure of every cell that is left."""
     command = [sys.executable, "-c", SCRIPT, tmp_path / "s", victim]
     ended = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=240)

@@ -39,7 +39,7 @@ def whole(folder: Path, count: int) -> dict[str, str]:
     return hashes(folder)
 
 
-def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_does_nothing_again(tmp_path, monkeypatch):
     traces = tmp_path / "traces"
     traces.mkdir()
     monkeypatch.setenv("TRACES", str(traces))
@@ -48,7 +48,7 @@ def test_a_second_run_does_nothing_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list(traces.iterdir())) == 3
 
 
-def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path):
     class Early(Progress):
         def start(self, cells: int, done: int) -> None:
             super().start(cells, done)
@@ -68,7 +68,7 @@ def test_ctrl_c_while_the_last_pack_ends_lets_the_sweep_finish(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_failed_packs_are_tried_again_by_the_next_run(tmp_path: Path) -> None:
+def test_failed_packs_are_tried_again_by_the_next_run(tmp_path):
     heard = Heard()
     first = run_sweep(cells(7), tmp_path / "s", workers=2, function=TROUBLED, progress=heard)
     assert (first.done, first.failed) == (2, 5)
@@ -80,7 +80,7 @@ def test_failed_packs_are_tried_again_by_the_next_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_shards_into_one_folder_or_many_make_the_whole(tmp_path: Path, count: int) -> None:
+def test_shards_into_one_folder_or_many_make_the_whole(tmp_path, count):
     good = whole(tmp_path / "whole", 5)
     folders = [tmp_path / str(number) for number in range(count)]
     for number, folder in enumerate(folders, start=1):
@@ -92,7 +92,7 @@ def test_shards_into_one_folder_or_many_make_the_whole(tmp_path: Path, count: in
     assert read(*folders).equals(read(tmp_path / "whole"))
 
 
-def test_bad_cells_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_bad_cells_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(UserError, match="lag is -1, expected at least 0"):
         run_sweep([Run(lag=-1)], tmp_path / "s", workers=0, function="support.fake_training:train")
     with pytest.raises(UserError, match="expected i/n"):
@@ -107,7 +107,7 @@ def test_bad_cells_are_refused_before_anything_is_written(tmp_path: Path) -> Non
     assert not (tmp_path / "s").exists()
 
 
-def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path: Path, monkeypatch) -> None:
+def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path, monkeypatch):
     """The other runner finishes the pack while this one waits; its result is taken, not computed again."""
     (traces := tmp_path / "traces").mkdir()
     monkeypatch.setenv("TRACES", str(traces))
@@ -128,7 +128,7 @@ def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path: Path, monkeypa
     assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
 
 
-def test_a_pack_at_which_another_runner_has_failed_meanwhile_is_not_tried_by_this_one(tmp_path: Path) -> None:
+def test_a_pack_at_which_another_runner_has_failed_meanwhile_is_not_tried_by_this_one(tmp_path):
     packs = plan(cells(3))
     other = Store.start(tmp_path / "s", packs)
     assert other.claim(packs[1].id)
@@ -147,9 +147,7 @@ def test_a_pack_at_which_another_runner_has_failed_meanwhile_is_not_tried_by_thi
     assert run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN).done == 3
 
 
-def test_a_run_leaves_the_variables_of_checkpoints_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_leaves_the_variables_of_checkpoints_as_they_were(tmp_path, monkeypatch):
     for before in ("5s", None):
         monkeypatch.delenv(CHECKPOINT, raising=False)
         monkeypatch.setenv(EVERY, before) if before else monkeypatch.delenv(EVERY)

@@ -160,9 +160,7 @@ def test_the_page_has_every_objective_and_its_pictures_are_there():
 def test_pictures_are_drawn_from_the_committed_table(table):
     for family in {entry.family for entry in objective.values()}:
         body = (ROOT / "docs" / atlas_page.picture(family)).read_bytes()
-        assert f"{objective_table.NAME} {table.sha256}".encode() in body, (
-            f"objectives-{family}.png is {AGAIN}"
-        )
+        assert f"{objective_table.NAME} {table.sha256}".encode() in body, f"objectives-{family}.png {AGAIN}"
         assert len(body) < 300 * 1024
 
 

@@ -167,10 +167,8 @@ def test_a_batch_holds_what_was_logged_with_zeros_outside_the_mask():
 )  # fmt: skip
 def test_batches_are_padded_to_four_times_their_tokens(length, group, kept, wanted, monkeypatch):
     given = (
-        torch.tensor(length),
-        torch.tensor([ord(c) for c in group]),
-        torch.tensor([c == "1" for c in kept]),
-    )
+        torch.tensor(length), torch.tensor([ord(c) for c in group]), torch.tensor([c == "1" for c in kept]),
+    )  # fmt: skip
     assert len(chunks(*given)) == 1  # small batches stay whole
     monkeypatch.setattr(clip_report, "FREE", 0)
     assert chunks(*given) == wanted

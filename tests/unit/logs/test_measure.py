@@ -151,14 +151,9 @@ def test_without_the_trainers_version_ages_count_from_the_newest_of_the_step():
 
 def test_mismatch_and_staleness_add_up_token_by_token():
     known, lost = SOUND, replace(HOSTILE[1], logp_pi=np.array([-2.0, -1.0, -INF]))
-    parts = [
-        (anchor - mu, pi - anchor)
-        for sequence in known
-        for chosen, mu, anchor, pi in zip(
-            sequence.mask, sequence.logp_mu, sequence.logp_anchor, sequence.logp_pi, strict=True
-        )
-        if chosen
-    ]
+    parts = [(anchor - mu, pi - anchor) for sequence in known
+             for chosen, mu, anchor, pi in zip(sequence.mask, sequence.logp_mu, sequence.logp_anchor,
+                                               sequence.logp_pi, strict=True) if chosen]  # fmt: skip
     wanted = {
         "tokens": len(parts), "k1": mean([-d - s for d, s in parts]),
         "k1_mismatch": mean([-d for d, _ in parts]), "k1_staleness": mean([-s for _, s in parts]),
@@ -191,9 +186,7 @@ def test_a_log_s_tensors_are_its_sequences_end_to_end():
     assert [row.tolist() for row in packed.rows(torch.tensor([3.0]))] == [[], [3], []]
     for name, which in (("logp_mu", r"the sampler's \(mu\)"), ("logp_pi", r"the trainer's \(pi\)")):
         some = (SOUND[0], *(replace(one, **{name: None}) for one in SOUND[:2]))
-        with pytest.raises(
-            UserError, match=f"^2 sequences of the made log have no log-probabilities of {which}.$"
-        ):
+        with pytest.raises(UserError, match=f"^2 sequences of the made log have no log-prob.* of {which}.$"):
             tensors(Log("made", some))
 
 
@@ -227,6 +220,4 @@ def test_the_tail_of_every_level_is_estimated_or_says_why_not(monkeypatch):
     said = [measure._tail(tokens.log_pi_N)["says"].split(" min(")[0::1] for _ in range(5)]
     ends = ["infinite variance", "infinite variance", "no mean", "infinite variance", "infinite variance"]
     kinds = ["at most", "above", "above", "at most", "above"]
-    assert [(first, rest.partition(" has ")[2]) for first, rest in said] == list(
-        zip(kinds, ends, strict=True)
-    )
+    assert [(x, rest.partition(" has ")[2]) for x, rest in said] == list(zip(kinds, ends, strict=True))

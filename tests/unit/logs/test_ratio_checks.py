@@ -237,9 +237,8 @@ def test_an_edge_of_zeros_in_most_sequences_is_a_mask_off_by_one():
         for pairs, told in (
             ([(zero, zero)] * 11 + [(row, row)] * 9, 11), ([(zero, zero)] * 10 + [(row, row)] * 10, 0),
             ([(zero, zero)] * 19 + [(zero[:1], zero[:1])], 0), ([(zero, row)] * 20, 0),
-            ([(row, zero)] * 20, 0),
-            ([(inner, inner)] * 20, 0), ([(inner, inner)] * 19 + [(zero, zero)], 19 + 1),
-            ([(zero[[0, -1]], zero[[0, -1]])] * 20, 20),
+            ([(row, zero)] * 20, 0), ([(inner, inner)] * 20, 0),
+            ([(inner, inner)] * 19 + [(zero, zero)], 19 + 1), ([(zero[[0, -1]], zero[[0, -1]])] * 20, 20),
         ):  # fmt: skip
             many = sum(len(pair[0]) > 1 for pair in pairs)
             said = [

@@ -325,11 +325,8 @@ def test_a_reader_gives_exactly_what_was_written_by_hand(stack, tmp_path):
     assert log.source == SOURCES.get(name, name)
     found = [held(one) for one in log.sequences]
     for one in found:  # NaN, which is unequal to itself, as None
-        one |= {
-            key: [None if v != v else v for v in value]
-            for key, value in one.items()
-            if isinstance(value, list)
-        }
+        one |= {key: [None if v != v else v for v in value]
+                for key, value in one.items() if isinstance(value, list)}  # fmt: skip
     assert found == wanted
     assert list(log.notes) == notes
 
@@ -420,15 +417,11 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     assert read([tmp_path]).notes[-1] == "3 other files were not read: a.jsonl, b.jsonl, c.jsonl."
     assert isinstance(read_any([tmp_path / "run.jsonl"]), ScalarLog)
     assert read_any([tmp_path / "run.jsonl"]).notes == ()
-    with pytest.raises(
-        UserError, match=r"run.jsonl holds numbers by step of verl, no tokens; `testbed diagnose`"
-    ):
+    with pytest.raises(UserError, match=r"run.jsonl holds numbers by step of verl, no tokens; `testbed"):
         read([tmp_path / "run.jsonl"])
     state = {"log_history": [{"step": 1, "reward": 1}], "global_step": 1}
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
-    with pytest.raises(
-        UserError, match="These are scalars of two formats, perhaps from two runs: give the files"
-    ):
+    with pytest.raises(UserError, match="These are scalars of two formats, perhaps from two runs"):
         read_any([tmp_path / "run.jsonl", tmp_path / "trainer_state.json"])
     for path in tmp_path.iterdir():
         if path.stem not in "abc":
@@ -452,9 +445,7 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
         read([tmp_path / "a.jsonl"], "verl")
     assert "reader expects (field 'score' is missing). Its format may have changed; see" in str(told.value)
     (tmp_path / "a.jsonl").write_text(json.dumps({"eid": 1, "prompt_length": 1, "info": 3}))
-    with pytest.raises(
-        UserError, match=r"reader expects \(AttributeError: 'int' object has no attribute 'get'\)"
-    ):
+    with pytest.raises(UserError, match=r"reader expects \(AttributeError: 'int' object has no attribute"):
         read([tmp_path / "a.jsonl"])
 
 

@@ -150,18 +150,12 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
 def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
     model = Bigram(torch.zeros(4, 4), SimpleNamespace(max_position_embeddings=None))
     opened = []
-    monkeypatch.setattr(
-        "testbed.policies.hf.model_folder.check_model_folder", lambda folder: folder / "checked"
-    )
-    monkeypatch.setattr(
-        recompute, "_opened", lambda folder, text: opened.append((folder, text)) or (model, None)
-    )
+    monkeypatch.setattr("testbed.policies.hf.model_folder.check_model_folder", lambda x: x / "checked")
+    monkeypatch.setattr(recompute, "_opened", lambda f, text: opened.append((f, text)) or (model, None))
     arrays = {"mask": np.ones(2, dtype=bool), "prompt": np.array([1]), "token": np.array([2, 3])}
     bare = LoggedSequence(0, "a", "g", **arrays)
     full = replace(bare, logp_mu=np.zeros(2), logp_pi=np.ones(2))
-    empty = LoggedSequence(
-        0, "b", "g", np.zeros(0, dtype=bool), prompt=np.array([1]), token=np.array([], dtype=int)
-    )
+    empty = LoggedSequence(0, "b", "g", np.zeros(0, bool), prompt=np.array([1]), token=np.zeros(0, int))
     text = replace(full, text=("p", "r"), logp_pi=None)
     for some, field, whose, said, many in (
         ((bare, full, empty), "logp_pi", "the trainer's", (), 2),
@@ -182,10 +176,8 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
     assert done.notes == ("n", "logp_pi is in the log and was not recomputed with f.")
     assert (opened, done.sequences) == ([], (full,))
     for without in (
-        replace(bare, token=None),
-        replace(bare, prompt=None),
-        replace(bare, prompt=np.zeros(0, int)),
-    ):
+        replace(bare, token=None), replace(bare, prompt=None), replace(bare, prompt=np.zeros(0, int)),
+    ):  # fmt: skip
         with pytest.raises(
             UserError, match=r"^step 0, sample a has no tokens, or no prompt before them: nothing to"
         ):

@@ -105,11 +105,8 @@ def test_a_spread_that_only_a_temperature_gives_is_told():
         )  # which say nothing of it
         assert _temperature(mu, pi) == _temperature(*more) == said * told
         assert _temperature(mu[1:], pi[1:]) == []
-    assert (
-        _temperature(np.full(60, -1.0), -np.arange(60.0))
-        == _temperature(-np.arange(60.0), np.full(60, -1.0))
-        == []
-    )
+    assert (_temperature(np.full(60, -1.0), -np.arange(60.0))
+            == _temperature(-np.arange(60.0), np.full(60, -1.0)) == [])  # fmt: skip
 
 
 def test_one_line_says_what_is_wrong_or_that_nothing_is():

@@ -205,17 +205,13 @@ def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
     assert log.unread == ("loss", "actor.pg_loss", "a\\x1b", "rollout_corr/k3_kl", "big")
     assert log.notes == ("n",)
     assert {row["metric"]: (row["steps"], row["first"], row["last"]) for row in log.table()}[f"{kl}1"] == (
-        1,
-        2.0,
-        2.0,
-    )
+        1, 2.0, 2.0,
+    )  # fmt: skip
     shown = {"metric": "m", "their name": "k", "steps": 3, "first": 2.0, "last": 3.0, "smallest": 1.0}
     found = ScalarLog("x", tuple({"step": n, "m": m} for n, m in enumerate((2.0, 1.0, math.nan, 3.0))),
                       {"m": ("k", "d"), "gone": ("l", "")})  # fmt: skip
     assert found.table() == [shown | {"largest": 3.0, "differs": "d"}]
-    with pytest.raises(
-        UserError, match=r"^t: step is missing; expected the optimizer step as a whole number.$"
-    ):
+    with pytest.raises(UserError, match=r"^t: step is missing; expected the optimizer step as a"):
         scalar_log("verl", [("t", None, {})])
 
 
@@ -223,13 +219,11 @@ def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
     known = {"a/b": Name("m"), "kl": Name("n", "differs")}
     for key, wanted in (
         ("testbed/kl", (0, Name("rollout_corr/kl_mu_pi_k3"))),
-        ("testbed.kl", (0, Name("rollout_corr/kl_mu_pi_k3"))),
-        ("testbed/x/y", (0, Name("x/y"))), ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))),
-        ("kl", (2, known["kl"])),
+        ("testbed.kl", (0, Name("rollout_corr/kl_mu_pi_k3"))), ("testbed/x/y", (0, Name("x/y"))),
+        ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2, known["kl"])),
         ("rollout_corr/ess_floor", (1, Name("rollout_corr/ess_floor"))), ("rollout_corr/nosuch", None),
-        ("loss", None),
-        ("token_mult_prob_error", (1, Name("token_mult_prob_error"))), ("actor/entropy", None),
-        ("a/b.c", None),
+        ("loss", None), ("token_mult_prob_error", (1, Name("token_mult_prob_error"))),
+        ("actor/entropy", None), ("a/b.c", None),
         ("rollout_corr/rollout_is_mean", (1, Name("rollout_corr/rollout_is_mean"))),
     ):  # fmt: skip
         assert read_as(key, known) == wanted, key

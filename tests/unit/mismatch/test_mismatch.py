@@ -142,9 +142,7 @@ def test_noise_depends_on_seed_step_and_place_alone():
 
 
 def test_two_equal_engines_in_a_row_draw_two_noises():
-    twice = Behavior(
-        TABLE, compose(engine("logit-noise", sigma=1.0), engine("logit-noise", sigma=1.0)), SEEDS
-    )
+    twice = Behavior(TABLE, compose(*[engine("logit-noise", sigma=1.0)] * 2), SEEDS)
     once = Behavior(TABLE, engine("logit-noise", sigma=1.0), SEEDS)
     double = Behavior(TABLE, engine("logit-noise", sigma=2.0), SEEDS)
     theta = table_weights(0.0)

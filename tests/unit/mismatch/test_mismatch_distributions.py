@@ -300,9 +300,7 @@ def test_tabular_log_mu_of_a_rollout_is_gathered_from_the_table():
     start = np.zeros((2, 5), dtype=np.int64)
     episodes = WORLD.simulate(mu, start, 3, rng.keys(SEEDS, "test"), 0)
     state, token, mask = map(torch.from_numpy, (episodes.state_RBT, episodes.action_RBT, episodes.mask_RBT))
-    rollout = Rollout(
-        torch.from_numpy(start)[..., None], token, mask, torch.zeros(1), torch.zeros(1), 3, state
-    )
+    rollout = Rollout(torch.from_numpy(start)[..., None], token, mask, *[torch.zeros(1)] * 2, 3, state)
     expected = np.log(mu)[np.arange(2)[:, None, None], state, token]
     np.testing.assert_allclose(behavior.logp(theta, rollout, 0), np.where(mask, expected, 0.0), atol=1e-14)
     raw = Behavior(TABLE, engine("temperature+raw"), SEEDS)

@@ -124,11 +124,8 @@ def test_every_engine_changes_what_is_generated_and_the_weights_say_by_how_much(
 @pytest.mark.parametrize("name", quick({"logit-noise", "int8"}, OF_TABLES))
 def test_where_nothing_learns_the_exact_ratio_law_stands_still(name, uneven_start):
     run = dataclasses.replace(with_engine(TREE, name), learning_rate=0.0, lag=3)
-    laws = {
-        key: value
-        for key, value in train(run).items()
-        if key.startswith(("exact/kl", "exact/chi2", "exact/ess"))
-    }
+    laws = {key: value for key, value in train(run).items()
+            if key.startswith(("exact/kl", "exact/chi2", "exact/ess"))}  # fmt: skip
     if name == "logit-noise":  # drawn anew for every batch
         assert np.ptp(laws["exact/kl_mu_pi"]) > 1e-3
         return

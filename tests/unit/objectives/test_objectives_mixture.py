@@ -113,9 +113,7 @@ def test_replay_counts_only_where_it_was_better_than_usual():
 
 
 def test_kappa_rises_like_half_a_cosine():
-    assert [replay_weight(s) for s in (0, 50, 100, 200, 500)] == pytest.approx(
-        [0, 0.146447, 0.5, 1, 1], abs=1e-6
-    )
+    assert [*map(replay_weight, (0, 50, 100, 200, 500))] == pytest.approx([0, 0.146447, 0.5, 1, 1], abs=1e-6)
     assert replay_weight(150, full=300) == pytest.approx(0.5)
 
 

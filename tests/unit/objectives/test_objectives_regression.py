@@ -53,9 +53,7 @@ def logit_gradient(name, policy, arms, batch, share_B=None, **hyper):
     """Gradient of the mean loss (or of one weighted by share_B) in the policy's logits."""
     logits = torch.tensor(np.log(policy), requires_grad=True)
     loss = objective[name].function(logits.log_softmax(-1)[torch.as_tensor(arms)][:, None], batch, **hyper)
-    total = (
-        aggregate(loss, batch.mask_BT, "constant", 1.0) if share_B is None else (loss[:, 0] * share_B).sum()
-    )
+    total = aggregate(loss, batch.mask_BT, "constant", 1.0) if share_B is None else loss[:, 0] @ share_B
     return torch.autograd.grad(total, logits)[0].numpy()
 
 

@@ -142,11 +142,9 @@ def test_policies_far_apart_give_no_nan(name):
     hypers = [{}, {"gradient": "importance"}] if name == "entropy_bonus" else [{}]
     for mu, ref, hyper in itertools.product((1e4, 0.0, -1e4), (1e4, 0.0, -1e4), hypers):
         far = replace(
-            batch,
-            logp_mu_BT=batch.logp_mu_BT + mu,
-            logp_anchor_BT=batch.logp_anchor_BT + mu,
+            batch, logp_mu_BT=batch.logp_mu_BT + mu, logp_anchor_BT=batch.logp_anchor_BT + mu,
             logp_ref_BT=touching + ref,
-        )
+        )  # fmt: skip
         assert not torch.isnan(effective_weights(name, logp, far, **hyper)).any(), (mu, ref)
         assert not torch.isnan(objective[name].bind(**hyper)(logp, far)).any(), (mu, ref)
 

@@ -5,13 +5,7 @@ import pytest
 import torch
 from scipy import special
 
-from analysis.kernels import (
-    bandit_update,
-    imperfect_rewards,
-    policy_steps,
-    proxy_optimization,
-    step_ratios,
-)
+from analysis.kernels import bandit_update, imperfect_rewards, policy_steps, proxy_optimization, step_ratios
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.errors import UserError

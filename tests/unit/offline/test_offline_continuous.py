@@ -19,11 +19,9 @@ KEYS = np.arange(3, dtype=np.uint64)
 MASS = point_mass(noise_std=0.1)
 BEST = MASS.optimal_gain()
 BUMPS = BumpBandit(
-    center_K=np.array([-1.0, 1.0]),
-    tilt_K=np.array([0.5, 0.0]),
-    height_K=np.array([1.0, 0.7]),
+    center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
     width_K=np.array([0.3, 0.5]),
-)
+)  # fmt: skip
 
 
 def test_normals_are_normal_and_a_function_of_their_key():
@@ -65,11 +63,9 @@ def test_several_axes_are_independent_copies():
 def test_rewards_of_bumps_under_gaussian_policies_are_integrals():
     for std in (0.2, 1.0):
         wanted = integrate.quad(
-            lambda a, std=std: float(BUMPS.mean_reward(0.3, a)) * stats.norm.pdf(a, 0.4, std),
-            -6,
-            6,
-            limit=200,
-        )[0]
+            lambda a, std=std: float(BUMPS.mean_reward(0.3,
+                                                       a)) * stats.norm.pdf(a, 0.4, std), -6, 6, limit=200,
+        )[0]  # fmt: skip
         assert BUMPS.mean_reward(0.3, 0.4, std) == pytest.approx(wanted, abs=1e-7)
 
 

@@ -15,15 +15,7 @@ from analysis.kernels.instrumented_mdp import confounded
 from analysis.kernels.mechanisms import lot_sizing, tightrope
 from analysis.worlds.offline_worlds import two_groups
 from envs import infinite_horizon
-from envs.logged_data import (
-    Counts,
-    collect,
-    covering,
-    draw_counts,
-    exact_model,
-    expected_counts,
-    skilled,
-)
+from envs.logged_data import Counts, collect, covering, draw_counts, exact_model, expected_counts, skilled
 from envs.mdps import garnet
 
 KEYS = np.arange(3, dtype=np.uint64)

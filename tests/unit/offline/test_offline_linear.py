@@ -64,10 +64,8 @@ def below(sums, uniform):
 def test_sampled_td_is_the_plain_one_step_by_step(given):
     rng = np.random.default_rng(0)
     feature, weight, move = (
-        rng.normal(size=(4, 2)),
-        rng.dirichlet(np.ones(4)),
-        rng.dirichlet(np.ones(4), size=4),
-    )
+        rng.normal(size=(4, 2)), rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4), size=4),
+    )  # fmt: skip
     reward, steps = rng.normal(size=4), 12
     per_cell = {k: v if k == "start_F" else np.array([v, v]) for k, v in given.items()}
     found = linear.sampled_td(

@@ -200,23 +200,19 @@ def test_moments_are_those_of_all_batches_enumerated():
 @pytest.mark.slow
 def test_lengths_have_the_moments_of_their_law():
     laws = (
-        LOGNORMAL,
-        replace(LOGNORMAL, sigma=1.2, max_length=3000),
-        replace(LOGNORMAL, correlation=0.6),
+        LOGNORMAL, replace(LOGNORMAL, sigma=1.2, max_length=3000), replace(LOGNORMAL, correlation=0.6),
         replace(LOGNORMAL, correlation=1.0),
         replace(LOGNORMAL, length="empirical", lengths=(100, 900, 900, 2000), correlation=0.3),
-    )
+    )  # fmt: skip
     for design in laws:
         length_NS = trace_rows(replace(design, queue_rule="block", train_time=1), 400)[0][:, LENGTH]
         length_NS = length_NS.reshape(-1, design.group)
         found = closed_forms.moments(design)
         member_N, longest_N = length_NS[:, 0].astype(float), length_NS.max(axis=1)
         for expected, sample_N in (
-            (found.mean, length_NS.mean(axis=1)),
-            (found.longest, longest_N),
-            (found.square, member_N**2),
+            (found.mean, length_NS.mean(axis=1)), (found.longest, longest_N), (found.square, member_N**2),
             (found.cross, length_NS.mean(axis=1) * longest_N),
-        ):
+        ):  # fmt: skip
             error = sample_N.std() / np.sqrt(sample_N.size)
             # 20 numbers exceed 4.5 standard errors once in 7,000 seeds; the end of a run favors the short.
             assert abs(sample_N.mean() - expected) < 4.5 * error + 0.005 * expected

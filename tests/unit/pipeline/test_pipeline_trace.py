@@ -110,12 +110,9 @@ def test_a_learner_gets_the_age_of_every_groups_oldest_member():
         (of_rows(), "frist", "token is 'frist', expected first or last. Did you mean 'first'"),
         (of_rows(version_trained=[5, 5, 5, 7, 7]), "last", "t:5: gap: version_trained skips an update"),
         (of_rows(version_trained=[5, 6, 6, 6, 7]), "last", "t:3: its group is trained in two updates"),
-        (
-            of_rows(version_trained=[5, 5, 6, 6, 6]),
-            "last",
-            "t:4: this update trains 3 groups, the first one 1;",
-        ),
-    ):
+        (of_rows(version_trained=[5, 5, 6, 6, 6]), "last",
+         "t:4: this update trains 3 groups, the first one 1;"),
+    ):  # fmt: skip
         refuses(f"^{words}", trace.lags, made, "t", token)
 
 
@@ -146,12 +143,9 @@ def test_an_unbroken_file_is_read(recorded, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [
-        ("batch,group\n0,0\n", "lacks member"),
-        (",".join(COLUMNS) + "\n", "no rows"),
-        (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", "cannot be read"),
-    ],
-)
+    [("batch,group\n0,0\n", "lacks member"), (",".join(COLUMNS) + "\n", "no rows"),
+     (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", "cannot be read")],
+)  # fmt: skip
 def test_a_file_that_is_no_trace_is_refused(tmp_path, text, why):
     (tmp_path / "t.csv").write_text(text)
     refuses(why, trace.read, tmp_path / "t.csv")

@@ -44,11 +44,8 @@ def test_weights_with_and_without_gaps_share_one_version_and_other_gaps_get_thei
 
 def test_the_checksum_is_of_every_file_that_loops_take_code_from():
     files = Path(simd.__file__).parent.glob("*_kernels.py")
-    taken = {
-        name
-        for file in files
-        for name in re.findall(r"^from testbed\S*\.(\w+) import", file.read_text(), re.M)
-    }
+    taken = {name for file in files
+             for name in re.findall(r"^from testbed\S*\.(\w+) import", file.read_text(), re.M)}  # fmt: skip
     assert {f"{name}.py" for name in taken} == set(simd.SHARED)
 
 

@@ -105,17 +105,14 @@ def test_equal_uniforms_give_equal_seeds(policy):
 
 @pytest.mark.parametrize(
     ("answer", "says"),
-    [
-        ([], "returned 0 responses, expected 1"),
-        ([Completion([1, 2], [-1.0], [7, 7])], "has 2 tokens, 1 log-probabilities"),
-        ([Completion([], [], [])], "has 0 tokens"),
-        ([Completion([1] * 6, [-1.0] * 6, [7] * 6)], "has 6 tokens"),
-        ([Completion([1, 2], [-1.0, -1.0], [7, 6])], "weights of version 6, but version 7 was loaded"),
-        ([Completion([12], [-1.0], [7])], "wrote token 12, but the task knows 0 to 11"),
-        ([Completion([1], [float("nan")], [7])], "not finite, or above 0"),
-        ([Completion([1], [0.5], [7])], "not finite, or above 0"),
-    ],
-)
+    [([], "returned 0 responses, expected 1"),
+     ([Completion([1, 2], [-1.0], [7, 7])], "has 2 tokens, 1 log-probabilities"),
+     ([Completion([], [], [])], "has 0 tokens"), ([Completion([1] * 6, [-1.0] * 6, [7] * 6)], "has 6 tokens"),
+     ([Completion([1, 2], [-1.0, -1.0], [7, 6])], "weights of version 6, but version 7 was loaded"),
+     ([Completion([12], [-1.0], [7])], "wrote token 12, but the task knows 0 to 11"),
+     ([Completion([1], [float("nan")], [7])], "not finite, or above 0"),
+     ([Completion([1], [0.5], [7])], "not finite, or above 0")],
+)  # fmt: skip
 def test_answers_that_cannot_be_are_refused(answer, says):
     refuses(says, written, answer, 1, 5, 12, 7)
 

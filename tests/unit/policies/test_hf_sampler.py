@@ -68,9 +68,7 @@ def test_an_engine_records_its_own_law_and_the_policy_keeps_the_raw_one(policy, 
         for v in range(TASK.vocabulary):
             forced_RBT = token_RBT[..., : t + 1].clone()
             forced_RBT[..., t] = v
-            here = policy.logp(
-                theta_RP, prompt_RNQ, forced_RBT, torch.ones_like(forced_RBT, dtype=torch.bool)
-            )
+            here = policy.logp(theta_RP, prompt_RNQ, forced_RBT, torch.ones_like(forced_RBT).bool())
             law_RVB[:, v] = here[..., t]
         draw = Draw((3, 4), 5, policy.positions)
         changed_RBV = made.distribution(law_RVB.transpose(1, 2), draw, t)

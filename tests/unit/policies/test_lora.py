@@ -173,13 +173,10 @@ def test_an_adapter_of_another_model_is_refused(llama, tmp_path, change, says):
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [
-        ({"modules_to_save": ["lm_head"]}, r"has modules_to_save = \['lm_head'\]; expected plain LoRA"),
-        ({"use_dora": True}, "has use_dora = True"),
-        ({"peft_type": "IA3"}, "has peft_type = 'IA3'"),
-        (None, "has no adapter_model.safetensors; pickles are never opened"),
-    ],
-)
+    [({"modules_to_save": ["lm_head"]}, r"has modules_to_save = \['lm_head'\]; expected plain LoRA"),
+     ({"use_dora": True}, "has use_dora = True"), ({"peft_type": "IA3"}, "has peft_type = 'IA3'"),
+     (None, "has no adapter_model.safetensors; pickles are never opened")],
+)  # fmt: skip
 def test_adapters_of_other_kinds_are_refused(llama, folders, tmp_path, change, says):
     llama.save_adapter(llama.initial([0])[0], tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text())
@@ -191,14 +188,11 @@ def test_adapters_of_other_kinds_are_refused(llama, folders, tmp_path, change, s
 
 def test_arguments_that_cannot_be_are_refused(folders):
     for arguments, says in [
-        ({"lora": -1}, "lora is -1"),
-        ({"lora": 2, "lora_alpha": -1.0}, "lora_alpha -1"),
-        (
-            {"lora": 2, "lora_targets": "q_proj, k_prj"},
-            "layer in lora_targets 'k_prj'. Did you mean 'k_proj'",
-        ),
+        ({"lora": -1}, "lora is -1"), ({"lora": 2, "lora_alpha": -1.0}, "lora_alpha -1"),
+        ({"lora": 2, "lora_targets": "q_proj, k_prj"},
+         "layer in lora_targets 'k_prj'. Did you mean 'k_proj'"),
         ({"lora": 2, "lora_targets": "nothing"}, "LoRA cannot be added: Target modules"),
-    ]:
+    ]:  # fmt: skip
         refuses(says, HuggingFacePolicy, folders["llama"], TASK, **arguments)
     with pytest.raises(UserError, match="has no adapters"):
         HuggingFacePolicy(folders["llama"], TASK).save_adapter(torch.zeros(1), "anywhere")

@@ -33,11 +33,9 @@ def byte_level(begin: bool = False) -> transformers.PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+        vocab_size=300, special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+    )  # fmt: skip
     tokenizer.train_from_iterator(CORPUS, trainer)
     names = {"eos_token": "<|endoftext|>"} | ({"bos_token": "<|endoftext|>"} if begin else {})
     if begin:
@@ -335,15 +333,12 @@ def test_the_teacher_scores_one(jsonl):
 
 @pytest.mark.parametrize(
     ("arguments", "roles", "says"),
-    [
-        ({}, {"eos_token": None}, "has no end token"),
-        ({}, {"behind": True}, "end token behind every prompt"),
-        ({"chat": "yes"}, {}, "has no chat template"),
-        ({"system": "x"}, {"template": "{{ raise_exception('no system role') }}"}, "line 1: no system role"),
-        ({"chat": "auto"}, {"template": "constant"}, "prompts of lines 1 and [23] alike"),
-        ({}, {"words": models.WordLevel({"a": 0}, unk_token="<unk>")}, "cannot write .Say hi"),
-    ],
-)
+    [({}, {"eos_token": None}, "has no end token"), ({}, {"behind": True}, "end token behind every prompt"),
+     ({"chat": "yes"}, {}, "has no chat template"),
+     ({"system": "x"}, {"template": "{{ raise_exception('no system role') }}"}, "line 1: no system role"),
+     ({"chat": "auto"}, {"template": "constant"}, "prompts of lines 1 and [23] alike"),
+     ({}, {"words": models.WordLevel({"a": 0}, unk_token="<unk>")}, "cannot write .Say hi")],
+)  # fmt: skip
 def test_tokenizers_that_cannot_serve_are_refused(jsonl, arguments, roles, says):
     refuses(says, ChatTask, jsonl(**arguments), chat_tokenizer(**roles))
 

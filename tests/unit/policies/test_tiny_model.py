@@ -80,9 +80,7 @@ def test_the_same_arguments_give_the_same_weights_and_another_seed_others(tmp_pa
     other = train_base(tmp_path / "other", TASK, seed=2, **small)
     assert (one / "model.safetensors").read_bytes() == (again / "model.safetensors").read_bytes()
     assert (one / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
-    starts = [
-        train_base(tmp_path / f"start{s}", TASK, seed=s, **small | {"lesson": UNTAUGHT}) for s in (1, 2)
-    ]
+    starts = [train_base(tmp_path / f"{s}", TASK, seed=s, **small | {"lesson": UNTAUGHT}) for s in (1, 2)]
     assert len({(start / "model.safetensors").read_bytes() for start in starts}) == 2
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -233,9 +231,7 @@ def test_what_is_missing_or_in_the_way_is_one_message(tmp_path, capsys, monkeypa
 
 def test_end_and_padding_are_those_that_the_file_names_whatever_transformers_guesses(monkeypatch):
     named = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.bos_token_id": 1}
-    fields = {
-        name: types.SimpleNamespace(contents=lambda value=value: value) for name, value in named.items()
-    }
+    fields = {name: types.SimpleNamespace(contents=lambda x=x: x) for name, x in named.items()}
     reader = types.SimpleNamespace(GGUFReader=lambda file: types.SimpleNamespace(fields=fields))
     monkeypatch.setitem(sys.modules, "gguf", reader)
     found = shipped_models._special_tokens("some.gguf", ["<s>", "<|im_start|>", "<|im_end|>"].__getitem__)

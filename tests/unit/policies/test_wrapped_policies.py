@@ -43,12 +43,10 @@ def under(run, name, tmp_path, **policy_args):
         trace.write(trace.record(from_words(SCHEDULES["pipeline"]["design"].split()), 8), path)
         arguments = {"file": str(path)}
     return dataclasses.replace(
-        run,
-        staleness=name,
-        staleness_args=tuple(sorted(arguments.items())),
+        run, staleness=name, staleness_args=tuple(sorted(arguments.items())),
         lag=0 if name in NO_MEAN else LAGS.get(name, 2),
         policy_args=tuple(sorted({**dict(run.policy_args), **policy_args}.items())),
-    )
+    )  # fmt: skip
 
 
 def resting(run):

@@ -37,7 +37,7 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp_path):
     store = filled(tmp_path / "s", PACKS[:2])
     before = files(tmp_path / "s")
     with file_size_limit(1000), pytest.raises(UserError) as caught:
@@ -51,7 +51,7 @@ def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp
     assert store.commit(PACKS[2].id, content(PACKS[2]), {})
 
 
-def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path):
     filled(tmp_path / "s", PACKS[:1])
     old, new = (tmp_path / "s" / "packs" / f"{atomic_files.ASIDE}{name}" for name in ("old", "new"))
     old.write_bytes(b"half a fi")
@@ -62,9 +62,7 @@ def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path: Pat
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_files_are_flushed_before_they_get_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_flushed_before_they_get_their_name(tmp_path, monkeypatch):
     events: list[str] = []
     kinds = {True: "flush folder", False: "flush file"}
     real_sync, real_link = os.fsync, os.link
@@ -83,9 +81,7 @@ def test_files_are_flushed_before_they_get_their_name(
     assert events == ["flush file", "name", "flush folder"]
 
 
-def test_a_mount_without_hard_links_still_keeps_the_first_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mount_without_hard_links_still_keeps_the_first_file(tmp_path, monkeypatch):
     def no_link(source: Path, target: Path) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -96,7 +92,7 @@ def test_a_mount_without_hard_links_still_keeps_the_first_file(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_lock_is_held_by_one_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_lock_is_held_by_one_and_leaves_no_trace(tmp_path):
     one, other = filled(tmp_path / "s", []), Store(tmp_path / "s")
     name = PACKS[0].id
     assert one.claim(name)
@@ -125,7 +121,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink], ids=["a flipped bit", "deleted"])
 @pytest.mark.parametrize("both", [False, True], ids=["one copy", "both copies"])
-def test_a_plan_is_rebuilt_to_the_same_bytes_and_answers(tmp_path: Path, damage, both: bool) -> None:
+def test_a_plan_is_rebuilt_to_the_same_bytes_and_answers(tmp_path, damage, both):
     before, rows = ran(tmp_path / "s"), read(tmp_path / "s").to_pylist()
     plan, packs = (tmp_path / "s" / manifest.NAME).read_bytes(), manifest.planned(tmp_path / "s")
     for name in (manifest.NAME, manifest.SECOND)[: 1 + both]:
@@ -142,7 +138,7 @@ def test_a_plan_is_rebuilt_to_the_same_bytes_and_answers(tmp_path: Path, damage,
     assert "sound" in repair(tmp_path / "s")
 
 
-def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path: Path) -> None:
+def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path):
     """Without copy and provenance the ids of cells are those of the results, and of failures."""
     filled(tmp_path / "s", PACKS[3:5])
     damaged = tmp_path / "s" / "packs" / f"{PACKS[0].id}-{'0' * 64}.parquet"
@@ -157,7 +153,7 @@ def test_packs_without_a_trace_come_back_with_the_sweeps_command(tmp_path: Path)
     assert (store.status().planned, store.status().done) == (6, 2)
 
 
-def test_provenance_edited_by_hand_cannot_put_cells_into_a_plan(tmp_path: Path) -> None:
+def test_provenance_edited_by_hand_cannot_put_cells_into_a_plan(tmp_path):
     ran(tmp_path / "s")
     packs = Store(tmp_path / "s").packs
     path = min((tmp_path / "s" / "provenance").iterdir())
@@ -183,7 +179,7 @@ def lose_the_plan(runs, report=None):
 LOST: dict[str, Path] = {}
 
 
-def test_a_run_does_not_end_well_when_its_plan_went_missing(tmp_path: Path) -> None:
+def test_a_run_does_not_end_well_when_its_plan_went_missing(tmp_path):
     LOST["folder"] = tmp_path / "s"
     with pytest.raises(UserError, match="has lost its sweep.json"):
         run_sweep(CELLS, tmp_path / "s", workers=0, function=f"{__name__}:lose_the_plan")
@@ -192,7 +188,7 @@ def test_a_run_does_not_end_well_when_its_plan_went_missing(tmp_path: Path) -> N
     assert status(tmp_path / "s").done == len(CELLS)
 
 
-def test_the_command_repairs_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_repairs_and_counts(tmp_path, capsys):
     ran(tmp_path / "s")
     (tmp_path / "s" / manifest.NAME).unlink()
     for words, code, told in (([], 2, "--repair"), (["--repair"], 0, "rebuilt from its second copy")):
@@ -204,7 +200,7 @@ def test_the_command_repairs_and_counts(tmp_path: Path, capsys: pytest.CaptureFi
     refuses("no results", repair, tmp_path / "s")
 
 
-def test_results_of_several_versions_of_the_code_are_no_plan(tmp_path: Path) -> None:
+def test_results_of_several_versions_of_the_code_are_no_plan(tmp_path):
     from testbed.results.repair import _one_fingerprint
 
     found = {"a": ({"run_version": "1"}, b""), "b": ({"run_version": "2"}, b"")}

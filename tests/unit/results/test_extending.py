@@ -31,7 +31,7 @@ def ran(cells, folder, **options):
     return run_sweep(cells, folder, workers=0, function=FAKE, **options)
 
 
-def test_new_cells_join_and_old_results_stay_as_they_are(tmp_path: Path) -> None:
+def test_new_cells_join_and_old_results_stay_as_they_are(tmp_path):
     ran(OLD, tmp_path / "s")
     before, text = files(tmp_path / "s"), (tmp_path / "s" / manifest.NAME).read_text()
     done = ran(NEW, tmp_path / "s", extend=True)
@@ -46,7 +46,7 @@ def test_new_cells_join_and_old_results_stay_as_they_are(tmp_path: Path) -> None
     assert cells.duplicated().sum() == len(cells) - 8
 
 
-def test_an_extended_sweep_goes_on_without_the_flag_and_runs_nothing_twice(tmp_path: Path) -> None:
+def test_an_extended_sweep_goes_on_without_the_flag_and_runs_nothing_twice(tmp_path):
     ran(OLD, tmp_path / "s")
     ran(NEW, tmp_path / "s", extend=True)
     before = files(tmp_path / "s")
@@ -57,7 +57,7 @@ def test_an_extended_sweep_goes_on_without_the_flag_and_runs_nothing_twice(tmp_p
     assert sum(len(pack.cells) for shard in shards for pack in shard) == 8
 
 
-def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path: Path) -> None:
+def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path):
     ran(OLD, tmp_path / "s")
     before = (tmp_path / "s" / manifest.NAME).read_bytes()
     refuses("4 cells, 4 of them in this sweep of 8. Add the new cells with", ran, NEW, tmp_path / "s")
@@ -65,12 +65,12 @@ def test_without_the_flag_another_sweep_is_refused_and_told_of_it(tmp_path: Path
     refuses("4 cells, 2 of them in this sweep of 2", ran, OLD[:2], tmp_path / "s")
 
 
-def test_an_unfinished_sweep_is_finished_with_what_joins_it(tmp_path: Path) -> None:
+def test_an_unfinished_sweep_is_finished_with_what_joins_it(tmp_path):
     Store.start(tmp_path / "s", plan(OLD))
     assert ran(NEW, tmp_path / "s", extend=True).done == 8
 
 
-def test_of_two_who_extend_at_once_none_is_lost(tmp_path: Path) -> None:
+def test_of_two_who_extend_at_once_none_is_lost(tmp_path):
     ran(OLD, tmp_path / "s")
     late = plan_into([*NEW, replace(TOY, steps=7)], tmp_path / "s", extend=True)
     ran([replace(TOY, lag=8)], tmp_path / "s", extend=True)
@@ -82,7 +82,7 @@ def test_of_two_who_extend_at_once_none_is_lost(tmp_path: Path) -> None:
     held.close()
 
 
-def test_the_plan_gives_back_the_cells_that_it_was_made_of(tmp_path: Path) -> None:
+def test_the_plan_gives_back_the_cells_that_it_was_made_of(tmp_path):
     cells = grid(replace(TOY, task_args=(("digits", 4),)), recipe_args=[(), (("eps", 0.1),)], lag=[0, 8])
     Store.start(tmp_path / "s", plan(cells))
     assert [cell for pack in manifest.planned(tmp_path / "s") for cell in pack.cells] == list(cells)
@@ -91,7 +91,7 @@ def test_the_plan_gives_back_the_cells_that_it_was_made_of(tmp_path: Path) -> No
     assert [pack.names for pack in manifest.planned(golden)] == list(manifest.load(golden).packs.values())
 
 
-def test_folders_merge_whole_packs_as_the_same_bytes_and_each_cell_once(tmp_path: Path) -> None:
+def test_folders_merge_whole_packs_as_the_same_bytes_and_each_cell_once(tmp_path):
     made(tmp_path / "a", OLD)
     made(tmp_path / "b", grid(TOY, recipe=["grpo"], seed=range(1, 4)))
     assert merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c").done == 6
@@ -106,7 +106,7 @@ def test_folders_merge_whole_packs_as_the_same_bytes_and_each_cell_once(tmp_path
     assert files(tmp_path / "c") == before
 
 
-def test_a_cell_that_is_finished_somewhere_is_finished_in_the_merged_folder(tmp_path: Path) -> None:
+def test_a_cell_that_is_finished_somewhere_is_finished_in_the_merged_folder(tmp_path):
     pending = Store.start(tmp_path / "a", plan(NEW))
     pending.fail(Failure(plan(NEW)[0].id, "timeout", "too long", plan(NEW)[0].names))
     made(tmp_path / "b", OLD)
@@ -115,7 +115,7 @@ def test_a_cell_that_is_finished_somewhere_is_finished_in_the_merged_folder(tmp_
     assert ran(NEW, tmp_path / "c").done == 8
 
 
-def test_folders_that_contradict_each_other_are_not_merged(tmp_path: Path, monkeypatch) -> None:
+def test_folders_that_contradict_each_other_are_not_merged(tmp_path, monkeypatch):
     made(tmp_path / "a", OLD)
     made(tmp_path / "b", OLD, lambda run: np.zeros(10))
     refuses("has other numbers", merge, [tmp_path / "a", tmp_path / "b"], tmp_path / "c")
@@ -129,11 +129,11 @@ def test_folders_that_contradict_each_other_are_not_merged(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("words", "seeds"), [("seed=0..3", [0, 1, 2, 3]), ("seed=7,0..1", [7, 0, 1]), ("seed=5..5", [5])]
 )
-def test_a_range_stands_for_its_numbers(words, seeds) -> None:
+def test_a_range_stands_for_its_numbers(words, seeds):
     assert [cell.seed for cell in expand([TOY], [words])] == seeds
 
 
-def test_ranges_are_for_numbers_and_go_upward(tmp_path: Path) -> None:
+def test_ranges_are_for_numbers_and_go_upward(tmp_path):
     (cell,) = expand([TOY], ["task=0..3"])
     assert cell.task == "0..3"
     for words in ("seed=3..0", "seed=0..99999999999"):
@@ -141,7 +141,7 @@ def test_ranges_are_for_numbers_and_go_upward(tmp_path: Path) -> None:
     assert [cell.recipe_args for cell in expand([TOY], ["recipe_args.k=1..2"])] == [(("k", 1),), (("k", 2),)]
 
 
-def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path: Path) -> None:
+def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('[grid]\nseed = "0..2"\nlag = [0, "4..5"]\n')
     cells = from_toml(file)
@@ -152,14 +152,14 @@ def test_a_sweep_file_takes_ranges_alone_and_in_lists(tmp_path: Path) -> None:
     refuses("expected a list of at least one value", from_toml, file)
 
 
-def test_the_command_merges(tmp_path: Path, capsys) -> None:
+def test_the_command_merges(tmp_path, capsys):
     made(tmp_path / "a", OLD)
     made(tmp_path / "b", [replace(TOY, lag=8)])
     code, out, _ = call(capsys, "merge", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "c", "--json")
     assert (code, json.loads(out)["done"]) == (0, 5)
 
 
-def test_part_of_a_pack_is_encoded_as_those_cells_alone_would_be() -> None:
+def test_part_of_a_pack_is_encoded_as_those_cells_alone_would_be():
     (pack,) = plan(OLD)
     (one,) = plan(OLD[:1])
     whole = columns(pack.cells)

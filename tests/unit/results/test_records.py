@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +25,13 @@ from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, made_on, read, status
 
 
-def test_a_result_file_is_named_by_its_pack_and_its_content(tmp_path: Path) -> None:
+def test_a_result_file_is_named_by_its_pack_and_its_content(tmp_path):
     filled(tmp_path / "s", PACKS[:1])
     ((name, data),) = files(tmp_path / "s").items()
     assert name == f"{PACKS[0].id}-{hashlib.sha256(data).hexdigest()}.parquet"
 
 
-def test_results_are_read_in_plan_order_whatever_order_they_came_in(tmp_path: Path) -> None:
+def test_results_are_read_in_plan_order_whatever_order_they_came_in(tmp_path):
     filled(tmp_path / "one")
     filled(tmp_path / "two", PACKS[::-1])
     assert files(tmp_path / "one") == files(tmp_path / "two")
@@ -41,7 +40,7 @@ def test_results_are_read_in_plan_order_whatever_order_they_came_in(tmp_path: Pa
     assert table["cell"].to_pylist()[::3] == [cell_id(cell) for cell in CELLS]
 
 
-def test_a_pack_is_committed_once(tmp_path: Path) -> None:
+def test_a_pack_is_committed_once(tmp_path):
     store = filled(tmp_path / "s", PACKS[:1])
     before = files(tmp_path / "s")
     assert not store.commit(PACKS[0].id, content(PACKS[0]), {})
@@ -49,7 +48,7 @@ def test_a_pack_is_committed_once(tmp_path: Path) -> None:
     assert files(tmp_path / "s") == before
 
 
-def test_two_results_of_one_pack_are_refused_rather_than_chosen_from(tmp_path: Path) -> None:
+def test_two_results_of_one_pack_are_refused_rather_than_chosen_from(tmp_path):
     store = filled(tmp_path / "s", PACKS[:1])
     columns = train(PACKS[0].cells)
     other = encode(columns | {"accuracy": columns["accuracy"] + 1}, PACKS[0])
@@ -58,14 +57,14 @@ def test_two_results_of_one_pack_are_refused_rather_than_chosen_from(tmp_path: P
     refuses("holds two results of pack", store.status)
 
 
-def test_shards_in_many_folders_are_read_as_one_table(tmp_path: Path) -> None:
+def test_shards_in_many_folders_are_read_as_one_table(tmp_path):
     filled(tmp_path / "whole")
     filled(tmp_path / "a", PACKS[0::2])
     filled(tmp_path / "b", PACKS[1::2])
     assert read(tmp_path / "b", tmp_path / "a").equals(read(tmp_path / "whole"))
 
 
-def test_folders_of_different_sweeps_code_or_numbers_are_not_merged(tmp_path: Path) -> None:
+def test_folders_of_different_sweeps_code_or_numbers_are_not_merged(tmp_path):
     filled(tmp_path / "a")
     other = plan(grid(Run(policy="hf", model="m"), seed=range(3)))
     store = Store.start(tmp_path / "b", other)
@@ -78,12 +77,12 @@ def test_folders_of_different_sweeps_code_or_numbers_are_not_merged(tmp_path: Pa
     refuses("other numbers for pack", read, tmp_path / "a", tmp_path / "c")
 
 
-def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_results_says_so(tmp_path):
     Store.start(tmp_path / "s", PACKS)
     refuses("No finished results yet", read, tmp_path / "s")
 
 
-def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Path) -> None:
+def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path):
     store = filled(tmp_path / "s", PACKS[1:])
     failure = Failure(PACKS[0].id, "timeout", "too long", PACKS[0].names, 2, "trace")
     store.fail(failure)
@@ -100,7 +99,7 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path: Pa
     assert status(tmp_path / "s").failed == 0
 
 
-def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path: Path, monkeypatch) -> None:
+def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path, monkeypatch):
     lock = file_locks._lock
 
     def after_removal(descriptor: int) -> bool:
@@ -112,7 +111,7 @@ def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path:
     assert not Locks(tmp_path).take("pack")
 
 
-def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Path) -> None:
+def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path):
     store = filled(tmp_path / "s")
     before = files(tmp_path / "s")
     name = next(iter(before))
@@ -133,7 +132,7 @@ def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path: Pat
     assert (store.status().damaged, store.status().quarantined) == (0, 1)
 
 
-def test_a_good_file_under_another_packs_name_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_good_file_under_another_packs_name_is_not_taken_for_it(tmp_path):
     store = filled(tmp_path / "s", PACKS[:1])
     ((name, _),) = files(tmp_path / "s").items()
     path = tmp_path / "s" / "packs" / name
@@ -142,7 +141,7 @@ def test_a_good_file_under_another_packs_name_is_not_taken_for_it(tmp_path: Path
     assert store.status().quarantined == 1
 
 
-def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path: Path) -> None:
+def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path):
     store = filled(tmp_path / "s", PACKS[:1])
     ((name, _),) = files(tmp_path / "s").items()
     path = tmp_path / "s" / "packs" / name
@@ -151,14 +150,14 @@ def test_a_reader_of_a_link_out_of_the_folder_does_not_follow_it(tmp_path: Path)
     assert store.done() == set()
 
 
-def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_another_sweep_in_the_same_folder_is_refused(tmp_path):
     filled(tmp_path / "s", PACKS[:1])
     other = plan(grid(Run(policy="hf", model="m"), lag=[0], seed=range(4)))
     refuses("another sweep: 6 cells, 3 of them in this sweep of 4", Store.start, tmp_path / "s", other)
     refuses("another sweep", Store.start, tmp_path / "s", PACKS[::-1])
 
 
-def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
+def test_the_plan_says_every_field_of_every_cell(tmp_path):
     """What the cells of a pack share is said once; True and 1 are equal in Python and are not shared."""
     start = Run(task_args=(("size", 4),))
     cells = [*grid(start, seed=range(2)), replace(start, recipe_args=(("on", True),))]
@@ -171,7 +170,7 @@ def test_the_plan_says_every_field_of_every_cell(tmp_path: Path) -> None:
     assert repr(said[cell_id(cells[2])]["recipe_args"]) == "[['on', True]]"
 
 
-def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     refuses(r"it holds thesis\.tex\. Choose another folder", Store.start, tmp_path, PACKS)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
@@ -185,7 +184,7 @@ def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -
      '{"fingerprint": {"format": "x"}, "packs": []}', '{"fingerprint": {"format": 1}, "packs": [3]}',
      '{"fingerprint": {"format": 1}, "packs": [{"id": "../../escape", "cells": []}]}', "[" * 100_000],
 )  # fmt: skip
-def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path: Path, text: str) -> None:
+def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path, text):
     (tmp_path / "sweep.json").write_text(text)
     refuses("cannot be read as the plan of a sweep", Store, tmp_path)
 
@@ -216,7 +215,7 @@ def raw_failure(folder: Path, pack: str, **fields: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_status_escapes_and_bounds_what_failures_say(folder: Path, capsys, flags: list[str]) -> None:
+def test_status_escapes_and_bounds_what_failures_say(folder, capsys, flags):
     raw_failure(folder, PACKS[3].id, message=HOSTILE)
     raw_failure(folder, PACKS[4].id, message="x" * 50_000_000 + "the end", trace=HOSTILE)
     code, said = said_by(["status", str(folder), *flags], capsys)
@@ -224,7 +223,7 @@ def test_status_escapes_and_bounds_what_failures_say(folder: Path, capsys, flags
     assert not [c for c in said if not c.isprintable() and c != "\n"]
 
 
-def test_a_failure_of_unknown_kind_and_a_lock_of_no_planned_pack_are_left_out(folder: Path) -> None:
+def test_a_failure_of_unknown_kind_and_a_lock_of_no_planned_pack_are_left_out(folder):
     raw_failure(folder, PACKS[3].id, kind="vanished")
     raw_failure(folder, PACKS[4].id, attempts="many")
     store = Store(folder)
@@ -236,7 +235,7 @@ def test_a_failure_of_unknown_kind_and_a_lock_of_no_planned_pack_are_left_out(fo
     store.close()
 
 
-def test_a_failure_is_kept_in_bounds(folder: Path) -> None:
+def test_a_failure_is_kept_in_bounds(folder):
     store = Store(folder)
     store.fail(Failure(PACKS[3].id, "failed", HOSTILE + "y" * 10**7, ("c",), 1, "z" * 10**7))
     assert (folder / "failures" / f"{PACKS[3].id}.json").stat().st_size < 30_000
@@ -245,7 +244,7 @@ def test_a_failure_is_kept_in_bounds(folder: Path) -> None:
     assert kept.message == printable(HOSTILE + "y" * 10**7)
 
 
-def test_printable_leaves_text_alone_and_escapes_what_terminals_obey() -> None:
+def test_printable_leaves_text_alone_and_escapes_what_terminals_obey():
     assert printable("π = 3,\n\tλ — “x” 漢") == "π = 3,\n\tλ — “x” 漢"
     assert printable("\x1b[2J\u202e\ud800\r\u2028") == r"\x1b[2J\u202e\ud800\r\u2028"
     assert printable("a" * 100 + "b" * 100, most=80) == "a" * 20 + " … 200 in all … " + "b" * 20
@@ -256,15 +255,13 @@ def test_printable_leaves_text_alone_and_escapes_what_terminals_obey() -> None:
 
 NAMES = ("python", "numpy", "torch", "numba")
 MACHINE = {
-    "cpu": HOSTILE,
-    "threads": {"OMP_NUM_THREADS": "9" * 10**6},
-    "versions": dict.fromkeys(NAMES, HOSTILE),
-}
+    "cpu": HOSTILE, "threads": {"OMP_NUM_THREADS": "9" * 10**6}, "versions": dict.fromkeys(NAMES, HOSTILE),
+}  # fmt: skip
 BODIES = ("[" * 200_000, "[]", "3", '{"versions": []}', '{"seconds": "x"}', json.dumps(MACHINE))
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_provenance_edited_by_hand_is_passed_over(folder: Path, body: str) -> None:
+def test_provenance_edited_by_hand_is_passed_over(folder, body):
     for path in (folder / "provenance").iterdir():
         path.write_text(body)
     found = str(made_on(folder))
@@ -283,9 +280,7 @@ def loop(path: Path) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("special", [pipe, loop, Path.mkdir])
-def test_pipes_and_loops_of_links_are_never_waited_for(
-    folder: Path, capsys, special: Callable[[Path], None]
-) -> None:
+def test_pipes_and_loops_of_links_are_never_waited_for(folder, capsys, special):
     result = next((folder / "packs").iterdir())
     result.unlink()
     special(result)
@@ -305,9 +300,7 @@ def test_pipes_and_loops_of_links_are_never_waited_for(
 
 
 @pytest.mark.parametrize("special", [pipe, loop])
-def test_a_folder_that_is_none_is_one_message(
-    tmp_path: Path, capsys, special: Callable[[Path], None]
-) -> None:
+def test_a_folder_that_is_none_is_one_message(tmp_path, capsys, special):
     special(tmp_path / "x")
     run = ["run", "bandit-grid", "seed=0", "steps=2", "--workers", "0", "--yes", "--quiet", "--out"]
     for words in (["status"], ["status", "--repair"], ["report"], ["watch"], run):

@@ -17,7 +17,7 @@ from testbed.execution.packs import plan
 from testbed.results.parquet import decode, encode
 
 
-def test_a_table_comes_back_as_it_was_written() -> None:
+def test_a_table_comes_back_as_it_was_written():
     (pack,) = plan(grid(Run(), seed=range(2)))
     columns = {
         "cell": np.repeat(pack.names, 2), "step": np.array([0, 10, 0, 10]), "recipe": np.repeat(["grpo"], 4),
@@ -33,7 +33,7 @@ def test_a_table_comes_back_as_it_was_written() -> None:
     assert table["diverged"].to_pylist() == [0.0, 1.0, 0.0, 0.0]
 
 
-def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
+def test_rows_are_put_in_order_of_the_pack_and_the_step():
     (pack,) = plan(grid(Run(), seed=[5, 1]))
     first, second = pack.names
     columns = {"cell": [second, first, second, first], "step": [1, 1, 0, 0], "x": [4.0, 2.0, 3.0, 1.0]}
@@ -50,18 +50,18 @@ def test_rows_are_put_in_order_of_the_pack_and_the_step() -> None:
         (lambda c: c.update(cell=np.array(["other"] * 3)), "cells outside its pack"),
     ],
 )
-def test_a_malformed_result_is_refused(change: object, expected: str) -> None:
+def test_a_malformed_result_is_refused(change, expected):
     columns = train(PACKS[0].cells)
     change(columns)  # type: ignore[operator]
     refuses(expected, encode, columns, PACKS[0], error=ValueError)
 
 
-def test_a_result_that_says_nothing_of_one_cell_is_refused() -> None:
+def test_a_result_that_says_nothing_of_one_cell_is_refused():
     (pack,) = plan(grid(Run(), seed=range(2)))
     refuses("lacks rows of", encode, train(pack.cells[:1]), pack, error=ValueError)
 
 
-def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:
+def test_the_same_numbers_give_the_same_bytes_in_another_process():
     script = (
         "import sys, hashlib; from testbed.config.run import Run, grid\n"
         "from testbed.execution.packs import plan\n"
@@ -74,7 +74,7 @@ def test_the_same_numbers_give_the_same_bytes_in_another_process() -> None:
     assert there.stdout.strip() == hashlib.sha256(content(PACKS[0])).hexdigest()
 
 
-def test_reading_results_gives_arrow_and_runs_no_code(tmp_path: Path) -> None:
+def test_reading_results_gives_arrow_and_runs_no_code(tmp_path):
     """A pickled extension type in a file's metadata is data; arrow 14 and older would have run it."""
     marker = tmp_path / "ran"
     hostile = f"cos\nsystem\n(S'touch {marker}'\ntR.".encode()

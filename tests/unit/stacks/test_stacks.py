@@ -35,11 +35,8 @@ def words_for(stack, rule):
             found[name] = "0"
         elif not isinstance(one, str | bool) and one not in CHOSEN:
             found[name] = "0"  # a condition of its own: zero
-    read = [
-        value.key
-        for value in (*rule.args.values(), rule.coefficient, rule.length)
-        if isinstance(value, Their)
-    ]
+    read = [value.key for value in (*rule.args.values(), rule.coefficient, rule.length)
+            if isinstance(value, Their)]  # fmt: skip
     for key in stack.keys:
         if key.name in read and key.default is None and not key.otherwise and not found.get(key.name):
             found[key.name] = "1.5"

@@ -54,16 +54,12 @@ def schedules(tokens: int, seed: int = 1) -> Tensor:
     return torch.from_numpy(drawn)
 
 
-def reference(
-    policy: ToyTransformer, theta: Tensor, version: Tensor, prompt: Tensor, token: Tensor
-) -> Tensor:
+def reference(policy: ToyTransformer, theta, version, prompt, token) -> Tensor:
     """Laws [R, B, T, V] of a plain transformer in which each token is read by the weights of its version."""
     laws = np.empty((*token.shape, policy.shape.vocabulary))
     Q = prompt.shape[2]
     for r, b in itertools.product(range(R), range(token.shape[1])):
-        named = [
-            {n: w.double().numpy()[0] for n, w in policy.shape.named(row[None]).items()} for row in theta[r]
-        ]
+        named = [{n: w.double().numpy()[0] for n, w in policy.shape.named(x[None]).items()} for x in theta[r]]
         own = [named[v] for v in version[r, b].tolist()]
         read = prompt[r, b // (token.shape[1] // N)].tolist() + token[r, b, :-1].tolist()
         pad = policy.task.pad_token
@@ -279,15 +275,12 @@ def test_log_probabilities_by_version_are_those_of_the_table_that_drew():
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [
-        (torch.tensor([0, 1, 1, 0, 2]).view(1, 1, 5), r"falls at \[0, 0, 3\] from 1 to 0"),
-        (torch.full((1, 1, 5), W), f"from 0 to {W - 1}"),
-        (torch.full((1, 1, 5), -1), "from -1 to -1"),
-        (torch.zeros(1, 1, 5), "torch.float32"),
-        (torch.zeros(1, 3, 5, dtype=torch.int64), r"expected \(2, 8, 5\)"),
-        (torch.zeros(5, dtype=torch.int64), r"shape \(5,\)"),
-    ],
-)
+    [(torch.tensor([0, 1, 1, 0, 2]).view(1, 1, 5), r"falls at \[0, 0, 3\] from 1 to 0"),
+     (torch.full((1, 1, 5), W), f"from 0 to {W - 1}"), (torch.full((1, 1, 5), -1), "from -1 to -1"),
+     (torch.zeros(1, 1, 5), "torch.float32"),
+     (torch.zeros(1, 3, 5, dtype=torch.int64), r"expected \(2, 8, 5\)"),
+     (torch.zeros(5, dtype=torch.int64), r"shape \(5,\)")],
+)  # fmt: skip
 def test_versions_that_do_not_fit_are_refused(version, words):
     policy = toy()
     theta, (prompt, uniform) = weights(policy), given()

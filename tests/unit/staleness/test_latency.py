@@ -5,14 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from support.refusals import refuses
-from support.small_runs import (
-    LENGTHS,
-    SMALL,
-    TOY,
-    WORLDS,
-    differing,
-    with_schedule,
-)
+from support.small_runs import LENGTHS, SMALL, TOY, WORLDS, differing, with_schedule
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError

@@ -65,12 +65,8 @@ def test_groups_are_trained_on_once_each_in_the_order_in_which_they_were_done():
             assert (done_N[1:] >= done_N[:-1]).all()
             assert int(done_N.max()) <= step
             checked += 1
-        seen += [
-            (tuple(p.tolist()), tuple(u.tolist()))
-            for p, u in zip(
-                rollout.prompt_RNQ[0], rollout.logp_mu_RBT[0].unflatten(0, (4, 4)).flatten(1), strict=True
-            )
-        ]
+        logp_NX = rollout.logp_mu_RBT[0].reshape(4, -1)
+        seen += [(*p.tolist(), *u.tolist()) for p, u in zip(rollout.prompt_RNQ[0], logp_NX, strict=True)]
     assert len(set(seen)) == len(seen) == 48
     assert checked >= 6
 

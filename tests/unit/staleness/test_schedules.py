@@ -110,10 +110,8 @@ def test_slices_steps_and_seeds_draw_independently(name):
     made = plan_for(example(name, 4, {}))
     ages = np.array([[made.ages(seed, step) for step in range(5000)] for seed in (0, 1)], dtype=float)
     pairs = [
-        (ages[0, :, 0], ages[0, :, 1]),
-        (ages[0, :-1, 0], ages[0, 1:, 0]),
-        (ages[0, :, 0], ages[1, :, 0]),
-    ]
+        (ages[0, :, 0], ages[0, :, 1]), (ages[0, :-1, 0], ages[0, 1:, 0]), (ages[0, :, 0], ages[1, :, 0]),
+    ]  # fmt: skip
     for left, right in pairs:
         assert abs(np.corrcoef(left, right)[0, 1]) < 5.5 / np.sqrt(5000)
 
@@ -211,9 +209,7 @@ def test_versions_of_another_engine_are_found_again_through_that_engine():
     world, weights, rollouts = history((run,))
     own = world.generation.sliced(1)
     step = len(rollouts) - 1
-    assert check_versions(
-        world, weights, rollouts[-1], logp=lambda theta, rollout: own.logp(theta, rollout, step)
-    )
+    assert check_versions(world, weights, rollouts[-1], logp=lambda *given: own.logp(*given, step))
     refuses("tokens differ", check_versions, world, weights, rollouts[-1])
 
 

@@ -100,9 +100,7 @@ def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():
     says = r"3 cells x 1 to 9 versions x 1,000 weights of 4 bytes need 46\.88 KiB, more than the 46\.87 KiB"
     refuses(says, VersionBuffer, weights, [1, 2, 9], limit=size - 1)
     # By default half of what is available: no machine has 2^60 bytes of memory, so nothing is allocated here.
-    with pytest.raises(
-        UserError, match=r"smaller lag, run fewer cells at a time, or set TESTBED_SPILL=FOLDER"
-    ):
+    with pytest.raises(UserError, match=r"run fewer cells at a time, or set TESTBED_SPILL=FOLDER"):
         VersionBuffer(weights, [2**48] * 3)
 
 
@@ -383,20 +381,16 @@ def test_a_narrow_version_generates_the_bits_of_the_wide_one_in_half_the_room(tm
     assert narrow.read(now_R1).dtype == torch.float32
     rng = np.random.default_rng(0)
     prompt_RNQ, uniform_RBT = torch.as_tensor(TASK.prompts(rng, 4))[None], rng.random((1, 8, 5))
-    drawn = [
-        policy.sample(buffer.read(now_R1)[:, 0], prompt_RNQ, 2, uniform_RBT) for buffer in (wide, narrow)
-    ]
+    drawn = [policy.sample(x.read(now_R1)[:, 0], prompt_RNQ, 2, uniform_RBT) for x in (wide, narrow)]
     assert all(torch.equal(a, b) for a, b in zip(*drawn, strict=True))
 
 
 def test_versions_are_narrow_only_where_nothing_else_rounds_them():
     assert narrow_versions(RUN) == torch.bfloat16
     for change in (
-        {"policy_args": ()},
-        {"policy_args": (("dtype", "bfloat16"), ("precision", "int8"))},
-        {"mismatch": "int8"},
-        {"policy": "toy"},
-    ):
+        {"policy_args": ()}, {"policy_args": (("dtype", "bfloat16"), ("precision", "int8"))},
+        {"mismatch": "int8"}, {"policy": "toy"},
+    ):  # fmt: skip
         assert narrow_versions(dataclasses.replace(RUN, **change)) is None
     assert narrow_versions(dataclasses.replace(RUN, mismatch="top-p")) == torch.bfloat16
 

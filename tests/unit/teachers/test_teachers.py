@@ -56,12 +56,9 @@ def test_saved_weights_teach_what_they_are(tmp_path):
 
 @pytest.mark.parametrize(
     ("saved", "message"),
-    [
-        (np.zeros(3), "another vocabulary"),
-        (np.zeros((2, 2, 2)), "shape"),
-        (np.full((1, 1), "a"), "not a .npy array"),
-    ],
-)
+    [(np.zeros(3), "another vocabulary"), (np.zeros((2, 2, 2)), "shape"),
+     (np.full((1, 1), "a"), "not a .npy array")],
+)  # fmt: skip
 def test_weights_that_do_not_fit_are_refused(tmp_path, saved, message):
     np.save(tmp_path / "teacher.npy", saved)
     with pytest.raises(UserError, match=message):

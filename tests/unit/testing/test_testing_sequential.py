@@ -160,9 +160,7 @@ def test_squares_are_about_the_mean_of_each_sampler():
 def test_coverage_stops_early_alarms_or_says_that_it_cannot_tell():
     call = {"level": 0.9, "sequential": True}
     assert_coverage(coverage_sampler(0.93), 0.0, **call)
-    with pytest.raises(
-        AssertionError, match=r"Coverage too low.*good 0.9, bad 0.85; e-value .*critical 1e\+06"
-    ):
+    with pytest.raises(AssertionError, match=r"Coverage too low.*good 0.9, bad 0.85; e-value .*1e\+06"):
         assert_coverage(coverage_sampler(0.8), 0.0, **call)
     with pytest.raises(Undecided, match="Undecided after 50 draws"):
         assert_coverage(coverage_sampler(0.9), 0.0, max_samples=50, **call)

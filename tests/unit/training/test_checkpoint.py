@@ -248,9 +248,7 @@ def test_a_checkpoint_goes_when_its_results_are_kept(folder, tmp_path):
     seen = []
     write = checkpoint.write_checkpoint
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            checkpoint, "write_checkpoint", lambda path, *rest: seen.append(path) or write(path, *rest)
-        )
+        patch.setattr(checkpoint, "write_checkpoint", lambda *given: seen.append(given[0]) or write(*given))
         run_sweep([dataclasses.replace(SMALL, steps=3)], tmp_path / "out", workers=0)
     assert len(seen) == 3
     assert list(folder.iterdir()) == []

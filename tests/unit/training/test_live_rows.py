@@ -279,15 +279,10 @@ def test_the_record_gives_the_metrics_that_the_run_logged_and_the_run_is_the_sam
             row = (np.asarray(told["cell"]) == cell_id(cell)) & (np.asarray(told["step"]) == step)
             found = ratio_numbers(tensors(log.at(step)))
             for name in (
-                "ess_kish_sequence_raw",
-                "ess_max_token_clamped",
-                "kl_mu_pi_k3",
-                "log_rho_sequence_p99",
-            ):
+                "ess_kish_sequence_raw", "ess_max_token_clamped", "kl_mu_pi_k3", "log_rho_sequence_p99",
+            ):  # fmt: skip
                 full = f"rollout_corr/{name}"
-                assert found[full] == pytest.approx(
-                    float(np.asarray(told[full])[row][0]), rel=1e-4, abs=1e-7
-                ), name
+                assert found[full] == pytest.approx(np.asarray(told[full])[row][0], rel=1e-4, abs=1e-7), name
             rewards = np.mean([one.reward for one in log.at(step).sequences])
             assert rewards == pytest.approx(float(np.asarray(told["reward/mean"])[row][0]))
         assert [row["age"] for row in age_rows(tensors(log.at(4)))] == [2.0]

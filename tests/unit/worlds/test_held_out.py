@@ -82,12 +82,9 @@ def test_pass_at_k_takes_new_samples_for_the_same_prompts():
 
 @pytest.mark.parametrize(
     ("changes", "per_step"),
-    [
-        ({}, 32),
-        ({"staleness": "replay", "staleness_args": (("share", 0.5), ("reuse", 2))}, None),
-        ({"recipe": "remax"}, 32 + 4),
-    ],
-)
+    [({}, 32), ({"staleness": "replay", "staleness_args": (("share", 0.5), ("reuse", 2))}, None),
+     ({"recipe": "remax"}, 32 + 4)],
+)  # fmt: skip
 def test_rollouts_count_what_was_generated(changes, per_step):
     table = train(dataclasses.replace(TOY, **changes))
     step = np.arange(1, TOY.steps + 1)
