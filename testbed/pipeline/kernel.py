@@ -97,8 +97,6 @@ def _drop(p: Any, s: Any, a: Store, out: Out, g: int) -> None:
     s.free_groups += 1
     if s.measuring:
         out.sums.dropped_samples += p.group
-        for i in range(g * p.group, (g + 1) * p.group):
-            out.sums.dropped_tokens += a.length_B[i]
 
 
 @njit(forceinline=True)

@@ -89,7 +89,6 @@ _CLOCKS = [
     "began",
     "busy",
     "slot_seconds",
-    "token_area",
     "swap_virtual",
     "piece_began",
 ]
@@ -102,9 +101,7 @@ _SUMS = [
     "sample_lag",
     "token_lag",
     "group_lag",
-    "sample_lag_start",
     "dropped_samples",
-    "dropped_tokens",
     "finished_samples",
     "finished_tokens",
     "seconds",
