@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from references.weights import CASES, F1_ROWS, WEIGHTS
-from support.fixtures import F1, Sequence, batch_of, changed, rows_of
+from support.fixtures import F1, SEQUENCES, Sequence, batch_of, changed, rows_of
 from support.refusals import refuses
 
+from testbed.errors import UserError
 from testbed.inspection import promises
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
@@ -23,6 +24,8 @@ every_objective = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * ("@" in name)) for name in NAMES]
 )
 
+# Ratios of exactly 1, and advantages of 0: what a comparison does with equality.
+TIES = [replace(s, ratios=(1.0, *s.ratios[1:]), adv=s.adv * (i % 3 > 0)) for i, s in enumerate(SEQUENCES)]
 LEVELS = {"none", "token", "prefix", "min_prefix", "sequence", "geometric", "turn", "power_mean"}
 PROMISES = {
     "ratio", "reads", "scope", "on_policy", "max_weight", "sign", "detached", "penalty", "statistic", "keep",
@@ -61,12 +64,53 @@ def test_it_cites_a_source_states_its_loss_and_makes_known_promises(name):
 
 @every_objective
 def test_its_weight_is_the_one_derived_by_hand(name):
-    logp, batch = batch_of()
-    weight = effective_weights(name, logp, batch)
-    rows = rows_of()
-    for b, row in enumerate(rows):
-        expected = WEIGHTS[name](row, rows)
-        np.testing.assert_allclose(weight[b, : row.n].numpy(), expected, rtol=1e-10, atol=1e-12)
+    for sequences in (SEQUENCES, TIES):
+        logp, batch = batch_of(sequences)
+        weight = effective_weights(name, logp, batch)
+        rows = rows_of(sequences)
+        for b, row in enumerate(rows):
+            expected = WEIGHTS[name](row, rows)
+            np.testing.assert_allclose(weight[b, : row.n].numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+# Settings under which a number of an objective counts.
+TURNED_ON = {
+    "f_distillation": {"divergence": "js"},
+    "s_ppo": {"correction": "subtract"},
+    "st_ppo": {"correction": "subtract"},
+}
+
+
+def silent_numbers(name):
+    """Return the numbers of an objective that change no weight at small, usual and extreme ratios."""
+    powers = ((0.3, 0.3), (1, 0), (1, 1), (3, 3), (20, 20), (-20, -20))
+    batches = [
+        batch_of(changed(ratios=lambda s, p=p: extreme(s, p), reward=lopsided,
+                         anchor=lambda s, q=q: s.anchor and tuple(x**q for x in s.anchor)))
+        for p, q in powers
+    ]  # fmt: skip
+
+    def weights(**hyper):
+        return torch.stack([effective_weights(name, *b, **TURNED_ON.get(name, {}), **hyper) for b in batches])
+
+    def silent(key, value):
+        try:
+            return torch.equal(usual, weights(**{key: value}))
+        except UserError:
+            return True
+
+    usual, numbers = weights(), objective[name].defaults.items()
+    tried = {
+        key: [not x] if isinstance(x, bool) else [2 * x, x + 1, *[x / 2, 0.01] * isinstance(x, float)]
+        for key, x in numbers if isinstance(x, bool | int | float)
+    }  # fmt: skip
+    return {key for key, values in tried.items() if all(silent(key, value) for value in values)}
+
+
+def test_every_number_of_an_objective_has_an_effect():
+    # On eight sequences these searches end at a bound whatever the step; test_objectives_clipped has others.
+    searched = {"bapo": {"mu_weights"}, "bapo@author": {"low_step", "high_step"}}
+    assert {name: found for name in NAMES if (found := silent_numbers(name))} == searched
 
 
 @pytest.mark.parametrize(("name", "hyper", "row"), CASES, ids=lambda x: x if isinstance(x, str) else None)

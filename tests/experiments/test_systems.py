@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.command_line import call, refused
@@ -10,6 +11,7 @@ from support.refusals import refuses
 
 from analysis.experiment import Experiment, Part
 from analysis.judging import system_list as listed
+from analysis.judging import verdicts
 from analysis.judging.claims import CLAIMS
 from analysis.judging.system_list import System, find, status, systems
 from analysis.judging.verdicts import by_claim, stored
@@ -88,6 +90,30 @@ def test_a_system_is_found_by_number_name_and_name_without_parentheses(word):
 
 def test_names_without_parentheses_tell_the_systems_apart():
     assert len({name.split(" (")[0].lower() for name in systems()}) == 122
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "work"),
+    [
+        ("Correlated proxies (ORPO)", ("correlated proxies", "orpo"), "ORPO (2025), sec. 2"),
+        ("A / B → C (rare switching)", ("a / b → c", "a", "b", "c"), "C (2024), arXiv:2401.12345"),
+    ],
+)
+def test_a_source_is_the_cited_work_that_names_the_system_or_else_all(name, short, work, monkeypatch):
+    assert listed.short_names(name) == short
+    monkeypatch.setattr(listed, "trials", lambda: {name: {"e": Part("", ("claim",))}})
+    every = "ours; ORPO (2025), sec. 2; C (2024), arXiv 2401.12345v2, of which half"
+    for said, expected in ((every, work), ("Me (2026); ours; It (2025)", "Me (2026); It (2025)")):
+        monkeypatch.setattr(listed, "CLAIMS", {"claim": SimpleNamespace(source=said)})
+        assert listed.source(name) == expected
+
+
+def test_a_row_names_the_systems_that_its_claim_speaks_of(monkeypatch):
+    experiment = SimpleNamespace(judges=lambda: {"X": Part("", ("one",)), "Y": Part("", ("one", "two"))})
+    monkeypatch.setattr(verdicts, "EXPERIMENTS", {"e": experiment})
+    entry = SimpleNamespace(promises={"experiment": "e"})
+    monkeypatch.setattr(verdicts, "CLAIMS", dict.fromkeys(("one", "two"), entry))
+    assert [verdicts._systems(claim) for claim in ("one", "two")] == [["X", "Y"], ["Y"]]
 
 
 def test_systems_are_listed_counted_and_shown(capsys):

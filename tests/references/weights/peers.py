@@ -47,9 +47,9 @@ def m2po_floors(s, rows, low=0.7, high=1.5):
     """A bound that the floors widen: only what lies beyond both the budget's bound and the floor is cut."""
     squares = sorted(math.log(r) ** 2 for row in rows for r in row.r if row.adv * math.log(r) > 0)
     n, k = len(squares), 0
-    while sum(squares[: k + 1]) + squares[k] * (n - k - 1) < 0.04 * n:
+    while k < n and sum(squares[: k + 1]) + squares[k] * (n - k - 1) < 0.04 * n:
         k += 1
-    reach = math.sqrt(squares[k - 1]) if k else 0.0
+    reach = math.inf if k == n else math.sqrt(squares[k - 1]) if k else 0.0
     bottom, top = min(math.exp(-reach), low) - 1e-12, max(math.exp(reach), high) + 1e-12
     return s.adv * clip_weight(s.r, s.adv, bottom, top)
 

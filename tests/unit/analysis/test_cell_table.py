@@ -174,6 +174,7 @@ def test_an_outcome_needs_accuracy_and_a_table_needs_the_mark_of_divergence():
 
 def _make(key_R):
     frame, key_N = combinations(key_R, arm=["a", "b"], setting=[1, 2])
+    assert list(frame.index) == list(range(len(frame)))
     return frame.assign(key=key_N.astype(str))
 
 

@@ -18,7 +18,7 @@ from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
 from testbed.training.learner import Learner, RecipeBlock, finite_or, mix_rollouts
-from testbed.training.signal_providers import sequence_score_norm
+from testbed.training.signal_providers import log_ratio, sequence_score_norm
 from testbed.training.update import State, Trainer
 from testbed.worlds.build_world import build_world
 
@@ -98,7 +98,7 @@ def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_ov
     world, theta, learner = one_learner(recipe)
     rollout, later = world.generate(theta, 0), moved(theta)
     for step, reference in [(0, theta), (2, theta), (3, later), (4, later)]:
-        learner.switch_recipe(later, step)
+        trainer_of(world, learner).switch_recipes(State.start(later), step)
         batch = learner.batch(later, rollout, world.logp(later, rollout), step)
         torch.testing.assert_close(batch.logp_ref_BT, world.logp(reference, rollout), rtol=0, atol=0)
         assert learner.recipe.objective == ("reinforce" if step < 3 else "ppo_clip")
@@ -477,3 +477,6 @@ def test_advantages_that_read_the_log_ratio_get_pi_over_mu():
     reward = rollout.reward_RB.view(4, 4)
     expected = reward - (w * reward).sum(1, keepdim=True) / w.sum(1, keepdim=True)
     torch.testing.assert_close(batch.adv_BT[0, :, 0].view(4, 4), expected)
+    hidden = dataclasses.replace(rollout, mask_RBT=torch.rand(rollout.mask_RBT.shape) < 0.5)
+    ratio = logp - rollout.logp_mu_RBT
+    assert torch.equal(log_ratio(logp, hidden), ratio.masked_fill(~hidden.mask_RBT, 0.0))

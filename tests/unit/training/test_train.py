@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from support.small_runs import SUMS, with_what_it_reads
+from support.small_runs import LENGTHS, SUMS, with_what_it_reads
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -13,6 +13,7 @@ from testbed.execution.packs import plan
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes import recipe
 from testbed.training.loop import mask_nonfinite_replicas, train, train_pack
+from testbed.training.recorder import Recorder
 from testbed.training.update import State, Trainer, clip_norm, finite_rows
 from testbed.worlds import build_world as worlds
 
@@ -206,8 +207,37 @@ def test_a_replica_that_diverges_is_recorded_frozen_and_leaves_the_others_alone(
     assert np.array_equal(fine["exact/value"], alone["exact/value"])
 
 
-def test_every_so_many_steps_are_logged_and_the_last():
-    assert train(dataclasses.replace(BANDIT, log_every=5))["step"].tolist() == [0, 5, 10, 11]
+@pytest.mark.parametrize("run", [BANDIT, LENGTHS, TOY], ids=["bandit", "lengths", "toy"])
+def test_a_row_holds_the_numbers_of_its_step_and_the_counts_since_the_row_before(run, monkeypatch):
+    run, seen, add = dataclasses.replace(run, steps=6, lag=2, group=4, log_every=2), [], Recorder.add
+    monkeypatch.setattr(Recorder, "add", lambda self, *given: (seen.append(given), add(self, *given)))
+    table = train(run)
+    assert table["step"].tolist() == [0, 2, 4, 5]
+    assert table["rollouts"].tolist() == [16, 48, 80, 96]
+    counts = np.stack(table["rollout_corr/log_rho_sequence_histogram"])
+    assert counts.sum(-1).tolist() == [16, 32, 32, 16]
+    for row, step in enumerate(table["step"]):
+        _, state, _, rollout, update = seen[step]
+        mask, lengths = rollout.mask_RBT[0], rollout.mask_RBT[0].sum(-1).double()
+        expected = {
+            "reward/mean": rollout.reward_RB[0].double().mean(),
+            "response_length/mean": lengths.mean(),
+            "actor/entropy": worlds.build_world((run,)).entropy(state.theta_RP, rollout)[0][mask].mean(),
+            "actor/grad_norm": update.grad_RP[0].double().square().sum().sqrt(),
+            "actor/learning_rate": run.learning_rate,
+            "staleness/age_mean_token": min(step, 2),
+            "staleness/age_max_token": min(step, 2),
+            "diverged": 0.0,
+        }
+        found = {name: float(table[name][row]) for name in expected}
+        assert found == pytest.approx({name: float(value) for name, value in expected.items()}, rel=1e-5)
+
+
+def test_a_row_holds_the_worlds_counts_which_are_rollouts_too():
+    stored = (("ask", 16), ("attempts", 4), ("tokens", 2))
+    table = train(dataclasses.replace(LENGTHS, steps=3, prefix="stored", prefix_args=stored))
+    assert (table["rollouts"] - table["prefix/attempts"]).tolist() == [16, 32, 48]
+    assert table["prefix/attempts"][-1] > 0
 
 
 def test_gradient_clipping_bounds_the_norm_and_keeps_the_direction():
