@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.command_line import call, refused
+from support.command_line import refused, told
 
 from analysis.tables.committed import load_results
 from testbed.config.run import Run, cell_id
@@ -75,13 +75,11 @@ def test_a_wrong_name_costs_no_training(make, words):
 @pytest.mark.slow
 def test_an_objective_in_a_file_is_swept_under_the_name_of_its_version(capsys, mine):
     words = ["run", "ess-collapse", *TINY, "--out", "mine", "--objective", "mine.py:capped"]
-    code, out, _ = call(capsys, *words)
-    assert code == 0
+    out = told(capsys, *words)
     assert [row["recipe"] for row in json.loads(out)["summary"]] == ["capped"]
     assert set(load_results(Path("mine"))["recipe"]) == {pin("mine.py:capped")}
     joined = ["run", "ess-collapse", "recipe=grpo,reinforce", *TINY, "--out", "both", *words[-2:]]
-    code, out, _ = call(capsys, *joined)
-    assert code == 0
+    out = told(capsys, *joined)
     assert {row["recipe"] for row in json.loads(out)["summary"]} == {"grpo", "reinforce", "capped"}
 
 

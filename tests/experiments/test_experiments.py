@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support.command_line import call, refused
+from support.command_line import call, refused, told
 from support.refusals import refuses
 
 from analysis import experiment as registry
@@ -250,13 +250,10 @@ def test_the_contributors_page_shows_the_example_as_it_is():
 
 @pytest.mark.slow
 def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
-    code, out, _ = call(capsys, "list", "experiments", "--json")
-    assert code == 0
-    listed = json.loads(out)
+    listed = json.loads(told(capsys, "list", "experiments", "--json"))
     assert sorted(row["name"] for row in listed) == list(EXPERIMENTS)
     assert {row["name"]: row["area"] for row in listed}["batch-invariance"] == "lag"
-    code, out, _ = call(capsys, "show", "batch-invariance", "--kind", "experiment")
-    assert code == 0
+    out = told(capsys, "show", "batch-invariance", "--kind", "experiment")
     assert "margins      change of the mean value over training that counts as invariant=0.01" in out
     _, out, _ = call(capsys, "show", "batch-invariance", "--kind", "experiment", "--json")
     assert list(json.loads(out)["experiment"]["margins"].values()) == [0.01]
@@ -274,10 +271,7 @@ def only_example(monkeypatch):
 def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, example):
     _, _, root = example
     words = ["lag-on-a-bandit", "--results", str(root), "--workers", "0", "--json"]
-    code, out, err = call(capsys, "evidence", "run", *words)
-    assert code == 0, err
-    found = json.loads(out)
-    assert code == 0
+    found = json.loads(told(capsys, "evidence", "run", *words))
     assert found["rows"] == {"lag-on-a-bandit": 12}
     assert [row["claim"] for row in found["claims"]] == list(EXAMPLE["lag-on-a-bandit"].claims)
     slows = found["claims"][0]

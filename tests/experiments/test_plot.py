@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from support.command_line import refused
+from support.command_line import refused, told
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
 from paper_figs.figure_registry import no_mathtext
 from paper_figs.save_figures import render
-from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 
@@ -147,14 +146,10 @@ def test_the_command_draws_what_varies_in_every_format(folder, tmp_path, monkeyp
         (["--x", "lag", "--y", "recipe"], "out/made-heat.png", b"\x89PNG"),
         (["--kind", "seeds", "--where", "lag=0", "--out", "a.svg"], "a.svg", b"<?xml"),
     ):
-        with pytest.raises(SystemExit) as stop:
-            main(["plot", str(folder), *words])
-        assert stop.value.code == 0
-        assert capsys.readouterr().out.strip() == file
+        assert told(capsys, "plot", folder, *words).strip() == file
         assert (tmp_path / file).read_bytes().startswith(start)
     first = (tmp_path / "a.svg").read_bytes()
-    with pytest.raises(SystemExit):
-        main(["plot", str(folder), "--kind", "seeds", "--where", "lag=0", "--out", "a.svg"])
+    told(capsys, "plot", folder, "--kind", "seeds", "--where", "lag=0", "--out", "a.svg")
     assert (tmp_path / "a.svg").read_bytes() == first
 
 

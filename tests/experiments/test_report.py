@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from support.command_line import told
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
 from analysis.sweeps.sweep_table import load
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ESS, ESS_FLOOR
 from paper_figs.report_page import _own_code, page
-from testbed.cli import main
 from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.packs import plan
@@ -152,10 +152,7 @@ def test_a_sound_sweep_has_no_warnings(tmp_path):
 def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     made(tmp_path / "s", CELLS[:2])
-    with pytest.raises(SystemExit) as stop:
-        main(["report", "s"])
-    assert stop.value.code == 0
-    assert capsys.readouterr().out.strip() == "out/s.html"
+    assert told(capsys, "report", "s").strip() == "out/s.html"
     assert (tmp_path / "out" / "s.html").read_text().startswith("<!doctype html>")
 
 

@@ -18,3 +18,10 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     code, out, err = call(capsys, *words)
     assert (code, out, "Traceback" in err) == (2, "", False), err
     return err
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Run a command that must end with exit code 0; return what it printed."""
+    code, out, err = call(capsys, *words)
+    assert code == 0, err
+    return out

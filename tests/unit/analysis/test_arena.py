@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from support.command_line import call
+from support.command_line import call, refused, told
 from support.refusals import refuses
 
 from analysis.arena import arena_queue, curves, foretold_runs, halving, one_setting, own, page, table, tasks
@@ -20,7 +20,6 @@ from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.cell_table import words
 from analysis.tables.committed import Table
 from analysis.tables.making import add_tables
-from testbed.cli import main
 from testbed.config.run import cell_ids
 from testbed.errors import UserError
 from testbed.execution.runner import run_sweep
@@ -130,9 +129,7 @@ def test_a_recipe_without_a_knob_grid_is_refused(knob):
      (("run", "--lag", "pipeline"), "need --arm"), (("show", "--lag", "soon"), "expected optimizer steps")],
 )  # fmt: skip
 def test_lags_and_pages_that_cannot_be_are_refused_before_anything_runs(words, said, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["arena", *words])
-    assert said in capsys.readouterr().err
+    assert said in refused(capsys, "arena", *words)
 
 
 def test_rows_on_a_pipelines_ages_run_at_the_settings_of_the_nearest_lag():
@@ -172,18 +169,14 @@ def test_one_setting_is_the_same_at_every_place_and_its_loss_is_to_the_own_final
 
 def test_curves_and_finals_at_one_setting_are_shown(capsys):
     shown = ("arena", "show", "--task", "sorted", "--lag", "64")
-    code, out, _ = call(capsys, *shown, "--curve")
+    out = told(capsys, *shown, "--curve")
     (grpo,) = [line for line in out.splitlines() if " grpo " in line]
-    assert code == 0
     assert {"▁", "▆"} <= set(grpo)
-    code, out, _ = call(capsys, *shown, "--one-setting", "--json")
-    assert code == 0
+    out = told(capsys, *shown, "--one-setting", "--json")
     assert {row["arm"] for row in json.loads(out)} == set(one_setting.ARMS)
-    code, _, err = call(capsys, *shown, "--curve", "--outcomes")
-    assert code == 2
-    assert "Give one of" in err
-    told = dict(part.split(":") for part in page.curves("sorted", 64).split(";"))
-    assert {"grpo", "topr", "topr at one setting"} <= set(told)
+    assert "Give one of" in refused(capsys, *shown, "--curve", "--outcomes")
+    drawn = dict(part.split(":") for part in page.curves("sorted", 64).split(";"))
+    assert {"grpo", "topr", "topr at one setting"} <= set(drawn)
 
 
 def test_rates_are_kept_and_shown_as_they_are():
@@ -306,8 +299,7 @@ def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys):
         "        raise ValueError('too deep')\n"
         "    return -logp_BT\n"
     )
-    code, out, err = add(capsys, "mine.py:late", "--knob", "cap=1,2", "--quick")
-    assert (code, out) == (2, "")
+    err = refused(capsys, "arena", "add", "mine.py:late", "--knob", "cap=1,2", "--quick")
     assert "mine.py:3, in late: ValueError: too deep" in err
 
 
@@ -320,9 +312,7 @@ def test_a_run_that_fails_is_told_by_the_line_of_the_users_file(small, capsys):
      (["mine.py:capped", "--knob", "cap=1,2", "--task", "no-such"], "no-such")],
 )  # fmt: skip
 def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, words, said):
-    code, out, err = add(capsys, *words)
-    assert code == 2
-    assert out == ""
+    err = refused(capsys, "arena", "add", *words)
     assert said in err
     assert err.startswith("error: ")
     assert err.count("\n") <= 2
@@ -376,9 +366,8 @@ def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path,
 
 
 def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["arena", "run", "--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64"])
-    assert "need --arm" in capsys.readouterr().err
+    words = ["--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64"]
+    assert "need --arm" in refused(capsys, "arena", "run", *words)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 from support import made_logs
-from support.command_line import call, refused
+from support.command_line import refused, told
 
 from analysis.arena import page, table
 from analysis.arena.advice import Drift, advise, drift_of
@@ -117,14 +117,11 @@ def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path):
 def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch, capsys):
     made_logs.own(tmp_path)
     monkeypatch.setattr(table, "load", frame)
-    code, out, err = call(capsys, "advise", tmp_path, "--json")
-    assert code == 0, err
-    found = json.loads(out)
+    found = json.loads(told(capsys, "advise", tmp_path, "--json"))
     assert found["inside"] == (found["low"] <= found["drift"]["kl"] <= found["high"])
     assert [cell["task"] for cell in found["cells"]] == ["sorted"]
     assert found["rows"][0]["arm"] == "half"
-    code, out, _ = call(capsys, "advise", tmp_path)
-    assert code == 0
+    out = told(capsys, "advise", tmp_path)
     assert "Loss of accuracy against fresh data" in out
     assert "7,000 weights" in out
 

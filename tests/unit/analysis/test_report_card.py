@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from support.command_line import call, refused
+from support.command_line import call, refused, told
 from support.import_graph import ROOT
 
 from analysis.arena import table
@@ -146,9 +146,7 @@ def test_what_has_no_card_ends_with_one_message(own, capsys, words, said):
 
 
 def test_an_objective_without_leading_axes_gets_part_one_with_the_line_that_fails(own, capsys):
-    code, out, _ = call(capsys, "card", "own.py:flat", "--quick", "--quiet", "--json")
-    assert code == 0
-    found = json.loads(out)
+    found = json.loads(told(capsys, "card", "own.py:flat", "--quick", "--quiet", "--json"))
     stacked = next(check for check in found["checks"] if check["what"].startswith("stacked"))
     assert "own.py:25, in flat" in stacked["found"]
     assert found["lines"] == []

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.command_line import call, refused
+from support.command_line import call, refused, told
 
 from testbed import __version__
 from testbed.cli import commands, listing
@@ -69,16 +69,13 @@ def test_every_error_of_a_sweep_file_comes_with_its_line(capsys, tmp_path):
 def test_a_sweep_runs_resumes_and_reports_itself_as_json(capsys, tmp_path):
     folder = tmp_path / "mine"
     words = ["run", "ess-collapse", *TINY, "--out", str(folder), "--workers", "0", "--quiet", "--json"]
-    code, out, _ = call(capsys, *words)
-    first = json.loads(out)
-    assert code == 0
+    first = json.loads(told(capsys, *words))
     assert (first["planned"], first["done"], first["failed"]) == (4, 4, 0)
     assert {row["lag"] for row in first["summary"]} == {0, 2}
     files = {path: path.read_bytes() for path in folder.rglob("*.parquet")}
     assert call(capsys, *words)[0] == 0
     assert {path: path.read_bytes() for path in folder.rglob("*.parquet")} == files
-    code, out, _ = call(capsys, "status", str(folder), "--json")
-    assert json.loads(out)["done"] == 4
+    assert json.loads(told(capsys, "status", str(folder), "--json"))["done"] == 4
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(capsys, tmp_path):
@@ -89,8 +86,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(capsys, tmp_path):
 
 def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, _ = call(capsys, "run", "bandit-grid", "--dry-run")
-    assert code == 0
+    out = told(capsys, "run", "bandit-grid", "--dry-run")
     assert "1,000 cells in 8 packs" in out
     one = ("run", "bandit-grid", "recipe=reinforce", "lag=0", "seed=0", "learning_rate=0.1", "--dry-run")
     _, out, err = call(capsys, *one)
@@ -140,14 +136,12 @@ def test_quick_counts_and_names_of_a_kind_are_those_of_its_list():
      ["list", "figures", "--json"], ["run", "staleness", "--dry-run", "--json"]],
 )  # fmt: skip
 def test_machines_get_json(capsys, words):
-    code, out, _ = call(capsys, *words)
-    assert code == 0
+    out = told(capsys, *words)
     assert json.loads(out)
 
 
 def test_the_help_of_all_commands_fits_on_a_screen(capsys):
-    code, out, _ = call(capsys, "--help")
-    assert code == 0
+    out = told(capsys, "--help")
     assert [command.name for command in commands() if f" {command.name} " not in out and command.help] == []
     assert len([command for command in commands() if " " not in command.name]) <= 26
     assert len(out.splitlines()) <= 40
@@ -156,8 +150,7 @@ def test_the_help_of_all_commands_fits_on_a_screen(capsys):
 
 @pytest.mark.parametrize("command", [command.name for command in commands() if command.function])
 def test_every_command_explains_itself_with_examples(capsys, command):
-    code, out, _ = call(capsys, *command.split(), "--help")
-    assert code == 0
+    out = told(capsys, *command.split(), "--help")
     assert f"Usage: testbed {command} " in out
     assert command in {"demo", "doctor"} or out.count(f"testbed {command}") >= 2
 
@@ -196,9 +189,7 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     short = tiny_model.Lesson(steps=5)
     monkeypatch.setattr(tiny_model, "train_base", lambda *given: train(*given, lesson=short))
     words = ["demo", "--out", str(tmp_path / "demo"), "--workers", "0", "--json"]
-    code, out, _ = call(capsys, *words)
-    found = json.loads(out)
-    assert code == 0
+    found = json.loads(told(capsys, *words))
     assert {(row["task"], row["lag"]) for row in found["summary"]} == {
         ("running-sum", 0), ("running-sum", 4), ("reasoning-gym", 0), ("reasoning-gym", 8),
     }  # fmt: skip

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from support.command_line import call as run_command
-from support.command_line import refused
+from support.command_line import refused, told
 
 from paper_figs import save_figures
 from paper_figs.bias_split import draw_reports
@@ -12,13 +11,8 @@ from testbed.exact.gradient_report import Bench, gradient_report
 from testbed.exact.response_tree import random_policies, random_tree
 
 
-def call(capsys, *words):
-    return run_command(capsys, "exact", *words)
-
-
 def test_it_prints_a_row_per_objective_and_what_the_tree_is(capsys):
-    code, out, _ = call(capsys, "ppo_clip,ratio:sequence", "vocabulary=3", "length=2", "drift=0.5")
-    assert code == 0
+    out = told(capsys, "exact", "ppo_clip,ratio:sequence", "vocabulary=3", "length=2", "drift=0.5")
     assert "9 responses, 4 prefixes" in out
     assert "ppo_clip" in out
     assert "ratio:sequence" in out
@@ -26,14 +20,12 @@ def test_it_prints_a_row_per_objective_and_what_the_tree_is(capsys):
 
 def test_its_json_is_the_report(capsys):
     words = ("cispo", "vocabulary=3", "length=2", "drift=0.8", "signal=R-b", "baseline=0.25", "seed=2")
-    code, out, _ = call(capsys, *words, "--json")
-    found = json.loads(out)
+    found = json.loads(told(capsys, "exact", *words, "--json"))
     (row,) = found["reports"]
     from testbed.exact.response_tree import random_policies, random_tree
 
     tree = random_tree(3, 2, 2)
     expected = gradient_report("cispo", tree, *random_policies(tree, 0.8, 2), signal="R-b", baseline=0.25)
-    assert code == 0
     assert row == pytest.approx(expected.row())
     assert row["bias_state"] + row["bias_suffix"] + row["bias_clipping"] == pytest.approx(
         row["relative_bias"]
@@ -46,9 +38,7 @@ def test_groups_and_end_tokens_can_be_asked_for(capsys):
     words = (
         "ratio:sequence", "vocabulary=3", "length=2", "end_token=2", "group=3", "advantage=leave_one_out",
     )  # fmt: skip
-    code, out, _ = call(capsys, *words, "--json")
-    found = json.loads(out)
-    assert code == 0
+    found = json.loads(told(capsys, "exact", *words, "--json"))
     assert found["tree"]["leaves"] == 7
     assert found["reports"][0]["size"] == 3
     assert found["reports"][0]["relative_bias"] < 1e-9
@@ -56,10 +46,8 @@ def test_groups_and_end_tokens_can_be_asked_for(capsys):
 
 def test_it_draws_a_figure(capsys, tmp_path):
     path = tmp_path / "new" / "split.png"
-    code, out, _ = call(capsys, "ppo_clip,gspo", "vocabulary=2", "length=2", "--figure", str(path))
-    assert code == 0
+    assert str(path) in told(capsys, "exact", "ppo_clip,gspo", "vocabulary=2", "length=2", "--figure", path)
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert str(path) in out
 
 
 @pytest.mark.parametrize(

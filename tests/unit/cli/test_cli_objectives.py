@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 from support.command_line import call as run_command
-from support.command_line import refused
+from support.command_line import refused, told
 
 from testbed.inspection.explain import difference, facts, in_words, settings
 from testbed.objectives import objective
@@ -189,8 +189,7 @@ def test_a_decoupled_loss_is_compared_along_the_mismatch_of_the_engines(capsys):
 @pytest.mark.slow
 def test_compare_draws_all_curves_into_one_file(capsys, tmp_path):
     path = tmp_path / "new" / "weights.pdf"
-    code, out, _ = call(capsys, "compare", "ppo_clip", "dual_clip", "--figure", str(path))
-    assert code == 0
+    out = told(capsys, "objectives", "compare", "ppo_clip", "dual_clip", "--figure", path)
     assert f"Figure: {path}" in out
     assert path.read_bytes().startswith(b"%PDF")
     assert [each.name for each in path.parent.iterdir()] == [path.name]
@@ -322,8 +321,7 @@ def test_the_atlas_command_writes_the_same_files_twice_and_keeps_other_tables(ca
     # A table of objectives that was edited by hand is no obstacle to making it again.
     (tmp_path / "data" / "objective-weights.csv").write_text("family,objective\n")
     words = ["evidence", "pages", "atlas", "--data", str(tmp_path / "data"), "--docs", str(tmp_path / "docs")]
-    code, out, _ = call(capsys, *words)
-    assert code == 0
+    out = told(capsys, *words)
     written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.name for path in (tmp_path / "docs").iterdir()} == {
         "objectives.md", "objectives-clipped.png", "objectives-reinforce.png", "stacks",

@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from support.command_line import call
+from support.command_line import call, told
 
 from testbed.cli import doctor
 
 
 @pytest.mark.slow
 def test_this_machine_is_found_fit_and_told_so_to_people_and_programs(capsys, tmp_path):
-    code, out, _ = call(capsys, "doctor", "--folder", str(tmp_path / "new" / "results"), "--json")
-    assert code == 0
+    out = told(capsys, "doctor", "--folder", str(tmp_path / "new" / "results"), "--json")
     found = {finding["what"]: finding for finding in json.loads(out)["findings"]}
     assert {"python", "torch", "cores", "gpu", "write access", "disk", "memory", "self-test"} <= set(found)
     assert found["self-test"]["found"].startswith("trained twice, bit for bit, in")

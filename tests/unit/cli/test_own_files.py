@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from support.command_line import call, refused
+from support.command_line import call, refused, told
 
 from testbed.cli.new import commands
 from testbed.cli.run_sweep import resolve
@@ -134,9 +134,7 @@ def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message
 def test_a_task_and_a_schedule_in_a_file_are_trained_under_the_names_of_their_version(capsys, own):
     words = ["task=own.py:Half", "staleness=own.py:later", "staleness_args.more=2", "recipe=grpo"]
     end = ["--out", "mine", "--workers", "0", "--quiet", "--json"]
-    code, out, _ = call(capsys, "run", *SMALL, DIGITS, *words, *end)
-    assert code == 0
-    (row,) = json.loads(out)["summary"]
+    (row,) = json.loads(told(capsys, "run", *SMALL, DIGITS, *words, *end))["summary"]
     assert row["task"].startswith("own.py:Half#")
     from testbed.results.store import read
 
@@ -172,8 +170,7 @@ def test_an_error_inside_an_own_objective_shows_its_file_and_line(capsys, own):
 def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep):
     fields = SMALL[1:] if sweep == "staleness" else ["lag=0", "seed=0,1", "steps=4", "prompts=2", "group=2"]
     end = ["recipe=grpo,own.py:lost", "--out", "mine", "--workers", "0", "--quiet"]
-    code, out, _ = call(capsys, "run", sweep, *fields, *end)
-    assert code == 0
+    out = told(capsys, "run", sweep, *fields, *end)
     seeds = 1 if sweep == "staleness" else 2
     cells = "1 cell" if seeds == 1 else f"{seeds} cells"
     assert f"{cells} diverged: a loss or gradient was not finite" in out
@@ -243,8 +240,7 @@ def test_an_interrupt_inside_user_code_stays_an_interrupt(tmp_path, monkeypatch,
 
 def test_its_parts_are_short_and_nothing_is_written_over(capsys, tmp_path):
     file = tmp_path / "mine.py"
-    code, out, _ = call(capsys, "new", file)
-    assert code == 0
+    out = told(capsys, "new", file)
     assert all(command in out for command in commands(file))
     tree = ast.parse(file.read_text())
     parts = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

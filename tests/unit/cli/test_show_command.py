@@ -6,7 +6,7 @@ What packages above the core add to the command line, and the core without them.
 import json
 
 import pytest
-from support.command_line import call, refused
+from support.command_line import call, refused, told
 
 from testbed.cli import commands, show_command
 from testbed.cli.extensions import GROUP, Command, Extension, installed
@@ -29,8 +29,7 @@ def test_a_name_is_shown_as_everything_that_it_is(name, kinds):
 
 
 def test_a_recipe_says_what_it_composes(capsys):
-    code, out, _ = call(capsys, "show", "vcpo")
-    assert code == 0
+    out = told(capsys, "show", "vcpo")
     assert "testbed run staleness recipe=vcpo\n" in call(capsys, "show", "VCPO", "--kind", "recipe")[1]
     for words in ("importance_reinforce(level=sequence, cap=8.0)", "ess_reference=1.0", "recipe=vcpo"):
         assert words in out
@@ -41,8 +40,7 @@ def test_every_recipe_can_be_shown():
 
 
 def test_a_name_can_be_asked_for_as_one_kind(capsys):
-    code, out, _ = call(capsys, "show", "m2po", "--kind", "recipe")
-    assert code == 0
+    out = told(capsys, "show", "m2po", "--kind", "recipe")
     assert "m2po, a recipe" in out
     assert "an objective" not in out
     assert "stack" in json.loads(call(capsys, "show", "verl", "--kind", "stack", "--json")[1])
@@ -70,8 +68,7 @@ def test_the_core_alone_lists_shows_runs_and_counts(capsys, monkeypatch, tmp_pat
     install(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text('[run]\ntask = "bandit"\nrecipe = "reinforce"\n')
-    code, out, _ = call(capsys, "--help")
-    assert code == 0
+    out = told(capsys, "--help")
     assert "exact" in out
     assert " evidence   " not in out
     assert call(capsys, "show", "reinforce", "--json")[0] == 0

@@ -7,13 +7,11 @@ import threading
 import time
 
 import numpy as np
-import pytest
-from support.command_line import refused
+from support.command_line import call, refused
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, columns, made
 
 from analysis.commands.progress_table import ROWS, ProgressTable
 from analysis.sweeps.finished_cells import arm_of, finished
-from testbed.cli import main
 from testbed.config.run import cell_id, cell_ids, grid
 from testbed.execution.packs import plan
 from testbed.execution.progress import Bar, Plain, Progress, choose
@@ -106,9 +104,7 @@ def test_elsewhere_than_on_a_terminal_no_board_is_made():
 
 
 def watched(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main(["status", *map(str, words)])
-    return stop.value.code, capsys.readouterr().out
+    return call(capsys, "status", *words)[:2]
 
 
 def test_a_folder_is_looked_at_once_for_machines(tmp_path, capsys):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from support import bad_losses
+from support.command_line import refused, told
 from support.refusals import refuses
 
-from testbed.cli import main
 from testbed.conformance.calling import LossError
 from testbed.conformance.nearest_entries import identify
 from testbed.conformance.sandbox import run
@@ -61,13 +61,7 @@ def test_what_hangs_or_dies_ends_its_own_process_alone():
 
 @pytest.mark.slow
 def test_the_command_answers_in_json_and_ends_with_2_for_a_bad_loss(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["identify", f"{FILE}:raises"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    with pytest.raises(SystemExit) as ended:
-        main(["identify", f"{FILE}:fine", "--json"])
-    assert ended.value.code == 0
-    found = json.loads(capsys.readouterr().out)
+    assert refused(capsys, "identify", f"{FILE}:raises").count("\n") == 1
+    found = json.loads(told(capsys, "identify", f"{FILE}:fine", "--json"))
     assert {"equals", "nearest", "counterexample"} <= set(found)
     assert found["equals"][0]["objective"] == "importance_reinforce@tinker"

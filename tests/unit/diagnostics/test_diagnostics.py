@@ -14,12 +14,11 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from support.command_line import refused
+from support.command_line import refused, told
 from support.fixtures import batch_of
 from support.refusals import refuses
 
 from analysis.pages.metrics_page import page
-from testbed.cli import main
 from testbed.diagnostics.metric_aliases import ALIASES, rows
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
 from testbed.diagnostics.pass_at_k import max_at_k, pass_at_k
@@ -247,13 +246,6 @@ ROOT = Path(__file__).parents[3]
 WIDE = np.random.default_rng(0).normal(0, 1, 500)
 
 
-def output(capsys, *words) -> str:
-    with pytest.raises(SystemExit) as done:
-        main(words)
-    assert done.value.code == 0
-    return capsys.readouterr().out
-
-
 def test_aliases_belong_to_metrics_and_no_stack_has_one_key_for_two_of_them_unremarked():
     assert set(ALIASES) <= set(METRICS)
     plain = [(a.stack, a.key) for aliases in ALIASES.values() for a in aliases if not a.differs]
@@ -285,15 +277,15 @@ def test_a_number_on_request_is_that_of_the_batch_where_both_exist():
 def test_the_page_is_what_the_code_says(capsys, tmp_path):
     again = "not what the code says; run: testbed evidence pages metrics"
     assert (ROOT / "docs" / "metrics.md").read_text() == page(), again
-    output(capsys, "evidence", "pages", "metrics", "--docs", str(tmp_path / "new"))
+    told(capsys, "evidence", "pages", "metrics", "--docs", str(tmp_path / "new"))
     assert (tmp_path / "new" / "metrics.md").read_text() == page()
 
 
 def test_the_command_finds_metrics_by_our_name_and_by_another_stacks(capsys):
-    found = json.loads(output(capsys, "list", "metrics", "*k3_kl*", "--json"))
+    found = json.loads(told(capsys, "list", "metrics", "*k3_kl*", "--json"))
     assert [row["name"] for row in found] == ["rollout_corr/kl_mu_pi_k3"]
-    assert len(json.loads(output(capsys, "list", "metrics", "--json"))) == len(rows())
-    assert "exp(entropy" in output(capsys, "list", "metrics", "rollout_corr/ess_perplexity_token_raw")
+    assert len(json.loads(told(capsys, "list", "metrics", "--json"))) == len(rows())
+    assert "exp(entropy" in told(capsys, "list", "metrics", "rollout_corr/ess_perplexity_token_raw")
 
 
 def test_an_unknown_metric_is_an_error_with_a_suggestion(capsys):

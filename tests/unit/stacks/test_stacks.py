@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.command_line import call, refused
+from support.command_line import refused, told
 from support.fixtures import batch_of
 
 from analysis.pages.stack_pages import pages
@@ -194,9 +194,7 @@ def test_bad_words_are_one_message_with_candidates_and_exit_code_two(capsys, wor
 
 
 def printed(capsys, *words):
-    code, out, _ = call(capsys, "objectives", "from", *words)
-    assert code == 0
-    return out
+    return told(capsys, "objectives", "from", *words)
 
 
 def test_the_command_prints_what_it_composes(capsys):
