@@ -151,10 +151,8 @@ def _report(design: Design, sums_R: Any, histogram_R3K: Floats, batches: int) ->
         )
     s = sums_R
     dropped = s["dropped_samples"]
-    trained, generated = (
-        s["tokens"] / s["samples"],
-        s["finished_tokens"] / np.maximum(s["finished_samples"], 1),
-    )
+    finished = np.where(s["finished_samples"], s["finished_samples"], np.nan)  # none: no mean length
+    trained, generated = s["tokens"] / s["samples"], s["finished_tokens"] / finished
     value_R = {
         "period": s["seconds"] / batches,
         "samples_per_s": s["samples"] / s["seconds"],
