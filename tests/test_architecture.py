@@ -126,9 +126,7 @@ def test_packages_import_from_the_rows_below_their_own():
 def test_training_knows_no_single_objective_and_no_single_advantage():
     for name, others in module_graph().items():
         if package_of(name) == "testbed.training":
-            assert not [
-                other for other in others if other.startswith(("testbed.objectives.", "testbed.advantages."))
-            ]
+            assert not [o for o in others if o.startswith(("testbed.objectives.", "testbed.advantages."))]
 
 
 @pytest.mark.slow
@@ -168,9 +166,7 @@ def test_every_folder_with_modules_is_a_package():
 
 
 def test_no_module_lies_loose_in_testbed():
-    loose = {
-        name.partition(".")[2] for name, path in module_files().items() if path.parent == ROOT / "testbed"
-    }
+    loose = {n.partition(".")[2] for n, path in module_files().items() if path.parent == ROOT / "testbed"}
     assert loose - {""} == LOOSE
 
 

@@ -191,9 +191,7 @@ def main() -> int:
     given = parser.parse_args()
     numba.set_num_threads(1)
     scope = stubbed(given.peer) if given.peer else None
-    found = {
-        title: measure(arrays(shape), scope or textbook, given.rounds) for title, shape in SHAPES.items()
-    }
+    found = {t: measure(arrays(shape), scope or textbook, given.rounds) for t, shape in SHAPES.items()}
     print("peer:", "scope-rl 0.2.1, imports stubbed" if scope else "plain numpy (no scope-rl)")
     print(f"times: median; ratios: median (smallest) of {given.rounds} rounds")
     for title, each in found.items():

@@ -139,9 +139,7 @@ TRAIN = (
 def damaged_models(good: Path, trials: int, dice: random.Random) -> Iterator[tuple[str, Breaking]]:
     """Folders that are broken on purpose; then random damage to config.json and to headers."""
     named = sorted(BROKEN)
-    yield from (
-        (name, BROKEN[name]) for name in (dice.sample(named, trials) if trials < len(named) else named)
-    )
+    yield from ((n, BROKEN[n]) for n in (dice.sample(named, trials) if trials < len(named) else named))
     head = 8 + int.from_bytes((good / WEIGHTS).read_bytes()[:8], "little")
     for trial in range(trials - len(named)):
         name = (CONFIG, WEIGHTS)[trial % 2]

@@ -29,9 +29,7 @@ def test_any_text_in_a_system_prompt_goes_through_every_reader(tmp_path, monkeyp
     campaign.tried(f"sweeps with hostile system prompts, through {len(COMMANDS)} commands", trials)
     for trial in range(trials):
         texts = ["".join(dice.choices(PIECES, k=dice.randint(1, 6))) for _ in range(2)]
-        cells = grid(
-            TOY, task_args=[(("system", f"{n} {text}"),) for n, text in enumerate(texts)], lag=[0, 8]
-        )
+        cells = grid(TOY, task_args=[(("system", f"{n} {t}"),) for n, t in enumerate(texts)], lag=[0, 8])
         folder = made(Path(str(trial)), [cell for cell in cells for cell in grid(cell, seed=[0, 1])])
         for command in COMMANDS:
             with pytest.raises(SystemExit) as end:

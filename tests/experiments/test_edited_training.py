@@ -151,9 +151,7 @@ def test_self_rewards_are_the_log_ratio_of_two_models():
 
     def watched(world, base):
         sft = shown(world, base)
-        ways = [
-            self_rewarded(shown, 0.0, **more)(world, base) for more in ({}, {"base": False}, {"own": False})
-        ]
+        ways = [self_rewarded(shown, 0.0, **m)(world, base) for m in ({}, {"base": False}, {"own": False})]
 
         def both(batch, rollout, logp, step):
             known = world.logp(sft, rollout).sum(-1)

@@ -65,9 +65,7 @@ def test_a_distribution_shows_every_row_and_the_quartiles():
 def test_strips_are_a_row_of_dots_per_arm_with_its_median():
     _, ax = drawn(rows(), "strips", x="y", y="arm", names={"a": "first"})
     dots = [line for line in ax.get_lines() if line.get_marker() == "."]
-    assert [sorted(dot.get_xdata()) for dot in dots] == [
-        sorted(part["y"]) for _, part in rows().groupby("arm")
-    ]
+    assert [sorted(dot.get_xdata()) for dot in dots] == [sorted(p["y"]) for _, p in rows().groupby("arm")]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["first", "b"]
     # Panels hold other arms: each names its rows.
     apart = rows().assign(task=rows()["arm"].map({"a": "one", "b": "two"}))

@@ -45,9 +45,7 @@ def columns(runs: Iterable[Run], curve: Accuracy = accuracy) -> dict[str, Any]:
     found[ESS] = np.repeat([1 / (1 + run.lag) for run in runs], size)
     found[ESS_FLOOR] = np.full(size * len(runs), 1 / 64)
     found["reward/mean"] = np.nan_to_num(found[ACCURACY]) / 2
-    found[HISTOGRAM] = [
-        np.bincount([64, 64, 66 + run.lag // 16], minlength=BINS) for run in runs for _ in STEPS
-    ]
+    found[HISTOGRAM] = [np.bincount([64, 64, 66 + r.lag // 16], minlength=BINS) for r in runs for _ in STEPS]
     return found
 
 

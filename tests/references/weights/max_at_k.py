@@ -9,9 +9,7 @@ def max_at_k(s, rows, k=2):
     peers = [row for row in rows if row.group == s.group]
     subsets = list(combinations(peers, min(k, len(peers))))
     with_s = [subset for subset in subsets if any(row is s for row in subset)]
-    value = sum(
-        np.prod([np.prod(row.r) for row in subset]) * max(row.reward for row in subset) for subset in with_s
-    )
+    value = sum(np.prod([np.prod(row.r) for row in s]) * max(row.reward for row in s) for s in with_s)
     return np.full(s.n, len(peers) / len(subsets) * value)
 
 

@@ -396,9 +396,7 @@ def test_foretold_runs_have_a_folder_for_every_seed_and_lag(monkeypatch):
     seen = []
     monkeypatch.setattr(foretold_runs, "make", lambda models: None)
     monkeypatch.setattr(foretold_runs, "runs", lambda task, seed, lag: (task, seed, lag))
-    monkeypatch.setattr(
-        "testbed.execution.runner.run_sweep", lambda runs, folder, workers: seen.append((runs, folder))
-    )
+    monkeypatch.setattr("testbed.execution.runner.run_sweep", lambda runs, f, workers: seen.append((runs, f)))
     foretold_runs.run_all(next(iter(foretold_runs.MODELS)))
     asked = [(lag, seed) for lag in foretold_runs.LAGS for seed in foretold_runs.SEEDS]
     assert [(lag, seed) for (_, seed, lag), _ in seen] == asked

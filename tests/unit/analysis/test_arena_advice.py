@@ -157,9 +157,7 @@ def test_a_dot_lies_where_its_gain_is():
     ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
     assert dots == pytest.approx([ticks["+0.1"], ticks["0"]], abs=0.1)
     ends = [ticks["-0.2"], ticks["+0.2"]]
-    spans = [
-        re.findall(r"[\d.]+", node.get("d") or "")[::2] for node in nodes if node.get("stroke-width") == "2"
-    ]
+    spans = [re.findall(r"[\d.]+", n.get("d") or "")[::2] for n in nodes if n.get("stroke-width") == "2"]
     assert [list(map(float, span)) for span in spans] == [pytest.approx(ends, abs=0.1)] * 2
     assert "<y>" in texts(svg)
 

@@ -393,9 +393,7 @@ def test_what_sources_say_of_drift_names_listed_systems_and_its_place(tmp_path):
     assert set(source_drift.spoken()) <= set(systems())
     told = [row for row in by_claim().values() if "drift: KL" in row["checked"] and row["systems"]]
     assert all(name in source_drift.spoken() for row in told for name in row["systems"].split("; "))
-    assert all(
-        each.where and each.low <= each.high for found in source_drift.spoken().values() for each in found
-    )
+    assert all(e.where and e.low <= e.high for found in source_drift.spoken().values() for e in found)
     path = tmp_path / "d.csv"
     path.write_text("system,measure,low,high,where\nOAPL,speed,0,1,here\n")
     refuses("measure of drift", source_drift.spoken, path)

@@ -107,9 +107,7 @@ def test_ask_puts_what_names_both_first_and_knows_lags():
     assert lags.total > len(lags.claims)
     assert {row["lag"] for row in lags.arena} == {64}, "a question without a method gets the best ones"
     assert all(len(list(rows)) == search.BEST for _, rows in groupby(lags.arena, lambda row: row["task"]))
-    rows = [
-        {"arm": "x", "gain": 0.1, "gain_low": low, "gain_high": high} for low, high in [(0.05, 0.2), (-1, 1)]
-    ]
+    rows = [{"arm": "x", "gain": 0.1, "gain_low": low, "gain_high": h} for low, h in [(0.05, 0.2), (-1, 1)]]
     assert search.gains(rows) == ["x against tuned GRPO, 2 tasks and lags: 1 above, 0 below, 1 open."]
     assert {each["n"] for each in search.ask(["top-p"]).questions} == {6}
 

@@ -66,9 +66,7 @@ def test_what_all_cells_share_is_told_and_what_varies_or_is_left_out_is_not(rows
     found = sweep_table.about(rows)
     assert {"recipe", "lag", "seed"}.isdisjoint(found)
     for name, word in found.items():
-        assert {str(getattr(cell, name)) for cell in CELLS} == {word} or float(word) == getattr(
-            CELLS[0], name
-        )
+        assert {str(getattr(c, name)) for c in CELLS} == {word} or float(word) == getattr(CELLS[0], name)
     assert {"task", "policy", "prompts", "group"} <= set(found)
     gone = rows.assign(accuracy=rows["accuracy"].where((rows["step"] != STEPS[1]) | (rows["lag"] != 64)))
     assert sweep_table.gaps(gone) == {"accuracy": gone.loc[gone["lag"] == 64, "cell"].nunique()}

@@ -78,9 +78,7 @@ def test_a_claim_is_judged_by_the_tables_given_and_without_one_where_it_wants_no
 def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeypatch):
     before = digests.of_code("rec", False)
     of_file = digests._of_file
-    monkeypatch.setattr(
-        digests, "_of_file", lambda path: "new" if path.name == "table_gates.py" else of_file(path)
-    )
+    monkeypatch.setattr(digests, "_of_file", lambda p: "new" if p.name == "table_gates.py" else of_file(p))
     assert digests.of_code("rec", False) != before
     monkeypatch.undo()
     claim = next(iter(EXPERIMENTS["rec"].claims))

@@ -193,9 +193,7 @@ def test_the_demo_runs_end_to_end_and_does_nothing_twice(capsys, tmp_path, monke
     assert {(row["task"], row["lag"]) for row in found["summary"]} == {
         ("running-sum", 0), ("running-sum", 4), ("reasoning-gym", 0), ("reasoning-gym", 8),
     }  # fmt: skip
-    pictures = [
-        tmp_path / "demo" / "figures" / f"{name}.png" for name in ("ess-collapse", "ratio-tails", "arena")
-    ]
+    pictures = [tmp_path / "demo" / "figures" / f"{n}.png" for n in ("ess-collapse", "ratio-tails", "arena")]
     assert [str(path) for path in pictures] == found["figures"]
     before = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*") if path.is_file()}
     assert call(capsys, *words)[0] == 0

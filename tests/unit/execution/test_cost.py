@@ -190,9 +190,7 @@ def test_a_long_sweep_is_refused_before_anything_is_written(words, tmp_path, mon
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     monkeypatch.setattr("testbed.execution.cost.cost", lambda *_: HOURS)
     monkeypatch.setattr(runner, "run_sweep", None)
-    assert "give --yes to go on" in refused(
-        capsys, *(tmp_path / "out" if word == "OUT" else word for word in words)
-    )
+    assert "give --yes to go on" in refused(capsys, *(tmp_path / "out" if w == "OUT" else w for w in words))
     assert not (tmp_path / "out").exists()
 
 
@@ -296,9 +294,7 @@ def test_a_pack_is_timed_in_part_on_one_thread(monkeypatch):
     monkeypatch.setattr(cost, "guessed", lambda _: Rates(cost.MOMENT / (cost.TIMED * 11.5), 0.0, 0.0))
 
     def train(cells, report):
-        seen.append(
-            ([cell.seed for cell in cells], cells[0].steps, cells[0].log_every, torch.get_num_threads())
-        )
+        seen.append(([c.seed for c in cells], cells[0].steps, cells[0].log_every, torch.get_num_threads()))
         for step in range(9):
             now[0] += (2.0, 3.0)[step % 2]
             report(step + 1, 9)

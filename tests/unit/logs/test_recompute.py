@@ -217,9 +217,7 @@ def test_a_model_is_opened_from_its_folder_alone_without_its_code(monkeypatch):
 
 
 def test_text_becomes_tokens_with_its_advantage_on_each(monkeypatch):
-    monkeypatch.setattr(
-        recompute, "encoded", lambda tokenizer, text, special: [int(x) for x in text] * (not special)
-    )
+    monkeypatch.setattr(recompute, "encoded", lambda _, text, special: [int(x) for x in text] * (not special))
     one = LoggedSequence(0, "a", "g", np.zeros(0, dtype=bool), text=("12", "345"), scalar_advantage=-0.5)
     found = recompute._tokenized(one, tokenizer=None)
     lists = [getattr(found, name) for name in ("prompt", "token", "mask", "advantage")]

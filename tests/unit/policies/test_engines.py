@@ -34,9 +34,7 @@ class FakeLlm:
 
     def apply_model(self, function):
         names = dict(self.module.named_parameters())
-        view = types.SimpleNamespace(
-            load_weights=lambda given: [names[name].data.copy_(value) for name, value in given]
-        )
+        view = types.SimpleNamespace(load_weights=lambda g: [names[name].data.copy_(v) for name, v in g])
         return [function(view)]
 
     def reset_prefix_cache(self):
