@@ -48,7 +48,8 @@ def test_synchronous_training_takes_every_response_generated_since_the_warm_up()
 
 def test_where_no_response_finishes_generated_ones_have_no_mean_length():
     found = replications(Design(batch=16, group=4), batches=5)
-    assert np.isnan(found.value_R["length_generated"]).all() and np.isnan(found.value_R["length_bias"]).all()
+    assert np.isnan(found.value_R["length_generated"]).all()
+    assert np.isnan(found.value_R["length_bias"]).all()
 
 
 def test_one_step_off_hides_the_shorter_side_and_is_one_batch_behind():
