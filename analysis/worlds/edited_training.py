@@ -6,7 +6,7 @@ change sees what a learner makes of a rollout and gives something else in its pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.tables.cell_table import value_of
+from envs.arrays import Ints
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
@@ -100,6 +101,24 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
         state = trainer.learn(state, rollout, update, step)
         recorder.add_last_pass(step)
     return pd.DataFrame(recorder.columns())
+
+
+def lessons(
+    world: Any, base_RP: Tensor, batches: Iterable[tuple[Ints, Ints]], learning_rate: float
+) -> Tensor:
+    """Return the base's weights after an Adam step of cross entropy on each batch: prompts and answers."""
+    import torch
+
+    from testbed.policies.optimizers import Adam
+
+    theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
+    for batch in batches:
+        prompt_RNQ, token_RNT = map(torch.from_numpy, batch)
+        leaf_RP = theta_RP.detach().requires_grad_()
+        logp_RNT = world.policy.logp(leaf_RP, prompt_RNQ, token_RNT, torch.ones_like(token_RNT).bool())
+        slope_RP = torch.autograd.grad(-logp_RNT.mean((1, 2)).sum(), leaf_RP)[0]
+        theta_RP = optimizer.step(theta_RP, slope_RP, base_RP.new_full((len(base_RP),), learning_rate))
+    return theta_RP.detach()
 
 
 def metric_values(rows: pd.DataFrame, metric: str) -> list[float]:

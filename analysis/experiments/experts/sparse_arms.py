@@ -19,6 +19,7 @@ from analysis.arena.tasks import task
 from analysis.lab import Ints, Part, Plot, asks, generator
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm
+from analysis.worlds.edited_training import lessons as taught
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -103,19 +104,9 @@ def _known(run: Run = HARD, lessons: int = 0, **how: Any) -> Arm:
     """Return a run on training prompts alone, after so many supervised steps on their traces."""
 
     def begin(world: Any, base_RP: Tensor) -> Tensor:
-        import torch
-
-        from testbed.policies.optimizers import Adam
-
         world.prefixes = Known(**how)
-        prompt, token = (torch.from_numpy(each) for each in traces(world.task, world.seeds))
-        theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
-        for _ in range(lessons):
-            leaf_RP = theta_RP.detach().requires_grad_()
-            loss = -world.policy.logp(leaf_RP, prompt, token, torch.ones_like(token, dtype=torch.bool))
-            slope_RP = torch.autograd.grad(loss.mean((1, 2)).sum(), leaf_RP)[0]
-            theta_RP = optimizer.step(theta_RP, slope_RP, base_RP.new_full((len(base_RP),), LESSON_RATE))
-        return theta_RP.detach()
+        known = traces(world.task, world.seeds)
+        return taught(world, base_RP, [known] * lessons, LESSON_RATE)
 
     return Arm(run, begin=begin)
 
