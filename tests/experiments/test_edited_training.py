@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.experiments.experts import sparse_arms
+from analysis.experiments.experts import distinct_pairs, entropy_range, sparse_arms
 from analysis.experiments.rewards import reward_arms
 from analysis.experiments.teachers.self_rewarded_training import Shown, self_rewarded
 from analysis.experiments.teachers.teacher_training import distilled
 from analysis.worlds.edited_training import Arm, sweep, trained
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
-from testbed.data.batch import REPLAY, Batch
+from testbed.data.batch import Batch
 from testbed.data.rollout import Rollout
 from testbed.training.loop import train_pack
 
@@ -74,19 +74,32 @@ def a_batch(adv, reward, tokens, origin=None):
     return batch, rollout
 
 
-def test_the_clip_drops_the_tokens_of_largest_covariance_among_the_replayed():
-    adv = [[float(b)] * 5 for b in (0, 2, 9, 9)]
-    batch, rollout = a_batch(adv, [1, 1, 1, 1], [[0] * 5] * 4, [REPLAY, REPLAY, 0, 0])
-    logp = torch.zeros_like(batch.adv_BT)
-    logp[0, 1, 3], logp[0, 2, 0] = 5.0, 99.0
-    found = sparse_arms.clipped_by_covariance(batch, rollout, logp, 0).adv_BT
-    assert (found != batch.adv_BT).nonzero().tolist() == [[0, 1, 3]]
+def test_the_clip_drops_a_share_of_tokens_among_those_of_high_covariance():
+    adv, on = torch.zeros(1, 4, 25, dtype=torch.float64), torch.ones(1, 4, 25, dtype=torch.bool)
+    logp, on[0, 3] = torch.zeros_like(adv), False
+    logp[0, 3], adv[0, 3] = 99.0, 99.0  # high, but not among the tokens that count
+    for place in ((0, 0, 3), (0, 2, 5), (0, 1, 7)):
+        adv[place], logp[place] = 9.0, 9.0
+    key = torch.full_like(adv, 0.1).masked_fill(adv == 9.0, 0.5)
+    key[0, 0, 3], key[0, 2, 5] = 0.9, 0.2
+    found = entropy_range.covarying(adv, logp, on, key)
+    assert found.nonzero().tolist() == [[0, 1, 7], [0, 2, 5]]  # 75 tokens: the two below rank 1.5
 
 
-def test_a_stored_success_keeps_its_group_s_advantage():
-    batch, rollout = a_batch([[5.0], [5.0], [5.0]], [1, 0, 0], [[0]] * 3, [REPLAY] * 3)
-    found = sparse_arms.as_stored(batch, rollout, 0 * batch.adv_BT, 0).adv_BT[0, :, 0]
-    assert found.tolist() == pytest.approx([2 / 3 / (1 / 3) ** 0.5, 0, 0], rel=1e-5)
+def test_a_complete_guess_adds_a_tenth_to_the_reward_that_is_standardized():
+    _, rollout = a_batch([[0.0] * 5] * 3, [0, 1, 0], [[1, 1, 0, 2, 2], [1, 1, 3, 3, 3], [3] * 5])
+    for fade, reward in ((0.0, [0.0, 1.0, 0.0]), (1.0, [0.2, 1.1, 0.0])):
+        wanted = (np.array(reward) - np.mean(reward)) / np.std(reward, ddof=1)
+        assert entropy_range.standardized(rollout, fade)[0].numpy() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_pair_of_alike_scores_leaves_the_sum_that_the_advantage_is():
+    reward, score = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([1.0, 0.75, 0.25])
+    far = distinct_pairs.rectified(reward, score, 0.5)
+    assert far.tolist() == pytest.approx([1 / 3**0.5, 0, -1 / 3**0.5], rel=1e-5)
+    _, rollout = a_batch([[0.0]] * 3, [1, 0, 0], [[3]] * 3)
+    every = distinct_pairs.rectified(reward, score, 0.25)
+    assert every.tolist() == pytest.approx(entropy_range.standardized(rollout, 0.0)[0].tolist(), rel=1e-5)
 
 
 class Still:

@@ -28,7 +28,7 @@ MIXED = replace(
     TINY, task="graded-sum", task_args=(("digits", 8), ("easy", 1)), teacher_noise=0.5, prompts=8, steps=300,
     log_every=5,
 )  # fmt: skip
-LESSONS, LESSON, LESSON_RATE, ANCHORS = 20, 32, 1e-2, 4
+LESSONS, LESSON, LESSON_RATE, ANCHORS = 20, 32, 1e-2, 2
 """Supervised steps that make easy prompts routine, prompts of each, their rate; experts' answers in a group
 without a success, the best of 1, 2, 4 and 6 on pilots."""
 

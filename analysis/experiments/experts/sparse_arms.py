@@ -1,4 +1,4 @@
-"""Rare or old right answers: prefixes of traces, own successes, max@k, and PPO over turns, each arm tuned.
+"""Rare or old right answers: prefixes of traces, max@k, and PPO over turns, each arm tuned.
 
 Running sums of six digits, which the base model gets right once in a hundred, with 3,840 responses in all;
 sums of sixteen, where it never is and 64 prompts have a trace; and guesses in two turns from data 64 steps
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 RARE = replace(TINY, teacher_noise=0.48, prompts=8, steps=60, log_every=6, evaluation_prompts=128)
 """GRPO ends at .4 on pilots."""
 OLD = replace(task("guess"), lag=64, critic="head")
-CUT = 0.1
-"""Share of the replayed tokens that SPEAR's clip drops."""
 CLIPS = (0.05, 0.1, 0.2, 0.5, 0.9, 3.0)
 
 
@@ -115,34 +113,6 @@ def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
     return lambda value: _known(with_recipe(HARD, name, knob, **fields)(value))
 
 
-def as_stored(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
-    """Give replayed successes the advantage that they had in their own group, not the recalibrated one."""
-    import torch
-
-    from testbed.advantages.grouped import group_std
-    from testbed.data.batch import REPLAY
-    from testbed.data.signals import Signals
-
-    stored_RB = group_std(Signals(rollout.reward_RB, rollout.groups())).clamp(min=0)
-    replayed_RB1 = batch.require("origin_B", "replay").eq(REPLAY)[..., None]
-    return replace(batch, adv_BT=torch.where(replayed_RB1, stored_RB[..., None], batch.adv_BT))
-
-
-def clipped_by_covariance(batch: Batch, _rollout: Rollout, logp: Tensor, _step: int) -> Batch:
-    """Drop the tenth of the replayed tokens whose (A - mean A)(log pi - mean log pi) is largest."""
-    import torch
-
-    from testbed.data.batch import REPLAY
-
-    on_RBT = batch.require("origin_B", "replay").eq(REPLAY)[..., None] & batch.mask_BT
-    count_R = on_RBT.sum((1, 2)).clamp(min=1)
-    off = [x - ((x * on_RBT).sum((1, 2)) / count_R)[:, None, None] for x in (batch.adv_BT, logp)]
-    cov_RX = (off[0] * off[1]).masked_fill(~on_RBT, -torch.inf).flatten(1)
-    rank_RX = cov_RX.argsort(-1, descending=True).argsort(-1)
-    drop_RX = (rank_RX < (CUT * count_R)[:, None]) & (cov_RX > 0)
-    return replace(batch, adv_BT=batch.adv_BT.masked_fill(drop_RX.view_as(on_RBT), 0.0))
-
-
 STAGED = replace(
     RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
 )  # fmt: skip
@@ -169,11 +139,6 @@ def _below(alpha: float) -> Arm:
     return Arm(replace(STAGED, recipe="tree_opo"), lambda *_: change)
 
 
-def _spear(change: Any = None) -> Way:
-    at = with_recipe(RARE, "spear", "share", ("warm_up", 30))
-    return Way(at, (0.25, 0.5, 0.75), True, change and (lambda *_: change))
-
-
 hard_way = partial(Way, rates=FEW)
 WAYS: Mapping[str, Way] = {
     "grpo": Way(with_recipe(RARE, "grpo")),
@@ -186,9 +151,6 @@ WAYS: Mapping[str, Way] = {
     "hard, prefixes": hard_way(lambda share: _known(share=share), (0.25, 0.5, 0.75, 1.0), True),
     "hard, shortest prefixes": hard_way(lambda share: _known(share=share, shortest=True), (0.25, 0.5, 0.75),
                                         True),
-    "spear": _spear(),
-    "spear, stored advantages": _spear(as_stored),
-    "spear, clipped": _spear(clipped_by_covariance),
     "best of k": Way(with_recipe(RARE, "max_at_k", "k"), (2, 4, 8), True, by="last val/pass@8"),
     "grpo for pass@8": Way(with_recipe(RARE, "grpo"), by="last val/pass@8"),
     "staged, flat": Way(with_recipe(STAGED, "grpo")),
@@ -199,11 +161,10 @@ WAYS: Mapping[str, Way] = {
 SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 
 
-SEEDS, FEWER, PAIR, LEAST, MORE, SAME, MUCH = 240, 48, 20, 12, 0.02, 0.02, 0.1
+SEEDS, FEWER, PAIR, LEAST, MORE, MUCH = 240, 48, 20, 12, 0.02, 0.1
 """Seeds of a run; those of arms that were decided by so many, of two arms on hard sums, and of the others
-there; margins of accuracy, pass@8 or share of tokens, of nats per token, and of accuracy on hard sums. Set
-before the table."""
-OPEN = ("grpo", "spear", "spear, stored advantages", "spear, clipped", "best of k", "grpo for pass@8")
+there; margins of accuracy or pass@8, and of accuracy on hard sums. Set before the table."""
+OPEN = ("grpo", "best of k", "grpo for pass@8")
 TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 240
 """Arms of open claims, and two that cost twenty times as much a seed."""
 TRACED = ("hard, prefixes", "hard, imitated first")
@@ -216,23 +177,18 @@ METRICS = (ACCURACY, "start", "area", BEST, "last val/pass@4", "val/entropy", CL
 
 EXPERIMENT = SPARSE.experiment(
     METRICS, SEEDS, ((OPEN, SEEDS), (TURNS_OPEN, SOME), ((), FEWER), (TRACED, PAIR), (STUCK, LEAST)),
-    question="Where right answers are rare or old, what do own successes, the best of k and turns give?",
+    question="Where right answers are rare or old, what do prefixes, the best of k and turns give?",
     source="each claim's",
     differs="toy transformers; sums of six digits with 3,840 responses; sums of sixteen modulo 4 that the "
     "base gets right once in 300,000, 64 prompts with a trace each, which cost nothing, and 12,800 "
-    "responses; no instruction beside a prefix; guesses in two turns at lag 64; SPEAR's clip drops the "
-    "largest covariances; ST-PPO's correction as read",
-    margins={
-        "accuracy, pass@8 or share of tokens": MORE,
-        "nats per token": SAME,
-        "accuracy on hard prompts": MUCH,
-    },
+    "responses; no instruction beside a prefix; guesses in two turns at lag 64; ST-PPO's correction as "
+    "read",
+    margins={"accuracy or pass@8": MORE, "accuracy on hard prompts": MUCH},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers, each arm at its best setting: six-digit sums that "
-        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), with old "
-        "successes replayed (SPEAR; their advantages recalibrated, as stored, or with tokens of large "
-        "covariance dropped), by the gradient of the best of k, and on growing prefixes of right answers "
+        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), by the "
+        "gradient of the best of k, and on growing prefixes of right answers "
         "(staged; plain or subtree advantages); hard: sums of sixteen digits, 64 prompts with a "
         "right trace each, also from random prefixes of these, from the shortest that "
         "let a try succeed, or after imitating them; guesses in two turns from data 64 steps old, by PPO "
@@ -246,10 +202,6 @@ EXPERIMENT = SPARSE.experiment(
         ),
         "POPE": Part(
             "no instruction; no interference of easy prompts", ("oracle-prefixes-solve-hard-prompts",)
-        ),
-        "SPEAR": Part(
-            "no turns, no tools, no curriculum; entropy collapses in no arm, so that none can be saved",
-            ("recalibrated-successes-keep-more-entropy", "spear-ends-above-grpo-on-rare-success"),
         ),
         "max@k (Best of N Worlds)": Part("fresh data, not old", ("tuned-max-at-k-has-more-pass-at-8",)),
         "Tree-OPO": Part(
@@ -265,16 +217,9 @@ EXPERIMENT = SPARSE.experiment(
 )  # fmt: skip
 PREFIX = "Setlur et al. (2026), PrefixRL, arXiv:2601.18795"
 POPE = "Qu et al. (2026), POPE, arXiv:2601.18779"
-SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 BON, TURNS = "Best of N Worlds (2025), arXiv:2510.23393", "Li et al. (2025), ST-PPO, arXiv:2511.20718"
 TREE = "Huang et al. (2025), Tree-OPO, arXiv:2509.09284"
 asks(EXPERIMENT,
-    ("spear-ends-above-grpo-on-rare-success", "Replayed successes with recalibrated advantages end 0.02 more "
-     "accurate than GRPO.", "spear", "grpo", MORE, ACCURACY, SPEAR),
-    ("recalibrated-successes-keep-more-entropy", "With recalibrated advantages replay ends with 0.02 nats "
-     "more entropy than with stored ones.", "spear", "spear, stored advantages", SAME, "val/entropy", SPEAR),
-    ("clipped-successes-keep-more-entropy", "Without the tenth of replayed tokens of largest covariance it "
-     "ends with 0.02 nats more entropy.", "spear, clipped", "spear", SAME, "val/entropy", SPEAR),
     ("tuned-max-at-k-has-more-pass-at-8", "On fresh data, from a base right once in a hundred, training for "
      "the best of k (k = 2, the best of 2, 4, 8) ends with a pass@8 0.02 above GRPO's.", "best of k",
      "grpo for pass@8", MORE, BEST, BON),
