@@ -58,9 +58,7 @@ def written(folder: Path, text: str) -> Path:
 
 def refusal(folder: Path, text: str) -> list[str]:
     """Return the lines of the error that a sweep file gives, without the folder."""
-    with pytest.raises(UserError) as caught:
-        from_toml(written(folder, text))
-    return str(caught.value).replace(f"{folder}/", "").splitlines()
+    return refuses("", from_toml, written(folder, text)).replace(f"{folder}/", "").splitlines()
 
 
 def test_cell_ids_never_change_while_run_version_stays():
@@ -157,9 +155,8 @@ def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path):
 
 def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path):
     path = written(tmp_path, '[run]\ntask = "bandti"\n[grid]\nrecipe = ["grpo", "m2p0"]\n')
-    with pytest.raises(UserError) as caught:
-        from_toml(path, known={"task": ["bandit", "chain"], "recipe": ["grpo", "m2po"]})
-    first, second = str(caught.value).splitlines()
+    caught = refuses("", from_toml, path, known={"task": ["bandit", "chain"], "recipe": ["grpo", "m2po"]})
+    first, second = caught.splitlines()
     assert first.endswith(":2: Unknown task 'bandti'. Did you mean 'bandit'? Known: bandit, chain.")
     assert second.endswith(":4: Unknown recipe 'm2p0'. Did you mean 'm2po'? Known: grpo, m2po.")
 
@@ -236,9 +233,7 @@ def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once():
     ],
 )
 def test_a_bad_word_is_refused(word, expected):
-    with pytest.raises(UserError) as caught:
-        override(Run(), [word])
-    assert str(caught.value).partition(" Known, ")[0] == expected
+    assert refuses("", override, Run(), [word]).partition(" Known, ")[0] == expected
 
 
 def test_a_field_given_twice_is_refused():
@@ -274,9 +269,7 @@ def test_adapters_share_packs_on_a_gpu_alone():
 
 def test_check_names_every_wrong_field_of_a_run_made_in_python():
     run = Run(lag=-1, steps=0, group="8", recipe_args=(("a", 1), ("a", 2)))  # type: ignore[arg-type]
-    with pytest.raises(UserError) as caught:
-        check(run)
-    assert [line.partition(" ")[0] for line in str(caught.value).splitlines()] == [
+    assert [line.partition(" ")[0] for line in refuses("", check, run).splitlines()] == [
         "recipe_args", "lag", "steps", "group",
     ]  # fmt: skip
 

@@ -119,9 +119,7 @@ def test_one_bad_step_is_refused_in_the_same_words(monkeypatch, name, value, mes
     given[name][place] = value
 
     def words():
-        with pytest.raises(UserError, match=message) as refused:
-            LoggedEpisodes.from_policies(**given)
-        return str(refused.value)
+        return refuses(message, LoggedEpisodes.from_policies, **given)
 
     assert len(set(both_ways(monkeypatch, words))) == 1
 
@@ -317,9 +315,7 @@ def test_one_bad_round_is_refused_in_the_same_words(monkeypatch, name, value, pl
     given = spoiled(name, place, value)
 
     def words():
-        with pytest.raises(UserError) as refused:
-            logged(**given)
-        return str(refused.value)
+        return refuses("", logged, **given)
 
     assert len(set(both_ways_on_rounds(monkeypatch, words))) == 1
 

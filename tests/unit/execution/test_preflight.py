@@ -60,9 +60,7 @@ def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_pat
         dataclasses.replace(TOY, policy_args=(("heads", 3), ("width", 8))),
         dataclasses.replace(TOY, policy="hf", policy_args=(), model=str(tmp_path / "none")),
     ]
-    with pytest.raises(UserError) as told:
-        run_sweep(cells, tmp_path / "results", workers=0)
-    lines = str(told.value).split("\n")
+    lines = refuses("", run_sweep, cells, tmp_path / "results", workers=0).split("\n")
     for words in (
         "Unknown task 'bandits'", "Unknown recipe 'grop'", "prompts is 4, which 3 slices",
         "engine 'stale-kv' acts inside", "anchor is 'ewma', but", "lag is -1",
@@ -74,9 +72,7 @@ def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_pat
 
 
 def test_many_problems_are_cut_and_counted():
-    with pytest.raises(UserError) as told:
-        prepare(grid(BANDIT, task=[f"nowhere-{i}" for i in range(MOST + 5)]))
-    lines = str(told.value).split("\n")
+    lines = refuses("", prepare, grid(BANDIT, task=[f"nowhere-{i}" for i in range(MOST + 5)])).split("\n")
     assert len(lines) == MOST + 1
     assert lines[-1] == "… and 5 more problems."
 
@@ -166,9 +162,7 @@ def test_the_anchor_s_versions_count(tmp_path):
 @pytest.mark.usefixtures("little")
 def test_a_pack_that_cannot_fit_is_refused_with_its_numbers_and_the_largest_lag_that_would(tmp_path):
     run = dataclasses.replace(TOY, lag=500, steps=1000, prompts=1, group=2)
-    with pytest.raises(UserError) as told:
-        run_sweep(grid(run, seed=range(2)), tmp_path / "s", workers=0)
-    text = str(told.value)
+    text = refuses("", run_sweep, grid(run, seed=range(2)), tmp_path / "s", workers=0)
     assert "\n" not in text
     assert "1002 versions" in text
     assert f"2 cells x {policy_size(run)[0]:,} weights of 4 bytes" in text

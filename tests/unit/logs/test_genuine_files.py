@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 import typing_extensions
+from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.logs.readers import read, read_any
 
 
@@ -124,9 +124,7 @@ def test_a_batch_that_skyrl_dumps_is_read_once_it_is_plain_tensors(tmp_path, mon
     }  # fmt: skip
     path = tmp_path / "global_step_3_training_input.pkl"
     made(fields).save(str(path))
-    with pytest.raises(UserError, match="refused") as refusal:
-        read([path])
-    (command,) = re.findall(r'python -c "(.*?)" (\S+) (\S+)', str(refusal.value), re.S)
+    (command,) = re.findall(r'python -c "(.*?)" (\S+) (\S+)', refuses("refused", read, [path]), re.S)
     monkeypatch.setattr(sys, "argv", list(command))
     exec(command[0], {})
     log = read([path.with_suffix(".pt")])

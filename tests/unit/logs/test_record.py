@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.logs import files, record
 from testbed.logs.record import FIELDS, Log, LoggedSequence, from_plain, joined, made, write
 
@@ -22,9 +22,7 @@ def of(step, sample, group="g", mask=(True,), **more):
 
 
 def said(call, *given):
-    with pytest.raises(UserError) as told:
-        call(*given)
-    return str(told.value)
+    return refuses("", call, *given)
 
 
 FULL = of(

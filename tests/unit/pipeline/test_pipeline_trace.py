@@ -10,7 +10,6 @@ import pytest
 from support.refusals import refuses
 
 from testbed.cli import main
-from testbed.errors import UserError
 from testbed.pipeline import simulate, sizing, trace
 from testbed.pipeline.design import Design
 from testbed.pipeline.simulate import simulate_one, trace_rows
@@ -73,17 +72,14 @@ def broken(recorded, tmp_path, row, **values):
 )  # fmt: skip
 def test_a_trace_with_gaps_or_negative_lags_is_rejected_with_the_line(recorded, tmp_path, row, values, why):
     path, line = broken(recorded, tmp_path, row, **values)
-    with pytest.raises(UserError, match=why) as caught:
-        trace.read(path)
-    assert f"broken.csv:{line}:" in str(caught.value)
+    assert f"broken.csv:{line}:" in refuses(why, trace.read, path)
 
 
 @pytest.mark.parametrize(("wrong", "more"), [(10, []), (12, ["… and 2 more."])])
 def test_every_wrong_line_is_told_up_to_ten(recorded, wrong, more):
     length_B = np.where(np.arange(len(recorded)) < wrong, 0, recorded.column_B["length"])
-    with pytest.raises(UserError) as told:
-        trace.check(trace.Trace({**recorded.column_B, "length": length_B}), "made")
-    assert str(told.value).split("\n") == [f"made:{line}: length is 0." for line in range(2, 12)] + more
+    told = refuses("", trace.check, trace.Trace({**recorded.column_B, "length": length_B}), "made")
+    assert told.split("\n") == [f"made:{line}: length is 0." for line in range(2, 12)] + more
 
 
 ROWS = np.array([

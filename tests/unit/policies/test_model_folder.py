@@ -12,7 +12,6 @@ from support.broken_models import BROKEN, LARGE
 from support.refusals import refuses
 
 from testbed.config.run import Run
-from testbed.errors import UserError
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
@@ -41,10 +40,9 @@ def edit(folder, name="config.json", **changes):
 
 
 def refusal(folder):
-    with pytest.raises(UserError) as refused:
-        HuggingFacePolicy(folder, TASK)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+    refused = refuses("", HuggingFacePolicy, folder, TASK)
+    assert "\n" not in refused
+    return refused
 
 
 def hostile_code(folder, marker):
