@@ -16,7 +16,6 @@ from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ESS, ESS_FLOOR
 from paper_figs.report_page import _own_code, page
 from testbed.config.run import grid
-from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.results.store import Failure, Store
 from testbed.user_files import pin
@@ -154,9 +153,3 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):
     made(tmp_path / "s", CELLS[:2])
     assert told(capsys, "report", "s").strip() == "out/s.html"
     assert (tmp_path / "out" / "s.html").read_text().startswith("<!doctype html>")
-
-
-def test_a_folder_without_results_has_no_page(tmp_path):
-    Store.start(tmp_path / "s", plan(CELLS))
-    with pytest.raises(UserError, match="No finished results yet"):
-        page(tmp_path / "s")

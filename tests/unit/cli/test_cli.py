@@ -78,12 +78,6 @@ def test_a_sweep_runs_resumes_and_reports_itself_as_json(capsys, tmp_path):
     assert json.loads(told(capsys, "status", str(folder), "--json"))["done"] == 4
 
 
-def test_a_folder_of_something_else_is_refused_and_left_alone(capsys, tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    assert str(tmp_path) in refused(capsys, "run", "ess-collapse", *TINY, "--out", str(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 def test_a_dry_run_says_what_would_run_and_writes_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = told(capsys, "run", "bandit-grid", "--dry-run")

@@ -80,13 +80,14 @@ def test_a_toml_file_gives_the_cells_of_the_python_grid(tmp_path):
     [
         (Run(learning_rate=1), Run(learning_rate=1.0)),
         (Run(max_grad_norm=-0.0), Run(max_grad_norm=0.0)),
-        (Run(lag=int(np.int64(3))), Run(lag=np.int64(3))),  # type: ignore[arg-type]
         (Run(recipe_args=(("a", 1), ("b", 2.5))), Run(recipe_args=(("b", 2.5), ("a", 1.0)))),
+        (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
         (Run(recipe_args=(("a", -0.0),)), Run(recipe_args=(("a", 0),))),
     ],
 )
 def test_equal_cells_have_equal_ids_however_they_are_written(one, other):
-    assert cell_id(check(one)) == cell_id(check(other))
+    assert one == other
+    assert cell_id(one) == cell_id(other) == cell_id(check(one)) == cell_id(check(other))
 
 
 def test_a_true_argument_is_not_the_number_one():
@@ -292,6 +293,7 @@ def test_the_ends_of_a_field_are_allowed_and_nothing_beyond():
 
 def test_a_scalar_of_numpy_is_a_number_and_an_array_of_one_is_not():
     assert check(Run(seed=np.array(3))).seed == 3  # type: ignore[arg-type]
+    assert cell_id(check(Run(lag=np.int64(3)))) == cell_id(Run(lag=3))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="valid integer"):
         check(Run(seed=np.array([3])))  # type: ignore[arg-type]
 
@@ -342,17 +344,6 @@ def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
     assert list(wrong_types("it", taker, {"cuont": "x"})) == []
     told = "it has count = 2.5 (float), expected a whole number."
     assert list(wrong_arguments("it", Taker, {"count": 2.5})) == [told]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [(Run(learning_rate=1), Run(learning_rate=1.0)), (Run(max_grad_norm=0.0), Run(max_grad_norm=-0.0)),
-     (Run(recipe_args=(("a", 1), ("b", 2))), Run(recipe_args=(("b", 2), ("a", 1)))),
-     (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),)))],
-)  # fmt: skip
-def test_two_ways_of_writing_one_run_give_one_id(one, other):
-    assert one == other
-    assert cell_id(one) == cell_id(other)
 
 
 def test_an_argument_called_law_is_the_distribution_and_keeps_its_id():

@@ -5,6 +5,7 @@ Large data are read by one compiled pass and summed without terms: the same numb
 
 import copy
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -118,9 +119,7 @@ def test_one_bad_step_is_refused_in_the_same_words(monkeypatch, name, value, mes
     given = arrays(ending=False)
     given[name][place] = value
 
-    def words():
-        return refuses(message, LoggedEpisodes.from_policies, **given)
-
+    words = partial(refuses, message, LoggedEpisodes.from_policies, **given)
     assert len(set(both_ways(monkeypatch, words))) == 1
 
 
@@ -156,8 +155,8 @@ def test_episodes_that_pi_cannot_produce_have_weight_zero_whatever_follows(monke
     episodes = tabular(episodes=300)
     log_rho_NT = episodes.log_rho_NT.copy()
     log_rho_NT[::2, 2], log_rho_NT[::2, 4] = -np.inf, 800.0  # 0 times infinity
-    for a, b in zip(*both_ways(monkeypatch, lambda: numbers(name, replace(episodes, log_rho_NT=log_rho_NT))),
-                    strict=True):  # fmt: skip
+    never = replace(episodes, log_rho_NT=log_rho_NT)
+    for a, b in zip(*both_ways(monkeypatch, lambda: numbers(name, never)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
 
@@ -259,21 +258,13 @@ def rounds(lead=()):
     }  # fmt: skip
 
 
-def both_ways_on_rounds(monkeypatch, make):
-    found = []
-    for least in (1, 10**9):
-        monkeypatch.setattr(logged_rounds, "COMPILED_FROM", least)
-        found.append(make())
-    return found
-
-
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize("model", [True, False])
 def test_the_compiled_pass_over_rounds_reads_what_numpy_reads(monkeypatch, lead, model):
     given = rounds(lead)
     if not model:
         del given["estimated_rewards_by_reg_model"]
-    quick, plain = both_ways_on_rounds(monkeypatch, lambda: logged(**given))
+    quick, plain = both_ways(monkeypatch, lambda: logged(**given))
     assert "log_w_N" in plain.given
     assert "log_w_N" not in quick.given
     for field in fields(Logged):
@@ -292,7 +283,7 @@ def test_values_without_terms_are_the_means_of_the_terms(monkeypatch, name, lead
         found = estimator[name].bind(**BITING.get(name, {}))(logged(**given))
         return [found.value, found.stderr, found.ess, found.terms_N]
 
-    for a, b in zip(*both_ways_on_rounds(monkeypatch, make), strict=True):
+    for a, b in zip(*both_ways(monkeypatch, make), strict=True):
         if b is not None:
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
@@ -314,15 +305,12 @@ def spoiled(name, index, value):
 def test_one_bad_round_is_refused_in_the_same_words(monkeypatch, name, value, place):
     given = spoiled(name, place, value)
 
-    def words():
-        return refuses("", logged, **given)
-
-    assert len(set(both_ways_on_rounds(monkeypatch, words))) == 1
+    assert len(set(both_ways(monkeypatch, lambda: refuses("", logged, **given)))) == 1
 
 
 def test_rounds_can_be_taken_before_the_log_weights_are_known(monkeypatch):
     index = np.arange(ROUNDS - 1, 4, -2)
-    quick, plain = both_ways_on_rounds(monkeypatch, lambda: logged(**rounds()).take(index))
+    quick, plain = both_ways(monkeypatch, lambda: logged(**rounds()).take(index))
     np.testing.assert_array_equal(quick.log_w_N, plain.log_w_N)
     assert replace(quick, reward_N=2 * quick.reward_N).log_w_N.shape == index.shape
 

@@ -59,16 +59,14 @@ def test_a_missing_folder_and_a_file_are_refused(tmp_path):
     assert "does not exist; give" in refusal(tmp_path / "file")
 
 
-def test_a_folder_without_configuration_is_refused(folder):
-    (folder / "config.json").unlink()
-    assert "has no config.json" in refusal(folder)
-
-
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "is not valid JSON"), ("[]", "holds a list, expected an object")]
-)
-def test_a_broken_configuration_is_refused(folder, text, message):
-    (folder / "config.json").write_text(text)
+    ("name", "text", "message"),
+    [("config.json", None, "has no config.json"), ("config.json", "{", "is not valid JSON"),
+     ("config.json", "[]", "holds a list, expected an object"),
+     ("model.safetensors", None, "has no weights; expected model.safetensors")],
+)  # fmt: skip
+def test_a_folder_with_a_file_that_is_missing_or_broken_is_refused(folder, name, text, message):
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
     assert message in refusal(folder)
 
 
@@ -78,20 +76,20 @@ def test_an_unknown_architecture_and_one_of_another_kind_are_refused(folder, kin
     assert "Cannot load the model" in refusal(folder)
 
 
-def test_a_folder_without_weights_is_refused(folder):
-    (folder / "model.safetensors").unlink()
-    assert "has no weights; expected model.safetensors" in refusal(folder)
+class Hostile:
+    """A pickle of this makes a file when it is loaded."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return open, (str(self.marker), "w")
 
 
 def test_pickled_weights_are_refused_and_not_opened(folder, tmp_path):
     marker = tmp_path / "ran"
-
-    class Hostile:
-        def __reduce__(self):
-            return open, (str(marker), "w")
-
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Hostile()))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Hostile(marker)))
     message = refusal(folder)
     assert "are pickles (pytorch_model.bin)" in message
     assert "save_pretrained" in message
@@ -100,13 +98,8 @@ def test_pickled_weights_are_refused_and_not_opened(folder, tmp_path):
 
 def test_pickles_beside_safetensors_are_ignored(folder, tmp_path):
     marker = tmp_path / "ran"
-
-    class Hostile:
-        def __reduce__(self):
-            return open, (str(marker), "w")
-
     for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt"):
-        (folder / name).write_bytes(pickle.dumps(Hostile()))
+        (folder / name).write_bytes(pickle.dumps(Hostile(marker)))
     HuggingFacePolicy(folder, TASK)
     assert not marker.exists()
 

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from support.fake_training import train
 from support.refusals import refuses
-from support.small_store import PACKS, content, filled
+from support.small_store import PACKS, content
 
 from testbed.config.run import Run, grid
 from testbed.execution.packs import plan
@@ -72,22 +71,3 @@ def test_the_same_numbers_give_the_same_bytes_in_another_process():
     command = [sys.executable, "-c", script]
     there = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert there.stdout.strip() == hashlib.sha256(content(PACKS[0])).hexdigest()
-
-
-def test_reading_results_gives_arrow_and_runs_no_code(tmp_path):
-    """A pickled extension type in a file's metadata is data; arrow 14 and older would have run it."""
-    marker = tmp_path / "ran"
-    hostile = f"cos\nsystem\n(S'touch {marker}'\ntR.".encode()
-    field = pa.field("x", pa.int64(), metadata={b"ARROW:extension:name": b"arrow.py_extension_type"})
-    field = field.with_metadata({**field.metadata, b"ARROW:extension:metadata": hostile})
-    sink = pa.BufferOutputStream()
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table([pa.array([1])], schema=pa.schema([field])), sink)
-    decode(sink.getvalue().to_pybytes())
-    store = filled(tmp_path / "s", [])
-    data = sink.getvalue().to_pybytes()
-    name = f"{PACKS[0].id}-{hashlib.sha256(data).hexdigest()}.parquet"
-    (tmp_path / "s" / "packs" / name).write_bytes(data)
-    assert store.done() == set()
-    assert not marker.exists()
