@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,6 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.results import store
 from testbed.user_files import in_a_file, pin
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DRAWS = 2000
 """Resamples of seeds behind the interval of a rank."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.cost_prompt import Yes
+from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -146,7 +146,6 @@ def agree_on_experiment(
     With a stopping rule the cost is that of all its seeds.
     """
     from analysis.experiment import EXPERIMENTS
-    from testbed.cli.cost_prompt import agree, cost_of
     from testbed.results.store import folder_for
 
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.cost_prompt import Yes
+from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def tune(
     _refuse_seeds(overrides or [])
     from analysis.sweeps.tuning import best_rates, tuning_seeds
     from testbed.cli import show
-    from testbed.cli.cost_prompt import agree, cost_of
     from testbed.cli.run_sweep import describe, resolve
     from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep

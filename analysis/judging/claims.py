@@ -13,7 +13,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import digests
@@ -21,9 +23,6 @@ from analysis.judging.comparisons import Read, reading
 from analysis.judging.e_values import Evidence
 from testbed.errors import unknown
 from testbed.registry import Entry, Registry
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REPLICATION = 1_000_000
 """Added to the seeds of a table's replication, so that no two units of both runs share one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging import rule
 from analysis.judging.comparison import Comparison
-from analysis.judging.comparisons import Read, places
+from analysis.judging.comparisons import Arm, Read, places
 from analysis.judging.e_values import REFUTED, SUPPORTED, Evidence
 from analysis.judging.source_drift import LAG, NATS, SHARE, beside
 from analysis.judging.table_gates import Answer, lacking, leaning
@@ -25,13 +25,10 @@ from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
 from analysis.tables.committed import manifest, remeasured
+from envs.arrays import Floats
+from testbed.config.run import Run
 from testbed.errors import UserError
-
-if TYPE_CHECKING:
-    from analysis.judging.comparisons import Arm
-    from envs.arrays import Floats
-    from testbed.config.run import Run
-    from testbed.registry import Entry
+from testbed.registry import Entry
 
 LEAST_WORLDS = 20
 """Fewest worlds, seeds nested inside, of a claim on worlds that a computation draws."""

@@ -20,18 +20,15 @@ from __future__ import annotations
 import csv
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from analysis.experiment import EXPERIMENTS, GATES
 from analysis.judging.claims import Seen, examine, is_statistical
 from analysis.judging.design_gates import design_answers
 from analysis.judging.table_gates import Answer, answers
 from testbed.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from testbed.registry import Entry
+from testbed.registry import Entry
 
 OBJECTIONS = Path(__file__).with_name("objections.csv")
 

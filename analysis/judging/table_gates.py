@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read
@@ -20,10 +21,6 @@ from analysis.judging.e_values import REFUTED, Evidence
 from analysis.judging.replication import difference, level
 from analysis.judging.seed_intervals import student_interval
 from analysis.tables.committed import remeasured
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 SHARES = re.compile(r"accuracy|final|share|solved|success|pass@|right")
 """Names of outcomes that lie between 0 and 1."""

@@ -13,7 +13,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import digests, rule
@@ -21,13 +21,10 @@ from analysis.judging.claims import CLAIMS, examine, is_statistical, kind_of, ma
 from analysis.judging.e_values import REFUTED, SUPPORTED, UNDECIDED, Evidence
 from analysis.judging.gates import checked
 from analysis.judging.preregistration import standing
-from analysis.tables.committed import COMMITTED, load_committed, manifest
+from analysis.tables.committed import COMMITTED, Table, load_committed, manifest
 from analysis.tables.condensed import load_tables
 from testbed.errors import UserError
 from testbed.results import atomic_files
-
-if TYPE_CHECKING:
-    from analysis.tables.committed import Table
 
 TABLE = Path(__file__).parents[1] / "verdicts.csv"
 COLUMNS = (

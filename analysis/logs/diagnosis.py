@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,11 @@ from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import COMMITTED
 from testbed.diagnostics.peer_limits import PEERS, Alert, alerts
 from testbed.errors import UserError
+from testbed.logs.record import Log
 from testbed.logs.sanity_checks import suspicions, verdict
 from testbed.logs.scalars import BLIND, ScalarLog
 from testbed.logs.scalars import verdict as verdict_of_scalars
 from testbed.objectives import objective
-
-if TYPE_CHECKING:
-    from testbed.logs.record import Log
 
 Row = dict[str, Any]
 LEVELS = ("token", "prefix", "sequence")

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from analysis.sweeps.tuning import ARGS, RATE, at_best_rates, best_rates
 from analysis.tables.cell_table import words
-from analysis.tables.committed import load_committed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.tables.committed import Table
-    from testbed.config.run import Run
+from analysis.tables.committed import Table, load_committed
+from testbed.config.run import Run
 
 _CHOSEN: ContextVar[list[tuple[Run, Mapping[str, Any]]] | None] = ContextVar("rates chosen", default=None)
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.tables.cell_table import DEFAULT, FIELDS
 from analysis.tables.outcomes import need
+from testbed.config.run import Run
 from testbed.errors import UserError
-
-if TYPE_CHECKING:
-    from testbed.config.run import Run
 
 FIRST_SEED = 10_000
 """First tuning seed: those of experiments and of their replications lie below, which a test holds."""

@@ -30,10 +30,10 @@ from analysis.tables.committed import (
     results_folders,
 )
 from analysis.tables.condensed import describe
+from testbed.config.run import Run
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
-    from testbed.config.run import Run
     from testbed.execution.progress import Progress
 
 RESULTS = Path("out/experiments")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.sweeps.base_runs import HF_RUN
-
-if TYPE_CHECKING:
-    from testbed.config.run import Run
+from testbed.config.run import Run
 
 MODELS = Path("out/models")
 """Where they are kept: relative to the working folder, so that a cell has one name on every machine."""

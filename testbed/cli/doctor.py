@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed import __version__
 from testbed.execution.threads import cores
 
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ def checks(folder: Path) -> Iterator[Finding]:
 
 def versions() -> Iterator[Finding]:
     """Check versions: Python, the bench and the packages that it needs; missing extras are notes."""
-    from testbed import __version__
-
     old = sys.version_info < (3, 11)
     yield Finding("python", platform.python_version(), "broken" if old else "ok", "take 3.11" if old else "")
     yield Finding("testbed", f"{__version__} at {Path(__file__).resolve().parents[1]}")

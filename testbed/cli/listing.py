@@ -1,5 +1,6 @@
 """testbed list: list all names of one kind."""
 
+import ast
 import csv
 import dataclasses
 import inspect
@@ -23,8 +24,6 @@ Rows = list[dict[str, Any]]
 
 def _fields() -> Rows:
     """Return the fields of Run: type, default, and the text below each in its source."""
-    import ast
-
     from testbed.config.run import Run
 
     (tree,) = ast.parse(inspect.getsource(Run)).body

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.extensions import part
+from testbed.cli.pipeline_run import pipeline_run
 from testbed.errors import UserError
 
 COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
@@ -83,7 +84,6 @@ def pipeline(
         _report(design, batches, replicas or 4, seed, figure, json)
         return
     _refuse_figure(figure)
-    from testbed.cli.pipeline_run import pipeline_run
 
     pipeline_run(then, design, seed, reach, json)
 

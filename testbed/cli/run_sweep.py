@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.cost_prompt import Yes
+from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.cli.extensions import has, part
-from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier
+from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier, own_model, refuse_without_model
 from testbed.errors import UserError, counted
 
 if TYPE_CHECKING:
@@ -95,8 +95,6 @@ def run(
 
     testbed run --model ./my-model --data mine.jsonl --verifier number --lora recipe=grpo,m2po lag=0,8
     """
-    from testbed.cli.cost_prompt import agree, cost_of
-    from testbed.cli.own_model import own_model, refuse_without_model
     from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
     from testbed.execution.progress import choose, watched

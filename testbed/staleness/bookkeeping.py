@@ -1,16 +1,14 @@
 """Check that the recorded version of every token is the version that wrote it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import World
 
 Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 

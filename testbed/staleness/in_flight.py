@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,10 +13,7 @@ from testbed.staleness import schedule
 from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.staleness.versions import VersionBuffer
 from testbed.worlds.task_registry import longest_response
-from testbed.worlds.world import BehaviorWeights
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import BehaviorWeights, World
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from testbed.errors import UserError
 from testbed.staleness import schedule
 from testbed.staleness.by_age import with_version
 from testbed.staleness.schedule_plan import Generated, SchedulePlan
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import World
 
 STRIDE = 2**20
 """Random streams: wait w before a step draws from stream step + w STRIDE."""

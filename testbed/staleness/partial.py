@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,7 @@ from testbed.policies.token_versions import checked_cache
 from testbed.staleness import schedule
 from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.staleness.versions import VersionBuffer
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import World
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,9 +18,7 @@ from testbed.errors import UserError, unknown
 from testbed.staleness import schedule
 from testbed.staleness.by_age import with_version
 from testbed.staleness.schedule_plan import Generated, SchedulePlan
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import World
 
 LOG_LEAST, LOG_MOST = -12.0, 7.0
 """Bound at which ARB clips log-probabilities before averaging."""

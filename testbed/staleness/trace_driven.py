@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -24,9 +23,7 @@ from testbed.staleness import schedule
 from testbed.staleness.by_age import ByAge, ByAgeSource
 from testbed.staleness.schedule_plan import Generated, SchedulePlan
 from testbed.user_files import unchanged
-
-if TYPE_CHECKING:
-    from testbed.worlds.world import World
+from testbed.worlds.world import World
 
 TIME = "pipeline/time"
 

@@ -13,11 +13,11 @@ from analysis.experiments.real.known_model import MODEL, prepare
 from analysis.lab import Experiment
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from testbed.config.run import Run
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48

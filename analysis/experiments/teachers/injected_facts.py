@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.lab import Arm, Experiment, Frame, Part, Plot, Rows, Seeds, ask, asks, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +30,6 @@ MORE = 0.1
 @cache
 def base(seeds: Seeds) -> tuple[Any, Any, Tensor]:
     """Return task, policy and models that can do sums of six digits behind either of two separators."""
-    from testbed.config.run import Run
     from testbed.policies.warm_start import warm_start
     from testbed.worlds.tokens import build_token_policy
 

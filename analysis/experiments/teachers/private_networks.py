@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.lab import Experiment, Part, Plot, Rows, Seeds, asks, columns, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +63,6 @@ def clipped(gradient_RBP: Tensor) -> Tensor:
 @cache
 def built(width: int) -> tuple[Any, Any]:
     """Return task and policy of a width: sums of four digits modulo 6."""
-    from testbed.config.run import Run
     from testbed.worlds.tokens import build_token_policy
 
     shape = (("heads", 2), ("layers", 1), ("width", width))

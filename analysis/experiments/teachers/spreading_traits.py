@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.lab import Arm, Experiment, Part, Plot, Rows, Seeds, ask, asks, columns, generator, of_seeds
+from testbed.config.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +32,6 @@ KINDS = {"first": 0, "last": -2}
 @cache
 def built() -> tuple[Any, Any]:
     """Return task and policy: three digits and one of two separators."""
-    from testbed.config.run import Run
     from testbed.worlds.tokens import build_token_policy
 
     shape = (("heads", 2), ("layers", 1), ("width", 16))
