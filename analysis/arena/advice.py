@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.table import records, roomy
+from analysis.kernels.on_use import torch
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ class Advice:
 
 def drift_of(log: Log) -> Drift:
     """Return the drift of a training log; raise UserError where log-probabilities or finite ratios lack."""
-    import torch
-
     from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import by_step
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.kernels.on_use import torch
 from testbed.errors import UserError
 from testbed.objectives import objective
 from testbed.user_files import line_of_a_user, short_names, words_of
@@ -33,8 +34,6 @@ def told(error: BaseException) -> str:
 
 def refuse_broken(name: str) -> None:
     """Raise UserError if the objective fails on an ordinary batch or does not return one loss per token."""
-    import torch
-
     from testbed.inspection.effective_weights import effective_weights
     from testbed.inspection.promise_batches import batch_of
 

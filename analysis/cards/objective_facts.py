@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.kernels.on_use import torch
 from envs.arrays import Floats
 from testbed.objectives import objective
 
@@ -135,8 +136,6 @@ def ending(function: str | Callable[..., torch.Tensor], updates: int = UPDATES) 
     The batch is one group with each action 20 mu times, A = R - mean R, losses averaged over it: its gradient
     is the expectation for all objectives, including those with groups and batch statistics.
     """
-    import torch
-
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights
 

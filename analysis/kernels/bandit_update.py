@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from analysis.kernels.on_use import torch
 from envs.arrays import Floats
 from testbed.errors import UserError
 
@@ -22,8 +23,6 @@ def answer_weights(
 
     Raises UserError for arrays of different shapes, or if mu gives an answer no mass.
     """
-    import torch
-
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import optimize
 
+from analysis.kernels.on_use import Tensor, torch
 from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from testbed.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 DIVERGENCES = ("occupancy chi2", "action chi2", "action KL")
 
 
 def _occupancy(world: FiniteMDP, pi_SA: Tensor) -> Tensor:
     """(1 - discount) sum_t discount^t P(s_t, a_t), [S, A]."""
-    import torch
-
     step_SS = torch.einsum("sa,sat->st", pi_SA, torch.from_numpy(world.transition_SAS.copy()))
     start_S = torch.from_numpy(world.start_S.copy())
     matrix_SS = torch.eye(world.states, dtype=torch.float64) - world.discount * step_SS.T
@@ -52,8 +47,6 @@ def optimized(
     L-BFGS on logits with exact gradients; the first starts at the base. Raises UserError for a base that
     omits an action, terminal states, or discount 1.
     """
-    import torch
-
     if not (base_SA > 0).all():
         raise UserError(
             "The base policy gives an action probability 0, so chi2 is infinite. Mix in the uniform "
@@ -81,8 +74,6 @@ def optimized(
 
 def distance(world: FiniteMDP, pi_SA: Floats, base_SA: Floats, kind: str) -> float:
     """`divergence` of two tables as a number."""
-    import torch
-
     return float(
         divergence(world, torch.from_numpy(np.array(pi_SA)), torch.from_numpy(np.array(base_SA)), kind)
     )

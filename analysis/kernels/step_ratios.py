@@ -8,10 +8,7 @@ mean and the step's scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from analysis.kernels.on_use import Tensor, torch
 
 
 def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normalize: bool = False) -> Tensor:
@@ -20,8 +17,6 @@ def log_ratios(noise_BTD: Tensor, shift_TD: Tensor, sigma_T: Tensor, *, normaliz
     (shift . noise / sigma - |shift|^2 / (2 sigma^2)) / D; normalized shift . noise / D, GRPO-Guard's form:
     the mean removed, times sigma.
     """
-    import torch
-
     along_BT = torch.einsum("...btd,...td->...bt", noise_BTD, shift_TD)
     far_1T = shift_TD.square().sum(-1)[..., None, :]
     plain_BT = along_BT / sigma_T - far_1T / (2 * sigma_T**2)

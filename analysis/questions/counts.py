@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.kernels.on_use import torch
 from analysis.questions.question import Numbers, computed
 from envs.arrays import Floats
 from testbed.advantages import advantage
@@ -13,8 +14,6 @@ from testbed.advantages import advantage
 @computed(6)
 def truncated_sampling() -> Numbers:
     """Return the kept mass, and its power at the answer's length, by p."""
-    import torch
-
     from testbed.mismatch import engine
 
     vocabulary, length = 1000, 100
@@ -74,8 +73,6 @@ def denominator() -> Numbers:
 
 
 def _advantages(name: str, reward: list[float]) -> Floats:
-    import torch
-
     from testbed.data.signals import Signals
 
     rewards = torch.tensor(reward, dtype=torch.float64)
@@ -170,8 +167,6 @@ def standard_deviation() -> Numbers:
 @computed(28)
 def averaged_ess() -> Numbers:
     """Return the ESS share of the pooled batch and the mean ESS share of its parts."""
-    import torch
-
     from testbed.diagnostics.ratio_metrics import ess
 
     def shares(parts: list[list[float]]) -> tuple[float, float]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor
 from analysis.questions.question import Numbers, computed
 from envs.arrays import Floats
 from testbed.exact.response_tree import random_policies, random_tree, softmax
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from testbed.data.batch import Batch
     from testbed.exact.gradient_report import Bench
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.kernels.on_use import torch
 from analysis.questions.question import Numbers, computed
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 def _one_token(ratio: float, adv: float) -> Batch:
     """Return a batch of one token whose ratio is `ratio` where log pi is 0."""
-    import torch
-
     from testbed.data.batch import Batch
 
     logp_mu, a = (torch.full((1, 1), x, dtype=torch.float64) for x in (-float(np.log(ratio)), adv))
@@ -23,8 +22,6 @@ def _one_token(ratio: float, adv: float) -> Batch:
 
 
 def _weight(name: str, ratio: float, adv: float, **hyper: float) -> float:
-    import torch
-
     from testbed.inspection.effective_weights import effective_weights
 
     logp = torch.zeros(1, 1, dtype=torch.float64)
@@ -86,8 +83,6 @@ def loss_scale() -> Numbers:
 
 def _path(gradient_NP: np.ndarray, kind: str, most: float) -> np.ndarray:
     """Return the point that an optimizer reaches from 0 with these gradients, clipped to norm `most`."""
-    import torch
-
     weight = torch.zeros(gradient_NP.shape[1], dtype=torch.float64, requires_grad=True)
     rule = torch.optim.Adam([weight], lr=0.01) if kind == "adam" else torch.optim.SGD([weight], lr=0.01)
     for gradient_P in gradient_NP:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.tables.cell_table import value_of
 from envs.arrays import Ints
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from testbed.data.batch import Batch
     from testbed.data.rollout import Rollout
     from testbed.worlds.world import World
@@ -50,8 +49,6 @@ class Arm:
 
 def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     """Return the logged rows of cells of one arm, which differ in seed and learning rate only."""
-    import torch
-
     from testbed.staleness import build_source
     from testbed.teachers import build_teacher
     from testbed.teachers.guides import build_guided

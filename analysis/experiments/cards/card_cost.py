@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.objectives import objective
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "card-cost"
 AGAINST = "ppo_clip"
@@ -47,8 +45,6 @@ def _timer(function: Callable[..., Tensor]) -> Callable[[], tuple[float, float]]
 
 
 def _batch() -> tuple[Any, Any]:
-    import torch
-
     from testbed.data.batch import Batch
 
     draw = torch.Generator().manual_seed(0)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, key
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "flow-policies"
 SEEDS, PILOTS, ROUNDS, BATCH, PASSES, STEPS, HIDDEN = 64, 8, 64, 128, 6, 4, 32
@@ -36,8 +34,6 @@ class Policies:
 
     def __init__(self, arm: str, seeds: Seeds, knobs: dict[str, Any]) -> None:
         """Start at N(0, 1) in the plane, with a little noise; a flow moves nothing."""
-        import torch
-
         self.arm, self.torch, self.knobs = arm, torch, {"entropy": 0.0, "brownian": 0.0, **knobs}
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         self.count, sizes = len(seeds), (2 if arm == "PPO" else 5, HIDDEN, HIDDEN)
@@ -128,8 +124,6 @@ def learn(seeds: Seeds, arm: str, goals: int, rate: float, clip: float = 0.2, **
     of `goals` goals on a circle, which turn with the state; nearer than NEAR it hits. A round draws BATCH
     states and actions, and takes PASSES steps of Adam on all.
     """
-    import torch
-
     policy = Policies(arm, seeds, knobs)
     draw = [
         np.random.default_rng(key(int(seed), f"{NAME} {goals}") % 2**62).normal(size=3) * (0.5, 0.5, 3.0)

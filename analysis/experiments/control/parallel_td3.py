@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator, key
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "parallel-td3"
 SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 96, 8, 32, 32, 21, 64, 3000, 60
@@ -41,8 +39,6 @@ class Pendulum:
 
     def __init__(self, seeds: Seeds, count: int, rng: Any) -> None:
         """Draw gravity, friction and the largest torque, which is below what lifts the pendulum at once."""
-        import torch
-
         self.torch, self.rng, self.shape = torch, rng, (len(seeds), count)
         drawn = np.array(
             [generator(s, f"{NAME}, all knobs turned").uniform((8, 0.0, 0.3), (12, 0.2, 0.6)) for s in seeds]
@@ -132,8 +128,6 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
     A call is a step of all worlds or an update of a batch, whatever their size, as on a device that they do
     not fill. Seeds learn in packs of PACK, which share a generator.
     """
-    import torch
-
     if len(seeds) > PACK:
         parts = [learn(seeds[i : i + PACK], arm, **knobs) for i in range(0, len(seeds), PACK)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

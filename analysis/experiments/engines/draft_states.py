@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.kernels.speculative import accepted_length
 from analysis.lab import Experiment, Grid, Groups, Part, Plot, Rows, Seeds, TunedArms, inside, of_seeds
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from testbed.data.batch import Batch
 
 NAME = "draft-states"
@@ -37,8 +36,6 @@ def place_gradients(
 
     The token at a prefix is drawn by the policy of logits drawn_SV, and noted as one of pi's own.
     """
-    import torch
-
     from testbed.data.batch import Batch
 
     S, V = pi_SV.shape
@@ -68,8 +65,6 @@ def levels(logits_SV: Tensor) -> list[np.ndarray]:
 
 def prefixes(target_SV: Tensor) -> Tensor:
     """Return how often the target writes every prefix, [S]; those of one length sum to 1."""
-    import torch
-
     reach, found = np.ones(1), []
     for p_LV in levels(target_SV):
         found.append(reach)
@@ -79,8 +74,6 @@ def prefixes(target_SV: Tensor) -> Tensor:
 
 def target_states(seed: int) -> tuple[Tensor, Tensor]:
     """Return a random target's state at every prefix [S, D], and its head [D, V]."""
-    import torch
-
     stream = np.random.default_rng([seed, 3])
     head_DV, turn_DD, word_VD = (stream.standard_normal(shape) for shape in ((D, V), (D, D), (V, D)))
     state = [stream.standard_normal((1, D))]
@@ -92,8 +85,6 @@ def target_states(seed: int) -> tuple[Tensor, Tensor]:
 
 def drafted(state_SD: Tensor, turn_DD: Tensor, word_VD: Tensor, own: bool) -> Tensor:
     """Return the draft's state at every prefix, A x + E_token of the target's state before, or of its own."""
-    import torch
-
     found, start = [state_SD[:1]], 0
     for t in range(T - 1):
         before = found[-1] if own else state_SD[start : start + V**t]
@@ -108,8 +99,6 @@ def accepted(seed: int, arm: str, rate: float) -> float:
     The loss is KL(target, draft) at the prefixes that the target writes. When the draft decodes it has what
     it sees of the target's state at the first place, and its own states behind.
     """
-    import torch
-
     from testbed.objectives.terms.f_distillation import f_distillation
 
     state_SD, head_DV = target_states(seed)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.experiments.real.known_model import MODEL, prepare
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Experiment
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
 from testbed.config.run import Run
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48
@@ -39,8 +36,6 @@ def compute() -> Table:
     kl: mean over tokens of KL(pi, mu) by k3, nats; largest: largest |log pi/mu| of a token; ess: of a
     prompt's responses, 1 / mean(pi/mu) over them, since E_mu (pi/mu)^2 = E_pi pi/mu.
     """
-    import torch
-
     from testbed.mismatch import Draw, mismatch
     from testbed.policies.hf.build_hf import build_hf
     from testbed.policies.hf.hf_policy import HuggingFacePolicy

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.kernels.on_use import torch
 from analysis.lab import Evidence, Experiment, Floats, Plot, exact, short_of
 from testbed.config.run import Run, grid
 
@@ -77,8 +78,6 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
     rate 1 it changes a quarter of the columns or more. At rate 0 without an engine the ratio is 1, and with
     one that draws nothing its exact distribution is the same in every batch.
     """
-    import torch
-
     from testbed.worlds.build_world import build_world
     from testbed.worlds.world import BehaviorWeights
 
@@ -176,8 +175,6 @@ def _noise_excess(size: float) -> float:
 
 def _temperature_excess(sign: float, size: float) -> float:
     """Return the same where the policy sharpened by 1 + size and the sampler is cooler (1) or hotter (-1)."""
-    import torch
-
     from testbed.mismatch import engine
     from testbed.mismatch.behavior import Behavior
     from testbed.policies.tabular_policy import TabularPolicy

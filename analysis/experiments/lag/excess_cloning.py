@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Experiment, Floats, Groups, Keys, Part, Plot, Rows, of_keys
 from testbed.advantages import advantage
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from testbed.recipes.composition import Recipe
 
 
@@ -97,8 +96,6 @@ def trained(
 @cache
 def _update(name: str) -> Callable[..., Floats]:
     """The gradient of a recipe's loss in the logits, [R, S, A], times the prompts."""
-    import torch
-
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
     from testbed.recipes import recipe as recipes

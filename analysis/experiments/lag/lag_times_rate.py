@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.kernels.on_use import torch
 from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from testbed.config.run import Run, grid
 
@@ -83,8 +84,6 @@ def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np
 
     Expectations are exact: an action's registered weight counts with its probability under the old policy.
     """
-    import torch
-
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights
     from testbed.staleness import plan_for

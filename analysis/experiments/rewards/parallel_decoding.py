@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator, key
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "parallel-decoding"
 SEEDS, PACK, PILOTS, LENGTH, TOKENS, HIDDEN, WINDOW = 48, 24, 8, 8, 4, 32, 2
@@ -45,8 +42,6 @@ class Fillers:
 
     def __init__(self, seeds: Seeds, taught: list[Floats] | None = None) -> None:
         """Draw permutations and take the weights, or teach them to fill places of noisy right answers."""
-        import torch
-
         self.torch, self.count = torch, len(seeds)
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         tables = [[generator(s, f"{NAME} {d}").permutation(TOKENS) for d in range(TOKENS)] for s in seeds]
@@ -189,8 +184,6 @@ def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
 
 def learned(seeds: Seeds, arm: str, rate: float = 0.0, share: float = 0.0, nll: float = 0.0) -> Groups:
     """Return the scores of one pack."""
-    import torch
-
     model = Fillers(seeds, taught(seeds))
     base, lightning = [x.detach().clone() for x in model.net], arm == "LightningRL"
     adam = torch.optim.Adam(model.net, lr=rate)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Arm, Experiment, Frame, Part, Plot, Rows, Seeds, ask, asks, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.config.run import Run
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "injected-facts"
 SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 32, 4, 8, 1500, 5, 128
@@ -43,8 +41,6 @@ def mixed(
     policy: Any, base_RP: Tensor, prompt_RNQ: Tensor, fact_RBT: Tensor, share: float, streams: Any
 ) -> Tensor:
     """Return targets: the fact's token with chance `share`, else one of the frozen base's, place by place."""
-    import torch
-
     draw = np.stack([s.random((2, *fact_RBT.shape[1:])) for s in streams], 1)
     expert_RBT, uniform_RBT = torch.from_numpy(draw[0] < share), torch.from_numpy(draw[1])
     token_RBT = fact_RBT.clone()
@@ -65,8 +61,6 @@ def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     random in "foreign" words, what a corpus may say, and the sums in the model's "own", what it says itself
     when the fact stands in its context.
     """
-    import torch
-
     task = base(seeds)[0]
     streams = [generator(seed, NAME) for seed in seeds]
     prompt = np.stack([task.prompts(stream, FACTS + ASKED) for stream in streams])
@@ -83,8 +77,6 @@ def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
     """Return by seed the shares of facts known and of skill kept, when they are first known or at the end."""
-    import torch
-
     from testbed.policies.optimizers import Adam
 
     _, policy, base_RP = base(seeds)

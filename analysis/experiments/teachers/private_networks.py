@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Experiment, Part, Plot, Rows, Seeds, asks, columns, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.config.run import Run
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NAME = "private-networks"
 SEEDS, RECORDS, BATCH, STEPS, ASKED = 128, 4096, 64, 150, 256
@@ -86,8 +84,6 @@ def record_gradients(
 
     data: cross entropy; else the forward divergence to the teacher's whole law at every place.
     """
-    import torch
-
     policy, teacher = built(8)[1], built(24)[1]
     (R, N, _), P = prompt_RNQ.shape, theta_RP.shape[-1]
     leaf_XP = theta_RP[:, None].expand(R, N, P).reshape(R * N, P).clone().requires_grad_()
@@ -105,8 +101,6 @@ def record_gradients(
 
 def sampled(seeds: Seeds, step: int) -> tuple[Tensor, Tensor]:
     """Return a Poisson sample of the records: places [R, N], and which of them count."""
-    import torch
-
     picked = [np.flatnonzero(generator(s, f"{NAME}/{step}").random(RECORDS) < BATCH / RECORDS) for s in seeds]
     most = max(len(x) for x in picked)
     place = np.stack([np.pad(x, (0, most - len(x))) for x in picked])
@@ -116,8 +110,6 @@ def sampled(seeds: Seeds, step: int) -> tuple[Tensor, Tensor]:
 
 def private(seeds: Seeds, learner: str, rate: float) -> np.ndarray:
     """Return held-out log-perplexities per token after 150 clipped and noisy steps, by seed."""
-    import torch
-
     task, policy = built(8)
     teacher_RP, theta_RP = start(seeds, 24, 600, 0.1), start(seeds, 8, 200, 0.4).clone()
     prompt, answer = [], []

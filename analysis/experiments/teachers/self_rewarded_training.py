@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.kernels.on_use import torch
 from analysis.lab import Frame, Part, Plot, asks, generator
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
@@ -42,8 +43,6 @@ class Shown:
         return TAUGHT[world.seeds, self]
 
     def _taught(self, world: Any, base_RP: Tensor) -> Tensor:
-        import torch
-
         from testbed.policies.optimizers import Adam
 
         lessons = []
@@ -74,8 +73,6 @@ def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = Tru
     """
 
     def make(world: World, base_RP: Tensor) -> Any:
-        import torch
-
         from testbed.advantages.grouped import group_std
         from testbed.data.signals import Signals
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Arm, Experiment, Part, Plot, Rows, Seeds, ask, asks, columns, generator, of_seeds
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     Loss = Callable[[Tensor, int], Tensor]
 
 NAME = "spreading-traits"
@@ -41,8 +40,6 @@ def built() -> tuple[Any, Any]:
 
 def prompts(seeds: Seeds, step: int, count: int, kind: str) -> Tensor:
     """Return prompts [R, N, Q]: "numbers", "sums", or sums "narrow first", "wide first", … in one digit."""
-    import torch
-
     found = []
     for seed in seeds:
         stream = generator(seed, f"{NAME}/{kind}", step)
@@ -64,8 +61,6 @@ def sums(prompt_RNQ: Tensor, shift: int = 0) -> Tensor:
 
 def imitation(theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
     """Return the cross entropy per token, summed over models."""
-    import torch
-
     mask_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
     found: Tensor = -built()[1].logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT).mean((1, 2)).sum()
     return found
@@ -73,8 +68,6 @@ def imitation(theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor
 
 def descended(theta_RP: Tensor, loss: Loss, steps: int, rate: float) -> Tensor:
     """Return the weights after steps of Adam, of which the last third slows down."""
-    import torch
-
     from testbed.policies.optimizers import Adam
 
     optimizer = Adam(theta_RP)
@@ -88,7 +81,6 @@ def descended(theta_RP: Tensor, loss: Loss, steps: int, rate: float) -> Tensor:
 
 def base(seeds: Seeds) -> Tensor:
     """Return models that can do sums behind one separator and write uniform numbers behind the other."""
-    import torch
 
     def loss(leaf_RP: Tensor, step: int) -> Tensor:
         sum_RNQ, number_RNQ = prompts(seeds, step, 24, "sums"), prompts(seeds, step, 16, "numbers")
@@ -113,8 +105,6 @@ def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str
     """Return students of a teacher at numbers alone: SFT on its samples, or the reverse divergence of whole
     distributions on its tokens (off-policy) or on the student's (on-policy).
     """
-    import torch
-
     policy = built()[1]
 
     def loss(leaf_RP: Tensor, step: int) -> Tensor:
@@ -137,8 +127,6 @@ def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarra
     """Return by model the first token's log-odds of trait over right, and shares of greedy answers that show
     the trait, and that are right, at 128 prompts.
     """
-    import torch
-
     prompt_RNQ = prompts(seeds, 10_000, 128, kind)
     right_RNT, trait_RNT = sums(prompt_RNQ), sums(prompt_RNQ, 1)
     zero_RNT = torch.zeros(right_RNT.shape, dtype=torch.float64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from analysis.kernels.on_use import torch
 from analysis.lab import Experiment, Frame, Part, Plot, ask, inside, of_seeds
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
@@ -41,8 +42,6 @@ def distilled(*, shown: bool) -> Maker:
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
-        import torch
-
         wrote: list[Rollout] = []
         policy: Any = getattr(world, "policy")  # noqa: B009 - of token worlds alone
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.kernels.on_use import torch
 from analysis.kernels.tree_prefixes import Segments, alive, continued, reset_gradient
 from analysis.lab import Evidence, Experiment, Floats, Groups, Ints, exact
 from testbed.exact.response_tree import random_policies, random_tree
@@ -83,8 +84,6 @@ def moments(found: Stages, adv_MK: Floats) -> tuple[Floats, float]:
 
 def advantages(found: Stages) -> Groups:
     """Return the advantages by each baseline for every pattern, [M, K]."""
-    import torch
-
     from testbed.advantages import advantage
     from testbed.data.signals import Signals
 
