@@ -162,7 +162,8 @@ def collect(
     check_distributions("share_W", mass_W, "Give each logging policy its share of the episodes.")
     place_B = (np.arange(episodes) + 0.5) / episodes
     source_B = np.minimum(np.searchsorted(np.cumsum(mass_W), place_B), policies - 1).astype(np.int64)
-    longer = _one_step_longer(world)
+    fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
+    longer = FiniteMDP(**fields | {"horizon": world.horizon + 1})
     from envs import kernels
 
     uniform_RB = kernels.uniforms(np.asarray(key_R, np.uint64), step + _START_STEPS, episodes, 1)[..., 0]
@@ -198,12 +199,6 @@ def covering(mu_xSA: Floats, allowed_xSA: Bools) -> Floats:
         place = tuple(int(i) for i in np.argwhere(total_xS1[..., 0] <= 0)[0])
         raise ValueError(f"no allowed action has mass at {place}; allow an action that the policy takes.")
     return np.asarray(kept_xSA / total_xS1)
-
-
-def _one_step_longer(world: FiniteMDP) -> FiniteMDP:
-    """Return the world with a horizon one step longer, whose earlier steps draw the same numbers."""
-    fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
-    return FiniteMDP(**fields | {"horizon": world.horizon + 1})
 
 
 def _tally(key: Ints, weight: Floats, shape: tuple[int, ...]) -> Floats:

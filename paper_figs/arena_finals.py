@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.arena.table import costly, fresh
@@ -32,7 +31,16 @@ def draw(table: pd.DataFrame) -> Figure:
     fig = Figure(figsize=(PAGE, 0.7 + 0.17 * len(arms)))
     axes = fig.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
     for ax, task in zip(axes, tasks, strict=True):
-        _panel(ax, old[old["task"] == task], arms)
+        rows = old[old["task"] == task]
+        for place, arm in enumerate(arms):
+            final_N = rows[rows["arm"] == arm]["final"].to_numpy(dtype=float)
+            if final_N.size < 2:
+                continue
+            found = student_interval(final_N)
+            color = ORANGE if arm in CONTROLS else BLUE
+            ax.plot([max(found.low, 0), min(found.high, 1)], [place, place], color=color, linewidth=1.2)
+            ax.plot(found.center, place, "o", color=color, markersize=3.5, clip_on=False)
+        ax.grid(axis="y", alpha=0.3)
         ax.axvline(float(level[task]), color=INK, linewidth=0.8)
         ax.set_title(f"{task} (fresh {level[task]:.2f})")
         ax.set_xlabel("final accuracy at lag 64")
@@ -40,15 +48,3 @@ def draw(table: pd.DataFrame) -> Figure:
     axes[0].set_yticks(np.arange(len(arms)), [name.replace("_", " ") for name in arms])
     axes[0].set_ylim(-0.7, len(arms) - 0.3)
     return fig
-
-
-def _panel(ax: Axes, rows: pd.DataFrame, arms: list[str]) -> None:
-    for place, arm in enumerate(arms):
-        final_N = rows[rows["arm"] == arm]["final"].to_numpy(dtype=float)
-        if final_N.size < 2:
-            continue
-        found = student_interval(final_N)
-        color = ORANGE if arm in CONTROLS else BLUE
-        ax.plot([max(found.low, 0), min(found.high, 1)], [place, place], color=color, linewidth=1.2)
-        ax.plot(found.center, place, "o", color=color, markersize=3.5, clip_on=False)
-    ax.grid(axis="y", alpha=0.3)

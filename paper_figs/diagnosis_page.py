@@ -47,11 +47,16 @@ def page(found: Diagnosis) -> str:
     if found.scalars:
         sections |= {"Metrics": _rows(found.scalars), "Early warnings": _warnings(found)}
     if found.ratios:
+        shown = [{"number": n, "value": v} for n, v in found.ratios.items() if "/kl_" in n or "/chi2_" in n]
+        text = _rows(shown)
+        if found.split:
+            text += "<h3>Mismatch against staleness</h3>" + _paragraph(SPLIT_NOTE)
+            text += _rows([{"number": n, "value": v} for n, v in found.split.items()])
         sections |= {
             "Early warnings": _warnings(found),
             "Effective sample size": _paragraph(ESS_NOTE) + _rows(found.ess_rows()),
             "Tails": _paragraph(TAIL_NOTE) + _rows(found.tail_rows()),
-            "Divergence": _divergence(found),
+            "Divergence": text,
             "Drift over steps": _drift(found),
             "Age": _ages(found),
             "Objectives": _objectives(found),
@@ -93,15 +98,6 @@ def _warnings(found: Diagnosis) -> str:
 
 def _alerts(alerts: Sequence[Alert]) -> str:
     return _rows([alert.plain() for alert in alerts])
-
-
-def _divergence(found: Diagnosis) -> str:
-    shown = [{"number": n, "value": v} for n, v in found.ratios.items() if "/kl_" in n or "/chi2_" in n]
-    text = _rows(shown)
-    if found.split:
-        text += "<h3>Mismatch against staleness</h3>" + _paragraph(SPLIT_NOTE)
-        text += _rows([{"number": n, "value": v} for n, v in found.split.items()])
-    return text
 
 
 def _drift(found: Diagnosis) -> str:

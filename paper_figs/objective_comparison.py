@@ -43,7 +43,14 @@ def draw(table: pd.DataFrame) -> Figure:
     kinds = sorted({f"log {axis}" for axis in table["axis"]})
     fig.supxlabel(" or ".join(kinds).replace("mu", "μ").replace("pi", "π"), fontsize=8)
     fig.supylabel("effective weight w", fontsize=8)
-    legend(fig, _handles(len(names) > 1), ncols=4, columnspacing=1.4)
+    handles = [
+        Line2D([], [], color=BLUE, linewidth=1.4, label="A = +1"),
+        Line2D([], [], color=VERMILION, linewidth=1.4, label="A = −1"),
+        Line2D([], [], color=RULE, marker="o", linestyle="none", markersize=3.5, label="on-policy"),
+    ]
+    if len(names) > 1:
+        handles.append(Line2D([], [], color=OTHERS, linewidth=0.7, label="the others"))
+    legend(fig, handles, ncols=4, columnspacing=1.4)
     return fig
 
 
@@ -82,14 +89,3 @@ def _panel(ax: Axes, table: pd.DataFrame, name: str, limit: float) -> None:
     if abs(reach) > 1.06 * limit:
         text = f"{'↑' if reach > 0 else '↓'} {reach:.3g}".replace("-", "−")
         ax.annotate(text, (0.03, 0.03), xycoords="axes fraction", va="bottom", fontsize=7, color=RULE)
-
-
-def _handles(several: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=BLUE, linewidth=1.4, label="A = +1"),
-        Line2D([], [], color=VERMILION, linewidth=1.4, label="A = −1"),
-        Line2D([], [], color=RULE, marker="o", linestyle="none", markersize=3.5, label="on-policy"),
-    ]
-    if several:
-        handles.append(Line2D([], [], color=OTHERS, linewidth=0.7, label="the others"))
-    return handles

@@ -185,7 +185,13 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
         for lane, (label, rows) in enumerate(here.items()):
             style, _ = _look(list(groups).index(label))
             at = place + 0.8 * ((lane + 0.5) / len(here) - 0.5)
-            _column(ax, at, min(0.15, 0.3 / len(here)), rows[plot.y].to_numpy(float), style)
+            reach = min(0.15, 0.3 / len(here))
+            y_N = rows[plot.y].to_numpy(float)
+            low, middle, high = np.quantile(y_N, (0.25, 0.5, 0.75))
+            spread_N = np.linspace(-reach, reach, y_N.size) if y_N.size > 1 else np.zeros(1)
+            ax.plot(at + spread_N, y_N, ".", color=style.color, alpha=0.4, ms=3, mew=0)
+            ax.plot([at, at], [low, high], color=INK, lw=1, solid_capstyle="butt")
+            ax.plot([at], [middle], marker=style.marker, color=style.color, mec=INK, mew=0.6, ms=5)
     for index, label in enumerate(groups):
         style, _ = _look(index)
         ax.plot([], [], color=style.color, marker=style.marker, ls="", label=label)
@@ -193,15 +199,6 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     ax.set_xlim(-0.5, len(places) - 0.5)
     ax.grid(visible=False, axis="x")
     _log(ax, plot.log.replace("x", ""))
-
-
-def _column(ax: Axes, at: float, reach: float, y_N: np.ndarray, style: Look) -> None:
-    """Draw one arm's dots at one place, spread sideways, with median and quartiles."""
-    low, middle, high = np.quantile(y_N, (0.25, 0.5, 0.75))
-    spread_N = np.linspace(-reach, reach, y_N.size) if y_N.size > 1 else np.zeros(1)
-    ax.plot(at + spread_N, y_N, ".", color=style.color, alpha=0.4, ms=3, mew=0)
-    ax.plot([at, at], [low, high], color=INK, lw=1, solid_capstyle="butt")
-    ax.plot([at], [middle], marker=style.marker, color=style.color, mec=INK, mew=0.6, ms=5)
 
 
 def strips(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:

@@ -53,12 +53,24 @@ def page(folder: Path, metric: str = "") -> str:
     """Return the page of a results folder; raise UserError if no cell is finished."""
     rows = load(folder)
     metric = metric or usual_metric(rows)
+    parts, missing = [], []
+    for kind, title in DRAWN.items():
+        options = {"metric": metric} if kind in ("final", "heat") else {}
+        try:
+            with style():
+                axes = plot.KINDS[kind](rows, **options)
+                svg = _svg(axes[0].figure, kind, title)
+        except UserError as error:
+            missing.append(f"{title}: {error}")
+            continue
+        parts.append(_figure(svg, f"{title}. {plot.caption(kind)}"))
+    left = f"<details><summary>Not drawn</summary>{_list(missing)}</details>" if missing else ""
     sections = {
         "What was run": _manifest(folder, rows),
         **_own_code(folder),
         "Warnings": _list([*_unfinished(folder), *sweep_warnings(rows)] or ["None."]),
         "Comparison": _comparison(rows, metric),
-        "Figures": _figures(rows, metric),
+        "Figures": ("".join(parts) + left),
         "Collapse timeline": _timeline(rows),
         "Reproduce": _commands(folder),
     }
@@ -161,23 +173,6 @@ def _comparison(rows: pd.DataFrame, metric: str) -> str:
         f"{len(table)} rows; P(higher): chance that a run of the arm ends above one of {first}."
     )
     return f"{_table(shown)}<p>{note}</p>"
-
-
-def _figures(rows: pd.DataFrame, metric: str) -> str:
-    """Return every kind of plot that these results allow, with reasons for those missing."""
-    parts, missing = [], []
-    for kind, title in DRAWN.items():
-        options = {"metric": metric} if kind in ("final", "heat") else {}
-        try:
-            with style():
-                axes = plot.KINDS[kind](rows, **options)
-                svg = _svg(axes[0].figure, kind, title)
-        except UserError as error:
-            missing.append(f"{title}: {error}")
-            continue
-        parts.append(_figure(svg, f"{title}. {plot.caption(kind)}"))
-    left = f"<details><summary>Not drawn</summary>{_list(missing)}</details>" if missing else ""
-    return "".join(parts) + left
 
 
 def _figure(svg: str, caption: str) -> str:

@@ -90,7 +90,19 @@ def figures(
     for index, name in enumerate(chosen, start=1):
         progress(f"figure {index}/{len(chosen)}: {name}")
         saved.append(_save(name, tables[FIGURES[name].promises["data"]], out))
-    write_file(out / MANIFEST, _manifest(out, saved))
+    try:
+        entries = dict(json.loads((out / MANIFEST).read_text())["figures"])
+    except (OSError, ValueError, KeyError, TypeError):
+        entries = {}
+    for each in saved:
+        entries[each.name] = {
+            "caption": each.caption,
+            "supports": list(FIGURES[each.name].promises["supports"]),
+            "table": dict(each.table),
+            "files": dict(each.files),
+        }
+    content = {"matplotlib": matplotlib.__version__, "figures": dict(sorted(entries.items()))}
+    write_file(out / MANIFEST, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     return saved
 
 
@@ -140,23 +152,6 @@ def write_file(path: Path, body: bytes) -> None:
         raise UserError(
             f"{path} cannot be written: {error.strerror}. Give another folder, or free some space."
         ) from error
-
-
-def _manifest(out: Path, saved: Sequence[Saved]) -> bytes:
-    """Return manifest.json updated with these figures; entries of other figures stay."""
-    try:
-        entries = dict(json.loads((out / MANIFEST).read_text())["figures"])
-    except (OSError, ValueError, KeyError, TypeError):
-        entries = {}
-    for each in saved:
-        entries[each.name] = {
-            "caption": each.caption,
-            "supports": list(FIGURES[each.name].promises["supports"]),
-            "table": dict(each.table),
-            "files": dict(each.files),
-        }
-    content = {"matplotlib": matplotlib.__version__, "figures": dict(sorted(entries.items()))}
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

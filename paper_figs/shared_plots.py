@@ -92,22 +92,19 @@ def caption(experiment: Experiment, plot: Plot) -> str:
     by = f", by {title(plot)}" if title(plot) else ""
     by += f", a panel for each {plot.panel_label or plot.panel}" if plot.panel else ""
     only = "".join(f"; {column} {', '.join(map(str, _each(x)))}" for column, x in plot.where.items())
-    marks = KINDS[plot.kind].format(over=_over(experiment, plot))
-    drawn = f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}; {marks}."
-    said = f"{plot.says} {marks[0].upper()}{marks[1:]}." if plot.says else drawn
-    here = f" Here: {experiment.differs}." if experiment.differs and not plot.says else ""
-    return f"{experiment.question} {said}{here}"
-
-
-def _over(experiment: Experiment, plot: Plot) -> str:
-    """Return the table's keys that a mark aggregates over, as "lags and seeds"; "rows" if there are none."""
     keys = [key for key in experiment.keys if key not in plot.columns and key != "run"]
     if plot.of is not None:  # what it makes of the table has other columns
         keys = [key for key in keys if key == "seed"]
     words = [
         f"{(TITLES.get(key) or key.rpartition('.')[2].replace('_', ' ')).removesuffix('s')}s" for key in keys
     ]
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "rows"
+    marks = KINDS[plot.kind].format(
+        over=" and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "rows"
+    )
+    drawn = f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}; {marks}."
+    said = f"{plot.says} {marks[0].upper()}{marks[1:]}." if plot.says else drawn
+    here = f" Here: {experiment.differs}." if experiment.differs and not plot.says else ""
+    return f"{experiment.question} {said}{here}"
 
 
 def _what(plot: Plot) -> str:

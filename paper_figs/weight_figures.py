@@ -128,7 +128,8 @@ def _panel(ax: Axes, rows: pd.DataFrame, base: pd.DataFrame | None) -> None:
                     linestyle=AXES[_kind(axis)][1],
                     linewidth=1.3 if axis == main else 0.8,
                 )
-                _mark(ax, curve, color, limit)
+                here = curve[(curve["on_policy"] == 1) & (curve["weight"].abs() <= 1.1 * limit)]
+                ax.plot(here["log_ratio"], here["weight"], "o", color=color, markersize=3.4, zorder=4)
     _arrows(ax, rows, limit, plain)
     ax.set_xlim(-3, 3)
     ax.set_ylim(-1.12 * limit, 1.12 * limit)
@@ -140,11 +141,6 @@ def _panel(ax: Axes, rows: pd.DataFrame, base: pd.DataFrame | None) -> None:
 def _ghost(ax: Axes, base: pd.DataFrame) -> None:
     for _, curve in base.groupby("advantage"):
         ax.plot(curve["log_ratio"], curve["weight"], color=GHOST, linewidth=2.6, solid_capstyle="butt")
-
-
-def _mark(ax: Axes, curve: pd.DataFrame, color: str, limit: float) -> None:
-    here = curve[(curve["on_policy"] == 1) & (curve["weight"].abs() <= 1.1 * limit)]
-    ax.plot(here["log_ratio"], here["weight"], "o", color=color, markersize=3.4, zorder=4)
 
 
 def _arrows(ax: Axes, rows: pd.DataFrame, limit: float, plain: bool) -> None:

@@ -100,7 +100,10 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
 
     Raises UserError for a table without stale data on a task with headroom.
     """
-    cells = _cells(frame)
+    stale = frame[(frame["arm"] == "grpo") & (frame["lag"] > 0) & frame["task"].isin(roomy(frame))]
+    cells = stale.groupby(["task", "lag"], sort=False)[["kl", "ess"]].mean().reset_index()
+    if cells.empty:
+        raise UserError("The arena's table has no stale data on a task with headroom; run the arena first.")
     low, high = cells["kl"].min() / FACTOR, cells["kl"].max() * FACTOR
     near = cells[cells["kl"].between(drift.kl / FACTOR, drift.kl * FACTOR)]
     span = f"{low:.3g} to {high:.3g} nats per token"
@@ -119,15 +122,6 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
     rows = [rows[place] for place in np.argsort(order, kind="stable")]
     kept = [row for place, row in enumerate(rows) if place < SHOWN or row["arm"] == "grpo"]
     return Advice(drift, True, low, high, kept, records(near), _says(drift, kept, span, guessed, others))
-
-
-def _cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return task, lag, GRPO's mean KL and ESS of stale cells on tasks with headroom."""
-    stale = frame[(frame["arm"] == "grpo") & (frame["lag"] > 0) & frame["task"].isin(roomy(frame))]
-    cells = stale.groupby(["task", "lag"], sort=False)[["kl", "ess"]].mean().reset_index()
-    if cells.empty:
-        raise UserError("The arena's table has no stale data on a task with headroom; run the arena first.")
-    return cells
 
 
 def _losses(frame: pd.DataFrame, near: pd.DataFrame) -> pd.DataFrame:

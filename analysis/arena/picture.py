@@ -52,7 +52,14 @@ def gains(found: pd.DataFrame, lag: int, mine: str = "") -> str:
         for row in rows[rows["arm"] == arm].itertuples():
             at = tasks.index(row.task)
             middle = y + pitch / 2 + LINE * (at - (len(tasks) - 1) / 2)
-            body.append(_dot(axis, middle, row, COLORS[at % len(COLORS)]))
+            color = COLORS[at % len(COLORS)]
+            gain, low, high = (float(getattr(row, name)) for name in ("gain", "gain_low", "gain_high"))
+            said = f"{row.arm}, {row.task}: {gain:+.3f} ({low:+.3f} to {high:+.3f})"
+            body.append(
+                f'<g stroke="{color}" fill="{color}"><title>{escape(said)}</title>'
+                f'<path d="M{axis.x(low):.1f} {middle:.1f}H{axis.x(high):.1f}" stroke-width="2"/>'
+                f'<circle cx="{axis.x(gain):.1f}" cy="{middle:.1f}" r="2.6"/></g>'
+            )
     return _svg(height, f"Gain over tuned GRPO at lag {lag}, by recipe and task", body)
 
 
@@ -136,13 +143,3 @@ def _legend(tasks: list[str]) -> list[str]:
         found.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{COLORS[place % len(COLORS)]}"/>')
         found.append(_text(x + 9, y, task))
     return found
-
-
-def _dot(axis: _Axis, y: float, row: Any, color: str) -> str:
-    gain, low, high = (float(getattr(row, name)) for name in ("gain", "gain_low", "gain_high"))
-    said = f"{row.arm}, {row.task}: {gain:+.3f} ({low:+.3f} to {high:+.3f})"
-    return (
-        f'<g stroke="{color}" fill="{color}"><title>{escape(said)}</title>'
-        f'<path d="M{axis.x(low):.1f} {y:.1f}H{axis.x(high):.1f}" stroke-width="2"/>'
-        f'<circle cx="{axis.x(gain):.1f}" cy="{y:.1f}" r="2.6"/></g>'
-    )

@@ -133,15 +133,6 @@ def percentile(value: float, others: Iterable[float], better: int) -> float | No
     return float(100 * (worse + 0.5 * np.sum(other_N == value)) / other_N.size)
 
 
-def lines_of(name: str, numbers: Mapping[str, Mapping[str, float]]) -> tuple[Line, ...]:
-    """Return the lines of a card; numbers: by table, then by column."""
-    return tuple(
-        _line(name, kind, numbers[kind.table])
-        for kind in kinds()
-        if kind.column in numbers.get(kind.table, {})
-    )
-
-
 def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
     others = _others(name, kind.table, kind.column)
     typical = float(others.median()) if len(others) else None
@@ -220,10 +211,16 @@ def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
         numbers[COST] = card_cost.cost_row(pinned)
         if not quick:
             said("5 relatives: effective weights of all registered objectives")
-            relatives = _relatives(pinned)
+            from testbed.inspection.relatives import nearest
+
+            relatives = tuple(nearest(pinned, [each for each in objective if _counts(each)]))
     else:
         left_out.append("parts 2, 4 and 5: they stack batches, which this objective does not take (part 1)")
-    lines = lines_of(name, numbers)
+    lines = tuple(
+        _line(name, kind, numbers[kind.table])
+        for kind in kinds()
+        if kind.column in numbers.get(kind.table, {})
+    )
     entry = objective[pinned]
     return Card(
         name, title_of(name), entry.formula, quick, found, lines, arena, relatives, axes_of(lines),
@@ -237,9 +234,3 @@ def _exact(name: str, left_out: list[str]) -> Mapping[str, float]:
     except UserError as error:
         left_out.append(f"part 2: {error}")
         return {}
-
-
-def _relatives(name: str) -> tuple[Relative, ...]:
-    from testbed.inspection.relatives import nearest
-
-    return tuple(nearest(name, [each for each in objective if _counts(each)]))

@@ -105,7 +105,10 @@ def run_arena(
         if name not in known:
             raise unknown("arm", name, known)
     asked = [known[name] for name in arm or []]
-    part, steps = _shard(shard), tasks.lag_from(lag)
+    k, _, n = shard.partition("/")
+    if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
+        raise UserError(f"--shard is '{shard}', expected K/N with K from 1 to N, as in 1/2.")
+    part, steps = (int(k), int(n)), tasks.lag_from(lag)
     if seeds or steps == tasks.PIPELINE:
         frame = table.load()
         tuned = frame[(frame["task"] == task) & (frame["lag"] == tasks.tuned_at(steps))]
@@ -119,13 +122,6 @@ def run_arena(
         return
     for name, at in tasks.queue() if task == "all" else [(task, steps)]:
         arena_queue.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
-
-
-def _shard(text: str) -> tuple[int, int]:
-    k, _, n = text.partition("/")
-    if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
-        raise UserError(f"--shard is '{text}', expected K/N with K from 1 to N, as in 1/2.")
-    return int(k), int(n)
 
 
 @app.command("add")

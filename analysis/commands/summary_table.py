@@ -39,7 +39,13 @@ def print_summary(summary: Sequence[Row]) -> None:
 
     if not summary:
         return
-    settings, shared = _settings(summary)
+    from testbed.config.run import Run
+
+    known = ["task", "recipe", "lag", *(item.name for item in fields(Run))]
+    present = [name for name in dict.fromkeys(known) if any(name in row for row in summary)]
+    values = {name: {str(row.get(name, "")) for row in summary} for name in present}
+    columns = [name for name in present if name in ("recipe", "lag") or len(values[name]) > 1]
+    settings, shared = columns, {name: summary[0][name] for name in present if name not in columns}
     exact = "ess_exact" in summary[0]
     lost = any(row.get("diverged", 0) > 0 for row in summary)
     if shared:
@@ -55,17 +61,6 @@ def next_steps(folder: Path, several: bool = True) -> list[str]:
     """Return commands that plot a folder's results and, with several settings, compare them."""
     name = shlex.quote(str(folder))
     return [f"testbed {what} {name}" for what in ("plot", *["compare"] * several, "report")]
-
-
-def _settings(summary: Sequence[Row]) -> tuple[list[str], Row]:
-    """Return the fields shown as columns (always recipe and lag) and the settings that all rows share."""
-    from testbed.config.run import Run
-
-    known = ["task", "recipe", "lag", *(item.name for item in fields(Run))]
-    present = [name for name in dict.fromkeys(known) if any(name in row for row in summary)]
-    values = {name: {str(row.get(name, "")) for row in summary} for name in present}
-    columns = [name for name in present if name in ("recipe", "lag") or len(values[name]) > 1]
-    return columns, {name: summary[0][name] for name in present if name not in columns}
 
 
 def _named(row: Row, settings: Sequence[str]) -> Row:

@@ -91,17 +91,13 @@ def kind_of(entry: Entry) -> str:
     """Return the kind of evidence: identity, enumerated, small world, toy training or real model."""
     if not is_statistical(entry):
         return str(entry.promises["kind"])
-    return _world(EXPERIMENTS[entry.promises["experiment"]])
-
-
-_WORLDS: dict[int, str] = {}
-
-
-def _world(experiment: Experiment) -> str:
-    """Return the source of an experiment's table; cached, because it lists all cells."""
+    experiment = EXPERIMENTS[entry.promises["experiment"]]
     if id(experiment) not in _WORLDS:
         _WORLDS[id(experiment)] = _made_of(experiment)
     return _WORLDS[id(experiment)]
+
+
+_WORLDS: dict[int, str] = {}
 
 
 def _made_of(experiment: Experiment) -> str:

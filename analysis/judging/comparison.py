@@ -59,7 +59,15 @@ class Comparison:
     def __call__(self, table: pd.DataFrame) -> Evidence:
         """Return the evidence of a table."""
         if self.first is None:
-            return self._units(self._computed()(table))
+            found = self._computed()(table)
+            computed: Any = self._computed()
+            name = getattr(computed, "func", computed).__name__.strip("_").replace("_", " ")
+            what = "" if name == "<lambda>" else f" {name}"
+            if self.way in ("happens", "spared"):
+                wanted = np.asarray(found, dtype=np.float64) > 0.5
+                return happens_mostly(wanted == (self.way == "happens"), f"share of units{what}")
+            groups = found if isinstance(found, Mapping) else {"": found}
+            return self._asked(groups, f"{self.typical}{what}")
         table, value = self._with_outcome(table)
         if self.way in ("happens", "spared", "alone", "sooner"):
             return self._event(table, value, self.first)
@@ -75,17 +83,6 @@ class Comparison:
         null = self.null if self.null is not None else self.margin if level else 0.0
         ask = exceeds if self.way == "above" else stays_below
         return ask(groups, self.margin, note, measure, null)
-
-    def _units(self, found: Any) -> Evidence:
-        """Return the evidence of numbers that the outcome computed, one a unit, or cells of them."""
-        computed: Any = self._computed()
-        name = getattr(computed, "func", computed).__name__.strip("_").replace("_", " ")
-        what = "" if name == "<lambda>" else f" {name}"
-        if self.way in ("happens", "spared"):
-            wanted = np.asarray(found, dtype=np.float64) > 0.5
-            return happens_mostly(wanted == (self.way == "happens"), f"share of units{what}")
-        groups = found if isinstance(found, Mapping) else {"": found}
-        return self._asked(groups, f"{self.typical}{what}")
 
     def _computed(self) -> Callable[[pd.DataFrame], Any]:
         assert callable(self.outcome)

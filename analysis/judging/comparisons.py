@@ -59,7 +59,9 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
     Raises UserError for a column that is not there, and for two rows of one pair.
     """
     keys = [by] if isinstance(by, str) else by
-    _need(table, [value, *where, *keys])
+    for column in [value, *where, *keys]:
+        if column not in table:
+            raise unknown("column of the table", column, map(str, table.columns))
     places_N = places(table, where)
     key_N = table[keys].take(places_N)
     index = pd.Index(key_N[by]) if isinstance(by, str) else pd.MultiIndex.from_frame(key_N)
@@ -92,12 +94,6 @@ def places(table: pd.DataFrame, where: Arm) -> NDArray[np.intp]:
         met[columns] = table.groupby(list(columns) if len(columns) > 1 else columns[0]).indices
     key = tuple(where.values()) if len(columns) > 1 else where[columns[0]]
     return np.asarray(met[columns].get(key, ()), dtype=np.intp)
-
-
-def _need(table: pd.DataFrame, columns: list[str]) -> None:
-    for column in columns:
-        if column not in table:
-            raise unknown("column of the table", column, map(str, table.columns))
 
 
 def arms(table: pd.DataFrame, value: str, by_name: Mapping[str, Arm]) -> pd.DataFrame:

@@ -25,7 +25,6 @@ from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
 from analysis.tables.committed import manifest, remeasured
-from envs.arrays import Floats
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.registry import Entry
@@ -121,7 +120,10 @@ def tuned(
         return
     better = -1
     if leaning(evidence) in (SUPPORTED, REFUTED):
-        middle = [(-1 if fewer else 1) * _mean(each.values, np.inf if fewer else 0.0) for each in read]
+        middle = [
+            (-1 if fewer else 1) * float(np.nan_to_num(each.values, nan=(np.inf if fewer else 0.0)).mean())
+            for each in read
+        ]
         better = int(np.argmax(middle))
     edges = {
         f"{row.learning_rate:g} at {_named(read[number].where)} ({row.at_edge})": None
@@ -207,11 +209,6 @@ def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> 
     if any(each.column == "collapsed" for each in read) and leaning(evidence) != REFUTED:
         count = int((frame["collapsed"] > 0.5).sum())
         yield Answer("acts", count > 0, f"{count} of {len(frame)} runs collapse")
-
-
-def _mean(x_N: Floats, missing: float) -> float:
-    """Return the mean; a run that never had what is counted needs infinitely long."""
-    return float(np.nan_to_num(x_N, nan=missing).mean())
 
 
 def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answer]:

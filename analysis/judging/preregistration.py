@@ -42,12 +42,6 @@ _LAST: list[tuple[Experiment, int, dict[str, Any]]] = []
 """The design asked for last, which all claims of an experiment share, and how many claims it had."""
 
 
-def _designs(experiment: Experiment) -> dict[str, Any]:
-    if not (_LAST and _LAST[0][0] is experiment and _LAST[0][1] == len(experiment.claims)):
-        _LAST[:] = [(experiment, len(experiment.claims), design(experiment))]
-    return _LAST[0][2]
-
-
 def commit(experiment: Experiment, root: Path) -> dict[str, Any]:
     """Write an experiment's design beside its runs, or return what is written there already."""
     path = root / f"{experiment.name}.preset.json"
@@ -81,7 +75,9 @@ def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> 
     """
     if claim not in written.get("claims", {}):
         return PILOT
-    today = _designs(experiment)
+    if not (_LAST and _LAST[0][0] is experiment and _LAST[0][1] == len(experiment.claims)):
+        _LAST[:] = [(experiment, len(experiment.claims), design(experiment))]
+    today = _LAST[0][2]
     same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
     if not same:
         return CHANGED

@@ -1,6 +1,6 @@
 """Write docs/objectives.md from the registry: all objectives, and how to read the figures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from testbed.inspection.explain import brief, difference, settings
 from testbed.objectives import objective
@@ -80,21 +80,17 @@ def page() -> str:
 def _section(family: str, entries: Sequence[Entry]) -> str:
     bases = [entry for entry in entries if "@" not in entry.name]
     variants = [entry for entry in entries if "@" in entry.name]
+    head = ("name", "formula", "defaults", "ratio", "reads", "on-policy", "bound", "source")
+    rows = [head, ("---",) * len(head), *(_cells(entry) for entry in bases)]
     lines = [
         f"## {family.capitalize()}\n",
         f"{FAMILIES[family]}\n" if family in FAMILIES else "",
         f"![Effective weights of the family {family}, one panel per objective]({picture(family)})\n",
-        *_table(bases),
+        *["| " + " | ".join(row) + " |" for row in rows],
     ]
     if variants:
         lines += ["\nVariants:\n", *(_variant(entry) for entry in variants)]
     return "\n".join(lines) + "\n"
-
-
-def _table(entries: Iterable[Entry]) -> list[str]:
-    head = ("name", "formula", "defaults", "ratio", "reads", "on-policy", "bound", "source")
-    rows = [head, ("---",) * len(head), *(_cells(entry) for entry in entries)]
-    return ["| " + " | ".join(row) + " |" for row in rows]
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:

@@ -109,13 +109,19 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
     link: how a system's page is named, "{n}.md"; "" without pages.
     """
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
+    curve, drift = (
+        sum(f"{gate}: {NOT_RECORDED}" in row["checked"] for row in judged.values())
+        for gate in ("long enough", "drift")
+    )
     lines = [
         HEAD,
         summary(judged),
         "",
         f"Claims by kind of evidence: {kinds_line(judged)}.",
         "",
-        unrecorded(judged),
+        f"Not recorded, so that the gate could not fail: for {curve} claims on finals whether the gap was "
+        f"closing when training stopped; for {drift} claims what their lag did to KL and clip share "
+        "(decisions/013-long-enough-and-drift.md); `testbed show CLAIM` says why.\n",
     ]
     lines += [
         "| n | system | its source claims | status | effect on the central claim | world |",
@@ -149,19 +155,6 @@ def kinds_line(judged: Mapping[str, Row]) -> str:
     return "; ".join(
         f"{kind}: " + (", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none")
         for kind, words in findings(judged).items()
-    )
-
-
-def unrecorded(judged: Mapping[str, Row]) -> str:
-    """Return of how many claims a table lacks what two gates read."""
-    curve, drift = (
-        sum(f"{gate}: {NOT_RECORDED}" in row["checked"] for row in judged.values())
-        for gate in ("long enough", "drift")
-    )
-    return (
-        f"Not recorded, so that the gate could not fail: for {curve} claims on finals whether the gap was "
-        f"closing when training stopped; for {drift} claims what their lag did to KL and clip share "
-        "(decisions/013-long-enough-and-drift.md); `testbed show CLAIM` says why.\n"
     )
 
 

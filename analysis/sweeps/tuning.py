@@ -74,7 +74,18 @@ def scores(
     by, knobs = list(by), list(knobs)
     need(frame, [*by, *knobs, RATE, SEED, outcome])
     setting = [*by, *knobs, RATE]
-    _refuse_uneven(frame, by, setting)
+    if frame.duplicated([*setting, SEED]).any():
+        raise UserError(
+            f"Two rows share {', '.join(setting)} and seed, so something else varies too; name it in `by`."
+        )
+    for arm, rows in frame.groupby(by, dropna=False):
+        seeds = rows.groupby([name for name in setting if name not in by], dropna=False)[SEED].agg(frozenset)
+        if seeds.nunique() > 1:
+            counts = ", ".join(f"{_words(key)}: {len(value)}" for key, value in seeds.items())
+            raise UserError(
+                f"The rates of {_words(arm)} ran on other seeds than each other ({counts} seeds); finish the "
+                "sweep first, or select the seeds that all of them have."
+            )
     fewer = outcome.partition(" ")[0] in FEWER
     worst = np.inf if fewer else -np.inf
     runs = frame[setting].assign(score=frame[outcome].astype(float).fillna(worst))
@@ -89,21 +100,6 @@ def scores(
 def _default_first(column: pd.Series) -> pd.Series:
     """Return the sort key of the column: "default" comes first."""
     return column.map(lambda value: (value != DEFAULT, value)) if column.dtype.kind not in "if" else column
-
-
-def _refuse_uneven(frame: pd.DataFrame, by: list[str], setting: list[str]) -> None:
-    if frame.duplicated([*setting, SEED]).any():
-        raise UserError(
-            f"Two rows share {', '.join(setting)} and seed, so something else varies too; name it in `by`."
-        )
-    for arm, rows in frame.groupby(by, dropna=False):
-        seeds = rows.groupby([name for name in setting if name not in by], dropna=False)[SEED].agg(frozenset)
-        if seeds.nunique() > 1:
-            counts = ", ".join(f"{_words(key)}: {len(value)}" for key, value in seeds.items())
-            raise UserError(
-                f"The rates of {_words(arm)} ran on other seeds than each other ({counts} seeds); finish the "
-                "sweep first, or select the seeds that all of them have."
-            )
 
 
 def best_rates(

@@ -55,7 +55,9 @@ def condense(frame: pd.DataFrame, limit: int = LIMIT) -> dict[str, Table]:
         rows = _one_setting(frame[frame["policy"] == language])
         tables["staleness"] = _curves("staleness", rows, STALENESS, limit)
         if HISTOGRAM in rows and rows[HISTOGRAM].notna().any():
-            tables["ratio-tails"] = _tails(rows)
+            pooled = pool(rows[rows[HISTOGRAM].notna()])
+            pooled[HISTOGRAM] = [" ".join(str(int(count)) for count in row) for row in pooled[HISTOGRAM]]
+            tables["ratio-tails"] = Table.of("ratio-tails", pooled, _about(rows))
     if EXACT in frame:
         exact = frame[(frame["policy"] == "tabular") & frame[EXACT].notna()]
         if len(exact):
@@ -130,12 +132,6 @@ def _curves(name: str, rows: pd.DataFrame, columns: tuple[str, ...], limit: int)
         f"Table '{name}' stays above {limit // 1024} KiB even with {len(chosen)} steps: {about['cells']} "
         "cells. Export fewer lags, recipes or seeds."
     )
-
-
-def _tails(rows: pd.DataFrame) -> Table:
-    pooled = pool(rows[rows[HISTOGRAM].notna()])
-    pooled[HISTOGRAM] = [" ".join(str(int(count)) for count in row) for row in pooled[HISTOGRAM]]
-    return Table.of("ratio-tails", pooled, _about(rows))
 
 
 def describe(tables: Mapping[str, Table]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -74,7 +74,12 @@ def make(
     if not partial:
         for folder in found:
             _finished(folder)
-    made = _made(experiment, source, found, {} if folders else preset.read(source, root))
+    from testbed.results import store
+
+    parts = [part for folder in found for part in results_folders(folder)]
+    machines = {json.dumps(machine): machine for part in parts for machine in store.made_on(part)}
+    known = dict({} if folders else preset.read(source, root)) if experiment is source else {}
+    made = {"preset": known, "machines": [machines[key] for key in sorted(machines)]}
     return replace(_of_folders(experiment, found), made=made)
 
 
@@ -83,21 +88,6 @@ def _of_folders(experiment: Experiment, folders: Sequence[Path]) -> Table:
     if experiment.from_rows is not None:
         return experiment.from_rows(rows)
     return cell_table(experiment.name, rows, experiment.keys, experiment.metrics)
-
-
-def _made(
-    experiment: Experiment, source: Experiment, folders: Sequence[Path], written: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a table's provenance: the design fixed before its runs, and the machines.
-
-    An experiment that reads another's runs has a design of its own, which nobody wrote down before them.
-    """
-    from testbed.results import store
-
-    parts = [part for folder in folders for part in results_folders(folder)]
-    machines = {json.dumps(machine): machine for part in parts for machine in store.made_on(part)}
-    known = dict(written) if experiment is source else {}
-    return {"preset": known, "machines": [machines[key] for key in sorted(machines)]}
 
 
 def run(

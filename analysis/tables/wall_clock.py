@@ -18,13 +18,6 @@ LATE = 10.0
 should be fast."""
 
 
-def return_column(frame: pd.DataFrame) -> str:
-    """Return the name of what a run is after: sampled accuracy where it was logged, else the exact value."""
-    name = ACCURACY if ACCURACY in frame else VALUE
-    need(frame, [name, TIME])
-    return name
-
-
 def smoothed(rows: pd.DataFrame, column: str) -> np.ndarray:
     """Return the logged returns of one run in order; accuracies as means of WINDOW rows, NaN as 0."""
     values_L = rows.sort_values("step")[column].to_numpy(dtype=np.float64)
@@ -51,7 +44,8 @@ def wall_clock(frame: pd.DataFrame, level: float | None = None) -> tuple[float, 
     (recipe, and what else varies), final (mean over seeds), age (mean over tokens and steps), seconds per
     update, seconds to the level (median; inf when half of the seeds never reach it), reached and seeds.
     """
-    column = return_column(frame)
+    column = ACCURACY if ACCURACY in frame else VALUE
+    need(frame, [column, TIME])
     by = ["recipe", *(n for n in ("task", "recipe_args", "learning_rate") if frame[n].nunique() > 1)]
     frame = frame.assign(recipe_args=frame["recipe_args"].replace("", "default"))
     runs = {key: [rows for _, rows in some.groupby("cell")] for key, some in frame.groupby(by, sort=True)}

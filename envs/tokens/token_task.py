@@ -156,12 +156,6 @@ class TokenTask(ABC):
         return token.astype(np.int64, copy=False)
 
 
-def check_noise(noise: float) -> None:
-    """ValueError unless 0 <= noise <= 1."""
-    if not 0.0 <= noise <= 1.0:
-        raise ValueError(f"noise is the probability that a step is corrupted, from 0 to 1; got {noise}.")
-
-
 def check_counts(**counts: int) -> None:
     """ValueError unless every named count is a positive integer."""
     for name, value in counts.items():
@@ -175,7 +169,8 @@ def corruption(shape: tuple[int, ...], rng: np.random.Generator, noise: float, m
     Both draws are made for any noise, so with one generator state the corrupted steps are nested as noise
     grows.
     """
-    check_noise(noise)
+    if not 0.0 <= noise <= 1.0:
+        raise ValueError(f"noise is the probability that a step is corrupted, from 0 to 1; got {noise}.")
     wrong = rng.random(shape) < noise
     return np.where(wrong, rng.integers(1, modulus, size=shape), 0)
 

@@ -205,6 +205,9 @@ class TokenTree:
             pi_log_rho, mu_log_rho = (np.where(p > 0, p * log_rho, 0.0).sum(-1) for p in (pi, mu))
             prefix_xT = self._prefix_moments(moment)
             length_x = self._mean(reach_mu, np.ones(self.states))
+            path = self._split(self._forward(log_rho, np.add)[..., None] + log_rho, 1)
+            ends = [path[..., self._at(t), :][..., self._ends(t)] for t in range(self.horizon)]
+            log_w = np.concatenate([end.reshape(*end.shape[:-3], -1) for end in ends], axis=-1)
             return Divergence(
                 kl_pi_mu=self._mean(reach_pi, pi_log_rho),
                 kl_mu_pi=-self._mean(reach_mu, mu_log_rho),
@@ -212,7 +215,7 @@ class TokenTree:
                 second_moment_token=self._mean(reach_mu, moment.sum(-1)) / length_x,
                 mean_rho_token=self._mean(reach_mu, np.where(mu > 0, pi, 0.0).sum(-1)) / length_x,
                 second_moment_prefix_T=prefix_xT,
-                max_log_rho=self._max_log_rho(log_rho),
+                max_log_rho=np.where(np.isnan(log_w), -np.inf, log_w).max(-1),
             )
 
     # The tree arithmetic views arrays over states as [x, N, nodes]; a level is a slice of the last axis.
@@ -252,14 +255,6 @@ class TokenTree:
             if self.end_token is not None:
                 ended = ended + moment_xA[..., self.end_token]
         return np.stack(moments, axis=-1)
-
-    def _max_log_rho(self, log_rho_xSA: Floats) -> Floats:
-        """The largest log w of a response possible under pi, [x]."""
-        path = self._split(self._forward(log_rho_xSA, np.add)[..., None] + log_rho_xSA, 1)
-        ends = [path[..., self._at(t), :][..., self._ends(t)] for t in range(self.horizon)]
-        log_w = np.concatenate([end.reshape(*end.shape[:-3], -1) for end in ends], axis=-1)
-        # inf - inf: a response impossible under both policies, after a token with only mu = 0.
-        return np.where(np.isnan(log_w), -np.inf, log_w).max(-1)
 
     def _mean(self, reach_xS: Floats, value_xS: Floats) -> Floats:
         """Mean over prompts of the sum over nodes of reach x value; an unreached node counts 0, [x]."""

@@ -58,7 +58,13 @@ class DiagnosticsCallback(TrainerCallback):
             finally:
                 self._listening = False
                 if self._heard and trainer.model.training:
-                    self._parts.append(_part(self._heard[0], inputs))
+                    logp_BT = self._heard[0]
+                    old_BT = inputs.get("old_per_token_logps")
+                    mu_BT = inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)
+                    mask_BT = inputs["completion_mask"].bool()
+                    if "tool_mask" in inputs:
+                        mask_BT = mask_BT & inputs["tool_mask"].bool()
+                    self._parts.append((logp_BT.cpu(), mu_BT.detach().cpu(), mask_BT.cpu()))
 
         setattr(trainer, SCORES, scores)
         trainer._compute_loss = compute_loss
@@ -83,13 +89,3 @@ class DiagnosticsCallback(TrainerCallback):
         metrics = self.trainer._metrics["train"]
         for name, number in found.items():
             metrics[f"{PREFIX}{name}"].append(number)
-
-
-def _part(logp_BT: Tensor, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log pi, log mu and the mask of one micro-batch, on the CPU."""
-    old_BT = inputs.get("old_per_token_logps")
-    mu_BT = inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)
-    mask_BT = inputs["completion_mask"].bool()
-    if "tool_mask" in inputs:
-        mask_BT = mask_BT & inputs["tool_mask"].bool()
-    return logp_BT.cpu(), mu_BT.detach().cpu(), mask_BT.cpu()

@@ -40,16 +40,12 @@ def max_at_k(
     shared_NG = (log_binomial(rank_G - 2, k_N1 - 2) + log_share_N1).exp() * reward_NG
     above_NG = shared_NG.flip(-1).cumsum(-1).flip(-1) - shared_NG
     adv_B = packed.take(own_NG + above_NG).to(signals.reward_B.dtype)
-    return _centered(adv_B, signals.group_B, center, eps)
-
-
-def _centered(adv_B: Tensor, group_B: Tensor, center: str, eps: float) -> Tensor:
     if center == "none":
         return adv_B
     if center == "mean":
-        return group_centered(adv_B, group_B)
+        return group_centered(adv_B, signals.group_B)
     if center == "standard":
-        return group_std(Signals(adv_B, group_B), eps=eps)
+        return group_std(Signals(adv_B, signals.group_B), eps=eps)
     raise unknown("center", center, ("none", "mean", "standard"))
 
 

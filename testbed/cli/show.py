@@ -50,7 +50,10 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
     grid = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     widths = _widths(rows, console.width) if console.is_terminal else dict.fromkeys(rows[0])
     if widths is None:
-        print(_as_text(rows, console.width))
+        found = [
+            "; ".join(f"{name} {_cell(value)}" for name, value in row.items() if value != "") for row in rows
+        ]
+        print("\n".join(textwrap.fill(line, console.width, subsequent_indent="  ") for line in found))
         return
     for name in rows[0]:
         numeric = all(_is_number(row[name]) for row in rows)
@@ -83,14 +86,6 @@ def _widths(rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, int | Non
             return None
         wanted[widest] -= 1
     return dict(wanted)
-
-
-def _as_text(rows: Sequence[Mapping[str, Any]], room: int) -> str:
-    """Return a paragraph per row, for terminals too narrow for the table."""
-    found = [
-        "; ".join(f"{name} {_cell(value)}" for name, value in row.items() if value != "") for row in rows
-    ]
-    return "\n".join(textwrap.fill(line, room, subsequent_indent="  ") for line in found)
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:

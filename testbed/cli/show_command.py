@@ -175,6 +175,10 @@ def composition(entry: "Entry") -> dict[str, Any]:
     """Return a recipe's parts at default settings, in the words of `Recipe`."""
     made: Recipe = entry.bind()()
     terms = [f"{t.objective}({_arguments(t.args)})" for t in made.terms]
+    from testbed.recipes.composition import StepRule
+
+    plain = vars(StepRule())
+    changed = {name: value for name, value in vars(made.step_rule).items() if value != plain[name]}
     parts = {
         "objective": f"{made.objective}({_arguments(made.objective_args)})",
         "advantage": f"{made.advantage}({_arguments(made.advantage_args)})",
@@ -184,7 +188,7 @@ def composition(entry: "Entry") -> dict[str, Any]:
         "anchor": made.anchor,
         "passes": made.passes,
         "schedules": ", ".join(name for name, _ in made.schedules),
-        "step rule": _step_rule(made),
+        "step rule": (", ".join(f"{name}={value}" for name, value in changed.items()) or "none"),
     }
     own = "the default composition of an objective without a recipe" if _default(entry) else ""
     return {
@@ -204,14 +208,6 @@ def _default(entry: "Entry") -> bool:
 
 def _arguments(pairs: tuple[tuple[str, Any], ...]) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
-
-
-def _step_rule(made: "Recipe") -> str:
-    from testbed.recipes.composition import StepRule
-
-    plain = vars(StepRule())
-    changed = {name: value for name, value in vars(made.step_rule).items() if value != plain[name]}
-    return ", ".join(f"{name}={value}" for name, value in changed.items()) or "none"
 
 
 def _loss_names() -> list[str]:

@@ -60,7 +60,9 @@ def mistyped(value: Any, kind: Any) -> str:
     """Return the expected type, as "a number", if the value does not have it; else ""."""
     if not _checkable(kind) or _fits(value, kind):
         return ""
-    return _expected(kind)
+    if typing.get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(repr, typing.get_args(kind)))
+    return " or ".join(WORDS[part] for part in typing.get_args(kind) or (kind,))
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -93,12 +95,6 @@ def _checkable(kind: Any) -> bool:
 
 
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "nothing"}
-
-
-def _expected(kind: Any) -> str:
-    if typing.get_origin(kind) is Literal:
-        return "one of " + ", ".join(map(repr, typing.get_args(kind)))
-    return " or ".join(WORDS[part] for part in typing.get_args(kind) or (kind,))
 
 
 def _spelled(kind: Any) -> str:

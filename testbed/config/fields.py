@@ -52,35 +52,27 @@ def coerced(name: str, value: Any) -> Any:
     Raises ValueError with the given value and the expected one.
     """
     if name in ARGUMENTS:
-        return _pairs(value)
+        try:
+            items = [(key, item) for key, item in (value.items() if isinstance(value, Mapping) else value)]
+        except (TypeError, ValueError):
+            raise ValueError(f"is {value!r}, expected a table of names and values, as eps = 0.2.") from None
+        names = [key for key, _ in items]
+        for key, item in items:
+            if not isinstance(key, str) or not key:
+                raise ValueError(f"has the name {key!r}, expected text.")
+            if names.count(key) > 1:
+                raise ValueError(f"sets '{key}' twice, expected each name once.")
+            if isinstance(item, float) and math.isnan(item):
+                raise ValueError(f"has {key} = nan, expected a number.")
+        return tuple(sorted((key, _scalar(key, item)) for key, item in items))
     value = value.item() if getattr(value, "shape", None) == () else value
     try:
         return adapters()[name].validate_python(value, strict=True)
     except ValidationError as error:
-        raise ValueError(_reason(name, value, error)) from None
-
-
-def _reason(name: str, value: Any, error: ValidationError) -> str:
-    wanted = error.errors()[0]["msg"].removeprefix("Input should be ")
-    choices = typing.get_args(typing.get_type_hints(Run)[name])
-    hint = suggest(value, choices) if isinstance(value, str) and choices else ""
-    return f"is {value!r} ({type(value).__name__}), expected {wanted}.{hint}"
-
-
-def _pairs(value: Any) -> tuple[tuple[str, Scalar], ...]:
-    try:
-        items = [(key, item) for key, item in (value.items() if isinstance(value, Mapping) else value)]
-    except (TypeError, ValueError):
-        raise ValueError(f"is {value!r}, expected a table of names and values, as eps = 0.2.") from None
-    names = [key for key, _ in items]
-    for key, item in items:
-        if not isinstance(key, str) or not key:
-            raise ValueError(f"has the name {key!r}, expected text.")
-        if names.count(key) > 1:
-            raise ValueError(f"sets '{key}' twice, expected each name once.")
-        if isinstance(item, float) and math.isnan(item):
-            raise ValueError(f"has {key} = nan, expected a number.")
-    return tuple(sorted((key, _scalar(key, item)) for key, item in items))
+        wanted = error.errors()[0]["msg"].removeprefix("Input should be ")
+        choices = typing.get_args(typing.get_type_hints(Run)[name])
+        hint = suggest(value, choices) if isinstance(value, str) and choices else ""
+        raise ValueError(f"is {value!r} ({type(value).__name__}), expected {wanted}.{hint}") from None
 
 
 def _scalar(key: str, item: Any) -> Scalar:
@@ -90,17 +82,12 @@ def _scalar(key: str, item: Any) -> Scalar:
     except ValidationError:
         raise ValueError(f"has {key} = {item!r}, expected a number, text, or true or false.") from None
     if isinstance(checked, str) and not checked.isascii():
-        _refuse_bytes(key, checked)
+        try:
+            checked.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"has {key} = {checked!r}, which is not UTF-8 text.") from None
     whole = isinstance(checked, float) and checked.is_integer() and abs(checked) < 2**53
     return int(checked) if whole else checked
-
-
-def _refuse_bytes(key: str, text: str) -> None:
-    """Raise ValueError for a word of bytes that are no UTF-8, which no result file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"has {key} = {text!r}, which is not UTF-8 text.") from None
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

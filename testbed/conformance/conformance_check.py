@@ -152,7 +152,9 @@ def settled(
         if not free:
             return exact, ()
         bound = Reference(start.objective, exact.hyper, start.aggregation, start.length, terms=start.terms)
-        return _only_hyper(evidence, bound, known), free
+        numbers = candidates(constants(evidence.binding.function), bends(evidence.binding))
+        fit = fitted(evidence, replace(bound, hyper=()), numbers, known, (bound.aggregation,))
+        return replace(bound, hyper=fit.reference.hyper), free
     found = identify(replace(evidence.binding, told=known), among=(start.objective,))
     fits = found.equals or tuple(near.fit.reference for near in found.nearest)
     if not fits:
@@ -165,12 +167,6 @@ def settled(
         best = replace(best, aggregation=start.aggregation, length=start.length, factor=1.0)
     searched = (*free, *(() if told_aggregation else ("aggregation",)))
     return best, (*searched, *(("advantage",) if needs_advantage and not start.advantage else ()))
-
-
-def _only_hyper(evidence: Evidence, start: Reference, known: Mapping[str, Any]) -> Reference:
-    numbers = candidates(constants(evidence.binding.function), bends(evidence.binding))
-    fit = fitted(evidence, replace(start, hyper=()), numbers, known, (start.aggregation,))
-    return replace(start, hyper=fit.reference.hyper)
 
 
 def tried(judged: Judged, each: Property, strict: bool = False, quick: bool = False) -> Line:

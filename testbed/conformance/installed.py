@@ -14,7 +14,7 @@ from testbed.conformance.batches import tensors
 from testbed.conformance.calling import LossError
 from testbed.conformance.layouts import call_arguments
 from testbed.conformance.loss_evidence import visible
-from testbed.conformance.nearest_entries import Identity, identify
+from testbed.conformance.nearest_entries import identify
 from testbed.conformance.signature import bind
 from testbed.results.atomic_files import replace
 
@@ -94,10 +94,6 @@ def _one(package: str, release: str, name: str, function: Callable[..., Any]) ->
         ]
         also = tuple(dict.fromkeys(same))
         return Outcome(package, release, name, "equals", first.words(), also=also)
-    return _differing(package, release, name, found)
-
-
-def _differing(package: str, release: str, name: str, found: Identity) -> Outcome:
     near = found.nearest[0]
     share = f"{near.fit.agree:.1%} of tokens agree with {near.fit.reference.words()}"
     if found.evidence.leaks:

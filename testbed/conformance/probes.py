@@ -41,7 +41,15 @@ def bends(binding: Binding) -> list[float]:
 
 def _bends_of(binding: Binding, make: Callable[[float], Row]) -> list[float]:
     def signature(points: Floats) -> list[tuple[bool, int]]:
-        return _slopes(binding, make, points)
+        rows = [make(float(x)) for x in np.concatenate([points, points + STEP])]
+        logp, batch = tensors(rows)
+        weight = call(binding, logp, batch).weight_BT[:, 0].abs().numpy()
+        here, there = np.split(weight, 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = (np.log(there) - np.log(here)) / STEP
+        nearest = np.where(np.isfinite(slope), np.round(slope, 2), 99.0)
+        nearest = np.where((here == 0) & (there == 0), 0.0, nearest)
+        return [(bool(w == 0), round(100 * float(s))) for w, s in zip(here, nearest, strict=True)]
 
     shapes = signature(GRID)
     low = [float(GRID[i]) for i in range(len(GRID) - 1) if shapes[i] != shapes[i + 1]]
@@ -55,19 +63,6 @@ def _bends_of(binding: Binding, make: Callable[[float], Row]) -> list[float]:
         same = np.array([a == b for a, b in zip(signature(middle), start, strict=True)])
         left, right = np.where(same, middle, left), np.where(same, right, middle)
     return [float(x) + STEP for x in (left + right) / 2]  # the farther end of the slope meets the bend first
-
-
-def _slopes(binding: Binding, make: Callable[[float], Row], points: Floats) -> list[tuple[bool, int]]:
-    """Return, for every point, True if the weight is 0, and its log-slope in thousandths."""
-    rows = [make(float(x)) for x in np.concatenate([points, points + STEP])]
-    logp, batch = tensors(rows)
-    weight = call(binding, logp, batch).weight_BT[:, 0].abs().numpy()
-    here, there = np.split(weight, 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = (np.log(there) - np.log(here)) / STEP
-    nearest = np.where(np.isfinite(slope), np.round(slope, 2), 99.0)
-    nearest = np.where((here == 0) & (there == 0), 0.0, nearest)  # 0 from here on is no jump
-    return [(bool(w == 0), round(100 * float(s))) for w, s in zip(here, nearest, strict=True)]
 
 
 def constants(function: object) -> list[float]:
@@ -107,9 +102,5 @@ def candidates(numbers: Sequence[float], ratios: Sequence[float]) -> list[float]
         if x > 0:
             found |= {1 / x, math.log(x)}
     for x in ratios:
-        found |= {_round(v) for v in (x, 1 - x, x - 1, 1 / x, math.log(x), -math.log(x))}
+        found |= {float(f"{v:.5g}") for v in (x, 1 - x, x - 1, 1 / x, math.log(x), -math.log(x))}
     return sorted((v for v in found if v > -100), key=lambda v: (len(f"{abs(v):g}"), v))
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.5g}")

@@ -52,7 +52,11 @@ class Batch(OptionalFields):
         if self.logp_anchor_BT.numel() == 0:
             object.__setattr__(self, "logp_anchor_BT", self.logp_mu_BT)
         _check_shapes(self)
-        _check_mask(self.mask_BT)
+        empty = ~self.mask_BT.any(-1)
+        if self.mask_BT.numel() == 0 or bool(empty.any()):
+            which = [tuple(int(i) for i in row) for row in empty.nonzero()[:5]]
+            names = [w[0] if len(w) == 1 else w for w in which]
+            raise UserError(f"sequences {names} have no token under mask_BT; drop them first.")
         for name in ("logp_mu_BT", "adv_BT", "logp_anchor_BT", "logp_ref_BT"):
             check_finite(name, getattr(self, name), self.mask_BT)
             object.__setattr__(self, name, _without_garbage(getattr(self, name), self.mask_BT))
@@ -126,11 +130,3 @@ def _check_turns(turn_BT: Tensor | None, mask_BT: Tensor) -> None:
             f"{' and falls along a sequence' if bool(falls_BT.any()) else ''}; expected turns counted from 0 "
             f"that never fall, below the number of tokens ({turn_BT.shape[-1]})."
         )
-
-
-def _check_mask(mask_BT: Tensor) -> None:
-    empty = ~mask_BT.any(-1)
-    if mask_BT.numel() == 0 or bool(empty.any()):
-        which = [tuple(int(i) for i in row) for row in empty.nonzero()[:5]]
-        names = [w[0] if len(w) == 1 else w for w in which]
-        raise UserError(f"sequences {names} have no token under mask_BT; drop them first.")

@@ -20,7 +20,12 @@ def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
     if answers is None:
         return known
     known["accuracy"] = answers.reward_RB.mean(-1)
-    known.update(sample_metrics(answers))
+    known.update(
+        {
+            "val/response_length": answers.mask_RBT.sum(-1).double().mean(-1),
+            "val/entropy": -masked_mean(answers.logp_mu_RBT.double(), answers.mask_RBT),
+        }
+    )
     if drawn.logp_start_RBT is not None:
         known.update(start_metrics(answers, drawn.logp_start_RBT))
     if drawn.level_RN is not None:
@@ -30,18 +35,6 @@ def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
         first_RNG = by_prompt(answers)[:, : more_RNG.shape[1]]
         known.update(pass_metrics(np.concatenate([first_RNG, more_RNG], axis=-1)))
     return known
-
-
-def sample_metrics(answers: Rollout) -> dict[str, Tensor]:
-    """Return mean length (tokens) and entropy (nats per token) of samples of pi, each [R].
-
-    The samples estimate the entropy, -mean log pi: unbiased for the entropy summed over a response, divided
-    by the mean length.
-    """
-    return {
-        "val/response_length": answers.mask_RBT.sum(-1).double().mean(-1),
-        "val/entropy": -masked_mean(answers.logp_mu_RBT.double(), answers.mask_RBT),
-    }
 
 
 def start_metrics(answers: Rollout, logp_start_RBT: Tensor) -> dict[str, Tensor]:

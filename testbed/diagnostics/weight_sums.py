@@ -146,7 +146,7 @@ class WeightSums:
             return self.first * np.exp(-self.mean_log) / self.count
         with np.errstate(over="ignore"):
             mean = np.exp(self.log_largest) * self.first / self.count
-            return 1.0 / (1.0 + mean**2 * self._squared_variation())
+            return 1.0 / (1.0 + mean**2 * np.maximum(self.count * self.second / self.first**2 - 1.0, 0.0))
 
     def floor(self) -> Floats:
         """Return 1/N, the lower bound of every sampled kish, perplexity or max share."""
@@ -221,9 +221,6 @@ class WeightSums:
             f"rollout_corr/chi2_{level}_{which}": self.chi2(),
             f"rollout_corr/kurtosis_{level}_{which}": self.excess_kurtosis(),
         }
-
-    def _squared_variation(self) -> Floats:
-        return np.maximum(self.count * self.second / self.first**2 - 1.0, 0.0)
 
     def _need_weights(self) -> None:
         if (self.count == 0).any():

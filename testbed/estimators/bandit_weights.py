@@ -137,20 +137,15 @@ def log_smoothing(data: Logged, *, lambda_: float = 0.0) -> Estimate:
     if lambda_ == 0.0:
         return weighted(data, data.weight_N)
     check_weights(data.weight_N)
-    sign = one_sign(data.reward_N)
-    product_N = data.weight_N * np.abs(data.reward_N)
-    return mean_of_terms(sign / lambda_ * np.log1p(lambda_ * product_N), data.weight_N)
-
-
-def one_sign(reward_N: Floats) -> float:
-    """Return 1.0 for rewards >= 0 and -1.0 for costs <= 0; UserError for both signs."""
-    low, high = float(reward_N.min()), float(reward_N.max())
+    low, high = float(data.reward_N.min()), float(data.reward_N.max())
     if low < 0.0 < high:
         raise UserError(
             f"Rewards range from {low:g} to {high:g}: log smoothing needs rewards >= 0 or costs <= 0. "
             "Shift them by a known bound, and the estimate back."
         )
-    return 1.0 if low >= 0.0 else -1.0
+    sign = 1.0 if low >= 0.0 else -1.0
+    product_N = data.weight_N * np.abs(data.reward_N)
+    return mean_of_terms(sign / lambda_ * np.log1p(lambda_ * product_N), data.weight_N)
 
 
 @estimator("lse", source="Behnamnia et al. (2025), Log-sum-exponential estimator", family="bandit")

@@ -80,7 +80,11 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
         first = max(2, x_N.shape[-1] // 20)
         rest_N = x_N[..., first:]
         _at_least_two(rest_N)
-        c = _best_threshold(x_N[..., :first], rest_N.shape[-1], log)
+        first_M = x_N[..., :first]
+        candidates_M = np.where(first_M > 0, first_M, 1.0)
+        y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
+        predicted_M = _truncated_bound(y_MM, candidates_M, rest_N.shape[-1], log)
+        c = np.take_along_axis(candidates_M, predicted_M.argmax(-1)[..., None], -1)[..., 0]
     elif threshold <= 0:
         raise UserError(f"threshold is {threshold:g}, expected more than 0.")
     else:
@@ -226,14 +230,6 @@ def _around(mean: Floats, radius: Floats | float, level: float, side: str, metho
 def _truncated_bound(y_N: Floats, c: Floats, n: int, log: float) -> Floats:
     spread = np.sqrt(2 * y_N.var(-1, ddof=1) * log / n)
     return np.asarray(y_N.mean(-1) - spread - 7 * c * log / (3 * (n - 1)))
-
-
-def _best_threshold(first_M: Floats, n: int, log: float) -> Floats:
-    """Choose the threshold, a positive term [...], with the largest predicted bound for n terms; else 1."""
-    candidates_M = np.where(first_M > 0, first_M, 1.0)
-    y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
-    predicted_M = _truncated_bound(y_MM, candidates_M, n, log)
-    return np.take_along_axis(candidates_M, predicted_M.argmax(-1)[..., None], -1)[..., 0]
 
 
 def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> tuple[float, float]:

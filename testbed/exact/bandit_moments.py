@@ -108,7 +108,11 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
 
 def count_dist(n: int, mass_K: Floats, most: int = MOST_COUNTS) -> tuple[Ints, Floats]:
     """Return counts [R, K] of n independent draws from mass_K, and their multinomial probabilities [R]."""
-    _check_mass(mass_K)
+    if mass_K.ndim != 1 or not (mass_K >= 0).all() or abs(float(mass_K.sum()) - 1.0) > 1e-9:
+        raise UserError(
+            f"The atoms have masses {np.array2string(np.asarray(mass_K), threshold=6)}, which sum to "
+            f"{float(np.sum(mass_K)):.6g}; expected masses >= 0 that sum to 1."
+        )
     count_RK = count_vectors(n, len(mass_K), most)
     log_R = special.gammaln(n + 1) - special.gammaln(count_RK + 1).sum(axis=-1)
     log_R += special.xlogy(count_RK, mass_K).sum(axis=-1)
@@ -154,12 +158,4 @@ def _check_overlap(context_S: Floats, mu_SA: Floats, pi_SA: Floats) -> None:
         raise UserError(
             f"mu never takes action {action} in context {context}, but pi does: the weight is infinite. "
             "Give mu mass there."
-        )
-
-
-def _check_mass(mass_K: Floats) -> None:
-    if mass_K.ndim != 1 or not (mass_K >= 0).all() or abs(float(mass_K.sum()) - 1.0) > 1e-9:
-        raise UserError(
-            f"The atoms have masses {np.array2string(np.asarray(mass_K), threshold=6)}, which sum to "
-            f"{float(np.sum(mass_K)):.6g}; expected masses >= 0 that sum to 1."
         )

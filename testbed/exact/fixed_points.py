@@ -54,7 +54,7 @@ def vtrace(
     Its fixed point is the value of `vtrace_policy`, for any c_bar and lam. Terminal states map to 0.
     """
     _check_support(pi_SA, mu_SA, rho_bar)
-    rho_SA = _ratio(pi_SA, mu_SA)
+    rho_SA = np.where(mu_SA > 0, pi_SA / np.where(mu_SA > 0, mu_SA, 1.0), 0.0)
     live_S = (~world.tables.terminal_S).astype(float)
     weight_SA = mu_SA * np.minimum(rho_bar, rho_SA) * live_S[:, None]
     trace_SA = mu_SA * lam * np.minimum(c_bar, rho_SA) * live_S[:, None]
@@ -124,11 +124,6 @@ def _live_moves(world: FiniteMDP) -> Floats:
     """P(s' | s, a) without transitions from or to a terminal state, [S, A, S]."""
     live_S = ~world.tables.terminal_S
     return world.transition_SAS * live_S * live_S[:, None, None]
-
-
-def _ratio(pi_SA: Floats, mu_SA: Floats) -> Floats:
-    """pi / mu, 0 where mu = 0: clipped ratios never need pairs that mu does not visit."""
-    return np.where(mu_SA > 0, pi_SA / np.where(mu_SA > 0, mu_SA, 1.0), 0.0)
 
 
 def _solve(matrix_XX: Floats, right_xX: Floats) -> Floats:

@@ -210,11 +210,6 @@ def topr_limit(mu_A: Floats, success_A: Bools, a_minus: float = 0.0) -> Floats:
 # Squared residuals: beta log(pi/mu) regressed on an advantage.
 
 
-def log_mean_exp(mu_A: Floats, reward_A: Floats, beta: float) -> float:
-    """beta ln E_mu exp(R / beta)."""
-    return float(beta * special.logsumexp(reward_A / beta, b=mu_A))
-
-
 def tilt(mu_A: Floats, reward_A: Floats, beta: float) -> Floats:
     """mu exp(R / beta) / Z: the minimizer of OAPL with beta1 = beta2, and of REBEL with eta = 1 / beta."""
     return special.softmax(np.log(mu_A) + reward_A / beta)
@@ -253,7 +248,7 @@ def residual_stationary(mu_A: Floats, adv_A: Floats, beta: float) -> Floats:
 
 def oapl_advantage(mu_A: Floats, reward_A: Floats, beta1: float) -> Floats:
     """R - beta1 ln E_mu exp(R / beta1): the advantage in an infinite group."""
-    return reward_A - log_mean_exp(mu_A, reward_A, beta1)
+    return reward_A - float(beta1 * special.logsumexp(reward_A / beta1, b=mu_A))
 
 
 def oapl_stationary(mu_A: Floats, reward_A: Floats, beta1: float, beta2: float) -> Floats:

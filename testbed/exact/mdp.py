@@ -126,7 +126,9 @@ def doubly_robust_variance(
     variance_S = np.zeros(world.states)
     for t in reversed(range(world.horizon)):
         ahead_S = world.tables.bonus_S + world.discount * value_TS[t + 1]
-        inner_SA = world.noise_variance_SA() + _spread(world, ahead_S)
+        inner_SA = world.noise_variance_SA() + (
+            world.transition_SAS @ ahead_S**2 - (world.transition_SAS @ ahead_S) ** 2
+        )
         inner_SA += world.discount**2 * (world.transition_SAS @ variance_S)
         by_action_S = (square_SA * error_TSA[t] ** 2).sum(axis=-1) - (pi_SA * error_TSA[t]).sum(axis=-1) ** 2
         variance_S = by_action_S + (square_SA * inner_SA).sum(axis=-1)
@@ -243,8 +245,3 @@ def _branches(
         np.concatenate([reward_L[kept], none.astype(float)]),
         np.concatenate([next_L[kept], state_N[ended]]),
     )
-
-
-def _spread(world: FiniteMDP, next_S: Floats) -> Floats:
-    """Var[x(s') | s, a], [S, A]."""
-    return world.transition_SAS @ next_S**2 - (world.transition_SAS @ next_S) ** 2

@@ -56,7 +56,14 @@ def linear_system(
     states, actions = pi_SA.shape
     data_SA = joint_SAS.sum(axis=-1)
     live_S = np.ones(states) if terminal_S is None else 1.0 - np.asarray(terminal_S, dtype=float)
-    _covered(data_SA, joint_SAS, pi_SA, start_S, live_S)
+    met_S = (start_S > 0) | ((joint_SAS.sum(axis=(0, 1)) > 0) & (live_S > 0))
+    missing_SA = met_S[:, None] & (pi_SA > 0) & (data_SA <= 0)
+    if missing_SA.any():
+        state, action = (int(i) for i in np.argwhere(missing_SA)[0])
+        raise UserError(
+            f"The data hold no action {action} in state {state}, which pi takes with probability "
+            f"{pi_SA[state, action]:g}: the system is singular. Log that pair, or change pi."
+        )
     follow_XSA = (joint_SAS * live_S).reshape(-1, states, 1) * pi_SA
     keep_X = (data_SA > 0).ravel()
     diagonal_X = np.where(keep_X, data_SA.ravel(), 1.0)  # without data, never reached: any ratio
@@ -151,18 +158,6 @@ def abstract_chain(
 def occupancy_chi2(occupancy_X: Floats, base_X: Floats) -> float:
     """chi2(d || base) = sum d^2 / base - 1; both are distributions over the same X pairs."""
     return float((_divided("base", occupancy_X, base_X) * occupancy_X).sum()) - 1.0
-
-
-def _covered(data_SA: Floats, joint_SAS: Floats, pi_SA: Floats, start_S: Floats, live_S: Floats) -> None:
-    """Raise UserError if pi takes an action without data in a state that the data start in or lead to."""
-    met_S = (start_S > 0) | ((joint_SAS.sum(axis=(0, 1)) > 0) & (live_S > 0))
-    missing_SA = met_S[:, None] & (pi_SA > 0) & (data_SA <= 0)
-    if missing_SA.any():
-        state, action = (int(i) for i in np.argwhere(missing_SA)[0])
-        raise UserError(
-            f"The data hold no action {action} in state {state}, which pi takes with probability "
-            f"{pi_SA[state, action]:g}: the system is singular. Log that pair, or change pi."
-        )
 
 
 def _divided(name: str, top: Floats, bottom: Floats) -> Floats:

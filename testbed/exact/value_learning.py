@@ -35,16 +35,12 @@ class LinearTD:
         """Spectral radius of A1^-1 A2: FQE, or target refresh after convergence, converges iff < 1."""
         return _radius(np.asarray(np.linalg.solve(self.covariance_FF, self.bootstrap_FF), dtype=np.float64))
 
-    def target_jacobian(self, step_size: float, inner: int) -> Floats:
-        """J_k = (I - a A1)^k + [I - (I - a A1)^k] A1^-1 A2: k = inner steps at a frozen target, [F, F]."""
+    def target_radius(self, step_size: float, inner: int) -> float:
+        """Spectral radius of J_k: one refresh of the target network converges iff < 1."""
         identity_FF = np.eye(len(self.covariance_FF))
         kept_FF = np.linalg.matrix_power(identity_FF - step_size * self.covariance_FF, inner)
         fitted_FF = np.linalg.solve(self.covariance_FF, self.bootstrap_FF)
-        return np.asarray(kept_FF + (identity_FF - kept_FF) @ fitted_FF)
-
-    def target_radius(self, step_size: float, inner: int) -> float:
-        """Spectral radius of J_k: one refresh of the target network converges iff < 1."""
-        return _radius(self.target_jacobian(step_size, inner))
+        return _radius(np.asarray(kept_FF + (identity_FF - kept_FF) @ fitted_FF))
 
 
 def linear_td(feature_SF: Floats, weight_S: Floats, step_SS: Floats, discount: float) -> LinearTD:

@@ -181,7 +181,13 @@ def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] | N
     cells = pack.cells[:: -(-len(pack.cells) // most)]
     clock = clock or (time.perf_counter if first.device == "cuda" else time.process_time)
     with one_thread():
-        return _timed(cells, train or imported(TRAIN), clock)
+        marks: list[float] = []
+        sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
+        (train or imported(TRAIN))(sample, lambda _done, _total: marks.append(clock()))
+        taken = [later - before for before, later in itertools.pairwise(marks)]
+        step = median(taken[0::2])
+        row = max(0.0, mean(taken[1::2]) - step)
+        return Rates(step / len(cells), row / len(cells), _lesson(cells[0], clock))
 
 
 @contextlib.contextmanager
@@ -195,16 +201,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _timed(cells: tuple[Run, ...], train: Train, clock: Callable[[], float]) -> Rates:
-    marks: list[float] = []
-    sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
-    train(sample, lambda _done, _total: marks.append(clock()))
-    taken = [later - before for before, later in itertools.pairwise(marks)]
-    step = median(taken[0::2])
-    row = max(0.0, mean(taken[1::2]) - step)
-    return Rates(step / len(cells), row / len(cells), _lesson(cells[0], clock))
 
 
 def _lesson(run: Run, clock: Callable[[], float]) -> float:

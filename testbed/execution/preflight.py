@@ -5,7 +5,7 @@ fields run once per distinct combination of their values, so a sweep of 10^5 cel
 longest axes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
 from testbed.prefixes import source_for, with_parents
 from testbed.recipes import recipe
-from testbed.recipes.composition import Recipe
 from testbed.staleness import check_past, plan_for
 from testbed.staleness.by_age import ByAge
 from testbed.teachers import OWN, check_teacher, everywhere, teacher
@@ -106,17 +105,12 @@ def check_arguments(cells: Collection[Run]) -> None:
 def problems(cells: Collection[Run]) -> Iterator[str]:
     """Yield problems of names and arguments, without training; some more than once."""
     for fields, check in CHECKS:
-        for cell in _distinct(cells, fields):
+        values = attrgetter(*fields)
+        for cell in {values(cell): cell for cell in cells}.values():
             try:
                 check(cell)
             except UserError as error:
                 yield str(error)
-
-
-def _distinct(cells: Collection[Run], fields: Sequence[str]) -> Collection[Run]:
-    """Return one cell for every combination of values of the fields."""
-    values = attrgetter(*fields)
-    return {values(cell): cell for cell in cells}.values()
 
 
 def _check_task(cell: Run) -> None:
@@ -148,7 +142,16 @@ def _check_recipe(cell: Run) -> None:
     made = bound()
     build_anchor(made, cell.anchor, cell.anchor_args)
     for part in parts(made):
-        _check_mixing(part, cell)
+        if part.demonstrations and cell.policy == "tabular" and cell.teacher == "start":
+            raise UserError(
+                f"recipe '{cell.recipe}' needs demonstrations, and a tabular world has no teacher; "
+                "take a token task with policy 'toy', or teacher 'file'."
+            )
+        if (part.demonstrations or part.replay) and cell.age_limit >= 0 and cell.too_old in RAGGED:
+            raise UserError(
+                f"recipe '{cell.recipe}' replaces a share of every batch, but too_old '{cell.too_old}' with "
+                f"age_limit {cell.age_limit} leaves batches of any size; expected too_old wait or discard."
+            )
 
 
 def _check_signals(cell: Run) -> None:
@@ -208,7 +211,10 @@ def _check_teacher(cell: Run) -> None:
             f"set teacher {' or '.join(everywhere())}, or a token task with policy 'toy'."
         )
     if helper is not None and helper.mends:
-        _check_mended(cell)
+        task = task_for(cell)
+        mute = not isinstance(task, TokenTask) or type(task).correction is TokenTask.correction
+        if cell.policy != "toy" or mute:
+            raise UserError(f"guide '{cell.guide}' on task '{cell.task}': {CORRECTIONS}")
     shown = made.demonstrations or (helper is not None and helper.shows)
     if not own and not shown and "ref" not in made.reads and "reference_reward_BN" not in made.needs:
         raise UserError(
@@ -216,14 +222,6 @@ def _check_teacher(cell: Run) -> None:
             "shows the teacher's answers, so the teacher would change nothing. Leave teacher at 'start', "
             "set a guide, or choose a recipe that reads a teacher, e.g. dgrpo."
         )
-
-
-def _check_mended(cell: Run) -> None:
-    """Raise UserError if nothing can correct a response from its first error on."""
-    task = task_for(cell)
-    mute = not isinstance(task, TokenTask) or type(task).correction is TokenTask.correction
-    if cell.policy != "toy" or mute:
-        raise UserError(f"guide '{cell.guide}' on task '{cell.task}': {CORRECTIONS}")
 
 
 def _check_verifier(cell: Run) -> None:
@@ -235,19 +233,6 @@ def _check_verifier(cell: Run) -> None:
         raise UserError(
             f"recipe '{cell.recipe}' reads the reward of greedy responses, which verifier '{cell.verifier}', "
             "fitted anew for every seed, does not give; take another recipe, or verifier lenient."
-        )
-
-
-def _check_mixing(made: Recipe, cell: Run) -> None:
-    if made.demonstrations and cell.policy == "tabular" and cell.teacher == "start":
-        raise UserError(
-            f"recipe '{cell.recipe}' needs demonstrations, and a tabular world has no teacher; "
-            "take a token task with policy 'toy', or teacher 'file'."
-        )
-    if (made.demonstrations or made.replay) and cell.age_limit >= 0 and cell.too_old in RAGGED:
-        raise UserError(
-            f"recipe '{cell.recipe}' replaces a share of every batch, but too_old '{cell.too_old}' with "
-            f"age_limit {cell.age_limit} leaves batches of any size; expected too_old wait or discard."
         )
 
 

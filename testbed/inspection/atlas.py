@@ -94,8 +94,8 @@ def weights(name: str, log_ratio_X: Floats, axis: str = "pi/mu") -> Floats:
     return found + 0.0  # no -0.0
 
 
-def worked_example() -> tuple[Tensor, Batch]:
-    """Return A = +1 with ratios (1.5, 0.5) and A = -1 with (0.5, 1.25, 4); anchor = ref = mu."""
+def example_weights(name: str) -> tuple[list[float], list[float]]:
+    """Return the weights of the worked example: two for A = +1, three for A = -1."""
     ratio_BT = torch.tensor([[1.5, 0.5, 1.0], [0.5, 1.25, 4.0]], dtype=torch.float64)
     mask_BT = torch.tensor([[True, True, False], [True, True, True]])
     start = torch.full_like(ratio_BT, LOG_MU)
@@ -103,12 +103,7 @@ def worked_example() -> tuple[Tensor, Batch]:
     adv_BT = reward_B[:, None] * mask_BT
     zeros = torch.zeros(2, 3, dtype=torch.int64)
     batch = Batch(start, adv_BT, mask_BT, reward_B, zeros[:, 0], start, start, zeros, None, zeros[:, 0])
-    return start + ratio_BT.log(), batch
-
-
-def example_weights(name: str) -> tuple[list[float], list[float]]:
-    """Return the weights of the worked example: two for A = +1, three for A = -1."""
-    first, second = (_weights(name, *worked_example()) + 0.0).tolist()  # no -0.0
+    first, second = (_weights(name, *(start + ratio_BT.log(), batch)) + 0.0).tolist()  # no -0.0
     return first[:2], second
 
 

@@ -62,12 +62,13 @@ def in_words(entry: Entry) -> list[str]:
     if not promised:
         return ["It promises nothing: it is not registered, so no contract test has run on it."]
     reads = ", ".join(READS[each] for each in promised.get("reads", ()))
+    bound = promised.get("max_weight")
     lines = [
         LEVELS[promised["ratio"]],
         f"Beside pi it reads {reads or 'nothing'}.",
         SCOPES[promised["scope"]],
         _on_policy(promised.get("on_policy")),
-        _bound(promised.get("max_weight")),
+        ("It promises no bound on |w/A|." if bound is None else f"|w/A| is at most {bound}."),
     ]
     if {"adv", "reward"} & set(promised.get("reads", ())):
         lines.append(
@@ -90,10 +91,6 @@ def _on_policy(weight: Any) -> str:
     if weight == "1/T":
         return "On-policy every token of a sequence of T tokens has weight A/T."
     return f"On-policy every token has weight {'A' if weight == 1 else f'{brief(weight)} A'}."
-
-
-def _bound(bound: Any) -> str:
-    return "It promises no bound on |w/A|." if bound is None else f"|w/A| is at most {bound}."
 
 
 def difference(entry: Entry) -> str:

@@ -120,18 +120,14 @@ def stale_copy(*, matrices: str = "all", age: int = 1) -> SamplerEngine:
         if draw.past_RP is None or draw.past_RP.shape != theta_RP.shape:
             given = None if draw.past_RP is None else tuple(draw.past_RP.shape)
             raise UserError(f"stale-copy reads past_RP, which is {given}; expected {tuple(theta_RP.shape)}.")
-        past = iter(_matrices(draw.past_RP, layout, matrices))
+        found: list[Tensor] = []
+
+        def note(_name: str, w_RIJ: Tensor) -> Tensor:
+            found.append(w_RIJ)
+            return w_RIJ
+
+        by_matrix(draw.past_RP, layout, matrices, note)
+        past = iter(found)
         return by_matrix(theta_RP, layout, matrices, lambda _name, _w_RIJ: next(past))
 
     return SamplerEngine("stale-copy", weights, past=age)
-
-
-def _matrices(theta_RP: Tensor, layout: Layout, which: str) -> list[Tensor]:
-    found: list[Tensor] = []
-
-    def note(_name: str, w_RIJ: Tensor) -> Tensor:
-        found.append(w_RIJ)
-        return w_RIJ
-
-    by_matrix(theta_RP, layout, which, note)
-    return found

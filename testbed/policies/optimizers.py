@@ -44,21 +44,18 @@ class Adam:
         scale = (1 - self.beta2**self.count) ** 0.5
         rate_R = learning_rate_R / (1 - self.beta1**self.count)
         if compiled.serves(theta_RP):
-            return self._compiled(theta_RP, grad_RP, rate_R, scale)
+            from testbed.policies.adam_kernel import adam  # loads the compiler
+
+            new_RP = torch.empty_like(theta_RP, memory_format=torch.contiguous_format)
+            rows = (new_RP, theta_RP, grad_RP, self.first_RP, self.second_RP, rate_R.float())
+            take = np.float32(1 - self.beta1), np.float32(1 - self.beta2)  # 1 - float32(.999) is 1e-5 off
+            adam(*(row.detach().numpy() for row in rows), take, np.float32(scale), np.float32(self.eps))
+            return new_RP
         self.first_RP.lerp_(grad_RP, 1 - self.beta1)
         self.second_RP.mul_(self.beta2).addcmul_(grad_RP, grad_RP, value=1 - self.beta2)
         room_RP = self.second_RP.sqrt().div_(scale).add_(self.eps)  # fresh memory is slow at this size
         torch.div(self.first_RP, room_RP, out=room_RP).mul_(rate_R[:, None])
         return torch.sub(theta_RP, room_RP, out=room_RP)
-
-    def _compiled(self, theta_RP: Tensor, grad_RP: Tensor, rate_R: Tensor, scale: float) -> Tensor:
-        from testbed.policies.adam_kernel import adam  # loads the compiler
-
-        new_RP = torch.empty_like(theta_RP, memory_format=torch.contiguous_format)
-        rows = (new_RP, theta_RP, grad_RP, self.first_RP, self.second_RP, rate_R.float())
-        take = np.float32(1 - self.beta1), np.float32(1 - self.beta2)  # 1 - float32(.999) is 1e-5 off
-        adam(*(row.detach().numpy() for row in rows), take, np.float32(scale), np.float32(self.eps))
-        return new_RP
 
 
 OPTIMIZERS = {"sgd": SGD, "adam": Adam}

@@ -60,9 +60,19 @@ class Retries(PrefixSource):
             again = with_kept(again, tried, torch.from_numpy(kept_RB).to(tried.token_RBT.device))
         member_RB = np.broadcast_to(np.tile(np.arange(half), B // half), (R, B))
         parent_RB = torch.from_numpy(np.where(failed_RB, member_RB, -1)).to(tried.token_RBT.device)
-        return side_by_side(
-            replace(tried, parent_RB=torch.full_like(parent_RB, -1)), replace(again, parent_RB=parent_RB)
-        )
+        first = replace(tried, parent_RB=torch.full_like(parent_RB, -1))
+        second = replace(again, parent_RB=parent_RB)
+        N = first.prompt_RNQ.shape[1]
+
+        def joined(left: Tensor, right: Tensor) -> Tensor:
+            return torch.cat([left.unflatten(1, (N, -1)), right.unflatten(1, (N, -1))], dim=2).flatten(1, 2)
+
+        both: dict[str, Any] = {
+            name: joined(left, getattr(second, name))
+            for name, left in vars(first).items()
+            if isinstance(left, Tensor) and name != "prompt_RNQ"
+        }
+        return replace(first, group=first.group + second.group, **both)
 
 
 def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
@@ -71,21 +81,6 @@ def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
     kept_RBT = torch.arange(T, device=kept_RB.device) < kept_RB[..., None]
     logp_RBT = torch.where(kept_RBT, tried.logp_mu_RBT, again.logp_mu_RBT)
     return replace(again, mask_RBT=again.mask_RBT | kept_RBT, logp_mu_RBT=logp_RBT)
-
-
-def side_by_side(first: Rollout, second: Rollout) -> Rollout:
-    """Merge two rollouts of the same prompts: in every group the first's members, then the second's."""
-    N = first.prompt_RNQ.shape[1]
-
-    def joined(left: Tensor, right: Tensor) -> Tensor:
-        return torch.cat([left.unflatten(1, (N, -1)), right.unflatten(1, (N, -1))], dim=2).flatten(1, 2)
-
-    both: dict[str, Any] = {
-        name: joined(left, getattr(second, name))
-        for name, left in vars(first).items()
-        if isinstance(left, Tensor) and name != "prompt_RNQ"
-    }
-    return replace(first, group=first.group + second.group, **both)
 
 
 Credit = Literal["suffix", "whole"]

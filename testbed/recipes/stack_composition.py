@@ -107,22 +107,17 @@ def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for word in words:
         left, text = split(word, f"key=value, as {chosen.keys[0].name}={chosen.keys[0].default}")
-        key = key_of(chosen, left)
+        plain = left.lstrip("-").replace("-", "_")
+        fitting = [key for key in chosen.keys if f".{plain}".endswith(f".{key.name}")]
+        if not fitting:
+            names = sorted(chosen.names)
+            hint = suggest(plain, names)
+            raise UserError(f"{chosen.title} has no setting '{left}' here.{hint} Known: {', '.join(names)}.")
+        key = max(fitting, key=lambda key: len(key.name))
         if key.name in given:
             raise UserError(f"'{word}': '{key.name}' is given twice; name each setting once.")
         given[key.name] = checked(chosen, key, text)
     return given
-
-
-def key_of(chosen: Stack, written: str) -> Key:
-    """Return the setting that a word means: a name, the end of a path, or a flag with dashes."""
-    plain = written.lstrip("-").replace("-", "_")
-    fitting = [key for key in chosen.keys if f".{plain}".endswith(f".{key.name}")]
-    if not fitting:
-        names = sorted(chosen.names)
-        hint = suggest(plain, names)
-        raise UserError(f"{chosen.title} has no setting '{written}' here.{hint} Known: {', '.join(names)}.")
-    return max(fitting, key=lambda key: len(key.name))
 
 
 def checked(chosen: Stack, key: Key, text: str) -> Any:

@@ -32,7 +32,14 @@ def create(path: Path, content: bytes) -> bool:
         for last in (False, True):
             aside = _aside(path, content)
             try:
-                _link(aside, path)
+                try:
+                    os.link(aside, path)
+                except OSError as error:
+                    if error.errno not in NO_LINKS:
+                        raise
+                    if path.exists():
+                        raise FileExistsError(errno.EEXIST, "exists", str(path)) from None
+                    os.rename(aside, path)
                 break
             except FileExistsError:
                 return False
@@ -126,18 +133,6 @@ def _aside(path: Path, content: bytes, flush: bool = True) -> Path:
             aside.unlink()
         raise
     return aside
-
-
-def _link(aside: Path, path: Path) -> None:
-    """Link the file to its name, failing if taken; mounts without hard links check non-atomically."""
-    try:
-        os.link(aside, path)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, "exists", str(path)) from None
-        os.rename(aside, path)
 
 
 def flush_folder(folder: Path) -> None:

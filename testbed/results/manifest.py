@@ -166,7 +166,15 @@ def read_plan(path: Path) -> Sweep:
         )
     try:
         packs = {str(pack["id"]): tuple(map(str, pack["cells"])) for pack in data["packs"]}
-        _verify(content, packs, int(made_by["run_version"]))
+        run_version = int(made_by["run_version"])
+        signed = SIGNED.search(content)
+        if signed and hashlib.sha256(content[: signed.start()]).hexdigest().encode() != signed[1]:
+            raise ValueError("the content does not match its digest")
+        if not signed and not content.startswith(UNSIGNED):
+            raise ValueError("the digest is missing")
+        for name, cells in packs.items():
+            if name != pack_id_of(cells, run_version):
+                raise ValueError(f"pack {name!r} has other cells than its id says")
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, error) from None
     return Sweep(packs, made_by, data.get("rebuilt") is True)
@@ -189,22 +197,6 @@ def _todo(folder: Path) -> str:
 def _without_runs(found: dict[str, Any]) -> Any:
     """Return a cell's id in place of the cell; its fields, most of the file, are for readers."""
     return found["id"] if found.keys() == {"id", "run"} else found
-
-
-def _verify(content: bytes, packs: Mapping[str, Sequence[str]], run_version: int) -> None:
-    """Raise ValueError if the bytes are not those that were written.
-
-    Plans from before the digest were indented; only their ids can be verified, because a pack's id is a hash
-    of its cells' ids.
-    """
-    signed = SIGNED.search(content)
-    if signed and hashlib.sha256(content[: signed.start()]).hexdigest().encode() != signed[1]:
-        raise ValueError("the content does not match its digest")
-    if not signed and not content.startswith(UNSIGNED):
-        raise ValueError("the digest is missing")
-    for name, cells in packs.items():
-        if name != pack_id_of(cells, run_version):
-            raise ValueError(f"pack {name!r} has other cells than its id says")
 
 
 def _damaged(path: Path, error: Exception) -> UserError:

@@ -23,7 +23,17 @@ def encode(columns: Mapping[str, Any], pack: Pack) -> bytes:
     Raises ValueError if a cell has no row, a row no cell of the pack, or the lengths differ.
     """
     place = {name: index for index, name in enumerate(pack.names)}
-    _check(columns, place)
+    missing = [name for name in ("cell", "step") if name not in columns]
+    if missing:
+        raise ValueError(f"The result misses the columns {missing}.")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"The columns of a result must have equal lengths, got {lengths}.")
+    found = set(columns["cell"])
+    if found != set(place):
+        foreign, silent = sorted(found - set(place)), sorted(set(place) - found)
+        extra = f"has rows of cells outside its pack, {foreign}" if foreign else f"lacks rows of {silent}"
+        raise ValueError(f"The result {extra}.")
     cell = np.array([place[name] for name in columns["cell"]])
     order = np.lexsort((np.asarray(columns["step"]), cell))
     table = pa.table({name: _column(values, order) for name, values in columns.items()})
@@ -53,20 +63,6 @@ def header(content: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"The header is {found!r}, expected an object.")
     return found
-
-
-def _check(columns: Mapping[str, Any], place: Mapping[str, int]) -> None:
-    missing = [name for name in ("cell", "step") if name not in columns]
-    if missing:
-        raise ValueError(f"The result misses the columns {missing}.")
-    lengths = {name: len(values) for name, values in columns.items()}
-    if len(set(lengths.values())) != 1:
-        raise ValueError(f"The columns of a result must have equal lengths, got {lengths}.")
-    found = set(columns["cell"])
-    if found != set(place):
-        foreign, silent = sorted(found - set(place)), sorted(set(place) - found)
-        extra = f"has rows of cells outside its pack, {foreign}" if foreign else f"lacks rows of {silent}"
-        raise ValueError(f"The result {extra}.")
 
 
 def _column(values: Any, order: np.ndarray) -> pa.Array:

@@ -54,7 +54,11 @@ def _rebuilt(folder: Path) -> str:
     partial = not copy or copy[2] or len(known) > before
     lines = map(manifest.compact, known.values())
     content = manifest.signed(lines, made_by, partial)
-    _set_aside(folder)
+    path = folder / manifest.NAME
+    with atomic_files.mended(path):
+        (folder / "quarantine").mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(folder / "quarantine" / f"{manifest.NAME}.{secrets.token_hex(4)}")
     atomic_files.replace(folder / manifest.NAME, content)
     manifest.load(folder)
     manifest.keep_copy(folder)
@@ -132,12 +136,3 @@ def _place(entry: Mapping[str, Any]) -> int:
 
 def _without_place(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in ("id", "shared", "cells") if name in entry}
-
-
-def _set_aside(folder: Path) -> None:
-    """Move a damaged plan into quarantine/."""
-    path = folder / manifest.NAME
-    with atomic_files.mended(path):
-        (folder / "quarantine").mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            path.rename(folder / "quarantine" / f"{manifest.NAME}.{secrets.token_hex(4)}")

@@ -80,7 +80,10 @@ class PartialSource:
                 if start > -self.parts:
                     self._grow(start, now)
         taken = [[line.popleft() for _ in range(self.prompts)] for line in self.ready]
-        return Generated(_picked(taken, self.prompts))
+        rollouts = list({id(done.rollout): done.rollout for line in taken for done in line}.values())
+        offset = {id(rollout): index * self.prompts for index, rollout in enumerate(rollouts)}
+        index_RN = [[offset[id(done.rollout)] + done.place for done in line] for line in taken]
+        return Generated(pick_groups(rollouts, torch.tensor(index_RN, device=rollouts[0].reward_RB.device)))
 
     def _grow(self, start: int, now: int) -> None:
         """Regenerate the batch begun at `start` up to the end of step `now`; keep groups just finished.
@@ -99,14 +102,6 @@ class PartialSource:
         rollout = replace(rollout, version_RBT=version_RBT)
         for line, done_N in zip(self.ready, done_RN.tolist(), strict=True):
             line.extend(Done(rollout, place) for place, done in enumerate(done_N) if done)
-
-
-def _picked(taken: Sequence[Sequence[Done]], prompts: int) -> Rollout:
-    """Return one batch per replica, gathered from the generations of its groups."""
-    rollouts = list({id(done.rollout): done.rollout for line in taken for done in line}.values())
-    offset = {id(rollout): index * prompts for index, rollout in enumerate(rollouts)}
-    index_RN = [[offset[id(done.rollout)] + done.place for done in line] for line in taken]
-    return pick_groups(rollouts, torch.tensor(index_RN, device=rollouts[0].reward_RB.device))
 
 
 @schedule(

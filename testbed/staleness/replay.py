@@ -102,7 +102,8 @@ class ReplaySource:
         if self.plan.share < 1:
             origin = torch.full_like(fresh.reward_RB, ROLLOUT, dtype=torch.int64)
             index = torch.from_numpy(index_RN).to(theta_RP.device)
-            rollout = self._mixed(replace(fresh, origin_RB=origin), index)
+            stored = [_replayed(each.rollout) for each in self.store]
+            rollout = pick_groups([replace(fresh, origin_RB=origin), *stored], index)
         replayed_R = (index_RN >= self.prompts).mean(-1)
         lost_R = self._forget(Stored(fresh, uses_RN))
         lost = {"staleness/discarded": lost_R} if self.plan.counts else {}
@@ -111,10 +112,6 @@ class ReplaySource:
     def _room(self, key_M: Floats) -> int:
         """Return the number of stored groups that fill up the batch, at most those stored."""
         return min(self.prompts - self.fresh, int(np.isfinite(key_M).sum()))
-
-    def _mixed(self, fresh: Rollout, index_RN: Tensor) -> Rollout:
-        stored = [_replayed(each.rollout) for each in self.store]
-        return pick_groups([fresh, *stored], index_RN)
 
     def _forget(self, newest: Stored) -> Floats:
         """Store the newest; return how many groups with uses left leave the store; [R]."""

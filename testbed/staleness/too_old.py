@@ -104,21 +104,16 @@ def truncate(generated: Generated, step: int, limit: int) -> Generated:
     rollout = replace(rollout, mask_RBT=mask_RBT, logp_mu_RBT=zeroed_RBT)
     if not bool(lost_RB.any()):
         return Generated(rollout, generated.behavior, counts)
-    return Generated(_single(rollout, ~lost_RB[0]), None, counts)
-
-
-def _single(rollout: Rollout, keep_B: Tensor) -> Rollout:
-    """Return selected sequences of one replica, each with its prompt and group number."""
     alone = replace(
         rollout,
         prompt_RNQ=rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1),
         group=1,
         group_RB=rollout.groups(),
     )
-    kept = pick_groups([alone], keep_B.nonzero()[:, 0][None])
+    kept = pick_groups([alone], (~lost_RB[0]).nonzero()[:, 0][None])
     # Keep group numbers below the number of sequences after removals.
     number_B = kept.groups()[0].unique(return_inverse=True)[1]
-    return replace(kept, group_RB=number_B[None])
+    return Generated(replace(kept, group_RB=number_B[None]), None, counts)
 
 
 def _rest(behavior: BehaviorWeights | None, keep_N: Tensor) -> BehaviorWeights | None:

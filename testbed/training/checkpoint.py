@@ -236,7 +236,12 @@ class _Writer:
         if isinstance(value, np.ndarray | np.generic):
             return {"array": self._add(torch.from_numpy(np.array(value)))}
         if type(value).__name__ in RECORDS:
-            return self._record(value)
+            if id(value) in self._numbers:
+                return {"same": self._numbers[id(value)]}
+            self._numbers[id(value)] = number = len(self._numbers)
+            fields = value._asdict() if isinstance(value, Done | Group) else vars(value)
+            parts = {name: self.value(part) for name, part in fields.items()}
+            return {"record": type(value).__name__, "number": number, "fields": parts}
         if isinstance(value, (*LIVE, *SOURCES)):
             kind = type(value).__mro__[-2].__name__ if isinstance(value, Anchor) else type(value).__name__
             names = [name for name in vars(value) if f"{kind}.{name}" not in LEFT]
@@ -249,14 +254,6 @@ class _Writer:
         if isinstance(value, FIXED) or callable(value):
             return {"fixed": type(value).__name__}
         raise TypeError(f"a checkpoint has no rule for {type(value).__name__}")
-
-    def _record(self, value: Value) -> Tree:
-        if id(value) in self._numbers:
-            return {"same": self._numbers[id(value)]}
-        self._numbers[id(value)] = number = len(self._numbers)
-        names = tuple(value._asdict() if isinstance(value, Done | Group) else vars(value))
-        parts = {name: self.value(getattr(value, name)) for name in names}
-        return {"record": type(value).__name__, "number": number, "fields": parts}
 
     def _tensor(self, value: Tensor) -> str:
         if id(value) not in self._keys:

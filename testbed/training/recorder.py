@@ -59,15 +59,12 @@ class Recorder:
         """Return whether this step is logged: every log_every-th and the last."""
         return step % self.runs[0].log_every == 0 or step == self.runs[0].steps - 1
 
-    def _count(self, histogram_RE: Tensor) -> None:
-        """Add one step's log-ratio counts to those since the last row."""
-        self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
-
     def add(
         self, step: int, state: "State", generated: "Generated", rollout: Rollout, update: "Update"
     ) -> None:
         """Count this step's ratios; at a logged step, add a row per cell: the state before its update."""
-        self._count(log_ratio_histogram(update.log_w_RB))
+        histogram_RE = log_ratio_histogram(update.log_w_RB)
+        self.histogram = histogram_RE if self.histogram is None else self.histogram + histogram_RE
         self.rollouts_R += self._generated(generated)
         if not self.due(step):
             return
@@ -104,21 +101,17 @@ class Recorder:
     def _generated(self, generated: "Generated") -> np.ndarray:
         """Return the number of sequences generated for this step, [R], discarded ones included."""
         first, counts = self.runs[0], generated.counts
-        made_R = first.prompts * first.group + self._baselines()
-        if "staleness/replayed_share" in counts:
-            # Discarded replays were counted when they were fresh.
-            return made_R - counts["staleness/replayed_share"] * first.prompts * first.group
-        return made_R + counts.get("staleness/discarded", 0.0) * first.group
-
-    def _baselines(self) -> np.ndarray:
-        """Return the number of sequences that the recipes' baselines request at a step, [R]."""
         recipes = [learner.recipe for learner in self.learners]
         if len(recipes) != len(self.counted) or any(map(is_not, recipes, self.counted)):
             self.counted, prompts = recipes, self.runs[0].prompts
             for learner, recipe in zip(self.learners, recipes, strict=True):
                 asked = recipe.baselines.reference_group * ("reference_reward_BN" in recipe.needs)
                 self.asked_R[learner.rows] = prompts * (asked + ("greedy_reward_B" in recipe.needs))
-        return self.asked_R
+        made_R = first.prompts * first.group + self.asked_R
+        if "staleness/replayed_share" in counts:
+            # Discarded replays were counted when they were fresh.
+            return made_R - counts["staleness/replayed_share"] * first.prompts * first.group
+        return made_R + counts.get("staleness/discarded", 0.0) * first.group
 
     def _keep(
         self, row: dict[str, Tensor | np.ndarray], step: int, state: "State", generated: "Generated"

@@ -43,7 +43,17 @@ class Perturbed(Reweighted):
             raise UserError(f"perturb is {sigma}, the size of the noise at the start; expected above 0.")
         super().__init__(policy)
         self.inside, self.sigma = policy, sigma
-        self.places = _places(policy, where)
+        toy = isinstance(policy, ToyTransformer)
+        count = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
+        ends = {"all": (0, count), "first": (0, count // 2), "last": (count // 2, count)}
+        if toy:
+            ends["logits"] = (count, count + 1)
+        if where not in ends or not range(*ends[where]):
+            raise UserError(
+                f"perturb_where is '{where}', which is not a layer of this policy; expected one of "
+                f"{', '.join(ends)}."
+            )
+        self.places = range(*ends[where])
         self.layers = len(self.places)
         self.parameters = policy.parameters + self.layers
 
@@ -104,21 +114,6 @@ class Perturbed(Reweighted):
         """Return sum_l ALPHA sigma_l^2 - BETA log sigma_l^2, [R]: stationary at sigma^2 = BETA / ALPHA."""
         log_sigma_RK = theta_RP[:, self.inside.parameters :]
         return (ALPHA * (2 * log_sigma_RK).exp() - 2 * BETA * log_sigma_RK).sum(-1)
-
-
-def _places(policy: "ToyTransformer | HuggingFacePolicy", where: str) -> range:
-    """Return the numbers of the places: layers, then the logits after the last layer."""
-    toy = isinstance(policy, ToyTransformer)
-    count = policy.shape.layers if isinstance(policy, ToyTransformer) else policy.layers
-    ends = {"all": (0, count), "first": (0, count // 2), "last": (count // 2, count)}
-    if toy:
-        ends["logits"] = (count, count + 1)
-    if where not in ends or not range(*ends[where]):
-        raise UserError(
-            f"perturb_where is '{where}', which is not a layer of this policy; expected one of "
-            f"{', '.join(ends)}."
-        )
-    return range(*ends[where])
 
 
 def perturb_of(arguments: dict[str, Any]) -> tuple[float, str]:

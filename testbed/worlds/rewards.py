@@ -32,7 +32,9 @@ class Rewards:
 
     def gold(self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int) -> np.ndarray:
         """Return the task's scores [R, B]."""
-        score = self._scores(flat(prompt_RNQ, token_RBT, mask_RBT, group))
+        parts = flat(prompt_RNQ, token_RBT, mask_RBT, group)
+        judge = lambda: self.task.score(*parts)  # noqa: E731
+        score: np.ndarray = judge() if self.ranks is None else self.ranks.of_first(judge, len(parts[0]))
         self._count_failures(token_RBT.shape[:2])
         return score.reshape(token_RBT.shape[:2])
 
@@ -73,12 +75,6 @@ class Rewards:
         parts = flat(prompt_RNQ, token_RBT, mask_RBT, group)
         found_M = judged(self.verifier, self.seeds[rows], *parts, gold_RB.ravel())
         return gold_RB, found_M.reshape(gold_RB.shape)
-
-    def _scores(self, parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-        """Return the task's scores of flat responses, [M]."""
-        judge = lambda: self.task.score(*parts)  # noqa: E731
-        score: np.ndarray = judge() if self.ranks is None else self.ranks.of_first(judge, len(parts[0]))
-        return score
 
     def _count_failures(self, shape: Sequence[int]) -> None:
         """Count failures of a task's verifier in the latest scoring, if it can fail."""

@@ -146,20 +146,10 @@ class TokenRuns(World):
         draw = lambda prompt_RNQ, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
             theta_RWP, version_RBT, prompt_RNQ, first.group, uniform_RBT, step, cache
         )
-        rollout = self._answers(draw, purpose, self.sampling_R, step, first.prompts, first.group)
+        rollout = self._answered(
+            draw, self._prompts(purpose, step, first.prompts), self.sampling_R, step, first.group, 1
+        )
         return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
-
-    def _answers(
-        self,
-        draw: Draw,
-        purpose: str,
-        key_R: np.ndarray,
-        step: int,
-        prompts: int,
-        group: int,
-        slices: int = 1,
-    ) -> Rollout:
-        return self._answered(draw, self._prompts(purpose, step, prompts), key_R, step, group, slices)
 
     def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
         # Prompts depend only on (task, seed, step): cells with the same seed answer the same ones.

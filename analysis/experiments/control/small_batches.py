@@ -69,18 +69,6 @@ def chosen(name: str) -> tuple[Arm, bool]:
     return replace(arm, **knobs), ends
 
 
-def lots(seeds: Seeds) -> tuple[Worlds, dict[str, Any]]:
-    """Return lot sizing with random demand, price and holding cost, and what a post-decision critic knows."""
-    found = []
-    for seed in seeds:
-        rng = generator(seed, f"{NAME} lots")
-        demand_K, price, cost = rng.dirichlet(np.ones(5)), rng.uniform(1.5, 3.0), rng.uniform(0.05, 0.3)
-        found.append(lot_sizing(demand_K=demand_K, price=price, holding_cost=cost))
-    worlds = tuple(world for world, _ in found)
-    paid_RSA = np.stack([world.reward_SA for world in worlds])
-    return Worlds.of(worlds), {"post_SA": found[0][1], "paid_RSA": paid_RSA, "noise": 0.0}
-
-
 def sentences(seeds: Seeds, composed: bool) -> Worlds:
     """Return random MDPs of 22 actions of 1 to 3 tokens; composed: rewards add up over the tokens."""
     plain = random_worlds(seeds, actions=len(TREE.reach_AN))
@@ -110,7 +98,14 @@ def rows(seeds: Seeds) -> Rows:
     arms["mdpo, no kl"] = replace(arms["mdpo"], knob=np.inf)
     for frame in trained(seeds, "random", random_worlds(seeds), arms, batch=64):
         yield frame.assign(**{"at end": int(at_end.get(frame["arm"].iloc[0], False))})
-    stock, known = lots(seeds)
+    found = []
+    for seed in seeds:
+        rng = generator(seed, f"{NAME} lots")
+        demand_K, price, cost = rng.dirichlet(np.ones(5)), rng.uniform(1.5, 3.0), rng.uniform(0.05, 0.3)
+        found.append(lot_sizing(demand_K=demand_K, price=price, holding_cost=cost))
+    worlds = tuple(world for world, _ in found)
+    paid_RSA = np.stack([world.reward_SA for world in worlds])
+    stock, known = Worlds.of(worlds), {"post_SA": found[0][1], "paid_RSA": paid_RSA, "noise": 0.0}
     for batch, arms in LOTS.items():
         yield from trained(seeds, f"lots of {batch}", stock, arms, batch=batch, **known)
     for name in ("composed", "unrelated"):

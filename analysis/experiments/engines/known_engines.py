@@ -14,7 +14,6 @@ from analysis.kernels.on_use import Tensor, torch
 from analysis.lab import Experiment
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
-from testbed.config.run import Run
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48
@@ -42,7 +41,14 @@ def compute() -> Table:
     from testbed.worlds.task_registry import token_task
 
     build: dict[str, Any] = {"micro_tokens": 2048}
-    task, policy = build_hf(token_task(_run()), str(MODEL), "cpu", build)
+    prepare()
+    file = MODEL.with_name("smollm2-problems") / "words.jsonl"
+    lines = ({"prompt": f"Write about {word.strip()}.", "answer": ""} for word in WORDS.split(","))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    args = (("file", str(file)), ("held_out", 0), ("response_length", LENGTH))
+    task, policy = build_hf(
+        token_task(replace(HF_RUN, model=str(MODEL), task="jsonl", task_args=args)), str(MODEL), "cpu", build
+    )
     assert isinstance(policy, HuggingFacePolicy)
     theta_RP = policy.initial([0])
     every_NQ = np.unique(task.prompts(np.random.default_rng(0), 40 * PROMPTS), axis=0)
@@ -62,16 +68,6 @@ def compute() -> Table:
         frames.append(compared(name, *(part.view(PROMPTS, GROUP, LENGTH) for part in parts)))
         print(frames[-1].mean(numeric_only=True).to_dict(), flush=True)
     return Table.of(NAME, pd.concat(frames, ignore_index=True), {"tokens": int(mask_RBT.sum())})
-
-
-def _run() -> Run:
-    """Return the run that asks the model to write about WORDS."""
-    prepare()
-    file = MODEL.with_name("smollm2-problems") / "words.jsonl"
-    lines = ({"prompt": f"Write about {word.strip()}.", "answer": ""} for word in WORDS.split(","))
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    args = (("file", str(file)), ("held_out", 0), ("response_length", LENGTH))
-    return replace(HF_RUN, model=str(MODEL), task="jsonl", task_args=args)
 
 
 def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFrame:

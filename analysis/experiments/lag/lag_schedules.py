@@ -79,11 +79,6 @@ def age_distributions() -> dict[str, Any]:
     return {name: plan_for(Run(staleness=name, lag=LAG)).distribution for name in names}
 
 
-def _off_the_mean(found: dict[str, Any]) -> list[float]:
-    """Return the distance of each schedule's mean age from LAG, less rounding."""
-    return [max(0.0, abs(ages.mean / LAG - 1) - 1e-12) for ages in found.values()]
-
-
 def softmax(logits_xSA: Floats) -> Floats:
     """Return the policies of tables of logits."""
     weight_xSA = np.exp(logits_xSA - logits_xSA.max(-1, keepdims=True))
@@ -117,7 +112,7 @@ def spread_of_ages_raises_the_second_moment() -> Evidence:
         gaps += list(2 * log_K[1:-1] - log_K[:-2] - log_K[2:])
         mean = {name: float(moment_K[ages.age_K] @ ages.share_K) for name, ages in found.items()}
         gaps += [mean[less] / mean[more] - 1 for less, more in ORDER]
-    gaps += _off_the_mean(found)
+    gaps += [max(0.0, abs(ages.mean / LAG - 1) - 1e-12) for ages in found.values()]
     return exact(gaps, 1e-12, f"largest violation over {TREES} trees of 3 tokens, mean lag {LAG}")
 
 

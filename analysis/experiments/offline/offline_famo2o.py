@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Ints, Part, Plot, Rows, Seeds, ask, averaged, columns, of_seeds
-from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
+from analysis.lab import Experiment, Part, Plot, Rows, Seeds, ask, averaged, columns, of_seeds
+from analysis.worlds.offline_worlds import DISCOUNT, random_worlds
 from envs.logged_data import skilled
 from testbed.offline.tabular_offline import clone, fitted_q, policy_q, within_kl
 from testbed.rng import generator
@@ -15,17 +15,6 @@ BUDGETS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
 """Nats that a policy may leave mu in a state."""
 STEPS = (100, 300, 1000)
 MARGIN = 0.03
-
-
-def best_budgets(worlds: Worlds, family_RBSA: Floats) -> tuple[Ints, Ints]:
-    """The best single budget [R], and the best one of every state [R, S], by true value.
-
-    A budget is an action of the world in which a state's policy is chosen: its optimum is fitted Q's.
-    """
-    each_BR = np.stack([worlds.value(family_RBSA[:, b]) for b in range(len(BUDGETS))])
-    moves_RSBS = np.einsum("rbsa,rsat->rsbt", family_RBSA, worlds.moves_RSAS)
-    reward_RSB = np.einsum("rbsa,rsa->rsb", family_RBSA, worlds.reward_RSA)
-    return each_BR.argmax(0), fitted_q(moves_RSBS, reward_RSB, DISCOUNT).argmax(-1)
 
 
 def rows(seeds: Seeds) -> Rows:
@@ -41,7 +30,10 @@ def rows(seeds: Seeds) -> Rows:
         mu_RSA = clone(counts.visit_RSA)
         q_RSA = policy_q(counts.moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)
         family_RBSA = np.stack([within_kl(mu_RSA, q_RSA, budget) for budget in BUDGETS], axis=1)
-        single_R, budget_RS = best_budgets(worlds, family_RBSA)
+        each_BR = np.stack([worlds.value(family_RBSA[:, b]) for b in range(len(BUDGETS))])
+        moves_RSBS = np.einsum("rbsa,rsat->rsbt", family_RBSA, worlds.moves_RSAS)
+        reward_RSB = np.einsum("rbsa,rsa->rsb", family_RBSA, worlds.reward_RSA)
+        single_R, budget_RS = each_BR.argmax(0), fitted_q(moves_RSBS, reward_RSB, DISCOUNT).argmax(-1)
         for name, chosen_RS in (("one", np.repeat(single_R[:, None], 8, 1)), ("per state", budget_RS)):
             pi_RSA = np.take_along_axis(family_RBSA, chosen_RS[:, None, :, None], 1)[:, 0]
             yield columns(seeds, steps=steps, budgets=name, score=worlds.score(pi_RSA))

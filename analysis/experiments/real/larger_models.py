@@ -173,11 +173,7 @@ def losses(table: Frame) -> pd.Series:
     """Return the AUROC of a small early ESS for ending 0.1 below GRPO on-policy of the same seed, by seed."""
     fresh = table[table["lag"] == 0].set_index("seed")["accuracy"]
     stale = table[table["lag"] > 0]
-    return ess_areas(stale, stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED)
-
-
-def ess_areas(stale: Frame, event: pd.Series) -> pd.Series:
-    """Return the AUROC of a small early ESS for an event, by seed; seeds without both kinds left out."""
+    event = stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED
     found = {seed: auroc(-rows[ESS], event[rows.index]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found, dtype=float).dropna()
 

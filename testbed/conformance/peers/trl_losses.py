@@ -132,19 +132,14 @@ def async_loss(
     return found
 
 
-def loss_types() -> list[str]:
-    """Return the values of loss_type in the help of this version's GRPOConfig."""
+def losses() -> PeerLosses:
+    """Return the loss of every loss_type and level, with a KL term, with delta, and the asynchronous one."""
+    found: PeerLosses = {}
     from trl import GRPOConfig
 
     field = next(each for each in dataclasses.fields(GRPOConfig) if each.name == "loss_type")
     text = field.metadata["help"].split("Supported values are")[1].split(". ")[0]
-    return sorted(set(re.findall(r"'(\w+)'", text)))
-
-
-def losses() -> PeerLosses:
-    """Return the loss of every loss_type and level, with a KL term, with delta, and the asynchronous one."""
-    found: PeerLosses = {}
-    for kind in loss_types():
+    for kind in sorted(set(re.findall(r"'(\w+)'", text))):
         for level in ("token", "sequence"):
             bounds = NARROW if level == "sequence" else WIDE
             bounds = {"epsilon_high": 5.0} if kind == "cispo" else bounds

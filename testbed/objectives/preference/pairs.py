@@ -8,11 +8,6 @@ from testbed.data.groups import group_max, group_size, group_sum
 from testbed.losses.aggregate import spread
 
 
-def same_group(batch: Batch) -> Tensor:
-    """Return True where two sequences answer the same prompt; [..., B, B]."""
-    return batch.group_B.unsqueeze(-1) == batch.group_B.unsqueeze(-2)
-
-
 def differences(value_B: Tensor) -> Tensor:
     """Return the winner's value minus the loser's; [..., B, B]."""
     return value_B.unsqueeze(-1) - value_B.unsqueeze(-2)
@@ -20,7 +15,7 @@ def differences(value_B: Tensor) -> Tensor:
 
 def unequal_pairs(batch: Batch) -> Tensor:
     """Return True for every pair of a group with unequal rewards, the larger one winning; [..., B, B]."""
-    return same_group(batch) & (differences(batch.reward_B) > 0)
+    return (batch.group_B.unsqueeze(-1) == batch.group_B.unsqueeze(-2)) & (differences(batch.reward_B) > 0)
 
 
 def extreme_pairs(batch: Batch) -> Tensor:

@@ -261,7 +261,9 @@ class CausalModel:
 
     def _run_common(self, weights: dict[str, Tensor], token_C: Tensor, prompts: int) -> Any:
         """Return a cache of the common tokens, a row per prompt; an empty one without any."""
-        cache = self._empty_cache()
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=self.module.config)
         if len(token_C):
             replicas = self.replicas(weights)
             place_RC = torch.arange(len(token_C), device=token_C.device).expand(replicas, -1)
@@ -346,11 +348,6 @@ class CausalModel:
                 f"Prompt and response reach {tokens} tokens, but the model has {self._most_positions} "
                 "positions; take shorter responses or a model with a longer context."
             )
-
-    def _empty_cache(self) -> Any:
-        from transformers import DynamicCache
-
-        return DynamicCache(config=self.module.config)
 
     def _call(
         self,

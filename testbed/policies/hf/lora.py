@@ -79,18 +79,15 @@ def add_adapters(model: Any, lora: Lora) -> None:
     if lora.folder:
         _load(model, Path(lora.folder))
     elif lora.targets != ALL:
-        _check_targets(model, settings["target_modules"])
-
-
-def _check_targets(model: Any, targets: list[str]) -> None:
-    """Raise UserError if a target names no layer; peft accepts that if another target does."""
-    names = [name.rpartition(".")[2] for name in _layers(model)]
-    for target in targets:
-        if target not in names:
-            linear = {
-                n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)
-            }
-            raise unknown("layer in lora_targets", target, sorted({*names, *linear} - {"base_layer", NAME}))
+        names = [name.rpartition(".")[2] for name in _layers(model)]
+        for target in settings["target_modules"]:
+            if target not in names:
+                linear = {
+                    n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)
+                }
+                raise unknown(
+                    "layer in lora_targets", target, sorted({*names, *linear} - {"base_layer", NAME})
+                )
 
 
 def checked_settings(lora: Lora) -> dict[str, Any]:

@@ -61,7 +61,10 @@ def parts(prompt_N: Sequence[int], response_B: Sequence[int], most: int) -> list
         if stop > start + 1 or _tokens(prompt_N, response_B, group, start, stop) <= most:
             found.append(Part(slice(start, stop), slice(start * group, stop * group), group))
         else:
-            found += _pieces(prompt_N[start], response_B, group, start, most)
+            longest = max(response_B[start * group : (start + 1) * group])
+            size = max(1, (most - prompt_N[start]) // max(longest, 1))
+            ends = [*range(start * group, (start + 1) * group, size), (start + 1) * group]
+            found += [Part(slice(start, start + 1), slice(a, b), b - a) for a, b in pairwise(ends)]
         start = stop
     return found
 
@@ -69,13 +72,6 @@ def parts(prompt_N: Sequence[int], response_B: Sequence[int], most: int) -> list
 def _tokens(prompt_N: Sequence[int], response_B: Sequence[int], group: int, start: int, stop: int) -> int:
     longest = max(response_B[start * group : stop * group])
     return (stop - start) * (max(prompt_N[start:stop]) + group * longest)
-
-
-def _pieces(prompt: int, response_B: Sequence[int], group: int, n: int, most: int) -> list[Part]:
-    longest = max(response_B[n * group : (n + 1) * group])
-    size = max(1, (most - prompt) // max(longest, 1))
-    ends = [*range(n * group, (n + 1) * group, size), (n + 1) * group]
-    return [Part(slice(n, n + 1), slice(a, b), b - a) for a, b in pairwise(ends)]
 
 
 class _Recomputed(torch.autograd.Function):

@@ -51,7 +51,14 @@ class TextTask(TokenTask):
         self._wide = any(len(symbol) > 1 for symbol in self._codes)
         sample_NQ = task.prompts(np.random.Generator(np.random.Philox(key=0)), SURVEY)
         self.pad_token = self._free_token(self._encode(self._fill(sample_NQ[0]))[0])
-        self._check_round_trip(sample_NQ)
+        for given_Q in sample_NQ:
+            tokens = self._encode(self._fill(given_Q))
+            back = self._decode(np.array(tokens, dtype=np.int64), skip_special=True)
+            if back != self._fill(given_Q):
+                raise UserError(
+                    f"The model's tokenizer turns {self._fill(given_Q)!r} into {back!r}, so prompts "
+                    "cannot be told apart; give a model with a tokenizer that keeps every character."
+                )
 
     def prompts(self, rng: np.random.Generator, n: int) -> Ints:
         """Return n prompts of the task, encoded and padded on the left, [N, Q]."""
@@ -162,16 +169,6 @@ class TextTask(TokenTask):
             )
         pad = [] if self.task.pad_token is None else [self.task.pad_token]
         return np.array(pad * (self.task.prompt_length - len(tokens)) + tokens, dtype=np.int64)
-
-    def _check_round_trip(self, sample_NQ: Ints) -> None:
-        for given_Q in sample_NQ:
-            tokens = self._encode(self._fill(given_Q))
-            back = self._decode(np.array(tokens, dtype=np.int64), skip_special=True)
-            if back != self._fill(given_Q):
-                raise UserError(
-                    f"The model's tokenizer turns {self._fill(given_Q)!r} into {back!r}, so prompts "
-                    "cannot be told apart; give a model with a tokenizer that keeps every character."
-                )
 
 
 def load_tokenizer(model_path: str | Path) -> Any:
