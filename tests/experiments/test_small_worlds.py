@@ -10,6 +10,7 @@ from support.refusals import refuses
 
 from analysis.experiments.control import flow_policies, parallel_td3
 from analysis.experiments.engines import draft_states
+from analysis.experiments.engines.draft_states import acceptance, accepted_length
 from analysis.experiments.experts import searched_sinusoid
 from analysis.experiments.experts.expert_help import alignment
 from analysis.experiments.offline import offline_iql
@@ -17,7 +18,6 @@ from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
 from analysis.experiments.rewards import parallel_decoding
 from analysis.experiments.teachers import private_networks as private
-from analysis.kernels.speculative import acceptance, accepted_length
 from analysis.worlds.long_answers import EGAE, LONGEST, SLOTS, WHOLE, ticks
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.pilots import PILOT, TunedArms, tuned

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.kernels import logged_bandits, one_continuous_action
+from analysis.experiments.offline import logged_policies
+from analysis.kernels import one_continuous_action
 from envs.continuous import point_mass
 from envs.logged_data import exact_model
 from envs.mdps import garnet
@@ -307,7 +308,7 @@ def score_tables() -> float:
     bandit = logged_bandit(contexts=5, arms=4, seed=0)
     data = bandit.log(np.arange(1, dtype=np.uint64), 400)
     context, action = data.context_RN[0], data.action_RN[0]
-    model_RSA = logged_bandits.mean_model(data, 5, 4)
+    model_RSA = logged_policies.mean_model(data, 5, 4)
     gaps = []
     for pi_SA in np.random.default_rng(0).dirichlet(np.ones(4), (3, 5)):
         given = {
@@ -317,8 +318,8 @@ def score_tables() -> float:
         }  # fmt: skip
         value = lambda table, pi=pi_SA: float((table[0] * pi).sum())  # noqa: E731
         ips, dr = InverseProbabilityWeighting(), DoublyRobust()
-        gaps.append(far(value(logged_bandits.score_table(data, 5, 4)), ips.estimate_policy_value(**given)))
-        doubly = logged_bandits.score_table(data, 5, 4, model_RSA=model_RSA)
+        gaps.append(far(value(logged_policies.score_table(data, 5, 4)), ips.estimate_policy_value(**given)))
+        doubly = logged_policies.score_table(data, 5, 4, model_RSA=model_RSA)
         gaps.append(far(value(doubly), dr.estimate_policy_value(**given)))
     return max(gaps)
 

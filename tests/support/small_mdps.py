@@ -3,8 +3,8 @@
 import numpy as np
 from references.reference_mdp import Model
 
-from envs.bandits import bandit
 from envs.finite_mdp import FiniteMDP
+from envs.logged_bandit import bandit
 from envs.mdps import chain, combination_lock, grid_world
 
 

@@ -1,14 +1,37 @@
-"""BRAIn against DPO on the same stale answers: how much of the regularized optimum is missed."""
+"""BRAIn against DPO on the same stale answers: how much of the regularized optimum is missed.
+
+Policies are distributions over A answers; expectations over samples are enumerated as counts.
+"""
 
 from functools import cache
 
 import numpy as np
 from scipy import special
 
-from analysis.kernels.posterior import brain_step
 from analysis.lab import Experiment, Floats, Part, Plot, Rows, Seeds, columns, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.offline.preferences import pair_gradient, tilt
+
+
+def brain_step(
+    count_RA: Floats, pi_RA: Floats, sampler_A: Floats, posterior_A: Floats, baseline: bool = True
+) -> Floats:
+    """Return the step of each of R samples with these counts of answers [R, A]; pi is [A] or [R, A]."""
+    share_RA = np.asarray(_normalized(count_RA * (posterior_A / sampler_A)))
+    if baseline:
+        share_RA = share_RA - _normalized(count_RA * (pi_RA / sampler_A))
+    return share_RA - share_RA.sum(-1, keepdims=True) * pi_RA
+
+
+def _normalized(weight_RA: Floats) -> Floats:
+    return np.asarray(weight_RA / weight_RA.sum(-1, keepdims=True))
+
+
+def moments(step_RA: Floats, chance_R: Floats) -> tuple[Floats, float]:
+    """Mean step [A], and trace of the covariance."""
+    mean_A = chance_R @ step_RA
+    return mean_A, float(chance_R @ ((step_RA - mean_A) ** 2).sum(-1))
+
 
 NAME = "posterior-regret"
 SEEDS, ANSWERS, BETA, DRAWN, STEPS = 128, 12, 0.5, 8, 400

@@ -7,7 +7,7 @@ from support.made_logs import sequences
 from support.refusals import refuses
 from support.trl_stub import random_inputs, stub_trainer, tiny_trainer
 
-from testbed.adapters.live import live_metrics, names_of, verl_metrics
+from testbed.adapters.trl_callback import live_metrics, names_of, verl_metrics
 from testbed.data.batch import Batch
 from testbed.diagnostics.ratio_metrics import ratio_metrics
 from testbed.errors import UserError

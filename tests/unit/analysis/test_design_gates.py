@@ -12,7 +12,7 @@ import pytest
 from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging import design_gates, gates, source_drift, table_gates
+from analysis.judging import gates, source_drift, table_gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly
@@ -83,24 +83,24 @@ INSIDE, EDGE, FULL = ("", 0.5), ("low", 0.5), ("high", 0.99)
     ],
 )
 def test_who_loses_must_have_its_rate_inside_the_grid(wanted, chosen, reads, word):
-    found = holds(design_gates.tuned(chosen, exceeds, reads, evidence(word)))
+    found = holds(gates.tuned(chosen, exceeds, reads, evidence(word)))
     assert found.get("tuned") is wanted
 
 
 def test_of_many_arms_a_comparison_alone_says_which_are_compared():
     reads = [*read(), Read("accuracy", OFF, np.full(8, 0.1))]
     chosen, said = rates(good=INSIDE, bad=EDGE, off=EDGE), evidence("supported")
-    assert not holds(design_gates.tuned(chosen, exceeds, reads, said))
-    assert holds(design_gates.tuned(chosen, Comparison("above", "accuracy", GOOD, BAD), reads, said)) == {
+    assert not holds(gates.tuned(chosen, exceeds, reads, said))
+    assert holds(gates.tuned(chosen, Comparison("above", "accuracy", GOOD, BAD), reads, said)) == {
         "tuned": False
     }
 
 
 def test_rates_are_those_that_the_cells_are_made_with():
-    found = design_gates.rates_of("clip-width")
+    found = gates.rates_of("clip-width")
     row = found[(found["recipe_args"] == "how=drop") & (found["lag"] == 16)].iloc[0]
     assert (row["learning_rate"], row["at_edge"]) == (0.001, "low")
-    assert design_gates.rates_of("rec").empty
+    assert gates.rates_of("rec").empty
 
 
 # Worlds, collapses, old data
@@ -110,9 +110,9 @@ def test_rates_are_those_that_the_cells_are_made_with():
 def test_worlds_are_at_least_twenty(seeds, wanted):
     made = Experiment("private-networks", question="Is it?", source="s", compute=table, keys=("seed",))
     frame = pd.DataFrame({"seed": [-1, *range(seeds)]})
-    assert holds(design_gates.worlds(made, frame)) == {"worlds": wanted}
+    assert holds(gates.worlds(made, frame)) == {"worlds": wanted}
     queue = EXPERIMENTS["actor-learner"]
-    assert not holds(design_gates.worlds(queue, frame))
+    assert not holds(gates.worlds(queue, frame))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
 def test_cells_on_random_worlds_have_at_least_twenty(task, arguments, wanted):
     cells = tuple(Run(task=task, task_args=tuple(each.items())) for each in arguments)
     made = Experiment("rec", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
-    assert holds(design_gates.worlds(made, pd.DataFrame({"seed": range(64)}))) == wanted
+    assert holds(gates.worlds(made, pd.DataFrame({"seed": range(64)}))) == wanted
 
 
 def test_nobody_is_spared_a_collapse_that_nobody_has():
@@ -132,18 +132,18 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
     )
     reads = [Read("collapsed", {}, np.zeros(32))]
     spared = happens_mostly(np.ones(32), "spared")
-    assert holds(design_gates.collapses(reads, some, spared)) == {"acts": True}
-    assert holds(design_gates.collapses(reads, none, spared)) == {"acts": False}
-    assert not holds(design_gates.collapses(reads, none, happens_mostly(np.zeros(32), "collapses")))
-    assert not holds(design_gates.collapses(read(), none, spared))
+    assert holds(gates.collapses(reads, some, spared)) == {"acts": True}
+    assert holds(gates.collapses(reads, none, spared)) == {"acts": False}
+    assert not holds(gates.collapses(reads, none, happens_mostly(np.zeros(32), "collapses")))
+    assert not holds(gates.collapses(read(), none, spared))
 
 
 def test_most_steps_learn_from_other_data_than_the_first_models():
     base = pd.DataFrame({"arm": ["good", "bad"], "lag": [16, 64], "steps": [320, 320]})
     for lags, wanted in (([16, 64], True), ([16, 192], True), ([16, 256], False), ([16, 320], True)):
-        found = holds(design_gates.long_enough(base.assign(lag=lags), read()))
+        found = holds(gates.long_enough(base.assign(lag=lags), read()))
         assert found == {"long enough": wanted}, lags
-    assert not holds(design_gates.long_enough(base.assign(lag=0), read()))
+    assert not holds(gates.long_enough(base.assign(lag=0), read()))
 
 
 @pytest.mark.parametrize(
@@ -194,20 +194,20 @@ def test_a_table_without_a_curve_fails_unless_its_runs_were_made_again_or_it_is_
 
 def test_a_lag_without_its_drift_is_told_by_runs_made_again(monkeypatch):
     frame = rows_table(0.8, 0.5, clip_share=0.1)
-    monkeypatch.setattr(design_gates, "remeasured", {"e": frame.assign(kl=0.3)}.get)
+    monkeypatch.setattr(gates, "remeasured", {"e": frame.assign(kl=0.3)}.get)
     assert said(frame, gain(0.1))["drift"].why == "KL 0.3, clip share 0.1"
     again = frame[frame["arm"] == "good"].assign(kl=0.3)
-    monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
+    monkeypatch.setattr(gates, "remeasured", {"e": again}.get)
     assert not said(frame, gain(0.1))["drift"].holds
 
 
 def test_arms_of_a_family_on_old_data_need_their_drift(monkeypatch):
     frame = rows_table(0.8, 0.5, clip_share=0.1)
     again = frame.assign(kl=0.3, lag=5.5)
-    ask = lambda old: [*design_gates.drift(GAIN, frame.drop(columns="lag"), read(), "e", (), old)]  # noqa: E731
+    ask = lambda old: [*gates.drift(GAIN, frame.drop(columns="lag"), read(), "e", (), old)]  # noqa: E731
     assert ask(()) == ask(("another",)) == []
     assert [each.holds for each in ask(("bad",))] == [False]
-    monkeypatch.setattr(design_gates, "remeasured", {"e": again}.get)
+    monkeypatch.setattr(gates, "remeasured", {"e": again}.get)
     assert [each.why for each in ask(("bad",))] == ["KL 0.3, clip share 0.1"]
 
 
@@ -365,7 +365,7 @@ def drifts(frame, monkeypatch, *rows):
     """Return the gate's answer on a claim about a system whose source speaks of these ranges."""
     known = {"S": tuple(Range(*row, "arXiv") for row in rows)}
     monkeypatch.setattr(source_drift, "spoken", lambda: known)
-    (found,) = design_gates.drift(GAIN, frame, read(), "e", ("S", "not looked at"))
+    (found,) = gates.drift(GAIN, frame, read(), "e", ("S", "not looked at"))
     return found
 
 

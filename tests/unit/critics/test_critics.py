@@ -12,8 +12,8 @@ from testbed.critics import critic
 from testbed.critics.fitted import Fit, explained, soft_minimum
 from testbed.data.signals import Signals
 from testbed.execution.preflight import prepare
+from testbed.training.learner import critic_signals
 from testbed.training.loop import train_pack
-from testbed.training.signal_providers import critic_signals
 from testbed.worlds.build_world import build_world
 
 GAE = (("advantage", "gae"),)

@@ -21,7 +21,6 @@ from support.refusals import refuses
 from analysis.pages.metrics_page import page
 from testbed.diagnostics.metric_aliases import ALIASES, rows
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
-from testbed.diagnostics.pass_at_k import max_at_k, pass_at_k
 from testbed.diagnostics.ratio_metrics import (
     HOW,
     clip_share,

@@ -12,7 +12,7 @@ from references import reference_mdp as reference
 from support.small_mdps import SMALL, bare, policies, softmax
 
 from envs import kernels, streams
-from envs.bandits import bandit
+from envs.logged_bandit import bandit
 from envs.tables import running_sums
 from testbed import rng
 

@@ -12,8 +12,8 @@ from support.refusals import refuses
 from support.small_mdps import SMALL, bare, policies, random_mdp
 
 from envs import infinite_horizon
-from envs.bandits import bandit
 from envs.finite_mdp import FiniteMDP
+from envs.logged_bandit import bandit
 from envs.mdp_gym_env import FiniteMDPEnv
 from envs.mdps import baird_behavior, baird_star, chain, combination_lock, garnet, grid_world
 

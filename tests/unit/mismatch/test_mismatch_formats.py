@@ -14,7 +14,7 @@ from torch import Tensor
 
 from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
-from testbed.mismatch.number_formats import BFLOAT16, E4M3, e4, largest_by_block, scale_of, to_float, to_int8
+from testbed.mismatch.quantized import BFLOAT16, E4M3, e4, largest_by_block, scale_of, to_float, to_int8
 from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 from testbed.worlds.rounded import Rounded

@@ -15,7 +15,7 @@ from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, compose, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.mismatch.mismatch_report import mismatch_distribution
-from testbed.mismatch.number_formats import E4M3, to_float
+from testbed.mismatch.quantized import E4M3, to_float
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 GROUP = 4

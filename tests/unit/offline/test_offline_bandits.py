@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, special, stats
 from support.small_mdps import policies
 
-from analysis.kernels import logged_bandits
+from analysis.experiments.offline import logged_policies
 from envs.logged_bandit import logged_bandit
 from testbed.errors import UserError
 from testbed.offline import preferences
@@ -31,10 +31,10 @@ def test_a_score_table_is_the_estimator_of_every_policy():
         "twice": weight / LOG.propensity_RN * 2 * LOG.reward_RN,
     }
     tables = {
-        "ips": logged_bandits.score_table(LOG, 2, 3),
-        "smooth": logged_bandits.score_table(LOG, 2, 3, alpha=0.6),
-        "dr": logged_bandits.score_table(LOG, 2, 3, model_RSA=model),
-        "twice": logged_bandits.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
+        "ips": logged_policies.score_table(LOG, 2, 3),
+        "smooth": logged_policies.score_table(LOG, 2, 3, alpha=0.6),
+        "dr": logged_policies.score_table(LOG, 2, 3, model_RSA=model),
+        "twice": logged_policies.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
     }
     for name, table in tables.items():
         np.testing.assert_allclose(
@@ -43,7 +43,7 @@ def test_a_score_table_is_the_estimator_of_every_policy():
 
 
 def test_the_model_shrinks_to_the_mean_reward():
-    model = logged_bandits.mean_model(LOG, 2, 3)
+    model = logged_policies.mean_model(LOG, 2, 3)
     here = (LOG.context_RN[0] == 1) & (LOG.action_RN[0] == 2)
     mean = LOG.reward_RN[0].mean()
     assert model[0, 1, 2] == pytest.approx((LOG.reward_RN[0][here].sum() + mean) / (here.sum() + 1))
@@ -209,7 +209,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [(lambda: logged_bandits.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
+    [(lambda: logged_policies.score_table(LOG, 2, 3, alpha=1.5), "alpha"),
      (lambda: preferences.vote_labels(EVEN, CHANCE, 3, "soft", np.random.default_rng(0)),
       "rule 'soft', votes 3"),
      (lambda: preferences.vote_labels(EVEN, CHANCE, 0, "hard", np.random.default_rng(0)), "votes 0"),

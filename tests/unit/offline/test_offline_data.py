@@ -11,7 +11,7 @@ from references.reference_libraries import COMPARISONS, missing
 from support.refusals import refuses
 from support.small_mdps import SMALL, policies
 
-from analysis.kernels.instrumented_mdp import confounded
+from analysis.experiments.offline.offline_iv import confounded
 from analysis.kernels.mechanisms import lot_sizing, tightrope
 from analysis.worlds.offline_worlds import two_groups
 from envs import infinite_horizon

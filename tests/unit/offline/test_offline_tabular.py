@@ -9,8 +9,9 @@ from scipy import optimize
 from support.refusals import refuses
 from support.small_mdps import SMALL, policies
 
-from analysis.kernels import constrained, instrumented_mdp
-from analysis.kernels.instrumented_mdp import confounded
+from analysis.experiments.offline import offline_iv
+from analysis.experiments.offline.offline_iv import confounded
+from analysis.kernels import constrained
 from envs import infinite_horizon
 from envs.logged_data import Counts, collect, exact_model, expected_counts
 from envs.mdps import garnet
@@ -309,7 +310,7 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
     world = garnet(states=3, actions=2, branching=2, discount=0.5, horizon=10, seed=0)
     hidden = confounded(world, instrument=0.6, hidden=0.4)
     log, z = hidden.collect(20_000, KEYS[:2])
-    model = instrumented_mdp.instrumented_model(log, z, 3, 2)
+    model = offline_iv.instrumented_model(log, z, 3, 2)
     counts = log.counts(3, 2)
     assert (
         np.abs(model.reward_RSA - world.reward_SA).max()
@@ -317,7 +318,7 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
         < np.abs(counts.reward_RSA - world.reward_SA).min()
     )
     pi = policies(world)
-    value, error = instrumented_mdp.instrumented_value(log, z, pi, world.start_S, world.discount)
+    value, error = offline_iv.instrumented_value(log, z, pi, world.start_S, world.discount)
     truth = infinite_horizon.value(world, pi)
     assert (np.abs(value - truth) < 4.5 * error).all()
     assert (error < 0.05).all()
@@ -326,10 +327,10 @@ def test_instruments_recover_the_world_that_counts_get_wrong():
 def test_the_standard_error_of_an_instrumented_value_is_that_of_its_replicates():
     world = garnet(states=2, actions=2, branching=2, discount=0.5, horizon=5, seed=0)
     log, z = confounded(world).collect(400, np.arange(300, dtype=np.uint64))
-    value, error = instrumented_mdp.instrumented_value(log, z, policies(world), world.start_S, 0.5)
+    value, error = offline_iv.instrumented_value(log, z, policies(world), world.start_S, 0.5)
     # The deviation of 300 replicates has a relative error of 4%, of which these are five.
     assert np.median(error) / value.std() == pytest.approx(1, abs=0.2)
-    refuses("No step", instrumented_mdp.instrumented_model, log, np.zeros_like(z), 2, 2)
+    refuses("No step", offline_iv.instrumented_model, log, np.zeros_like(z), 2, 2)
 
 
 # -- constraints ------------------------------------------------------------------------------------

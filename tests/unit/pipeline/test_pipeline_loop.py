@@ -12,7 +12,7 @@ from scipy import stats
 
 from envs.kernels import philox
 from testbed.errors import UserError
-from testbed.pipeline import heap, kernel, parallel, pipeline_draws, simulate
+from testbed.pipeline import heap, kernel, pipeline_draws, simulate
 from testbed.pipeline.design import Design
 from testbed.pipeline.records import LAGS, SUMS
 from testbed.pipeline.simulate import VALUES, keys, trace_rows, warm_up
@@ -21,7 +21,7 @@ from testbed.pipeline.simulate import VALUES, keys, trace_rows, warm_up
 @pytest.fixture
 def uncompiled(monkeypatch):
     """Run the loop as Python: compiling it takes half a minute."""
-    for module in (heap, pipeline_draws, kernel, parallel, simulate):
+    for module in (heap, pipeline_draws, kernel, simulate):
         for name, loop in list(vars(module).items()):
             if isinstance(loop, Dispatcher) and loop is not philox:
                 monkeypatch.setattr(module, name, loop.py_func)

@@ -15,9 +15,8 @@ from testbed.config.run import Run
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.model_folder import load_model
+from testbed.policies.hf.model_folder import first_line, load_model
 from testbed.policies.hf.text_task import task_for_model
-from testbed.policies.hf.weight_files import first_line
 
 TASK = tiny_models.Echo()
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from testbed.errors import UserError
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
-from testbed.policies.toy.cache import attend_step, dense_step, prompt_cache
+from testbed.policies.toy.decoder import attend_step, dense_step, prompt_cache
 from testbed.policies.toy.layers import Shape, finish_block, waves
 from testbed.policies.toy.simd import exp2, load, store
 from testbed.policies.toy.toy_sampler import inverse_cdf

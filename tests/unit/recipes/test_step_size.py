@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.refusals import refuses
 
-from testbed.recipes.step_size import ess_factor, trust_region_factor
+from testbed.recipes.composition import ess_factor, trust_region_factor
 
 LOG_W = torch.tensor([1.0, 1.0, 4.0, 0.25], dtype=torch.float64).log()
 SHARE = 6.25**2 / (1 + 1 + 16 + 0.0625) / 4  # .54066

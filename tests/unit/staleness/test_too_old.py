@@ -26,8 +26,7 @@ from testbed.execution.packs import plan
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
 from testbed.staleness import build_source, plan_for
-from testbed.staleness.by_age import ByAge
-from testbed.staleness.limited_ages import Discarding
+from testbed.staleness.by_age import ByAge, Discarding
 from testbed.staleness.schedule_plan import Generated
 from testbed.staleness.too_old import drop, truncate
 from testbed.training.loop import train, train_pack

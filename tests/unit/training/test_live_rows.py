@@ -28,7 +28,7 @@ from testbed.logs.measure import age_rows, ratio_numbers
 from testbed.logs.readers import read
 from testbed.logs.record import RECORD
 from testbed.staleness.schedule_plan import Generated
-from testbed.training import live_rows
+from testbed.training import loop
 from testbed.training.loop import train, train_pack
 from testbed.training.recorder import Recorder, age_metrics, blanks, sequence_tails
 from testbed.training.update import State, Trainer
@@ -100,10 +100,10 @@ def test_lines_reach_the_display_from_a_worker(tmp_path):
 
 def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     now = iter([0.0, 10.0, 16.0, 25.0])
-    monkeypatch.setattr(live_rows.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(now))
     run = dataclasses.replace(RUN, steps=11, policy="hf", model="m")
     said = []
-    rows = live_rows.LiveRows([run], said.append, [])
+    rows = loop.LiveRows([run], said.append, [])
     rows.tokens = 50
     rows.add(0, {"reward/mean": np.array([0.5])})
     rows.tokens = 120
@@ -153,8 +153,8 @@ def test_loggers_hear_every_number_of_every_row(monkeypatch, tmp_path):
         sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=FakeWriter)
     )
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setenv(live_rows.TENSORBOARD, str(tmp_path))
-    monkeypatch.setenv(live_rows.WANDB, "staleness")
+    monkeypatch.setenv(loop.TENSORBOARD, str(tmp_path))
+    monkeypatch.setenv(loop.WANDB, "staleness")
     table = train(RUN)
     (writer,) = FakeWriter.made
     assert writer.folder == str(tmp_path / cell_id(RUN))
@@ -168,14 +168,14 @@ def test_loggers_hear_every_number_of_every_row(monkeypatch, tmp_path):
     assert wandb.rows[1][1]["live/tokens_per_second"] > 0
     for name in ("actor/grad_norm", "rollout_corr/ess_kish_sequence_raw"):
         assert [row[name] for _, row in wandb.rows] == table[name].tolist()
-    for name in (live_rows.TENSORBOARD, live_rows.WANDB):
+    for name in (loop.TENSORBOARD, loop.WANDB):
         monkeypatch.delenv(name)
     assert differing(table, train(RUN)) == []
 
 
 @pytest.mark.parametrize(
     ("name", "module", "package"),
-    [(live_rows.TENSORBOARD, "torch.utils.tensorboard", "tensorboard"), (live_rows.WANDB, "wandb", "wandb")],
+    [(loop.TENSORBOARD, "torch.utils.tensorboard", "tensorboard"), (loop.WANDB, "wandb", "wandb")],
 )
 def test_a_logger_that_is_not_installed_is_named_before_anything_trains(monkeypatch, name, module, package):
     monkeypatch.setitem(sys.modules, module, None)
@@ -186,9 +186,9 @@ def test_a_logger_that_is_not_installed_is_named_before_anything_trains(monkeypa
 
 def test_of_several_processes_only_the_first_speaks(monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv(live_rows.WANDB, "x")
+    monkeypatch.setenv(loop.WANDB, "x")
     hf = dataclasses.replace(RUN, policy="hf", model="m")
-    assert not live_rows.LiveRows.of([hf], Listener()).heard
+    assert not loop.LiveRows.of([hf], Listener()).heard
 
 
 BANDIT = Run(task="bandit", steps=6, prompts=4, group=4, learning_rate=0.5, log_every=2)
