@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
 from testbed.errors import UserError
 
 
@@ -32,7 +33,6 @@ def advise(
     testbed advise output/token_exports --guess-rate
     """
     from analysis.arena import advice, table
-    from testbed.cli import show
     from testbed.logs.readers import read
 
     log = read(logs, format_)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import part
 from testbed.errors import UserError, unknown
 
@@ -61,7 +62,6 @@ def show_table(
     """
     from analysis.arena import curves, table, tasks
     from analysis.arena import one_setting as one
-    from testbed.cli import show
 
     if one_setting + curve + outcomes > 1:
         raise UserError("Give one of --outcomes, --one-setting and --curve: each shows other columns.")
@@ -146,7 +146,6 @@ def add(
     """
     from analysis.arena import own, table, tasks
     from analysis.arena.halving import FULL, QUICK
-    from testbed.cli import show
 
     if html is not None and html.is_dir():
         raise UserError(f"--html names the folder {html}, expected a file, as in --html page.html.")

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
+
 
 def ask_words(
     words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="A question, as: m2po lag 16.")],
@@ -23,7 +25,6 @@ def ask_words(
     testbed ask which at lag 16 --json
     """
     from analysis.questions import search
-    from testbed.cli import show
 
     found = search.ask(words)
     if json:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
 from testbed.errors import UserError, counted
 
 
@@ -33,7 +34,6 @@ def compare(
     from analysis.sweeps.sweep_comparison import compare as compared
     from analysis.sweeps.sweep_comparison import in_words
     from analysis.sweeps.sweep_table import load, only, setting, unfinished, usual_axis, usual_metric
-    from testbed.cli import show
 
     if json + latex + markdown > 1:
         raise UserError("--json, --latex and --markdown exclude each other; give one of them.")

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from analysis.experiment import EXPERIMENTS
+from testbed.cli import show
 from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.errors import UserError
+from testbed.execution.progress import choose
 
 if TYPE_CHECKING:
     from analysis.experiment import Experiment
@@ -57,10 +60,6 @@ def run_experiments(
 
     testbed evidence run staleness --write --from results/mine
     """
-    from analysis.experiment import EXPERIMENTS
-    from testbed.cli import show
-    from testbed.execution.progress import choose
-
     chosen = [EXPERIMENTS[name] for name in names or ()]
     chosen += [each for each in EXPERIMENTS.values() if computed and each.compute and each not in chosen]
     if not chosen:
@@ -124,7 +123,6 @@ def _judged(
 
 
 def _report(found: dict[str, Any]) -> None:
-    from testbed.cli import show
 
     for table, rows in found["rows"].items():
         print(f"table {table}: {rows} rows. Keep it: testbed evidence run {table} --write")
@@ -145,7 +143,6 @@ def agree_on_experiment(
 
     With a stopping rule the cost is that of all its seeds.
     """
-    from analysis.experiment import EXPERIMENTS
     from testbed.results.store import folder_for
 
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from analysis.commands.kinds import in_words
+from analysis.experiment import EXPERIMENTS
+from testbed.cli import show
 from testbed.errors import UserError
 
 
@@ -41,7 +43,6 @@ def judge_claims(
 
 def _print(pattern: str, data: Path | None, json: bool) -> None:
     from analysis.judging.verdicts import ask
-    from testbed.cli import show
 
     rows = ask(pattern, data)
     if json:
@@ -53,10 +54,8 @@ def _print(pattern: str, data: Path | None, json: bool) -> None:
 
 
 def _write(every: bool, json: bool) -> None:
-    from analysis.experiment import EXPERIMENTS
     from analysis.judging import verdicts
     from analysis.tables.committed import manifest
-    from testbed.cli import show
 
     known = () if every or not verdicts.TABLE.is_file() else verdicts.stored()
     chosen = verdicts.changed(known, {name: entry["sha256"] for name, entry in manifest().items()})

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.experiment import EXPERIMENTS, sweep, sweeps
+from analysis.planted_bugs import about
 from testbed.cli.extensions import Kind
 
 Rows = list[dict[str, Any]]
 
 
 def _sweeps() -> Rows:
-    from analysis.experiment import sweeps
 
     return [_described(name, cells) for name, cells in sweeps().items()]
 
 
 def _sweep(name: str) -> dict[str, Any]:
-    from analysis.experiment import sweep
 
     return _described(name, sweep(name))
 
@@ -27,13 +27,11 @@ def _described(name: str, cells: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _sweep_names() -> list[str]:
-    from analysis.experiment import EXPERIMENTS
 
     return [name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None]
 
 
 def _experiments() -> Rows:
-    from analysis.experiment import EXPERIMENTS
 
     return [
         {
@@ -50,14 +48,12 @@ def _experiments() -> Rows:
 
 
 def _experiment_names() -> tuple[str, ...]:
-    from analysis.experiment import EXPERIMENTS
 
     return EXPERIMENTS.names()
 
 
 def experiment(name: str) -> dict[str, Any]:
     """Return an experiment's declaration as JSON-compatible values; undeclared parts are "" or []."""
-    from analysis.experiment import EXPERIMENTS
     from analysis.pages.experiment_page import commands, figure_of, origin
 
     found = EXPERIMENTS[name]
@@ -108,7 +104,6 @@ def claim(name: str) -> dict[str, Any]:
     from analysis.judging.claims import CLAIMS
     from analysis.judging.table_gates import NOT_RECORDED, excuse
     from analysis.judging.verdicts import by_claim
-    from analysis.planted_bugs import about
 
     said = {"name": name, "statement": CLAIMS[name].promises["statement"]}
     row = by_claim().get(name)

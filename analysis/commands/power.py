@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from analysis.experiment import Stop
+from testbed.cli import show
 from testbed.errors import UserError
 
 
@@ -34,10 +36,8 @@ def power(
 
     testbed power results/pilot --by recipe --baseline grpo --gap 0.05 --cap 48
     """
-    from analysis.experiment import Stop
     from analysis.judging.seed_power import CAP, agreeing, bet_seeds, decided
     from analysis.kernels.t_test_seeds import MOST, t_seeds
-    from testbed.cli import show
 
     if cap % block:
         raise UserError(

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
+
 
 def answer_questions(
     numbers: Annotated[
@@ -26,7 +28,6 @@ def answer_questions(
     """
     from analysis.judging.verdicts import by_claim
     from analysis.questions import question_list
-    from testbed.cli import show
 
     chosen = question_list.find(numbers or ())
     found = {each.n: question_list.compute(each) for each in chosen}

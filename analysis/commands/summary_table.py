@@ -7,7 +7,10 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
+from testbed.cli import show
+from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.user_files import short_names
 
 Row = dict[str, Any]
 
@@ -17,7 +20,6 @@ def summarize(folder: Path) -> list[Row]:
     from analysis.tables.outcomes import summary_table
     from analysis.tables.value_table import VALUE, value_table
     from testbed.results.store import read
-    from testbed.user_files import short_names
 
     try:
         frame = read(folder).to_pandas()
@@ -35,11 +37,8 @@ def summarize(folder: Path) -> list[Row]:
 
 def print_summary(summary: Sequence[Row]) -> None:
     """Print the rows of `summarize` as a table, with the shared settings above and notes below."""
-    from testbed.cli import show
-
     if not summary:
         return
-    from testbed.config.run import Run
 
     known = ["task", "recipe", "lag", *(item.name for item in fields(Run))]
     present = [name for name in dict.fromkeys(known) if any(name in row for row in summary)]

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from analysis.sweeps.tuning_knobs import KNOBS
+from testbed.cli import show
 from testbed.cli.cost_prompt import Yes, agree, cost_of
+from testbed.cli.run_sweep import describe, resolve
 from testbed.errors import UserError
+from testbed.execution.progress import choose
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -59,9 +63,6 @@ def tune(
     """
     _refuse_seeds(overrides or [])
     from analysis.sweeps.tuning import best_rates, tuning_seeds
-    from testbed.cli import show
-    from testbed.cli.run_sweep import describe, resolve
-    from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
 
@@ -104,8 +105,6 @@ def tuning_cells(
 
     Where some arms come with arguments all keep theirs: somebody's settings are an arm of their own.
     """
-    from analysis.sweeps.tuning_knobs import KNOBS
-
     knobs = knobs and not any(arm.recipe_args for arm in arms)
     tried = [
         replace(arm, recipe_args=setting)
@@ -153,7 +152,6 @@ def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Seque
 
 def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
     from analysis.sweeps.tuning import WITHIN
-    from testbed.cli import show
 
     common = rows["common_rate"].iloc[0]
     show.table([brief(row, outcome) for row in rows.to_dict("records")])

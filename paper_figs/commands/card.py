@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.cli import show
+
 if TYPE_CHECKING:
     from analysis.cards.report_card import Card
 
@@ -30,7 +32,6 @@ def card(
     from analysis.cards.report_card import make_card
     from paper_figs import report_card_page
     from paper_figs.save_figures import write_file
-    from testbed.cli import show
 
     def said(text: str) -> None:
         if not quiet:
@@ -54,7 +55,6 @@ def file_name(title: str) -> str:
 def report(found: "Card") -> None:
     """Print a card as tables."""
     from paper_figs.report_card_page import in_words
-    from testbed.cli import show
 
     print(f"{found.title}: {found.formula}" if found.formula else found.title)
     words = {True: "kept", False: "BROKEN", None: "seen"}

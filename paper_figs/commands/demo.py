@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.commands.summary_table import print_summary, summarize
+from analysis.experiment import sweep
+from analysis.sweeps.base_runs import HF_RUN
+from testbed.cli import show
 from testbed.errors import UserError, counted
+from testbed.execution.progress import choose
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -35,10 +40,6 @@ def demo(
 
     What the folder already holds is not run again.
     """
-    from analysis.commands.summary_table import print_summary, summarize
-    from analysis.experiment import sweep
-    from testbed.cli import show
-
     began = time.monotonic()
     parts: tuple[tuple[str, str, tuple[Run, ...] | None], ...] = (
         ("1/3 A chain MDP under lag: exact and sampled ESS", "ess-collapse", sweep("ess-collapse")),
@@ -73,7 +74,6 @@ def _say(text: str, quiet: bool) -> None:
 
 
 def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: bool) -> None:
-    from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
 
     status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
@@ -84,7 +84,6 @@ def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: boo
 def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
     """Train the tiny model unless it is there, and return the cells that fine-tune it."""
     from analysis.experiments.real.real_model import ONE_DIGIT, demo_model
-    from analysis.sweeps.base_runs import HF_RUN
     from testbed.worlds.task_registry import token_task
 
     if not (folder / "model.safetensors").exists():

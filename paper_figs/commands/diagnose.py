@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
+from testbed.cli.slow_notice import slow_notice
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ def diagnose(
     testbed diagnose checkpoint-500/trainer_state.json
     """
     from analysis.logs.diagnosis import diagnose as diagnosed
-    from testbed.cli import show
-    from testbed.cli.slow_notice import slow_notice
     from testbed.logs.record import write as write_record
     from testbed.logs.scalars import BLIND, ScalarLog
 
@@ -116,8 +116,6 @@ def _read(
 
 def report(found: "Diagnosis") -> None:
     """Print the verdict, then the summary."""
-    from testbed.cli import show
-
     show.say([found.verdict])
     print()
     for name, value in found.facts.items():
@@ -163,7 +161,6 @@ def _numbers(found: "Diagnosis") -> list[dict[str, Any]]:
 
 
 def _alerts(found: "Diagnosis") -> None:
-    from testbed.cli import show
 
     fired = [alert.plain() for alert in found.peers if alert.fired]
     quiet = len(found.peers) - len(fired)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
 from testbed.errors import UserError
 
 
@@ -25,8 +26,6 @@ def figures(
 
     testbed evidence figures staleness --data results/staleness
     """
-    from testbed.cli import show
-
     if not names and not every:
         raise UserError(
             "No figure was given. Give names (`testbed list figures`) or --all; "

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.declared_plot import Plot
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def draw_lags(found: "Report", path: Path) -> None:
     import numpy as np
     import pandas as pd
 
-    from analysis.declared_plot import Plot
     from paper_figs.shared_plots import draw
 
     shares = {"tokens": found.token_K, "samples": found.sample_K, "groups": found.group_K}

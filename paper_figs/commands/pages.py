@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from analysis.pages import metrics_page
 from testbed.errors import UserError, unknown
 
 
@@ -59,7 +60,6 @@ def _leaderboard(docs: Path, _data: Path | None) -> list[Path]:
 
 
 def _metrics(docs: Path, _data: Path | None) -> list[Path]:
-    from analysis.pages import metrics_page
 
     return _page(docs / "metrics.md", metrics_page.page())
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.errors import UserError, unknown
 
 
@@ -47,7 +48,6 @@ def plot(
     testbed plot results/mine --kind seeds --where recipe=grpo --open
     """
     from paper_figs import plot as drawn
-    from testbed.cli import show
 
     if kind and kind not in drawn.KINDS:
         raise unknown("kind of plot", kind, drawn.KINDS)

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.identify import Given, Html, Inputs, Json, Layout, Timeout, job, tell
+from testbed.conformance.sandbox import run
 from testbed.errors import UserError
 from testbed.words import named_values
 
@@ -48,8 +50,6 @@ def conform(
 
     testbed conform --installed --only AsyncGRPOTrainer
     """
-    from testbed.conformance.sandbox import run
-
     if installed:
         _installed(page, only, json)
         return
@@ -68,7 +68,6 @@ def conform(
 
 def _installed(page: Path | None, only: str, json: bool) -> None:
     """Identify the losses of installed packages, print each at once, and write the page."""
-    from testbed.cli import show
     from testbed.conformance.installed import outcomes, write
 
     found = []

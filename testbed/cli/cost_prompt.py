@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.errors import UserError
+from testbed.execution import cost
 from testbed.execution.threads import cores
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ def cost_of(
     extend: bool = False,
 ) -> "Cost":
     """Return the remaining work of sweeps, each with its results folder; raise UserError for bad cells."""
-    from testbed.execution import cost
     from testbed.execution.preflight import prepare
 
     left = [

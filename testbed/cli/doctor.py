@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed import __version__
+from testbed.cli import show
+from testbed.config.run import Run
+from testbed.execution.memory import Room
 from testbed.execution.threads import cores
 
 if TYPE_CHECKING:
@@ -56,8 +59,6 @@ def doctor(
 
     Examples: testbed doctor    testbed doctor --folder /scratch/me --json
     """
-    from testbed.cli import show
-
     findings = []
     for finding in checks(folder):
         findings.append(finding)
@@ -123,8 +124,6 @@ def gpu() -> Iterator[Finding]:
 
 def room(folder: Path) -> Iterator[Finding]:
     """Check disk space, write access, and memory."""
-    from testbed.execution.memory import Room
-
     there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there) as file:
@@ -167,7 +166,6 @@ def self_test() -> Finding:
 
 
 def _trained_twice() -> bool:
-    from testbed.config.run import Run
     from testbed.results.parquet import encode  # imports needed to write a result
     from testbed.training.loop import train
 

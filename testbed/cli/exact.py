@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import part
 from testbed.errors import UserError, unknown
 from testbed.words import split
@@ -54,7 +55,6 @@ def exact(
 
     Examples: testbed exact ppo_clip,gspo,ratio:prefix    testbed exact cispo vocabulary=3 length=3 drift=1
     """
-    from testbed.cli import show
     from testbed.exact.response_tree import tree_facts
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
@@ -125,7 +125,6 @@ def _report(name: str, bench: "Bench", given: dict[str, Any]) -> "GradientReport
 
 
 def _print(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    from testbed.cli import show
 
     prefix = " ".join(f"{value:.3g}" for value in facts["ess_prefix_T"])
     print(

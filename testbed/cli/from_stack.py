@@ -4,6 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
+from testbed.objectives import objective
+from testbed.stacks import stack
+
 if TYPE_CHECKING:
     from testbed.recipes.stack_composition import Composition
 
@@ -31,9 +35,7 @@ def from_stack(
 
     testbed objectives from trl loss_type=cispo epsilon_high=5.0 beta=0.04
     """
-    from testbed.cli import show
     from testbed.recipes.stack_composition import compose
-    from testbed.stacks import stack
 
     composed = compose(name, settings or [])
     composed.recipe()  # raises for hyperparameters that the objective lacks
@@ -63,8 +65,6 @@ def from_stack(
 
 def summary(composed: "Composition", sweep: str) -> dict[str, Any]:
     """Return everything about a composition, for printing."""
-    from testbed.objectives import objective
-
     return {
         "stack": composed.stack,
         "given": dict(composed.given),

@@ -6,6 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.cli import show
+from testbed.conformance.conformance_report import in_words, page
+from testbed.conformance.sandbox import run
+from testbed.results.atomic_files import replace
 from testbed.words import named_values, split
 
 Target = Annotated[str, typer.Argument(metavar="FILE:FN", help="file.py:function or package.module:fn.")]
@@ -39,8 +43,6 @@ def identify(
 
     Examples: testbed identify mine.py:loss    testbed identify my_package.losses:loss --input x=logp
     """
-    from testbed.conformance.sandbox import run
-
     tell(run(job("identify", target, inputs, given, layout), timeout), html, json)
 
 
@@ -55,10 +57,6 @@ def job(
 
 def tell(found: dict[str, Any], html: Path | None, json: bool) -> None:
     """Print a report, and write its page."""
-    from testbed.cli import show
-    from testbed.conformance.conformance_report import in_words, page
-    from testbed.results.atomic_files import replace
-
     if html is not None:
         html.parent.mkdir(parents=True, exist_ok=True)
         replace(html, page(found).encode())

@@ -15,8 +15,13 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import Kind, installed
+from testbed.config.run import Run
+from testbed.diagnostics.metric_aliases import ALIASES
 from testbed.errors import UserError, suggest, unknown
+from testbed.inspection.explain import facts
+from testbed.objectives import objective
 from testbed.words import split
 
 Rows = list[dict[str, Any]]
@@ -24,8 +29,6 @@ Rows = list[dict[str, Any]]
 
 def _fields() -> Rows:
     """Return the fields of Run: type, default, and the text below each in its source."""
-    from testbed.config.run import Run
-
     (tree,) = ast.parse(inspect.getsource(Run)).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     said = {
@@ -72,8 +75,6 @@ def _tasks() -> Rows:
 
 
 def _objectives() -> Rows:
-    from testbed.inspection.explain import facts
-    from testbed.objectives import objective
 
     return [facts(objective[name]) for name in objective]
 
@@ -91,7 +92,6 @@ def _metrics() -> Rows:
 
 
 def _metric_aliases(name: str) -> list[str]:
-    from testbed.diagnostics.metric_aliases import ALIASES
 
     return [alias.key for alias in ALIASES.get(name, ())]
 
@@ -184,8 +184,6 @@ def list_all(
 
     testbed list systems --by status
     """
-    from testbed.cli import show
-
     known = kinds()
     if kind is None:
         if json:

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from testbed.cli import show
+from testbed.cli.run_sweep import counts, settled
+
 
 def merge(
     folders: Annotated[
@@ -17,8 +20,6 @@ def merge(
 
     Example: testbed merge results/mine results/more-seeds --out results/both
     """
-    from testbed.cli import show
-    from testbed.cli.run_sweep import counts, settled
     from testbed.results.merging import merge as merged
 
     status = merged(folders, out)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli.extensions import part
+from testbed.objectives import objective
 
 if TYPE_CHECKING:
     from testbed.registry import Entry
@@ -42,8 +43,6 @@ def compare(
 
 def with_variants(names: list[str]) -> "list[Entry]":
     """Return the entries, each once; the name of a base includes its variants."""
-    from testbed.objectives import objective
-
     entries = [
         objective[each] for name in names for each in (objective[name].name, *objective.variants(name))
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from testbed.config.run import MODEL_RUN, grid
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ Lora = Annotated[
 
 def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> "tuple[Run, ...]":
     """Return a model's default cells: GRPO at lags 0 and 8, one seed."""
-    from testbed.config.run import MODEL_RUN, grid
-
     of_data = {"file": str(data), "verifier": verifier} | ({"dedupe": True} if dedupe else {})
     base = replace(MODEL_RUN, model=str(model), policy_args=(("lora", 16),) if lora else ())
     if data is not None:

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import part
 from testbed.cli.pipeline_run import pipeline_run
+from testbed.cli.slow_notice import slow_notice
 from testbed.errors import UserError
 
 COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
@@ -57,8 +59,6 @@ def pipeline(
 
     testbed pipeline admission=capacity eta=4 --then run bandit-grid recipe=grpo,reinforce lag=0 seed=0,1
     """
-    from testbed.cli import show
-
     given = words or []
     if given[:1] == ["plan"]:
         _refuse_files(trace, figure, config, then)
@@ -67,7 +67,6 @@ def pipeline(
         rows = sizing.table(sizing.from_words(given[1:]), replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
-    from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.design import from_toml, from_words
 
     # A word on the command line overrides the file.
@@ -91,8 +90,6 @@ def pipeline(
 def _report(
     design: "Design", batches: int, replicas: int, seed: int, figure: Path | None, json: bool
 ) -> None:
-    from testbed.cli import show
-    from testbed.cli.slow_notice import slow_notice
     from testbed.pipeline.simulate import simulate_one
 
     with slow_notice(COMPILING):

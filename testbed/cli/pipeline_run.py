@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 import typer.core
 
+from testbed.cli import show
 from testbed.cli.extensions import part
 from testbed.errors import UserError
+from testbed.execution.progress import choose
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -73,7 +75,6 @@ def under(cells: "Sequence[Run]", design: "Design", seed: int) -> "tuple[Run, ..
 def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Status":
     """Run the cells missing from the folder, with the options of `testbed run`."""
     from testbed.cli.run_sweep import _ray
-    from testbed.execution.progress import choose
     from testbed.execution.runner import run_sweep
 
     return run_sweep(
@@ -98,7 +99,6 @@ def keep_trace(folder: Path, design: "Design", steps: int, seed: int) -> None:
 
 def report(folder: Path, status: "Status", reach: float | None, json: bool) -> None:
     """Print return and simulated time per recipe, and where the results are."""
-    from testbed.cli import show
     from testbed.cli.run_sweep import counts, settled
     from testbed.results.store import read
 

@@ -5,7 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.cli import show
+from testbed.config.run import Run
 from testbed.errors import UserError
+from testbed.words import named_values
 
 SCRATCH = "scratch"
 
@@ -50,7 +53,6 @@ def pretrained(
         _refuse_options(context, name)
         _from_package(name, out, json)
         return
-    from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of
     from testbed.policies.hf.special_tokens import finish_folder
     from testbed.policies.hf.tiny_model import Lesson, train_base
@@ -70,8 +72,6 @@ def pretrained(
 
 
 def _run(task: str, arguments: list[str], out: Path, seed: int) -> Any:
-    from testbed.config.run import Run
-    from testbed.words import named_values
 
     given = tuple(named_values(arguments).items())
     return Run(task=task, task_args=given, policy="hf", model=str(out), seed=seed)
@@ -98,7 +98,6 @@ def _refuse_options(context: typer.Context, name: str) -> None:
 def _from_package(name: str, out: Path, json: bool) -> None:
     """Write a model of an installed package, and problems next to it."""
     from envs.tokens.graded_problems import write_problems
-    from testbed.cli import show
     from testbed.policies.hf.model_folder import parameters_of
     from testbed.policies.hf.options import faster_dtype
     from testbed.policies.hf.shipped_models import MODELS, write_pretrained

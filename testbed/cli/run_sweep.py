@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.cli.extensions import has, part
 from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier, own_model, refuse_without_model
+from testbed.config.run import cell_ids
 from testbed.errors import UserError, counted
+from testbed.execution.progress import choose, watched
+from testbed.user_files import in_a_file, pin
 
 if TYPE_CHECKING:
     from testbed.config.run import Run
@@ -95,9 +99,7 @@ def run(
 
     testbed run --model ./my-model --data mine.jsonl --verifier number --lora recipe=grpo,m2po lag=0,8
     """
-    from testbed.config.run import cell_ids
     from testbed.config.toml_file import unwatched
-    from testbed.execution.progress import choose, watched
     from testbed.execution.runner import check_limits, run_sweep
     from testbed.results.store import folder_for
 
@@ -171,8 +173,6 @@ def recording(folder: Path, told: bool) -> Iterator[None]:
 
 def finish(folder: Path, status: "Status", json: bool) -> None:
     """Print the outcome of a sweep; exit with 1 if cells failed."""
-    from testbed.cli import show
-
     try:
         summary = summarize(folder)
         if json:
@@ -200,7 +200,6 @@ def resolve(
     from testbed.config.toml_file import expand, from_toml, unique, unwatched
     from testbed.recipes import recipe
     from testbed.staleness.trace_driven import pin_trace
-    from testbed.user_files import pin
     from testbed.worlds.task_registry import pin_data, tasks
 
     known = {"task": list(tasks()), "recipe": recipe.names()}
@@ -229,8 +228,6 @@ def resolve(
 
 def pin_files(cell: "Run") -> "Run":
     """Add the digests of all files to the names of a cell's parts, so that its id depends on them."""
-    from testbed.user_files import in_a_file, pin
-
     parts = {"task": cell.task, "recipe": cell.recipe, "staleness": cell.staleness}
     found: dict[str, Any] = {
         field: pin(name) for field, name in parts.items() if in_a_file(name) and "#" not in name
@@ -242,7 +239,6 @@ def describe(
     cells: "Iterable[Run]", folder: Path, json: bool, shard: str = "1/1", extend: bool = False
 ) -> None:
     """Print what would run; raise UserError if nothing would."""
-    from testbed.cli import show
     from testbed.execution.preflight import prepare
 
     packs, ours = prepare(cells, shard, folder, extend=extend)

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import Kind
+from testbed.cli.listing import kinds
 from testbed.errors import UserError, unknown
+from testbed.inspection.explain import difference, in_words, settings
+from testbed.objectives import objective
+from testbed.stacks import stacks
+from testbed.user_files import in_a_file
 
 if TYPE_CHECKING:
     from testbed.recipes.composition import Recipe
@@ -39,8 +45,6 @@ def show_names(
 
     testbed show m2po cispo --cite --bibtex
     """
-    from testbed.cli import show
-
     if cite or bibtex:
         _cite(names, bibtex, json)
         return
@@ -82,8 +86,6 @@ def singular(kind: str) -> str:
 
 def _others() -> dict[str, Kind]:
     """Return the kinds of `testbed list` other than objectives and recipes."""
-    from testbed.cli.listing import kinds
-
     return {name: each for name, each in kinds().items() if name not in ("objectives", "recipes")}
 
 
@@ -118,8 +120,6 @@ def _folded(name: str) -> str:
 
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
     """Print the sources of names: of an objective first, then of what else has the name."""
-    from testbed.cli import show
-
     known = {name: list(_of_the_loss(name)) for name in names}
     sources = {
         name: str(facts["source"])
@@ -151,10 +151,7 @@ def _cite(names: list[str], bibtex: bool, json: bool) -> None:
 
 def _of_the_loss(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from testbed.inspection.explain import difference, facts, in_words
-    from testbed.objectives import objective
     from testbed.recipes import recipe
-    from testbed.stacks import stacks
-    from testbed.user_files import in_a_file
 
     meant = name if in_a_file(name) else _meant(name, [*recipe.names(), *objective])
     if in_a_file(name) or meant in objective:
@@ -211,9 +208,7 @@ def _arguments(pairs: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _loss_names() -> list[str]:
-    from testbed.objectives import objective
     from testbed.recipes import recipe
-    from testbed.stacks import stacks
 
     return [*recipe.names(), *objective, *stacks()]
 
@@ -249,8 +244,6 @@ def _print_facts(facts: dict[str, Any]) -> None:
 
 
 def _report_objective(name: str) -> None:
-    from testbed.inspection.explain import difference, in_words, settings
-    from testbed.objectives import objective
 
     entry = objective[name]
     print(f"\n{inspect.getdoc(entry.function) or '(no docstring)'}\n")

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.cli import show
 from testbed.cli.extensions import part
+from testbed.cli.run_sweep import counts, settled
 from testbed.errors import UserError, counted
+from testbed.execution.progress import Progress, choose
 
 if TYPE_CHECKING:
     from testbed.execution.progress import Progress
@@ -41,8 +44,6 @@ def status(
 
     testbed status results/staleness --repair
     """
-    from testbed.cli import show
-    from testbed.cli.run_sweep import counts
     from testbed.results.store import Store
 
     if watch and json:
@@ -70,7 +71,6 @@ def status(
 
 
 def _print(found: "Status", store: "Store") -> None:
-    from testbed.cli.run_sweep import settled
 
     print(settled(found))
     if found.damaged:
@@ -86,8 +86,6 @@ def _print(found: "Status", store: "Store") -> None:
 
 def _by_arm(store: "Store", folder: Path, every: float | None) -> dict[str, Any]:
     """Return rows by arm and cells done, parts included; with seconds in `every`, follow until the end."""
-    from testbed.execution.progress import Progress, choose
-
     board = part("progress_table")([name for cells in store.packs.values() for name in cells])
     display = Progress() if every is None else choose(board=lambda: board)
     _follow(folder, board, display, every)

@@ -3,10 +3,9 @@
 `train_pack` reads top to bottom: one step, from rollout to weights. Its parts are in staleness/
 (which weights generate), update.py (advantages, gradient, weights) and recorder.py (logged metrics).
 
-A line of progress has the row's reward, accuracy, ESS and KL, and numbers that no result keeps: tokens per second,
-memory, time left.
-TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT also send every number of every row to these loggers, for
-any policy. None of this changes a number of the run.
+A line of progress has the row's reward, accuracy, ESS and KL, and numbers that no result keeps: tokens per
+second, memory, time left. TESTBED_TENSORBOARD=FOLDER and TESTBED_WANDB=PROJECT also send every number of
+every row to these loggers, for any policy. None of this changes a number of the run.
 
 If TESTBED_RECORD names a folder (`testbed run … record=tokens` sets it), every cell writes a file there at
 each logged step, CELL/step_N.tokens.parquet, before the weights change. It changes no number of the run.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.cards.objective_facts import ending, gradient_facts
 from analysis.lab import Experiment
 from analysis.tables.committed import Table
 from testbed.exact.response_tree import random_policies, random_tree
@@ -40,8 +41,6 @@ def exact_row(name: str) -> dict[str, float]:
     A number that some tree does not define (the noise of a mean that is 0) is NaN, and so is a gain that
     hangs on the last digits of mu, whose low and high are known even so, see objective_facts.Ending.
     """
-    from analysis.cards.objective_facts import ending, gradient_facts
-
     row: dict[str, float] = {}
     for drift in DRIFTS:
         found = [gradient_facts(name, bench) for bench in _benches(drift)]

@@ -6,6 +6,7 @@ from functools import partial
 
 import pandas as pd
 
+from analysis.experiments.pipelines.pipeline_replications import BARRIER, base, pools
 from analysis.lab import Arm, Experiment, Frame, Part, Plot, Stop, arm
 from analysis.sweeps.base_runs import SMALL
 from analysis.tables.wall_clock import log_speed_up
@@ -68,7 +69,6 @@ def log_faster(table: Frame, fast: str, slow: str) -> pd.Series:
 
 def _split() -> float:
     """Return how many times faster an update is on a pool split in two, with stragglers."""
-    from analysis.experiments.pipelines.pipeline_replications import pools
     from testbed.pipeline import closed_forms
 
     both = pools(length="lognormal")
@@ -77,7 +77,6 @@ def _split() -> float:
 
 def _one_step_off() -> float:
     """Return the same of one step off, with a trainer that takes half of the generator's time."""
-    from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms
 
     whole = base(**BARRIER, tau_1=1e-4, sync_time=2.0)

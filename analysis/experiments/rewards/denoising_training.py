@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.on_use import torch
+from analysis.kernels.step_ratios import log_ratios
 from analysis.lab import Experiment, Frame, Groups, Plot, Rows, Seeds, of_seeds, runs_of
 from analysis.worlds.pilots import Grid, TunedArms, ask, asks, inside
 from envs.arrays import Floats
@@ -32,7 +33,6 @@ def trained(
     The policy is a drift for each step; a sample is the sum of its steps. Proxy: along (e1 + e2) / sqrt 2.
     Gold: along e1, less BEND / 2 times the squared distance aside. Both are those of the mean sample.
     """
-    from analysis.kernels.step_ratios import log_ratios
     from testbed.data.batch import Batch
     from testbed.objectives.clipped.ppo_clip import ppo_clip
     from testbed.policies.optimizers import Adam

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special
 
 from analysis.kernels.policy_steps import soft_q
+from analysis.kernels.proxy_optimization import DIVERGENCES, distance, optimized, penalized_reward
 from analysis.lab import PILOT, Experiment, Floats, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -90,8 +91,6 @@ def loop(kind: str, seed: int, strength: float) -> Floats:
     The discriminator is a table fitted to 8,192 draws of each occupancy, one pseudo-draw per entry: its
     optimum is the log of the ratio of counts. Action values of that reward are exact.
     """
-    from analysis.kernels.proxy_optimization import penalized_reward
-
     world, _, proxy_SA, base_SA, base_d_SA = prepared(kind, seed)
     rng, log_SA = generator(seed, f"{NAME} loop {kind}"), np.log(base_SA)
     for step in range(STEPS):
@@ -109,8 +108,6 @@ def loop(kind: str, seed: int, strength: float) -> Floats:
 
 def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[tuple[float, float]]:
     """Return gain of true return per step over the base, and penalized proxy, at each strength."""
-    from analysis.kernels.proxy_optimization import DIVERGENCES, distance, optimized
-
     world, true_SA, proxy_SA, base_SA, d_SA = prepared(kind, seed)
     ran = (loop(kind, seed, strength) for strength in strengths)
     gains, charged = [], arm if arm in DIVERGENCES else DIVERGENCES[0]
@@ -137,8 +134,6 @@ def rows(seeds: Seeds) -> Rows:
 
     "none" is the weakest penalty on occupancies, and "objective" the proxy less ORPO's or its own penalty.
     """
-    from analysis.kernels.proxy_optimization import DIVERGENCES
-
     for arm in (*DIVERGENCES, "loop", "none"):
         every, at_end = [], []
         for kind in WORLDS:

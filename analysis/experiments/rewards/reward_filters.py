@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import special, stats
 
+from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
 from analysis.lab import Experiment, Floats, Frame, Groups, Plot, Rows, Seeds, asks, columns, of_seeds
 from testbed.rng import generator
 
@@ -73,8 +74,6 @@ def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Rows
     """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean
     over 4 trainings in a world.
     """
-    from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
-
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
     for noise in NOISES:
         found = (np.stack(x) for x in zip(*(world(seed, noise) for seed in seeds), strict=True))

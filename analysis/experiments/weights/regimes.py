@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 from scipy import special
 
+from analysis.kernels.bandit_update import entropy_rate, expected_update
 from analysis.lab import Evidence, Experiment, Floats, Plot, Rows, Seeds, columns, exact, of_seeds, short_of
 from testbed.rng import generator
 
@@ -40,8 +41,6 @@ def rows(seeds: Seeds) -> Rows:
     """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
     of the step at 1.
     """
-    from analysis.kernels.bandit_update import entropy_rate, expected_update
-
     for seed, moved in product(seeds, MOVED):
         log_pi_A, mu_A, adv_A = bandit(seed, moved)
         pi_A = np.exp(log_pi_A)
@@ -87,8 +86,6 @@ def probability_not_ratio_decides_the_entropy() -> Evidence:
     """A step towards one answer, whatever its ratio, raises the entropy if and only if pi (log pi + H) of it
     is below its mean under pi: dispo's update of one answer has this rate times its weight.
     """
-    from analysis.kernels.bandit_update import entropy_rate, expected_update
-
     gaps, signs = [], []
     for seed in range(8):
         log_pi_A, mu_A, _ = bandit(seed, "at random")

@@ -16,6 +16,7 @@ from analysis.kernels.on_use import torch
 from analysis.lab import Evidence, Experiment, Floats, Groups, Ints, exact
 from envs.arrays import Bools
 from envs.tokens.token_tree import TokenTree
+from testbed.advantages import advantage
 from testbed.errors import UserError
 from testbed.exact.response_tree import Leaves, check_policies, enumerate_leaves, random_policies, random_tree
 
@@ -204,7 +205,6 @@ def moments(found: Stages, adv_MK: Floats) -> tuple[Floats, float]:
 
 def advantages(found: Stages) -> Groups:
     """Return the advantages by each baseline for every pattern, [M, K]."""
-    from testbed.advantages import advantage
     from testbed.data.signals import Signals
 
     win_MK = patterns(len(found.success_K))
