@@ -1,34 +1,10 @@
 """Commands of the evidence: what this package adds to the command line (`testbed.cli.extensions`)."""
 
 from analysis.commands.kinds import KINDS
-from testbed.cli.extensions import Command, Extension
+from testbed.cli.extensions import Extension, read_commands
 
 EXTENSION = Extension(
-    commands=(
-        Command("Run", "tune", "Choose each recipe's learning rate.", "analysis.commands.tune:tune"),
-        Command(
-            "Read", "compare", "Compare the arms of a sweep by seed.", "analysis.commands.compare:compare"
-        ),
-        Command("Read", "power", "Say how many seeds decide a gap.", "analysis.commands.power:power"),
-        Command("Arena", "arena", "Compare recipes on stale data, each tuned alike.", ""),
-        Command("Arena", "arena show", "", "analysis.commands.arena_commands:show_table"),
-        Command("Arena", "arena run", "", "analysis.commands.arena_commands:run_arena"),
-        Command("Arena", "arena add", "", "analysis.commands.arena_commands:add"),
-        Command(
-            "Arena", "advise", "Say which method suits the drift of a log.", "analysis.commands.advise:advise"
-        ),
-        Command(
-            "Look up", "ask", "Answer a question from what was judged.", "analysis.commands.ask:ask_words"
-        ),
-        Command("Systems and evidence", "evidence", "Run experiments, judge claims, draw figures.", ""),
-        Command(
-            "Systems and evidence", "evidence run", "", "analysis.commands.evidence_commands:run_experiments"
-        ),
-        Command("Systems and evidence", "evidence judge", "", "analysis.commands.judge:judge_claims"),
-        Command(
-            "Systems and evidence", "evidence questions", "", "analysis.commands.questions:answer_questions"
-        ),
-    ),
+    commands=read_commands(__file__),
     kinds=KINDS,
     parts={
         "sweep": "analysis.experiment:sweep",

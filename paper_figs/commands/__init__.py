@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.cli.extensions import Command, Extension, Kind
+from testbed.cli.extensions import Extension, Kind, read_commands
 
 
 def _figures() -> list[dict[str, Any]]:
@@ -15,24 +15,7 @@ def _figures() -> list[dict[str, Any]]:
 
 
 EXTENSION = Extension(
-    commands=(
-        Command("Start", "demo", "Run a tour of stale-data RL, in minutes.", "paper_figs.commands.demo:demo"),
-        Command("Read", "plot", "Draw a results folder.", "paper_figs.commands.plot_command:plot"),
-        Command(
-            "Read", "report", "Write one page about a results folder.", "paper_figs.commands.report:report"
-        ),
-        Command(
-            "Objectives", "card", "Write the report card of an objective.", "paper_figs.commands.card:card"
-        ),
-        Command(
-            "Systems and evidence",
-            "diagnose",
-            "Read a training log: ESS, tails, KL, warnings.",
-            "paper_figs.commands.diagnose:diagnose",
-        ),
-        Command("Systems and evidence", "evidence figures", "", "paper_figs.commands.figures:figures"),
-        Command("Systems and evidence", "evidence pages", "", "paper_figs.commands.pages:write_pages"),
-    ),
+    commands=read_commands(__file__),
     kinds={
         "figures": Kind(
             "figures of the committed tables",

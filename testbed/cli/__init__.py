@@ -12,7 +12,7 @@ import typer
 import typer.core
 
 from testbed import __version__
-from testbed.cli.extensions import Command, installed
+from testbed.cli.extensions import Command, installed, read_commands
 from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
 from testbed.errors import UnknownName, UserError, printable
@@ -23,56 +23,15 @@ class Stopped(Exception):
     """Ctrl-C, with the message about it."""
 
 
-SECTIONS = (
-    "Start",
-    "Run",
-    "Read",
-    "Objectives",
-    "Arena",
-    "Look up",
-    "Systems and evidence",
+SECTIONS = ("Start", "Run", "Read", "Objectives", "Arena", "Look up", "Systems and evidence")
+CORE = read_commands(
+    __file__,
+    {
+        "objectives from": {"context_settings": {"ignore_unknown_options": True}},
+        "pipeline": {"cls": WithTail},
+    },
 )
-CORE = (
-    Command("Start", "doctor", "Check the machine; train for a second.", "testbed.cli.doctor:doctor"),
-    Command("Start", "new", "Write a file to start an objective or task from.", "testbed.cli.new:new"),
-    Command(
-        "Start",
-        "pretrained",
-        "Write a small language model as a folder.",
-        "testbed.cli.pretrained:pretrained",
-    ),
-    Command("Run", "run", "Run a sweep; what is done is not run again.", "testbed.cli.run_sweep:run"),
-    Command("Run", "status", "Count done and failed cells; follow a sweep.", "testbed.cli.status:status"),
-    Command("Run", "merge", "Bring results folders together in a new one.", "testbed.cli.merge:merge"),
-    Command(
-        "Objectives", "exact", "Compute exact bias and variance of gradients.", "testbed.cli.exact:exact"
-    ),
-    Command(
-        "Objectives", "identify", "Name the objective that a loss equals.", "testbed.cli.identify:identify"
-    ),
-    Command("Objectives", "conform", "Test a loss against the name it has.", "testbed.cli.conform:conform"),
-    Command("Objectives", "objectives", "Compare them; read a stack's settings.", ""),
-    Command("Objectives", "objectives compare", "", "testbed.cli.objectives:compare"),
-    Command(
-        "Objectives",
-        "objectives from",
-        "",
-        "testbed.cli.from_stack:from_stack",
-        {"context_settings": {"ignore_unknown_options": True}},
-    ),
-    Command("Look up", "list", "List all names of one kind.", "testbed.cli.listing:list_all"),
-    Command(
-        "Look up", "show", "Show what a name stands for; cite it.", "testbed.cli.show_command:show_names"
-    ),
-    Command(
-        "Systems and evidence",
-        "pipeline",
-        "Simulate generation and training: lags, speed.",
-        "testbed.cli.pipeline:pipeline",
-        {"cls": WithTail},
-    ),
-)
-"""Commands of the core. A command without a function is a group; its commands have two words."""
+"""Commands of the core."""
 
 
 class Commands(typer.core.TyperGroup):

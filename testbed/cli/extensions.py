@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.errors import UserError
+from testbed.registry import table_rows
 
 GROUP = "testbed.commands"
 
@@ -34,6 +35,15 @@ class Command:
         """Return the function."""
         found: Callable[..., Any] = pkgutil.resolve_name(self.function)
         return found
+
+
+def read_commands(module: str, options: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Command, ...]:
+    """Return the commands of commands.csv beside a module's file; options: those of some commands, by name.
+
+    A command without a function is a group; its commands have two words.
+    """
+    more = options or {}
+    return tuple(Command(**row, options=more.get(row["name"], {})) for row in table_rows(module, "commands"))
 
 
 @dataclass(frozen=True)
