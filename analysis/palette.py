@@ -7,17 +7,9 @@ Dash: TypeAlias = tuple[float, tuple[float, ...]]
 """Offset and on-off lengths in points, as matplotlib's `linestyle` takes them; () is a solid line."""
 
 BLUE, ORANGE, GREEN, VERMILION, PINK, TAN, LIGHT_PINK, GRAY, YELLOW, SKY = (
-    "#0173b2",
-    "#de8f05",
-    "#029e73",
-    "#d55e00",
-    "#cc78bc",
-    "#ca9161",
-    "#fbafe4",
-    "#949494",
-    "#ece133",
+    "#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161", "#fbafe4", "#949494", "#ece133",
     "#56b4e9",
-)
+)  # fmt: skip
 """seaborn's `colorblind` palette, written out because importing seaborn takes a second and starts pyplot."""
 
 INK = "#222222"

@@ -330,15 +330,9 @@ def caption(kind: str) -> str:
 
 KINDS: Mapping[str, Callable[..., list[Axes]]] = MappingProxyType(
     {
-        "curves": curves,
-        "final": final,
-        "heat": heat,
-        "collapse": collapse,
-        "ess": ess,
-        "tails": tails,
-        "seeds": seeds,
-    }
-)
+    "curves": curves, "final": final, "heat": heat, "collapse": collapse, "ess": ess, "tails": tails,
+    "seeds": seeds,
+})  # fmt: skip
 
 
 def usual_kind(rows: pd.DataFrame) -> str:

@@ -283,16 +283,9 @@ def scatter(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 
 DRAW: Mapping[str, Draw] = MappingProxyType(
     {
-        "curves by arm": curves_by_arm,
-        "final by setting": final_by_setting,
-        "heat map": heat_map,
-        "distribution": distribution,
-        "strips": strips,
-        "ROC": roc,
-        "frontier": frontier,
-        "scatter": scatter,
-    }
-)
+    "curves by arm": curves_by_arm, "final by setting": final_by_setting, "heat map": heat_map,
+    "distribution": distribution, "strips": strips, "ROC": roc, "frontier": frontier, "scatter": scatter,
+})  # fmt: skip
 
 
 def _log(ax: Axes, axes: str) -> None:

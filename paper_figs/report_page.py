@@ -39,14 +39,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page may load nothing and run nothing, whatever a name in it says."""
 
 DRAWN = {
-    "curves": "Learning curves",
-    "final": "Outcome",
-    "heat": "Outcome over two settings",
-    "collapse": "Collapse",
-    "ess": "Effective sample size",
-    "tails": "Tails of the ratios",
+    "curves": "Learning curves", "final": "Outcome", "heat": "Outcome over two settings",
+    "collapse": "Collapse", "ess": "Effective sample size", "tails": "Tails of the ratios",
     "seeds": "Every seed",
-}
+}  # fmt: skip
 
 
 def page(folder: Path, metric: str = "") -> str:

@@ -5,6 +5,8 @@ milliseconds. Everything else in the package is internal and may change in any r
 """
 
 import pkgutil
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,48 +55,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
+_IMPORTED = r"^    from (\S+) import (\w+) as (\w+)$"
 _PLACES = {
-    "Batch": "testbed.data.batch:Batch",
-    "Bench": "testbed.exact.gradient_report:Bench",
-    "Design": "testbed.pipeline.design:Design",
-    "LoggedDistribution": "testbed.exact.bandit_moments:LoggedDistribution",
-    "Run": "testbed.config.run:Run",
-    "UserError": "testbed.errors:UserError",
-    "advantage": "testbed.advantages:advantage",
-    "aggregate": "testbed.losses.aggregate:aggregate",
-    "assert_coverage": "testbed.testing.assertions:assert_coverage",
-    "assert_equivalent": "testbed.testing.assertions:assert_equivalent",
-    "assert_unbiased": "testbed.testing.assertions:assert_unbiased",
-    "assert_variance_below": "testbed.testing.assertions:assert_variance_below",
-    "bind": "testbed.conformance.signature:bind",
-    "conform": "testbed.conformance.conformance_check:conform",
-    "effective_weights": "testbed.inspection.effective_weights:effective_weights",
-    "ess": "testbed.diagnostics.ratio_metrics:ess",
-    "estimator": "testbed.estimators:estimator",
-    "exact_distribution": "testbed.exact.estimator_distribution:exact_distribution",
-    "exact_moments": "testbed.exact.estimator_distribution:exact_moments",
-    "gradient_report": "testbed.exact.gradient_report:gradient_report",
-    "grid": "testbed.config.run:grid",
-    "group_report": "testbed.exact.group:group_report",
-    "identify": "testbed.conformance.nearest_entries:identify",
-    "kl_estimates": "testbed.diagnostics.ratio_metrics:kl_estimates",
-    "load": "testbed.results.store:read",
-    "log_ratio": "testbed.losses.ratios:log_ratio",
-    "min_num_samples": "testbed.testing.sample_size:min_num_samples",
-    "objective": "testbed.objectives:objective",
-    "pareto_k": "testbed.diagnostics.tail_indices:pareto_k",
-    "random_policies": "testbed.exact.response_tree:random_policies",
-    "random_tree": "testbed.exact.response_tree:random_tree",
-    "ratio_metrics": "testbed.diagnostics.ratio_metrics:ratio_metrics",
-    "read_log": "testbed.logs.readers:read",
-    "recipe": "testbed.recipes:recipe",
-    "schedule": "testbed.staleness:schedule",
-    "score_loss": "testbed.losses.score_loss:score_loss",
-    "simulate": "testbed.pipeline.simulate:simulate_one",
-    "sweep": "testbed.execution.runner:run_sweep",
-    "train": "testbed.training.loop:train",
-    "tree_facts": "testbed.exact.response_tree:tree_facts",
+    name: f"{module}:{found}"
+    for module, found, name in re.findall(_IMPORTED, Path(__file__).read_text(encoding="utf-8"), re.MULTILINE)
 }
+"""Name -> where it is, as the imports above say."""
 __all__ = ["__version__", "diagnose", *_PLACES]
 
 

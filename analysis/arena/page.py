@@ -73,22 +73,9 @@ FILTERS = '<div class="filters" data-by="task lag arm" data-words="grpo, vcpo"><
 DRIFTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """KL per token of the choices."""
 TITLES = (
-    "arm",
-    "rate",
-    "knob",
-    "final",
-    "gain",
-    "area",
-    "collapsed",
-    "wrong rate",
-    "80 % at",
-    "entropy",
-    "length",
-    "pass@8",
-    "KL",
-    "clip",
-    "ESS",
-)
+    "arm", "rate", "knob", "final", "gain", "area", "collapsed", "wrong rate", "80 % at", "entropy",
+    "length", "pass@8", "KL", "clip", "ESS",
+)  # fmt: skip
 
 
 def page(frame: pd.DataFrame) -> str:

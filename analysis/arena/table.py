@@ -22,16 +22,10 @@ VERSION = 2
 NAME = "arena"
 """Of the committed table, and of the experiment that judges it."""
 COLUMNS: Mapping[str, str] = {
-    "final": ACCURACY,
-    "area": "area",
-    "collapsed": "collapsed",
-    "entropy": "val/entropy",
-    "length": "val/response_length",
-    "pass@8": "last val/pass@8",
-    "kl": "mean rollout_corr/kl_mu_pi_k3",
-    "clip_share": "mean actor/clip_share",
-    "ess": "mean rollout_corr/ess_kish_sequence_raw",
-}
+    "final": ACCURACY, "area": "area", "collapsed": "collapsed", "entropy": "val/entropy",
+    "length": "val/response_length", "pass@8": "last val/pass@8", "kl": "mean rollout_corr/kl_mu_pi_k3",
+    "clip_share": "mean actor/clip_share", "ess": "mean rollout_corr/ess_kish_sequence_raw",
+}  # fmt: skip
 """By column of the table: the word of analysis.tables.cell_table that it holds."""
 KEYS = ("task", "lag", "arm", "seed")
 SETTING = ("rate", "knob", "at_edge")

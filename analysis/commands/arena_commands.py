@@ -21,18 +21,8 @@ Lag = Annotated[
 Out = Annotated[Path, typer.Option(help="Results folder; the same call goes on from there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 SHOWN = (
-    "task",
-    "lag",
-    "arm",
-    "seeds",
-    "rate",
-    "knob",
-    "final",
-    "gain",
-    "gain_low",
-    "gain_high",
-    "sensitivity",
-)
+    "task", "lag", "arm", "seeds", "rate", "knob", "final", "gain", "gain_low", "gain_high", "sensitivity",
+)  # fmt: skip
 OUTCOMES = ("area", "collapsed", "entropy", "length", "pass@8", "steps_to_fresh", "kl", "clip_share", "ess")
 """What --outcomes shows in place of the gains."""
 

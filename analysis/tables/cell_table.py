@@ -27,22 +27,10 @@ from testbed.errors import UserError, unknown
 
 FIELDS = tuple(item.name for item in dataclasses.fields(Run))
 OUTCOMES = (
-    "best",
-    "start",
-    "last",
-    "area",
-    "ess_min",
-    "collapsed",
-    "peak_step",
-    "collapse_step",
-    "entropy_collapsed",
-    "entropy_collapse_step",
-    "length_collapsed",
-    "length_collapse_step",
-    "diverged_step",
-    "steps_to",
-    "rollouts_to",
-)
+    "best", "start", "last", "area", "ess_min", "collapsed", "peak_step", "collapse_step",
+    "entropy_collapsed", "entropy_collapse_step", "length_collapsed", "length_collapse_step",
+    "diverged_step", "steps_to", "rollouts_to",
+)  # fmt: skip
 REACHED = {"steps_to": "step", "rollouts_to": ROLLOUTS}
 """Words that take an accuracy, and the column that they read where it is reached."""
 DEFAULT = "default"

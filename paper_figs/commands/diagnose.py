@@ -16,18 +16,9 @@ if TYPE_CHECKING:
     from testbed.logs.scalars import ScalarLog
 
 SHOWN = (
-    "ppo_clip",
-    "gspo",
-    "cispo",
-    "tis",
-    "icepop",
-    "m2po",
-    "topr",
-    "decoupled_ppo",
-    "dppo_tv",
-    "sapo",
+    "ppo_clip", "gspo", "cispo", "tis", "icepop", "m2po", "topr", "decoupled_ppo", "dppo_tv", "sapo",
     "opsm",
-)
+)  # fmt: skip
 """Objectives of the terminal's table; the page and --json have all of them."""
 
 

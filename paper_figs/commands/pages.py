@@ -94,10 +94,6 @@ def _page(path: Path, text: str) -> list[Path]:
 
 
 PAGES: dict[str, Callable[[Path, Path | None], list[Path]]] = {
-    "atlas": _atlas,
-    "findings": _findings,
-    "leaderboard": _leaderboard,
-    "metrics": _metrics,
-    "questions": _questions,
-    "systems": _systems,
-}
+    "atlas": _atlas, "findings": _findings, "leaderboard": _leaderboard, "metrics": _metrics,
+    "questions": _questions, "systems": _systems,
+}  # fmt: skip

@@ -17,17 +17,9 @@ if TYPE_CHECKING:
     from testbed.exact.gradient_report import Bench
 
 DEFAULTS: dict[str, Any] = {
-    "vocabulary": 4,
-    "length": 4,
-    "drift": 0.3,
-    "signal": "R",
-    "baseline": "optimal",
-    "seed": 0,
-    "end_token": None,
-    "group": 1,
-    "advantage": None,
-    "aggregation": None,
-}
+    "vocabulary": 4, "length": 4, "drift": 0.3, "signal": "R", "baseline": "optimal", "seed": 0,
+    "end_token": None, "group": 1, "advantage": None, "aggregation": None,
+}  # fmt: skip
 WHOLE = ("vocabulary", "length", "seed", "end_token", "group")
 
 
@@ -136,17 +128,9 @@ def _print(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         f"prefix by t {prefix}."
     )
     shown = (
-        "objective",
-        "signal",
-        "baseline",
-        "relative_bias",
-        "bias_state",
-        "bias_suffix",
-        "bias_clipping",
-        "cosine",
-        "relative_deviation",
-        "baseline_is_free",
-    )
+        "objective", "signal", "baseline", "relative_bias", "bias_state", "bias_suffix", "bias_clipping",
+        "cosine", "relative_deviation", "baseline_is_free",
+    )  # fmt: skip
     show.table([{key: row[key] for key in shown} for row in rows])
     print(
         "relative_bias = |E g - grad J| / |grad J| = state + suffix + clipping; relative_deviation = "

@@ -3,30 +3,17 @@
 from collections.abc import Sequence
 
 MOVED = {
-    "validate": "run --model FOLDER [FIELD=VALUE]...",
-    "watch": "status RESULTS --watch",
-    "train-base": "pretrained scratch FOLDER",
-    "metrics": "list metrics [PATTERN]",
-    "version": "--version",
-    "figures": "evidence figures NAME",
-    "objectives list": "list objectives",
-    "objectives show": "show NAME",
-    "objectives cite": "show NAME --cite",
-    "objectives atlas": "evidence pages atlas",
-    "experiments list": "list experiments",
-    "experiments show": "show NAME",
-    "experiments run": "evidence run NAME",
-    "experiments table": "evidence run NAME --write",
-    "experiments": "evidence",
-    "claims list": "list claims",
-    "claims show": "show NAME",
-    "claims run": "evidence judge PATTERN",
-    "claims judge": "evidence judge --write",
-    "claims": "evidence",
-    "systems show": "show NAME",
-    "systems index": "evidence pages systems",
-    "systems": "list systems",
-}
+    "validate": "run --model FOLDER [FIELD=VALUE]...", "watch": "status RESULTS --watch",
+    "train-base": "pretrained scratch FOLDER", "metrics": "list metrics [PATTERN]", "version": "--version",
+    "figures": "evidence figures NAME", "objectives list": "list objectives",
+    "objectives show": "show NAME", "objectives cite": "show NAME --cite",
+    "objectives atlas": "evidence pages atlas", "experiments list": "list experiments",
+    "experiments show": "show NAME", "experiments run": "evidence run NAME",
+    "experiments table": "evidence run NAME --write", "experiments": "evidence",
+    "claims list": "list claims", "claims show": "show NAME", "claims run": "evidence judge PATTERN",
+    "claims judge": "evidence judge --write", "claims": "evidence", "systems show": "show NAME",
+    "systems index": "evidence pages systems", "systems": "list systems",
+}  # fmt: skip
 
 
 def moved(words: Sequence[str]) -> str:

@@ -17,19 +17,9 @@ ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 """Fields that hold (name, value) pairs; a TOML table and a dotted override fill them by name."""
 
 LEAST = {
-    "lag": 0,
-    "age_limit": -1,
-    "seed": 0,
-    "steps": 1,
-    "prompts": 1,
-    "group": 1,
-    "learning_rate": 0,
-    "max_grad_norm": 0,
-    "warm_start_steps": 0,
-    "teacher_noise": 0,
-    "evaluation_prompts": 0,
-    "log_every": 1,
-}
+    "lag": 0, "age_limit": -1, "seed": 0, "steps": 1, "prompts": 1, "group": 1, "learning_rate": 0,
+    "max_grad_norm": 0, "warm_start_steps": 0, "teacher_noise": 0, "evaluation_prompts": 0, "log_every": 1,
+}  # fmt: skip
 TOGETHER = ("policy", "model", "warm_start_steps", "too_old", "age_limit")
 """Fields that `contradictions` reads."""
 

@@ -17,25 +17,10 @@ RUN_VERSION = 1
 """Increased when the same Run gives other numbers; part of every cell id."""
 
 YOUNGER = (
-    "staleness",
-    "staleness_args",
-    "age_limit",
-    "too_old",
-    "mismatch",
-    "mismatch_args",
-    "anchor",
-    "anchor_args",
-    "prefix",
-    "prefix_args",
-    "critic",
-    "critic_args",
-    "teacher",
-    "teacher_args",
-    "guide",
-    "guide_args",
-    "verifier",
-    "verifier_args",
-)
+    "staleness", "staleness_args", "age_limit", "too_old", "mismatch", "mismatch_args", "anchor",
+    "anchor_args", "prefix", "prefix_args", "critic", "critic_args", "teacher", "teacher_args", "guide",
+    "guide_args", "verifier", "verifier_args",
+)  # fmt: skip
 """Fields added after RUN_VERSION 1: the id ignores them at their default, so a new setting renames no older
 result."""
 

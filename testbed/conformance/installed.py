@@ -19,13 +19,9 @@ from testbed.conformance.signature import bind
 from testbed.results.atomic_files import replace
 
 PACKAGES = {
-    "trl": "trl",
-    "liger-kernel": "liger",
-    "verl": "verl",
-    "torchrl": "torchrl",
-    "OpenRLHF": "openrlhf",
+    "trl": "trl", "liger-kernel": "liger", "verl": "verl", "torchrl": "torchrl", "OpenRLHF": "openrlhf",
     "trinity-rft": "trinity",
-}
+}  # fmt: skip
 """Package name -> the module NAME_losses of testbed.conformance.peers that calls its losses."""
 
 

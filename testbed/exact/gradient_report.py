@@ -46,16 +46,9 @@ CHUNK = 2**15
 """Number of responses per evaluation of weights."""
 
 STANDS_FOR = {
-    "none": "token",
-    "token": "token",
-    "prefix": "prefix",
-    "min_prefix": "prefix",
-    "suffix": "suffix",
-    "sequence": "sequence",
-    "geometric": "sequence",
-    "power_mean": "sequence",
-    "turn": "sequence",
-}
+    "none": "token", "token": "token", "prefix": "prefix", "min_prefix": "prefix", "suffix": "suffix",
+    "sequence": "sequence", "geometric": "sequence", "power_mean": "sequence", "turn": "sequence",
+}  # fmt: skip
 """Plain ratio to compare with, by ratio level; with one turn, a turn is the sequence."""
 
 

@@ -7,15 +7,10 @@ from typing import Any
 from testbed.registry import Entry
 
 READS = {
-    "mu": "behavior log-probabilities (mu)",
-    "anchor": "anchor log-probabilities",
-    "ref": "reference log-probabilities (ref)",
-    "adv": "advantages",
-    "reward": "rewards",
-    "group": "groups",
-    "turn": "turns",
-    "origin": "origins (rollout, expert, replay)",
-}
+    "mu": "behavior log-probabilities (mu)", "anchor": "anchor log-probabilities",
+    "ref": "reference log-probabilities (ref)", "adv": "advantages", "reward": "rewards", "group": "groups",
+    "turn": "turns", "origin": "origins (rollout, expert, replay)",
+}  # fmt: skip
 
 LEVELS = {
     "none": "It uses no importance ratio.",

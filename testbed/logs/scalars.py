@@ -12,14 +12,10 @@ from testbed.logs.record import whole
 
 Row = dict[str, Any]
 CALLBACK = {
-    "ess_sequence": "rollout_corr/ess_kish_sequence_raw",
-    "ess_floor": "rollout_corr/ess_floor",
-    "ess_token": "rollout_corr/ess_kish_token_raw",
-    "kl": "rollout_corr/kl_mu_pi_k3",
-    "ratio_mean": "ratio/mean",
-    "ratio_max": "ratio/max",
-    "pareto_k": "rollout_corr/pareto_k_sequence",
-}
+    "ess_sequence": "rollout_corr/ess_kish_sequence_raw", "ess_floor": "rollout_corr/ess_floor",
+    "ess_token": "rollout_corr/ess_kish_token_raw", "kl": "rollout_corr/kl_mu_pi_k3",
+    "ratio_mean": "ratio/mean", "ratio_max": "ratio/max", "pareto_k": "rollout_corr/pareto_k_sequence",
+}  # fmt: skip
 """Short names that adapters.trl_callback logs after PREFIX -> metrics of docs/metrics.md."""
 PREFIX = "testbed/"
 LIMITS = (

@@ -92,13 +92,9 @@ def sequence_advantage(batch: Batch) -> Tensor:
 
 
 LEVELS: dict[str, Callable[..., Tensor]] = {
-    "token": log_token,
-    "prefix": log_prefix,
-    "sequence": log_sequence,
-    "geometric": log_geometric,
-    "min_prefix": log_min_prefix,
-    "turn": log_turn,
-}
+    "token": log_token, "prefix": log_prefix, "sequence": log_sequence, "geometric": log_geometric,
+    "min_prefix": log_min_prefix, "turn": log_turn,
+}  # fmt: skip
 
 
 def log_ratio(level: str, logp_BT: Tensor, batch: Batch, base: Base = "mu") -> Tensor:

@@ -14,104 +14,34 @@ TRACE_COLUMNS = 7
 SWAPS = 4096
 """Number of weight syncs remembered; tokens of older weights count in a histogram's last bin."""
 
-_WHOLE = [  # flags are 0 or 1
-    "slots",
-    "group",
-    "batch",
-    "updates",
-    "pieces",
-    "queue_groups",
-    "max_age",
-    "by_last",
-    "admission",
-    "lag_samples",
-    "barrier",
-    "sync_every",
-    "sync_blocking",
-    "in_flight",
-    "colocated",
-    "drop_rule",
-    "lifo",
-    "law",
-    "table_start",
-    "table_size",
-    "max_length",
-]
+_WHOLE = [
+    "slots", "group", "batch", "updates", "pieces", "queue_groups", "max_age", "by_last", "admission",
+    "lag_samples", "barrier", "sync_every", "sync_blocking", "in_flight", "colocated", "drop_rule", "lifo",
+    "law", "table_start", "table_size", "max_length",
+]  # fmt: skip
 _REAL = [
-    "engines",
-    "tau_0",
-    "tau_1",
-    "log_mean",
-    "sigma",
-    "shared",
-    "own",
-    "tool_time",
-    "train_time",
-    "train_token_time",
-    "threshold",
-    "sync_time",
-]
+    "engines", "tau_0", "tau_1", "log_mean", "sigma", "shared", "own", "tool_time", "train_time",
+    "train_token_time", "threshold", "sync_time",
+]  # fmt: skip
+# Flags among whole numbers are 0 or 1.
 RULES = np.dtype([(name, np.int64) for name in _WHOLE] + [(name, np.float64) for name in _REAL])
 
 _COUNTS = [
-    "started",
-    "dropped",
-    "consumed",
-    "finished",
-    "decoding",
-    "waiting",
-    "free_groups",
-    "queue_first",
-    "queue_size",
-    "open_group",
-    "open_left",
-    "limit",
-    "wave_end",
-    "engine_version",
-    "published",
-    "coming",
-    "next_coming",
-    "trained",
-    "piece",
-    "purged_at",
-    "swaps",
-    "measuring",
-    "groups_seen",
-    "overfull",
-]
+    "started", "dropped", "consumed", "finished", "decoding", "waiting", "free_groups", "queue_first",
+    "queue_size", "open_group", "open_left", "limit", "wave_end", "engine_version", "published", "coming",
+    "next_coming", "trained", "piece", "purged_at", "swaps", "measuring", "groups_seen", "overfull",
+]  # fmt: skip
 _CLOCKS = [
-    "now",
-    "virtual",
-    "train_end",
-    "arrive_at",
-    "pause_end",
-    "swap_area",
-    "began",
-    "busy",
-    "slot_seconds",
-    "swap_virtual",
-    "piece_began",
-]
+    "now", "virtual", "train_end", "arrive_at", "pause_end", "swap_area", "began", "busy", "slot_seconds",
+    "swap_virtual", "piece_began",
+]  # fmt: skip
 STATE = np.dtype([(name, np.int64) for name in _COUNTS] + [(name, np.float64) for name in _CLOCKS])
 
 _SUMS = [
-    "samples",
-    "tokens",
-    "groups",
-    "sample_lag",
-    "token_lag",
-    "group_lag",
-    "dropped_samples",
-    "finished_samples",
-    "finished_tokens",
-    "seconds",
-    "busy",
-    "slot_seconds",
-    "most_ahead",
-    "most_lag",
-    "stuck",
-    "simulated",
-]
+    "samples", "tokens", "groups", "sample_lag", "token_lag", "group_lag",
+    "dropped_samples", "finished_samples", "finished_tokens", "seconds", "busy",
+    "slot_seconds", "most_ahead", "most_lag", "stuck", "simulated",
+]  # fmt: skip
 SUMS = np.dtype([(name, np.float64) for name in _SUMS])
 
 LAWS = {"lognormal": 0, "fixed": 1, "empirical": 2}

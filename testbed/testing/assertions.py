@@ -379,13 +379,6 @@ def _farthest(bounds: Bounds | None, mean: float) -> float:
 
 
 __all__ = [
-    "EProcess",
-    "Undecided",
-    "assert_coverage",
-    "assert_equivalent",
-    "assert_unbiased",
-    "assert_variance_below",
-    "min_discrepancy",
-    "min_num_intervals",
-    "min_num_samples",
-]
+    "EProcess", "Undecided", "assert_coverage", "assert_equivalent", "assert_unbiased",
+    "assert_variance_below", "min_discrepancy", "min_num_intervals", "min_num_samples",
+]  # fmt: skip

@@ -62,42 +62,16 @@ Value: TypeAlias = Any
 """Any value that a run holds."""
 
 FIXED = (
-    World,
-    Run,
-    SchedulePlan,
-    Recipe,
-    Replay,
-    Policy,
-    SamplerEngine,
-    Fit,
-    slice,
-    torch.device,
-    torch.dtype,
-)
+    World, Run, SchedulePlan, Recipe, Replay, Policy, SamplerEngine, Fit, slice, torch.device, torch.dtype,
+)  # fmt: skip
 """State that a resumed pack rebuilds from its cells and no step changes."""
 LIVE = (
-    Learner,
-    Recorder,
-    VersionBuffer,
-    ReplayBuffer,
-    SGD,
-    Adam,
-    Anchor,
-    Critic,
-    CellQueue,
-    Guide,
-    Teacher,
-)
+    Learner, Recorder, VersionBuffer, ReplayBuffer, SGD, Adam, Anchor, Critic, CellQueue, Guide, Teacher,
+)  # fmt: skip
 SOURCES = (
-    ByAgeSource,
-    FilteredSource,
-    GuidedSource,
-    InFlightSource,
-    LatencySource,
-    PartialSource,
-    ReplaySource,
+    ByAgeSource, FilteredSource, GuidedSource, InFlightSource, LatencySource, PartialSource, ReplaySource,
     WindowedSource,
-)
+)  # fmt: skip
 """State that steps change: rebuilt, then given its stored attributes."""
 LEFT = {
     "Learner.last_pass",

@@ -49,13 +49,8 @@ EXPERIMENT = Experiment(
     stop=Stop(cap=32),
     keys=("mismatch", "policy_args", "recipe", "seed"),
     metrics=(
-        "accuracy",
-        "best",
-        "start",
-        "collapsed",
-        "mean rollout_corr/ess_kish_sequence_raw",
-        "mean rollout_corr/kl_mu_pi_k3",
-        "max rollout_corr/log_rho_token_p999",
+        *("accuracy", "best", "start", "collapsed", "mean rollout_corr/ess_kish_sequence_raw"),
+        *("mean rollout_corr/kl_mu_pi_k3", "max rollout_corr/log_rho_token_p999"),
     ),
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(

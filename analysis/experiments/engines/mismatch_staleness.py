@@ -45,12 +45,8 @@ EXPERIMENT = Experiment(
     fresh=range(1000, 1016),
     keys=("recipe", "learning_rate", "mismatch_args.sigma", "lag", "seed"),
     metrics=(
-        "exact/value",
-        "mean exact/value",
-        "mean exact/ess_kish_sequence",
-        "min exact/ess_kish_sequence",
-        "first exact/kl_pi_mu",
-        "exact/kl_pi_mu",
+        *("exact/value", "mean exact/value", "mean exact/ess_kish_sequence", "min exact/ess_kish_sequence"),
+        *("first exact/kl_pi_mu", "exact/kl_pi_mu"),
     ),
     figure=Plot(
         "heat map",

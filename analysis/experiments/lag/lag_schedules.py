@@ -54,13 +54,8 @@ EXPERIMENT = Experiment(
     fresh=range(1000, 1032),
     keys=("recipe", "staleness", "lag", "seed"),
     metrics=(
-        "exact/value",
-        "mean exact/value",
-        "mean exact/ess_kish_sequence",
-        "min exact/ess_kish_sequence",
-        "mean staleness/age_mean_token",
-        "mean rollout_corr/kl_mu_pi_k3",
-        "mean actor/clip_share",
+        *("exact/value", "mean exact/value", "mean exact/ess_kish_sequence", "min exact/ess_kish_sequence"),
+        *("mean staleness/age_mean_token", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
     ),
     figure=Plot(
         "distribution",

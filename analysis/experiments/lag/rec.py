@@ -189,12 +189,7 @@ WIDTHS = Experiment(
     stop=Stop(block=16, cap=32),
     keys=("recipe", "recipe_args", "lag", "seed"),
     metrics=(
-        "accuracy",
-        "best",
-        "start",
-        "area",
-        "collapsed",
-        "mean actor/clip_share",
+        *("accuracy", "best", "start", "area", "collapsed", "mean actor/clip_share"),
         "mean actor/learning_rate",
     ),
     margins={"accuracy below a rival that counts as no worse": MARGIN},

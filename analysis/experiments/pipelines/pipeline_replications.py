@@ -29,14 +29,8 @@ REPLICAS = 8
 FRESH = range(REPLICAS, 24)
 """Replications of a second run, added when closed forms had held on the first eight."""
 VALUES = (
-    "period",
-    "lag_sample",
-    "lag_token",
-    "length_generated",
-    "length_trained",
-    "length_bias",
-    "drop_rate",
-)
+    "period", "lag_sample", "lag_token", "length_generated", "length_trained", "length_bias", "drop_rate",
+)  # fmt: skip
 COLUMNS = ("claim", "pipeline", "replica", *VALUES)
 LOOSE = 0.03
 """Largest relative distance from a closed form."""

@@ -91,14 +91,7 @@ STEPS = Experiment(
     stop=Stop(block=16, cap=32, first=400, fresh=4000),
     keys=(*KEYS, "seed"),
     metrics=(
-        END,
-        "rise accuracy",
-        "last accuracy",
-        AREA,
-        "collapsed",
-        ESS,
-        "mean actor/clip_share",
-        DRIFT,
+        *(END, "rise accuracy", "last accuracy", AREA, "collapsed", ESS, "mean actor/clip_share", DRIFT),
     ),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
