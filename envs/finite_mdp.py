@@ -114,13 +114,7 @@ class FiniteMDP:
         return self._episodes(pi_RSA, np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
     def simulate_versions(
-        self,
-        pi_RWSA: Floats,
-        version_RBT: Ints,
-        start_RN: Ints,
-        group: int,
-        key_R: Keys,
-        step: int,
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: Keys, step: int
     ) -> Episodes:
         """Simulate episodes; the action at step t is drawn from pi_RWSA[r, version_RBT[r, b, t]].
 

@@ -80,13 +80,7 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
 
 
 def trained(
-    name: str,
-    base: Run,
-    arm: Arm,
-    lag: int,
-    folder: Path,
-    say: Callable[[str], None],
-    effort: Effort = FULL,
+    name: str, base: Run, arm: Arm, lag: int, folder: Path, say: Callable[[str], None], effort: Effort = FULL
 ) -> pd.DataFrame:
     """Tune the arm, run its finals and return their rows; its sweeps are kept apart by text, grid and effort.
 

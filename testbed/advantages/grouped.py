@@ -21,10 +21,7 @@ def group_mean(signals: Signals) -> Tensor:
 
 @advantage("group_std", source="Shao et al. (2024), GRPO, arXiv:2402.03300, Section 4.1.2", scope="group")
 def group_std(
-    signals: Signals,
-    *,
-    std: Literal["unbiased", "population"] = "unbiased",
-    eps: float = 1e-6,
+    signals: Signals, *, std: Literal["unbiased", "population"] = "unbiased", eps: float = 1e-6
 ) -> Tensor:
     """A = (R - mean) / (std + eps) within the group.
 

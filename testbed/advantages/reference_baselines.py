@@ -21,10 +21,7 @@ def remax(signals: Signals) -> Tensor:
 
 
 @advantage(
-    "optimal_value",
-    source="A*-PO (2025), arXiv:2505.20686",
-    needs=("reference_reward_BN",),
-    scope="sequence",
+    "optimal_value", source="A*-PO (2025), arXiv:2505.20686", needs=("reference_reward_BN",), scope="sequence"
 )
 def optimal_value(signals: Signals, *, beta1: float = 0.5) -> Tensor:
     """A = R - V*, V* = beta1 log of the mean of exp(R' / beta1) over N reference responses.

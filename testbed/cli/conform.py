@@ -58,8 +58,7 @@ def conform(
 
     words = {"as": as_, "aggregation": aggregation, "length": length, "strict": strict}
     found = run(
-        job("conform", target, inputs, given, layout) | words | {"hyper": named_values(hyper or ())},
-        timeout,
+        job("conform", target, inputs, given, layout) | words | {"hyper": named_values(hyper or ())}, timeout
     )
     tell(found, html, json)
     if not found["holds"]:

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from testbed.recipes.composition import Recipe
     from testbed.registry import Entry
 
-TRY = {
-    "recipe": "testbed run staleness recipe={}",
-    "stack": "testbed objectives from {}",
-}
+TRY = {"recipe": "testbed run staleness recipe={}", "stack": "testbed objectives from {}"}
 """A command that uses a name of the kind."""
 
 

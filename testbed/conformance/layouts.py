@@ -18,11 +18,7 @@ def present(mask_BT: Tensor) -> Tensor:
 
 
 def call_arguments(
-    binding: Binding,
-    logp_BT: Tensor,
-    batch: Batch,
-    dtype: torch.dtype,
-    totals: tuple[int, int] | None = None,
+    binding: Binding, logp_BT: Tensor, batch: Batch, dtype: torch.dtype, totals: tuple[int, int] | None = None
 ) -> dict[str, Any]:
     """Return the keyword arguments of one call, in the binding's layout and dtype.
 

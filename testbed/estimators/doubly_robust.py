@@ -13,12 +13,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, mean_of_terms
 from testbed.estimators.bandit_weights import harmonic
-from testbed.estimators.logged_rounds import (
-    Logged,
-    check_not_negative,
-    check_weights,
-    mean_product,
-)
+from testbed.estimators.logged_rounds import Logged, check_not_negative, check_weights, mean_product
 
 MODEL = ("q_N", "q_pi_N")
 

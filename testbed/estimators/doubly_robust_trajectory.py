@@ -15,10 +15,7 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes, before
 
 
 @estimator(
-    "trajectory_dm",
-    source="regression estimator in Jiang & Li (2016)",
-    family="trajectory",
-    needs=("v_NT",),
+    "trajectory_dm", source="regression estimator in Jiang & Li (2016)", family="trajectory", needs=("v_NT",)
 )
 def trajectory_dm(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of Vhat_0(s_0). It has the model's bias, which stderr does not show. ess is NaN."""

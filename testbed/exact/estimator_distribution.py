@@ -100,12 +100,7 @@ def bandit_units(
 
 
 def episode_units(
-    world: FiniteMDP,
-    pi_SA: Floats,
-    mu_SA: Floats,
-    q_hat_TSA: Floats | None = None,
-    *,
-    marginal: bool = False,
+    world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, q_hat_TSA: Floats | None = None, *, marginal: bool = False
 ) -> UnitDistribution:
     """The episodes of mu in a small finite MDP, as `enumerate_episodes` lists them.
 

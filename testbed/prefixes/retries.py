@@ -86,11 +86,7 @@ def with_kept(again: Rollout, tried: Rollout, kept_RB: Tensor) -> Rollout:
 Credit = Literal["suffix", "whole"]
 
 
-@prefix(
-    "retry",
-    source="R3L; shiweijiezero/R3L d503f6c, docs",
-    parents="prefix=retry",
-)
+@prefix("retry", source="R3L; shiweijiezero/R3L d503f6c, docs", parents="prefix=retry")
 def retry(*, credit: Credit = "suffix") -> Retries:
     """Half of every group continues from the first error of the other half."""
     return Retries(credit)

@@ -192,8 +192,7 @@ class OfStore(OfTraces):
             length_RN = np.where(new_RN, tried.mask_RBT.sum(-1).cpu().numpy(), length_RN)
         found_R = (length_RN > 0).sum(1)
         note(
-            asked.counts,
-            {"prefix/attempts": np.full(R, self.ask * self.attempts), "prefix/traces": found_R},
+            asked.counts, {"prefix/attempts": np.full(R, self.ask * self.attempts), "prefix/traces": found_R}
         )
         if (found_R == 0).any() and self.empty == "refuse":
             seed = asked.seeds[int(np.flatnonzero(found_R == 0)[0])]

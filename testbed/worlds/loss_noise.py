@@ -72,12 +72,7 @@ class Perturbed(Reweighted):
         return torch.cat([theta_RP, log_sigma_RK], 1)
 
     def loss_logp(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        token_RBT: Tensor,
-        mask_RBT: Tensor,
-        draw: Draw,
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor, draw: Draw
     ) -> Tensor:
         """Return log pi(token | before), [R, B, T], with sigma_l eps_l added at place l.
 

@@ -70,10 +70,7 @@ EXPERIMENT = Experiment(
     systems={
         "Jet-RL": Part(
             "FP8 rollouts and one precision on both sides at one short horizon; no speed",
-            claims=(
-                "fp8-rollouts-collapse-most-seeds",
-                "one-precision-on-both-sides-costs-nothing",
-            ),
+            claims=("fp8-rollouts-collapse-most-seeds", "one-precision-on-both-sides-costs-nothing"),
         )
     },
 )

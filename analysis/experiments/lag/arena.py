@@ -218,8 +218,7 @@ for _name, _task in (
     ("bapo-keeps-entropy-at-lag-64-on-sums", "sums"),
 ):
     EXPERIMENT.claim(
-        _name,
-        f"Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO on {_task}.",
+        _name, f"Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO on {_task}."
     ).compare("entropy", {"arm": "bapo"}, TUNED, by=MARGIN, over={"task": _task, "lag": 64})
 for _name, _arm, _rival in (
     ("sfpo-learns-faster-than-grpo-on-sorted", "sfpo_reuse", "grpo"),

@@ -166,7 +166,7 @@ FORMULAS = Experiment(
         "Periodic Asynchrony": Part(
             "that its data are on-policy, and a bound on the speed-up; twice: see periodic-speed",
             claims=("periodic-asynchrony-is-on-policy",),
-        ),
+        )
     },
 )
 

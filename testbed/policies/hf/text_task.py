@@ -28,11 +28,7 @@ class TextTask(TokenTask):
     """
 
     def __init__(
-        self,
-        task: TokenTask,
-        tokenizer: Any,
-        template: str = TEMPLATE,
-        response_length: int | None = None,
+        self, task: TokenTask, tokenizer: Any, template: str = TEMPLATE, response_length: int | None = None
     ) -> None:
         if template.count("{prompt}") != 1:
             raise UserError(f"template must hold '{{prompt}}' once, got {template!r}.")

@@ -109,12 +109,7 @@ class ToyTransformer(Policy):
         return self.shape.weights(theta_RP, self.rounding)
 
     def prompts(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        shape: torch.Size,
-        name: str = "uniform_RBT",
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, shape: torch.Size, name: str = "uniform_RBT"
     ) -> Prompts:
         """Return prompts with the positions of their first tokens.
 
