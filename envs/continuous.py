@@ -113,11 +113,7 @@ def point_mass(*, dt: float = 0.2, noise_std: float = 0.01, discount: float = 0.
     one_DD, one_DU = np.array([[1.0, dt], [0.0, 1.0]]), np.array([[0.0], [dt]])
     each, cost_DD = np.eye(axes), np.diag([1.0, 0.1])
     return LQR(
-        a_DD=np.kron(each, one_DD),
-        b_DU=np.kron(each, one_DU),
-        state_cost_DD=np.asarray(np.kron(each, cost_DD), dtype=np.float64),
-        action_cost_UU=0.1 * each,
-        start_DD=np.eye(2 * axes),
-        noise_std=noise_std,
-        discount=discount,
-    )
+        a_DD=np.kron(each, one_DD), b_DU=np.kron(each, one_DU),
+        state_cost_DD=np.asarray(np.kron(each, cost_DD), dtype=np.float64), action_cost_UU=0.1 * each,
+        start_DD=np.eye(2 * axes), noise_std=noise_std, discount=discount,
+    )  # fmt: skip

@@ -66,14 +66,10 @@ def episode_divergence(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Diverg
     prefix_RT = programs.prefix_second_moments(tables, pi_RSA, mu_RSA)
     kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = sums_RM.T
     return Divergence(
-        kl_pi_mu=kl_pi_mu_R,
-        kl_mu_pi=kl_mu_pi_R,
-        second_moment=prefix_RT[:, -1],
-        second_moment_token=square_R / length_R,
-        mean_rho_token=mean_R / length_R,
-        second_moment_prefix_T=prefix_RT,
-        max_log_rho=programs.largest_log_ratio(tables, pi_RSA, mu_RSA),
-    )
+        kl_pi_mu=kl_pi_mu_R, kl_mu_pi=kl_mu_pi_R, second_moment=prefix_RT[:, -1],
+        second_moment_token=square_R / length_R, mean_rho_token=mean_R / length_R,
+        second_moment_prefix_T=prefix_RT, max_log_rho=programs.largest_log_ratio(tables, pi_RSA, mu_RSA),
+    )  # fmt: skip
 
 
 def log_moment(

@@ -41,13 +41,9 @@ def bandit(
 ) -> FiniteMDP:
     """Arms that pay Bernoulli, normal or fixed rewards with given or random means, in uniform contexts."""
     return FiniteMDP(
-        transition_SAS=stay(contexts, arms),
-        reward_SA=mean_rewards(contexts, arms, means, seed),
-        start_S=np.full(contexts, 1.0 / contexts),
-        horizon=1,
-        noise=noise,
-        noise_std=noise_std,
-    )
+        transition_SAS=stay(contexts, arms), reward_SA=mean_rewards(contexts, arms, means, seed),
+        start_S=np.full(contexts, 1.0 / contexts), horizon=1, noise=noise, noise_std=noise_std,
+    )  # fmt: skip
 
 
 @world("two-arm-bandit")

@@ -103,14 +103,10 @@ def garnet(
     transition_SAS = np.zeros((states, actions, states))
     np.put_along_axis(transition_SAS, chosen_SAK, gaps_SAK, axis=-1)
     return FiniteMDP(
-        transition_SAS=transition_SAS,
-        reward_SA=rng.normal(size=(states, actions)),
-        start_S=np.full(states, 1.0 / states),
-        horizon=horizon,
-        discount=discount,
-        noise="normal" if noise_std > 0 else "none",
-        noise_std=noise_std,
-    )
+        transition_SAS=transition_SAS, reward_SA=rng.normal(size=(states, actions)),
+        start_S=np.full(states, 1.0 / states), horizon=horizon, discount=discount,
+        noise="normal" if noise_std > 0 else "none", noise_std=noise_std,
+    )  # fmt: skip
 
 
 @world("baird-star")
@@ -156,14 +152,10 @@ def combination_lock(
     transition_SAS[:, :, 0] = 1.0
     transition_SAS[np.arange(length), code_S] = np.eye(length + 1)[1:]
     return FiniteMDP(
-        transition_SAS=transition_SAS,
-        reward_SA=np.zeros((length + 1, actions)),
-        bonus_S=_one_hot(length + 1, length),
-        start_S=_one_hot(length + 1, 0),
-        terminal_S=np.arange(length + 1) == length,
-        horizon=horizon,
-        discount=discount,
-    )
+        transition_SAS=transition_SAS, reward_SA=np.zeros((length + 1, actions)),
+        bonus_S=_one_hot(length + 1, length), start_S=_one_hot(length + 1, 0),
+        terminal_S=np.arange(length + 1) == length, horizon=horizon, discount=discount,
+    )  # fmt: skip
 
 
 def _at_least(name: str, given: int, least: int) -> None:

@@ -145,13 +145,9 @@ def stays_below(
     turned = {name: -np.asarray(x_N, dtype=np.float64) for name, x_N in _groups(x).items()}
     found = exceeds(turned, -margin, note, measure, -null)
     return replace(
-        found,
-        effect=0.0 - found.effect,
-        low=-found.high,
-        high=-found.low,
-        asks=f"< {margin:g}",
+        found, effect=0.0 - found.effect, low=-found.high, high=-found.low, asks=f"< {margin:g}",
         cells=tuple(replace(cell, effect=-cell.effect) for cell in found.cells),
-    )
+    )  # fmt: skip
 
 
 def within(

@@ -5,30 +5,18 @@ from dataclasses import replace
 from testbed.config.run import MODEL_RUN, Run
 
 TOY = Run(
-    task="running-sum",
-    policy="toy",
-    prompts=8,
-    group=8,
-    steps=260,
-    learning_rate=3e-3,
-    optimizer="adam",
-    max_grad_norm=1.0,
-    warm_start_steps=600,
-    teacher_noise=0.2,
-)
+    task="running-sum", policy="toy", prompts=8, group=8, steps=260, learning_rate=3e-3, optimizer="adam",
+    max_grad_norm=1.0, warm_start_steps=600, teacher_noise=0.2,
+)  # fmt: skip
 """The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model that succeeds at 5 to 8 %."""
 
 LAB = replace(TOY, steps=600, log_every=20)
 """The toy LLM of the laboratory: long enough for slow learning rates to finish what they begin."""
 
 SMALL = replace(
-    LAB,
-    steps=400,
-    task_args=(("digits", 6),),
-    policy_args=(("width", 16),),
-    teacher_noise=0.35,
+    LAB, steps=400, task_args=(("digits", 6),), policy_args=(("width", 16),), teacher_noise=0.35,
     learning_rate=3e-3,
-)
+)  # fmt: skip
 """Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
 
 TINY = replace(SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)))

@@ -179,16 +179,11 @@ class ReasoningGym(TokenTask):
                 scorer.score(text, item.entry) for item in drawn for text in GARBAGE if text != item.answer
             ]
         return Report(
-            dataset=self.dataset,
-            items=len(drawn),
-            without_answer=len(drawn) - len(reference),
-            reference_below_one=sum(score < 1.0 for score in reference),
-            garbage=len(garbage),
-            garbage_with_credit=sum(score > 0.0 for score in garbage),
-            errors=scorer.errors,
-            refused=scorer.refused,
-            evaluates=scorer.evaluation(drawn[0].entry),
-        )
+            dataset=self.dataset, items=len(drawn), without_answer=len(drawn) - len(reference),
+            reference_below_one=sum(score < 1.0 for score in reference), garbage=len(garbage),
+            garbage_with_credit=sum(score > 0.0 for score in garbage), errors=scorer.errors,
+            refused=scorer.refused, evaluates=scorer.evaluation(drawn[0].entry),
+        )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator) -> Item:
         for _ in range(TRIES):

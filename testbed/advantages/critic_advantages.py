@@ -16,13 +16,9 @@ from testbed.data.signals import Signals
 
 
 @advantage(
-    "gae",
-    source="Schulman et al. (2016), arXiv:1506.02438, Eq. 16",
-    needs=("mask_BT", "value_BT"),
-    uses=("token_reward_BT",),
-    per_token=True,
-    scope="sequence",
-)
+    "gae", source="Schulman et al. (2016), arXiv:1506.02438, Eq. 16", needs=("mask_BT", "value_BT"),
+    uses=("token_reward_BT",), per_token=True, scope="sequence",
+)  # fmt: skip
 def gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     """A = sum over j >= t of (gamma lam)^(j-t) delta_j, delta_j = r_j + gamma V_{j+1} - V_j.
 
@@ -34,13 +30,10 @@ def gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
 
 
 @advantage(
-    "egae",
-    source="T-PPO (2025), arXiv:2506.15050; from secondary notes",
-    needs=("mask_BT", "value_BT", "truncated_B"),
-    uses=("token_reward_BT",),
-    per_token=True,
+    "egae", source="T-PPO (2025), arXiv:2506.15050; from secondary notes",
+    needs=("mask_BT", "value_BT", "truncated_B"), uses=("token_reward_BT",), per_token=True,
     scope="sequence",
-)
+)  # fmt: skip
 def egae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     """A = GAE in which a truncated response continues with the value of its last state.
 
@@ -62,13 +55,10 @@ def egae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
 
 
 @advantage(
-    "v_trace",
-    source="Espeholt et al. (2018), IMPALA, arXiv:1802.01561, Eq. 1 and Section 4.2",
-    needs=("mask_BT", "value_BT", "log_rho_BT"),
-    uses=("token_reward_BT",),
-    per_token=True,
+    "v_trace", source="Espeholt et al. (2018), IMPALA, arXiv:1802.01561, Eq. 1 and Section 4.2",
+    needs=("mask_BT", "value_BT", "log_rho_BT"), uses=("token_reward_BT",), per_token=True,
     scope="sequence",
-)
+)  # fmt: skip
 def v_trace(
     signals: Signals, *, rho_bar: float = 1.0, c_bar: float = 1.0, gamma: float = 1.0, lam: float = 1.0
 ) -> Tensor:

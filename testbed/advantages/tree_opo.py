@@ -13,11 +13,9 @@ from testbed.errors import UserError
 
 
 @advantage(
-    "tree_opo",
-    source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes",
-    needs=("parent_B",),
-    scope="group",
-)
+    "tree_opo", source="Huang et al. (2025), Tree-OPO, arXiv:2509.09284; from secondary notes",
+    needs=("parent_B",), scope="group",
+)  # fmt: skip
 def tree_opo(signals: Signals, *, delta: float = 0.01, success: float = 0.5) -> Tensor:
     """A = the point nearest to R with sum A = 0, |A|^2 <= G and A_i + delta <= A_j for the pairs (i, j).
 

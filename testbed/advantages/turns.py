@@ -19,11 +19,8 @@ NEEDS = ("mask_BT", "value_BT", "turn_BT")
 @advantage(
     "turn_gae",
     source="Zhou et al. (2024), ArCHer, arXiv:2402.19446 (utterance-level critic); the sum is GAE's, 2016",
-    needs=NEEDS,
-    uses=("token_reward_BT",),
-    per_token=True,
-    scope="sequence",
-)
+    needs=NEEDS, uses=("token_reward_BT",), per_token=True, scope="sequence",
+)  # fmt: skip
 def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tensor:
     """A = sum over turns k >= j of (gamma lam)^(k-j) (r_k + gamma V_{k+1} - V_k), for all tokens of turn j.
 
@@ -41,13 +38,9 @@ def turn_gae(signals: Signals, *, gamma: float = 1.0, lam: float = 0.95) -> Tens
 
 
 @advantage(
-    "bad",
-    source="Wen et al. (2024), POAD, arXiv:2405.15821 (Bellman backup with action decomposition)",
-    needs=NEEDS,
-    uses=("token_reward_BT",),
-    per_token=True,
-    scope="sequence",
-)
+    "bad", source="Wen et al. (2024), POAD, arXiv:2405.15821 (Bellman backup with action decomposition)",
+    needs=NEEDS, uses=("token_reward_BT",), per_token=True, scope="sequence",
+)  # fmt: skip
 def bad(signals: Signals, *, gamma: float = 0.99, lam: float = 0.95) -> Tensor:
     """A = delta_t + g_t lam A_{t+1}, delta_t = r_t + g_t V_{t+1} - V_t; g = gamma after a turn's last token.
 
@@ -64,11 +57,8 @@ def bad(signals: Signals, *, gamma: float = 0.99, lam: float = 0.95) -> Tensor:
 @advantage(
     "standardized",
     source="Schulman et al. (2017), PPO; per-batch normalization as Zheng et al. (2023), arXiv:2307.04964",
-    needs=("mask_BT", "value_BT"),
-    uses=("token_reward_BT",),
-    per_token=True,
-    scope="batch",
-)
+    needs=("mask_BT", "value_BT"), uses=("token_reward_BT",), per_token=True, scope="batch",
+)  # fmt: skip
 def standardized(
     signals: Signals, *, of: str = "gae", gamma: float = 1.0, lam: float = 0.95, eps: float = 1e-8
 ) -> Tensor:

@@ -32,11 +32,9 @@ def opo(signals: Signals) -> Tensor:
 
 
 @advantage(
-    "optimal_baseline",
-    source="VCPO (2026), arXiv:2602.17616; formula as in the authors' README, c7f030f0",
-    needs=("mask_BT", "log_rho_BT", "score_norm_B"),
-    scope="group",
-)
+    "optimal_baseline", source="VCPO (2026), arXiv:2602.17616; formula as in the authors' README, c7f030f0",
+    needs=("mask_BT", "log_rho_BT", "score_norm_B"), scope="group",
+)  # fmt: skip
 def optimal_baseline(
     signals: Signals,
     *,
@@ -103,11 +101,8 @@ def weighted_center(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor, aver
 @advantage(
     "optimal_token_baseline",
     source="Li et al. (2026), The Optimal Token Baseline, arXiv:2602.07078; verl 1dda039b core_algos.py",
-    needs=("mask_BT", "score_norm_BT"),
-    uses=("token_reward_BT",),
-    per_token=True,
-    scope="group",
-)
+    needs=("mask_BT", "score_norm_BT"), uses=("token_reward_BT",), per_token=True, scope="group",
+)  # fmt: skip
 def optimal_token_baseline(
     signals: Signals, *, level: Literal["none", "token", "sequence"] = "none", zero_tail: bool = False
 ) -> Tensor:

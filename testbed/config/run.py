@@ -154,16 +154,9 @@ _SORTED = tuple(sorted(_DEFAULTS))
 _NOTHING = object()
 
 MODEL_RUN = Run(
-    task="reasoning-gym",
-    policy="hf",
-    model="the folder of a local model",
-    prompts=16,
-    group=8,
-    steps=100,
-    learning_rate=1e-5,
-    optimizer="adam",
-    max_grad_norm=1.0,
-)
+    task="reasoning-gym", policy="hf", model="the folder of a local model", prompts=16, group=8, steps=100,
+    learning_rate=1e-5, optimizer="adam", max_grad_norm=1.0,
+)  # fmt: skip
 """Starting settings of `testbed run --model`; the command line gives the model."""
 
 

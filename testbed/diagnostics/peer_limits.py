@@ -78,13 +78,9 @@ def _alert(rows: Sequence[Row], threshold: Threshold) -> Alert | None:
     crossed = [(step, value) for step, value in known if sign * value < sign * threshold.limit]
     worst = min((value for _, value in known), key=lambda value: sign * value)
     return Alert(
-        threshold,
-        crossed[0][0] if crossed else math.nan,
-        len(crossed),
-        len(known),
-        worst,
+        threshold, crossed[0][0] if crossed else math.nan, len(crossed), len(known), worst,
         _floor(rows, threshold),
-    )
+    )  # fmt: skip
 
 
 def _floor(rows: Sequence[Row], threshold: Threshold) -> str:

@@ -111,14 +111,10 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     tail = above.size
     k = (tail * k + 5) / (tail + 10)
     return Estimated(
-        n=n,
-        tail=tail,
-        k=k,
-        log_scale=math.log(scale) + top,
-        log_cutoff=cutoff,
+        n=n, tail=tail, k=k, log_scale=math.log(scale) + top, log_cutoff=cutoff,
         threshold=min(1 - 1 / math.log10(n), 0.7),
         required=math.inf if k >= 1 else 10 ** min(1 / (1 - max(0.0, k)), 300.0),
-    )
+    )  # fmt: skip
 
 
 def _distinct(ascending_M: Floats) -> int:

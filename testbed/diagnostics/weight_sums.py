@@ -85,28 +85,19 @@ class WeightSums:
         parts = [part._relative_to(log_largest) for part in (self, other)]
         first = parts[0].first + parts[1].first
         return WeightSums(
-            parts[0].count + parts[1].count,
-            log_largest,
-            first,
-            parts[0].second + parts[1].second,
-            parts[0].third + parts[1].third,
-            parts[0].fourth + parts[1].fourth,
+            parts[0].count + parts[1].count, log_largest, first, parts[0].second + parts[1].second,
+            parts[0].third + parts[1].third, parts[0].fourth + parts[1].fourth,
             _ratio(sum(part.first * part.mean_log for part in parts), first),
-        )
+        )  # fmt: skip
 
     def _relative_to(self, log_largest: Floats) -> "WeightSums":
         """Return the same sums with v = w / e^log_largest, for a weight at least as large as any here."""
         shift = self.log_largest - _finite(log_largest)
         scale = np.exp(shift)
         return WeightSums(
-            self.count,
-            log_largest,
-            scale * self.first,
-            scale**2 * self.second,
-            scale**3 * self.third,
-            scale**4 * self.fourth,
-            self.mean_log + np.where(scale > 0, shift, 0.0),
-        )
+            self.count, log_largest, scale * self.first, scale**2 * self.second, scale**3 * self.third,
+            scale**4 * self.fourth, self.mean_log + np.where(scale > 0, shift, 0.0),
+        )  # fmt: skip
 
     def __radd__(self, other: Any) -> "WeightSums":
         """Let sum(shards) start from 0."""

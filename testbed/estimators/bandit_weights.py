@@ -31,12 +31,9 @@ def clipped_ips(data: Logged, *, lambda_: float = np.inf) -> Estimate:
 
 
 @estimator(
-    "propensity_clipped_ips",
-    source="Strehl et al. (2010), Learning from logged implicit exploration data",
-    family="bandit",
-    linear=True,
-    needs=("pscore_N",),
-)
+    "propensity_clipped_ips", source="Strehl et al. (2010), Learning from logged implicit exploration data",
+    family="bandit", linear=True, needs=("pscore_N",),
+)  # fmt: skip
 def propensity_clipped_ips(data: Logged, *, tau: float = 0.0) -> Estimate:
     """(1/N) sum pi / max(mu, tau) r.
 
@@ -48,12 +45,9 @@ def propensity_clipped_ips(data: Logged, *, tau: float = 0.0) -> Estimate:
 
 
 @estimator(
-    "exponential_smoothing",
-    source="Aouali et al. (2023), Exponential smoothing for off-policy learning",
-    family="bandit",
-    linear=True,
-    needs=("pscore_N",),
-)
+    "exponential_smoothing", source="Aouali et al. (2023), Exponential smoothing for off-policy learning",
+    family="bandit", linear=True, needs=("pscore_N",),
+)  # fmt: skip
 def exponential_smoothing(data: Logged, *, alpha: float = 1.0) -> Estimate:
     """(1/N) sum pi / mu^alpha r.
 
@@ -77,12 +71,9 @@ def power_of_ratio(data: Logged, *, alpha: float = 1.0) -> Estimate:
 
 
 @estimator(
-    "ix",
-    source="Neu (2015), Explore no more; Gabbianelli, Neu & Papini (2024)",
-    family="bandit",
-    linear=True,
-    needs=("pscore_N",),
-)
+    "ix", source="Neu (2015), Explore no more; Gabbianelli, Neu & Papini (2024)", family="bandit",
+    linear=True, needs=("pscore_N",),
+)  # fmt: skip
 def ix(data: Logged, *, gamma: float = 0.0) -> Estimate:
     """(1/N) sum pi / (mu + gamma) r, implicit exploration.
 

@@ -41,11 +41,9 @@ class DiceSolution:
 
 
 @estimator(
-    "dice",
-    source="Nachum et al. (2019), DualDICE, arXiv:1906.04733, with a table",
-    family="trajectory",
+    "dice", source="Nachum et al. (2019), DualDICE, arXiv:1906.04733, with a table", family="trajectory",
     needs=("state_NT", "action_NT", "pi_SA"),
-)
+)  # fmt: skip
 def dice(episodes: LoggedEpisodes) -> Estimate:
     """E_D[zeta r] / (1 - gamma) with A^T zeta = b: the discounted value with an infinite horizon.
 

@@ -101,13 +101,9 @@ def sg_dr(data: Logged, *, lambda_: float = 0.0) -> Estimate:
 
 
 @estimator(
-    "mrdr",
-    source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust; cross-fitted",
-    family="bandit",
-    unbiased=True,
-    symmetric=False,
-    needs=("feature_ND", "feature_pi_ND"),
-)
+    "mrdr", source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust; cross-fitted",
+    family="bandit", unbiased=True, symmetric=False, needs=("feature_ND", "feature_pi_ND"),
+)  # fmt: skip
 def mrdr(data: Logged, *, folds: int = 2) -> Estimate:
     """DR with q = phi'beta, beta = argmin sum (w r + q(x, pi) - w q)^2 over the rounds of the other folds.
 

@@ -27,11 +27,8 @@ def trajectory_dm(episodes: LoggedEpisodes) -> Estimate:
 @estimator(
     "trajectory_dr",
     source="Jiang & Li (2016), Doubly robust off-policy value evaluation, the recursion unrolled",
-    family="trajectory",
-    unbiased=True,
-    linear=True,
-    needs=("q_NT", "v_NT"),
-)
+    family="trajectory", unbiased=True, linear=True, needs=("q_NT", "v_NT"),
+)  # fmt: skip
 def trajectory_dr(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t [w_{0:t} (r_t - Qhat_t) + w_{0:t-1} Vhat_t].
 
@@ -47,11 +44,9 @@ def trajectory_dr(episodes: LoggedEpisodes) -> Estimate:
 
 
 @estimator(
-    "wdr",
-    source="Thomas & Brunskill (2016), arXiv:1604.00923, equation 1",
-    family="trajectory",
+    "wdr", source="Thomas & Brunskill (2016), arXiv:1604.00923, equation 1", family="trajectory",
     needs=("q_NT", "v_NT"),
-)
+)  # fmt: skip
 def wdr(episodes: LoggedEpisodes) -> Estimate:
     """sum over i, t of gamma^t [u_t (r_t - Qhat_t) + u_{t-1} Vhat_t], u_t = w_{0:t} / sum_i w_{0:t}.
 
@@ -138,11 +133,8 @@ def _least_variance(
 @estimator(
     "trajectory_mrdr",
     source="Farajtabar, Chow & Ghavamzadeh (2018), More robust doubly robust off-policy evaluation",
-    family="trajectory",
-    unbiased=True,
-    symmetric=False,
-    needs=("state_NT", "action_NT", "pi_SA", "mu_SA"),
-)
+    family="trajectory", unbiased=True, symmetric=False, needs=("state_NT", "action_NT", "pi_SA", "mu_SA"),
+)  # fmt: skip
 def trajectory_mrdr(episodes: LoggedEpisodes, *, folds: int = 2) -> Estimate:
     """trajectory_dr with a tabular Qhat from more_robust_q, fitted for each fold on the others.
 

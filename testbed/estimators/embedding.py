@@ -40,12 +40,9 @@ def embedding_log_weight(
 
 
 @estimator(
-    "mips",
-    source="Saito & Joachims (2022), Off-policy evaluation for large action spaces via embeddings",
-    family="bandit",
-    linear=True,
-    needs=("embedding_log_w_N",),
-)
+    "mips", source="Saito & Joachims (2022), Off-policy evaluation for large action spaces via embeddings",
+    family="bandit", linear=True, needs=("embedding_log_w_N",),
+)  # fmt: skip
 def mips(data: Logged) -> Estimate:
     """(1/N) sum p(e|x, pi)/p(e|x, mu) r.
 

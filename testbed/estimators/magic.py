@@ -27,10 +27,8 @@ class Mixture:
 @estimator(
     "magic",
     source="Thomas & Brunskill (2016), arXiv:1604.00923, with the authors' later correction of Omega",
-    family="trajectory",
-    symmetric=False,
-    needs=("q_NT", "v_NT"),
-)
+    family="trajectory", symmetric=False, needs=("q_NT", "v_NT"),
+)  # fmt: skip
 def magic(
     episodes: LoggedEpisodes,
     *,

@@ -11,13 +11,9 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @estimator(
-    "marginalized_is",
-    source="Xie, Ma & Wang (2019), marginalized importance sampling",
-    family="trajectory",
-    unbiased=True,
-    linear=True,
-    needs=("state_marginal_importance_weight_NT",),
-)
+    "marginalized_is", source="Xie, Ma & Wang (2019), marginalized importance sampling",
+    family="trajectory", unbiased=True, linear=True, needs=("state_marginal_importance_weight_NT",),
+)  # fmt: skip
 def marginalized_is(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of sum_t gamma^t d_pi,t(s_t)/d_mu,t(s_t) rho_t r_t.
 

@@ -26,11 +26,9 @@ def snips(data: Logged) -> Estimate:
 
 
 @estimator(
-    "sn_dr",
-    source="Thomas & Brunskill (2016), Data-efficient off-policy policy evaluation, for one step",
-    family="bandit",
-    needs=("q_N", "q_pi_N"),
-)
+    "sn_dr", source="Thomas & Brunskill (2016), Data-efficient off-policy policy evaluation, for one step",
+    family="bandit", needs=("q_N", "q_pi_N"),
+)  # fmt: skip
 def sn_dr(data: Logged) -> Estimate:
     """(1/N) sum q(x, pi) + sum w (r - q) / sum w."""
     _, q_pi_N = data.need("sn_dr", "q_N", "q_pi_N")

@@ -13,12 +13,9 @@ from testbed.estimators.trajectory_weights import LoggedEpisodes
 
 
 @estimator(
-    "trajectory_is",
-    source="Precup, Sutton & Singh (2000), ICML",
-    family="trajectory",
-    unbiased=True,
+    "trajectory_is", source="Precup, Sutton & Singh (2000), ICML", family="trajectory", unbiased=True,
     linear=True,
-)
+)  # fmt: skip
 def trajectory_is(episodes: LoggedEpisodes) -> Estimate:
     """mean over i of w_{0:T-1} G, G = sum_t gamma^t r_t.
 

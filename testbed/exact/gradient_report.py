@@ -180,16 +180,11 @@ class Bench:
         mask = torch.from_numpy(leaves.mask_LT[index_RB])
         whole = torch.zeros(mask.shape, dtype=torch.int64)
         batch = Batch(
-            logp_mu_BT=mu,
-            adv_BT=torch.from_numpy(np.ascontiguousarray(adv_RBT)),
-            mask_BT=mask,
-            reward_B=torch.from_numpy(leaves.reward_L[index_RB]),
-            group_B=whole[..., 0],
-            logp_anchor_BT=others.get("anchor", mu),
-            logp_ref_BT=others.get("ref", mu),
-            turn_BT=whole,
+            logp_mu_BT=mu, adv_BT=torch.from_numpy(np.ascontiguousarray(adv_RBT)), mask_BT=mask,
+            reward_B=torch.from_numpy(leaves.reward_L[index_RB]), group_B=whole[..., 0],
+            logp_anchor_BT=others.get("anchor", mu), logp_ref_BT=others.get("ref", mu), turn_BT=whole,
             origin_B=whole[..., 0],
-        )
+        )  # fmt: skip
         return torch.from_numpy(self.logp_pi_LT[index_RB]), batch
 
     def scatter(self, value_LT: Floats) -> Floats:
@@ -317,18 +312,12 @@ def gradient_report(
     mean_SA = bench.mean(weight_LT)
     unit_LT = bench.weights(resolved, bench.leaves.mask_LT.astype(np.float64), aggregation, **hyper)
     return GradientReport(
-        objective=name,
-        signal=signal,
-        baseline=b,
-        size=1,
-        mean_SA=mean_SA,
-        target_SA=bench.target_SA,
+        objective=name, signal=signal, baseline=b, size=1, mean_SA=mean_SA, target_SA=bench.target_SA,
         variance=bench.second_moment(weight_LT) - float((mean_SA**2).sum()),
-        split=bench.split(mean_SA, level, signal),
-        shift_SA=bench.mean(unit_LT),
+        split=bench.split(mean_SA, level, signal), shift_SA=bench.mean(unit_LT),
         value=float(bench.law_L @ bench.values(resolved, adv_LT, aggregation, **hyper)),
         clip_share=share(*bench.law_L @ cut_tokens(weight_LT, adv_LT, bench.leaves.mask_LT)),
-    )
+    )  # fmt: skip
 
 
 def _both(mu_SA: ArrayLike | None, pi_SA: ArrayLike | None) -> tuple[ArrayLike, ArrayLike]:

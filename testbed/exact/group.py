@@ -96,18 +96,12 @@ def group_report(
         unit.add(rows, law, bench.batch_weights(resolved, rows, ones, aggregation, **hyper))
     mean_SA = bench.scatter(mean.weight_LT)
     return GradientReport(
-        objective=name,
-        signal=advantage or signal,
-        baseline=baseline if signal == "R-b" else 0.0,
-        size=size,
-        mean_SA=mean_SA,
-        target_SA=bench.target_SA,
+        objective=name, signal=advantage or signal, baseline=baseline if signal == "R-b" else 0.0,
+        size=size, mean_SA=mean_SA, target_SA=bench.target_SA,
         variance=mean.square - float((mean_SA**2).sum()),
         split=bench.split(mean_SA, level, "R" if advantage else signal),
-        shift_SA=bench.scatter(unit.weight_LT),
-        value=value,
-        clip_share=share(*cut_2),
-    )
+        shift_SA=bench.scatter(unit.weight_LT), value=value, clip_share=share(*cut_2),
+    )  # fmt: skip
 
 
 def batches(bench: Bench, size: int) -> tuple[Ints, Floats]:

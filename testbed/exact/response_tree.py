@@ -223,18 +223,11 @@ def tree_facts(tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike) -> TreeFacts
     going, ends = tree.going.size, 0 if tree.end_token is None else 1
     per_prompt = sum(ends * going**t for t in range(tree.horizon)) + going**tree.horizon
     return TreeFacts(
-        leaves=len(tree.prompt_NQ) * per_prompt,
-        prefixes=tree.states,
-        value_pi=float(tree.value(pi)),
-        value_mu=float(tree.value(mu)),
-        gradient_norm=float(np.linalg.norm(tree.gradient(pi))),
-        kl_pi_mu=float(found.kl_pi_mu),
-        kl_mu_pi=float(found.kl_mu_pi),
-        chi2=float(found.chi2),
-        renyi2=float(np.log(found.second_moment)),
-        ess_sequence=float(found.ess_kish),
-        ess_perplexity=float(found.ess_perplexity),
-        ess_max=float(found.ess_max),
+        leaves=len(tree.prompt_NQ) * per_prompt, prefixes=tree.states, value_pi=float(tree.value(pi)),
+        value_mu=float(tree.value(mu)), gradient_norm=float(np.linalg.norm(tree.gradient(pi))),
+        kl_pi_mu=float(found.kl_pi_mu), kl_mu_pi=float(found.kl_mu_pi), chi2=float(found.chi2),
+        renyi2=float(np.log(found.second_moment)), ess_sequence=float(found.ess_kish),
+        ess_perplexity=float(found.ess_perplexity), ess_max=float(found.ess_max),
         ess_token=float(found.mean_rho_token**2 / found.second_moment_token),
         ess_prefix_T=tuple(float(1.0 / moment) for moment in found.second_moment_prefix_T),
-    )
+    )  # fmt: skip

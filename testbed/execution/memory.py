@@ -148,14 +148,9 @@ def needed(pack: Pack) -> Need:
     copies = ranks_of(pack.cells) if first.device == "cpu" else 1
     replicas = len(pack.cells)
     return Need(
-        parameters,
-        itemsize,
-        replicas * copies,
-        versions * copies,
-        moments,
-        replicas * activations,
+        parameters, itemsize, replicas * copies, versions * copies, moments, replicas * activations,
         saved * copies,
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

@@ -51,15 +51,10 @@ def measure(name: str) -> Measured:
     """Measure an objective on the small batch; raise what the objective raises."""
     near, far = largest_share(name, FAR / 2), largest_share(name, FAR)
     return Measured(
-        reads=tuple(field for field in READS if reads_field(name, field)),
-        scope=scope(name),
-        on_policy=on_policy(name),
-        largest=far,
-        bounded=far <= near * (1 + 1e-6),
-        sign=keeps_sign(name),
-        derivative=is_derivative(name),
-        penalty=bool((weights_without_advantage(name) != 0).any()),
-    )
+        reads=tuple(field for field in READS if reads_field(name, field)), scope=scope(name),
+        on_policy=on_policy(name), largest=far, bounded=far <= near * (1 + 1e-6), sign=keeps_sign(name),
+        derivative=is_derivative(name), penalty=bool((weights_without_advantage(name) != 0).any()),
+    )  # fmt: skip
 
 
 def extreme(sequence: Sequence, power: float = 40) -> tuple[float, ...]:

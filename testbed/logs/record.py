@@ -234,17 +234,13 @@ def from_plain(row: Mapping[str, Any], where: str) -> LoggedSequence:
         if name != "mask"
     }
     return LoggedSequence(
-        step=whole(row["step"], f"{where}: step") or 0,
-        sample=str(row["sample"]),
-        group=str(row["group"]),
-        source=str(row.get("source") or ""),
-        mask=bools(row["mask"], f"{where}: mask"),
+        step=whole(row["step"], f"{where}: step") or 0, sample=str(row["sample"]), group=str(row["group"]),
+        source=str(row.get("source") or ""), mask=bools(row["mask"], f"{where}: mask"),
         reward=number(row.get("reward"), f"{where}: reward"),
         temperature=number(row.get("temperature"), f"{where}: temperature"),
         trainer_version=whole(row.get("trainer_version"), f"{where}: trainer_version"),
-        prompt=ints(row.get("prompt"), f"{where}: prompt"),
-        **lists,
-    )
+        prompt=ints(row.get("prompt"), f"{where}: prompt"), **lists,
+    )  # fmt: skip
 
 
 def write(log: Log, path: Path) -> None:

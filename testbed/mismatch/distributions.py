@@ -28,10 +28,8 @@ def temperature(*, temperature: float = 1.1) -> SamplerEngine:
 @mismatch(
     "logit-noise",
     source="toy model of rounding in the engine's forward pass: independent normal errors of the logits",
-    level="distribution",
-    identity={"sigma": 0.0},
-    stochastic=True,
-)
+    level="distribution", identity={"sigma": 0.0}, stochastic=True,
+)  # fmt: skip
 def logit_noise(*, sigma: float = 0.1) -> SamplerEngine:
     """mu = softmax(log pi + sigma N(0, 1)), noise fresh per batch, sequence, token and vocabulary entry.
 
@@ -49,12 +47,9 @@ def logit_noise(*, sigma: float = 0.1) -> SamplerEngine:
 
 
 @mismatch(
-    "top-p",
-    source="nucleus sampling: Holtzman et al. (2020), arXiv:1904.09751; vLLM's cut",
-    level="distribution",
-    support="partial",
-    identity={"p": 1.0},
-)
+    "top-p", source="nucleus sampling: Holtzman et al. (2020), arXiv:1904.09751; vLLM's cut",
+    level="distribution", support="partial", identity={"p": 1.0},
+)  # fmt: skip
 def top_p(*, p: float = 0.95) -> SamplerEngine:
     """mu = pi / pi(N) on the nucleus N: likeliest tokens first, while those before sum to less than p.
 
@@ -75,12 +70,9 @@ def top_p(*, p: float = 0.95) -> SamplerEngine:
 
 
 @mismatch(
-    "top-k",
-    source="top-k sampling: Fan et al. (2018), arXiv:1805.04833",
-    level="distribution",
-    support="partial",
-    identity={"k": 0},
-)
+    "top-k", source="top-k sampling: Fan et al. (2018), arXiv:1805.04833", level="distribution",
+    support="partial", identity={"k": 0},
+)  # fmt: skip
 def top_k(*, k: int = 20) -> SamplerEngine:
     """mu = pi / pi(K) on the k likeliest tokens K; k = 0 or k >= V uses all.
 

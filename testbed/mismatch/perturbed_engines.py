@@ -25,10 +25,8 @@ def layer_of(name: str) -> int | None:
 @mismatch(
     "skip-layers",
     source="Nested-ReFT, arXiv:2508.10123 (abstract; which layers may be skipped is not stated: here all)",
-    identity={"ratio": 0.0},
-    stochastic=True,
-    needs=("layers",),
-)
+    identity={"ratio": 0.0}, stochastic=True, needs=("layers",),
+)  # fmt: skip
 def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
     """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
 

@@ -130,24 +130,13 @@ def _summary(
     mass, largest = float(p_L @ w_L), float(w_L.max())
     w_log_w = float(p_L @ _times_log(w_L, d_L))
     return RatioDistribution(
-        mean_token=mean_token,
-        std_token=std_token,
-        quantiles_token=_quantiles(d_LT[mask_LT], p_LT[mask_LT]),
-        kl_mu_pi_token=-mean_token,
-        kl_pi_mu_token=np.inf if missed else float((p_LT * _times_log(rho_LT, d_LT)).sum()),
-        mean=mean,
-        std=std,
-        quantiles=_quantiles(d_L, p_L),
-        kl_mu_pi=-mean,
-        kl_pi_mu=np.inf if missed else w_log_w,
-        ess_kish=float(mass**2 / (p_L @ w_L**2)),
-        ess_perplexity=float(mass * np.exp(-w_log_w / mass)),
-        ess_max=float(mass / largest),
-        mass=mass,
-        length=length,
-        n=len(p_L),
-        exact=exact,
-    )
+        mean_token=mean_token, std_token=std_token,
+        quantiles_token=_quantiles(d_LT[mask_LT], p_LT[mask_LT]), kl_mu_pi_token=-mean_token,
+        kl_pi_mu_token=np.inf if missed else float((p_LT * _times_log(rho_LT, d_LT)).sum()), mean=mean,
+        std=std, quantiles=_quantiles(d_L, p_L), kl_mu_pi=-mean, kl_pi_mu=np.inf if missed else w_log_w,
+        ess_kish=float(mass**2 / (p_L @ w_L**2)), ess_perplexity=float(mass * np.exp(-w_log_w / mass)),
+        ess_max=float(mass / largest), mass=mass, length=length, n=len(p_L), exact=exact,
+    )  # fmt: skip
 
 
 def _times_log(rho: Floats, log_rho: Floats) -> Floats:

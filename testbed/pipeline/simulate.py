@@ -36,25 +36,12 @@ def _store(p: Any) -> Store:
     samples = groups * p.group
     tools = p.slots if p.tool_time > 0 else 1
     return Store(
-        np.empty(p.slots),
-        np.empty(p.slots, np.int64),
-        np.empty(tools),
-        np.empty(tools, np.int64),
-        np.empty(groups, np.int64),
-        np.empty(groups, np.int64),
-        np.empty(groups, np.int64),
-        np.empty(groups, np.int64),
-        np.empty(groups),
-        np.empty(groups, np.int64),
-        np.empty(samples, np.int64),
-        np.empty(samples, np.int64),
-        np.empty(samples, np.int64),
-        np.empty(samples),
-        np.empty(samples),
-        np.empty(samples),
-        np.empty(SWAPS),
-        np.empty(SWAPS, np.int64),
-    )
+        np.empty(p.slots), np.empty(p.slots, np.int64), np.empty(tools), np.empty(tools, np.int64),
+        np.empty(groups, np.int64), np.empty(groups, np.int64), np.empty(groups, np.int64),
+        np.empty(groups, np.int64), np.empty(groups), np.empty(groups, np.int64),
+        np.empty(samples, np.int64), np.empty(samples, np.int64), np.empty(samples, np.int64),
+        np.empty(samples), np.empty(samples), np.empty(samples), np.empty(SWAPS), np.empty(SWAPS, np.int64),
+    )  # fmt: skip
 
 
 def _compiled(checksum: int) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -60,14 +60,10 @@ def designs(plan: SizingPlan) -> list[tuple[dict[str, Any], Design]]:
         generating = accelerators - training
         batch = plan.batch or plan.batch_per_accelerator * accelerators
         design = Design(
-            slots=generating * plan.slots_per_accelerator,
-            engines=generating,
-            batch=batch,
-            train_time=plan.train_second_per_sample * batch / training,
-            queue=queue,
-            in_flight=in_flight,
+            slots=generating * plan.slots_per_accelerator, engines=generating, batch=batch,
+            train_time=plan.train_second_per_sample * batch / training, queue=queue, in_flight=in_flight,
             **{name: getattr(plan, name) for name in _SHARED},
-        )
+        )  # fmt: skip
         key = {"accelerators": accelerators, "training": training, "queue": queue, "in_flight": in_flight}
         found.append((key, check(design)))
     return found

@@ -24,13 +24,9 @@ def grpo(
     """
     bonus = Term("entropy_bonus", entropy, pairs(set_point=set_point) if set_point else ())
     return Recipe(
-        "group_std",
-        "ppo_clip",
-        "sequence_mean",
-        objective_args=pairs(eps_low=eps_low, eps_high=eps_high),
-        step_rule=StepRule(kl_limit=kl_limit),
-        terms=(bonus,) if entropy else (),
-    )
+        "group_std", "ppo_clip", "sequence_mean", objective_args=pairs(eps_low=eps_low, eps_high=eps_high),
+        step_rule=StepRule(kl_limit=kl_limit), terms=(bonus,) if entropy else (),
+    )  # fmt: skip
 
 
 @recipe("vcpo", source="VCPO (2026), arXiv:2602.17616; constants from the authors' GSM8K script")
@@ -52,13 +48,9 @@ def vcpo(
     else:
         name, advantage_args = "optimal_baseline", pairs(norm=baseline)
     return Recipe(
-        name,
-        "importance_reinforce",
-        "sequence_mean",
-        advantage_args=advantage_args,
-        objective_args=pairs(level="sequence", cap=cap),
-        step_rule=StepRule(ess_reference, rule),
-    )
+        name, "importance_reinforce", "sequence_mean", advantage_args=advantage_args,
+        objective_args=pairs(level="sequence", cap=cap), step_rule=StepRule(ess_reference, rule),
+    )  # fmt: skip
 
 
 @recipe("holder", source="HölderPO (2026), arXiv:2605.12058")
@@ -122,27 +114,18 @@ def red(*, how: str = "weight") -> Recipe:
 def rapid(*, eta: float = 2.0) -> Recipe:
     """Importance-weighted group baseline, truncated sequence weights, mean over sequences of token sums."""
     return Recipe(
-        "importance_mean",
-        "importance_reinforce",
-        "constant",
-        length=1,
-        advantage_args=pairs(eta=eta),
+        "importance_mean", "importance_reinforce", "constant", length=1, advantage_args=pairs(eta=eta),
         objective_args=pairs(level="sequence", cap=eta),
-    )
+    )  # fmt: skip
 
 
 @recipe("a_star_po", source="A*-PO (2025), arXiv:2505.20686")
 def a_star_po(*, beta1: float = 0.5, beta2: float = 1e-3, samples: int = 8) -> Recipe:
     """Regression on R - V*, V* from `samples` responses of the starting policy; mean over sequences."""
     return Recipe(
-        "optimal_value",
-        "a_star_po",
-        "constant",
-        length=1,
-        advantage_args=pairs(beta1=beta1),
-        objective_args=pairs(beta2=beta2),
-        baselines=Baselines(reference_group=samples),
-    )
+        "optimal_value", "a_star_po", "constant", length=1, advantage_args=pairs(beta1=beta1),
+        objective_args=pairs(beta2=beta2), baselines=Baselines(reference_group=samples),
+    )  # fmt: skip
 
 
 @recipe("opmd", source="Kimi k1.5 (2025), arXiv:2501.12599; Trinity-RFT")

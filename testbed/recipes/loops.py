@@ -75,13 +75,9 @@ def spear(*, window: int = 10, share: float = 0.25, warm_up: int = 200) -> Recip
         return replay_weight(step, full=warm_up)
 
     return Recipe(
-        "group_std",
-        "self_imitation",
-        "token_mean",
-        replay=Replay(window, share, advantage="recalibrated"),
-        schedules=(("kappa", kappa),),
-        baselines=Baselines(history=1280),
-    )
+        "group_std", "self_imitation", "token_mean", replay=Replay(window, share, advantage="recalibrated"),
+        schedules=(("kappa", kappa),), baselines=Baselines(history=1280),
+    )  # fmt: skip
 
 
 @recipe("chord", source="CHORD (2025), arXiv:2508.11408")
@@ -97,13 +93,9 @@ def chord(
         return mu_schedule(step, warmup=0, decay=decay, peak=peak, valley=valley)
 
     return Recipe(
-        "group_std",
-        "chord",
-        "token_mean",
-        objective_args=pairs(phi=phi),
-        demonstrations=share,
+        "group_std", "chord", "token_mean", objective_args=pairs(phi=phi), demonstrations=share,
         schedules=(("mu", mu),),
-    )
+    )  # fmt: skip
 
 
 @recipe("sft_then_grpo", source="SFT before RL: Ouyang et al. (2022), arXiv:2203.02155")
@@ -119,10 +111,6 @@ def sft_then_grpo(*, step: int = 50) -> Recipe:
 def opd(*, divergence: str = "reverse", beta: float = 0.5, share: float = 0.0) -> Recipe:
     """An f-divergence to the teacher on the student's tokens; `share` of the groups use the teacher's."""
     return Recipe(
-        "raw",
-        "f_distillation",
-        "token_mean",
-        objective_args=pairs(divergence=divergence, beta=beta),
-        demonstrations=share,
-        taught=True,
-    )
+        "raw", "f_distillation", "token_mean", objective_args=pairs(divergence=divergence, beta=beta),
+        demonstrations=share, taught=True,
+    )  # fmt: skip

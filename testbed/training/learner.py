@@ -184,16 +184,12 @@ class Learner:
         group_CB = rollout.groups()
         adv_CBT = self._advantage(theta_CP, rollout, logp_CBT, group_CB, step)
         return Batch(
-            logp_mu_BT=rollout.logp_mu_RBT,
-            adv_BT=adv_CBT,
-            mask_BT=rollout.mask_RBT,
-            reward_B=rollout.reward_RB,
-            group_B=group_CB,
-            logp_ref_BT=self._reference(theta_CP, rollout),
+            logp_mu_BT=rollout.logp_mu_RBT, adv_BT=adv_CBT, mask_BT=rollout.mask_RBT,
+            reward_B=rollout.reward_RB, group_B=group_CB, logp_ref_BT=self._reference(theta_CP, rollout),
             origin_B=rollout.origin_RB,
             turn_BT=self.world.turns(rollout) if "turn" in self.recipe.reads else None,
             logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step)),
-        )
+        )  # fmt: skip
 
     def refresh_anchor(
         self, theta_CP: Tensor, batch: Batch, rollout: Rollout, logp_CBT: Tensor, step: int
@@ -224,16 +220,9 @@ class Learner:
         self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, group_CB: Tensor, step: int
     ) -> Tensor:
         inputs = SignalInputs(
-            self.world,
-            self.recipe,
-            self.teacher,
-            self.rows,
-            theta_CP,
-            rollout,
-            logp_CBT,
-            self.baselines_CK,
-            step,
-        )
+            self.world, self.recipe, self.teacher, self.rows, theta_CP, rollout, logp_CBT,
+            self.baselines_CK, step,
+        )  # fmt: skip
         found = signals_for(self.recipe.needs, inputs)
         if self.critic is not None:
             found |= critic_signals(self.critic.values(theta_CP, rollout), logp_CBT, rollout)

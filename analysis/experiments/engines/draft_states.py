@@ -73,14 +73,10 @@ def place_gradients(
     flat, zero_B = (lambda x_SV: x_SV.detach().log_softmax(-1).reshape(-1, 1)), pi_SV.new_zeros(S * V)
     leaf_SV = pi_SV.detach().clone().requires_grad_()
     batch = Batch(
-        logp_mu_BT=flat(pi_SV),
-        adv_BT=zero_B[:, None],
-        mask_BT=torch.ones(S * V, 1, dtype=torch.bool),
-        reward_B=zero_B,
-        group_B=torch.zeros(S * V, dtype=torch.int64),
-        logp_ref_BT=flat(ref_SV),
+        logp_mu_BT=flat(pi_SV), adv_BT=zero_B[:, None], mask_BT=torch.ones(S * V, 1, dtype=torch.bool),
+        reward_B=zero_B, group_B=torch.zeros(S * V, dtype=torch.int64), logp_ref_BT=flat(ref_SV),
         origin_B=torch.zeros(S * V, dtype=torch.int64),
-    )
+    )  # fmt: skip
     loss_BT = loss(leaf_SV.log_softmax(-1).reshape(-1, 1), batch)
     weight_B1 = drawn_SV.detach().softmax(-1).reshape(-1, 1)
     (found,) = torch.autograd.grad((weight_B1 * loss_BT).sum(), leaf_SV)

@@ -24,13 +24,9 @@ def arms() -> tuple[Run, ...]:
         ("response_length", 24),
     )
     base = replace(
-        BASE,
-        task_args=counting,
-        policy_args=(("lora", 8), ("dtype", "float32")),
-        device="cuda",
-        steps=48,
+        BASE, task_args=counting, policy_args=(("lora", 8), ("dtype", "float32")), device="cuda", steps=48,
         log_every=8,
-    )
+    )  # fmt: skip
     pairs = ((Run(), "grpo"), (ENGINE, "grpo"), (ENGINE, "tis"), (ENGINE, "mis"))
     return tuple(written_by(base, *pair, 0) for pair in pairs)
 

@@ -46,13 +46,9 @@ def field(rng: np.random.Generator) -> FiniteMDP:
     pays_S = wave_SW @ rng.normal(size=wave_SW.shape[1]) / np.sqrt(wave_SW.shape[1])
     return FiniteMDP(
         transition_SAS=(1 - slip) * step_SAS + slip * step_SAS.mean(1, keepdims=True),
-        reward_SA=np.repeat(pays_S[:, None], 4, 1),
-        start_S=rng.dirichlet(np.ones(SIDE**2)),
-        horizon=20,
-        discount=DISCOUNT,
-        noise="normal",
-        noise_std=0.5,
-    )
+        reward_SA=np.repeat(pays_S[:, None], 4, 1), start_S=rng.dirichlet(np.ones(SIDE**2)), horizon=20,
+        discount=DISCOUNT, noise="normal", noise_std=0.5,
+    )  # fmt: skip
 
 
 def estimates(log: Log, pi_SA: Floats, mu_SA: Floats) -> Groups:

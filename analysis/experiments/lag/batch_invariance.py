@@ -18,17 +18,9 @@ from testbed.config.run import Arguments, Run, grid
 PARTS_OF_ALL = (1, 4, 16)
 HELD: Arguments = (("decay", 0.8),)
 COUPLED = Run(
-    task="bandit",
-    task_args=(("contexts", 24),),
-    recipe="decoupled",
-    recipe_args=(("passes", 4),),
-    prompts=192,
-    group=8,
-    steps=40,
-    learning_rate=120.0,
-    log_every=2,
-    anchor="recompute",
-)
+    task="bandit", task_args=(("contexts", 24),), recipe="decoupled", recipe_args=(("passes", 4),),
+    prompts=192, group=8, steps=40, learning_rate=120.0, log_every=2, anchor="recompute",
+)  # fmt: skip
 """On-policy PPO on 24 bandits of ten Bernoulli arms, 64 pulls of each a batch, as of the eight of the first
 design, whose rate and passes these are; the anchor is the start of the step, so the region it clips to
 shrinks with the batch."""
@@ -105,16 +97,9 @@ DESCENT.claim(
 PARTS = (4, 16)
 CURVE = "area"
 AVERAGED = replace(
-    SMALL,
-    recipe="decoupled",
-    anchor="ewma",
-    anchor_args=HELD,
-    prompts=16,
-    steps=32,
-    log_every=2,
-    max_grad_norm=0.0,
-    evaluation_prompts=128,
-)
+    SMALL, recipe="decoupled", anchor="ewma", anchor_args=HELD, prompts=16, steps=32, log_every=2,
+    max_grad_norm=0.0, evaluation_prompts=128,
+)  # fmt: skip
 """128 responses a batch, four passes; no bound on the gradient's norm, which grows as a batch shrinks."""
 OLD = replace(AVERAGED, lag=8)
 """Data 1,024 responses old."""

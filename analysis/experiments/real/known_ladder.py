@@ -31,13 +31,9 @@ DATA = {0: f"lag {OLD}", 10: "fresh"}
 def arms() -> tuple[Run, ...]:
     """Return the four recipes at lag 32, two on fresh data too; 80 steps of 4 x 8 responses."""
     base = replace(
-        BASE,
-        policy_args=(("lora", 8), ("dtype", "float32")),
-        device="cuda",
-        steps=80,
-        log_every=10,
+        BASE, policy_args=(("lora", 8), ("dtype", "float32")), device="cuda", steps=80, log_every=10,
         evaluation_prompts=64,
-    )
+    )  # fmt: skip
     return tuple(
         replace(base, recipe=arm.recipe, recipe_args=arm.recipe_args, lag=lag)
         for lag in (0, OLD)

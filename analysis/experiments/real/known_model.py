@@ -35,19 +35,11 @@ def prepare() -> None:
 
 
 BASE = replace(
-    HF_RUN,
-    model=str(MODEL),
-    task="jsonl",
+    HF_RUN, model=str(MODEL), task="jsonl",
     task_args=(("file", str(PROBLEMS)), ("verifier", "number"), ("response_length", 4)),
-    policy_args=(("lora", 16), ("dtype", "bfloat16")),
-    recipe="grpo",
-    learning_rate=3e-4,
-    prompts=4,
-    group=8,
-    steps=31,
-    log_every=5,
-    evaluation_prompts=32,
-)
+    policy_args=(("lora", 16), ("dtype", "bfloat16")), recipe="grpo", learning_rate=3e-4, prompts=4,
+    group=8, steps=31, log_every=5, evaluation_prompts=32,
+)  # fmt: skip
 
 
 def cells() -> tuple[Run, ...]:
@@ -114,13 +106,9 @@ def named(table: Frame) -> pd.Series:
 def part_cells() -> tuple[Run, ...]:
     """Three recipes at 3e-4 and lag 32: 56 steps of 4 x 8 responses."""
     base = replace(
-        BASE,
-        policy_args=(*BASE.policy_args, ("attention", "eager")),
-        lag=OLD,
-        steps=56,
-        log_every=11,
+        BASE, policy_args=(*BASE.policy_args, ("attention", "eager")), lag=OLD, steps=56, log_every=11,
         evaluation_prompts=16,
-    )
+    )  # fmt: skip
     arms = (replace(base, recipe=arm.recipe, recipe_args=arm.recipe_args) for arm in PARTS.values())
     return tuple(run for arm in arms for run in grid(arm, seed=range(8)))
 

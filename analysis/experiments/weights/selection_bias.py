@@ -16,14 +16,9 @@ NO_LIMIT = -1
 LATENCY = Run(
     task="tree",
     task_args=(("prompts", 4), ("task", "length"), ("task_args", "digits=2 modulus=2 limit=8")),
-    recipe="reinforce",
-    staleness="latency",
-    staleness_args=(("concurrency", 64), ("speed", 2)),
-    prompts=16,
-    group=4,
-    steps=300,
-    learning_rate=2.0,
-)
+    recipe="reinforce", staleness="latency", staleness_args=(("concurrency", 64), ("speed", 2)), prompts=16,
+    group=4, steps=300, learning_rate=2.0,
+)  # fmt: skip
 """A token tree whose reward knows nothing of length; two tokens take the time of an update."""
 
 RULES = ("wait", "discard", "drop")

@@ -49,16 +49,10 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         logp_mu[mask] = given
     version = whole((row.get("metadata") or {}).get("model_version"), f"{where}: model_version")
     return LoggedSequence(
-        step=version or 0,
-        sample=where,
-        group=str(row.get("group_id") or where),
-        mask=mask,
-        reward=number(row.get("reward"), f"{where}: reward"),
-        prompt=token[:first],
-        token=token[first:],
-        logp_mu=logp_mu,
-        version=None if version is None else np.full(len(mask), version),
-    )
+        step=version or 0, sample=where, group=str(row.get("group_id") or where), mask=mask,
+        reward=number(row.get("reward"), f"{where}: reward"), prompt=token[:first], token=token[first:],
+        logp_mu=logp_mu, version=None if version is None else np.full(len(mask), version),
+    )  # fmt: skip
 
 
 READER = Reader("pipeline-rl", "streams/actor/…/SHARD.jsonl", ("*.jsonl",), ("input_ids", "labels"), read)

@@ -52,16 +52,12 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
         )
     }
     return LoggedSequence(
-        step=whole(row["step"], f"{where}: step") or 0,
-        sample=str(sample),
-        group=f"{row['step']}/{digest}",
+        step=whole(row["step"], f"{where}: step") or 0, sample=str(sample), group=f"{row['step']}/{digest}",
         mask=mask[first:],
         reward=None if rewards is None or np.isnan(rewards[mask][-1]) else float(rewards[mask][-1]),
-        temperature=None if temperature is None else float(temperature[first]),
-        prompt=prompt,
-        token=None if token is None else token[first:],
-        **lists,
-    )
+        temperature=None if temperature is None else float(temperature[first]), prompt=prompt,
+        token=None if token is None else token[first:], **lists,
+    )  # fmt: skip
 
 
 def _shards(paths: Sequence[Path]) -> list[str]:

@@ -61,15 +61,11 @@ def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> Logge
     lists = {ours: arrays[theirs][n][kept] for ours, theirs in NAMES.items() if theirs in arrays}
     reward = arrays.get("rewards")
     return LoggedSequence(
-        step=step,
-        sample=str(n),
-        group=f"{step}/{hashlib.sha256(prompt.tobytes()).hexdigest()[:12]}",
+        step=step, sample=str(n), group=f"{step}/{hashlib.sha256(prompt.tobytes()).hexdigest()[:12]}",
         mask=arrays["loss_mask"][n].astype(bool)[kept],
-        reward=None if reward is None else float(np.sum(reward[n])),
-        prompt=prompt,
-        token=token[response],
+        reward=None if reward is None else float(np.sum(reward[n])), prompt=prompt, token=token[response],
         **lists,
-    )
+    )  # fmt: skip
 
 
 READER = Reader(

@@ -44,15 +44,10 @@ def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> Log
     advantage = number(row.get("advantage"), f"{where}: advantage")
     given = [float(row[name]) for name in rewards if row[name] is not None]
     return LoggedSequence(
-        step=whole(row["step"], f"{where}: step") or 0,
-        sample=where,
-        group=f"{row['step']}/{prompt}",
-        mask=np.zeros(0, dtype=bool),
-        reward=sum(given) if given else None,
-        advantage=None,
-        text=(prompt, completion),
-        scalar_advantage=advantage,
-    )
+        step=whole(row["step"], f"{where}: step") or 0, sample=where, group=f"{row['step']}/{prompt}",
+        mask=np.zeros(0, dtype=bool), reward=sum(given) if given else None, advantage=None,
+        text=(prompt, completion), scalar_advantage=advantage,
+    )  # fmt: skip
 
 
 READER = Reader(

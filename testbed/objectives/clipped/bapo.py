@@ -141,12 +141,9 @@ def _within(logp_BT: Tensor, batch: Batch, bounds: Tensor, c: float) -> Tensor:
 
 
 @objective(
-    "bapo",
-    source="Xi et al. (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1",
-    reads=("mu", "anchor", "adv"),
-    scope="batch",
-    statistic=BOUNDS,
-)
+    "bapo", source="Xi et al. (2025), arXiv:2510.18927, Eq. 8 and Algorithm 1",
+    reads=("mu", "anchor", "adv"), scope="batch", statistic=BOUNDS,
+)  # fmt: skip
 def bapo(
     logp_BT: Tensor,
     batch: Batch,
@@ -185,10 +182,8 @@ def bapo(
 @objective.variant(
     "bapo@author",
     source="WooooDyy/BAPO 72870444 2026-01-29, recipe/bapo/policy_loss.py and config/bapo_trainer.yaml",
-    reads=("anchor", "adv"),
-    max_weight="max(c, high_end)",
-    statistic=RELEASED_BOUNDS,
-)
+    reads=("anchor", "adv"), max_weight="max(c, high_end)", statistic=RELEASED_BOUNDS,
+)  # fmt: skip
 def bapo_author(
     logp_BT: Tensor,
     batch: Batch,

@@ -10,13 +10,9 @@ from testbed.objectives.clipped.token_gradient import through_own_token
 
 
 @objective(
-    "ctpo",
-    source="CTPO (2026), arXiv:2605.07331; horizon-llm/CTPO acc40211 2026-06-24, core_algos.py",
-    ratio="prefix",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    detached=True,
-)
+    "ctpo", source="CTPO (2026), arXiv:2605.07331; horizon-llm/CTPO acc40211 2026-06-24, core_algos.py",
+    ratio="prefix", reads=("anchor", "adv"), scope="sequence", detached=True,
+)  # fmt: skip
 def ctpo(
     logp_BT: Tensor,
     batch: Batch,

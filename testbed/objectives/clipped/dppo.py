@@ -24,13 +24,9 @@ def _against_anchor(logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high
 
 
 @objective(
-    "dppo_tv",
-    source="Qi et al. (2026), arXiv:2602.04879 (DPPO-Binary-TV)",
-    reads=("mu", "adv"),
-    max_weight="cap",
-    detached=True,
-    keep=within_total_variation,
-)
+    "dppo_tv", source="Qi et al. (2026), arXiv:2602.04879 (DPPO-Binary-TV)", reads=("mu", "adv"),
+    max_weight="cap", detached=True, keep=within_total_variation,
+)  # fmt: skip
 def dppo_tv(
     logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high: float = 0.2, cap: float = 20.0
 ) -> Tensor:
@@ -73,12 +69,8 @@ def dppo_tv_verl(
 @objective.variant(
     "dppo_tv@prime-rl",
     source="PrimeIntellect-ai/prime-rl 559b4477 2026-08-21, src/prime_rl/trainer/rl/loss.py",
-    detached=False,
-    max_weight=None,
-    sign=False,
-    penalty=True,
-    keep=None,
-)
+    detached=False, max_weight=None, sign=False, penalty=True, keep=None,
+)  # fmt: skip
 def dppo_tv_prime_rl(
     logp_BT: Tensor,
     batch: Batch,

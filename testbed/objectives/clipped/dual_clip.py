@@ -9,11 +9,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "dual_clip",
-    source="Ye et al. (2020), arXiv:1912.09729, Eq. 5",
-    reads=("anchor", "adv"),
+    "dual_clip", source="Ye et al. (2020), arXiv:1912.09729, Eq. 5", reads=("anchor", "adv"),
     max_weight="max(c, 1 + eps_high)",
-)
+)  # fmt: skip
 def dual_clip(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, c: float = 3.0
 ) -> Tensor:

@@ -12,11 +12,8 @@ from testbed.objectives import objective
 @objective(
     "gmpo",
     source="Zhao et al. (2025), arXiv:2507.20673; callsys/GMPO 205b2bf4 2025-07-30, train_zero_math_gmpo.py",
-    ratio="geometric",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    on_policy="1/T",
-)
+    ratio="geometric", reads=("anchor", "adv"), scope="sequence", on_policy="1/T",
+)  # fmt: skip
 def gmpo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.4, eps_high: float = 0.4) -> Tensor:
     """L = -(1/T) g A, g = exp((1/T) sum_t l_t), l_t = min(log u, eps_high) or, A < 0, max(log u, -eps_low).
 

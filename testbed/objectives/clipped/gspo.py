@@ -12,13 +12,9 @@ from testbed.objectives.clipped.token_gradient import through_own_token
 
 
 @objective(
-    "gspo",
-    source="Zheng et al. (2025), arXiv:2507.18071, Eq. 5-7",
-    ratio="geometric",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    on_policy="1/T",
-)
+    "gspo", source="Zheng et al. (2025), arXiv:2507.18071, Eq. 5-7", ratio="geometric",
+    reads=("anchor", "adv"), scope="sequence", on_policy="1/T",
+)  # fmt: skip
 def gspo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 3e-4, eps_high: float = 4e-4) -> Tensor:
     """L = -(1/T) min(s A, clip(s, 1 - eps_low, 1 + eps_high) A), s = (prod_t pi/anchor)^(1/T).
 

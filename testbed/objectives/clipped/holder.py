@@ -18,13 +18,9 @@ _GEOMETRIC = 1e-6
 
 
 @objective(
-    "holder",
-    source="HölderPO (2026), arXiv:2605.12058; YihangChen9/HolderPO, train_zero_math_holder.py",
-    ratio="power_mean",
-    reads=("anchor", "adv"),
-    scope="sequence",
-    on_policy="1/T",
-)
+    "holder", source="HölderPO (2026), arXiv:2605.12058; YihangChen9/HolderPO, train_zero_math_holder.py",
+    ratio="power_mean", reads=("anchor", "adv"), scope="sequence", on_policy="1/T",
+)  # fmt: skip
 def holder(
     logp_BT: Tensor,
     batch: Batch,

@@ -50,13 +50,9 @@ def trust_region_keep(
 
 
 @objective(
-    "m2po",
-    source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1",
-    reads=("mu", "adv"),
-    scope="batch",
-    statistic=BUDGET,
-    keep=trust_region_keep,
-)
+    "m2po", source="Zheng et al. (2025), arXiv:2510.01161, Algorithm 1", reads=("mu", "adv"), scope="batch",
+    statistic=BUDGET, keep=trust_region_keep,
+)  # fmt: skip
 def m2po(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04) -> Tensor:
     """L = -M rho A, M = 0 for harmful tokens dropped until mean (log rho)^2 over the rest is <= tau.
 
@@ -126,12 +122,9 @@ def breakpoint_keep(
 
 
 @objective.variant(
-    "m2po@author",
-    source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py",
-    detached=True,
-    statistic=BREAKPOINT,
-    keep=breakpoint_keep,
-)
+    "m2po@author", source="Infini-AI-Lab/M2PO af54a3e8 2025-10-08, verl/trainer/ppo/core_algos.py",
+    detached=True, statistic=BREAKPOINT, keep=breakpoint_keep,
+)  # fmt: skip
 def m2po_author(
     logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, least_low: float = 1.0, least_high: float = 1.0
 ) -> Tensor:
@@ -180,10 +173,8 @@ def mismatch_keep(logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, cap: floa
 @objective.variant(
     "m2po@areal",
     source="inclusionAI/AReaL 4aef98d8 2026-05-21, areal/trainer/ppo/actor.py, examples/math/gsm8k_m2po.yaml",
-    reads=("mu", "anchor", "adv"),
-    statistic=MISMATCH,
-    keep=mismatch_keep,
-)
+    reads=("mu", "anchor", "adv"), statistic=MISMATCH, keep=mismatch_keep,
+)  # fmt: skip
 def m2po_areal(
     logp_BT: Tensor, batch: Batch, *, tau: float = 0.04, cap: float = 5.0, eps: float = 0.0
 ) -> Tensor:

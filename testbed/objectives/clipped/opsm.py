@@ -18,12 +18,9 @@ def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Ten
 
 
 @objective(
-    "opsm",
-    source="DeepSeek-AI (2025), DeepSeek-V3.2, arXiv:2512.02556 (off-policy sequence masking)",
-    reads=("mu", "anchor", "adv"),
-    scope="sequence",
-    keep=not_left_behind,
-)
+    "opsm", source="DeepSeek-AI (2025), DeepSeek-V3.2, arXiv:2512.02556 (off-policy sequence masking)",
+    reads=("mu", "anchor", "adv"), scope="sequence", keep=not_left_behind,
+)  # fmt: skip
 def opsm(
     logp_BT: Tensor,
     batch: Batch,

@@ -14,13 +14,9 @@ _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
 
 
 @objective(
-    "st_ppo",
-    source=f"{_SOURCE} (ST-PPO)",
-    ratio="turn",
-    reads=("anchor", "adv", "turn"),
-    scope="sequence",
+    "st_ppo", source=f"{_SOURCE} (ST-PPO)", ratio="turn", reads=("anchor", "adv", "turn"), scope="sequence",
     detached=True,
-)
+)  # fmt: skip
 def st_ppo(
     logp_BT: Tensor,
     batch: Batch,

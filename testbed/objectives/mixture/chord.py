@@ -43,16 +43,10 @@ def mu_schedule(
 
 
 @objective(
-    "chord",
-    source="Zhang et al. (2025), arXiv:2508.11408; Trinity-RFT, chord_policy_loss.py",
-    on_policy=None,
-    reads=("anchor", "adv", "origin"),
-    scope="batch",
-    sign=False,
-    penalty=True,
-    detached=True,
-    statistic=SHARES,
-)
+    "chord", source="Zhang et al. (2025), arXiv:2508.11408; Trinity-RFT, chord_policy_loss.py",
+    on_policy=None, reads=("anchor", "adv", "origin"), scope="batch", sign=False, penalty=True,
+    detached=True, statistic=SHARES,
+)  # fmt: skip
 def chord(
     logp_BT: Tensor,
     batch: Batch,

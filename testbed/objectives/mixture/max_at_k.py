@@ -16,13 +16,9 @@ from testbed.objectives import objective
 @objective(
     "max_at_k",
     source="Best of N Worlds (2025), arXiv:2510.23393; on-policy: PKPO (2025), arXiv:2505.15201",
-    on_policy=None,
-    ratio="sequence",
-    reads=("mu", "reward", "group"),
-    scope="group",
-    detached=True,
+    on_policy=None, ratio="sequence", reads=("mu", "reward", "group"), scope="group", detached=True,
     penalty=True,
-)
+)  # fmt: skip
 def max_at_k(
     logp_BT: Tensor, batch: Batch, *, k: int = 2, order: Literal["exact", "first"] = "exact"
 ) -> Tensor:

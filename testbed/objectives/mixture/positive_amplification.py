@@ -8,14 +8,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "positive_amplification",
-    source="R3L, shiweijiezero/R3L d503f6c, docs/index.md, training objective",
-    on_policy=None,
-    ratio="none",
-    reads=("adv", "reward"),
-    sign=False,
-    penalty=True,
-)
+    "positive_amplification", source="R3L, shiweijiezero/R3L d503f6c, docs/index.md, training objective",
+    on_policy=None, ratio="none", reads=("adv", "reward"), sign=False, penalty=True,
+)  # fmt: skip
 def positive_amplification(
     logp_BT: Tensor, batch: Batch, *, alpha: float = 3.0, reward_max: float = 1.0
 ) -> Tensor:

@@ -18,13 +18,9 @@ def replay_weight(step: int, *, full: int = 200) -> float:
 
 
 @objective(
-    "self_imitation",
-    source="SPEAR (2025), arXiv:2509.22601; TencentYoutuResearch/SPEAR",
-    on_policy=None,
-    reads=("mu", "anchor", "adv", "origin"),
-    scope="batch",
-    statistic=SHARES,
-)
+    "self_imitation", source="SPEAR (2025), arXiv:2509.22601; TencentYoutuResearch/SPEAR", on_policy=None,
+    reads=("mu", "anchor", "adv", "origin"), scope="batch", statistic=SHARES,
+)  # fmt: skip
 def self_imitation(
     logp_BT: Tensor, batch: Batch, *, kappa: float = 1.0, eps_low: float = 0.2, eps_high: float = 0.28
 ) -> Tensor:

@@ -40,13 +40,9 @@ def every_pair(
 
 
 @objective(
-    "online_dpo",
-    source="Guo et al. (2024), arXiv:2402.04792; Noukhovitch et al. (2024), arXiv:2410.18252",
-    on_policy=None,
-    ratio="sequence",
-    reads=("ref", "reward", "group"),
-    scope="group",
-)
+    "online_dpo", source="Guo et al. (2024), arXiv:2402.04792; Noukhovitch et al. (2024), arXiv:2410.18252",
+    on_policy=None, ratio="sequence", reads=("ref", "reward", "group"), scope="group",
+)  # fmt: skip
 def online_dpo(logp_BT: Tensor, batch: Batch, *, beta: float = 0.1, loss: str = "dpo") -> Tensor:
     """L = -(1/T) log sigmoid(beta (log W_w - log W_l)), W = prod_t pi/ref, w best and l worst of the group.
 

@@ -38,13 +38,9 @@ CLIPS = {"separate": _separate, "joint": _joint}
 
 
 @objective(
-    "p3o",
-    source="Wu et al. (2023), arXiv:2310.00212, Eq. 6",
-    on_policy=None,
-    ratio="sequence",
-    reads=("anchor", "reward", "group"),
-    scope="sequence",
-)
+    "p3o", source="Wu et al. (2023), arXiv:2310.00212, Eq. 6", on_policy=None, ratio="sequence",
+    reads=("anchor", "reward", "group"), scope="sequence",
+)  # fmt: skip
 def p3o(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2, clip: str = "separate") -> Tensor:
     """L = -(1/T) min(W D, clip(W, 1 - eps, 1 + eps) D), D = R - mean of the others, W = prod_t pi/anchor.
 

@@ -8,14 +8,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "remax",
-    source="Li et al. (2023), arXiv:2310.10505; liziniu/ReMax, remax_trainer.py",
-    ratio="none",
-    reads=("ref", "adv"),
-    detached=True,
-    sign=False,
-    penalty=True,
-)
+    "remax", source="Li et al. (2023), arXiv:2310.10505; liziniu/ReMax, remax_trainer.py", ratio="none",
+    reads=("ref", "adv"), detached=True, sign=False, penalty=True,
+)  # fmt: skip
 def remax(logp_BT: Tensor, batch: Batch, *, kappa: float = 0.1) -> Tensor:
     """L = -(A - kappa sg[log pi/ref]) log pi, A = R - R(greedy response).
 

@@ -10,12 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "rloo",
-    source="Ahmadian et al. (2024), arXiv:2402.14740; sequence clip: mnoukhov/async_rlhf 5598529",
-    ratio="sequence",
-    reads=("anchor", "adv"),
-    scope="sequence",
-)
+    "rloo", source="Ahmadian et al. (2024), arXiv:2402.14740; sequence clip: mnoukhov/async_rlhf 5598529",
+    ratio="sequence", reads=("anchor", "adv"), scope="sequence",
+)  # fmt: skip
 def rloo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.2) -> Tensor:
     """L = -(1/T) min(W A, clip(W, 1 - eps, 1 + eps) A), W = prod_t pi/anchor.
 

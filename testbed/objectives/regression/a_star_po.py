@@ -11,13 +11,8 @@ from testbed.objectives import objective
 @objective(
     "a_star_po",
     source="Brantley et al. (2025), arXiv:2505.20686; ZhaolinGao/A-PO, verl/trainer/apo/core_algos.py",
-    ratio="sequence",
-    reads=("ref", "adv"),
-    scope="sequence",
-    on_policy=2e-3,
-    sign=False,
-    penalty=True,
-)
+    ratio="sequence", reads=("ref", "adv"), scope="sequence", on_policy=2e-3, sign=False, penalty=True,
+)  # fmt: skip
 def a_star_po(logp_BT: Tensor, batch: Batch, *, beta2: float = 1e-3) -> Tensor:
     """L = (1/T) (beta2 log W - A)^2, W = prod_t pi/ref and A = R - V*(prompt).
 

@@ -9,12 +9,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "asymre",
-    source="Arnal et al. (2025), arXiv:2506.20520",
-    on_policy=None,
-    ratio="none",
+    "asymre", source="Arnal et al. (2025), arXiv:2506.20520", on_policy=None, ratio="none",
     reads=("reward", "group"),
-)
+)  # fmt: skip
 def asymre(logp_BT: Tensor, batch: Batch, *, shift: float = -0.1) -> Tensor:
     """L = -(R - (mean_group R + shift)) log pi.
 

@@ -9,14 +9,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "dro",
-    source="Richemond et al. (2024), arXiv:2405.19107",
-    ratio="sequence",
-    reads=("ref", "adv"),
-    scope="sequence",
-    sign=False,
-    penalty=True,
-)
+    "dro", source="Richemond et al. (2024), arXiv:2405.19107", ratio="sequence", reads=("ref", "adv"),
+    scope="sequence", sign=False, penalty=True,
+)  # fmt: skip
 def dro(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = (1/T) (A - tau log W)^2 / 2, W = prod_t pi/ref and A = R - V(prompt), V a learned value.
 

@@ -8,12 +8,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "mdpo",
-    source="Tomar et al. (2020), arXiv:2005.09814, on-policy form",
-    reads=("anchor", "adv"),
-    sign=False,
-    penalty=True,
-)
+    "mdpo", source="Tomar et al. (2020), arXiv:2005.09814, on-policy form", reads=("anchor", "adv"),
+    sign=False, penalty=True,
+)  # fmt: skip
 def mdpo(logp_BT: Tensor, batch: Batch, *, step_size: float = 1.0) -> Tensor:
     """L = -(u A - (u log u - u + 1) / step_size), u = pi/anchor.
 

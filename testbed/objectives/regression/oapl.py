@@ -18,11 +18,8 @@ def _residual_square(log_w_B1: Tensor, batch: Batch, beta1: float, beta2: float)
 @objective(
     "oapl",
     source="Ritter et al. (2026), arXiv:2602.19362; loss as in KARL (2026), arXiv:2603.05218, Eq. 1",
-    on_policy=None,
-    ratio="sequence",
-    reads=("mu", "reward", "group"),
-    scope="sequence",
-)
+    on_policy=None, ratio="sequence", reads=("mu", "reward", "group"), scope="sequence",
+)  # fmt: skip
 def oapl(logp_BT: Tensor, batch: Batch, *, beta1: float = 1.0, beta2: float = 1e-3) -> Tensor:
     """L = (1/T) (beta2 log W - (R - V))^2, V = beta1 log mean_group exp(R / beta1), W = prod_t pi/mu.
 

@@ -10,14 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "kimi_opmd",
-    source="Kimi Team (2025), Kimi k1.5, arXiv:2501.12599",
-    ratio="sequence",
-    reads=("mu", "adv"),
-    scope="sequence",
-    sign=False,
-    penalty=True,
-)
+    "kimi_opmd", source="Kimi Team (2025), Kimi k1.5, arXiv:2501.12599", ratio="sequence",
+    reads=("mu", "adv"), scope="sequence", sign=False, penalty=True,
+)  # fmt: skip
 def kimi_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = -A log pi + (1/T) tau/2 (log W)^2, W = prod_t pi/mu.
 
@@ -33,12 +28,9 @@ def kimi_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
 
 
 @objective.variant(
-    "kimi_opmd@roll",
-    source="alibaba/ROLL 8eb27cc2 2026-08-18, policy loss 'kimi15'",
-    ratio="token",
-    reads=("anchor", "adv"),
-    scope="token",
-)
+    "kimi_opmd@roll", source="alibaba/ROLL 8eb27cc2 2026-08-18, policy loss 'kimi15'", ratio="token",
+    reads=("anchor", "adv"), scope="token",
+)  # fmt: skip
 def kimi_opmd_roll(logp_BT: Tensor, batch: Batch, *, tau: float = 0.1) -> Tensor:
     """L = -A log pi + tau/2 (log u)^2, u = pi/anchor.
 
@@ -52,10 +44,8 @@ def kimi_opmd_roll(logp_BT: Tensor, batch: Batch, *, tau: float = 0.1) -> Tensor
 @objective(
     "rec_k2",
     source="Yao et al. (2025), arXiv:2509.24203; yanxi-chen/Trinity-RFT, rec_policy_loss.py, regularizer k2",
-    reads=("mu", "adv"),
-    sign=False,
-    penalty=True,
-)
+    reads=("mu", "adv"), sign=False, penalty=True,
+)  # fmt: skip
 def rec_k2(logp_BT: Tensor, batch: Batch, *, c: float = 0.1) -> Tensor:
     """L = -A log pi + c (log rho)^2, rho = pi/mu.
 
@@ -66,13 +56,9 @@ def rec_k2(logp_BT: Tensor, batch: Batch, *, c: float = 0.1) -> Tensor:
 
 
 @objective(
-    "min_opmd",
-    source="Yao et al. (2025), arXiv:2509.24203; Trinity-RFT, policy loss 'opmd'",
-    ratio="none",
-    reads=("adv",),
-    on_policy=0.5,
-    max_weight="1/(1+tau)",
-)
+    "min_opmd", source="Yao et al. (2025), arXiv:2509.24203; Trinity-RFT, policy loss 'opmd'", ratio="none",
+    reads=("adv",), on_policy=0.5, max_weight="1/(1+tau)",
+)  # fmt: skip
 def min_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = -A log pi / (1 + tau).
 
@@ -91,13 +77,9 @@ def _centered_consistency(logp_BT: Tensor, batch: Batch, tau: float) -> Tensor:
 
 
 @objective(
-    "pairwise_opmd",
-    source="Yao et al. (2025), arXiv:2509.24203, pairwise consistency",
-    on_policy=None,
-    ratio="none",
-    reads=("reward", "group"),
-    detached=True,
-)
+    "pairwise_opmd", source="Yao et al. (2025), arXiv:2509.24203, pairwise consistency", on_policy=None,
+    ratio="none", reads=("reward", "group"), detached=True,
+)  # fmt: skip
 def pairwise_opmd(logp_BT: Tensor, batch: Batch, *, tau: float = 1.0) -> Tensor:
     """L = (1/T) G (d - mean_group d)^2, d = R - tau (log pi(y) - sg[log pi(y)]).
 

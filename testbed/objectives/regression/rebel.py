@@ -10,13 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "rebel",
-    source="Gao et al. (2024), arXiv:2404.16767; ZhaolinGao/REBEL, src/tldr/rebel.py",
-    on_policy=None,
-    ratio="sequence",
-    reads=("mu", "reward", "group"),
-    scope="group",
-)
+    "rebel", source="Gao et al. (2024), arXiv:2404.16767; ZhaolinGao/REBEL, src/tldr/rebel.py",
+    on_policy=None, ratio="sequence", reads=("mu", "reward", "group"), scope="group",
+)  # fmt: skip
 def rebel(logp_BT: Tensor, batch: Batch, *, eta: float = 1.0) -> Tensor:
     """L = (1/T) 2G/(G-1) (e - mean_group e)^2, e = log W - eta R, W = prod_t pi/mu.
 

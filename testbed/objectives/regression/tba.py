@@ -10,13 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "tba",
-    source="Bartoldson et al. (2025), arXiv:2503.18929; bbartoldson/TBA, src/tba_trainer_gsm8k.py",
-    on_policy=None,
-    ratio="sequence",
-    reads=("ref", "reward", "group"),
-    scope="group",
-)
+    "tba", source="Bartoldson et al. (2025), arXiv:2503.18929; bbartoldson/TBA, src/tba_trainer_gsm8k.py",
+    on_policy=None, ratio="sequence", reads=("ref", "reward", "group"), scope="group",
+)  # fmt: skip
 def tba(logp_BT: Tensor, batch: Batch, *, beta: float = 0.014) -> Tensor:
     """L = (1/T) (sg[log Z] + log W - R / beta)^2, log Z = mean_group (R / beta - log W), W = prod_t pi/ref.
 

@@ -11,12 +11,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "cispo",
-    source="MiniMax (2025), arXiv:2506.13585, Eq. 4-5",
-    reads=("mu", "adv"),
-    detached=True,
+    "cispo", source="MiniMax (2025), arXiv:2506.13585, Eq. 4-5", reads=("mu", "adv"), detached=True,
     max_weight="1+eps_high",
-)
+)  # fmt: skip
 def cispo(logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28) -> Tensor:
     """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, rho = pi/mu.
 

@@ -10,12 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "dispo",
-    source="Karaman et al. (2026), arXiv:2602.00983",
-    reads=("mu", "adv"),
-    detached=True,
+    "dispo", source="Karaman et al. (2026), arXiv:2602.00983", reads=("mu", "adv"), detached=True,
     max_weight="1+max(eps_high_pos, eps_high_neg)",
-)
+)  # fmt: skip
 def dispo(
     logp_BT: Tensor,
     batch: Batch,

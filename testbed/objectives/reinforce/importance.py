@@ -14,12 +14,8 @@ from testbed.objectives import objective
 @objective(
     "importance_reinforce",
     source="Precup, Sutton & Singh (2000), ICML, Eq. 2; truncation: Ionides (2008), JCGS 17, 295-311",
-    ratio="sequence",
-    reads=("mu", "adv"),
-    scope="sequence",
-    detached=True,
-    max_weight="cap",
-)
+    ratio="sequence", reads=("mu", "adv"), scope="sequence", detached=True, max_weight="cap",
+)  # fmt: skip
 def importance_reinforce(
     logp_BT: Tensor, batch: Batch, *, level: str = "sequence", cap: float = math.inf
 ) -> Tensor:
@@ -35,11 +31,8 @@ def importance_reinforce(
 @objective.variant(
     "importance_reinforce@tinker",
     source="thinking-machines-lab/tinker-cookbook 9dfcc3a2 2026-08-19, tutorials/202_loss_functions.py",
-    ratio="token",
-    scope="token",
-    detached=False,
-    max_weight=None,
-)
+    ratio="token", scope="token", detached=False, max_weight=None,
+)  # fmt: skip
 def importance_reinforce_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -rho A, rho = pi/mu of the token; no bound.
 

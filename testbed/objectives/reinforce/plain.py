@@ -7,12 +7,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "reinforce",
-    source="Williams (1992), Machine Learning 8, 229-256",
-    ratio="none",
-    reads=("adv",),
+    "reinforce", source="Williams (1992), Machine Learning 8, 229-256", ratio="none", reads=("adv",),
     max_weight=1,
-)
+)  # fmt: skip
 def reinforce(logp_BT: Tensor, batch: Batch) -> Tensor:
     """L = -A log pi.
 

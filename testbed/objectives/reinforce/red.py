@@ -13,12 +13,9 @@ ODD = (-7046029254386353131, -4658895280553007687, -7723592293110705685)
 
 
 @objective(
-    "red_weight",
-    source=f"{SOURCE}, rec_policy_loss.py, weight 'advantage'",
-    ratio="none",
-    reads=("adv",),
+    "red_weight", source=f"{SOURCE}, rec_policy_loss.py, weight 'advantage'", ratio="none", reads=("adv",),
     on_policy=None,
-)
+)  # fmt: skip
 def red_weight(logp_BT: Tensor, batch: Batch, *, temp: float = 1.0) -> Tensor:
     """L = -exp(A/temp) A log pi.
 
@@ -70,14 +67,9 @@ def balanced(logp_BT: Tensor, batch: Batch, *, seed: int = 0) -> Tensor:
 
 
 @objective(
-    "red_drop",
-    source=f"{SOURCE}, rec_advantage.py",
-    ratio="none",
-    reads=("mu", "reward", "group"),
-    scope="group",
-    on_policy=None,
-    keep=balanced,
-)
+    "red_drop", source=f"{SOURCE}, rec_advantage.py", ratio="none", reads=("mu", "reward", "group"),
+    scope="group", on_policy=None, keep=balanced,
+)  # fmt: skip
 def red_drop(logp_BT: Tensor, batch: Batch, *, seed: int = 0) -> Tensor:
     """L = -M (R - mean of the group's kept R) log pi, M = 0 for random negatives beyond #positives.
 

@@ -10,14 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "topr",
-    source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6",
-    ratio="sequence",
-    reads=("mu", "adv"),
-    scope="sequence",
-    detached=True,
-    max_weight="max(1, high)",
-)
+    "topr", source="Le Roux et al. (2025), arXiv:2503.14286, Eq. 6", ratio="sequence", reads=("mu", "adv"),
+    scope="sequence", detached=True, max_weight="max(1, high)",
+)  # fmt: skip
 def topr(logp_BT: Tensor, batch: Batch, *, low: float = 0.0, high: float = 1.0) -> Tensor:
     """L = -A log pi for A > 0, and -sg[clip(W, low, high)] A log pi for A <= 0, W the sequence ratio.
 
@@ -37,13 +32,10 @@ def tapered(
 
 
 @objective.variant(
-    "topr@roll",
-    source="alibaba/ROLL 8eb27cc2 2026-08-18, the policy-gradient variant worker",
-    ratio="token",
-    reads=("anchor", "adv", "reward"),
-    scope="token",
+    "topr@roll", source="alibaba/ROLL 8eb27cc2 2026-08-18, the policy-gradient variant worker",
+    ratio="token", reads=("anchor", "adv", "reward"), scope="token",
     max_weight="max(positive_weight, negative_weight)",
-)
+)  # fmt: skip
 def topr_roll(
     logp_BT: Tensor, batch: Batch, *, positive_weight: float = 1.0, negative_weight: float = 1.0
 ) -> Tensor:

@@ -20,14 +20,10 @@ def kernel(log_w_BT: Tensor, adv_BT: Tensor, pos: tuple[float, float], neg: tupl
 
 
 @objective(
-    "vespo",
-    source="Shen et al. (2026), arXiv:2602.10693",
-    ratio="sequence",
-    reads=("mu", "adv"),
-    scope="sequence",
-    detached=True,
+    "vespo", source="Shen et al. (2026), arXiv:2602.10693", ratio="sequence", reads=("mu", "adv"),
+    scope="sequence", detached=True,
     max_weight="max((k_pos/lam_pos)**k_pos*exp(lam_pos-k_pos), (k_neg/lam_neg)**k_neg*exp(lam_neg-k_neg))",
-)
+)  # fmt: skip
 def vespo(
     logp_BT: Tensor,
     batch: Batch,

@@ -43,13 +43,9 @@ def bpo(logp_BT: Tensor, batch: Batch, *, eps: float = 0.3, lam: float = 1e-3) -
 
 
 @objective(
-    "gbpo",
-    source=f"{SOURCE}, README and src/verl/trainer/ppo/core_algos.py",
-    reads=("anchor", "adv", "reward", "group"),
-    scope="group",
-    on_policy=None,
-    sign=False,
-)
+    "gbpo", source=f"{SOURCE}, README and src/verl/trainer/ppo/core_algos.py",
+    reads=("anchor", "adv", "reward", "group"), scope="group", on_policy=None, sign=False,
+)  # fmt: skip
 def gbpo(
     logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, lam: float = 1e-4
 ) -> Tensor:

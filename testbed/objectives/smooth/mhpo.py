@@ -13,12 +13,9 @@ ON_POLICY = math.exp(-(math.log(2) ** 1.5) - (math.log(2) / 0.8) ** 2)
 
 
 @objective(
-    "mhpo",
-    source="Wang et al. (2026), arXiv:2603.16929",
-    reads=("anchor", "adv"),
-    detached=True,
+    "mhpo", source="Wang et al. (2026), arXiv:2603.16929", reads=("anchor", "adv"), detached=True,
     on_policy=ON_POLICY,
-)
+)  # fmt: skip
 def mhpo(
     logp_BT: Tensor,
     batch: Batch,

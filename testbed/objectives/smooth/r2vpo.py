@@ -48,13 +48,9 @@ def dual_step(
 
 
 @objective(
-    "r2vpo",
-    source="Luo et al. (2026), arXiv:2601.03320 and arXiv:2605.26784",
-    reads=("mu", "adv"),
-    sign=False,
-    penalty=True,
-    dual=DualUpdate("lam", dual_step),
-)
+    "r2vpo", source="Luo et al. (2026), arXiv:2601.03320 and arXiv:2605.26784", reads=("mu", "adv"),
+    sign=False, penalty=True, dual=DualUpdate("lam", dual_step),
+)  # fmt: skip
 def r2vpo(logp_BT: Tensor, batch: Batch, *, lam: float | Tensor = 0.04, level: str = "token") -> Tensor:
     """L = -r A + lam (r - 1)^2, r = pi/mu.
 

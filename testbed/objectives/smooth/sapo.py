@@ -37,12 +37,9 @@ def sapo(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float 
 
 
 @objective.variant(
-    "sapo@trinity",
-    source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, trinity/algorithm/policy_loss_fn",
-    on_policy=None,
-    detached=True,
-    max_weight="4 / min(tau_pos, tau_neg)",
-)
+    "sapo@trinity", source="yanxi-chen/Trinity-RFT 9051d637 2026-04-09, trinity/algorithm/policy_loss_fn",
+    on_policy=None, detached=True, max_weight="4 / min(tau_pos, tau_neg)",
+)  # fmt: skip
 def sapo_trinity(logp_BT: Tensor, batch: Batch, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> Tensor:
     """L = -sg[(4/tau) sigmoid(tau (u - 1))] A log pi, u = pi/anchor, tau by the sign of A.
 

@@ -54,12 +54,9 @@ def distillation_tinker(logp_BT: Tensor, batch: Batch) -> Tensor:
 
 
 @objective(
-    "sft",
-    source="behavior cloning: Pomerleau (1991), Neural Computation 3(1), 88-97",
-    ratio="none",
-    reads=(),
-    on_policy=None,
-)
+    "sft", source="behavior cloning: Pomerleau (1991), Neural Computation 3(1), 88-97", ratio="none",
+    reads=(), on_policy=None,
+)  # fmt: skip
 def sft(logp_BT: Tensor, _batch: Batch) -> Tensor:
     """L = -log pi for every token.
 

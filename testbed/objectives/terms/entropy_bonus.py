@@ -10,13 +10,9 @@ from testbed.objectives import objective
 
 
 @objective(
-    "entropy_bonus",
-    source="Williams & Peng (1991), Connection Science 3(3), 241-268",
-    ratio="none",
-    reads=(),
-    on_policy=None,
-    detached=True,
-)
+    "entropy_bonus", source="Williams & Peng (1991), Connection Science 3(3), 241-268", ratio="none",
+    reads=(), on_policy=None, detached=True,
+)  # fmt: skip
 def entropy_bonus(
     logp_BT: Tensor, batch: Batch, *, gradient: str = "score", set_point: float = 0.0
 ) -> Tensor:

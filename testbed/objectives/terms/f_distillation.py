@@ -30,10 +30,8 @@ SLOPES: dict[str, Callable[[Tensor, float], Tensor]] = {
 @objective(
     "f_distillation",
     source="Agarwal et al. (2024), GKD, arXiv:2306.13649; f: Nowozin et al. (2016), arXiv:1606.00709",
-    reads=("mu", "ref", "origin"),
-    on_policy=None,
-    detached=True,
-)
+    reads=("mu", "ref", "origin"), on_policy=None, detached=True,
+)  # fmt: skip
 def f_distillation(
     logp_BT: Tensor, batch: Batch, *, divergence: str = "reverse", beta: float = 0.5
 ) -> Tensor:
