@@ -41,14 +41,9 @@ RESULTS = Path("out/experiments")
 
 
 def make(
-    experiment: Experiment,
-    folders: Sequence[Path] = (),
-    *,
-    root: Path = RESULTS,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    partial: bool = False,
-) -> Table:
+    experiment: Experiment, folders: Sequence[Path] = (), *, root: Path = RESULTS,
+    workers: int | None = None, progress: Progress | None = None, partial: bool = False,
+) -> Table:  # fmt: skip
     """Return an experiment's table: computed, read from results folders, or from runs made now.
 
     Args:

@@ -33,13 +33,9 @@ READ = (
 
 
 def grpo_trainer(
-    objective: str,
-    *,
-    aggregation: str = "token_mean",
-    length: float = 0.0,
-    terms: Sequence[Term] = (),
+    objective: str, *, aggregation: str = "token_mean", length: float = 0.0, terms: Sequence[Term] = (),
     **hyper: Any,
-) -> type:
+) -> type:  # fmt: skip
     """Return a subclass of TRL's GRPOTrainer that minimizes an objective; use it as you use GRPOTrainer.
 
     Args:

@@ -58,13 +58,10 @@ class UnitDistribution:
 
 
 def bandit_units(
-    distribution: LoggedDistribution,
-    *,
-    reward_SAK: ArrayLike | None = None,
-    chance_SAK: ArrayLike | None = None,
-    model_SA: ArrayLike | None = None,
+    distribution: LoggedDistribution, *, reward_SAK: ArrayLike | None = None,
+    chance_SAK: ArrayLike | None = None, model_SA: ArrayLike | None = None,
     feature_SAD: ArrayLike | None = None,
-) -> UnitDistribution:
+) -> UnitDistribution:  # fmt: skip
     """List the rounds of a logged distribution: all contexts, actions and rewards of positive probability.
 
     Args:
@@ -202,14 +199,9 @@ class EstimatorDistribution:
 
 
 def exact_moments(
-    name: str,
-    distribution: UnitDistribution | LoggedDistribution,
-    n: int,
-    *,
-    undefined: float | None = None,
-    most: int = MOST_COUNTS,
-    **hyper: Any,
-) -> EstimatorMoments:
+    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *,
+    undefined: float | None = None, most: int = MOST_COUNTS, **hyper: Any,
+) -> EstimatorMoments:  # fmt: skip
     """Return the exact mean and variance of a registered estimator over n units.
 
     A linear estimator needs no enumeration: one unit gives the answer for any n, and `undefined` and `most`
@@ -225,14 +217,9 @@ def exact_moments(
 
 
 def exact_distribution(
-    name: str,
-    distribution: UnitDistribution | LoggedDistribution,
-    n: int,
-    *,
-    undefined: float | None = None,
-    most: int = MOST_COUNTS,
-    **hyper: Any,
-) -> EstimatorDistribution:
+    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *,
+    undefined: float | None = None, most: int = MOST_COUNTS, **hyper: Any,
+) -> EstimatorDistribution:  # fmt: skip
     """Return the exact distribution of a registered estimator over n independent units.
 
     Enumerates all C(n + K - 1, K - 1) counts of K units with their multinomial probability, or all K^n tuples
