@@ -74,40 +74,20 @@ FOUR_BITS = Experiment(
 TRAINER, BARE = {"mismatch": "off", "recipe": "grpo"}, {"mismatch": "q4-0", "recipe": "grpo"}
 TIS, MIS = {**BARE, "recipe": "tis"}, {**BARE, "recipe": "mis"}
 for _name, _statement, _first, _second, _by in (
-    (
-        "q4-0-rollouts-slow-smollm2-down",
-        "On float32 rollouts mean accuracy is 0.05 higher than on uncorrected ones of Q4_0, in the median.",
-        TRAINER,
-        BARE,
-        MARGIN,
-    ),
-    (
-        "tis-gains-on-q4-0-rollouts",
-        "On rollouts of Q4_0 mean accuracy is 0.05 higher with TIS than uncorrected, in the median.",
-        TIS,
-        BARE,
-        MARGIN,
-    ),
-    (
-        "mis-gains-on-q4-0-rollouts",
-        "On rollouts of Q4_0 mean accuracy is 0.05 higher with MIS than uncorrected, in the median.",
-        MIS,
-        BARE,
-        MARGIN,
-    ),
-    (
-        "q4-0-rollouts-cost-smollm2-little-with-tis",
-        "On rollouts of Q4_0 with TIS mean accuracy is under 0.05 below that on float32 ones, in the median.",
-        TIS,
-        TRAINER,
-        -MARGIN,
-    ),
-    (
-        "q4-0-rollouts-cost-smollm2-little-with-mis",
-        "On rollouts of Q4_0 with MIS mean accuracy is under 0.05 below that on float32 ones, in the median.",
-        MIS,
-        TRAINER,
-        -MARGIN,
-    ),
-):
+    ("q4-0-rollouts-slow-smollm2-down",
+     "On float32 rollouts mean accuracy is 0.05 higher than on uncorrected ones of Q4_0, in the median.",
+     TRAINER, BARE, MARGIN),
+    ("tis-gains-on-q4-0-rollouts",
+     "On rollouts of Q4_0 mean accuracy is 0.05 higher with TIS than uncorrected, in the median.", TIS, BARE,
+     MARGIN),
+    ("mis-gains-on-q4-0-rollouts",
+     "On rollouts of Q4_0 mean accuracy is 0.05 higher with MIS than uncorrected, in the median.", MIS, BARE,
+     MARGIN),
+    ("q4-0-rollouts-cost-smollm2-little-with-tis",
+     "On rollouts of Q4_0 with TIS mean accuracy is under 0.05 below that on float32 ones, in the median.",
+     TIS, TRAINER, -MARGIN),
+    ("q4-0-rollouts-cost-smollm2-little-with-mis",
+     "On rollouts of Q4_0 with MIS mean accuracy is under 0.05 below that on float32 ones, in the median.",
+     MIS, TRAINER, -MARGIN),
+):  # fmt: skip
     FOUR_BITS.claim(_name, _statement).compare(AREA, _first, _second, by=_by)

@@ -152,19 +152,13 @@ for _name, _task, _of in (
     ).compare(partial(better, task=_task), typical="median")
 
 for _task, _of, _first, _second in (
-    (
-        SUMS,
-        "the arena's sums at lag 16 orders them on running sums",
-        "arena-foretells-the-order-of-recipes-at-lag-16",
-        "arena-orders-recipes-better-than-lag-times-rate-at-lag-16",
-    ),
-    (
-        SPELLING,
-        "the arena's sorted digits at lag 16 orders them on spelling backward",
-        "arena-foretells-the-order-of-recipes-at-lag-16-on-spelling",
-        "arena-orders-recipes-better-than-lag-times-rate-at-lag-16-on-spelling",
-    ),
-):
+    (SUMS, "the arena's sums at lag 16 orders them on running sums",
+     "arena-foretells-the-order-of-recipes-at-lag-16",
+     "arena-orders-recipes-better-than-lag-times-rate-at-lag-16"),
+    (SPELLING, "the arena's sorted digits at lag 16 orders them on spelling backward",
+     "arena-foretells-the-order-of-recipes-at-lag-16-on-spelling",
+     "arena-orders-recipes-better-than-lag-times-rate-at-lag-16-on-spelling"),
+):  # fmt: skip
     EXPERIMENT.claim(
         _first,
         f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above 0, "
@@ -178,28 +172,13 @@ for _task, _of, _first, _second in (
 
 for _name, _task, _upper, _lower, _words in (
     ("vcpo-ends-above-grpo-as-foretold", SUMS, ("vcpo", LAG), ("grpo", LAG), "VCPO ends 0.05 above GRPO"),
-    (
-        "lag-64-costs-grpo-as-foretold",
-        SUMS,
-        ("grpo", 0),
-        ("grpo", LAG),
-        "GRPO ends 0.05 below GRPO on fresh data",
-    ),
-    (
-        "topr-ends-above-grpo-on-spelling-as-foretold",
-        SPELLING,
-        ("topr", LAG),
-        ("grpo", LAG),
-        "TOPR ends 0.05 above GRPO",
-    ),
-    (
-        "reinforce-ends-below-grpo-on-spelling-as-foretold",
-        SPELLING,
-        ("grpo", LAG),
-        ("reinforce", LAG),
-        "REINFORCE ends 0.05 below GRPO",
-    ),
-):
+    ("lag-64-costs-grpo-as-foretold", SUMS, ("grpo", 0), ("grpo", LAG),
+     "GRPO ends 0.05 below GRPO on fresh data"),
+    ("topr-ends-above-grpo-on-spelling-as-foretold", SPELLING, ("topr", LAG), ("grpo", LAG),
+     "TOPR ends 0.05 above GRPO"),
+    ("reinforce-ends-below-grpo-on-spelling-as-foretold", SPELLING, ("grpo", LAG), ("reinforce", LAG),
+     "REINFORCE ends 0.05 below GRPO"),
+):  # fmt: skip
     EXPERIMENT.claim(
         _name,
         f"At the arena's settings {_words} at lag 64 on {'running sums' if _task == SUMS else 'spelling'} "

@@ -107,26 +107,17 @@ STEPS = Experiment(
 
 for _name, _words, _outcome, _with, _without in (
     ("importance-weights-help-smollm2-at-the-end", "importance weights per token add", END, WEIGHTED, PLAIN),
-    ("importance-weights-help-smollm2-on-the-way", "importance weights per token add", AREA, WEIGHTED, PLAIN),
-    (
-        "standardized-advantages-help-smollm2-at-the-end",
-        "standardized advantages add",
-        END,
-        STANDARD,
-        WEIGHTED,
-    ),
-    (
-        "standardized-advantages-help-smollm2-on-the-way",
-        "standardized advantages add",
-        AREA,
-        STANDARD,
-        WEIGHTED,
-    ),
+    ("importance-weights-help-smollm2-on-the-way", "importance weights per token add", AREA, WEIGHTED,
+     PLAIN),
+    ("standardized-advantages-help-smollm2-at-the-end", "standardized advantages add", END, STANDARD,
+     WEIGHTED),
+    ("standardized-advantages-help-smollm2-on-the-way", "standardized advantages add", AREA, STANDARD,
+     WEIGHTED),
     ("a-clip-helps-smollm2-at-the-end", "a clip at 0.2 adds", END, CLIPPED, STANDARD),
     ("a-clip-helps-smollm2-on-the-way", "a clip at 0.2 adds", AREA, CLIPPED, STANDARD),
     ("grpo-beats-reinforce-on-smollm2-at-the-end", "all parts of GRPO together add", END, CLIPPED, PLAIN),
     ("grpo-beats-reinforce-on-smollm2-on-the-way", "all parts of GRPO together add", AREA, CLIPPED, PLAIN),
-):
+):  # fmt: skip
     STEPS.claim(
         _name,
         f"At lag 32, each at its best rate, {_words} 0.05 to the "
