@@ -19,6 +19,7 @@ from support.fixtures import batch_of
 from support.refusals import refuses
 
 from analysis.pages.metrics_page import page
+from testbed.diagnostics.held_out_metrics import max_at_k, pass_at_k
 from testbed.diagnostics.metric_aliases import ALIASES, rows
 from testbed.diagnostics.metric_names import HISTOGRAM_EDGES, METRICS, ON_REQUEST
 from testbed.diagnostics.ratio_metrics import (

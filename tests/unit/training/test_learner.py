@@ -17,8 +17,14 @@ from testbed.objectives import objective
 from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
-from testbed.training.learner import Learner, RecipeBlock, finite_or, mix_rollouts
-from testbed.training.learner import log_ratio, sequence_score_norm
+from testbed.training.learner import (
+    Learner,
+    RecipeBlock,
+    finite_or,
+    log_ratio,
+    mix_rollouts,
+    sequence_score_norm,
+)
 from testbed.training.update import State, Trainer
 from testbed.worlds.build_world import build_world
 

@@ -71,7 +71,7 @@ def test_a_real_model_tells_a_line_per_logged_row(real):
     assert listener.lines[1].endswith(" left")
     assert listener.lines[2].endswith(", 0:00 left")
     assert differing(table, train(real)) == []
-    assert 2**26 < live_rows.peak() < 2**36  # bytes
+    assert 2**26 < loop.peak() < 2**36  # bytes
 
 
 def test_packs_of_other_policies_tell_no_lines():
