@@ -82,8 +82,9 @@ WAYS: Mapping[str, Way] = {
     "dagrpo": at(lambda least: _arm(least, ANCHORS), *LEASTS),
 }
 DISTINCT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
-SEEDS, GAIN, SAME = 32, 0.047, 0.02
-"""Seeds of a run; the source's gain of accuracy, and that of a part. Set before the table."""
+SEEDS, DECIDED, GAIN, SAME = 64, 32, 0.047, 0.02
+"""Seeds of a run, and of arms that were decided by so many; the source's gain of accuracy, and a part's.
+Margins were set before the table."""
 HARD, LARGEST = "val/accuracy_difficulty_8", "max actor/grad_norm"
 
 
@@ -96,7 +97,7 @@ def premise(table: Frame) -> str:
 
 
 EXPERIMENT = DISTINCT.experiment(
-    ("accuracy", "rise accuracy", "start", HARD, LARGEST), SEEDS,
+    ("accuracy", "rise accuracy", "start", HARD, LARGEST), SEEDS, ((("grpo", "mask"), SEEDS), ((), DECIDED)),
     question="What do a mask of indistinct pairs and experts' answers add where some prompts are too hard?",
     source="Xie et al. (2025), DaGRPO, arXiv:2512.06337",
     differs="transformers of 4,000 weights; a response's score, which a language model gives in the source "
