@@ -268,7 +268,7 @@ WRONG = (
     ("entropy_bonus", {"gradient": "both"}, "Unknown gradient 'both'"),
     ("holder", {"clip": "tokens"}, "clip of holder 'tokens'"),
     ("kl_penalty", {"direction": "reversed"}, "Unknown direction 'reversed'.*Did you mean 'reverse'"),
-    ("kl_penalty", {"estimator": "k4"}, "Unknown estimator 'k4'"),
+    ("kl_penalty", {"estimator": "k4"}, "Unknown estimator 'k4'.*Known: abs, k1, k2, k3"),
     ("kl_penalty", {"gradient": "path"}, "Unknown gradient 'path'.*Did you mean 'pathwise'"),
     ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
     ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),

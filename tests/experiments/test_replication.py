@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS
-from analysis.judging import replication
+from analysis.judging import claims, replication
 from analysis.judging.needed import OPEN
 from analysis.judging.verdicts import by_claim
 from analysis.sweeps.seeds_and_rates import LEAST_CAP
@@ -33,6 +33,15 @@ def test_the_replication_has_seeds_of_its_own():
     assert set(seeds) == set(replication.RUNS)
     assert len(seeds["first"]) == len(seeds["replication"]) == 8
     assert not seeds["first"] & seeds["replication"]
+
+
+def test_two_runs_judged_as_one_share_no_unit():
+    rows = pd.DataFrame({"run": ["first"] * 3 + ["replication"] * 3, "seed": [0, 1, 2] * 2})
+    both = claims._both(rows)
+    assert set(both["run"]) == {"both"}
+    assert both["seed"].is_unique
+    fresh = rows.assign(seed=range(6))
+    assert claims._both(fresh)["seed"].tolist() == [*range(6)]
 
 
 def test_both_runs_of_keys_and_other_experiments_share_no_key():

@@ -36,9 +36,9 @@ def middle(values):
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
-def gbpo(s, rows):
+def gbpo(s, rows, low=0.8, high=1.2):
     gap = s.reward - middle(members(s, rows))
-    target = 1.0 if gap == 0 else 1.2 if gap > 0 else 0.8
+    target = (low + high) / 2 if gap == 0 else high if gap > 0 else low
     return np.array([toward(x, target, s.adv) for x in s.u])
 
 
@@ -48,6 +48,10 @@ def gbpo_author(s, rows):
     share = 1 / (1 + math.exp(-(s.reward - middle(group)) / spread))
     return np.array([toward(x, 0.8 + 0.4 * share, s.adv) for x in s.u])
 
+
+CASES = [
+    ("gbpo", {"eps_low": 0.3, "eps_high": 0.1}, lambda s, rows: gbpo(s, rows, 0.7, 1.1)),
+]
 
 WEIGHTS = {
     "sapo": lambda s, rows: np.array([sapo(x, s.adv) for x in s.u]),

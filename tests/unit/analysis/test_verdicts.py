@@ -1,13 +1,14 @@
 """The table of verdicts is up to date, judged again only where something changed, and refuses damage."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS
-from analysis.judging import digests, gates, verdicts
+from analysis.judging import digests, gates, preregistration, verdicts
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparisons import median_within
 from analysis.tables.committed import Table, load_committed, manifest
@@ -86,10 +87,39 @@ def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeyp
     assert digests.of_code("rec", False) != before
 
 
+@pytest.mark.parametrize(
+    ("compute", "written", "standing"),
+    [
+        (None, ("design", "statement"), "pre-set"),
+        (len, ("design", "statement"), "unchanged"),
+        (None, ("other", "statement"), "changed since"),
+        (len, ("design", "other"), "changed since"),
+        (None, None, "pilot"),
+    ],
+)
+def test_a_claim_is_pre_set_if_design_and_statement_are_those_written(
+    monkeypatch, compute, written, standing
+):
+    today, then = (
+        {"design": each[0], "claims": {"c": each[1]}} if each else {}
+        for each in (("design", "statement"), written)
+    )
+    monkeypatch.setattr(preregistration, "_designs", lambda _: today)
+    assert preregistration.standing(SimpleNamespace(compute=compute), "c", then) == standing
+
+
+def test_a_package_is_its_code_and_its_tables(monkeypatch):
+    read = []
+    monkeypatch.setattr(digests, "_of_file", lambda path: read.append(path.name) or "")
+    digests._of_package.__wrapped__(("testbed", "recipes"))
+    assert {"recipes.csv", "loops.py"} <= set(read)
+
+
 def test_a_new_claim_changes_one_line(tmp_path):
     rows = list(verdicts.stored())
     verdicts.write(rows, tmp_path / "before.csv")
-    verdicts.write([*rows, {**rows[0], "claim": "zzz-new"}], tmp_path / "after.csv")
+    verdicts.write([*rows, {**rows[0], "claim": "zzz-new", "effect": 0.123456}], tmp_path / "after.csv")
+    assert verdicts.by_claim(verdicts.stored(tmp_path / "after.csv"))["zzz-new"]["effect"] == 0.12346
     before, after = ((tmp_path / name).read_text().splitlines() for name in ("before.csv", "after.csv"))
     assert len(set(after) - set(before)) == 1
     assert not set(before) - set(after)

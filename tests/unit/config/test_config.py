@@ -5,7 +5,8 @@ Equal runs have equal ids, however they are written.
 Cells written as a sweep file give the same cells again, or are refused.
 """
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from support.refusals import refuses
 from paper_figs.toml_text import as_toml, groups
 from testbed.config.argument_types import wrong_arguments, wrong_types
 from testbed.config.fields import check, normal
-from testbed.config.pack import ADAPTERS, LARGEST, largest
+from testbed.config.pack import ADAPTERS, LARGEST, largest, restore
 from testbed.config.run import Run, canonical, cell_id, cell_ids, grid
 from testbed.config.toml_file import expand, from_toml, line_numbers, override
 from testbed.errors import UserError
@@ -97,7 +98,7 @@ def test_a_true_argument_is_not_the_number_one():
 def test_the_normal_form_of_a_normal_form_is_itself():
     table = {"b": 2.0, "a": "x"}
     run = check(Run(learning_rate=1, recipe_args=table))
-    assert check(run) == run
+    assert check(run) == restore(json.loads(json.dumps(asdict(run)))) == run
     assert isinstance(run.learning_rate, float)
     assert run.recipe_args == (("a", "x"), ("b", 2))
 
@@ -211,10 +212,11 @@ def test_runs_that_differ_in_the_fields_given_alone_are_expanded_once():
     assert len(cells) == counted[0] == 6
 
 
-def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once():
+def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once(tmp_path):
     sweep = grid(Run(), recipe=["grpo", "m2po"], seed=range(3))
     assert expand(sweep, ["recipe=cispo"]) == grid(Run(recipe="cispo"), seed=range(3))
     assert expand([Run()], ["lag=4,4"]) == (Run(lag=4),)
+    assert from_toml(written(tmp_path, "[grid]\nlag = [4, 4]\n")) == (Run(lag=4),)
 
 
 @pytest.mark.parametrize(

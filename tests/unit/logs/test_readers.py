@@ -16,7 +16,7 @@ from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.logs.log_tensors import tensors
-from testbed.logs.readers import read, read_any, readers
+from testbed.logs.readers import Reader, _told, read, read_any, readers
 from testbed.logs.scalars import ScalarLog
 
 
@@ -440,6 +440,8 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     refuses("has the fields nothing, which no reader knows. Name one", read, [tmp_path / "a.pt"])
     told = refuses("", read, [tmp_path / "a.jsonl"], "verl")
     assert "reader expects (field 'score' is missing). Its format may have changed; see" in told
+    short = Reader("short", "", (), (), lambda _: [][0])
+    refuses(r"reader expects \(IndexError: list index out of range\)", _told, short, [tmp_path])
     (tmp_path / "a.jsonl").write_text(json.dumps({"eid": 1, "prompt_length": 1, "info": 3}))
     with pytest.raises(UserError, match=r"reader expects \(AttributeError: 'int' object has no attribute"):
         read([tmp_path / "a.jsonl"])

@@ -1,5 +1,6 @@
 """The record and its numbers, and the files of other stacks: exact values, exact messages."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -77,10 +78,9 @@ def test_a_list_of_another_length_or_kind_is_refused():
     assert said(lambda: of(1, "a", token=np.array([1, 2]))) == (
         "step 1, sample a: token has 2 entries, mask has 1; expected one per token of the response."
     )
-    assert (
-        said(lambda: of(1, "a", version=np.ones(1)))
-        == "step 1, sample a: version is float64, expected int64."
-    )
+    for kind in ("float64", "int32"):
+        expected = f"step 1, sample a: version is {kind}, expected int64."
+        assert said(lambda kind=kind: of(1, "a", version=np.ones(1, kind))) == expected
     assert of(1, "a", mask=[1, 0, 1]).length == 2
 
 
@@ -106,6 +106,7 @@ def test_logs_are_ordered_counted_and_joined():
     assert both.notes == ("n", "m", log.notes[2], "o")
 
 
+DEEP = functools.reduce(lambda inner, _: [inner], range(100_000), [])
 BEYOND = "w holds numbers that are not whole, or beyond 2^53; expected ids."
 
 
@@ -126,6 +127,7 @@ BEYOND = "w holds numbers that are not whole, or beyond 2^53; expected ids."
      (record.number, "x", "w is x, expected a number."),
      (record.number, 10**400, f"w is 1{'0' * 59}, expected a number."),
      pytest.param(record.number, 10**5000, "w is a int that cannot be shown, expected a number.", id="long"),
+     pytest.param(record.number, DEEP, "w is a list that cannot be shown, expected a number.", id="deep"),
      (record.number, -INF, "w is infinite, expected a finite number."), (record.whole, None, None),
      (record.whole, 2.0, 2), (record.whole, -(2**53), -(2**53)),
      (record.whole, 0.5, "w is 0.5, expected a whole number of at most 2^53."),

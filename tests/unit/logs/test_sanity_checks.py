@@ -48,6 +48,10 @@ def test_all_suspicions_about_a_log_in_their_order_and_words():
         "2 sequences come from weights newer than the trainer's: versions are numbered differently.",
         "Sampled at temperature 0.5, 0.7: either both log-probabilities must include it, or neither.",
     ]  # fmt: skip
+    placed = suspicions(Log("made", (of([1, 1], [-1, -2], [0, 0]),)))
+    assert (
+        placed[0] == "2 of 2 tokens under the mask have log pi = 0 where the other is below -0.1: " + PLACED
+    )
     sound = of([1], [-1.0], [-1.1], version=[2], trainer_version=2, temperature=1.0)
     assert suspicions(Log("made", (sound, replace(sound, version=None)))) == []
 

@@ -87,11 +87,12 @@ def test_length_weighted_is_the_token_mean_of_a_loss_that_was_not_spread():
 
 
 def parts():
-    """Three micro-batches of one batch, padded to different widths; the last has a row without a token."""
+    """Three micro-batches of one batch, padded to different widths; some rows lack tokens, or the first."""
     generator = torch.Generator().manual_seed(3)
     loss = torch.randn(2, 7, 6, generator=generator, dtype=torch.float64)
     length = torch.tensor([[6, 1, 4, 2, 3, 1, 0], [5, 5, 1, 1, 2, 3, 0]])
     mask = torch.arange(6) < length[..., None]
+    mask[0, 0, 0] = mask[1, 3:6, 0] = False  # a tool's answer may come first, or be all
     cuts = [(slice(0, 1), 6), (slice(1, 3), 5), (slice(3, 7), 3)]
     return loss, mask, [(loss[:, rows, :width], mask[:, rows, :width]) for rows, width in cuts]
 

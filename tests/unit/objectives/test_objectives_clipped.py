@@ -449,6 +449,8 @@ def test_areal_drops_at_the_budget_where_the_paper_keeps():
 def test_areal_counts_every_token_keeps_one_at_least_and_caps_the_engine_ratio():
     logp, batch = steps_of(0.5, -0.25, 0.375)
     assert mismatch_keep(logp, batch, tau=1e-6).tolist() == [[False, True, False]]
+    padded = batch_of(width=9)
+    assert torch.equal(mismatch_keep(*padded)[:, :3], mismatch_keep(*batch_of()))  # padding has no share
     logp, batch = steps_of(1.75, 1.5)
     assert mismatch_keep(logp, batch, tau=9.0).tolist() == [[False, True]]  # e^1.75 = 5.75, e^1.5 = 4.48
     np.testing.assert_allclose(effective_weights("m2po@areal", logp, batch, tau=9.0), [[0, math.exp(1.5)]])

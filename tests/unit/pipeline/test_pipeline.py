@@ -13,7 +13,7 @@ from support.refusals import refuses
 from envs.kernels import philox
 from testbed.errors import UserError
 from testbed.pipeline import closed_forms, pipeline_draws
-from testbed.pipeline.design import Design, _ranges, check, from_words, to_words
+from testbed.pipeline.design import Design, _ranges, check, from_toml, from_words, to_words
 from testbed.pipeline.kernel import _count
 from testbed.pipeline.records import LAGS
 from testbed.pipeline.simulate import VALUES, simulate, simulate_one, trace_rows
@@ -177,7 +177,7 @@ def test_closed_forms_by_hand():
 def test_moments_are_those_of_all_batches_enumerated():
     lengths = (1, 2, 5, 5)
     design = replace(
-        LOGNORMAL, length="empirical", lengths=lengths, correlation=0.0, group=3, batch=6, max_length=9
+        LOGNORMAL, length="empirical", lengths=(1, 2, 5, 8), max_length=5, correlation=0.0, group=3, batch=6
     )
     batch_NB = np.array(list(itertools.product(lengths, repeat=6)))
     first_N, longest_N = batch_NB[:, 0], batch_NB[:, :3].max(axis=1)
@@ -353,10 +353,14 @@ def test_pairs_of_numbers_are_taken_at_their_limits():
             from_words(words)
 
 
-def test_words_become_a_design():
-    design = from_words(
-        ["slots=64", "in_flight=true", "lengths=3,4", "length=empirical", "max_age=5", "queue=1.5"]
-    )
+def test_words_become_a_design(tmp_path):
+    words = ["slots=64", "in_flight=true", "lengths=3,4", "length=empirical", "max_age=5", "queue=1.5"]
+    design = from_words(words)
+    file = tmp_path / "design.toml"
+    text = 'slots = 64\nin_flight = true\nlengths = [3, 4]\nlength = "empirical"\nmax_age = 5\nqueue = 1.5\n'
+    file.write_text(text)
+    assert from_toml(file) == words
+    assert from_words(["in_flight=false"], design) == replace(design, in_flight=False)
     assert (design.slots, design.in_flight, design.lengths, design.max_age) == (64, True, (3, 4), 5)
     free = replace(design, max_age=None, correlation=1.0)
     assert from_words(["max_age=none", "correlation=1"], design) == free

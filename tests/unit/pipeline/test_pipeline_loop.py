@@ -266,6 +266,7 @@ LOGGED = (40, 1300, 999, 71, 523, 211)
 DESIGNS = {
     "plain": {}, "fast trainer": {"train_time": 0.3, "slots": 9, "engines": 2, "tau_1": 8e-6},
     "barrier": {"admission": "capacity", "eta": 1, "barrier": True, "slots": 5, "group": 4},
+    "barrier, tools": {"admission": "capacity", "eta": 1, "barrier": True, "slots": 9, "tool_time": 30.0},
     "capacity": {"admission": "capacity", "eta": 2, "queue": 3.0, "updates": 4, "max_age": 7, "slots": 12},
     "threshold": {"admission": "threshold", "threshold": 0.4, "sync_every": 2, "queue": 2.0, "slots": 14},
     "threshold 0": {"admission": "threshold", "train_time": 20.0},

@@ -16,6 +16,7 @@ from testbed.errors import UserError
 from testbed.policies.hf import causal_model, common_prefix
 from testbed.policies.hf.hf_decoder import inverse_cdf
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.model_probes import cache_works
 from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.optimizers import Adam
 
@@ -128,6 +129,28 @@ def test_what_all_prompts_begin_with_runs_once_and_changes_nothing(folder, monke
     torch.testing.assert_close(shared, apart, rtol=0, atol=1e-5)
     torch.testing.assert_close(mu_RBT, apart, rtol=0, atol=LOGP_TOLERANCE[torch.float32])
     assert (shared_RP - apart_RP).norm() <= 1e-5 * apart_RP.norm()
+
+
+def test_responses_without_a_counted_token_have_log_probabilities_of_0(folder):
+    policy = HuggingFacePolicy(folder, TASK)
+    token_RBT = torch.ones((1, B, TASK.response_length), dtype=torch.int64)
+    logp_RBT = policy.logp(policy.initial([0]), prompts(), token_RBT, token_RBT > 1)
+    assert not logp_RBT.any()
+
+
+def test_what_prompts_have_in_common_leaves_each_a_token():
+    prompts_NQ = torch.tensor([[0, 5, 6, 7], [4, 5, 6, 7], [0, 5, 6, 7]])
+    common = [common_prefix.common_tokens(p, p > 0, 1).tolist() for p in (prompts_NQ[::2], prompts_NQ[:2])]
+    assert common == [[5, 6], []]
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_a_cache_must_serve_tokens_read_together_and_one_by_one(folders, monkeypatch, wrong):
+    model = HuggingFacePolicy(folders["llama"], TASK)._model
+    assert cache_works(model)
+    run = model.run_tokens
+    monkeypatch.setattr(model, "run_tokens", lambda *given: run(*given) * (1 + (given[-1] == wrong)))
+    assert not cache_works(model)
 
 
 def test_windows_are_read_from_the_config_as_no_probe_is_as_long_as_most():
@@ -358,7 +381,8 @@ def test_bad_arguments_are_refused_with_one_message(folders, monkeypatch):
     refuses("knows 16 tokens, but the task uses 100", HuggingFacePolicy, folders["llama"], Large())
     with pytest.raises(UserError, match=r"Unknown dtype 'float23'.*Did you mean 'float32'"):
         HuggingFacePolicy(folders["llama"], TASK, dtype="float23")
-    refuses("temperature must be positive, got 0", HuggingFacePolicy, folders["llama"], TASK, temperature=0.0)
+    for value in (0.0, float("nan")):
+        refuses("temperature must be positive", HuggingFacePolicy, folders["llama"], TASK, temperature=value)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     refuses("finds no CUDA device", HuggingFacePolicy, folders["llama"], TASK, device="cuda")
 

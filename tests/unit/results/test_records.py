@@ -111,6 +111,14 @@ def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path,
     assert not Locks(tmp_path).take("pack")
 
 
+def test_a_note_replaces_the_one_before(tmp_path):
+    held = Locks(tmp_path)
+    assert held.take("pack")
+    for share in ("0.25", "0.50"):
+        held.note("pack", share)
+        assert Locks(tmp_path).noted("pack") == share
+
+
 def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path):
     store = filled(tmp_path / "s")
     before = files(tmp_path / "s")

@@ -272,6 +272,16 @@ def test_memory_that_two_tensors_share_is_written_for_each(tmp_path):
     save_file(writer.tensors, tmp_path / "c.safetensors")  # which refuses shared memory
 
 
+def test_records_that_occur_twice_are_one_again():
+    one, two = (State.start(torch.full((1, 2), value)) for value in (1.0, 2.0))
+    writer = checkpoint._Writer()
+    tree = writer.value([one, two, one, two])
+    found = checkpoint._Reader(writer.tensors, torch.device("cpu")).value(tree)
+    assert found[0] is found[2]
+    assert found[1] is found[3]
+    assert [float(state.theta_RP[0, 0]) for state in found] == [1, 2, 1, 2]
+
+
 def test_a_kind_that_nobody_has_decided_about_is_not_left_out_silently():
     with pytest.raises(TypeError, match="no rule for complex"):
         checkpoint._Writer().value([torch.ones(1), np.ones(1), 1j])

@@ -101,7 +101,7 @@ def test_lines_reach_the_display_from_a_worker(tmp_path):
 def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     now = iter([0.0, 10.0, 16.0, 25.0])
     monkeypatch.setattr(loop.time, "monotonic", lambda: next(now))
-    run = dataclasses.replace(RUN, steps=11, policy="hf", model="m")
+    run = dataclasses.replace(RUN, steps=71, policy="hf", model="m")
     said = []
     rows = loop.LiveRows([run], said.append, [])
     rows.tokens = 50
@@ -109,9 +109,9 @@ def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     rows.tokens = 120
     rows.add(4, {"reward/mean": np.array([np.nan])})
     rows.add(10, {})
-    assert "step 1 of 11, reward 0.5, 5 tokens/s" in said[0]
-    assert "step 5 of 11, 20 tokens/s" in said[1]
-    assert said[1].endswith("0:09 left")
+    assert "step 1 of 71, reward 0.5, 5 tokens/s" in said[0]
+    assert "step 5 of 71, 20 tokens/s" in said[1]
+    assert said[1].endswith("1:39 left")
 
 
 class FakeWriter:
