@@ -42,7 +42,6 @@ EXPERIMENT = BATCHES.experiment(
         "accuracy",
         "rise accuracy",
         NEEDED,
-        "mean val/pass@8",
         "mean rollout_corr/kl_mu_pi_k3",
         "mean actor/clip_share",
     ),
