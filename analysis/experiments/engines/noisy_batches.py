@@ -46,9 +46,9 @@ EXPERIMENT = NOISY.experiment(
         "strips",
         x="area: mean accuracy along 9,600 responses",
         y="arm",
-        says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm at "
-        "its best rate and knob: weights are sent every 51 steps to an engine whose logits have noise of 0.3; OAPL regresses "
-        "log-ratios on advantages.",
+        says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
+        "at its best rate and knob: weights are sent every 51 steps to an engine whose logits have noise of "
+        "0.3; OAPL regresses log-ratios on advantages.",
     ),
     systems={
         "KARL": Part(
@@ -63,50 +63,6 @@ ask(
     "Where weights are sent every 51 steps to an engine whose logits have noise of 0.3, OAPL's mean accuracy "
     "along 9,600 responses is 0.02 above that of GRPO at its best clip.",
     "oapl", "grpo", MORE, "area",
-)  # fmt: skip
-"""Six generations from an engine .024 nats a token away at the start; FP8 in blocks is .022 from SmolLM2."""
-RATES = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
-NOISY = Family(
-    {
-        "oapl": Way(with_recipe(BATCHES, "oapl", "beta2", VARIED), BETAS, rates=RATES, pilots=6),
-        "grpo": Way(with_recipe(BATCHES, "grpo", "eps_low+eps_high"), CLIPS, rates=RATES, pilots=6),
-    },
-    Path(__file__).with_suffix(".csv"),
-    by="area",
-)
-
-EXPERIMENT = NOISY.experiment(
-    METRICS,
-    SEEDS,
-    first=LATER,
-    question="Does OAPL learn more than GRPO from old batches of an engine as far away as FP8?",
-    source="KARL (2026): OAPL on large batches, several times over, without correction of the engine",
-    differs=(
-        "toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on the "
-        "engine's logits, 0.024 nats a token at the start, where FP8 in blocks is 0.022 from SmolLM2"
-    ),
-    margins={"accuracy gained": MORE},
-    figure=Plot(
-        "strips",
-        x="area: mean accuracy along 9,600 responses",
-        y="arm",
-        says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm at "
-        "its best rate and knob: weights are sent every 51 steps to an engine whose logits have noise of 0.3; OAPL regresses "
-        "log-ratios on advantages.",
-    ),
-    systems={
-        "KARL": Part(
-            "one task, one pass a batch; no agents, no search, no prompts of another kind",
-            ("oapl-gains-over-grpo-on-noisy-batches",),
-        )
-    },
-)
-
-ask(
-    EXPERIMENT, "oapl-gains-over-grpo-on-noisy-batches",
-    "Where weights are sent every 51 steps to an engine whose logits have noise of 0.3, OAPL ends 0.02 more "
-    "accurate than GRPO at its best clip.",
-    "oapl", "grpo", MORE,
 )  # fmt: skip
 
 if __name__ == "__main__":
