@@ -104,7 +104,6 @@ WAYS: Mapping[str, Way] = {
     "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
     "retries": Way(lambda _: replace(OWN, prefix="retry")),
     "amplified retries": Way(with_recipe(OWN, "r3l", "alpha", prefix="retry"), (1, 1.5, 3, 6, 12)),
-    "self-imitation": Way(with_recipe(OWN, "spear", "share", ("warm_up", 100)), (0.25, 0.5, 0.75), True),
     f"{OTHER}grpo": Way(with_recipe(STYLED, "grpo")),
     f"{OTHER}sft": Way(with_recipe(STYLED, "sft")),
     f"{OTHER}sft, then grpo": Way(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
@@ -147,7 +146,7 @@ EXPERIMENT = EXPERTS.experiment(
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits: GRPO "
-        "and other own means (retries from the first error, replayed successes); "
+        "and retries from the first error; "
         "an expert that errs at a tenth of its steps, imitated (SFT), imitated first, mixed in (fixed "
         "weight), shown in failing groups (anchors, gate, DyPO) or followed token by token "
         "(distillation, dGRPO); rewards by right steps (rubrics); behind a colon, a right expert of another "
@@ -164,8 +163,7 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "TempSamp-R1": Part(claims=("bent-*",)),
         "DaGRPO": Part(
-            "anchors in failing groups, beside a GRPO without a teacher; the mask of indistinct pairs is not "
-            "public and not run",
+            "anchors in failing groups, beside a GRPO without a teacher; `distinct-pairs` has the mask",
             ("anchors-*",),
         ),
         "SCOPE (Recycling Failures)": Part(
@@ -185,10 +183,6 @@ EXPERIMENT = EXPERTS.experiment(
         "DYPO": Part(
             "one teacher, which GRPO alone lacks; no prompts out of distribution, neither bias nor variance",
             ("dypo-*", "group-alignment-*"),
-        ),
-        "SPEAR": Part(
-            "success and entropy of self-imitation with recalibration; no covariance clip, no collapse",
-            ("self-imitation-*",),
         ),
     },
 )  # fmt: skip
@@ -211,7 +205,6 @@ TEMPSAMP = "TempSamp-R1 (2025), arXiv:2509.18056"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
 R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
 DGRPO = "dGRPO (2026), arXiv:2605.12227, abstract only"
-SPEAR = "Qin et al. (2025), SPEAR, arXiv:2509.22601"
 ACCURACY = "accuracy"
 DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO"
 asks(EXPERIMENT,
@@ -249,10 +242,6 @@ asks(EXPERIMENT,
      "accurate than GRPO.", "dgrpo", "grpo", MORE, ACCURACY, DGRPO),
     ("a-sparse-reward-adds-to-distillation", "It ends 0.02 more accurate than on-policy distillation alone, "
      "and than imitation.", "dgrpo", ("distillation", "sft"), MORE, ACCURACY, DGRPO),
-    ("self-imitation-ends-above-grpo", "Self-imitation has an accuracy over training 0.02 higher than GRPO.",
-     "self-imitation", "grpo", MORE, "area", SPEAR),
-    ("self-imitation-keeps-entropy", "Self-imitation ends with more entropy than GRPO.", "self-imitation",
-     "grpo", 0.0, "val/entropy", SPEAR),
     ("dypo-ends-above-grpo", "DYPO ends 0.048 more accurate than GRPO alone.", "dypo", "grpo", DYPO, ACCURACY,
      DYPO_SOURCE),
     ("dypo-ends-above-a-fixed-mixture", "DYPO ends 0.048 more accurate than a mixture of fixed weights on "
