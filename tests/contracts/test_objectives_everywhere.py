@@ -21,9 +21,7 @@ DATA = re.compile(
 )
 
 
-def random_stack(
-    seed: int, rows: int, width: int, far: float, dtype: torch.dtype
-) -> tuple[torch.Tensor, Batch]:
+def random_stack(seed: int, rows: int, width: int, far: float, dtype) -> tuple[torch.Tensor, Batch]:
     """Return logp [3, B, T] and a batch with holes in its mask, uneven groups, turns and all origins."""
     draw = torch.Generator().manual_seed(seed)
     shape = (REPLICAS, rows, width)

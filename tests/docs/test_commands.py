@@ -160,9 +160,7 @@ def test_a_marker_is_spelled_as_the_runner_reads_it():
         text = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
         for kind in ("not run", "run by", "run with", "file", "output"):
             written = len(re.findall(rf"<!-- {kind}\b", text))
-            assert written == count[kind], (
-                f"{path} has {written} markers '{kind}', {count[kind]} above a block"
-            )
+            assert written == count[kind], f"{path} has {written} markers '{kind}', {count[kind]} above"
 
 
 def test_no_command_of_a_page_finds_the_sweep_of_another_in_its_folder():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from support.deciding import agrees, word
 
 from analysis.experiments.pipelines import pipeline_replications as replicated
@@ -23,9 +24,7 @@ def test_replications_made_today_are_the_committed_ones_and_support_the_claim(na
     fresh = replicated.replications(name, replicas=3)
     rows = table[(table["claim"] == name) & (table["replica"] < 3)].reset_index(drop=True)
     assert list(fresh["pipeline"]) == list(rows["pipeline"])
-    np.testing.assert_allclose(
-        fresh[list(replicated.VALUES)], rows[list(replicated.VALUES)], rtol=1e-4, atol=1e-9
-    )
+    assert_allclose(fresh[list(replicated.VALUES)], rows[list(replicated.VALUES)], rtol=1e-4, atol=1e-9)
     assert agrees(base.CLAIMS[name].function(fresh))
 
 

@@ -67,9 +67,7 @@ def test_a_corridor_is_gone_through_from_its_fourth_place_and_one_step_falls_sho
     flat_RSA = np.full_like(plain.best_RSA, 0.25)
     one_step_RSA = np.eye(4)[worlds.q(flat_RSA).argmax(-1)]
     assert worlds.score(one_step_RSA).mean() < 0.9
-    going = np.einsum("rsa,rsat->rst", worlds.best_RSA, worlds.moves_RSAS)[
-        :, np.arange(3, 7), np.arange(4, 8)
-    ]
+    going = np.einsum("rsa,rsat->rst", worlds.best_RSA, worlds.moves_RSAS)[:, range(3, 7), range(4, 8)]
     assert (going > 0.9).all()
 
 
@@ -97,9 +95,7 @@ def test_groups_of_one_are_pairs_and_a_group_is_pulled_together():
     def spread(x_RSA):
         return -0.3 * np.var(x_RSA[..., [0, 2]])
 
-    pulled = equivalent_groups.preferred(
-        equivalent_groups.GROUPS, ratio_RSA, both_RSA, 0 * both_RSA, 0.0, 0.3
-    )
+    pulled = equivalent_groups.preferred(equivalent_groups.GROUPS, ratio_RSA, both_RSA, 0 * both_RSA, 0, 0.3)
     steps = 1e-6 * np.eye(4)[:, None, None]
     slope = [(spread(ratio_RSA + h) - spread(ratio_RSA - h)) / 2e-6 for h in steps]
     np.testing.assert_allclose(pulled[0, 0], slope, atol=1e-8)

@@ -35,9 +35,8 @@ def changing_laws(
             attended = np.concatenate([_attended(triples[: t + 1], h) for h in range(heads)])
             x = x + w[f"layers.{i}.out"] @ attended
             stream[t] = x + w[f"layers.{i}.down"] @ np.maximum(w[f"layers.{i}.up"] @ _normalized(x), 0.0)
-    logits = (
-        np.stack([w["head"] @ _normalized(x) for w, x in zip(weights, stream, strict=True)]) / temperature
-    )
+    logits = np.stack([w["head"] @ _normalized(x) for w, x in zip(weights, stream, strict=True)])
+    logits /= temperature
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
 

@@ -44,9 +44,7 @@ def hashes(folder: Path) -> dict[str, str]:
     return found
 
 
-def started(
-    folder: Path, function: str, count: int, workers: int = 2, limit: int = 0
-) -> subprocess.Popen[str]:
+def started(folder: Path, function: str, count: int, workers=2, limit: int = 0) -> subprocess.Popen[str]:
     """Start a runner in its own process; TRACES is the folder beside its results.
 
     limit: the largest file in bytes that the process may write; 0 sets none.

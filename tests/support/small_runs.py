@@ -1,6 +1,6 @@
 """Small cells of every kind of world, and comparisons of what they logged, for tests of schedules."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from testbed.training.loop import train
 from testbed.worlds import build_world as worlds
 
 SMALL = Run(task="bandit", steps=12, prompts=4, group=4, learning_rate=0.5, log_every=1)
-LENGTHS = dataclasses.replace(
+LENGTHS = replace(
     SMALL, task="tree", task_args=(("task", "length"), ("task_args", "digits=2 modulus=2 limit=6")),
     recipe="reinforce", learning_rate=1.0,
 )  # fmt: skip
@@ -19,9 +19,9 @@ TOY = Run(
     policy_args=(("heads", 2), ("layers", 1), ("width", 8)), steps=6, prompts=4, group=4, learning_rate=3e-3,
     optimizer="adam", log_every=1, evaluation_prompts=4,
 )  # fmt: skip
-SUMS = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
-CHAIN = dataclasses.replace(SMALL, task="chain", learning_rate=1.0)
-TREE = dataclasses.replace(SMALL, task="tree", learning_rate=1.0)
+SUMS = replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
+CHAIN = replace(SMALL, task="chain", learning_rate=1.0)
+TREE = replace(SMALL, task="tree", learning_rate=1.0)
 WORLDS = {"bandit": SMALL, "tree": LENGTHS, "toy": TOY}
 SETTINGS = ("cell", "staleness", "staleness_args", "age_limit", "too_old", "lag")
 
@@ -38,9 +38,7 @@ def moving(world, steps: int, seed: int = 0):
 def with_schedule(run: Run, name: str, limit: int = -1, too_old: str = "drop", **arguments: object) -> Run:
     """Return the run under a schedule and an age limit."""
     pairs = tuple(sorted(arguments.items()))
-    return dataclasses.replace(
-        run, staleness=name, staleness_args=pairs, age_limit=limit, too_old=too_old, lag=0
-    )
+    return replace(run, staleness=name, staleness_args=pairs, age_limit=limit, too_old=too_old, lag=0)
 
 
 def differing(left: dict, right: dict) -> list[str]:
@@ -92,13 +90,11 @@ def misremembered(run: Run, weights: list[torch.Tensor], rollout) -> float:
 
 def with_what_it_reads(run: Run, name: str) -> Run:
     """Return a run of the recipe with the critic, the teacher or the prefixes that it cannot do without."""
-    run = dataclasses.replace(run, recipe=name)
+    run = replace(run, recipe=name)
     if name == "ppo":
-        return dataclasses.replace(run, critic="table" if run.policy == "tabular" else "head")
+        return replace(run, critic="table" if run.policy == "tabular" else "head")
     if name == "opd":
-        return dataclasses.replace(run, teacher="noisy")
+        return replace(run, teacher="noisy")
     if name == "tree_opo":
-        return dataclasses.replace(
-            run, prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 1))
-        )
+        return replace(run, prefix="teacher", prefix_args=(("distribution", "staged"), ("tokens", 1)))
     return run

@@ -39,9 +39,7 @@ MORE_CONFIGS = {
 """Architectures beside those, for the contract alone."""
 
 
-def write_model(
-    folder: Path, config: transformers.PretrainedConfig, dtype: torch.dtype = torch.float32
-) -> Path:
+def write_model(folder: Path, config: transformers.PretrainedConfig, dtype=torch.float32) -> Path:
     """Save a random model of this configuration, its weights enlarged so that its laws are uneven."""
     with torch.random.fork_rng(devices=[]), quiet_transformers():
         torch.manual_seed(7)

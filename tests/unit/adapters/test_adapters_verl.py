@@ -167,9 +167,7 @@ def test_every_objective_either_runs_or_says_what_verl_lacks(name):
 
 def test_a_function_in_a_file_may_read_anything_and_is_told_what_it_gets(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(
-        "def mine(logp_BT, batch):\n    return -(logp_BT - batch.logp_mu_BT).exp() * batch.adv_BT\n"
-    )
+    path.write_text("def mine(logp_BT, batch):\n return -(logp_BT - batch.logp_mu_BT).exp() * batch.adv_BT\n")
     given = data()
     refuses("reads the sampler's log-probabilities", policy_loss(f"{path}:mine"), **given)
     loss, _ = policy_loss(f"{path}:mine", old_is="mu")(**given)

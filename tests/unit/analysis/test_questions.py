@@ -52,9 +52,7 @@ def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
     one = question_list.find([40])[0]
     judged = by_claim()
     name = "an-ewma-anchor-ends-above-missing-log-probabilities"
-    now = judged | {
-        name: judged[name] | {"verdict": "undecided", "effect": -0.004, "low": -0.01, "high": 0.0}
-    }
+    now = judged | {name: judged[name] | {"verdict": "undecided", "effect": -0.004, "low": -0.01, "high": 0}}
     assert "by now" not in one.text({}, judged)
     text = one.text({}, now)
     assert "-0.4 [-1.0, 0.0] points" in text

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.refusals import refuses
+from torch.testing import assert_close
 
 from testbed.anchors import AnchorInputs, anchor, build_anchor
 from testbed.anchors.loglinear import share
@@ -183,7 +184,7 @@ def test_a_snapshot_splits_the_ratio_into_engine_and_staleness():
     # The engine divides log-probabilities by 1.5, so d is known from old weights alone.
     table = (old.unflatten(-1, (4, -1)).log_softmax(-1) / 1.5).log_softmax(-1)
     mu = table.flatten(1).gather(1, (rollout.state_RBT * 10 + rollout.token_RBT).flatten(1))
-    torch.testing.assert_close(log_d.flatten(1), world.logp(old, rollout).flatten(1) - mu)
+    assert_close(log_d.flatten(1), world.logp(old, rollout).flatten(1) - mu)
 
 
 @pytest.mark.parametrize("run", [BANDIT, CHAIN], ids=["bandit", "chain"])
@@ -255,10 +256,10 @@ def test_the_share_of_the_target_follows_every_tokens_own_version():
 def test_the_log_linear_anchor_lies_between_behavior_and_the_target_of_each_pass():
     world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "loglinear"), age=4)
     mu = rollout.logp_mu_RBT
-    torch.testing.assert_close(batch.logp_anchor_BT, mu + 0.75 * (world.logp(new, rollout) - mu))
+    assert_close(batch.logp_anchor_BT, mu + 0.75 * (world.logp(new, rollout) - mu))
     later = moved(new, seed=4)
     (after,) = later_pass(world, learner, later, rollout, batch).batches
-    torch.testing.assert_close(after.logp_anchor_BT, mu + 0.75 * (world.logp(later, rollout) - mu))
+    assert_close(after.logp_anchor_BT, mu + 0.75 * (world.logp(later, rollout) - mu))
     assert not after.logp_anchor_BT.requires_grad
 
 
@@ -275,12 +276,10 @@ def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pas
     world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "linear"), age=4)
     mu = rollout.logp_mu_RBT.exp()
     mixture = 0.25 * mu + 0.75 * world.logp(new, rollout).exp()
-    torch.testing.assert_close(batch.logp_anchor_BT.exp(), mixture)
+    assert_close(batch.logp_anchor_BT.exp(), mixture)
     later = moved(new, seed=4)
     (after,) = later_pass(world, learner, later, rollout, batch).batches
-    torch.testing.assert_close(
-        after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp()
-    )
+    assert_close(after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp())
     assert not after.logp_anchor_BT.requires_grad
 
 
@@ -296,7 +295,7 @@ def test_on_a_straight_path_the_average_is_the_version_at_its_center_of_mass():
     read = []
     made.logp(AnchorInputs(start, 200, None, start, lambda theta: read.append(theta) or theta))
     # 0.8^200 of the weight is missing: below 1e-19.
-    torch.testing.assert_close(read[0], (200 - decay / (1 - decay)) * stride, rtol=1e-5, atol=0)
+    assert_close(read[0], (200 - decay / (1 - decay)) * stride, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("parts", [2, 16])

@@ -85,9 +85,7 @@ def test_the_fixture_passes_a_right_loss_and_tells_of_a_wrong_one(conforms):
     found = conforms(ported_losses.padded_cispo, as_="cispo@open-instruct", aggregation="token_mean")
     assert found.reference.words() == "cispo@open-instruct with eps_high 0.272, aggregation token_mean"
     function, wanted = buggy("bound is eps")
-    with pytest.raises(
-        pytest.fail.Exception, match=r"(?s)FAIL  ordinary batches.*A = \+1, pi/anchor = \(1\)"
-    ):
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)FAIL  ordinary batches.*A = \+1, pi/anchor = "):
         conforms(function, **wanted, quick=True)
 
 

@@ -131,9 +131,7 @@ def test_renyi_divergence_never_falls_in_its_order_and_joins_kl_chi2_and_the_lar
 
 
 def test_renyi_divergence_keeps_its_digits_where_the_second_moment_overflows():
-    world = FiniteMDP(
-        transition_SAS=np.ones((1, 2, 1)), reward_SA=np.zeros((1, 2)), start_S=[1.0], horizon=400
-    )
+    world = FiniteMDP(transition_SAS=np.ones((1, 2, 1)), reward_SA=np.zeros((1, 2)), start_S=[1], horizon=400)
     pi, mu = np.array([[0.99, 0.01]]), np.array([[0.01, 0.99]])
     one = math.log(0.99**3 / 0.01**2 + 0.01**3 / 0.99**2) / 2
     assert world.renyi(pi, mu, 3.0) == pytest.approx(400 * one, rel=1e-12)

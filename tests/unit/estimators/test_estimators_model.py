@@ -5,6 +5,7 @@ MAGIC: its parts, its risk, its weights on the simplex, its bootstrap, and bad i
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from references import reference_trajectories as slow
 from scipy.optimize import minimize
 from support.refusals import refuses
@@ -80,7 +81,7 @@ def certainty_equivalence(episodes):
 def test_tabular_fitted_q_is_the_certainty_equivalence_value(terminal):
     episodes = endless(0, terminal=terminal)
     expected = certainty_equivalence(episodes)
-    np.testing.assert_allclose(fitted_q(episodes), expected, atol=1e-12)
+    assert_allclose(fitted_q(episodes), expected, atol=1e-12)
     v = (expected * episodes.pi_SA).sum(-1)
     assert fqe(episodes).value == pytest.approx(v[episodes.state_NT[:, 0]].mean(), rel=1e-12)
 
@@ -91,7 +92,7 @@ def test_next_states_and_ends_are_read_off_the_episodes_when_not_given():
     last = episodes.mask_NT.copy()
     last[:, :-1] = False
     cut = replaced(episodes, mask_NT=episodes.mask_NT & ~last)  # the last step's successor is not in the log
-    np.testing.assert_allclose(fitted_q(bare), fitted_q(cut), atol=1e-12)
+    assert_allclose(fitted_q(bare), fitted_q(cut), atol=1e-12)
 
 
 def test_a_pair_without_data_takes_the_stated_value():
@@ -103,7 +104,7 @@ def test_a_pair_without_data_takes_the_stated_value():
 
 def test_fitted_q_per_step_is_q_of_the_world_on_its_exact_law(exact):
     world, pi, _, episodes = exact
-    np.testing.assert_allclose(fitted_q_steps(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
+    assert_allclose(fitted_q_steps(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
     assert fqe_finite(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
 
 
@@ -147,7 +148,7 @@ def test_the_transposed_system_is_what_makes_ratios():
     inner = endless(4, terminal=False)
     found = dice_solution(inner)
     ratio = found.ratio_SA.ravel()
-    np.testing.assert_allclose(found.matrix_XX.T @ ratio, found.start_X, atol=1e-12)
+    assert_allclose(found.matrix_XX.T @ ratio, found.start_X, atol=1e-12)
     visits = np.bincount(found.step.pair_M, minlength=6) / len(found.step.pair_M)
     assert (visits * ratio).sum() == pytest.approx(1.0, rel=1e-12)
     assert np.abs(np.linalg.solve(found.matrix_XX, found.start_X) - ratio).max() > 0.1
@@ -160,7 +161,7 @@ def test_the_ratio_is_one_where_the_data_are_the_targets_own_discounted_occupanc
         state_NT=np.zeros((2, 4), int), action_NT=action, reward_NT=np.ones((2, 4)),
         next_state_NT=np.zeros((2, 4), int), pi_SA=[[0.75, 0.25]], mu_SA=[[0.5, 0.5]], gamma=0.9,
     )  # fmt: skip
-    np.testing.assert_allclose(dice_solution(episodes).ratio_SA, 1.0, rtol=1e-12)
+    assert_allclose(dice_solution(episodes).ratio_SA, 1.0, rtol=1e-12)
     assert dice(episodes).value == pytest.approx(10.0)
     assert dice(episodes).ess == pytest.approx(8.0)
 
@@ -181,9 +182,7 @@ def test_dice_and_stationary_fitted_q_want_a_discount_and_a_successor():
 def test_counted_ratios_are_the_exact_ones_on_the_exact_law(exact):
     world, pi, mu, episodes = exact
     true_TS = floats(slow.marginals(world, pi)) / floats(slow.marginals(world, mu))
-    np.testing.assert_allclose(
-        counted_state_ratios(episodes), true_TS[np.arange(3), episodes.state_NT], rtol=1e-12
-    )
+    assert_allclose(counted_state_ratios(episodes), true_TS[np.arange(3), episodes.state_NT], rtol=1e-12)
     assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
 
 
@@ -224,7 +223,7 @@ def test_bad_abstractions_are_refused(hyper, message):
 
 def test_a_free_more_robust_model_is_q_itself_on_the_exact_law(exact):
     world, pi, _, episodes = exact
-    np.testing.assert_allclose(more_robust_q(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
+    assert_allclose(more_robust_q(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
 
 
 def test_a_restricted_more_robust_model_has_the_least_exact_variance_of_its_class(exact):
@@ -254,9 +253,7 @@ def test_a_restricted_more_robust_model_has_the_least_exact_variance_of_its_clas
 
 def test_the_more_robust_model_reads_terminal_states_as_worth_nothing():
     world, pi, _, episodes = exact_log(5, start=[1, 0], terminal=frozenset({1}))
-    np.testing.assert_allclose(
-        more_robust_q(episodes)[:, 0], floats(slow.q_values(world, pi))[:, 0], atol=1e-12
-    )
+    assert_allclose(more_robust_q(episodes)[:, 0], floats(slow.q_values(world, pi))[:, 0], atol=1e-12)
     assert trajectory_mrdr(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-9)
 
 
@@ -269,8 +266,8 @@ def test_a_field_that_is_missing_is_named():
 def test_the_parts_of_magic_run_from_the_model_to_weighted_doubly_robust():
     episodes = sample()
     parts = contributions(episodes).sum(-2)
-    np.testing.assert_allclose(parts[..., 0], trajectory_dm(episodes).value, rtol=1e-12)
-    np.testing.assert_allclose(parts[..., -1], wdr(episodes).value, rtol=1e-12)
+    assert_allclose(parts[..., 0], trajectory_dm(episodes).value, rtol=1e-12)
+    assert_allclose(parts[..., -1], wdr(episodes).value, rtol=1e-12)
 
 
 def test_a_partial_estimate_weighs_rewards_up_to_its_step_and_then_asks_the_model():
@@ -325,9 +322,9 @@ def test_the_simplex_minimum_agrees_with_a_general_solver():
             constraints={"type": "eq", "fun": lambda y: y.sum() - 1}, options={"ftol": 1e-14},
         )  # fmt: skip
         assert x @ m @ x <= general.fun + 1e-9
-        np.testing.assert_allclose(x, general.x, atol=1e-5)
-    np.testing.assert_allclose(simplex_minimum(np.zeros((3, 3))).sum(), 1.0)
-    np.testing.assert_allclose(simplex_minimum(np.diag([1.0, 3.0])), [0.75, 0.25])
+        assert_allclose(x, general.x, atol=1e-5)
+    assert_allclose(simplex_minimum(np.zeros((3, 3))).sum(), 1.0)
+    assert_allclose(simplex_minimum(np.diag([1.0, 3.0])), [0.75, 0.25])
 
 
 def constant_return(n=12):
@@ -339,7 +336,7 @@ def constant_return(n=12):
 
 def test_magic_is_weighted_doubly_robust_where_that_has_no_error_and_the_model_has():
     found = mixture(constant_return())
-    np.testing.assert_allclose(found.weight_K, [0.0, 1.0], atol=1e-12)
+    assert_allclose(found.weight_K, [0.0, 1.0], atol=1e-12)
     assert magic(constant_return()).value == pytest.approx(1.0, rel=1e-12)
 
 
@@ -353,7 +350,7 @@ def test_magic_is_the_model_where_that_has_no_spread_and_lies_within_the_interva
     # The shift moves WDR as well; what matters is that DM ends up inside its interval, without spread.
     found = mixture(episodes, n_bootstrap_samples=500)
     assert found.bias_K[0] == 0.0
-    np.testing.assert_allclose(found.weight_K, np.eye(4)[0], atol=1e-9)
+    assert_allclose(found.weight_K, np.eye(4)[0], atol=1e-9)
     assert magic(episodes).value == pytest.approx(float(trajectory_dm(episodes).value), rel=1e-9)
 
 

@@ -171,9 +171,7 @@ def test_oapl_with_equal_temperatures_is_the_tilt():
 
 
 def test_oapl_at_its_default_is_a_filter_and_kimi_is_softer_than_the_tilt():
-    assert flows.oapl_stationary(MU, REWARD, 1.0, 1e-3) == pytest.approx(
-        [0, 0, 0.109, 0.439, 0.452], abs=5e-4
-    )
+    assert flows.oapl_stationary(MU, REWARD, 1, 1e-3) == pytest.approx([0, 0, 0.109, 0.439, 0.452], abs=5e-4)
     kimi = flows.kimi_stationary(MU, REWARD, 0.1)
     assert kimi == pytest.approx([0.007, 0.038, 0.198, 0.382, 0.376], abs=6e-4)
     assert entropy(kimi) > entropy(flows.tilt(MU, REWARD, 0.1))

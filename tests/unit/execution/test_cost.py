@@ -229,9 +229,7 @@ def test_rough_rates_are_weights_times_tokens(monkeypatch):
     monkeypatch.setattr("testbed.worlds.task_registry.longest_response", lambda _: 5)
     tokens = 5 * 4e-10 * 1000
     found = cost.guessed(replace(TOY, prompts=2, group=3, evaluation_prompts=7))
-    assert (found.step, found.row, found.lesson) == pytest.approx(
-        (2 * 3 * tokens, 7 * 4 * tokens, 64 * tokens)
-    )
+    assert (found.step, found.row, found.lesson) == pytest.approx((6 * tokens, 28 * tokens, 64 * tokens))
     assert cost.guessed(Run()) == Rates(1e-4, 1e-4, 0.0)
     assert Rates(1.0, 2.0, 3.0).times(2.0) == Rates(2.0, 4.0, 6.0)
 

@@ -209,9 +209,7 @@ def test_curves_that_coincide_are_drawn_once_and_a_variant_lies_on_its_base():
     same = rows.assign(family="clipped", weight=0.5)
     ghosted = frame[frame["objective"] == "ppo_clip"].assign(objective="ppo_clip@there")
     with save_figures.style():
-        fig = weight_figures.draw_family(
-            frame.merge(same, how="outer").merge(ghosted, how="outer"), "clipped"
-        )
+        fig = weight_figures.draw_family(frame.merge(same, "outer").merge(ghosted, "outer"), "clipped")
     panels = {ax.get_title(): ax for ax in fig.axes if ax.get_title()}
     assert {to_hex(line.get_color()) for line in panels["reinforce"].lines} == {palette.INK, palette.RULE}
     colors = [to_hex(line.get_color()) for line in panels["ppo_clip @there"].lines]

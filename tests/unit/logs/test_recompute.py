@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from support import made_logs
 from support.refusals import refuses
 from support.tiny_models import CONFIGS, write_model
@@ -46,9 +47,7 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
     log = Log(log.source, log.sequences[:3], log.notes)
     filled = recomputed(log, folder, temperature=temperature)
     for before, after in zip(log.sequences, filled.sequences, strict=True):
-        np.testing.assert_allclose(
-            after.logp_pi, by_hand(folder, before.prompt, before.token, temperature), atol=1e-5
-        )
+        assert_allclose(after.logp_pi, by_hand(folder, before.prompt, before.token, temperature), atol=1e-5)
         assert after.logp_mu is before.logp_mu
     assert f"of 3 sequences was recomputed with {folder} at temperature {temperature:g}" in filled.notes[-1]
     again = recomputed(filled, folder)
@@ -92,7 +91,7 @@ def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     made_logs._lines(tmp_path / "0.jsonl", rows)
     (one,) = recomputed(read([tmp_path / "0.jsonl"]), tmp_path / "model").sequences
     assert (one.prompt.tolist(), one.token.tolist(), one.length) == ([1, 2, 3], [4, 5], 2)
-    np.testing.assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
+    assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
 
 
 def test_what_is_logged_as_tokens_is_not_tokenized_again():

@@ -115,9 +115,7 @@ def test_int8_is_off_by_at_most_half_a_scale_and_reaches_its_ends():
     scale = scale_of(largest_by_block(w, 1, 9), 127)
     rounded = to_int8(w, scale)
     assert ((rounded - w).abs() <= scale / 2 * (1 + 1e-12)).all()
-    assert torch.equal(
-        (rounded / scale).abs().amax(-1).round(), torch.full((1, 6), 127.0, dtype=torch.float64)
-    )
+    assert torch.equal((rounded / scale).abs().amax(-1).round(), torch.full((1, 6), 127.0).double())
     assert torch.allclose(rounded / scale, (rounded / scale).round(), atol=1e-12)
     assert to_int8(torch.tensor(200.0), torch.tensor(1.0)) == 127
 

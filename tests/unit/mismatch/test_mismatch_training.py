@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.quick import quick
 from support.refusals import refuses
-from support.small_runs import SUMS
+from support.small_runs import SUMS, cell_rows, differing
 
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
@@ -66,22 +66,8 @@ def uneven_start(monkeypatch):
     )
 
 
-def equal(left, right, ignore=()):
-    """Names of columns that differ in any bit."""
-    assert left.keys() == right.keys()
-    return [
-        name
-        for name in left
-        if name not in ("cell", *ignore)
-        and not np.array_equal(left[name], right[name], equal_nan=_float(left[name]))
-    ]
-
-
-def _float(column):
-    return np.issubdtype(np.asarray(column).dtype, np.floating)
-
-
-IGNORED = ("mismatch", "mismatch_args")
+IGNORED = {"mismatch", "mismatch_args"}
+AGES = {"staleness/age_mean_token", "staleness/age_max_token"}
 
 
 # Off
@@ -101,7 +87,7 @@ def test_an_engine_at_its_identity_trains_bit_for_bit_like_no_mismatch(run, name
     neutral = dataclasses.replace(
         run, lag=2, mismatch=name, mismatch_args=tuple(sorted(mismatch[name].promises["identity"].items()))
     )
-    assert not equal(train(dataclasses.replace(run, lag=2)), train(neutral), IGNORED)
+    assert set(differing(train(dataclasses.replace(run, lag=2)), train(neutral))) <= IGNORED
 
 
 @pytest.mark.parametrize(
@@ -138,7 +124,7 @@ def test_where_nothing_learns_the_exact_ratio_law_stands_still(name, uneven_star
 def test_where_nothing_learns_lag_changes_no_bit(name, uneven_start):
     still = dataclasses.replace(with_engine(TREE, name), learning_rate=0.0)
     first, last = train(still), train(dataclasses.replace(still, lag=5))
-    assert not equal(first, last, ("lag", "staleness/age_mean_token", "staleness/age_max_token"))
+    assert set(differing(first, last)) <= AGES
 
 
 @pytest.mark.parametrize("name", quick({"int8", "layer-noise", "logit-noise"}, OF_TOYS))
@@ -162,10 +148,9 @@ def test_a_deterministic_engine_gives_a_response_the_same_law_in_every_batch(nam
 def test_an_engine_draws_the_same_whoever_else_is_in_the_pack(run, name, uneven_start):
     short = with_engine(dataclasses.replace(run, steps=4), name)
     cells = grid(short, recipe=["grpo", "importance"], lag=[2], seed=[0, 4])
-    packed, steps = train_pack(cells), short.steps
+    packed = train_pack(cells)
     for index in (1, 2):
-        rows = {key: value[index * steps : (index + 1) * steps] for key, value in packed.items()}
-        assert not equal(rows, train(cells[index]))
+        assert differing(cell_rows(packed, index, len(cells)), train(cells[index])) == []
 
 
 @pytest.mark.parametrize("name", [n for n in OF_TOYS if is_stochastic(n)])
@@ -252,8 +237,7 @@ def test_a_copy_that_missed_everything_is_lag(uneven_start):
     late = train(with_engine(run, "stale-copy", matrices="all", age=3))
     lagged = train(dataclasses.replace(run, lag=3))
     assert lagged["exact/kl_mu_pi"][-1] > 1e-5
-    ages = ("lag", "staleness/age_mean_token", "staleness/age_max_token")
-    assert not equal(late, lagged, (*IGNORED, *ages))
+    assert set(differing(late, lagged)) <= IGNORED | AGES
 
 
 @pytest.mark.slow

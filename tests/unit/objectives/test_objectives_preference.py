@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import SEQUENCES, Sequence, batch_of, weights
+from torch.testing import assert_close
 
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
@@ -87,10 +88,8 @@ def test_in_a_group_of_two_winner_and_loser_carry_the_same_loss(name):
 
 
 def test_in_a_group_of_two_every_choice_of_pairs_is_the_same():
-    torch.testing.assert_close(weights("online_dpo", SEQUENCES[:2]), weights("dpo", SEQUENCES[:2]))
-    torch.testing.assert_close(
-        weights("online_dpo", SEQUENCES[:2], loss="ipo"), weights("ipo", SEQUENCES[:2])
-    )
+    assert_close(weights("online_dpo", SEQUENCES[:2]), weights("dpo", SEQUENCES[:2]))
+    assert_close(weights("online_dpo", SEQUENCES[:2], loss="ipo"), weights("ipo", SEQUENCES[:2]))
 
 
 @pytest.mark.parametrize("name", ["dpo", "ipo", "ipo@trl", "online_dpo", "p3o"])
@@ -107,7 +106,7 @@ def test_trls_ipo_is_ipo_on_responses_of_one_token():
         Sequence(0.0, (1.2,), reference=(1.3,), reward=1.0),
         Sequence(0.0, (0.7,), reference=(0.6,), reward=0.0),
     ]
-    torch.testing.assert_close(weights("ipo@trl", short), weights("ipo", short))
+    assert_close(weights("ipo@trl", short), weights("ipo", short))
 
 
 def leave_one_out(batch):
@@ -117,7 +116,7 @@ def leave_one_out(batch):
 def test_off_policy_p3o_with_separate_clips_is_rloo_on_the_leave_one_out_advantage():
     logp, batch = batch_of(SEQUENCES[:7])
     rloo = replace(batch, adv_BT=leave_one_out(batch)[:, None].expand_as(logp))
-    torch.testing.assert_close(effective_weights("p3o", logp, batch), effective_weights("rloo", logp, rloo))
+    assert_close(effective_weights("p3o", logp, batch), effective_weights("rloo", logp, rloo))
 
 
 def test_joint_clipping_looks_at_the_ratio_of_winner_to_loser():
@@ -161,7 +160,7 @@ def test_rloo_cuts_the_whole_sequence():
 
 
 def test_remax_charges_a_token_for_its_own_divergence_alone():
-    torch.testing.assert_close(weights("remax", kappa=0.0), weights("reinforce"))
+    assert_close(weights("remax", kappa=0.0), weights("reinforce"))
     plain = [Sequence(1.0, (1.0, 1.0, 1.0), reference=(1.0, 2.0, 1.0))]
     expected = torch.tensor([[1.0, 1.0 - 0.1 * np.log(2), 1.0]], dtype=torch.float64)
-    torch.testing.assert_close(weights("remax", plain), expected)
+    assert_close(weights("remax", plain), expected)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import SEQUENCES, batch_of, changed
+from torch.testing import assert_close
 
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
@@ -67,16 +68,14 @@ def test_oapl_is_kimis_opmd_with_another_baseline_up_to_twice_beta2(beta1, beta2
     _, batch = batch_of()
     adv = batch.reward_B - soft_values(batch, beta1)
     kimi = weights("kimi_opmd", adv_B=adv, tau=beta2)
-    torch.testing.assert_close(
-        weights("oapl", beta1=beta1, beta2=beta2), 2 * beta2 * kimi, rtol=1e-12, atol=1e-15
-    )
+    assert_close(weights("oapl", beta1=beta1, beta2=beta2), 2 * beta2 * kimi, rtol=1e-12, atol=1e-15)
 
 
 def test_oapl_starts_as_reinforce_above_the_optimal_value():
     _, batch = batch_of()
     start = effective_weights("oapl", batch.logp_mu_BT, batch, beta1=0.7, beta2=0.3)
     expected = 2 * 0.3 * (batch.reward_B - soft_values(batch, 0.7))[:, None] * batch.mask_BT
-    torch.testing.assert_close(start, expected, rtol=1e-12, atol=1e-15)
+    assert_close(start, expected, rtol=1e-12, atol=1e-15)
 
 
 def test_rebel_is_the_papers_loss_for_two_and_its_mean_over_pairs_for_four():
@@ -86,7 +85,7 @@ def test_rebel_is_the_papers_loss_for_two_and_its_mean_over_pairs_for_four():
     pairs = [float((error[i] - error[j]) ** 2) for i in range(4) for j in range(i)]
     assert float(loss[:4].sum() / 4) == pytest.approx(np.mean(pairs), rel=1e-12)
     two = batch.map(lambda x: x[:2])
-    torch.testing.assert_close(
+    assert_close(
         objective["rebel"].function(logp[:2], two, eta=0.7).sum(-1), (error[0] - error[1]).square().expand(2)
     )
 
@@ -100,10 +99,10 @@ def test_pairwise_consistency_is_group_relative_reinforce_times_two_tau_g():
     (gradient,) = torch.autograd.grad(explicit, logp)
     relative = effective_weights("asymre", logp, batch, shift=0.0)
     ours = effective_weights("pairwise_opmd", logp, batch, tau=0.7)
-    torch.testing.assert_close(ours, -gradient, rtol=1e-12, atol=0)
-    torch.testing.assert_close(ours, 11.2 * relative, rtol=1e-12, atol=1e-15)
+    assert_close(ours, -gradient, rtol=1e-12, atol=0)
+    assert_close(ours, 11.2 * relative, rtol=1e-12, atol=1e-15)
     trinity = effective_weights("pairwise_opmd@trinity", logp, batch, tau=0.7)
-    torch.testing.assert_close(trinity, 1.4 * relative, rtol=1e-12, atol=1e-15)
+    assert_close(trinity, 1.4 * relative, rtol=1e-12, atol=1e-15)
 
 
 def test_pairwise_opmds_loss_is_the_spread_of_the_rewards():
@@ -117,18 +116,16 @@ def test_asymre_without_a_shift_is_reinforce_with_the_groups_mean():
     rows = SEQUENCES[:7]
     _, batch = batch_of(rows)
     adv = advantage["group_mean"].function(Signals(batch.reward_B, batch.group_B))
-    torch.testing.assert_close(
-        weights("asymre", rows, shift=0.0), weights("reinforce", rows, adv_B=adv), rtol=0, atol=1e-15
-    )
+    assert_close(weights("asymre", rows, shift=0), weights("reinforce", rows, adv_B=adv), rtol=0, atol=1e-15)
     alone = weights("asymre", ALONE)[0]
-    torch.testing.assert_close(alone, torch.full((3,), 0.4, dtype=torch.float64))
+    assert_close(alone, torch.full((3,), 0.4, dtype=torch.float64))
 
 
 def test_tba_is_rebel_on_the_reference_up_to_the_count_of_pairs():
     logp, batch = batch_of(SEQUENCES[:4])
     on_reference = replace(batch, logp_mu_BT=batch.logp_ref_BT)
     rebel = effective_weights("rebel", logp, on_reference, eta=2.0)
-    torch.testing.assert_close(effective_weights("tba", logp, batch, beta=0.5) * 8 / 3, rebel)
+    assert_close(effective_weights("tba", logp, batch, beta=0.5) * 8 / 3, rebel)
 
 
 def test_a_group_of_one_has_no_pair_to_learn_from():
@@ -153,7 +150,7 @@ def test_mdpos_penalty_is_never_negative_and_zero_at_the_anchor():
 
 
 def test_a_star_po_is_twice_dro_and_ends_at_the_tilt_of_the_reference():
-    torch.testing.assert_close(weights("a_star_po", beta2=0.3), 2 * weights("dro", tau=0.3))
+    assert_close(weights("a_star_po", beta2=0.3), 2 * weights("dro", tau=0.3))
     policy, value = tilt(MU, GRADED, 0.5), 0.5 * np.log(MU @ np.exp(GRADED / 0.5))
     batch = bandit(EXACT, MU, GRADED, baseline=value)
     assert np.abs(logit_gradient("a_star_po", policy, EXACT, batch, beta2=0.5)).max() < 1e-15
@@ -165,18 +162,16 @@ def test_token_penalties_agree_where_their_anchors_do():
     single = [replace(s, anchor=None, reference=s.ratios) for s in SEQUENCES]
     token = weights("kimi_opmd@roll", single, tau=0.2)
     for name, hyper in (("rec_k2", {"c": 0.1}), ("dro@verl", {"beta": 0.2}), ("dro@tinker", {"beta": 0.2})):
-        torch.testing.assert_close(weights(name, single, **hyper), token)
+        assert_close(weights(name, single, **hyper), token)
     short = [replace(s, ratios=s.ratios[:1], anchor=None, reference=None, turn=None) for s in SEQUENCES]
-    torch.testing.assert_close(
-        weights("kimi_opmd", short, tau=0.2), weights("kimi_opmd@roll", short, tau=0.2)
-    )
+    assert_close(weights("kimi_opmd", short, tau=0.2), weights("kimi_opmd@roll", short, tau=0.2))
 
 
 def test_a_common_drift_is_held_back_t_times_more_by_the_square_of_the_sum():
     drift = [(0.0, (1.1,) * 4)]
     ratio = weights("kimi_opmd", drift, tau=0.2) / weights("kimi_opmd@roll", drift, tau=0.2)
-    torch.testing.assert_close(ratio, torch.full((1, 4), 4.0, dtype=torch.float64))
+    assert_close(ratio, torch.full((1, 4), 4.0, dtype=torch.float64))
 
 
 def test_without_regularization_min_opmd_is_reinforce():
-    torch.testing.assert_close(weights("min_opmd", tau=0.0), weights("reinforce"))
+    assert_close(weights("min_opmd", tau=0.0), weights("reinforce"))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import optimize, special, stats
 from support.small_mdps import policies
 
@@ -37,9 +38,7 @@ def test_a_score_table_is_the_estimator_of_every_policy():
         "twice": logged_policies.score_table(LOG, 2, 3, reward_RN=2 * LOG.reward_RN),
     }
     for name, table in tables.items():
-        np.testing.assert_allclose(
-            (PI * table).sum((-1, -2)), wanted[name].mean(-1), atol=1e-12, err_msg=name
-        )
+        assert_allclose((PI * table).sum((-1, -2)), wanted[name].mean(-1), atol=1e-12, err_msg=name)
 
 
 def test_the_model_shrinks_to_the_mean_reward():
@@ -63,17 +62,17 @@ def test_with_every_pair_dpo_ends_at_the_tilt_of_the_true_reward():
     theta, history = preferences.train_on_pairs(
         TABLE, REF, (EVEN, CHANCE[None]), cells=1, steps=600, rate=50.0, beta=0.5
     )
-    np.testing.assert_allclose(np.exp(history[-1])[0], preferences.tilt(REF, REWARD, 0.5), atol=1e-6)
-    np.testing.assert_allclose(preferences.log_policy(theta, TABLE, REF), history[-1])
-    np.testing.assert_allclose(np.exp(history[0])[0], REF)
+    assert_allclose(np.exp(history[-1])[0], preferences.tilt(REF, REWARD, 0.5), atol=1e-6)
+    assert_allclose(preferences.log_policy(theta, TABLE, REF), history[-1])
+    assert_allclose(np.exp(history[0])[0], REF)
     score = preferences.fit_reward(EVEN * 1e6, np.broadcast_to(CHANCE, EVEN.shape), TABLE, 1e-3)
-    np.testing.assert_allclose(np.diff(score[0]), np.diff(REWARD), atol=1e-5)
+    assert_allclose(np.diff(score[0]), np.diff(REWARD), atol=1e-5)
     few = np.concatenate([EVEN, EVEN * (np.arange(2) > 0)[:, None, None], EVEN * (np.arange(3) > 0)])
     label = np.broadcast_to(CHANCE, few.shape)
     together = preferences.fit_reward(few, label, TABLE, 1e-3)
     for r in range(3):  # a pair that one cell has not seen counts for those that have
         alone = preferences.fit_reward(few[r : r + 1], label[:1], TABLE, 1e-3)[0]
-        np.testing.assert_allclose(together[r], alone, atol=1e-8)
+        assert_allclose(together[r], alone, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["dpo", "ipo"])
@@ -89,7 +88,7 @@ def test_pair_gradients_are_those_of_their_losses(kind):
         return preferences.pair_gradient(each, feature, weight, label, beta=[0.5, 2.0], kind=kind)[0][r]
 
     for r in range(2):
-        np.testing.assert_allclose(slope[r], optimize.approx_fprime(theta[r], again, 1e-7, r), atol=1e-5)
+        assert_allclose(slope[r], optimize.approx_fprime(theta[r], again, 1e-7, r), atol=1e-5)
     # By hand, from the ratio to the reference.
     log_pi = preferences.log_policy(theta, feature, REF) - np.log(REF)
     h = 0.5 * (log_pi[0, 1, 2] - log_pi[0, 1, 0])
@@ -141,19 +140,19 @@ def test_a_learner_sees_the_policies_it_has_been_and_can_refresh_its_pairs():
 
 
 def test_tables_of_preferences_are_what_their_formulas_say():
-    np.testing.assert_allclose(CHANCE[0, 1], [special.expit(1.0), 0.5, special.expit(1.5)])
+    assert_allclose(CHANCE[0, 1], [special.expit(1.0), 0.5, special.expit(1.5)])
     mass = np.array([0.6 * np.e**0.6, 0.3, 0.1 * np.e**4])
-    np.testing.assert_allclose(preferences.tilt(REF, REWARD, 0.5)[1], mass / mass.sum())
-    np.testing.assert_allclose(preferences.tilt(REF[None], REWARD[None], 0.5)[0, 1], mass / mass.sum())
+    assert_allclose(preferences.tilt(REF, REWARD, 0.5)[1], mass / mass.sum())
+    assert_allclose(preferences.tilt(REF[None], REWARD[None], 0.5)[0, 1], mass / mass.sum())
     assert preferences.tilt(np.array([[1.0, 0.0]]), np.array([[0.0, 9.0]]), 1.0).tolist() == [[1, 0]]
     pi = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
     lost = preferences.regret(np.array([0.25, 0.75]), REWARD, pi)
-    np.testing.assert_allclose(lost, [0.25 * 0.5 + 0.75, 0.0], atol=1e-12)
+    assert_allclose(lost, [0.25 * 0.5 + 0.75, 0.0], atol=1e-12)
     rng = np.random.default_rng(0)
     feature, theta = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4))
     found = preferences.log_policy(theta, feature, np.array([[0.2, 0.8, 0.0], [0.6, 0.3, 0.1]]))
     mass = np.array([0.6, 0.3, 0.1]) * np.exp(feature[1] @ theta[0])
-    np.testing.assert_allclose(found[0, 1], np.log(mass / mass.sum()))
+    assert_allclose(found[0, 1], np.log(mass / mass.sum()))
     assert found[1, 0, 2] == -np.inf
     drawn = preferences.draw_pairs(EVEN * 7, 5, np.random.default_rng(3))
     law = (EVEN * 7).reshape(1, -1)
@@ -172,9 +171,9 @@ def test_steps_on_pairs_are_gradient_steps_with_a_rate_per_cell():
         wanted.append(at)
         slope = preferences.pair_gradient(at, feature, *pairs, beta=beta, kind="ipo")[1]
         at = at - np.array(rate)[:, None] * slope
-    np.testing.assert_allclose(theta, at)
+    assert_allclose(theta, at)
     for found, each in zip(history, [*wanted, at], strict=True):
-        np.testing.assert_allclose(found, preferences.log_policy(each, feature, REF))
+        assert_allclose(found, preferences.log_policy(each, feature, REF))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
         def loss(t, r=r):
             return (w[r] * (np.logaddexp(0, phi[r] @ t) - y[r] * (phi[r] @ t))).sum() + 0.15 * t @ t
 
-        np.testing.assert_allclose(got[r], optimize.minimize(loss, np.zeros(3), tol=1e-12).x, atol=1e-5)
+        assert_allclose(got[r], optimize.minimize(loss, np.zeros(3), tol=1e-12).x, atol=1e-5)
     big = preferences.logistic(100 * phi, (y > 0.5) * 1.0, w * 100, 1e-3)
     assert np.isfinite(big).all()
 

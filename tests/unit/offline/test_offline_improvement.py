@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from support.offline_world import BEST, KEYS, MOVES, WORLD
 from support.small_mdps import SMALL, policies
 
@@ -27,7 +28,7 @@ def test_returns_to_go_are_means_over_visits_of_parts_with_draws_of_their_own():
             total[place] += sum(world.discount**k * reward for k, reward in enumerate(later))
     found, mean = improvement.monte_carlo(world, pi, 67, KEYS[:2], step=5, at_once=30)
     np.testing.assert_array_equal(found, visit)
-    np.testing.assert_allclose(mean, total / np.maximum(visit, 1), atol=1e-12)
+    assert_allclose(mean, total / np.maximum(visit, 1), atol=1e-12)
 
 
 def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_the_clip():
@@ -44,7 +45,7 @@ def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_th
     assert (rho < 0.8).any()
     assert (rho > 1.2).any()
     found = improvement.clipped_passes(logits, visits, advantage, passes=20, step_size=rate, clip=0.2)
-    np.testing.assert_allclose(found, theta, atol=1e-12)
+    assert_allclose(found, theta, atol=1e-12)
 
 
 # Sampling, imitation
@@ -55,7 +56,7 @@ def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     mu = adapted_policy(pi, visits, 0.1, 10.0)
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
     assert tabular_offline.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
-    np.testing.assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
+    assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
 
 
 def test_errors_of_cloning_compound_and_corrections_do_not():
@@ -71,10 +72,8 @@ def test_errors_of_cloning_compound_and_corrections_do_not():
 
 def test_on_policy_correction_learns_the_states_that_cloning_never_sees():
     world, expert = tightrope(contexts=16, horizon=32)
-    cloned, corrected = imitation.corrected(
-        world, expert, np.arange(40, dtype=np.uint64), rounds=4, episodes=1
-    )
-    np.testing.assert_allclose(cloned[0], corrected[0])
+    cloned, corrected = imitation.corrected(world, expert, np.arange(40, dtype="u8"), rounds=4, episodes=1)
+    assert_allclose(cloned[0], corrected[0])
     assert corrected[-1].mean() < cloned[-1].mean() / 2
 
 
@@ -108,12 +107,12 @@ def test_the_hybrid_critic_is_least_squares_round_by_round():
                 )
                 sides = np.concatenate([np.sqrt(on) * gained[r].ravel(), np.sqrt(off) * aim, np.zeros(4)])
                 w = np.linalg.lstsq(rows, sides, rcond=None)[0]
-            np.testing.assert_allclose(found[r], feature @ w, rtol=1e-9)
+            assert_allclose(found[r], feature @ w, rtol=1e-9)
     table = np.eye(8).reshape(4, 2, 8)
     pi, many = policies(WORLD, 1, seed=1), expected_counts(WORLD, policies(WORLD, 1, seed=2), 5.0)
     none = {"visit_RSA": np.zeros((1, 4, 2)), "return_RSA": np.zeros((1, 4, 2))}
     q = improvement.hybrid_critic(table, pi, 0.8, offline=many, trust=1.0, **none)
-    np.testing.assert_allclose(q, infinite_horizon.q_value(WORLD, pi), atol=1e-4)  # 50 rounds of .8
+    assert_allclose(q, infinite_horizon.q_value(WORLD, pi), atol=1e-4)  # 50 rounds of .8
 
 
 @pytest.mark.parametrize("passes", [0, 3])
@@ -135,7 +134,7 @@ def test_an_outer_iteration_is_fresh_returns_less_their_state_s_mean_and_a_step(
             logits = improvement.clipped_passes(logits, visit, advantage, passes=3, step_size=rates, clip=0.3)
         else:
             logits = logits + rates[:, None, None] * advantage
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_steps_of_an_iteration_draw_from_parts_of_their_own(monkeypatch):
@@ -151,12 +150,10 @@ def test_steps_of_an_iteration_draw_from_parts_of_their_own(monkeypatch):
 def test_natural_steps_are_mirror_steps():
     logits, q = np.random.default_rng(0).normal(size=(2, 2, 3, 4))
     moved = improvement.natural_step(logits, q, [0.7, 2.0])
-    np.testing.assert_allclose(moved.max(-1), 0.0)
+    assert_allclose(moved.max(-1), 0.0)
     mass = np.exp(logits + np.array([0.7, 2.0])[:, None, None] * q)
-    np.testing.assert_allclose(improvement.softmax(moved), mass / mass.sum(-1, keepdims=True))
-    np.testing.assert_allclose(
-        improvement.softmax(logits + 1e4), np.exp(logits) / np.exp(logits).sum(-1)[..., None]
-    )
+    assert_allclose(improvement.softmax(moved), mass / mass.sum(-1, keepdims=True))
+    assert_allclose(improvement.softmax(logits + 1e4), np.exp(logits) / np.exp(logits).sum(-1)[..., None])
 
 
 def test_post_decision_states_pool_what_they_share():
@@ -170,7 +167,7 @@ def test_post_decision_states_pool_what_they_share():
         visit = sum(counts.visit_RSA[place] for place in same)
         rest = sum(counts.visit_RSA[place] * (counts.reward_RSA[place] - paid[place[1:]]) for place in same)
         assert found.visit_RSA[r, s, a] == visit
-        np.testing.assert_allclose(found.going_RSAS[r, s, a], sum(counts.going_RSAS[place] for place in same))
+        assert_allclose(found.going_RSAS[r, s, a], sum(counts.going_RSAS[place] for place in same))
         assert found.reward_RSA[r, s, a] == pytest.approx(paid[s, a] + (rest / visit if visit else 0.0))
 
 
@@ -182,13 +179,13 @@ def test_parts_of_imitation_are_what_their_formulas_say():
         for t in range(400):
             wanted += 0.2 * 0.8**t * at[:, None] * pi
             at = np.einsum("s,sa,sat->t", at, pi, MOVES[0])
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
+        assert_allclose(found, wanted, atol=1e-12)
     boosted = imitation.replay_weights(3, [0.0, 0.5, 1.0])
-    np.testing.assert_allclose(boosted, [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]])
+    assert_allclose(boosted, [[1 / 3] * 3, [1 / 7, 2 / 7, 4 / 7], [0, 0, 1]])
     one, two = np.array([0.2, 0.0]), np.array([0.0, 0.7])
-    np.testing.assert_allclose(imitation.discriminator_reward(one, two, 0.1), np.log([3.0, 0.1 / 0.8]))
-    np.testing.assert_allclose(imitation.discriminator_reward(one, two)[0], np.log(201))
-    np.testing.assert_allclose(
+    assert_allclose(imitation.discriminator_reward(one, two, 0.1), np.log([3.0, 0.1 / 0.8]))
+    assert_allclose(imitation.discriminator_reward(one, two)[0], np.log(201))
+    assert_allclose(
         imitation.erring(np.array([[0.5, 0.5, 0.0]]), [0.0, 0.2], 2), [[[0.5, 0.5, 0]], [[0.4, 0.4, 0.2]]]
     )
     assert imitation.erring(np.eye(2)[[1]], 1.0).tolist() == [[1, 0]]
@@ -211,5 +208,5 @@ def test_cloning_and_correction_are_shown_the_same_number_of_labels():
             for r, b, t in np.argwhere(log.mask_RBT):
                 labels[r, log.state_RBT[r, b, t]] += 1
             learner = np.stack([np.where(seen[:, None], expert, np.eye(2)[0]) for seen in labels > 0])
-            np.testing.assert_allclose(found[arm][i], world.value(expert) - world.value(learner), atol=1e-12)
+            assert_allclose(found[arm][i], world.value(expert) - world.value(learner), atol=1e-12)
             players, step = (learner if arm else np.stack([expert, expert])), 2 * i + 1 + arm

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy import optimize
 from support.refusals import refuses
 from support.small_mdps import SMALL, policies
@@ -36,7 +37,7 @@ def test_policy_q_is_that_of_the_world_with_and_without_ends():
         pi = policies(world, 2)
         moves, reward = exact_model(world)
         q = tabular_offline.policy_q(moves[None].repeat(2, 0), reward[None].repeat(2, 0), pi, world.discount)
-        np.testing.assert_allclose(q, infinite_horizon.q_value(world, pi), atol=1e-12)
+        assert_allclose(q, infinite_horizon.q_value(world, pi), atol=1e-12)
 
 
 @pytest.mark.parametrize("prior", [0.0, 0.5])
@@ -45,14 +46,14 @@ def test_a_clone_has_the_shares_of_its_counts_and_is_uniform_in_unseen_states(pr
     found = tabular_offline.clone(visits, prior).reshape(4, 3)
     for visit, law in zip(visits.reshape(4, 3), found, strict=True):
         mass = [n + prior for n in visit]
-        np.testing.assert_allclose(law, [m / sum(mass) for m in mass] if sum(mass) else [1 / 3] * 3)
+        assert_allclose(law, [m / sum(mass) for m in mass] if sum(mass) else [1 / 3] * 3)
 
 
 def test_fitted_q_is_the_best_of_all_deterministic_policies():
     every = every_policy(np.ones((6, 3), bool))
     q = tabular_offline.fitted_q(MOVES, REWARD, 0.9)
     best = infinite_horizon.state_value(WORLD, every).max(0)
-    np.testing.assert_allclose(q[0].max(-1), best, atol=1e-9)
+    assert_allclose(q[0].max(-1), best, atol=1e-9)
 
 
 def test_many_expectiles_at_once_are_the_exact_ones():
@@ -62,7 +63,7 @@ def test_many_expectiles_at_once_are_the_exact_ones():
     mass /= mass.sum(-1, keepdims=True)
     tau = rng.uniform(0.02, 0.98, size=40)
     wanted = [expectile(v[m > 0], m[m > 0], t) for v, m, t in zip(value, mass, tau, strict=True)]
-    np.testing.assert_allclose(tabular_offline.expectiles(value, mass, tau), wanted, atol=1e-12)
+    assert_allclose(tabular_offline.expectiles(value, mass, tau), wanted, atol=1e-12)
     assert tabular_offline.expectiles(value, 0 * mass, tau).tolist() == [0.0] * 40
 
 
@@ -72,9 +73,9 @@ def test_iql_runs_from_the_logger_to_the_best_policy_in_its_support():
     three = [np.repeat(x, 3, axis=0) for x in (MOVES, REWARD, mu)]
     unread = np.where(three[2] > 0, three[1], np.nan)
     q, value = tabular_offline.iql(three[0], unread, three[2], 0.9, [0.5, 0.9, 1 - 1e-6])
-    np.testing.assert_allclose(value[0], infinite_horizon.state_value(WORLD, mu[0]), atol=1e-8)
+    assert_allclose(value[0], infinite_horizon.state_value(WORLD, mu[0]), atol=1e-8)
     best = tabular_offline.fitted_q(MOVES, REWARD, 0.9, (mu > 0))[..., :2].max(-1)[0]
-    np.testing.assert_allclose(value[2], best, atol=1e-3)
+    assert_allclose(value[2], best, atol=1e-3)
     assert (np.diff(value, axis=0) > 0).all()
     assert (np.isnan(q) == np.isnan(unread)).all()
 
@@ -83,9 +84,9 @@ def test_a_kl_budget_is_spent_and_a_large_one_buys_the_best_action():
     q = np.random.default_rng(1).normal(size=MU.shape)
     budget = np.linspace(0.05, 0.3, 6)[None]
     pi = tabular_offline.within_kl(MU, q, budget)
-    np.testing.assert_allclose(tabular_offline.kl(pi, MU), budget, atol=1e-6)
-    np.testing.assert_allclose(tabular_offline.within_kl(MU, q, 20.0), tabular_offline.greedy(q), atol=1e-9)
-    np.testing.assert_allclose(tabular_offline.within_kl(MU, q, 0.0), MU, atol=1e-6)
+    assert_allclose(tabular_offline.kl(pi, MU), budget, atol=1e-6)
+    assert_allclose(tabular_offline.within_kl(MU, q, 20.0), tabular_offline.greedy(q), atol=1e-9)
+    assert_allclose(tabular_offline.within_kl(MU, q, 0.0), MU, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -94,9 +95,7 @@ def test_best_of_n_is_the_law_of_the_winner_among_all_draws(n):
     law = np.zeros(3)
     for drawn in itertools.product(range(3), repeat=n):
         law[min(drawn, key=lambda a: (-q[a], a))] += np.prod(mu[list(drawn)])
-    np.testing.assert_allclose(
-        tabular_offline.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12
-    )
+    assert_allclose(tabular_offline.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12)
 
 
 # -- models -----------------------------------------------------------------------------------------
@@ -133,15 +132,13 @@ def test_nested_regression_is_pooled_or_separate_at_its_ends():
     q_0, q_1 = models.nested_fitted_q(one, two, 0.9, 0.0)
     for counts, q in ((one, q_0), (two, q_1)):
         own = tabular_offline.fitted_q(counts.moves_RSAS, counts.reward_RSA, 0.9)
-        np.testing.assert_allclose(q[counts.seen_RSA], own[counts.seen_RSA], atol=1e-6)
+        assert_allclose(q[counts.seen_RSA], own[counts.seen_RSA], atol=1e-6)
     pooled_0, pooled_1 = models.nested_fitted_q(one, two, 0.9, np.inf)
     both = one + two
-    np.testing.assert_allclose(pooled_0, pooled_1)
-    np.testing.assert_allclose(
-        pooled_0, tabular_offline.fitted_q(both.moves_RSAS, both.reward_RSA, 0.9), atol=1e-6
-    )
+    assert_allclose(pooled_0, pooled_1)
+    assert_allclose(pooled_0, tabular_offline.fitted_q(both.moves_RSAS, both.reward_RSA, 0.9), atol=1e-6)
     between, _ = models.nested_fitted_q(one, two, 0.9, 1e9)
-    np.testing.assert_allclose(between, pooled_0, atol=1e-5)
+    assert_allclose(between, pooled_0, atol=1e-5)
 
 
 def test_a_nested_round_is_the_ridge_regression_it_says():
@@ -172,7 +169,7 @@ def test_a_low_rank_model_is_a_softmax_of_inner_products():
     found = models.low_rank_model(left, right)
     for r, s, a in np.ndindex(2, 3, 2):
         mass = np.exp(right[r] @ left[r, s, a])
-        np.testing.assert_allclose(found[r, s, a], mass / mass.sum())
+        assert_allclose(found[r, s, a], mass / mass.sum())
 
 
 def test_steps_of_a_value_consistent_model_are_those_of_torch():
@@ -202,7 +199,7 @@ def test_steps_of_a_value_consistent_model_are_those_of_torch():
             loss.backward()
             step.step()
         moves = torch.einsum("sak,tk->sat", left, right).softmax(-1).detach()
-        np.testing.assert_allclose(found[r], moves, rtol=1e-6)
+        assert_allclose(found[r], moves, rtol=1e-6)
     ends = Counts(visit, counts.going_RSAS * (1 - 1e-8), counts.reward_RSA)
     with pytest.raises(UserError, match="Some steps ended in a terminal state"):
         models.value_consistent_model(ends, pi, value, 0.7, rank=1, consistency=0.0, rng=rng, steps=1)
@@ -212,13 +209,13 @@ def test_a_discrete_choice_is_the_soft_fixed_point_and_gives_its_reward_back():
     reward = np.random.default_rng(0).normal(size=(1, 6, 3))
     pi, value = models.discrete_choice(MOVES, reward, 0.9)
     q = reward + 0.9 * (MOVES @ value[:, None, :, None])[..., 0]
-    np.testing.assert_allclose(np.log(np.exp(q).sum(-1)), value, atol=1e-9)
-    np.testing.assert_allclose(pi, np.exp(q - value[..., None]), atol=1e-9)
+    assert_allclose(np.log(np.exp(q).sum(-1)), value, atol=1e-9)
+    assert_allclose(pi, np.exp(q - value[..., None]), atol=1e-9)
     for anchor, paid in ((0, 0.0), (2, 1.5)):
         fixed = np.where(np.arange(3) == anchor, paid, reward)
         pi, _ = models.discrete_choice(MOVES, fixed, 0.9)
         given = {"anchor": anchor, "anchor_reward": paid} if anchor else {}
-        np.testing.assert_allclose(models.recovered_reward(pi, MOVES, 0.9, **given), fixed, atol=1e-8)
+        assert_allclose(models.recovered_reward(pi, MOVES, 0.9, **given), fixed, atol=1e-8)
     refuses("without mass, so no finite reward", models.recovered_reward, np.eye(3)[[[0] * 6]], MOVES, 0.9)
 
 
@@ -241,7 +238,7 @@ def test_pessimism_charges_each_seen_pair_by_its_count_and_takes_no_other():
             seen = counts.visit_RSA[r] > 0
             low = given[r] - scale / np.sqrt(np.maximum(counts.visit_RSA[r], 1))
             q = repeated(counts.moves_RSAS[r], low, 0.8, seen)
-            np.testing.assert_allclose(found[r], np.where(seen, q, -np.inf), atol=1e-9)
+            assert_allclose(found[r], np.where(seen, q, -np.inf), atol=1e-9)
 
 
 def test_fitted_q_of_a_mask_is_its_fixed_point_by_repetition():
@@ -252,7 +249,7 @@ def test_fitted_q_of_a_mask_is_its_fixed_point_by_repetition():
         found = tabular_offline.fitted_q(moves, reward, 0.8, mask, unseen)
         for r in range(2):
             seen = np.ones((3, 2), bool) if mask is None else mask[r]
-            np.testing.assert_allclose(found[r], repeated(moves[r], reward[r], 0.8, seen, unseen), atol=1e-9)
+            assert_allclose(found[r], repeated(moves[r], reward[r], 0.8, seen, unseen), atol=1e-9)
 
 
 def test_actions_are_chosen_within_what_is_allowed_and_ties_go_to_the_first():
@@ -261,12 +258,12 @@ def test_actions_are_chosen_within_what_is_allowed_and_ties_go_to_the_first():
     assert tabular_offline.greedy(q).tolist() == [[[0, 1, 0], [1, 0, 0]]]
     assert tabular_offline.greedy(q, allowed).tolist() == [[[0, 0, 1], [1, 0, 0]]]
     mu = np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])
-    np.testing.assert_allclose(tabular_offline.advantage(q, mu), [[[-1, 1, 1], [2.7, -1.3, -0.3]]])
+    assert_allclose(tabular_offline.advantage(q, mu), [[[-1, 1, 1], [2.7, -1.3, -0.3]]])
     kept = tabular_offline.advantage_filtered(mu, np.array([[[-1.0, -2.0, 9.0], [0.0, -0.1, 4.0]]]))
-    np.testing.assert_allclose(kept, [[[1, 0, 0], [2 / 7, 0, 5 / 7]]])
+    assert_allclose(kept, [[[1, 0, 0], [2 / 7, 0, 5 / 7]]])
     even = np.array([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]])
-    np.testing.assert_allclose(tabular_offline.kl(even, mu), [[0, np.log(5)]])
-    np.testing.assert_allclose(tabular_offline.kl(mu, even), [[0, np.inf]])
+    assert_allclose(tabular_offline.kl(even, mu), [[0, np.log(5)]])
+    assert_allclose(tabular_offline.kl(mu, even), [[0, np.inf]])
 
 
 def test_weights_and_budgets_are_a_number_one_a_cell_or_one_a_state():
@@ -279,15 +276,15 @@ def test_weights_and_budgets_are_a_number_one_a_cell_or_one_a_state():
         for r, s in np.ndindex(2, 2):
             each = zip(mu[r, s], q[r, s], strict=True)
             mass = np.array([p * np.exp(beta[r, s] * x) if p else 0.0 for p, x in each])
-            np.testing.assert_allclose(weighted[r, s], mass / mass.sum())
+            assert_allclose(weighted[r, s], mass / mass.sum())
         spent = tabular_offline.kl(tabular_offline.within_kl(mu, q, np.array(given) / 50), mu)
-        np.testing.assert_allclose(spent, beta / 50, atol=1e-8)
+        assert_allclose(spent, beta / 50, atol=1e-8)
     best = tabular_offline.within_kl(np.array([[[0.5, 0.5, 0.0]]]), np.array([[[0.0, 1e-3, 9.0]]]), 1.0)
-    np.testing.assert_allclose(best, [[[0, 1, 0]]], atol=1e-9)
+    assert_allclose(best, [[[0, 1, 0]]], atol=1e-9)
     same = np.array([[[0.3, 0.7]]])
-    np.testing.assert_allclose(tabular_offline.within_kl(same, np.full((1, 1, 2), 3.0), 0.1), same)
+    assert_allclose(tabular_offline.within_kl(same, np.full((1, 1, 2), 3.0), 0.1), same)
     several = tabular_offline.best_of_n(np.stack([mu[0], mu[0]]), np.stack([q[0], q[0]]), [1, 3])
-    np.testing.assert_allclose(several[0], mu[0])
+    assert_allclose(several[0], mu[0])
     top = q[0, 0, :2].argmax()
     assert several[1, 0, top] == pytest.approx(1 - (1 - mu[0, 0, top]) ** 3)
 
@@ -359,10 +356,10 @@ def test_the_constrained_optimum_is_the_best_mixture_that_keeps_the_budget():
 def test_resampled_counts_keep_their_visits_and_spread_like_the_data():
     counts = collect(WORLD, MU[:, None], 20, KEYS[:1]).counts(6, 3)
     drawn = constrained.resampled(counts, 2000, np.random.default_rng(0))
-    np.testing.assert_allclose(drawn.going_RSAS.sum(-1), drawn.visit_RSA, atol=1e-9)
-    np.testing.assert_allclose(drawn.moves_RSAS.mean(0), counts.moves_RSAS[0], atol=0.05)
+    assert_allclose(drawn.going_RSAS.sum(-1), drawn.visit_RSA, atol=1e-9)
+    assert_allclose(drawn.moves_RSAS.mean(0), counts.moves_RSAS[0], atol=0.05)
     p, n = counts.moves_RSAS[0], counts.visit_RSA[0][..., None]
-    np.testing.assert_allclose(drawn.moves_RSAS.var(0), p * (1 - p) / (n + 1), atol=0.01)
+    assert_allclose(drawn.moves_RSAS.var(0), p * (1 - p) / (n + 1), atol=0.01)
 
 
 def test_primal_dual_swings_around_its_budget_and_the_augmented_lagrangian_settles_on_the_optimum():

@@ -222,9 +222,7 @@ def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
     (_, found), *_ = sizing.designs(sizing.SizingPlan(accelerators=(8,), trainer_share=(0.25,)))
     assert (found.engines, found.slots, found.batch) == (6, 6 * 16, 64)
     assert found.train_time == 1.5 * 64 / 2
-    shares = sizing.SizingPlan(
-        accelerators=(8,), trainer_share=(0.05, 0.2, 0.5, 0.99), queue=(3.0,), batch=96
-    )
+    shares = sizing.SizingPlan(accelerators=(8,), trainer_share=(0.05, 0.2, 0.5, 0.99), queue=(3,), batch=96)
     every = sizing.designs(shares)
     assert [key["training"] for key, _ in every] == [1, 1, 2, 2, 4, 4, 7, 7]
     assert [design.in_flight for _, design in every] == [False, True] * 4
@@ -245,9 +243,7 @@ def test_a_row_measures_at_least_twelve_batches_and_sixty_thousand_samples(monke
         return measured(designs, replicas=replicas, batches=2, seed=seed)
 
     monkeypatch.setattr("testbed.pipeline.simulate.simulate", short)
-    plan = sizing.SizingPlan(
-        accelerators=(8,), trainer_share=(0.5,), queue=(1.0,), in_flight=(True,), group=4
-    )
+    plan = sizing.SizingPlan(accelerators=(8,), trainer_share=(0.5,), queue=(1,), in_flight=(True,), group=4)
     for batch in (64, 8_000):
         (row,) = sizing.table(replace(plan, batch=batch, slots_per_accelerator=8 if batch == 64 else 800))
         assert row["per_accelerator"] * 8 == row["samples_per_s"]

@@ -10,6 +10,7 @@ import transformers
 from support import tiny_models
 from support.quick import quick
 from support.refusals import refuses
+from torch.testing import assert_close
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -72,7 +73,7 @@ def test_adapters_alone_are_trained_and_merge_into_a_plain_model_that_computes_t
     policy.save(theta_RP.detach()[0], tmp_path / "merged")
     assert all(torch.equal(p, own[n]) for n, p in policy._model.module.named_parameters())
     plain = HuggingFacePolicy(tmp_path / "merged", TASK)
-    torch.testing.assert_close(plain.logp(plain.initial([0]), *data), logp_RBT.detach(), **NEAR)
+    assert_close(plain.logp(plain.initial([0]), *data), logp_RBT.detach(), **NEAR)
     assert all(torch.equal(a, b) for a, b in zip(frozen, policy._model._frozen.values(), strict=True))
     assert adapter_parameters(folders[name], {"lora": 2}) == policy.parameters
 
@@ -101,7 +102,7 @@ def test_replicas_run_as_one_batch_and_each_gives_what_it_gives_alone(name, fold
     alone = [asked(r, r + 1) for r in range(3)]
     assert len(passes) - count >= 2 * count
     for ours, theirs in zip(together, zip(*alone, strict=True), strict=True):
-        torch.testing.assert_close(ours, torch.cat(theirs), **NEAR)
+        assert_close(ours, torch.cat(theirs), **NEAR)
 
 
 def test_the_start_is_the_frozen_model_bit_for_bit_so_the_reference_costs_no_second_model(llama, folders):
@@ -135,9 +136,7 @@ def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
     llama.save_adapter(theta_RP[0], tmp_path / "adapter")
     again = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
     assert torch.equal(again.initial([0]), theta_RP)
-    model = peft.PeftModel.from_pretrained(
-        tiny_models.open_model(folders["llama"]), str(tmp_path / "adapter")
-    )
+    model = peft.PeftModel.from_pretrained(tiny_models.open_model(folders["llama"]), tmp_path / "adapter")
     prompt_RNQ, token_RBT, _ = data = batch(llama, theta_RP)
     logp_RBT = llama.logp(theta_RP, *data)
     assert torch.equal(again.logp(theta_RP, *data), logp_RBT)
@@ -145,14 +144,14 @@ def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
         prompt_Q = prompt_RNQ[0, b // GROUP]
         first = model(prompt_Q[prompt_Q != TASK.pad_token][None]).logits[0, -1, : TASK.vocabulary]
         expected = first.log_softmax(-1)[token_RBT[0, b, 0]]
-        torch.testing.assert_close(logp_RBT[0, b, 0], expected, **NEAR)
+        assert_close(logp_RBT[0, b, 0], expected, **NEAR)
     config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     larger = HuggingFacePolicy(folders["llama"], TASK, lora=2, lora_alpha=4 * 2**0.5)  # alpha / sqrt(r)
     each = dict.fromkeys(config["target_modules"], 4 * 2**0.5)
     for change in ({"use_rslora": True}, {"alpha_pattern": each}):
         (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | change))
         other = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
-        torch.testing.assert_close(other.logp(theta_RP, *data), larger.logp(theta_RP, *data), **NEAR)
+        assert_close(other.logp(theta_RP, *data), larger.logp(theta_RP, *data), **NEAR)
     (tmp_path / "adapter" / "config.json").write_text("{}")
     refuses("holds an adapter; merge it", check_model_folder, tmp_path / "adapter")
 
@@ -219,11 +218,11 @@ def test_an_engine_rounds_the_frozen_model_and_leaves_the_adapters(name, llama):
         for key, value in before.items():
             own[key].data = value
     found = served.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)
-    torch.testing.assert_close(found, by_hand, **NEAR)
+    assert_close(found, by_hand, **NEAR)
     assert left.weights is None
     assert (found - trained).abs().max() > 1e-4
     drawn = served.sample(theta_RP, prompt_RNQ, GROUP, np.full(token_RBT.shape, 0.37))
-    torch.testing.assert_close(drawn[2], served.logp(theta_RP, prompt_RNQ, *drawn[:2]), **NEAR)
+    assert_close(drawn[2], served.logp(theta_RP, prompt_RNQ, *drawn[:2]), **NEAR)
     assert torch.equal(llama.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT), trained)
 
 
@@ -231,9 +230,7 @@ def test_a_precision_rounds_the_frozen_model_of_sampler_and_trainer(llama):
     theta_RP = moved(llama)
     where = batch(llama, theta_RP)
     both = of_precision(llama, "q4-0")
-    torch.testing.assert_close(
-        both.logp(theta_RP, *where), around_frozen(llama, engine("q4-0"))[0].logp(theta_RP, *where)
-    )
+    assert_close(both.logp(theta_RP, *where), around_frozen(llama, engine("q4-0"))[0].logp(theta_RP, *where))
 
 
 def test_an_engine_that_changes_weights_anew_for_every_batch_is_refused_with_lora():

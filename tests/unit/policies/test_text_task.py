@@ -355,9 +355,7 @@ def test_a_real_model_trains_on_a_file_and_counts_what_its_verifier_does(jsonl, 
     shape = {**tiny_models.SHAPE, "vocab_size": 128, "max_position_embeddings": 128}
     folder = tiny_models.write_model(tmp_path / "m", transformers.Qwen2Config(**shape))
     made.save_pretrained(str(folder))
-    (tmp_path / "judge.py").write_text(
-        "def judge(response, problem):\n    return 1 / (len(response) - 2) > 0\n"
-    )
+    (tmp_path / "judge.py").write_text("def judge(response, problem):\n return 1 / (len(response) - 2) > 0\n")
     jsonl()
     arguments = {"file": str(tmp_path / "mine.jsonl"), "verifier": f"{tmp_path / 'judge.py'}:judge"}
     arguments |= {"held_out": 0, "response_length": 6, "judge_unfinished": True}

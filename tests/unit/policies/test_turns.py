@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -48,12 +49,12 @@ def test_a_tool_answers_what_the_policy_has_written_however_it_is_sampled(cache)
 
 def test_the_log_probabilities_of_a_game_are_found_again():
     rollout, world, theta_RP = drawn(GAME)
-    torch.testing.assert_close(world.logp(theta_RP, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-5)
+    assert_close(world.logp(theta_RP, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-5)
 
 
 def test_each_role_reads_its_own_weights_alone():
     rollout, world, theta_RP = drawn(WORK)
-    torch.testing.assert_close(world.logp(theta_RP, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-5)
+    assert_close(world.logp(theta_RP, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-5)
     half = theta_RP.shape[-1] // 2
     other_RP = torch.cat([theta_RP[:, :half], 1.3 * theta_RP[:, half:]], -1)
     moved_RBT = world.logp(other_RP, rollout) != rollout.logp_mu_RBT
@@ -66,12 +67,10 @@ def test_features_give_the_policy_s_own_law():
     rollout, world, theta_RP = drawn(GAME)
     x_RBTM = world.features(theta_RP, rollout)
     assert x_RBTM.shape == (*rollout.token_RBT.shape, world.width)
-    torch.testing.assert_close(
-        x_RBTM.square().mean(-1), torch.ones(rollout.token_RBT.shape), rtol=0, atol=1e-3
-    )
+    assert_close(x_RBTM.square().mean(-1), torch.ones(rollout.token_RBT.shape), rtol=0, atol=1e-3)
     later = replace(rollout, token_RBT=rollout.token_RBT.clone())
     later.token_RBT[..., 3:] = 0
-    torch.testing.assert_close(world.features(theta_RP, later)[..., :4, :], x_RBTM[..., :4, :])
+    assert_close(world.features(theta_RP, later)[..., :4, :], x_RBTM[..., :4, :])
 
 
 def test_two_roles_have_no_greedy_sampler_and_no_features():

@@ -1,6 +1,6 @@
 """A policy, but rounded or perturbed: what it notes when it generates, it finds again when it learns."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from testbed.staleness import build_source, schedule
 from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
-TABLE = dataclasses.replace(LENGTHS, steps=3)
-TRANSFORMER = dataclasses.replace(TOY, steps=3)
+TABLE = replace(LENGTHS, steps=3)
+TRANSFORMER = replace(TOY, steps=3)
 SCHEDULES = {
     "empirical": {"distribution": "0:0.5 2:0.5"}, "in-flight": {"tokens": 2}, "latency": {"speed": 2},
     "partial": {"tokens": 2}, "pipeline": {"design": "batch=16 group=4 slots=16"}, "replay": {"share": 0.5},
@@ -37,12 +37,12 @@ def under(run, name, tmp_path, **policy_args):
     if name == "windowed":  # which wants responses of a fixed length
         tree, plain = (("task", "running-sum"),), (("digits", 4), ("modulus", 3))
         given = ("tree", tree) if run.policy == "tabular" else ("running-sum", plain)
-        run = dataclasses.replace(run, task=given[0], task_args=given[1])
+        run = replace(run, task=given[0], task_args=given[1])
     if name == "trace":
         path = tmp_path / "lags.parquet"
         trace.write(trace.record(from_words(SCHEDULES["pipeline"]["design"].split()), 8), path)
         arguments = {"file": str(path)}
-    return dataclasses.replace(
+    return replace(
         run, staleness=name, staleness_args=tuple(sorted(arguments.items())),
         lag=0 if name in NO_MEAN else LAGS.get(name, 2),
         policy_args=tuple(sorted({**dict(run.policy_args), **policy_args}.items())),
@@ -73,15 +73,15 @@ def test_weights_that_do_not_move_have_ratio_one_under_every_schedule(run, wrap,
 @pytest.mark.parametrize("name", ["exact", "in-flight", "partial"])
 def test_training_at_learning_rate_zero_keeps_every_ratio_at_one(name, tmp_path):
     run = under(TRANSFORMER, name, tmp_path, precision="fp8-tensor matrices=all")
-    table = train(dataclasses.replace(run, learning_rate=0.0))
+    table = train(replace(run, learning_rate=0.0))
     assert np.abs(table["rollout_corr/log_rho_token_p999"]).max() < 1e-6
 
 
 def test_an_engine_around_a_rounded_policy_keeps_its_roundings():
-    both = dataclasses.replace(
+    both = replace(
         TRANSFORMER, policy_args=(*TRANSFORMER.policy_args, ("precision", "fp8-block+fp8-activations"))
     )
-    weights = dataclasses.replace(
+    weights = replace(
         TRANSFORMER,
         policy_args=(*TRANSFORMER.policy_args, ("precision", "fp8-block")),
         mismatch="fp8-activations",
@@ -92,10 +92,8 @@ def test_an_engine_around_a_rounded_policy_keeps_its_roundings():
 
 
 def test_a_stale_cache_around_a_rounded_policy_is_that_of_rounded_weights():
-    run = dataclasses.replace(TRANSFORMER, mismatch="stale-kv")
-    rounded = dataclasses.replace(
-        run, policy_args=(*run.policy_args, ("precision", "fp8-tensor matrices=all"))
-    )
+    run = replace(TRANSFORMER, mismatch="stale-kv")
+    rounded = replace(run, policy_args=(*run.policy_args, ("precision", "fp8-tensor matrices=all")))
     plain, world = build_world((run,)), build_world((rounded,))
     theta = 2 * plain.initial()
     older = theta + 0.1 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1))

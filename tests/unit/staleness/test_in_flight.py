@@ -10,6 +10,7 @@ from references.reference_transformer import changing_laws
 from support.refusals import refuses
 from support.small_mdps import SMALL, bare, policies
 from torch import Tensor
+from torch.testing import assert_close
 
 from envs import kernels
 from envs.catalog import token_task
@@ -102,7 +103,7 @@ def test_with_a_recomputed_cache_each_token_has_the_policys_law_at_its_version(t
     every = torch.stack([policy.log_distribution(theta[:, v], prompt, token) for v in range(W)], 3)
     laws = every.gather(3, version[..., None, None].expand(-1, -1, -1, 1, every.shape[-1]))[..., 0, :]
     tolerance = 10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13
-    torch.testing.assert_close(logp, named(laws, token, mask), atol=tolerance, rtol=0)
+    assert_close(logp, named(laws, token, mask), atol=tolerance, rtol=0)
     if dtype == torch.float64:
         drawn = inverse_cdf(laws.flatten(0, 2)[..., None], uniform.view(-1, 1)).view_as(token)
         assert torch.equal(torch.where(mask, drawn, 0), token)
@@ -116,11 +117,11 @@ def test_a_kept_cache_is_that_of_a_plain_transformer_whose_tokens_are_read_once(
     version = schedules(task.response_length)
     token, mask, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, "kept")
     laws = reference(policy, theta, version, prompt, token)
-    torch.testing.assert_close(logp.double(), named(laws, token, mask), atol=3e-6, rtol=0)
+    assert_close(logp.double(), named(laws, token, mask), atol=3e-6, rtol=0)
     exact = ToyTransformer(task, width=16, heads=heads, temperature=0.8, dtype=torch.float64)
     token, mask, logp = exact.sample_in_flight(theta.double(), version, prompt, GROUP, uniform, "kept")
     laws = reference(exact, theta.double(), version, prompt, token)
-    torch.testing.assert_close(logp, named(laws, token, mask), atol=1e-12, rtol=0)
+    assert_close(logp, named(laws, token, mask), atol=1e-12, rtol=0)
     drawn = inverse_cdf(laws.flatten(0, 2)[..., None], uniform.view(-1, 1)).view_as(token)
     assert torch.equal(torch.where(mask, drawn, 0), token)
 
@@ -149,9 +150,7 @@ def test_recorded_log_probabilities_are_reproduced_from_the_versions(cache, dtyp
     if cache == "kept":
         assert torch.equal(again, logp)
     else:
-        torch.testing.assert_close(
-            again, logp, atol=10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13, rtol=0
-        )
+        assert_close(again, logp, atol=10 * LOGP_TOLERANCE if dtype == torch.float32 else 1e-13, rtol=0)
     other = "kept" if cache == "recomputed" else "recomputed"
     assert (policy.logp_in_flight(theta, version, prompt, token, mask, other) - logp).abs().max() > 1e-2
 
@@ -168,7 +167,7 @@ def test_the_gradient_of_a_token_reaches_its_own_version_only():
     assert gradient[:, :2].abs().max() == 0
     leaf = theta.detach()[:, 2].requires_grad_()
     (own,) = torch.autograd.grad(policy.logp(leaf, prompt, token, mask)[..., 3:].sum(), leaf)
-    torch.testing.assert_close(gradient[:, 2], own, atol=1e-12, rtol=1e-12)
+    assert_close(gradient[:, 2], own, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("cache", CACHES)
@@ -180,7 +179,7 @@ def test_an_engines_law_is_drawn_from_whatever_the_version(cache):
     token, _, logp = policy.sample_in_flight(theta, version, prompt, GROUP, uniform, cache, distribution=law)
     hot = toy(temperature=2.0).sample_in_flight(theta, version, prompt, GROUP, uniform, cache)
     assert torch.equal(token, hot[0])
-    torch.testing.assert_close(logp, hot[2], atol=1e-13, rtol=0)
+    assert_close(logp, hot[2], atol=1e-13, rtol=0)
 
 
 # Tabular worlds

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from support import tiny_models
 from support.refusals import refuses
 from support.small_runs import cell_rows, differing
@@ -226,13 +227,11 @@ def test_the_ratio_law_of_a_mixed_batch_is_that_of_its_parts_together():
     mu_XP = pi + 0.3 * torch.randn(2, pi.shape[1], generator=generator, dtype=pi.dtype)
     parts = [world.truth(pi, pi, 0, BehaviorWeights(mu_XP[[s]])) for s in range(2)]
     mixed = world.truth(pi, pi, 0, BehaviorWeights(mu_XP, slices=2))
-    np.testing.assert_allclose(
+    assert_allclose(
         mixed["exact/chi2_sequence"], sum(p["exact/chi2_sequence"] for p in parts) / 2, rtol=1e-12
     )
-    np.testing.assert_allclose(mixed["exact/kl_pi_mu"], sum(p["exact/kl_pi_mu"] for p in parts) / 2)
-    np.testing.assert_allclose(
-        mixed["exact/ess_max_sequence"], min(p["exact/ess_max_sequence"][0] for p in parts)
-    )
+    assert_allclose(mixed["exact/kl_pi_mu"], sum(p["exact/kl_pi_mu"] for p in parts) / 2)
+    assert_allclose(mixed["exact/ess_max_sequence"], min(p["exact/ess_max_sequence"][0] for p in parts))
 
 
 def test_slices_that_do_not_divide_the_prompts_are_refused_with_both_numbers():

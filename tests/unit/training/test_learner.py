@@ -1,6 +1,6 @@
 """What recipes may change in the loop: passes, anchors, replay, demonstrations, references, hand-overs."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from testbed.training.update import State, Trainer
 from testbed.worlds.build_world import build_world
 
 BANDIT = Run(task="bandit", prompts=4, group=4, learning_rate=0.5, steps=6)
-CHAIN = dataclasses.replace(BANDIT, task="chain")
+CHAIN = replace(BANDIT, task="chain")
 TOY = Run(
     task="running-sum", task_args=(("digits", 2), ("modulus", 2)), policy="toy",
     policy_args=(("width", 8), ("layers", 1), ("heads", 2)), prompts=4, group=4, steps=6,
@@ -63,7 +63,7 @@ def trainer_of(world, learner, run=CHAIN):
 
 
 def test_two_passes_are_two_updates_on_the_same_batch_with_the_advantages_and_anchor_of_the_first():
-    recipe = dataclasses.replace(PPO, passes=2, anchor="current")
+    recipe = replace(PPO, passes=2, anchor="current")
     world, theta, rollout, after = step_once(recipe)
     _, _, learner = one_learner(recipe)
     trainer = trainer_of(world, learner)
@@ -74,7 +74,7 @@ def test_two_passes_are_two_updates_on_the_same_batch_with_the_advantages_and_an
 
 
 def test_before_its_last_pass_a_slow_fast_recipe_is_pulled_back_towards_the_start():
-    recipe = dataclasses.replace(PLAIN, passes=3, reposition=0.25)
+    recipe = replace(PLAIN, passes=3, reposition=0.25)
     world, start, rollout, after = step_once(recipe)
     _, _, learner = one_learner(recipe)
     theta = start
@@ -86,7 +86,7 @@ def test_before_its_last_pass_a_slow_fast_recipe_is_pulled_back_towards_the_star
 
 
 def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor():
-    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="ewma", anchor_args=pairs(decay=0.5)))
+    world, theta, learner = one_learner(replace(PPO, anchor="ewma", anchor_args=pairs(decay=0.5)))
     later = moved(theta)
     learner.observe_weights(later)
     rollout = world.generate(theta, 0)
@@ -97,9 +97,9 @@ def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor
 
 def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_over():
     term = Term("kl_penalty", 0.1)
-    recipe = dataclasses.replace(
+    recipe = replace(
         PLAIN, terms=(term,), replay=Replay(2, 0.5),
-        hand_over=HandOver(3, dataclasses.replace(PPO, terms=(term,))),
+        hand_over=HandOver(3, replace(PPO, terms=(term,))),
     )  # fmt: skip
     world, theta, learner = one_learner(recipe)
     rollout, later = world.generate(theta, 0), moved(theta)
@@ -112,7 +112,7 @@ def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_ov
 
 
 def test_each_recipe_of_a_pack_has_the_teacher_of_its_own_cells():
-    runs = tuple(dataclasses.replace(CHAIN, recipe=name) for name in ("grpo", "m2po"))
+    runs = tuple(replace(CHAIN, recipe=name) for name in ("grpo", "m2po"))
     theta = moved(build_world(runs).initial())
     for row, learner in enumerate(Trainer.of(runs, build_world(runs), theta).learners):
         assert learner.teacher.first == row
@@ -126,13 +126,13 @@ def test_terms_are_added_with_their_coefficient_at_the_step():
     batch = learner.batch(theta, rollout, logp, 0)
     plain = PLAIN.loss(logp, batch, {})
     assert (plain != 0).all()
-    twice = dataclasses.replace(PLAIN, terms=(Term("reinforce", lambda step, steps: step / steps),))
+    twice = replace(PLAIN, terms=(Term("reinforce", lambda step, steps: step / steps),))
     torch.testing.assert_close(twice.loss(logp, batch, {}, 5, 10), 1.5 * plain)
 
 
 @pytest.mark.parametrize("run", [CHAIN, TOY], ids=["chain", "toy"])
 def test_replayed_groups_are_an_earlier_batch_with_the_log_probabilities_it_was_generated_with(run):
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.5)), run)
+    world, theta, learner = one_learner(replace(PLAIN, replay=Replay(2, 0.5)), run)
     earlier = world.generate(theta, 0)
     mix_rollouts((learner,), theta, earlier, 0)
     fresh = world.generate(moved(theta), 1)
@@ -146,7 +146,7 @@ def test_replayed_groups_are_an_earlier_batch_with_the_log_probabilities_it_was_
 
 
 def test_a_buffer_forgets_what_is_older_than_its_window():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.25)))
+    world, theta, learner = one_learner(replace(PLAIN, replay=Replay(2, 0.25)))
     rollouts = [world.generate(theta, step) for step in range(5)]
     for step, rollout in enumerate(rollouts):
         learner.mix(theta, rollout, step)
@@ -154,10 +154,10 @@ def test_a_buffer_forgets_what_is_older_than_its_window():
 
 
 def test_every_batch_of_the_window_is_replayed_and_no_other():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(3, 0.25)))
+    world, theta, learner = one_learner(replace(PLAIN, replay=Replay(3, 0.25)))
     rollout, ages = world.generate(theta, 0), []
     for step in range(60):
-        marked = dataclasses.replace(rollout, reward_RB=torch.full_like(rollout.reward_RB, step))
+        marked = replace(rollout, reward_RB=torch.full_like(rollout.reward_RB, step))
         ages.append(step - int(learner.mix(theta, marked, step).reward_RB[0, -1]))
     assert ages[0] == 0
     # Three ages, a third each: one of them is missing in 57 draws once in 4e9 seeds.
@@ -167,10 +167,10 @@ def test_every_batch_of_the_window_is_replayed_and_no_other():
 
 
 def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
-    runs = (BANDIT, dataclasses.replace(BANDIT, seed=1))
+    runs = (BANDIT, replace(BANDIT, seed=1))
     world = build_world(runs)
     theta = world.initial()
-    replayed = dataclasses.replace(PLAIN, replay=Replay(1, 0.5))
+    replayed = replace(PLAIN, replay=Replay(1, 0.5))
     blocks = (RecipeBlock(PLAIN, slice(0, 1)), RecipeBlock(replayed, slice(1, 2)))
     learners = tuple(Learner(block, world, theta[block.rows], runs[block.rows]) for block in blocks)
     for step in range(2):
@@ -182,7 +182,7 @@ def test_arms_without_replay_see_their_own_batch_beside_an_arm_with_it():
 
 
 def test_demonstrations_are_right_answers_and_their_ratio_is_one():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.5), TOY)
+    world, theta, learner = one_learner(replace(PLAIN, demonstrations=0.5), TOY)
     rollout = mix_rollouts((learner,), theta, world.generate(theta, 0), 0)
     expert = rollout.origin_RB[0] == EXPERT
     assert int(expert.sum()) == 2 * TOY.group
@@ -193,21 +193,21 @@ def test_demonstrations_are_right_answers_and_their_ratio_is_one():
 
 
 def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, demonstrations=0.1), TOY)
+    world, theta, learner = one_learner(replace(PLAIN, demonstrations=0.1), TOY)
     refuses("less than one group; raise `prompts`", learner.mix, theta, world.generate(theta, 0), 0)
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, replay=Replay(2, 0.1)), TOY)
+    world, theta, learner = one_learner(replace(PLAIN, replay=Replay(2, 0.1)), TOY)
     refuses("nothing would be replayed", learner.mix, theta, world.generate(theta, 0), 0)
-    refuses("window of 0|window 0", one_learner, dataclasses.replace(PLAIN, replay=Replay(0, 0.5)))
+    refuses("window of 0|window 0", one_learner, replace(PLAIN, replay=Replay(0, 0.5)))
     rollout = world.generate(theta, 0)
     refuses("5 groups were asked for, but a batch has 4", replace_groups, rollout, rollout, 5, REPLAY)
 
 
 def test_groups_of_equal_rewards_leave_the_denominators_under_dynamic_sampling():
-    recipe = dataclasses.replace(PPO, dynamic_sampling=True)
+    recipe = replace(PPO, dynamic_sampling=True)
     world, theta, learner = one_learner(recipe)
     rollout = world.generate(theta, 0)
     reward = torch.tensor([[1.0, 0, 0, 1] + [1.0] * 4 + [0.0] * 8])
-    rollout = dataclasses.replace(rollout, reward_RB=reward.double())
+    rollout = replace(rollout, reward_RB=reward.double())
     logp = world.logp(moved(theta), rollout)
     batch = learner.batch(theta, rollout, logp, 0)
     kept, full = recipe.loss(logp, batch, {}), PPO.loss(logp, batch, {})
@@ -225,7 +225,7 @@ def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
     share = float(weight.sum() ** 2 / (weight**2).sum() / len(weight))
     assert share < 0.9
     for rule, power in (("sqrt", 0.5), ("linear", 1.0)):
-        recipe = dataclasses.replace(PLAIN, step_rule=StepRule(0.9, rule))
+        recipe = replace(PLAIN, step_rule=StepRule(0.9, rule))
         assert float(recipe.step_rule.factor(logp, batch)) == pytest.approx((share / 0.9) ** power, rel=1e-9)
     rho = (logp - rollout.logp_mu_RBT)[rollout.mask_RBT].exp()
     kl = float((rho - 1 - rho.log()).mean())
@@ -240,9 +240,7 @@ def test_the_step_size_factor_is_a_power_of_the_ess_share_over_its_reference():
 
 
 def test_every_batch_is_a_lesson_of_the_critic():
-    game = dataclasses.replace(
-        BANDIT, task="tree", task_args=(("task", "guess"),), recipe="ppo", critic="table"
-    )
+    game = replace(BANDIT, task="tree", task_args=(("task", "guess"),), recipe="ppo", critic="table")
     world, theta, learner = one_learner(Recipe("gae", "ppo_clip", "token_mean"), game)
     rollout = world.generate(theta, 0)
     for lesson in (1, 2):
@@ -263,7 +261,7 @@ def test_the_score_norm_of_a_token_is_that_of_its_logits(run):
     laws = []
     for token in range(actions):
         swapped = rollout.token_RBT.scatter(-1, last, token)
-        other = dataclasses.replace(rollout, token_RBT=swapped)
+        other = replace(rollout, token_RBT=swapped)
         laws.append(world.logp(theta, other).gather(-1, last).exp().squeeze(-1))
     pi = torch.stack(laws, -1)
     torch.testing.assert_close(pi.sum(-1), torch.ones_like(pi[..., 0]))
@@ -304,7 +302,7 @@ def test_greedy_and_reference_rewards_have_one_row_per_sequence(run):
 
 
 def test_greedy_rewards_are_those_of_the_likeliest_choices():
-    many = dataclasses.replace(BANDIT, prompts=400)
+    many = replace(BANDIT, prompts=400)
     world, theta, _ = one_learner(PLAIN, many)
     rollout = world.generate(theta, 0)
     for arm in (2, 9):
@@ -331,7 +329,7 @@ def test_greedy_tokens_are_the_likeliest_ones():
 
 
 def test_history_holds_the_mean_baselines_of_the_last_batches():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, baselines=Baselines(history=2)))
+    world, theta, learner = one_learner(replace(PLAIN, baselines=Baselines(history=2)))
     means = []
     for step in range(3):
         rollout = world.generate(theta, step)
@@ -341,9 +339,7 @@ def test_history_holds_the_mean_baselines_of_the_last_batches():
 
 
 def test_replayed_responses_count_above_past_baselines_and_fresh_ones_against_their_group():
-    recipe = dataclasses.replace(
-        PLAIN, replay=Replay(1, 0.5, advantage="recalibrated"), baselines=Baselines(history=3)
-    )
+    recipe = replace(PLAIN, replay=Replay(1, 0.5, advantage="recalibrated"), baselines=Baselines(history=3))
     world, theta, learner = one_learner(recipe, BANDIT)
     means = []
     for step in range(3):
@@ -362,10 +358,10 @@ def test_replayed_responses_count_above_past_baselines_and_fresh_ones_against_th
 
 
 def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
-    runs = (CHAIN, dataclasses.replace(CHAIN, seed=1))
+    runs = (CHAIN, replace(CHAIN, seed=1))
     world = build_world(runs)
     theta = world.initial()
-    made = [dataclasses.replace(PPO, passes=passes, anchor="current") for passes in (1, 3)]
+    made = [replace(PPO, passes=passes, anchor="current") for passes in (1, 3)]
     blocks = [RecipeBlock(recipe, slice(i, i + 1)) for i, recipe in enumerate(made)]
     learners = tuple(Learner(b, world, theta[b.rows], runs[b.rows]) for b in blocks)
     trainer = Trainer(world, learners, torch.full((2,), 0.5, dtype=torch.float64))
@@ -382,22 +378,22 @@ def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
     for learner in learners:
         learner.optimizer = OPTIMIZERS["adam"](theta[learner.rows])
     moving = trainer.take_step(momentum, first, 0)
-    frozen = trainer.take_step(dataclasses.replace(moving, alive_R=torch.tensor([True, False])), first, 0)
+    frozen = trainer.take_step(replace(moving, alive_R=torch.tensor([True, False])), first, 0)
     assert torch.equal(frozen.theta_RP[1], moving.theta_RP[1])  # whatever its optimizer remembers
     assert not torch.equal(lost.theta_RP[0], theta[0])
 
 
 def test_hyperparameters_follow_their_schedule():
-    recipe = dataclasses.replace(
+    recipe = replace(
         PPO, objective_args=pairs(eps_low=0.2), schedules=(("eps_high", lambda step, steps: step / steps),)
     )
     assert recipe.hyper(3, 6) == {"eps_low": 0.2, "eps_high": 0.5}
-    both = dataclasses.replace(recipe, objective_args=pairs(eps_low=0.2, eps_high=0.9))
+    both = replace(recipe, objective_args=pairs(eps_low=0.2, eps_high=0.9))
     assert both.hyper(3, 6)["eps_high"] == 0.5  # the schedule's, not the argument
 
 
 def test_a_replica_that_is_lost_does_not_stop_the_others():
-    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor="current"))
+    world, theta, learner = one_learner(replace(PPO, anchor="current"))
     rollout = world.generate(theta, 0)
     logp = world.logp(theta, rollout)
     one = logp.clone()
@@ -411,7 +407,7 @@ def test_a_replica_that_is_lost_does_not_stop_the_others():
 
 @pytest.mark.parametrize("norm", ["score", "proxy"])
 def test_the_optimal_baseline_gets_the_norm_it_asks_for(norm):
-    recipe = dataclasses.replace(PLAIN, advantage="optimal_baseline", advantage_args=pairs(norm=norm))
+    recipe = replace(PLAIN, advantage="optimal_baseline", advantage_args=pairs(norm=norm))
     assert ("score_norm_B" in recipe.needs, "score_norm_BT" in recipe.needs) == (
         norm == "score",
         norm == "proxy",
@@ -431,7 +427,7 @@ def test_the_optimal_baseline_gets_the_norm_it_asks_for(norm):
 
 @pytest.mark.parametrize("anchor", ["behavior", "current"])
 def test_the_anchor_is_the_behavior_policy_or_the_weights_at_the_start_of_the_step(anchor):
-    world, theta, learner = one_learner(dataclasses.replace(PPO, anchor=anchor))
+    world, theta, learner = one_learner(replace(PPO, anchor=anchor))
     rollout = world.generate(theta, 0)
     logp = world.logp(moved(theta), rollout)
     batch = learner.batch(moved(theta), rollout, logp, 0)
@@ -439,8 +435,8 @@ def test_the_anchor_is_the_behavior_policy_or_the_weights_at_the_start_of_the_st
 
 
 def test_after_a_step_the_dual_variable_and_the_averaged_anchor_are_those_of_the_step():
-    dual = dataclasses.replace(PPO, objective="r2vpo", dual=Dual(0.1, 0.0), passes=2)
-    averaged = dataclasses.replace(PPO, anchor="ewma", anchor_args=pairs(decay=0.5))
+    dual = replace(PPO, objective="r2vpo", dual=Dual(0.1, 0.0), passes=2)
+    averaged = replace(PPO, anchor="ewma", anchor_args=pairs(decay=0.5))
     for recipe in (dual, averaged):
         world, theta, learner = one_learner(recipe)
         rollout, trainer = world.generate(theta, 0), trainer_of(world, learner)
@@ -463,19 +459,17 @@ def test_an_objective_names_its_dual_variable_and_others_cannot_be_given_one(mon
         return value * rate - budget
 
     given = {**objective["ppo_clip"].promises, "dual": DualUpdate("eps_low", halved)}
-    monkeypatch.setitem(
-        objective._entries, "ppo_clip", dataclasses.replace(objective["ppo_clip"], promises=given)
-    )
-    world, theta, learner = one_learner(dataclasses.replace(PPO, objective="ppo_clip", dual=Dual(0.5, 0.01)))
+    monkeypatch.setitem(objective._entries, "ppo_clip", replace(objective["ppo_clip"], promises=given))
+    world, theta, learner = one_learner(replace(PPO, objective="ppo_clip", dual=Dual(0.5, 0.01)))
     rollout, trainer = world.generate(theta, 0), trainer_of(world, learner)
     trainer.learn(State.start(theta), rollout, trainer.first_pass(theta, rollout, 0), 0)
     assert learner.hyper(1)["eps_low"].flatten().tolist() == [0.5 * 0.2 - 0.01]
     with pytest.raises(UserError, match="objective 'reinforce' has no dual variable"):
-        dataclasses.replace(PPO, objective="reinforce", dual=Dual(0.1, 0.0))
+        replace(PPO, objective="reinforce", dual=Dual(0.1, 0.0))
 
 
 def test_advantages_that_read_the_log_ratio_get_pi_over_mu():
-    world, theta, learner = one_learner(dataclasses.replace(PLAIN, advantage="importance_mean"))
+    world, theta, learner = one_learner(replace(PLAIN, advantage="importance_mean"))
     rollout = world.generate(theta, 0)
     logp = world.logp(moved(theta), rollout)
     batch = learner.batch(theta, rollout, logp, 0)
@@ -483,6 +477,6 @@ def test_advantages_that_read_the_log_ratio_get_pi_over_mu():
     reward = rollout.reward_RB.view(4, 4)
     expected = reward - (w * reward).sum(1, keepdim=True) / w.sum(1, keepdim=True)
     torch.testing.assert_close(batch.adv_BT[0, :, 0].view(4, 4), expected)
-    hidden = dataclasses.replace(rollout, mask_RBT=torch.rand(rollout.mask_RBT.shape) < 0.5)
+    hidden = replace(rollout, mask_RBT=torch.rand(rollout.mask_RBT.shape) < 0.5)
     ratio = logp - rollout.logp_mu_RBT
     assert torch.equal(log_ratio(logp, hidden), ratio.masked_fill(~hidden.mask_RBT, 0.0))
