@@ -57,9 +57,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-# The claims themselves
-
-
 def test_every_claim_states_a_sentence_a_source_and_its_kind():
     for name in CLAIMS:
         entry = CLAIMS[name]
@@ -99,9 +96,6 @@ def test_one_reading_below_the_floor_refutes_the_floor():
     assert "below 1/N in 6 of 30 rows" in evidence.note
     table.loc[3, collapse.ESS] = 0.99 / N
     assert word(ess_collapse.sampled_ess_never_below_floor(table)) == REFUTED
-
-
-# Running them
 
 
 def call(*words):

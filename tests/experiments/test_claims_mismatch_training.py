@@ -16,9 +16,6 @@ SIGMA = mismatch_staleness.SIGMA
 FP8 = fp8_training.EXPERIMENT.claims
 
 
-# FP8
-
-
 def fp8_table(fp8_falls=0, noise_falls=SEEDS, tis_gain=0.5, unified_change=0.0):
     rows = []
     for (name, key), seed in itertools.product(fp8_training.ARMS.items(), range(SEEDS)):

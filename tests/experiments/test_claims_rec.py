@@ -15,9 +15,6 @@ CLAIMS = {**rec.REC.claims, **rec.BOUNDED.claims}
 NOISE = np.linspace(-0.02, 0.02, SEEDS)
 
 
-# The claims
-
-
 def rec_table(change=0.0, clipped_falls=0, open_falls=SEEDS):
     """Final accuracies of REC; `change` is what importance weights add at lag 16; falls count seeds."""
     rows = []

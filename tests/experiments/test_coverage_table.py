@@ -79,9 +79,6 @@ def test_every_interval_is_shown_for_every_law_it_applies_to(frame):
     assert found == {name: laws // (1 + (name in coverage.KNOWN_RANGE)) for name in EITHER}
 
 
-# The page
-
-
 def test_the_page_is_up_to_date():
     text = PAGE.read_text()
     assert filled(text) == text, "write it again: python -m analysis.pages.estimator_page"

@@ -120,9 +120,6 @@ def test_a_first_look_is_part_of_the_table_that_has_more_seeds():
     assert (len(first), len(whole)) == (40, 160)
 
 
-# What cannot be declared
-
-
 @pytest.mark.parametrize(
     ("given", "answer"),
     [({"name": "My_one"}, "other characters"), ({"question": "It is so."}, "does not end in"),

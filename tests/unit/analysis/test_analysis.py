@@ -49,9 +49,6 @@ def tabular_rows(**sweep):
     return rows.assign(**{ess.EXACT: np.exp(-rows["lag"] / 8 - rows["step"] / 100)})
 
 
-# Intervals
-
-
 def test_few_seeds_give_their_range_and_say_what_it_covers():
     found = seed_intervals.median_interval([3.0, 1.0, 2.0])
     assert (found.center, found.low, found.high, found.n) == (2.0, 1.0, 3.0, 3)
@@ -116,9 +113,6 @@ def test_bands_hold_one_row_per_group_and_count_what_they_used():
         "recipe": ["grpo", "grpo"], "step": [0, 10], "center": [0.2, 0.5], "low": [0.1, 0.5],
         "high": [0.3, 0.5], "n": [2, 1],
     }  # fmt: skip
-
-
-# Collapse
 
 
 def test_prosperity_before_collapse_is_found_and_dated():
@@ -188,9 +182,6 @@ def test_a_table_that_cannot_be_summarized_says_why():
     refuses("no rows", collapse.cells, curve([]))
 
 
-# Tails and ESS
-
-
 def test_exceedance_counts_what_is_at_or_above_each_edge():
     share_E = tails.exceedance(histogram(-20.0, 0.0, 0.3, 20.0))
     at = {float(edge): float(share) for edge, share in zip(HISTOGRAM_EDGES, share_E, strict=True)}
@@ -235,9 +226,6 @@ def test_overstatement_leaves_out_what_is_below_the_floor_by_construction():
     found = ess.overstatement(frame)
     assert found["rows"].tolist() == [2]
     assert found["log_ratio"].iloc[0] == pytest.approx(math.log(2))
-
-
-# Condensed tables
 
 
 def test_results_condense_into_three_tables_whatever_the_order_of_rows():

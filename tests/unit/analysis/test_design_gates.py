@@ -41,9 +41,6 @@ def holds(answers):
     return {answer.gate: answer.holds for answer in answers}
 
 
-# Tuned
-
-
 def evidence(word):
     return Evidence(
         0.1, 0.0, 0.2, 32, "gain", e={"supported": 0.1, "refuted": 0.1, "no difference": 0.1, word: 99.0}

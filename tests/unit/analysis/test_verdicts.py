@@ -133,9 +133,6 @@ def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
         verdicts.stored(tmp_path / "old.csv")
 
 
-# Gates
-
-
 def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
     row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9, "half": "", "e_half": None}
     free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did not"}])[-2:]

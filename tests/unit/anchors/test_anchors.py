@@ -243,9 +243,6 @@ def test_an_anchor_without_what_it_reads_says_what_is_missing(name, lost):
     refuses(f"anchor '{name}' needs the", learner.batch, new, rollout, world.logp(new, rollout), 5)
 
 
-# Log-linear.
-
-
 def test_the_share_of_the_target_follows_every_tokens_own_version():
     version = torch.tensor([[10, 9, 8, 5, 0]])
     assert share(version, 10, 1, 0.0).tolist() == [[0.0, 0.0, 1 / 2, 4 / 5, 9 / 10]]
@@ -269,9 +266,6 @@ def test_tokens_as_young_as_the_weights_are_clipped_around_mu_or_not_at_all():
     assert same_training(configured(run, "loglinear", fresh=1.0), configured(run, "missing"))
 
 
-# Linear.
-
-
 def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pass():
     world, rollout, (_, new), batch, learner = anchored(configured(BANDIT, "linear"), age=4)
     mu = rollout.logp_mu_RBT.exp()
@@ -281,9 +275,6 @@ def test_the_linear_anchor_is_the_mixture_of_behavior_and_the_target_of_each_pas
     (after,) = later_pass(world, learner, later, rollout, batch).batches
     assert_close(after.logp_anchor_BT.exp(), 0.25 * mu + 0.75 * world.logp(later, rollout).exp())
     assert not after.logp_anchor_BT.requires_grad
-
-
-# Moving average.
 
 
 def test_on_a_straight_path_the_average_is_the_version_at_its_center_of_mass():

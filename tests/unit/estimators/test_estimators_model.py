@@ -74,9 +74,6 @@ def certainty_equivalence(episodes):
     return q
 
 
-# Fitted Q evaluation
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_tabular_fitted_q_is_the_certainty_equivalence_value(terminal):
     episodes = endless(0, terminal=terminal)
@@ -123,9 +120,6 @@ def test_cross_fitting_never_lets_an_episode_fit_its_own_model():
     np.testing.assert_array_equal(same[[1, 4]], True)  # fold 1 holds episodes 1 and 4
     assert not same.all()
     refuses("folds is 7", cross_fitted, episodes, fitted_q_steps, folds=7)
-
-
-# Density ratios
 
 
 @pytest.mark.parametrize("covered", [True, False])
@@ -176,17 +170,11 @@ def test_dice_and_stationary_fitted_q_want_a_discount_and_a_successor():
     refuses("known successor", dice, single)
 
 
-# Marginal ratios
-
-
 def test_counted_ratios_are_the_exact_ones_on_the_exact_law(exact):
     world, pi, mu, episodes = exact
     true_TS = floats(slow.marginals(world, pi)) / floats(slow.marginals(world, mu))
     assert_allclose(counted_state_ratios(episodes), true_TS[np.arange(3), episodes.state_NT], rtol=1e-12)
     assert marginalized_is_counts(episodes).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
-
-
-# Abstract reward processes
 
 
 @pytest.mark.parametrize("label_S", [[0, 1], [0, 0]])
@@ -216,9 +204,6 @@ def test_the_last_ratio_alone_is_enough_for_a_single_state():
 )
 def test_bad_abstractions_are_refused(hyper, message):
     refuses(message, star, sample(), **hyper)
-
-
-# More robust doubly robust
 
 
 def test_a_free_more_robust_model_is_q_itself_on_the_exact_law(exact):

@@ -91,9 +91,6 @@ def as_paths(episodes, at):
             for i in range(episodes.reward_NT.shape[-2])]  # fmt: skip
 
 
-# Formulas
-
-
 @pytest.mark.parametrize(
     ("fast", "loop"),
     [(trajectory_is, slow.importance), (trajectory_wis, slow.weighted), (pdis, slow.per_decision),
@@ -160,9 +157,6 @@ def test_the_variance_of_doubly_robust_estimation_is_the_recursion(terminal):
     np.testing.assert_allclose(zero, pdis(alone).value, rtol=1e-12)
 
 
-# Identities
-
-
 def test_normalized_estimators_ignore_the_scale_of_the_weights_even_beyond_double_precision():
     episodes = sample()
     heavy = replaced(episodes, log_rho_NT=episodes.log_rho_NT + np.array([800.0, 0, 0, 0]))
@@ -188,9 +182,6 @@ def test_the_product_of_the_last_c_ratios_forgets_the_earlier_ones():
     np.testing.assert_allclose(recent_weights(episodes, 1), rho)
     np.testing.assert_allclose(recent_weights(episodes, 2)[..., 3], rho[..., 2] * rho[..., 3])
     np.testing.assert_allclose(recent_weights(episodes), np.cumprod(rho, -1))
-
-
-# Standard errors and effective sizes
 
 
 def test_the_standard_error_of_a_mean_is_its_textbook_value():
@@ -289,9 +280,6 @@ def test_every_trajectory_estimator_that_promises_no_bias_has_none_with_two_epis
     assert p @ estimator[name].function(pairs).value == pytest.approx(float(slow.value(world, pi)), abs=1e-12)
 
 
-# Bad input
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"reward_NT": np.zeros(3)}, r"expected \[..., N, T\]"),
@@ -320,9 +308,6 @@ def test_actions_that_mu_never_takes_are_named():
             state_NT=[[0]], action_NT=[[1]], reward_NT=np.zeros((1, 1)), pi_SA=[[0.5, 0.5]],
             mu_SA=[[1.0, 0.0]],
         )  # fmt: skip
-
-
-# The doors
 
 
 def test_scope_rl_names_open_the_same_episodes():

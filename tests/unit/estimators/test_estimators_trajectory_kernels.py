@@ -80,9 +80,6 @@ def numbers(name, episodes):
     return [found.value, found.stderr, found.ess, *([] if found.terms_N is None else [found.terms_N])]
 
 
-# The reading
-
-
 @pytest.mark.parametrize("model", [True, False])
 @pytest.mark.parametrize("ending", [True, False])
 @pytest.mark.parametrize(("lead", "episodes"), LEADS)
@@ -128,9 +125,6 @@ def test_episodes_without_ratios_or_with_a_mask_of_another_shape_are_refused():
     given = arrays()
     with pytest.raises(UserError, match=r"mask_NT has shape \(6, 4501\)"):
         LoggedEpisodes.from_policies(**{**given, "mask_NT": given["mask_NT"].T})
-
-
-# The sums
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *MODELED])

@@ -39,9 +39,6 @@ def loss_gradient(loss, log_pi, step=1e-6):
     return np.array(found)
 
 
-# Thresholds
-
-
 def test_an_action_is_left_exactly_when_the_sum_of_c_exceeds_its_threshold():
     rng = np.random.default_rng(3)
     for _ in range(200):
@@ -109,9 +106,6 @@ def test_flows_are_minus_the_gradients_of_their_losses():
         assert drift(log_pi) == pytest.approx(-loss_gradient(loss, log_pi), abs=1e-8)
 
 
-# AsymRE
-
-
 @pytest.mark.parametrize(
     ("delta_v", "value", "support"),
     [(-1, 0.489, 5), (-0.3, 0.723, 4), (-0.1, 0.841, 3), (-0.03, 0.890, 2), (-0.01, 0.880, 2),
@@ -147,9 +141,6 @@ def test_from_zero_on_the_limit_is_a_vertex_that_may_depend_on_the_start():
     assert flows.stable_vertices(flows.asymre_drift(MU, REWARD, -0.01)) == []
 
 
-# TOPR
-
-
 @pytest.mark.parametrize(
     ("a_minus", "limit"), [(0.0, (4 / 7, 3 / 7)), (0.6, (0.596, 0.404)), (1.0, (0.625, 0.375))]
 )
@@ -158,9 +149,6 @@ def test_topr_has_the_published_limits(a_minus, limit):
     assert found[:2] == pytest.approx(limit, abs=5e-4)
     drift = flows.linear_drift(flows.topr_drift(FOUR, SUCCESS, a_minus))
     assert end(drift, FOUR) == pytest.approx(found, abs=1e-5)
-
-
-# OAPL, Kimi, REBEL
 
 
 def test_oapl_with_equal_temperatures_is_the_tilt():
@@ -207,9 +195,6 @@ def test_oapls_entropy_falls_to_2e_5_and_comes_back():
     assert 550 < time < 610
     read = flows.flow(drift, MU, np.array([0.0, 256.0, 4000.0, 1e6])).entropy_T
     assert read == pytest.approx([entropy(MU), 0.00137, 0.693, 0.962], rel=2e-3)
-
-
-# Tables and figures
 
 
 def test_writing_a_table_keeps_the_others(tmp_path):

@@ -127,9 +127,6 @@ def test_references_and_anchors_are_checked_like_policies():
             Bench(TREE, MU, PI, **{f"{name}_SA": MU[:1]})
 
 
-# Self-normalized weights
-
-
 def pair_gradient(first, second):
     """The gradient of a batch of two with weights 2 w / (w + w'), by its definition."""
     total, weights = np.zeros_like(PI), []

@@ -153,9 +153,6 @@ def test_operators_know_terminal_states_and_refuse_discount_one():
     refuses("expected less than 1", fixed_points.retrace, random_mdp(0, discount=1.0), pi, mu)
 
 
-# Value learning
-
-
 def test_baird_diverges_from_15_17_on_and_its_first_stable_target_networks_are_known():
     star = value_learning.baird_star(0.99)
     assert star.td_abscissa() == pytest.approx(0.23925, abs=5e-6)

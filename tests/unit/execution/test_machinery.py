@@ -238,9 +238,6 @@ def test_a_pack_past_its_limit_is_taken_from_its_worker(monkeypatch):
     assert local._workers == []
 
 
-# Workers.
-
-
 def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch):
     pack = plan(cells(2)[1:])[0]
     text = order(pack, "support.fake_training:train")
@@ -447,9 +444,6 @@ def test_a_follower_gets_the_order_and_its_place(monkeypatch):
     assert left == [0, 1]
 
 
-# Threads.
-
-
 def test_cores_are_those_of_the_process_within_its_quota(monkeypatch):
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
     for text, count in (
@@ -472,9 +466,6 @@ def test_cores_are_those_of_the_process_within_its_quota(monkeypatch):
         "4 workers x 2 threads on 7 cores: waiting threads spin, so 2 workers x 2 threads on 2 cores "
         "measured 50 times slower than 2 x 1. Use at most 7 threads in all."
     )
-
-
-# The runner.
 
 
 class Shelf:

@@ -130,9 +130,6 @@ def test_the_normal_form_of_many_cells_is_that_of_each():
     assert len(wrong) == 6
 
 
-# Memory.
-
-
 @pytest.mark.parametrize("name", sorted(set(schedule) - {"trace"}))
 @pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
 def test_a_pack_states_exactly_the_versions_that_its_source_keeps(run, name, monkeypatch):

@@ -128,9 +128,6 @@ def test_one_precision_on_both_sides_has_no_mismatch():
     assert (policy.logp(theta, prompt, token, mask) - logp_mu).abs().max() > 1e-3
 
 
-# Streams
-
-
 def test_noise_depends_on_seed_step_and_place_alone():
     policy, name = TABLE, engine("logit-noise", sigma=1.0)
     theta = table_weights()
@@ -163,9 +160,6 @@ def test_a_composition_changes_weights_first_and_then_the_law():
     assert compose().name == "off"
     assert compose().weights is None
     assert compose().distribution is None
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(

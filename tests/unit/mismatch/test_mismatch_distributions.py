@@ -166,9 +166,6 @@ def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
     assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
 
 
-# Weights
-
-
 def test_a_skipped_layer_adds_nothing():
     policy = toy(dtype=torch.float64)
     theta, (prompt, uniform) = toy_weights(policy), drawn(policy, TASK)

@@ -51,9 +51,6 @@ def test_a_forward_pass_is_drawn_at_the_step_of_its_batch():
     assert drawn_at == [0, 7]
 
 
-# A stale cache
-
-
 def read_by(policy: ToyTransformer, rollout: Rollout, span: str) -> Tensor:
     """Log mu [R, B, T] of a plain transformer, each of whose tokens is read by present or by past weights."""
     token, Q = rollout.token_RBT, rollout.prompt_RNQ.shape[2]
@@ -132,9 +129,6 @@ def test_a_stale_cache_goes_with_rounded_activations_and_with_a_law(order):
         other = Behavior(policy, compose(*rest, engine("top-k", k=2)), SEEDS)
         gap = (other.logp(toy_weights(policy), rollout, 0, past) - rollout.logp_mu_RBT).abs().max()
         assert gap > 1e-3
-
-
-# Activations
 
 
 def test_activations_are_rounded_with_a_scale_per_token():
@@ -217,9 +211,6 @@ def test_training_through_rounded_activations_is_straight_through():
     cosine = torch.nn.functional.cosine_similarity(gradient, unrounded)
     assert (cosine > 0.9).all()
     assert (cosine < 1 - 1e-6).all()
-
-
-# Bad input
 
 
 def test_what_no_forward_pass_can_do_is_said():

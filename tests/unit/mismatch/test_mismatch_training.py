@@ -70,9 +70,6 @@ IGNORED = {"mismatch", "mismatch_args"}
 AGES = {"staleness/age_mean_token", "staleness/age_max_token"}
 
 
-# Off
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "run"),
@@ -139,9 +136,6 @@ def test_a_deterministic_engine_gives_a_response_the_same_law_in_every_batch(nam
     assert torch.allclose(other, same, atol=5e-6) == (not redrawn)
 
 
-# Packs and parts of a batch
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [TREE, CHAIN], ids=["tree", "chain"])
 @pytest.mark.parametrize("name", OF_TABLES)
@@ -205,9 +199,6 @@ def test_what_is_recorded_is_the_law_that_the_exact_moments_are_of(name):
     assert abs(by_prompt.mean() - kl) < 5.5 * by_prompt.std(ddof=1) / 16 + 1e-9
 
 
-# Engines that read older weights
-
-
 @pytest.mark.parametrize(
     ("run", "name"),
     [(TREE, "stale-copy"), (TOY, "stale-copy"), (TOY, "stale-kv")],
@@ -264,9 +255,6 @@ def test_a_slice_that_leaves_takes_its_older_weights_along():
             assert torch.equal(made.behavior.past_XP, world.initial() + older[:, None])
             lengths.add(len(older))
     assert len(lengths) > 1
-
-
-# What cannot be is refused before any training
 
 
 @pytest.mark.parametrize(

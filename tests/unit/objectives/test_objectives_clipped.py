@@ -42,9 +42,6 @@ def close(one, other, atol=1e-12):
     torch.testing.assert_close(one, other, rtol=0, atol=atol)
 
 
-# Limits
-
-
 WIDE = {"eps_low": 1.0, "eps_high": 1e9}
 TURN_EACH = changed(turn=lambda s: tuple(range(len(s.ratios))))
 OPEN = {"b_low": math.inf, "b_high": math.inf, "b_c": math.inf, "p": 0.0}
@@ -82,9 +79,6 @@ def test_in_a_limit(limit):
     close(weights(one, *sequences, **hyper), weights(other, *sequences, **others))
 
 
-# two-sided, dual clip
-
-
 def test_two_sided_below_the_upper_bound_cuts_positives_at_delta_and_negatives_at_the_bound():
     # For A < 0 the minimum takes the larger of delta and the clipped ratio.
     sequences = [(1.0, (1.05, 1.15, 1.25)), (-1.0, (1.05, 1.15, 1.25))]
@@ -104,9 +98,6 @@ def test_engines_under_one_clip_and_under_two():
     assert float(weights("ppo_clip", drift)) == 1.0
     assert float(weights("ppo_clip@pipelinerl", drift)) == 0.0
     assert weights("ppo_clip@open-instruct", [(1.0, (1.271, 1.273))])[0].tolist() == pytest.approx([1.271, 0])
-
-
-# GSPO
 
 
 def test_gspo_token_gives_each_token_its_own_advantage_and_gspo_the_mean():
@@ -136,9 +127,6 @@ def test_repeating_the_sequence_loss_multiplies_its_weight_by_its_length(name, b
     eps = {"eps_low": 0.2, "eps_high": 0.2}
     length_B1 = torch.tensor([[len(s.ratios)] for s in SEQUENCES])
     close(weights(name, **eps), weights(base, **eps) * length_B1)
-
-
-# geometric and power means
 
 
 def test_gmpo_in_verl_chooses_the_side_token_by_token():
@@ -194,9 +182,6 @@ def test_the_exponent_follows_its_schedule():
         holder_exponent(0.5, schedule="linaer")
 
 
-# CTPO
-
-
 @pytest.mark.parametrize(
     ("adv", "logs", "expected"),
     [(1.0, (0.02, 0.02, 0.03), (1.0202, 1.0408, 1.0725)), (1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
@@ -229,9 +214,6 @@ def test_ctpos_released_code_recovers_from_one_far_token():
     found = weights("ctpo@author-geomean", means, **{**wide, "p": 0.0})
     expected = [[math.exp(9), 0], [math.exp(3), 0], [math.exp(-4), math.exp(8)]]
     assert found.tolist() == [pytest.approx(row) for row in expected]
-
-
-# DPPO, OPSM, ALP
 
 
 def moved(pi, mu, adv):
@@ -283,9 +265,6 @@ def test_alp_cuts_negatives_at_three_and_positives_at_four():
     np.testing.assert_allclose(share, [[0, 0, 0.6], [3.5, 0, 0.1]], atol=1e-12)
 
 
-# Turn ratios
-
-
 TURNS = [Sequence(1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1)), Sequence(-1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1))]
 
 
@@ -306,9 +285,6 @@ def test_subtracting_pushes_cut_tokens_back():
     np.testing.assert_allclose(
         weights("st_ppo", TURNS, correction="subtract", alpha=0.5)[0], [0.8660, 0.8660, -1.0], atol=5e-5
     )
-
-
-# BAPO
 
 
 UNIT = [Sequence(1.0, (2.0, 0.5)), Sequence(-1.0, (0.5, 1.5, 1.45))]
@@ -400,9 +376,6 @@ def test_bapo_on_a_batch_of_one_sign_keeps_the_bounds_it_starts_with_or_ends_wit
     assert bounds(sequences=UNIT[:1]) == pytest.approx([0.6, 1.2])
     assert bounds(sequences=UNIT[1:]) == pytest.approx([0.9, 3.0])
     assert (weights("bapo", changed(adv=0.0)) == 0).all()
-
-
-# M2PO and what runs under its name
 
 
 MOVES = [(1.0, (0.1,)), (-1.0, (-(0.02**0.5),)), (1.0, (0.3,)), (-1.0, (-0.6,))]

@@ -21,9 +21,6 @@ def share(name, adv, ratio, **hyper):
     return float(weights(name, [(adv, (ratio,))], **hyper)[0, 0]) / adv
 
 
-# Limits
-
-
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.28), (0.2, 0.2), (0.5, 3.0)])
 def test_dispo_with_one_window_for_both_signs_is_cispo(low, high):
     both = {"eps_low_pos": low, "eps_low_neg": low, "eps_high_pos": high, "eps_high_neg": high}
@@ -125,9 +122,6 @@ def test_trinitys_threshold_of_topr_moves_what_counts_as_negative():
     assert share("topr@trinity", 0.5, 0.4) == pytest.approx(1.0)
 
 
-# RED
-
-
 def test_red_weight_without_a_temperature_is_reinforce_and_favors_positives_with_one():
     torch.testing.assert_close(weights("red_weight", temp=1e12), weights("reinforce"))
     assert share("red_weight", 1.0, 1.0) == pytest.approx(math.e)
@@ -200,9 +194,6 @@ def test_the_key_of_red_drop_is_the_hash_it_says():
             total += splitmix((bits + rank * golden) % 2**64)
         assert len(chosen) == len(s.ratios)
         assert int(content_key(batch, 5)[b]) % 2**64 == splitmix(total % 2**64)
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])

@@ -22,9 +22,6 @@ def share(name, adv, ratio, **hyper):
     return float(weights(name, [(adv, (float(ratio),))], **hyper)[0, 0]) / adv
 
 
-# SAPO
-
-
 def test_sapo_has_a_temperature_for_each_sign():
     by_hand = lambda u, tau: u / math.cosh(tau * (u - 1) / 2) ** 2  # noqa: E731
     hyper = {"tau_pos": 2.0, "tau_neg": 5.0}
@@ -40,9 +37,6 @@ def test_where_sapo_cuts_an_overflowing_ratio_nothing_is_seen(dtype):
         loss = objective["sapo"].bind(tau_pos=tau)(logp, batch)
         torch.testing.assert_close(loss, torch.full_like(loss, -4 / tau), rtol=1e-7, atol=0)
         assert (effective_weights("sapo", logp, batch, tau_pos=tau) == 0).all()
-
-
-# MHPO
 
 
 def test_mhpo_scales_the_on_policy_gradient_by_a_quarter():
@@ -66,9 +60,6 @@ def test_the_hazard_of_mhpo_is_a_constant_for_the_gradient():
     logp, batch = batch_of([(1.0, (1.4,))])
     loss = float(-objective["mhpo"].function(logp, batch)[0, 0])
     assert share("mhpo", 1.0, 1.4) == pytest.approx(loss / math.cosh(math.log(1.4) / 1.5) ** 2)
-
-
-# R2VPO
 
 
 def test_r2vpo_without_a_multiplier_is_token_importance_weighting():
@@ -128,9 +119,6 @@ def test_the_dual_step_keeps_replicas_apart_and_survives_an_overflow():
     assert float(dual_step(lam[0], nan, batch, rate=0.01, budget=0.1)) == 0.3
 
 
-# BPO and GBPO
-
-
 @pytest.mark.parametrize(
     ("gap", "lam", "target"),
     [(0.5, 1.0, 1.04898), (-0.5, 1.0, 0.95102), (0.5, 1e-4, 1.2), (-0.5, 1e-4, 0.8), (0.0, 1.0, 1.0)],
@@ -170,9 +158,6 @@ def test_the_authors_gbpo_divides_by_the_std_first():
     logp, batch = batch_of([Sequence(1.0, (u,), reward=r) for u, r in zip(ratios, rewards, strict=True)])
     weight = effective_weights("gbpo@author", logp, batch)[:, 0]
     assert weight.tolist() == pytest.approx([u * (-1) ** (i + 1) for i, u in enumerate(ratios)])
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,9 +17,6 @@ LOG = WORLD.log(KEYS, 400)
 PI = policies(WORLD, 3, seed=1)
 
 
-# -- scores and policies ----------------------------------------------------------------------------
-
-
 def test_a_score_table_is_the_estimator_of_every_policy():
     weight = PI[np.arange(3)[:, None], LOG.context_RN, LOG.action_RN]
     model = np.random.default_rng(0).random((3, 2, 3))

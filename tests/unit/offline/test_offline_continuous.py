@@ -76,9 +76,6 @@ def test_a_bump_log_has_the_shares_means_and_noise_it_was_asked_for():
     refuses("share_W", BUMPS.log, KEYS, 5, mean_W=[0.0], std_W=[1.0], share_W=[0.9], error=ValueError)
 
 
-# -- control ----------------------------------------------------------------------------------------
-
-
 def test_features_are_the_monomials_of_the_form():
     rng = np.random.default_rng(0)
     x, u, weight = rng.normal(size=(4, 2)), rng.normal(size=(4, 1)), rng.normal(size=7)

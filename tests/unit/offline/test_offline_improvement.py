@@ -48,9 +48,6 @@ def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_th
     assert_allclose(found, theta, atol=1e-12)
 
 
-# Sampling, imitation
-
-
 def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     pi, visits = np.array([[[0.5, 0.5]]]), np.array([[[8.0, 2.0]]])
     mu = adapted_policy(pi, visits, 0.1, 10.0)

@@ -98,9 +98,6 @@ def test_best_of_n_is_the_law_of_the_winner_among_all_draws(n):
     assert_allclose(tabular_offline.best_of_n(mu[None, None], q[None, None], n)[0, 0], law, atol=1e-12)
 
 
-# -- models -----------------------------------------------------------------------------------------
-
-
 def test_the_gradient_of_value_consistency_is_the_complex_step():
     counts = expected_counts(WORLD, MU, 3.0)
     rng = np.random.default_rng(0)
@@ -298,9 +295,6 @@ def test_what_does_not_end_is_refused(monkeypatch):
         (lambda: models.discrete_choice(MOVES, REWARD, 0.9), "soft value iteration"),
     ):
         refuses(f"{what} did not end in 0 rounds; lower the discount", call)
-
-
-# -- instruments, gates -----------------------------------------------------------------------------
 
 
 def test_instruments_recover_the_world_that_counts_get_wrong():

@@ -103,9 +103,6 @@ def test_mini_batches_of_one_generation_have_lags_zero_to_n_minus_one():
     assert alone.sample_K[:9] == pytest.approx([1 / 8] * 8 + [0])
 
 
-# Versions inside a sequence.
-
-
 def test_tokens_in_flight_change_version_where_the_weights_arrived():
     # Weights arrive 3 + 1 s after a batch of 5 s began: 8 of its 10 tokens are one version old, 2 are new.
     design = replace(FIXED, sync_time=1.0, sync_blocking=False, in_flight=True)
@@ -115,9 +112,6 @@ def test_tokens_in_flight_change_version_where_the_weights_arrived():
     assert late.mean("lag_token") == late.mean(LAG) == found.mean(LAG) == 1
     start_N, end_N = trace_rows(design, 40)[0][8:, 3:5].T
     assert (end_N == start_N + 1).all()
-
-
-# Rules.
 
 
 @pytest.mark.parametrize("eta", [0, 1, 3])
@@ -146,9 +140,6 @@ def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
     found, streamed = simulate([whole, replace(whole, pieces=30)], batches=100)
     assert streamed.mean("lag_largest") == 0
     assert 1.3 < found.mean("period") / streamed.mean("period") < 2
-
-
-# Randomness.
 
 
 def test_a_counter_gives_two_doubles_of_two_words_each():
@@ -280,9 +271,6 @@ def test_synchronous_and_one_step_off_periods_with_stragglers():
         ahead = replace(design, eta=1, train_time=train_time, queue_rule="block")
         found = replications(ahead, batches=800)
         assert off_by(found, "period", closed_forms.one_step_off_period(ahead)) < 0.02
-
-
-# Bad input.
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,6 @@ def test_what_varies_beside_the_recipe_is_a_setting_of_its_own():
     assert [row["learning_rate"] for row in wall_clock(frame)[1]] == [0.3, 0.6]
 
 
-# The command.
-
-
 def test_a_pipeline_drives_a_sweep_and_says_what_its_time_bought(capsys, tmp_path):
     folder = tmp_path / "out"
     code, printed = run(capsys, *DESIGN, "--seed", "3", *TAIL, "--out", folder, *HERE, "--json")

@@ -152,9 +152,6 @@ def test_other_endings_and_missing_files_are_refused(recorded, tmp_path):
     refuses("does not exist", trace.read, tmp_path / "lags.csv")
 
 
-# The command line.
-
-
 def run(capsys, *words):
     with pytest.raises(SystemExit) as stop:
         main(["pipeline", *words])

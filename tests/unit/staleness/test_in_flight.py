@@ -76,9 +76,6 @@ def named(laws: Tensor, token: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, laws.gather(3, token[..., None])[..., 0], 0.0)
 
 
-# The toy transformer
-
-
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("chosen", [0, 2])
@@ -182,9 +179,6 @@ def test_an_engines_law_is_drawn_from_whatever_the_version(cache):
     assert_close(logp, hot[2], atol=1e-13, rtol=0)
 
 
-# Tabular worlds
-
-
 WORLDS = {**SMALL, "tree": tree(task="length", prompts=2), "tree-fixed": tree(task="running-sum", prompts=2)}
 FIELDS = ("state_RBT", "action_RBT", "reward_RBT", "mask_RBT")
 
@@ -267,9 +261,6 @@ def test_log_probabilities_by_version_are_those_of_the_table_that_drew():
     replica = np.arange(R)[:, None, None]
     expected = np.log(pi[replica, version.numpy(), state.numpy(), action.numpy()])
     np.testing.assert_allclose(logp, np.where(mask, expected, 0.0), atol=1e-13)
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,6 @@ def assert_same_bits(one, other):
     assert differing(one, other) == []
 
 
-# Identities.
-
-
 @pytest.mark.parametrize("run", [BANDIT, TREE, TOY], ids=["bandit", "tree", "toy"])
 @pytest.mark.parametrize("lag", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_trace_of_constant_lag_trains_the_bits_of_exactly_that_lag(run, lag, tmp_path):
@@ -106,9 +103,6 @@ def test_a_cell_has_the_same_bits_whatever_it_is_stacked_with():
     together = train_pack(runs)
     for number, run in enumerate(runs):
         assert differing(train(run), cell_rows(together, number, len(runs))) == []
-
-
-# Ages.
 
 
 def test_ages_are_those_of_the_oldest_member_counted_row_by_row():
@@ -201,9 +195,6 @@ def test_samples_that_are_too_old_can_leave_the_batch_and_the_time_stays(tmp_pat
     assert logged["pipeline/time"].tolist() == [10.0 * t + 3 for t in range(9)]
 
 
-# Refusals.
-
-
 def changed(recorded, row, **values):
     column_B = {name: recorded.column_B[name].copy() for name in trace.COLUMNS}
     for name, value in values.items():
@@ -260,9 +251,6 @@ def test_impossible_schedules_are_refused_before_training(run, why):
 def test_a_lag_beside_a_trace_is_a_contradiction(tmp_path):
     with pytest.raises(UserError, match="lag is 4, but the trace determines every age"):
         plan_for(replace(follow(TREE, tmp_path, EVEN), lag=4))
-
-
-# The file.
 
 
 def test_another_content_of_the_file_is_another_cell(tmp_path):

@@ -198,9 +198,6 @@ def test_sequential_assertions_stop_early_alarm_or_say_that_they_cannot_tell():
     assert_unbiased(draws, 0.3, **call)
 
 
-# Variances
-
-
 def test_common_random_numbers_reach_both_samplers():
     seen = []
 
@@ -243,9 +240,6 @@ def test_means_of_both_estimators_may_differ():
         assert_variance_below(normal(7.0, 1.0), normal(-1.0, 2.0), **{**call, "means": (0.0, -1.0)})
 
 
-# Oracles
-
-
 def test_an_oracle_decides_without_draws():
     assert_unbiased(None, 0.75, exact=0.75 + 1e-12)
     assert_equivalent(None, 0.75, margin=0.1, exact=0.8)
@@ -263,9 +257,6 @@ def test_an_oracle_decides_without_draws():
         lambda: assert_coverage(None, 0.0, level=0.95, exact=0.9499, err_msg="mine"),
     ):
         refuses(r"exactly [\s\S]*mine", call, error=AssertionError)
-
-
-# Messages and bad input
 
 
 def test_a_failure_states_estimate_expected_z_n_and_rates():

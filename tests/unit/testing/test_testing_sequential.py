@@ -221,9 +221,6 @@ def test_what_cannot_be_tested_sequentially_is_refused(message):
     refuses(message, REFUSED[message])
 
 
-# Bets
-
-
 @pytest.mark.parametrize("p", [0.5, 0.3, 0.9])
 def test_the_wealth_is_one_on_average_and_its_chance_to_reach_any_level_is_bounded(p):
     n = 10
