@@ -66,6 +66,12 @@ def read(experiment: Experiment, root: Path) -> dict[str, Any]:
     return dict(found)
 
 
+def _designs(experiment: Experiment) -> dict[str, Any]:
+    if not (_LAST and _LAST[0][0] is experiment and _LAST[0][1] == len(experiment.claims)):
+        _LAST[:] = [(experiment, len(experiment.claims), design(experiment))]
+    return _LAST[0][2]
+
+
 def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> str:
     """Return how a claim stands to the table that it is judged on.
 
@@ -75,9 +81,7 @@ def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> 
     """
     if claim not in written.get("claims", {}):
         return PILOT
-    if not (_LAST and _LAST[0][0] is experiment and _LAST[0][1] == len(experiment.claims)):
-        _LAST[:] = [(experiment, len(experiment.claims), design(experiment))]
-    today = _LAST[0][2]
+    today = _designs(experiment)
     same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
     if not same:
         return CHANGED
