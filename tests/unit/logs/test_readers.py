@@ -417,8 +417,7 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     assert read([tmp_path]).notes[-1] == "3 other files were not read: a.jsonl, b.jsonl, c.jsonl."
     assert isinstance(read_any([tmp_path / "run.jsonl"]), ScalarLog)
     assert read_any([tmp_path / "run.jsonl"]).notes == ()
-    with pytest.raises(UserError, match=r"run.jsonl holds numbers by step of verl, no tokens; `testbed"):
-        read([tmp_path / "run.jsonl"])
+    refuses(r"run.jsonl holds numbers by step of verl, no tokens; `testbed", read, [tmp_path / "run.jsonl"])
     state = {"log_history": [{"step": 1, "reward": 1}], "global_step": 1}
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
     with pytest.raises(UserError, match="These are scalars of two formats, perhaps from two runs"):
@@ -443,8 +442,7 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     short = Reader("short", "", (), (), lambda _: [][0])
     refuses(r"reader expects \(IndexError: list index out of range\)", _told, short, [tmp_path])
     (tmp_path / "a.jsonl").write_text(json.dumps({"eid": 1, "prompt_length": 1, "info": 3}))
-    with pytest.raises(UserError, match=r"reader expects \(AttributeError: 'int' object has no attribute"):
-        read([tmp_path / "a.jsonl"])
+    refuses(r"reader expects \(AttributeError: 'int' object has no attribute", read, [tmp_path / "a.jsonl"])
 
 
 SKYRL = {name: torch.ones(1, 2) for name in ("sequences", "attention_mask", "loss_mask")}

@@ -10,7 +10,6 @@ from support.log_mutations import trl
 from support.refusals import refuses
 
 from testbed.diagnostics.peer_limits import Alert, Threshold
-from testbed.errors import UserError
 from testbed.logs.readers import read, read_any
 from testbed.logs.scalars import (
     HOW,
@@ -211,8 +210,7 @@ def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
     found = ScalarLog("x", tuple({"step": n, "m": m} for n, m in enumerate((2.0, 1.0, math.nan, 3.0))),
                       {"m": ("k", "d"), "gone": ("l", "")})  # fmt: skip
     assert found.table() == [shown | {"largest": 3.0, "differs": "d"}]
-    with pytest.raises(UserError, match=r"^t: step is missing; expected the optimizer step as a"):
-        scalar_log("verl", [("t", None, {})])
+    refuses(r"^t: step is missing; expected the optimizer step as a", scalar_log, "verl", [("t", None, {})])
 
 
 def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():

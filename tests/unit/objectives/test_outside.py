@@ -5,7 +5,6 @@ import torch
 from support.command_line import call
 from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.promise_batches import batch_of
 from testbed.objectives import objective
@@ -58,8 +57,7 @@ def test_ctrl_c_inside_an_objective_ends_the_program(file):
 
 def test_a_callable_is_checked_too():
     logp, batch = batch_of()
-    with pytest.raises(UserError, match="the objective|<lambda>"):
-        effective_weights(lambda logp_BT, _: logp_BT.sum(), logp, batch)
+    refuses("the objective|<lambda>", effective_weights, lambda logp_BT, _: logp_BT.sum(), logp, batch)
 
 
 @pytest.mark.slow

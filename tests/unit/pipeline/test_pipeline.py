@@ -337,8 +337,7 @@ def test_pairs_of_numbers_are_taken_at_their_limits():
         (["lengths=3,b"], "'lengths=3,b': expected a whole number."),
         (["batch=none"], "'batch=none': expected a whole number."),
     ):
-        with pytest.raises(UserError, match=f"^{said}$"):
-            from_words(words)
+        refuses(f"^{said}$", from_words, words)
 
 
 def test_words_become_a_design(tmp_path):

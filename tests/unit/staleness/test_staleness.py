@@ -102,8 +102,7 @@ def test_more_memory_than_there_may_be_is_refused_before_it_is_taken():
     says = r"3 cells x 1 to 9 versions x 1,000 weights of 4 bytes need 46\.88 KiB, more than the 46\.87 KiB"
     refuses(says, VersionBuffer, weights, [1, 2, 9], limit=size - 1)
     # By default half of what is available: no machine has 2^60 bytes of memory, so nothing is allocated here.
-    with pytest.raises(UserError, match=r"run fewer cells at a time, or set TESTBED_SPILL=FOLDER"):
-        VersionBuffer(weights, [2**48] * 3)
+    refuses(r"run fewer cells at a time, or set TESTBED_SPILL=FOLDER", VersionBuffer, weights, [2**48] * 3)
 
 
 def test_half_of_the_available_memory_is_the_limit(monkeypatch):
