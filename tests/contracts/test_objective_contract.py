@@ -76,9 +76,8 @@ def test_its_weight_is_the_one_derived_by_hand(name):
 # Settings under which a number of an objective counts.
 TURNED_ON = {
     "f_distillation": {"divergence": "js"},
-    "s_ppo": {"correction": "subtract"},
-    "st_ppo": {"correction": "subtract"},
-}
+    "s_ppo": {"correction": "subtract"}, "st_ppo": {"correction": "subtract"},
+}  # fmt: skip
 
 
 def silent_numbers(name):

@@ -94,11 +94,9 @@ def test_names_without_parentheses_tell_the_systems_apart():
 
 @pytest.mark.parametrize(
     ("name", "short", "work"),
-    [
-        ("Correlated proxies (ORPO)", ("correlated proxies", "orpo"), "ORPO (2025), sec. 2"),
-        ("A / B → C (rare switching)", ("a / b → c", "a", "b", "c"), "C (2024), arXiv:2401.12345"),
-    ],
-)
+    [("Correlated proxies (ORPO)", ("correlated proxies", "orpo"), "ORPO (2025), sec. 2"),
+     ("A / B → C (rare switching)", ("a / b → c", "a", "b", "c"), "C (2024), arXiv:2401.12345")],
+)  # fmt: skip
 def test_a_source_is_the_cited_work_that_names_the_system_or_else_all(name, short, work, monkeypatch):
     assert listed.short_names(name) == short
     monkeypatch.setattr(listed, "trials", lambda: {name: {"e": Part("", ("claim",))}})
