@@ -185,7 +185,7 @@ def at_once(text):
 )  # fmt: skip
 def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("testbed.cli.slow_notice.slow_notice", at_once)
+    monkeypatch.setattr("paper_figs.commands.diagnose.slow_notice", at_once)
     made_logs.own(tmp_path / "log")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     assert call(*words) == 2

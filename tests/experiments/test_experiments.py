@@ -259,6 +259,7 @@ def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
 @pytest.fixture
 def only_example(monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", EXAMPLE)
+    monkeypatch.setattr("analysis.commands.evidence_commands.EXPERIMENTS", EXAMPLE)
     for module in ("claims", "verdicts", "digests"):
         monkeypatch.setattr(f"analysis.judging.{module}.EXPERIMENTS", EXAMPLE)
     for module in ("claims", "verdicts"):
