@@ -132,7 +132,7 @@ def test_a_new_table_of_too_few_seeds_is_refused_before_it_runs():
 
 
 FEW = {
-    "arena": "16 + 16 of most arms, as its design fixed for all alike; claims of its systems got up to 544",
+    "arena": "16 + 16 of most arms, as its design fixed for all alike; claims of its systems got up to 864",
     "foretold-arms": "20 seeds at lag 64 and 12 at lag 16, fixed before the runs",
     "reward-arms": "its arms of 1,500 steps, whose rule goes on",
 }
