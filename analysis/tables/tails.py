@@ -55,7 +55,8 @@ def exceedances(pooled: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     A row keeps its zeros up to the largest x that any row reaches: a median over the rows that are left would
     rise again.
     """
-    pooled = pooled[pooled["ratios"] > 0]
+    if (pooled := pooled[pooled["ratios"] > 0]).empty:
+        raise UserError("No step after the lag has ratios of sequences; run more steps.")
     found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), list(keys)].reset_index(drop=True)
     found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
     found["share"] = exceedance(counts(pooled[HISTOGRAM])).ravel()

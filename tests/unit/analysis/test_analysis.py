@@ -203,6 +203,7 @@ def test_shares_above_a_ratio_are_those_of_each_run():
     found = tails.exceedances(frame, ["seed"])
     assert found[found["log rho"] == 1.0]["share"].tolist() == [1.0, pytest.approx(1 / 3)]
     assert found["log rho"].min() == -0.75  # a step from where the first share is below 1
+    refuses("No step after the lag has ratios", tails.exceedances, frame.assign(ratios=0), ["seed"])
     wide = tails.exceedances(frame.assign(**{HISTOGRAM: [histogram(-0.9), histogram(1.1)]}), ["seed"])
     medians = wide.groupby("log rho")["share"].median()
     assert (medians.diff().dropna() <= 0).all(), "one seed ends early: its zeros stay, and no median rises"
