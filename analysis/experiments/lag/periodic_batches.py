@@ -3,10 +3,8 @@
 `python -m analysis.experiments.lag.periodic_batches` chooses rates and knobs, arm by arm.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot, inside
@@ -19,7 +17,7 @@ OLD = replace(FRESH, staleness="periodic", lag=225, staleness_args=(("period", 4
 """28,800 responses, every one trained on once; samples are up to 449 steps old."""
 VARIED = ("dynamic_sampling", True)
 """OAPL leaves prompts out on which all responses or none are right, as its paper does."""
-WAYS: Mapping[str, Way] = MappingProxyType({
+BATCHES = Family({
     name: replace(way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=6)
     for name, way in {
         "oapl": Way(with_recipe(OLD, "oapl", "beta2", VARIED), BETAS),
@@ -28,9 +26,8 @@ WAYS: Mapping[str, Way] = MappingProxyType({
         "fresh oapl": Way(with_recipe(FRESH, "oapl", "beta2", VARIED), (0.03,)),
         "fresh grpo": Way(with_recipe(FRESH, "grpo")),
     }.items()
-})  # fmt: skip
+}, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
 """On fresh data neither a clip nor beta2, which scales the gradient, says anything to Adam."""
-BATCHES = Family(WAYS, Path(__file__).with_suffix(".csv"), by="area")
 METRICS = ("area", "accuracy", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
 SEEDS, LATER, MORE, LESS, TIMES = 32, 70_000, 0.02, 0.05, 3
 """Seeds of a run, which begin so far beyond those of other tables; accuracy that counts as gained, and as
@@ -53,9 +50,7 @@ EXPERIMENT = BATCHES.experiment(
         "importance sampling (TIS) learn from two generations of 14,400 responses, up to 449 steps old; "
         "OAPL and GRPO also from fresh ones.",
     ),
-    systems={
-        "OAPL": Part("one task and one small model; generations of GRPO on the same task, not DeepCoder's")
-    },
+    systems={"OAPL": Part("one task, one small model; generations of GRPO there, not of DeepCoder")},
 )
 asks(EXPERIMENT,
     ("oapl-gains-over-tis-on-two-generations",
