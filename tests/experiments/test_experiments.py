@@ -12,7 +12,6 @@ import pytest
 from support.command_line import call, refused, told
 from support.refusals import refuses
 
-from analysis import experiment as registry
 from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
 from analysis.judging import preregistration
@@ -258,12 +257,12 @@ def test_list_and_show_say_what_is_declared_to_people_and_machines(capsys):
 
 @pytest.fixture
 def only_example(monkeypatch):
-    monkeypatch.setattr(registry, "EXPERIMENTS", EXAMPLE)
-    monkeypatch.setattr("analysis.commands.evidence_commands.EXPERIMENTS", EXAMPLE)
     for module in ("claims", "verdicts", "digests"):
         monkeypatch.setattr(f"analysis.judging.{module}.EXPERIMENTS", EXAMPLE)
     for module in ("claims", "verdicts"):
         monkeypatch.setattr(f"analysis.judging.{module}.CLAIMS", Claims(EXAMPLE))
+    for module in ("commands.evidence_commands", "commands.judge", "commands.kinds", "experiment"):
+        monkeypatch.setattr(f"analysis.{module}.EXPERIMENTS", EXAMPLE)  # last what the others import it from
 
 
 def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, example):
