@@ -1,8 +1,8 @@
 """One call of a user's loss: its arguments, its result, and its weights -dLoss/dlogp."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -71,15 +71,15 @@ def call(
     """
     leaf_BT = logp_BT.detach().clone().requires_grad_()
     with torch.enable_grad():
-        arguments = call_arguments(binding, leaf_BT, batch, dtype, totals)
-        before = {name: _copy(value) for name, value in arguments.items()}
+        arguments = call_arguments(binding, leaf_BT, _copy(batch), dtype, totals)
+        before = {name: _copy(value) for name, value in _inputs(arguments)}
         words = passed(arguments)
         _announce(words)
         try:
             total, form, kind, gradient_BT = _run(binding, arguments, leaf_BT, batch.mask_BT, words)
         finally:
             _announce("")
-    changed = tuple(name for name, value in arguments.items() if not _same(value, before[name]))
+    changed = tuple(name for name, value in _inputs(arguments) if not _same(value, before[name]))
     weight_BT = torch.zeros_like(leaf_BT) if gradient_BT is None else -gradient_BT
     return Outcome(float(total.detach()), weight_BT.detach().double(), kind, form, changed)
 
@@ -173,9 +173,20 @@ def _total(value: Any, mask_BT: Tensor, binding: Binding, words: str) -> tuple[T
     )
 
 
+def _inputs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each argument, and of each field of a batch among them."""
+    for name, value in arguments.items():
+        if isinstance(value, Batch):
+            yield from ((f"{name}.{each.name}", getattr(value, each.name)) for each in fields(value))
+        else:
+            yield name, value
+
+
 def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(each) for each in value]
+    if isinstance(value, Batch):
+        return replace(value, **{each.name: _copy(getattr(value, each.name)) for each in fields(value)})
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 

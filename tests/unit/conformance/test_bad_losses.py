@@ -24,6 +24,7 @@ MESSAGES = {
     "wrong_shape": ("shape", "returned shape [5] for a batch of 6 responses, 5 tokens wide", PASSED),
     "numpy_number": ("type", "returned numpy.float64; expected a torch tensor", PASSED),
     "changes": ("changed", "changes its inputs in place: advantages", PASSED),
+    "changes_a_batch": ("changed", "changes its inputs in place: batch.adv_BT", "batch Batch of [6, 5]"),
     "detached": ("detached", "no gradient leads back to them", PASSED),
     "a_leaf": ("detached", "a gradient of 0 in every batch"),
 }
