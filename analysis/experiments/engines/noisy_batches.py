@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.arena.tasks import task
-from analysis.experiments.lag.periodic_batches import BETAS, CLIPS
+from analysis.experiments.lag.periodic_batches import BETAS, CLIPS, METRICS, VARIED
 from analysis.lab import Part, Plot
 from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
-SEEDS, FRESH, MORE = 32, 20_000, 0.02
+SEEDS, LATER, MORE = 32, 80_000, 0.02
 """Seeds of a run, which begin so far beyond those of other tables; accuracy that counts as gained. Set before
 the table was made."""
-METRICS = ("accuracy", "area", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
 BATCHES = replace(
     task("sorted"), staleness="periodic", lag=25, log_every=30, mismatch="logit-noise",
     mismatch_args=(("sigma", 0.3),),
@@ -24,44 +23,38 @@ BATCHES = replace(
 RATES = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
 NOISY = Family(
     {
-        "oapl": Way(with_recipe(BATCHES, "oapl", "beta2"), BETAS, rates=RATES),
-        "grpo": Way(with_recipe(BATCHES, "grpo", "eps_low+eps_high"), CLIPS, rates=RATES),
+        "oapl": Way(with_recipe(BATCHES, "oapl", "beta2", VARIED), BETAS, rates=RATES, pilots=6),
+        "grpo": Way(with_recipe(BATCHES, "grpo", "eps_low+eps_high"), CLIPS, rates=RATES, pilots=6),
     },
     Path(__file__).with_suffix(".csv"),
+    by="area",
 )
 
 EXPERIMENT = NOISY.experiment(
     METRICS,
     SEEDS,
-    first=FRESH,
-    question="Does OAPL end above GRPO where both learn from old batches of an engine as far away as FP8?",
+    first=LATER,
+    question="Does OAPL learn more than GRPO from old batches of an engine as far away as FP8?",
     source="KARL (2026): OAPL on large batches, several times over, without correction of the engine",
-    differs=(
-        "toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on the "
-        "engine's logits, 0.024 nats a token at the start, where FP8 in blocks is 0.022 from SmolLM2"
-    ),
+    differs="toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on "
+    "the engine's logits, 0.024 nats a token at the start, where FP8 in blocks is 0.022 from SmolLM2",
     margins={"accuracy gained": MORE},
     figure=Plot(
         "strips",
-        x="accuracy: final accuracy",
+        x="area: mean accuracy along 9,600 responses",
         y="arm",
-        says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate and "
-        "knob: weights are sent every 51 steps to an engine whose logits have noise of 0.3; OAPL regresses "
-        "log-ratios on advantages.",
+        says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
+        "at its best rate and knob: weights are sent every 51 steps to an engine whose logits have noise of "
+        "0.3; OAPL regresses log-ratios on advantages.",
     ),
-    systems={
-        "KARL": Part(
-            "one task, one pass a batch; no agents, no search, no prompts of another kind",
-            ("oapl-ends-above-grpo-on-noisy-batches",),
-        )
-    },
+    systems={"KARL": Part("one task, one pass a batch; no agents, no search, no prompts of another kind")},
 )
 
 ask(
-    EXPERIMENT, "oapl-ends-above-grpo-on-noisy-batches",
-    "Where weights are sent every 51 steps to an engine whose logits have noise of 0.3, OAPL ends 0.02 more "
-    "accurate than GRPO at its best clip.",
-    "oapl", "grpo", MORE,
+    EXPERIMENT, "oapl-gains-over-grpo-on-noisy-batches",
+    "Where weights are sent every 51 steps to an engine whose logits have noise of 0.3, OAPL's mean accuracy "
+    "along 9,600 responses is 0.02 above that of GRPO at its best clip.",
+    "oapl", "grpo", MORE, "area",
 )  # fmt: skip
 
 if __name__ == "__main__":
