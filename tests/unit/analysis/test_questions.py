@@ -51,14 +51,12 @@ def test_no_number_of_an_answer_is_typed_by_hand():
 def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
     one = question_list.find([40])[0]
     judged = by_claim()
-    name = "an-ewma-anchor-ends-above-missing-log-probabilities"
+    name = "an-ewma-anchor-gains-over-missing-log-probabilities"
     now = judged | {name: judged[name] | {"verdict": "undecided", "effect": -0.004, "low": -0.01, "high": 0}}
     assert "by now" not in one.text({}, judged)
     text = one.text({}, now)
-    assert "-0.4 [-1.0, 0.0] points" in text
-    assert text.endswith(
-        f"The verdict on `{name}` is undecided by now; these words suppose invalid: long enough."
-    )
+    assert "-0.004 [-0.010, 0.000]" in text
+    assert text.endswith(f"The verdict on `{name}` is undecided by now; these words suppose supported.")
 
 
 def test_a_finding_in_brief_says_how_exact_an_identity_is():
