@@ -182,9 +182,14 @@ class Experiment:
         return self.tuned.chosen(self.arms(), EXPERIMENTS[self.tuned.table].keys)
 
     def claim(
-        self, name: str = "", statement: str = "", *, source: str = "", kind: str = "",
+        self,
+        name: str = "",
+        statement: str = "",
+        *,
+        source: str = "",
+        kind: str = "",
         gates: Mapping[str, Gate] | None = None,
-    ) -> Statement:  # fmt: skip
+    ) -> Statement:
         """Declare a claim of this experiment that waits for its evidence (see analysis.judging.sentences).
 
         Args:

@@ -200,9 +200,13 @@ class FiniteMDP:
         return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
 
     def renyi(
-        self, pi_xSA: Floats, mu_xSA: Floats, order: float, *,
+        self,
+        pi_xSA: Floats,
+        mu_xSA: Floats,
+        order: float,
+        *,
         unsupported: Literal["raise", "infinite"] = "raise",
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
         order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order. If
@@ -221,9 +225,15 @@ class FiniteMDP:
         return found_R.reshape(np.shape(pi_xSA)[:-2])
 
     def _episodes(
-        self, pi_XSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: Keys, step: int,
+        self,
+        pi_XSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: Keys,
+        step: int,
         versions: int = 1,
-    ) -> Episodes:  # fmt: skip
+    ) -> Episodes:
         from envs import kernels
 
         replicas = len(pi_XSA) // versions

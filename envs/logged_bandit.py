@@ -31,9 +31,14 @@ def stay(contexts: int, arms: int) -> Floats:
 
 @world("bandit")
 def bandit(
-    *, arms: int = 10, contexts: int = 1, means: Sequence[float] | Sequence[Sequence[float]] | None = None,
-    noise: str = "bernoulli", noise_std: float = 1.0, seed: int = 0,
-) -> FiniteMDP:  # fmt: skip
+    *,
+    arms: int = 10,
+    contexts: int = 1,
+    means: Sequence[float] | Sequence[Sequence[float]] | None = None,
+    noise: str = "bernoulli",
+    noise_std: float = 1.0,
+    seed: int = 0,
+) -> FiniteMDP:
     """Arms that pay Bernoulli, normal or fixed rewards with given or random means, in uniform contexts."""
     return FiniteMDP(
         transition_SAS=stay(contexts, arms), reward_SA=mean_rewards(contexts, arms, means, seed),
@@ -105,9 +110,15 @@ class LoggedBandit(FiniteMDP):
 
 @world("logged-bandit")
 def logged_bandit(
-    *, contexts: int = 5, arms: int = 4, temperature: float = 0.3, skill: float = 0.5,
-    noise: str = "bernoulli", noise_std: float = 1.0, seed: int = 0,
-) -> LoggedBandit:  # fmt: skip
+    *,
+    contexts: int = 5,
+    arms: int = 4,
+    temperature: float = 0.3,
+    skill: float = 0.5,
+    noise: str = "bernoulli",
+    noise_std: float = 1.0,
+    seed: int = 0,
+) -> LoggedBandit:
     """A contextual bandit with data from a softmax logging policy that knows the mean rewards roughly.
 
     The logging policy is softmax(score / temperature), score = skill * mean reward + (1 - skill) * uniform.

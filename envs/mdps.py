@@ -80,9 +80,15 @@ def grid_world(
 
 @world("garnet")
 def garnet(
-    *, states: int = 16, actions: int = 4, branching: int = 3, seed: int = 0, horizon: int = 16,
-    discount: float = 1.0, noise_std: float = 0.0,
-) -> FiniteMDP:  # fmt: skip
+    *,
+    states: int = 16,
+    actions: int = 4,
+    branching: int = 3,
+    seed: int = 0,
+    horizon: int = 16,
+    discount: float = 1.0,
+    noise_std: float = 0.0,
+) -> FiniteMDP:
     """A random MDP: each action leads to one of a few random states and pays a random normal mean reward.
 
     The `branching` next states are distinct, their probabilities the gaps between uniform cuts of [0, 1];

@@ -47,9 +47,17 @@ def running_sums(probability_xK: Floats) -> Floats:
 
 
 def build_tables(
-    transition_SAS: Floats, reward_SA: Floats, start_S: Floats, terminal_S: Bools, bonus_S: Floats, *,
-    horizon: int, discount: float, noise: str, noise_std: float | Floats,
-) -> Tables:  # fmt: skip
+    transition_SAS: Floats,
+    reward_SA: Floats,
+    start_S: Floats,
+    terminal_S: Bools,
+    bonus_S: Floats,
+    *,
+    horizon: int,
+    discount: float,
+    noise: str,
+    noise_std: float | Floats,
+) -> Tables:
     """The same world with each dense transition row packed to its support, in ascending state order."""
     transition_XS = transition_SAS.reshape(-1, transition_SAS.shape[-1])
     support_XS = transition_XS > 0.0

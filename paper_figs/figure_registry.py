@@ -19,9 +19,13 @@ FIGURES = Registry("figure", package="paper_figs")
 
 
 def figure(
-    name: str, *, data: str, caption: str, supports: tuple[str, ...] = (),
+    name: str,
+    *,
+    data: str,
+    caption: str,
+    supports: tuple[str, ...] = (),
     counted: Callable[[pd.DataFrame], str] = lambda _: "",
-) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:  # fmt: skip
+) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
     """Register draw(table: DataFrame) -> Figure, which neither saves, reads files nor sets rcParams.
 
     Args:

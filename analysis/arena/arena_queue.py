@@ -42,9 +42,14 @@ def cost(arms: int, effort: Effort = FULL) -> tuple[int, float]:
 
 
 def run_arms(
-    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print,
+    name: str,
+    base: Run,
+    arms: Sequence[Arm],
+    lag: int,
+    folder: Path,
+    say: Callable[[str], None] = print,
     effort: Effort = FULL,
-) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
     Args:
@@ -129,9 +134,15 @@ def run_more(
 
 
 def run_queue(
-    name: str, base: Run, arms: Sequence[Arm], lag: int, folder: Path, say: Callable[[str], None] = print,
-    shard: tuple[int, int] = (1, 1), effort: Effort = FULL,
-) -> pd.DataFrame:  # fmt: skip
+    name: str,
+    base: Run,
+    arms: Sequence[Arm],
+    lag: int,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    shard: tuple[int, int] = (1, 1),
+    effort: Effort = FULL,
+) -> pd.DataFrame:
     """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv.
 
     shard: (k, n) runs every n-th batch, from the k-th on, and its file says so; two machines share a queue.

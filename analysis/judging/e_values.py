@@ -197,9 +197,13 @@ def _cells(
 
 
 def _evidence(
-    cells: tuple[Cell, ...], worst: int, interval: tuple[float, float], e: Mapping[str, float], note: str,
+    cells: tuple[Cell, ...],
+    worst: int,
+    interval: tuple[float, float],
+    e: Mapping[str, float],
+    note: str,
     asks: str,
-) -> Evidence:  # fmt: skip
+) -> Evidence:
     if len(cells) > 1:
         agree = sum(cell.agrees for cell in cells)
         note = f"{note}; {agree} of {len(cells)} cells agree, least {cells[worst].name}"

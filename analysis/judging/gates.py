@@ -168,9 +168,13 @@ def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def drift(
-    check: Callable[..., object], frame: pd.DataFrame, read: Sequence[Read], experiment: str = "",
-    systems: Iterable[str] = (), old: Collection[str] = (),
-) -> Iterator[Answer]:  # fmt: skip
+    check: Callable[..., object],
+    frame: pd.DataFrame,
+    read: Sequence[Read],
+    experiment: str = "",
+    systems: Iterable[str] = (),
+    old: Collection[str] = (),
+) -> Iterator[Answer]:
     """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
 
     The largest of their KL counts: a lag is as large as what it did to the arm that nothing held back, and no

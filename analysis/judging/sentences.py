@@ -50,10 +50,20 @@ class Statement:
         return self.register(check)
 
     def compare(
-        self, outcome: Outcome, a: Arm | None = None, b: Arm | None = None, *, by: float = 0.0,
-        times: float | None = None, below: bool = False, over: Arm | None = None, typical: str = "",
-        off: Arm | None = None, rival: Arm | None = None, null: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        outcome: Outcome,
+        a: Arm | None = None,
+        b: Arm | None = None,
+        *,
+        by: float = 0.0,
+        times: float | None = None,
+        below: bool = False,
+        over: Arm | None = None,
+        typical: str = "",
+        off: Arm | None = None,
+        rival: Arm | None = None,
+        null: float | None = None,
+    ) -> None:
         """Say that the outcome of a is above that of b by `by`; without b, that it is above `by` itself.
 
         Without a, the outcome is what computes a number per unit; it is above `by`, and `null` is what it
@@ -66,9 +76,16 @@ class Statement:
         self._by("below" if below else "above", outcome, a, b, margin, over, typical, **more)
 
     def equal(
-        self, outcome: Outcome, a: Arm | None = None, b: Arm | None = None, *, within: float,
-        floor: float | None = None, over: Arm | None = None, typical: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        outcome: Outcome,
+        a: Arm | None = None,
+        b: Arm | None = None,
+        *,
+        within: float,
+        floor: float | None = None,
+        over: Arm | None = None,
+        typical: str = "",
+    ) -> None:
         """Say that outcomes of both arms differ by less than `within`; floor: value none can fall below.
 
         Without arms, the outcome computes a difference per unit.
@@ -76,9 +93,17 @@ class Statement:
         self._by("equal", outcome, a, b, within, over, typical, floor=floor)
 
     def happens(
-        self, event: Outcome, a: Arm | None = None, b: Arm | None = None, *, over: Arm | None = None,
-        spared: bool = False, alone: bool = False, times: float | None = None, off: Arm | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        event: Outcome,
+        a: Arm | None = None,
+        b: Arm | None = None,
+        *,
+        over: Arm | None = None,
+        spared: bool = False,
+        alone: bool = False,
+        times: float | None = None,
+        off: Arm | None = None,
+    ) -> None:
         """Say that an event, a column above 1/2, happens on most seeds; with b, more often than in b.
 
         spared: say that it does not happen on most seeds. alone: that on most seeds it happens in a and not
@@ -89,16 +114,30 @@ class Statement:
         self._by(way, event, a, b, times or 0.0, over, "", off=off)
 
     def trend(
-        self, outcome: Outcome, a: Arm, *, x: str, by: float = 0.0, below: bool = False,
-        over: Arm | None = None, typical: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        outcome: Outcome,
+        a: Arm,
+        *,
+        x: str,
+        by: float = 0.0,
+        below: bool = False,
+        over: Arm | None = None,
+        typical: str = "",
+    ) -> None:
         """Say that the least-squares slope of the outcome over column x, in each seed, is above `by`."""
         self._by("below" if below else "above", outcome, a, None, by, over, typical, x=x)
 
     def _by(
-        self, way: Way, outcome: Outcome, a: Arm | None, b: Arm | None, margin: float, over: Arm | None,
-        typical: str, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        way: Way,
+        outcome: Outcome,
+        a: Arm | None,
+        b: Arm | None,
+        margin: float,
+        over: Arm | None,
+        typical: str,
+        **more: Any,
+    ) -> None:
         from analysis.judging.comparison import Comparison  # pandas, which lists of names do without
 
         self.register(Comparison(way, outcome, a, b, margin, over or {}, typical or self.typical, **more))

@@ -74,9 +74,13 @@ def leaning(evidence: Evidence) -> str:
 
 
 def answers(
-    check: Callable[..., object], table: pd.DataFrame, read: Sequence[Read], evidence: Evidence,
-    experiment: str = "", budget: str = "",
-) -> list[Answer]:  # fmt: skip
+    check: Callable[..., object],
+    table: pd.DataFrame,
+    read: Sequence[Read],
+    evidence: Evidence,
+    experiment: str = "",
+    budget: str = "",
+) -> list[Answer]:
     """Return the gates' results for a check on a table with one unit a seed.
 
     read: its arms. evidence: what it found. experiment: whose table it is. budget: at which equal budget it

@@ -18,9 +18,14 @@ from testbed.offline.tabular_offline import ahead, policy_q
 
 
 def constrained_optimum(
-    moves_SAS: Floats, reward_SA: Floats, cost_SA: Floats, start_S: Floats, discount: float, budget: float,
+    moves_SAS: Floats,
+    reward_SA: Floats,
+    cost_SA: Floats,
+    start_S: Floats,
+    discount: float,
+    budget: float,
     allowed_SA: Bools | None = None,
-) -> tuple[Floats, float]:  # fmt: skip
+) -> tuple[Floats, float]:
     """The best policy [S, A] with discounted cost <= budget, and its value, by a linear program over
     occupancies.
 
@@ -85,10 +90,21 @@ class PrimalDual:
 
 
 def primal_dual(
-    world: FiniteMDP, cost_SA: Floats, *, budget: float, conservatism_R: Floats, convexity_R: Floats,
-    key_R: NDArray[np.uint64], iterations: int = 100, episodes: int = 4, keep: float = 1.0,
-    members: int = 4, step_size: float = 1.0, dual_rate: float = 0.1, seed: int = 0,
-) -> PrimalDual:  # fmt: skip
+    world: FiniteMDP,
+    cost_SA: Floats,
+    *,
+    budget: float,
+    conservatism_R: Floats,
+    convexity_R: Floats,
+    key_R: NDArray[np.uint64],
+    iterations: int = 100,
+    episodes: int = 4,
+    keep: float = 1.0,
+    members: int = 4,
+    step_size: float = 1.0,
+    dual_rate: float = 0.1,
+    seed: int = 0,
+) -> PrimalDual:
     """Off-policy primal-dual: act, add to the replay, refit both critics on it, step policy and multiplier.
 
     logits += step_size (Q_r - lambda~ Q_c^up), lambda += dual_rate (estimate - budget). Both critics are

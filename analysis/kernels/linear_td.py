@@ -16,10 +16,19 @@ from testbed.errors import UserError
 
 
 def sampled_td(
-    feature_SF: Floats, weight_S: Floats, step_SS: Floats, reward_S: Floats, discount: float,
-    key_R: NDArray[np.uint64], *, steps: int, every: int, step_size: ArrayLike, inner: ArrayLike = 1,
+    feature_SF: Floats,
+    weight_S: Floats,
+    step_SS: Floats,
+    reward_S: Floats,
+    discount: float,
+    key_R: NDArray[np.uint64],
+    *,
+    steps: int,
+    every: int,
+    step_size: ArrayLike,
+    inner: ArrayLike = 1,
     start_F: Floats | None = None,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Weights [K, R, F] of TD on sampled s ~ weight, s' ~ step(s), with a target copied every `inner`
     updates.
 
@@ -48,9 +57,17 @@ def sampled_td(
 
 
 def parallel_q(
-    world: FiniteMDP, feature_SAF: Floats, key_R: NDArray[np.uint64], *, players: int, steps: int,
-    every: int, step_size: ArrayLike, ridge: ArrayLike = 0.0, epsilon: float = 0.1,
-) -> Floats:  # fmt: skip
+    world: FiniteMDP,
+    feature_SAF: Floats,
+    key_R: NDArray[np.uint64],
+    *,
+    players: int,
+    steps: int,
+    every: int,
+    step_size: ArrayLike,
+    ridge: ArrayLike = 0.0,
+    epsilon: float = 0.1,
+) -> Floats:
     """Weights [K, R, F] of online Q-learning by `players` parallel copies, without replay or target network.
 
     At each step every copy acts epsilon-greedily and w += step_size (mean of (r + discount max Q(s') - Q) phi

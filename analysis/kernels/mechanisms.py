@@ -12,9 +12,13 @@ ACTIONS = 4
 
 
 def lot_sizing(
-    *, capacity: int = 10, largest_order: int = 4, demand_K: ArrayLike = (0.2, 0.2, 0.2, 0.2, 0.2),
-    price: float = 2.0, holding_cost: float = 0.1,
-) -> tuple[FiniteMDP, NDArray[np.int64]]:  # fmt: skip
+    *,
+    capacity: int = 10,
+    largest_order: int = 4,
+    demand_K: ArrayLike = (0.2, 0.2, 0.2, 0.2, 0.2),
+    price: float = 2.0,
+    holding_cost: float = 0.1,
+) -> tuple[FiniteMDP, NDArray[np.int64]]:
     """Inventory s, order a, then random demand: the world, and the post-decision stock y = min(s + a,
     capacity), [S, A].
 

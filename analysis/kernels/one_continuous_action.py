@@ -35,9 +35,15 @@ class BumpBandit:
         return np.asarray(peak_xK.sum(-1))
 
     def log(
-        self, key_R: ArrayLike, n: int, *, mean_W: ArrayLike, std_W: ArrayLike, share_W: ArrayLike,
+        self,
+        key_R: ArrayLike,
+        n: int,
+        *,
+        mean_W: ArrayLike,
+        std_W: ArrayLike,
+        share_W: ArrayLike,
         step: int = 0,
-    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    ) -> tuple[Floats, Floats, Floats]:
         """Log (context, action, reward), [R, n] each, from N(mean_v, std_v^2) with probability share_v."""
         from envs import kernels  # loads numba
 
@@ -53,9 +59,14 @@ class BumpBandit:
 
 
 def polynomial_critic(
-    context_RN: Floats, action_RN: Floats, reward_RN: Floats, grid_S: Floats, grid_A: Floats, degree: int,
+    context_RN: Floats,
+    action_RN: Floats,
+    reward_RN: Floats,
+    grid_S: Floats,
+    grid_A: Floats,
+    degree: int,
     ridge: float,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Ridge regression of the reward on monomials x^i a^j, i + j <= degree, on a grid, [R, S, A].
 
     Far from the data it extrapolates as its powers do, and an unconstrained policy seeks these errors.

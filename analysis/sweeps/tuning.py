@@ -103,9 +103,14 @@ def _default_first(column: pd.Series) -> pd.Series:
 
 
 def best_rates(
-    frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag"), outcome: str = "last",
-    knobs: Sequence[str] = (), *, common: float | None = None, within: float = WITHIN,
-) -> pd.DataFrame:  # fmt: skip
+    frame: pd.DataFrame,
+    by: Sequence[str] = ("recipe", "lag"),
+    outcome: str = "last",
+    knobs: Sequence[str] = (),
+    *,
+    common: float | None = None,
+    within: float = WITHIN,
+) -> pd.DataFrame:
     """Return each arm's best rate in one row: what it scores there and at the common rate, and the width.
 
     Columns: by, learning_rate, knobs, score (median over seeds), common_rate, common_score (at "default"

@@ -41,9 +41,14 @@ RESULTS = Path("out/experiments")
 
 
 def make(
-    experiment: Experiment, folders: Sequence[Path] = (), *, root: Path = RESULTS,
-    workers: int | None = None, progress: Progress | None = None, partial: bool = False,
-) -> Table:  # fmt: skip
+    experiment: Experiment,
+    folders: Sequence[Path] = (),
+    *,
+    root: Path = RESULTS,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    partial: bool = False,
+) -> Table:
     """Return an experiment's table: computed, read from results folders, or from runs made now.
 
     Args:

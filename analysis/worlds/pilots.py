@@ -141,9 +141,15 @@ class TunedArms:
             yield columns(seeds, **named, arm=arm, **outcomes, **{"at end": int(ends)})
 
     def experiment(
-        self, name: str, seeds: int, metrics: tuple[str, ...], about: Mapping[str, Any] | None = None,
-        worlds: int = 1, continued: bool = False, **more: Any,
-    ) -> Experiment:  # fmt: skip
+        self,
+        name: str,
+        seeds: int,
+        metrics: tuple[str, ...],
+        about: Mapping[str, Any] | None = None,
+        worlds: int = 1,
+        continued: bool = False,
+        **more: Any,
+    ) -> Experiment:
         """Return the experiment with the table of `rows`; more: what else `Experiment` takes.
 
         worlds, continued: a unit is the mean of the metrics over so many, by `averaged`.
@@ -192,10 +198,17 @@ def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
 
 
 def ask(
-    experiment: Experiment, name: str, statement: str, first: str | Arms | None = None,
-    second: str | tuple[str, ...] | Arms | None = None, by: float = 0.0, outcome: Outcome = "accuracy",
-    source: str = "", gates: Mapping[str, Gate] | None = None, **more: Any,
-) -> None:  # fmt: skip
+    experiment: Experiment,
+    name: str,
+    statement: str,
+    first: str | Arms | None = None,
+    second: str | tuple[str, ...] | Arms | None = None,
+    by: float = 0.0,
+    outcome: Outcome = "accuracy",
+    source: str = "",
+    gates: Mapping[str, Gate] | None = None,
+    **more: Any,
+) -> None:
     """Declare that an arm's outcome is above each other arm's, with no setting at an end of its grid.
 
     first, second: names in column `arm`, or {column: values}; one arm alone, or none, as in `compare`.

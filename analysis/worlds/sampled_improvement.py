@@ -112,9 +112,14 @@ def draw(worlds: Worlds, mu_RSA: Floats, steps: int, rng: np.random.Generator, n
 
 
 def sampled(
-    worlds: Worlds, pi_RSA: Floats, arm: Arm, kept: list[Counts], batch: int, rng: np.random.Generator,
+    worlds: Worlds,
+    pi_RSA: Floats,
+    arm: Arm,
+    kept: list[Counts],
+    batch: int,
+    rng: np.random.Generator,
     noise: float,
-) -> Counts:  # fmt: skip
+) -> Counts:
     """Return a new batch; an adaptive behavior takes what the kept data and the batch have too little of."""
     if not arm.adapt:
         return draw(worlds, pi_RSA, batch, rng, noise)
@@ -216,9 +221,17 @@ def moved(log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: f
 
 
 def learn(
-    worlds: Worlds, arm: Arm, *, iterations: int, batch: int, seed: int, noise: float = 0.5,
-    tokens: Tokens | None = None, post_SA: Ints | None = None, paid_RSA: Floats | None = None,
-) -> Floats:  # fmt: skip
+    worlds: Worlds,
+    arm: Arm,
+    *,
+    iterations: int,
+    batch: int,
+    seed: int,
+    noise: float = 0.5,
+    tokens: Tokens | None = None,
+    post_SA: Ints | None = None,
+    paid_RSA: Floats | None = None,
+) -> Floats:
     """Return the exact score of the policy before each iteration and after the last, [K + 1, R]."""
     rng = np.random.default_rng(seed)
     cells, states, actions = worlds.reward_RSA.shape

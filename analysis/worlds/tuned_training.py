@@ -106,9 +106,13 @@ class Family:
         return found
 
     def experiment(
-        self, metrics: Sequence[str], seeds: int,
-        asked: Sequence[tuple[Sequence[str], *tuple[int, ...]]] = (((), 0),), first: int = 0, **more: Any,
-    ) -> Experiment:  # fmt: skip
+        self,
+        metrics: Sequence[str],
+        seeds: int,
+        asked: Sequence[tuple[Sequence[str], *tuple[int, ...]]] = (((), 0),),
+        first: int = 0,
+        **more: Any,
+    ) -> Experiment:
         """Return the experiment with the arms' table, named as the file; more: as `Experiment` takes it.
 
         asked: arms, () for those that are not named elsewhere, how many seeds they have, 0 for all, and by

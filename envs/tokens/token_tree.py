@@ -104,9 +104,15 @@ class TokenTree:
         return self._episodes(pi_RSA[:, None], np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
     def simulate_versions(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike,
-        step: int, given_RBT: Ints | None = None,
-    ) -> Episodes:  # fmt: skip
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
+        given_RBT: Ints | None = None,
+    ) -> Episodes:
         """Simulate responses with token t drawn from pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
 
         given_RBT: fixed tokens, negative where one is drawn.
@@ -119,9 +125,15 @@ class TokenTree:
         return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
 
     def _episodes(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike,
-        step: int, given_RBT: Ints | None = None,
-    ) -> Episodes:  # fmt: skip
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
+        given_RBT: Ints | None = None,
+    ) -> Episodes:
         # Imported here: building and listing worlds should not load the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk

@@ -33,9 +33,13 @@ READ = (
 
 
 def grpo_trainer(
-    objective: str, *, aggregation: str = "token_mean", length: float = 0.0, terms: Sequence[Term] = (),
+    objective: str,
+    *,
+    aggregation: str = "token_mean",
+    length: float = 0.0,
+    terms: Sequence[Term] = (),
     **hyper: Any,
-) -> type:  # fmt: skip
+) -> type:
     """Return a subclass of TRL's GRPOTrainer that minimizes an objective; use it as you use GRPOTrainer.
 
     Args:

@@ -28,9 +28,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 def identify(
-    target: Target, inputs: Inputs = None, given: Given = None, layout: Layout = "",
-    timeout: Timeout = 20.0, html: Html = None, json: Json = False,
-) -> None:  # fmt: skip
+    target: Target,
+    inputs: Inputs = None,
+    given: Given = None,
+    layout: Layout = "",
+    timeout: Timeout = 20.0,
+    html: Html = None,
+    json: Json = False,
+) -> None:
     """Find the catalogue entry that a loss equals, or the nearest entries and where the loss differs.
 
     The loss runs on adversarial batches in a separate process. Its weights -dLoss/dlogp are compared;

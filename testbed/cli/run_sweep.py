@@ -55,12 +55,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")
 
 
 def run(
-    sweep: Sweep = "", overrides: Fields = None, objective: Objectives = None, model: Model = None,
-    data: Data = None, verifier: Verifier = "exact", dedupe: Dedupe = False, lora: Lora = False,
-    out: Out = None, workers: Workers = None, threads: Threads = 1, timeout: Timeout = None,
-    shard: Shard = "1/1", extend: Extend = False, ray: OnRay = None, dry_run: DryRun = False,
-    yes: Yes = False, quiet: Quiet = False, json: Json = False,
-) -> None:  # fmt: skip
+    sweep: Sweep = "",
+    overrides: Fields = None,
+    objective: Objectives = None,
+    model: Model = None,
+    data: Data = None,
+    verifier: Verifier = "exact",
+    dedupe: Dedupe = False,
+    lora: Lora = False,
+    out: Out = None,
+    workers: Workers = None,
+    threads: Threads = 1,
+    timeout: Timeout = None,
+    shard: Shard = "1/1",
+    extend: Extend = False,
+    ray: OnRay = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
     """Run a sweep, without the cells that its folder already has.
 
     With --model the cells train your local causal language model instead of a sweep's: recipe grpo at lags 0

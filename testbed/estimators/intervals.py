@@ -106,9 +106,13 @@ def student(terms_N: ArrayLike, *, level: float = 0.95, side: str = "two") -> In
 
 
 def bootstrap(
-    terms_N: ArrayLike, log_weight_N: ArrayLike | None = None, *, level: float = 0.95,
-    resamples: int = 9999, seed: int = 0,
-) -> Interval:  # fmt: skip
+    terms_N: ArrayLike,
+    log_weight_N: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 9999,
+    seed: int = 0,
+) -> Interval:
     """BCa interval (Efron 1987; scipy's) of mean(x), or with log-weights of sum w x / sum w.
 
     Rounds are resampled with their weights, so numerator and denominator vary together: for equal rewards a

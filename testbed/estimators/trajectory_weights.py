@@ -181,10 +181,15 @@ class LoggedEpisodes:
 
     @classmethod
     def from_policies(
-        cls, *, action_NT: ArrayLike, reward_NT: Floats, pscore_NT: ArrayLike,
+        cls,
+        *,
+        action_NT: ArrayLike,
+        reward_NT: Floats,
+        pscore_NT: ArrayLike,
         evaluation_policy_action_dist_NTA: ArrayLike,
-        state_action_value_prediction_NTA: ArrayLike | None = None, **fields: Any,
-    ) -> "LoggedEpisodes":  # fmt: skip
+        state_action_value_prediction_NTA: ArrayLike | None = None,
+        **fields: Any,
+    ) -> "LoggedEpisodes":
         """Read episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
         Raises UserError for propensities outside (0, 1], for action distributions with negative entries or a

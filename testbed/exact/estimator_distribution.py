@@ -58,10 +58,13 @@ class UnitDistribution:
 
 
 def bandit_units(
-    distribution: LoggedDistribution, *, reward_SAK: ArrayLike | None = None,
-    chance_SAK: ArrayLike | None = None, model_SA: ArrayLike | None = None,
+    distribution: LoggedDistribution,
+    *,
+    reward_SAK: ArrayLike | None = None,
+    chance_SAK: ArrayLike | None = None,
+    model_SA: ArrayLike | None = None,
     feature_SAD: ArrayLike | None = None,
-) -> UnitDistribution:  # fmt: skip
+) -> UnitDistribution:
     """List the rounds of a logged distribution: all contexts, actions and rewards of positive probability.
 
     Args:
@@ -199,9 +202,14 @@ class EstimatorDistribution:
 
 
 def exact_moments(
-    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *,
-    undefined: float | None = None, most: int = MOST_COUNTS, **hyper: Any,
-) -> EstimatorMoments:  # fmt: skip
+    name: str,
+    distribution: UnitDistribution | LoggedDistribution,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorMoments:
     """Return the exact mean and variance of a registered estimator over n units.
 
     A linear estimator needs no enumeration: one unit gives the answer for any n, and `undefined` and `most`
@@ -217,9 +225,14 @@ def exact_moments(
 
 
 def exact_distribution(
-    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *,
-    undefined: float | None = None, most: int = MOST_COUNTS, **hyper: Any,
-) -> EstimatorDistribution:  # fmt: skip
+    name: str,
+    distribution: UnitDistribution | LoggedDistribution,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorDistribution:
     """Return the exact distribution of a registered estimator over n independent units.
 
     Enumerates all C(n + K - 1, K - 1) counts of K units with their multinomial probability, or all K^n tuples

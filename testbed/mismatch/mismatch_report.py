@@ -21,9 +21,15 @@ from testbed.mismatch.ratio_distribution import (
 
 
 def mismatch_distribution(
-    behavior: Behavior, theta_RP: Tensor, task: TokenTask | TokenTree, prompt_NQ: Ints | None = None, *,
-    step: int = 0, samples: int = 0, past_RP: Tensor | None = None,
-) -> tuple[RatioDistribution, ...]:  # fmt: skip
+    behavior: Behavior,
+    theta_RP: Tensor,
+    task: TokenTask | TokenTree,
+    prompt_NQ: Ints | None = None,
+    *,
+    step: int = 0,
+    samples: int = 0,
+    past_RP: Tensor | None = None,
+) -> tuple[RatioDistribution, ...]:
     """Return the distribution of log pi - log mu at equal weights, one per replica.
 
     Args:
@@ -82,9 +88,14 @@ def every_rollout(task: TokenTask, prompt_NQ: Ints, replicas: int) -> Rollout:
 
 
 def _sampled(
-    behavior: Behavior, theta_RP: Tensor, task: TokenTask, prompt_NQ: Ints, step: int, samples: int,
+    behavior: Behavior,
+    theta_RP: Tensor,
+    task: TokenTask,
+    prompt_NQ: Ints,
+    step: int,
+    samples: int,
     past_RP: Tensor | None,
-) -> Rollout:  # fmt: skip
+) -> Rollout:
     key_R = rng.keys(behavior.seeds, "mismatch/law")
     uniform_RBT = torch.from_numpy(uniforms(key_R, step, len(prompt_NQ) * samples, task.response_length))
     prompt_RNQ = torch.from_numpy(np.asarray(prompt_NQ)).expand(len(theta_RP), -1, -1)

@@ -10,9 +10,13 @@ from testbed.recipes.stack_composition import compose
 
 @recipe("grpo", source="Shao et al. (2024), arXiv:2402.03300, Eq. 3 (without the KL term)")
 def grpo(
-    *, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0, entropy: float = 0.0,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    kl_limit: float = 0.0,
+    entropy: float = 0.0,
     set_point: float = 0.0,
-) -> Recipe:  # fmt: skip
+) -> Recipe:
     """Group-standardized advantage, PPO's clip, mean over tokens then over sequences.
 
     kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none. entropy: coefficient

@@ -66,9 +66,13 @@ class Spread:
 
 
 def min_num_samples(
-    discrepancy: float, *, std: float | None = None, bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
-) -> int:  # fmt: skip
+    discrepancy: float,
+    *,
+    std: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+) -> int:
     """Return the fewest draws n with radius(n, false_alarm/2) + radius(n, missed) <= discrepancy.
 
     With `std` alone n = ((z_{1-false_alarm/2} + z_{1-missed}) std / discrepancy)^2. It serves both
@@ -80,9 +84,13 @@ def min_num_samples(
 
 
 def min_discrepancy(
-    n: int, *, std: float | None = None, bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
-) -> float:  # fmt: skip
+    n: int,
+    *,
+    std: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+) -> float:
     """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws detect."""
     spread = Spread(std, bounds)
     check_rates(false_alarm, missed)

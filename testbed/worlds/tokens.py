@@ -158,9 +158,15 @@ class TokenRuns(World):
         return np.stack([drawn[seed] for seed in self.seeds])
 
     def _answered(
-        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1,
+        self,
+        draw: Draw,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray,
+        step: int,
+        group: int,
+        slices: int = 1,
         judge: Callable[..., np.ndarray] | None = None,
-    ) -> Rollout:  # fmt: skip
+    ) -> Rollout:
         uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
         prompt = torch.from_numpy(prompt_RNQ).to(device)

@@ -127,9 +127,14 @@ def talked(
 
 
 def simulated(
-    given_RN: NDArray[np.int64], size: int, mood_RNT: NDArray[np.int64], act_RNT: NDArray[np.int64],
-    pi_SA: Floats, pays_S: Floats, weight_RN: Floats,
-) -> Floats:  # fmt: skip
+    given_RN: NDArray[np.int64],
+    size: int,
+    mood_RNT: NDArray[np.int64],
+    act_RNT: NDArray[np.int64],
+    pi_SA: Floats,
+    pays_S: Floats,
+    weight_RN: Floats,
+) -> Floats:
     """Return the mean satisfaction that users report to agent pi, [R], users being a table fitted to logs.
 
     Users answer by P(mood' | given, mood, act), counted with weights; what is given is drawn as logged.

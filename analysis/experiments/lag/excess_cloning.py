@@ -63,9 +63,15 @@ def fine() -> Floats:
 
 
 def trained(
-    start_RSA: Floats, key_R: Words, recipe: str, *, steps: int, rate: float, age: int = 0,
+    start_RSA: Floats,
+    key_R: Words,
+    recipe: str,
+    *,
+    steps: int,
+    rate: float,
+    age: int = 0,
     reward_A: Floats | None = None,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Logits after `steps` updates of a recipe on groups drawn by the policy of `age` updates ago.
 
     Older than the start is the start's own: an age of `steps` or more is offline. The start is the reference.

@@ -20,9 +20,14 @@ from testbed.rng import generator, keys
 
 
 def score_table(
-    data: LoggedData, contexts: int, actions: int, *, alpha: float = 1.0, model_RSA: Floats | None = None,
+    data: LoggedData,
+    contexts: int,
+    actions: int,
+    *,
+    alpha: float = 1.0,
+    model_RSA: Floats | None = None,
     reward_RN: Floats | None = None,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """g(x, a) = 1/N sum_i 1{x_i = x} (qhat(x, a) + 1{a_i = a} (r_i - qhat(x, a)) / mu_i^alpha), [R, S, A].
 
     alpha 1: IPS, with a model doubly robust; below: exponential smoothing (Aouali et al. 2023). reward_RN:

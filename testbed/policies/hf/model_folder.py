@@ -107,7 +107,6 @@ def _too_few(folder: Path, described: str, held: str) -> str:
 
 def _described(folder: Path) -> dict[str, list[int]]:
     """Return the shapes of a model's weights by name; UserError for an invalid configuration."""
-    import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:

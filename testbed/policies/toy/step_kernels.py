@@ -44,10 +44,19 @@ LOG2_E = 1.0 / math.log(2.0)
 
 @compiled_for_weights("embedding_RDE", "layers", "head_RVD")
 def generate(
-    token_RBT: Tokens, mask_RBT: Flags, logp_RBT: Floats, uniform_RBT: Doubles, first_RVN: Floats,
-    prompts: tuple[Floats, ...], bias_RC: Floats, embedding_RDE: Floats, layers: tuple[Block, ...],
-    head_RVD: Floats, counts: tuple[int, int, int], numbers: tuple[np.float32, np.float32],
-) -> None:  # fmt: skip
+    token_RBT: Tokens,
+    mask_RBT: Flags,
+    logp_RBT: Floats,
+    uniform_RBT: Doubles,
+    first_RVN: Floats,
+    prompts: tuple[Floats, ...],
+    bias_RC: Floats,
+    embedding_RDE: Floats,
+    layers: tuple[Block, ...],
+    head_RVD: Floats,
+    counts: tuple[int, int, int],
+    numbers: tuple[np.float32, np.float32],
+) -> None:
     """Draw whole responses by inverse CDF, from first-token probabilities and the cache of `prompts`.
 
     counts: prompts' tokens, heads, end token (V if none). numbers: temperature, epsilon.
@@ -96,9 +105,15 @@ def generate(
 
 @compiled_for_weights("layer")
 def step(
-    y_RDB: Floats, x_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, layer: Block,
-    counts: tuple[int, int, int], epsilon: np.float32,
-) -> None:  # fmt: skip
+    y_RDB: Floats,
+    x_RDB: Floats,
+    own_XB: Floats,
+    prompt_RIC: Floats,
+    bias_RC: Floats,
+    layer: Block,
+    counts: tuple[int, int, int],
+    epsilon: np.float32,
+) -> None:
     """y = the block's output for the newest tokens' features x; stores their queries, keys and values.
 
     own_XB: queries, keys and values of own tokens, rows (token, replica, 3 D), the newest last. prompt_RIC:
@@ -131,9 +146,17 @@ def _rooms(D: int, H: int, width: int) -> Rooms:
 
 @compiled
 def _block(
-    rooms: Rooms, scores: Floats, own_XB: Floats, place: tuple[int, int, int], cache: tuple[Floats, Floats],
-    layer: Block, r: int, counts: tuple[int, int, int], B: int, epsilon: np.float32,
-) -> None:  # fmt: skip
+    rooms: Rooms,
+    scores: Floats,
+    own_XB: Floats,
+    place: tuple[int, int, int],
+    cache: tuple[Floats, Floats],
+    layer: Block,
+    r: int,
+    counts: tuple[int, int, int],
+    B: int,
+    epsilon: np.float32,
+) -> None:
     """Pass x through a block. place: first row of own token 0, rows from token to token, the newest's."""
     (first, stride, newest), (x, normed, o, qkv, hidden) = place, rooms
     normalize(normed, x, epsilon)
@@ -205,9 +228,16 @@ def attend_step(
 
 @compiled
 def _attend(
-    o: Floats, own_XB: Floats, first: int, stride: int, prompt_IC: Floats, bias_1C: Floats, scores: Floats,
-    counts: tuple[int, int, int], B: int,
-) -> None:  # fmt: skip
+    o: Floats,
+    own_XB: Floats,
+    first: int,
+    stride: int,
+    prompt_IC: Floats,
+    bias_1C: Floats,
+    scores: Floats,
+    counts: tuple[int, int, int],
+    B: int,
+) -> None:
     """o = attention of the newest of the own tokens; token t's rows start at first + t stride."""
     third = U(prompt_IC.shape[0]) // THREE
     C = U(prompt_IC.shape[1]) // counts[1] if counts[1] else B
@@ -225,9 +255,16 @@ def _attend(
 
 @compiled
 def _score(
-    scores: Floats, own_XB: Floats, first: int, stride: int, prompt_IC: Floats, bias_1C: Floats,
-    counts: tuple[int, int, int], row: int, to: Served,
-) -> None:  # fmt: skip
+    scores: Floats,
+    own_XB: Floats,
+    first: int,
+    stride: int,
+    prompt_IC: Floats,
+    bias_1C: Floats,
+    counts: tuple[int, int, int],
+    row: int,
+    to: Served,
+) -> None:
     """scores = query key / sqrt(head width) log2(e) of up to eight responses, prompt's tokens first."""
     (tokens, length, heads), (b, n, left, shared) = counts, to
     third = U(prompt_IC.shape[0]) // THREE
@@ -278,9 +315,17 @@ def _exponentials(scores: Floats, rows: int) -> Vector:
 
 @compiled
 def _mix(
-    o: Floats, p: Floats, total: Vector, own_XB: Floats, first: int, stride: int, prompt_IC: Floats,
-    counts: tuple[int, int, int], row: int, to: Served,
-) -> None:  # fmt: skip
+    o: Floats,
+    p: Floats,
+    total: Vector,
+    own_XB: Floats,
+    first: int,
+    stride: int,
+    prompt_IC: Floats,
+    counts: tuple[int, int, int],
+    row: int,
+    to: Served,
+) -> None:
     """o = sum of values, weighted by p / total."""
     (tokens, length, heads), (b, n, left, shared) = counts, to
     third = U(prompt_IC.shape[0]) // THREE
