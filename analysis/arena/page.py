@@ -18,8 +18,8 @@ PICTURE = "assets/arena-{lag}.svg"
 HEAD = """# The arena
 
 Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
-grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, up to 64 and 64 for arms of open
-claims. The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is
+grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, and further blocks for arms of
+open claims. The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is
 written from the committed table by `python -m analysis.arena.page`; `testbed arena show` prints the same, and
 the verdicts are the claims of experiment `arena`. What follows from it: [findings](findings.md).
 

@@ -123,7 +123,6 @@ def _judged(
 
 
 def _report(found: dict[str, Any]) -> None:
-
     for table, rows in found["rows"].items():
         print(f"table {table}: {rows} rows. Keep it: testbed evidence run {table} --write")
     if found["claims"]:

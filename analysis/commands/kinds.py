@@ -11,12 +11,10 @@ Rows = list[dict[str, Any]]
 
 
 def _sweeps() -> Rows:
-
     return [_described(name, cells) for name, cells in sweeps().items()]
 
 
 def _sweep(name: str) -> dict[str, Any]:
-
     return _described(name, sweep(name))
 
 
@@ -27,12 +25,10 @@ def _described(name: str, cells: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _sweep_names() -> list[str]:
-
     return [name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None]
 
 
 def _experiments() -> Rows:
-
     return [
         {
             "area": area,
@@ -48,7 +44,6 @@ def _experiments() -> Rows:
 
 
 def _experiment_names() -> tuple[str, ...]:
-
     return EXPERIMENTS.names()
 
 

@@ -3,7 +3,7 @@
 from analysis.planted_bugs.bug import Bug
 
 UPDATE = "analysis/kernels/bandit_update.py"
-PREFIXES = "analysis/experiments/weights/tree_baselines.py"
+PREFIXES = "analysis/kernels/tree_prefixes.py"
 STEPS = "analysis/kernels/policy_steps.py"
 
 PLANTED = (

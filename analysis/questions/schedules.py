@@ -20,7 +20,6 @@ T_95 = 3.1824
 
 
 def _base() -> Design:
-
     return Design(slots=128, tau_0=0.02, length_mean=500.0, sigma=1.0, batch=64, group=8, train_time=5.0)
 
 

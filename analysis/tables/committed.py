@@ -11,6 +11,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from testbed.errors import UserError, unknown
@@ -55,7 +56,12 @@ class Table:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        return pd.read_csv(io.BytesIO(self.csv))
+        """Rows; where `about` names the first fresh seed, `run` is not in the file and follows from seeds."""
+        rows = pd.read_csv(io.BytesIO(self.csv))
+        if "fresh" in self.about:
+            run = np.where(rows["seed"] < self.about["fresh"], "first", "replication")
+            rows.insert(list(rows.columns).index("seed"), "run", run)
+        return rows
 
 
 def manifest(folder: Path = COMMITTED) -> dict[str, Any]:

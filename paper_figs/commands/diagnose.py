@@ -152,7 +152,6 @@ def _numbers(found: "Diagnosis") -> list[dict[str, Any]]:
 
 
 def _alerts(found: "Diagnosis") -> None:
-
     fired = [alert.plain() for alert in found.peers if alert.fired]
     quiet = len(found.peers) - len(fired)
     if fired:

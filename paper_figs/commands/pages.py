@@ -60,7 +60,6 @@ def _leaderboard(docs: Path, _data: Path | None) -> list[Path]:
 
 
 def _metrics(docs: Path, _data: Path | None) -> list[Path]:
-
     return _page(docs / "metrics.md", metrics_page.page())
 
 

@@ -117,7 +117,6 @@ def _report(name: str, bench: "Bench", given: dict[str, Any]) -> "GradientReport
 
 
 def _print(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-
     prefix = " ".join(f"{value:.3g}" for value in facts["ess_prefix_T"])
     print(
         f"{facts['leaves']:,} responses, {facts['prefixes']:,} prefixes. J(mu) = {facts['value_mu']:.4g}, "

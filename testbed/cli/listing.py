@@ -75,7 +75,6 @@ def _tasks() -> Rows:
 
 
 def _objectives() -> Rows:
-
     return [facts(objective[name]) for name in objective]
 
 
@@ -92,7 +91,6 @@ def _metrics() -> Rows:
 
 
 def _metric_aliases(name: str) -> list[str]:
-
     return [alias.key for alias in ALIASES.get(name, ())]
 
 

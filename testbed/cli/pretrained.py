@@ -72,7 +72,6 @@ def pretrained(
 
 
 def _run(task: str, arguments: list[str], out: Path, seed: int) -> Any:
-
     given = tuple(named_values(arguments).items())
     return Run(task=task, task_args=given, policy="hf", model=str(out), seed=seed)
 

@@ -241,7 +241,6 @@ def _print_facts(facts: dict[str, Any]) -> None:
 
 
 def _report_objective(name: str) -> None:
-
     entry = objective[name]
     print(f"\n{inspect.getdoc(entry.function) or '(no docstring)'}\n")
     print(f"Source: {entry.source}\nFamily: {entry.family or 'none'}\nHyperparameters: {settings(entry)}")

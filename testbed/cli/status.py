@@ -71,7 +71,6 @@ def status(
 
 
 def _print(found: "Status", store: "Store") -> None:
-
     print(settled(found))
     if found.damaged:
         print(f"{counted(found.damaged, 'pending cell')} had a damaged result; the next run makes it again.")

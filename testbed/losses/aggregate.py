@@ -77,10 +77,14 @@ def spread(loss_B1: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 AGGREGATIONS: dict[str, Callable[..., Tensor]] = {
-    "token_mean": token_mean, "sequence_mean": sequence_mean, "sequence_sum": sequence_sum,
-    "length_weighted": length_weighted, "token_sum": token_sum, "constant": constant,
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "sequence_sum": sequence_sum,
+    "length_weighted": length_weighted,
+    "token_sum": token_sum,
+    "constant": constant,
     "sum_over_length": sum_over_length,
-}  # fmt: skip
+}
 WITH_LENGTH = ("constant", "sum_over_length")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.arena import halving
 from analysis.arena import table as finals
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.judging.auroc import kendall
@@ -30,7 +31,8 @@ TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 
 def compute() -> Table:
     """Return the committed rows and those of all finals in RESULTS."""
-    return Table.of(finals.NAME, finals.gathered(RESULTS, finals.load()), {"version": finals.VERSION})
+    rows = finals.gathered(RESULTS, finals.load()).drop(columns="run")
+    return Table.of(finals.NAME, rows, {"version": finals.VERSION, "fresh": halving.FRESH})
 
 
 def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:

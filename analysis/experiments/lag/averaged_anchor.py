@@ -52,7 +52,7 @@ EXPERIMENT = ANCHORS.experiment(
         x="area: mean accuracy along 4,800 responses",
         y="arm",
         says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits, on tokens "
-        "8 to 17 updates old, four passes over every batch, each arm at its best rate and knob. Decoupled "
+        "8 to 17 updates old, four passes over every batch, each arm at its best rate and knob: decoupled "
         "PPO clips around the exact old log-probabilities (exact), around a moving average of the weights "
         "(averaged), or around the present weights as if the old ones were lost (missing).",
     ),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.refusals import refuses
 
-from analysis.experiments.weights import tree_baselines as prefixes
+from analysis.kernels import tree_prefixes as prefixes
 from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
