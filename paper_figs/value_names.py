@@ -12,7 +12,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
     {name.lower().replace("-", "_"): name for name in (
         "AIPO", "ALP", "AsymRE", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO", "dGRPO",
         "DyPO", "EGAE", "EWMA", "GAE", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL", "M2PO", "MHPO",
-        "MinPRO", "OAPL", "OPD", "P3O", "PPO", "PPO-max", "RAPID", "REC", "RED", "ReMax", "ReMix",
+        "DaGRPO", "MinPRO", "OAPL", "OPD", "P3O", "PPO", "PPO-max", "RAPID", "REC", "RED", "ReMax", "ReMix",
         "REINFORCE", "SAPO", "SFT", "SPEAR", "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO",
     )}
     | {"chi2": "χ²", "online_dpo": "online DPO", "ppo_clip": "PPO", "rec_oneside": "REC, one side"}
