@@ -41,11 +41,15 @@ def with_schedule(run: Run, name: str, limit: int = -1, too_old: str = "drop", *
     return replace(run, staleness=name, staleness_args=pairs, age_limit=limit, too_old=too_old, lag=0)
 
 
-def differing(left: dict, right: dict) -> list[str]:
-    """Return the columns that both tables have and that differ in a bit, the settings of staleness aside."""
-    shared = [name for name in left if name in right and name not in SETTINGS]
-    assert len(shared) > 40, "the tables share too few columns to say anything"
-    return [name for name in shared if not _same(left[name], right[name])]
+def differing(left: dict, right: dict, *, shared: bool = False) -> list[str]:
+    """Return the columns that differ in a bit, the settings of staleness aside.
+
+    shared: leave out columns that one table lacks, as what a schedule measures of itself; else they differ.
+    """
+    both = left.keys() & right.keys()
+    names = [name for name in left | right if name not in SETTINGS and (name in both or not shared)]
+    assert len(names) > 40, "the tables share too few columns to say anything"
+    return [name for name in names if name not in both or not _same(left[name], right[name])]
 
 
 def cell_rows(table: dict, index: int, cells: int) -> dict:

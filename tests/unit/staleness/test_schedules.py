@@ -325,9 +325,9 @@ AGING = {
 def test_a_schedule_that_is_switched_off_changes_no_bit(run):
     lagged = {lag: train(replace(run, lag=lag)) for lag in (0, 2)}
     for name, lag, arguments in NOTHING.values():
-        assert differing(lagged[lag], train(example(name, lag, arguments, run))) == [], name
+        assert differing(lagged[lag], train(example(name, lag, arguments, run)), shared=True) == [], name
     waiting = replace(example("latency", 0, {"speed": 1}, run), age_limit=0, too_old="wait")
-    assert differing(lagged[0], train(waiting)) == []
+    assert differing(lagged[0], train(waiting), shared=True) == []
 
 
 @pytest.mark.parametrize("name", AGING)

@@ -55,7 +55,9 @@ def batches(run: Run, steps: int):
 @every_world
 def test_a_limit_that_nothing_exceeds_changes_no_bit(run, rule):
     free = two_point(run, lag=1)
-    assert differing(train(free), train(dataclasses.replace(free, age_limit=2, too_old=rule))) == []
+    assert (
+        differing(train(free), train(dataclasses.replace(free, age_limit=2, too_old=rule)), shared=True) == []
+    )
 
 
 @every_rule
