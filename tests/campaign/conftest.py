@@ -65,6 +65,7 @@ def _rows(report: pytest.TestReport) -> Iterator[Row]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     target = os.environ.get("CAMPAIGN_PAGE")
     if target and not hasattr(session.config, "workerinput"):
-        text = page(session.config.stash[ROWS], time.time() - session.config.stash[BEGAN])
+        there = Path(target).read_text(encoding="utf-8") if Path(target).exists() else ""
+        text = page(session.config.stash[ROWS], time.time() - session.config.stash[BEGAN], there)
         print(f"\n{text}")
         Path(target).write_text(text, encoding="utf-8")

@@ -32,6 +32,9 @@ PROMISES = {
     "Scale": "planning, status, resume and figures take linear time; memory stays flat over 5,000 steps",
 }
 
+KEPT = "## What earlier runs found"
+"""From this heading on the page is written by hand, and every run keeps it."""
+
 HEAD = """# Reliability
 
 Each promise of the bench is tried over and over, at random moments and with random damage, from fixed seeds.
@@ -66,8 +69,8 @@ def machine() -> str:
     return f"{cores()}-core {platform.machine()} {platform.system()}"
 
 
-def page(rows: Iterable[Row], seconds: float) -> str:
-    """Return the page as Markdown."""
+def page(rows: Iterable[Row], seconds: float, there: str = "") -> str:
+    """Return the page as Markdown, with what is written by hand in the page that is there."""
     rows = list(rows)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     failed = sum(row.outcome == "failed" for row in rows)
@@ -87,4 +90,5 @@ def page(rows: Iterable[Row], seconds: float) -> str:
         for row in mine:
             failures = row.outcome if row.outcome == "not run here" else str(int(row.outcome == "failed"))
             lines.append(f"| | {row.what} | {row.trials:,} | {failures} | {row.seconds:.0f} |")
-    return HEAD + "\n".join(lines) + "\n"
+    _, kept, notes = there.partition(KEPT)
+    return HEAD + "\n".join(lines) + "\n" + (f"\n{kept}{notes}" if kept else "")

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -178,7 +179,14 @@ def test_no_command_of_a_page_finds_the_sweep_of_another_in_its_folder():
 def test_the_campaign_imports_nothing_of_the_project_before_pytest_starts():
     """Pytest refuses to rewrite plugins that are imported already, and the campaign would end at once."""
     code = "import sys, reliability_page; sys.exit('testbed' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests" / "campaign", check=False).returncode
-        == 0
-    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests" / "campaign", check=False)
+    assert ended.returncode == 0
+
+
+def test_a_whole_campaign_keeps_what_the_page_says_of_earlier_runs():
+    notes = "## What earlier runs found\n\nTwo bugs.\n"
+    there = (ROOT / "docs" / "reliability.md").read_text()
+    page = runpy.run_path(str(ROOT / "tests" / "campaign" / "reliability_page.py"))["page"]
+    assert page([], 60.0, f"old rows\n{notes}").endswith(f"---:|\n\n{notes}")
+    assert "What earlier runs found" in there
+    assert "What earlier" not in page([], 60.0)
