@@ -35,28 +35,43 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
     """Return the units, of both runs together, after which the claim earns a word in four cases of five.
 
     Taken as they were estimated: the effect in the cell that agrees least, and its spread, which is read off
-    the interval. Rounded up to two digits. None for a claim that is decided or has no interval, and where ten
-    million units would not do, as the effect lies on a boundary between words.
+    the interval. Rounded up to two digits. None for a claim that is decided or has no interval, where its
+    interval decides already, and where ten million units would not do, as the effect lies on a boundary
+    between words.
     """
-    effect, low, high, n = (row[name] for name in ("effect", "low", "high", "n"))
-    if row["verdict"] not in OPEN or effect is None or not n or n < 2 or not math.isfinite(high - low):
+    far = _far(row)
+    if not far or decides_already(row):
         return None
-    distance = _distance(effect, row["asks"])
-    half = (high - low) / 2
-    # Student's interval lies around the estimate; what does not is a confidence sequence.
-    mean = abs(high + low - 2 * effect) <= 1e-3 * (high - low)
-    widths = stats.t.ppf(0.975, n - 1) if mean else _statistic(int(n), CLOSED)
-    spread = half / widths * math.sqrt(n)
-    if not distance or not spread:
-        return None
-    low, high = math.log(n), math.log(MOST)
+    low, high = math.log(row["n"]), math.log(MOST)
     for _ in range(16):
         middle = (low + high) / 2
         units = math.exp(middle)
-        enough = _reaches(distance / spread * math.sqrt(units) - POWER, int(units), rule.USUAL)
+        enough = _reaches(far * math.sqrt(units) - POWER, int(units), rule.USUAL)
         low, high = (low, middle) if enough else (middle, high)
     step = 10 ** max(0, len(str(int(math.exp(high)))) - 2)
     return math.ceil(math.exp(high) / step) * step if high < math.log(MOST) else None
+
+
+def decides_already(row: Mapping[str, Any]) -> bool:
+    """Return whether an open claim's interval is narrow enough for a word, and only its bets are not.
+
+    A word asks for e > 1 of the fresh run alone, and bets are made on each run. How many more units that
+    takes depends on the runs' own effects, which the row does not hold.
+    """
+    return _reaches(_far(row) * math.sqrt(row["n"] or 0), int(row["n"] or 0), rule.USUAL)
+
+
+def _far(row: Mapping[str, Any]) -> float:
+    """Return an open claim's distance from the nearest boundary in spreads of a unit; 0 for none."""
+    effect, low, high, n = (row[name] for name in ("effect", "low", "high", "n"))
+    if row["verdict"] not in OPEN or effect is None or not n or n < 2 or not math.isfinite(high - low):
+        return 0.0
+    boundary = _boundary(effect, row["asks"])
+    # Student's interval lies around the estimate; what does not is a confidence sequence.
+    mean = abs(high + low - 2 * effect) <= 1e-3 * (high - low)
+    width = abs(effect - (low if boundary < effect else high))
+    spread = width / (stats.t.ppf(0.975, n - 1) if mean else _statistic(int(n), CLOSED)) * math.sqrt(n)
+    return float(abs(effect - boundary) / spread) if spread else 0.0
 
 
 def why_not(row: Mapping[str, Any]) -> str:
@@ -65,6 +80,8 @@ def why_not(row: Mapping[str, Any]) -> str:
     Their cost, where one is on record, and whether the effect lies at a boundary between two words.
     """
     if row["verdict"] not in OPEN:
+        return ""
+    if decides_already(row):
         return ""
     units = units_to_decide(row)
     if units is None:
@@ -79,7 +96,7 @@ def why_not(row: Mapping[str, Any]) -> str:
         found.append(f"{time} of one core")
     found += [why] if why else []
     margin = abs(float(row["asks"].split()[-1]))
-    if margin and _distance(row["effect"], row["asks"]) < NEAR * margin:
+    if margin and abs(row["effect"] - _boundary(row["effect"], row["asks"])) < NEAR * margin:
         found.append("the effect lies at a boundary")
     return ", ".join(found)
 
@@ -91,17 +108,17 @@ def costs() -> dict[str, tuple[float, str]]:
         return {row["experiment"]: (float(row["seconds"]), row["why"]) for row in csv.DictReader(file)}
 
 
-def _distance(effect: float, asks: str) -> float:
-    """Return how far the effect is from the nearest end of the word that it would earn first."""
+def _boundary(effect: float, asks: str) -> float:
+    """Return the value that an interval must leave out for the word that the effect would earn first."""
     sign, _, number = asks.partition(" ")
     margin = float(number)
     if sign == "within":
-        return abs(margin - abs(effect))
+        return math.copysign(margin, effect)
     if sign == "<":
-        effect, margin = -effect, -margin
-    if margin <= 0 or effect > margin or margin == 0.5:  # 1/2 is no effect of a share
-        return abs(effect - margin)
-    return margin - effect if effect >= 0 else max(-effect, effect + margin)
+        return -_boundary(-effect, f"> {-margin}")
+    if margin <= 0 or effect >= 0 or margin == 0.5:  # 1/2 is no effect of a share
+        return margin
+    return 0.0 if -effect > effect + margin else -margin
 
 
 def _statistic(n: int, e: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.experiment import EXPERIMENTS, Experiment, Part
 from analysis.judging.claims import CLAIMS
-from analysis.judging.needed import OPEN, units_to_decide, why_not
+from analysis.judging.needed import OPEN, decides_already, units_to_decide, why_not
 from analysis.judging.source_drift import in_words
 from analysis.judging.system_list import System, asked, counts, status, systems, trials, world
 from analysis.judging.table_gates import NOT_RECORDED
@@ -97,6 +97,8 @@ def needs(row: Row) -> str:
     """Return a sentence on the seeds that would decide an undecided claim and why they are not run, or ""."""
     if row["verdict"] not in OPEN:
         return ""
+    if decides_already(row):
+        return "its interval decides already, the bets of its runs do not yet"
     units = units_to_decide(row)
     many = f"about {units:,} would decide it" if units else "no number of seeds would"
     reason = why_not(row)

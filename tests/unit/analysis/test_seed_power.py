@@ -14,9 +14,10 @@ from support.made_sweep import TOY, accuracy, made
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
 from analysis.judging.e_values import MEAN, MEDIAN, exceeds, stays_below, within
-from analysis.judging.needed import units_to_decide, why_not
+from analysis.judging.needed import decides_already, units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from analysis.kernels.t_test_seeds import t_power, t_seeds
+from analysis.pages.systems_page import needs
 from testbed.config.run import grid
 from testbed.errors import UserError
 
@@ -143,8 +144,20 @@ def test_a_decided_claim_and_an_effect_on_a_boundary_need_no_number():
 
 
 def test_few_units_are_a_whole_number():
-    row = {"verdict": "undecided", "effect": 0.5, "low": 0.3, "high": 0.7, "n": 5, "asks": "> 0"}
-    assert str(units_to_decide(row)) == "7"
+    row = {"verdict": "undecided", "effect": 0.5, "low": 0.2, "high": 0.8, "n": 6, "asks": "> 0"}
+    assert str(units_to_decide(row)) == "10"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "decides"),
+    [(-0.030487, -0.0064047, True), (-0.0604, 0.0236, False), (-0.06, -0.018, False), (-0.02, 0.1, True)],
+)
+def test_a_claim_that_lacks_a_run_by_itself_is_told_apart_from_one_that_lacks_units(low, high, decides):
+    row = {"verdict": "margin missed", "effect": -0.018446, "low": low, "high": high, "n": 96}
+    row |= {"asks": "> 0.0487902", "experiment": "", "note": ""}
+    assert decides_already(row) == decides
+    assert (units_to_decide(row) is None) == decides
+    assert ("its interval decides already" in needs(row)) == decides
 
 
 LAW = {"effect": 0.174, "low": 0.146, "high": 0.202, "n": 160, "asks": "< 0.182"}
