@@ -8,19 +8,18 @@ Cells written as a sweep file give the same cells again, or are refused.
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from support.refusals import refuses
 
 from paper_figs.toml_text import as_toml, groups
-from testbed.config.argument_types import wrong_arguments, wrong_types
-from testbed.config.fields import check, normal
-from testbed.config.pack import ADAPTERS, LARGEST, largest, restore
+from testbed.config.argument_types import signature, types_of, wrong_arguments, wrong_types
+from testbed.config.fields import check, coerced, normal
+from testbed.config.pack import ADAPTERS, LARGEST, Pack, largest, pack_id, packed, restore
 from testbed.config.run import Run, canonical, cell_id, grid
-from testbed.config.toml_file import expand, from_toml, line_numbers, override
-from testbed.errors import UserError
+from testbed.config.toml_file import _wrong_axes, expand, from_toml, line_numbers, override, ranged
 
 GOOD = """\
 [run]
@@ -38,6 +37,10 @@ lag = [0, 16]
 recipe_args.eps = [0.1, 0.2]
 """
 
+FIELDS_NAMED = (
+    "Known, 10 of 38: lag, policy_args, learning_rate, task_args, log_every, age_limit, anchor, anchor_args, "
+    "critic, critic_args."
+)
 FINITE = "expected a finite number of at least 0."
 NO_MODEL = "model is empty, expected the folder of a Hugging Face model, because policy is 'hf'."
 TOP = "stands at the top level, expected only the tables [run] and [grid]."
@@ -57,9 +60,17 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def refusal(folder: Path, text: str) -> list[str]:
+def refusal(folder: Path, text: str, **known: object) -> list[str]:
     """Return the lines of the error that a sweep file gives, without the folder."""
-    return refuses("", from_toml, written(folder, text)).replace(f"{folder}/", "").splitlines()
+    return refuses("", from_toml, written(folder, text), **known).replace(f"{folder}/", "").splitlines()
+
+
+def outcome(call, *given):
+    """Return what the call gives, or its ValueError."""
+    try:
+        return call(*given)
+    except ValueError as error:
+        return error
 
 
 def test_cell_ids_never_change_while_run_version_stays():
@@ -137,11 +148,20 @@ def test_the_normal_form_of_a_normal_form_is_itself():
       "sweep.toml:3: Cannot overwrite a value. Each key and each table may appear once."),
      ("[run]\nlag =\n", "sweep.toml:2: Invalid value."),
      ("run = [", "sweep.toml:1: Invalid value."),
+     ("a = {b = 1, b = 2}\n",
+      "sweep.toml:1: Duplicate inline table key 'b'. Each key and each table may appear once."),
+     ("[[run]]\nlag = 1\n[run]\n",
+      "sweep.toml:3: Cannot declare ('run',) twice. Each key and each table may appear once."),
+     ("", "sweep.toml is empty, expected a table [run] and, for a sweep, a table [grid]."),
+     ('[grid]\nlag = "9..3"\n',
+      "sweep.toml:2: lag is 9..3, expected as in 0..7: the smaller first, at most 1,000,000 numbers."),
+     ("[run]\nmodel = '''\nlag = 3\n'''\nlag = -4\n", "sweep.toml:5: lag is -4, expected at least 0."),
+     ('[run]\ntask_args = ["ab"]\n[run.recipe_args]\n"" = 3\n',
+      "sweep.toml:3: recipe_args has the name '', expected text."),
      ("[run]\nlag = 1e3x\n", "sweep.toml:2: Expected newline or end of document after a statement.")],
 )  # fmt: skip
 def test_a_bad_file_is_refused_with_the_line(tmp_path, text, expected):
-    lines = refusal(tmp_path, text)
-    assert [line.partition(" Known, ")[0] for line in lines] == [expected]
+    assert refusal(tmp_path, text) == [expected + f" {FIELDS_NAMED}" * ("no field" in expected)]
 
 
 def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path):
@@ -152,17 +172,20 @@ def test_every_error_of_a_file_comes_at_once_in_order_of_the_lines(tmp_path):
 
 
 def test_unknown_names_of_tasks_and_recipes_are_refused_with_the_nearest(tmp_path):
-    path = written(tmp_path, '[run]\ntask = "bandti"\n[grid]\nrecipe = ["grpo", "m2p0"]\n')
-    caught = refuses("", from_toml, path, known={"task": ["bandit", "chain"], "recipe": ["grpo", "m2po"]})
-    first, second = caught.splitlines()
-    assert first.endswith(":2: Unknown task 'bandti'. Did you mean 'bandit'? Known: bandit, chain.")
-    assert second.endswith(":4: Unknown recipe 'm2p0'. Did you mean 'm2po'? Known: grpo, m2po.")
+    text = '[run]\ntask = "bandti"\n[grid]\nrecipe = ["grpo", "m2p0", "/a/mine.py:f", "none.python"]\n'
+    known = {"task": ["chain", "bandit"], "recipe": ["m2po", "grpo"]}
+    assert refusal(tmp_path, text, known=known) == [
+        "sweep.toml:2: Unknown task 'bandti'. Did you mean 'bandit'? Known: bandit, chain.",
+        "sweep.toml:4: Unknown recipe 'm2p0'. Did you mean 'm2po'? Known: grpo, m2po.",
+    ]
 
 
 def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path):
-    refuses("cannot be read: No such file", from_toml, tmp_path / "absent.toml")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    refuses("not UTF-8", from_toml, tmp_path / "binary.toml")
+    path = tmp_path / "a.toml"
+    told = f"{path} cannot be read: No such file or directory. Expected a TOML sweep file."
+    assert refuses("", from_toml, path) == told
+    path.write_bytes(b"\xff\xfe\x00")
+    assert refuses("", from_toml, path) == f"{path} is not UTF-8 text. Expected a TOML sweep file."
 
 
 def test_lines_are_found_past_multi_line_text_and_arrays():
@@ -196,16 +219,19 @@ def test_a_list_of_values_is_an_axis():
     ]
 
 
-def test_runs_that_differ_in_the_fields_given_alone_are_expanded_once():
+def test_runs_that_differ_in_the_fields_given_alone_are_expanded_once(tmp_path):
     runs = grid(Run(), lag=range(50), seed=range(50))
     counted = []
 
-    def watch(_what, count, made):
-        counted.append(count)
+    def watch(what, count, made):
+        counted.append((what, count))
         return made
 
     cells = expand(runs, ["lag=0,1", "seed=0,1,2"], watch=watch)
-    assert len(cells) == counted[0] == 6
+    assert (len(cells), *counted) == (6, ("checking cells", 6))
+    expand([*runs[:2], Run(steps=3)], ["lag=0,1"], watch=watch)  # of three runs two have other seeds or steps
+    from_toml(written(tmp_path, "[grid]\nlag = [4, 4, 2]\n"), watch=watch)
+    assert counted[1:] == [("checking cells", 6), ("making cells", 3), ("checking cells", 3)]
 
 
 def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once(tmp_path):
@@ -232,16 +258,32 @@ def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once(tmp_path):
     ],
 )
 def test_a_bad_word_is_refused(word, expected):
-    assert refuses("", override, Run(), [word]).partition(" Known, ")[0] == expected
+    assert refuses("", override, Run(), [word]) == expected + f" {FIELDS_NAMED}" * ("no field" in expected)
 
 
-def test_a_field_given_twice_is_refused():
-    refuses("'lag' is given twice", expand, [Run()], ["lag=1", "lag=2"])
+def test_every_wrong_word_is_named():
+    told = refuses("", expand, [Run()], ["lag=1", "lag=2", "x"])
+    assert told == "'lag=2': 'lag' is given twice.\n'x': expected field=value, as lag=16."
+    several = "'lag=1,2 seed=0' gives 2 runs, expected one value per field."
+    assert refuses("", override, Run(), ["lag=1,2", "seed=0"]) == several
 
 
 def test_a_grid_too_large_to_hold_is_refused_before_it_is_made(tmp_path):
     lines = refusal(tmp_path, '[grid]\nseed = "0..1000"\nlag = "0..999"\n')
     assert lines == ["sweep.toml:1: The grid has 1001000 cells, expected at most 1000000."]
+    axes = {"seed": list(range(1000)), "lag": list(range(1000))}
+    assert list(_wrong_axes(axes, {})) == []
+    assert ranged("seed", "1..1000000") == list(range(1, 1_000_001))
+    assert ranged("seed", "0..1000000") == ["0..1000000"]
+
+
+def test_fields_that_are_read_together_may_stand_together():
+    warm, wide = Run(policy="toy", warm_start_steps=5), Run(age_limit=0, too_old="wait")
+    assert [check(run) for run in (warm, wide)] == [warm, wide]
+    wrong = Run(policy="hf", warm_start_steps=5, too_old="wait")
+    told = "warm_start_steps is 5, expected 0 unless policy is 'toy'."
+    age = "too_old is 'wait', but without age_limit no sample is too old; set age_limit."
+    assert refuses("", check, wrong) == f"{NO_MODEL}\n{told}\n{age}"
 
 
 def test_an_age_limit_of_zero_is_one_and_makes_batches_ragged():
@@ -255,6 +297,10 @@ def test_wide_toy_models_share_packs_with_fewer_others():
     wide = {width: replace(Run(policy="toy"), policy_args=(("width", width),)) for width in (32, 656, 3000)}
     assert [largest(run) for run in wide.values()] == [LARGEST["toy"], 7, 1]
     assert largest(replace(wide[656], policy_args=(("layers", 4), ("width", 656)))) == 3
+    ends = (31, 32, 33, 500, 530, 1690, 1700, 1830)
+    room = [largest(replace(wide[32], policy_args=(("layers", 1), ("width", width)))) for width in ends]
+    assert room == [min(32, max(1, 80_000_000 // (12 * width**2))) for width in ends]
+    assert largest(replace(wide[32], policy_args=(("width", 600), ("layers", 1)))) == 18
     for invalid in (("width", 0), ("layers", -1), ("width", "x")):  # refused elsewhere, with a reason
         assert largest(Run(policy="toy", policy_args=(invalid,))) == LARGEST["toy"]
 
@@ -291,9 +337,41 @@ def test_the_ends_of_a_field_are_allowed_and_nothing_beyond():
 
 def test_a_scalar_of_numpy_is_a_number_and_an_array_of_one_is_not():
     assert check(Run(seed=np.array(3))).seed == 3  # type: ignore[arg-type]
+    mixed = {"b": np.array(2.5), "c": np.int64(2), "a": True}
+    assert repr(coerced("recipe_args", mixed)) == "(('a', True), ('b', 2.5), ('c', 2))"
     assert cell_id(check(Run(lag=np.int64(3)))) == cell_id(Run(lag=3))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="valid integer"):
-        check(Run(seed=np.array([3])))  # type: ignore[arg-type]
+    assert (
+        refuses("", check, Run(seed=np.array([3])))
+        == "seed is array([3]) (ndarray), expected a valid integer."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({"a": 2.0**53 - 1}, "(('a', 9007199254740991),)"), ({"a": 2.0**53}, "(('a', 9007199254740992.0),)"),
+     ({"a": -(2.0**53)}, "(('a', -9007199254740992.0),)"), ({"a": np.inf}, "(('a', inf),)"),
+     ({"é": "ü"}, "(('é', 'ü'),)"), (["ab"], "(('a', 'b'),)"), ({"": 1}, "has the name '', expected text."),
+     ({3: 1}, "has the name 3, expected text."),
+     ([("a", 1), ("b", 1), ("a", 2)], "sets 'a' twice, expected each name once."),
+     ("ab", "is 'ab', expected a table of names and values, as eps = 0.2."),
+     ([("a", [1])], "has a = [1], expected a number, text, or true or false.")],
+)  # fmt: skip
+def test_arguments_are_pairs_of_text_and_plain_values(given, expected):
+    assert (repr if expected[0] == "(" else str)(outcome(coerced, "recipe_args", given)) == expected
+
+
+def test_a_pack_is_named_by_its_cells_and_spoken_of_by_its_place():
+    two = Pack("i", 3, (Run(), Run(seed=1)))
+    assert str(two) == "pack 3 (bandit/grpo/lag0/seed0-9f42fef3b6f6 and 1 more)"
+    assert str(packed(0, [Run()], ["x"])) == "pack 0 (x)"
+    assert repr(packed(0, [Run()], ["x"]).names) == "('x',)"
+    assert two.names == tuple(map(cell_id, two.cells))
+    assert pack_id(two.cells) == packed(3, list(two.cells), list(two.names)).id == "8c33a9e8daa218f7"
+    assert hash(packed(3, list(two.cells), []))
+    assert cell_id(Run(recipe="/a/b/mine.py:f")) == "bandit/mine.py:f/lag0/seed0-c8f90b8fdde4"
+
+
+def passer(first, /, second, *rest, third="x", fourth=1, fifth=True, **more): ...
 
 
 def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
@@ -308,13 +386,14 @@ class Taker:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2), "span": (2, 3)}, ""),
+        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2), "maybe": 1.5}, ""),
         ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
         ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
         ({"on": 1}, "it has on = 1 (int), expected true or false."),
         ({"rate": True}, "it has rate = True (bool), expected a number."),
         ({"count": True}, "it has count = True (bool), expected a whole number."),
         ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
+        ({"maybe": None, "span": (2, 3)}, ""), ({"maybe": 2}, ""),
         ({"maybe": "x"}, "it has maybe = 'x' (str), expected a number or nothing."),
         ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
         ({"half": "x"}, "it has half = 'x' (str), expected a number."),
@@ -333,6 +412,12 @@ def test_an_argument_of_another_name_or_type_is_told_with_what_was_expected(give
 def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
     assert "no argument 'on'" in next(wrong_arguments("it", taker, {"on": True}, hidden=("on",)))
     assert list(wrong_types("it", taker, {"cuont": "x"})) == []
+    told = "it has no argument 'x'. It has: none."
+    assert list(wrong_arguments("it", lambda: None, {"x": 1})) == [told]
+    found = {"second": Any, "third": str, "fourth": float, "fifth": bool}
+    assert (types_of(passer), types_of(3)) == (found, {})
+    spelled = signature({"a": list[int], "b": float | None, "c": Any, "d": Literal["x", 2]})
+    assert spelled == "It has: a (list[int]), b (float | None), c (Any), d ('x' | 2)."
     told = "it has count = 2.5 (float), expected a whole number."
     assert list(wrong_arguments("it", Taker, {"count": 2.5})) == [told]
 
@@ -361,7 +446,8 @@ def test_every_field_is_part_of_the_id():
 def test_a_grid_varies_its_last_axis_fastest_and_names_unknown_axes():
     cells = grid(Run(), lag=[0, 4], seed=[0, 1])
     assert [(cell.lag, cell.seed) for cell in cells] == [(0, 0), (0, 1), (4, 0), (4, 1)]
-    refuses("Did you mean 'lag'", grid, Run(), lagg=[0])
+    told = refuses("", grid, Run(), lagg=[0])
+    assert told == f"Unknown field of Run 'lagg'. Did you mean 'lag'? {FIELDS_NAMED}"
 
 
 BASE = Run(task="running-sum", policy="toy", task_args=(("digits", 4),), learning_rate=3e-3)
