@@ -9,13 +9,28 @@ import torch
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.promise_batches import F1, SEQUENCES, Sequence, as_sequences, batch_of, changed
 
-__all__ = ["F1", "SEQUENCES", "Row", "Sequence", "as_sequences", "batch_of", "changed", "rows_of", "weights"]
+__all__ = [
+    "F1", "SEQUENCES", "Row", "Sequence", "as_sequences", "batch_of", "changed", "hostile", "rows_of", "weights",
+]  # fmt: skip
 
 
 def weights(name: str, sequences: Many[Sequence | tuple] = SEQUENCES, **hyper: object) -> torch.Tensor:
     """Return the effective weights [B, T] of an objective on the sequences."""
     logp, batch = batch_of(sequences)
     return effective_weights(name, logp, batch, **hyper)
+
+
+def hostile(seed: int, count: int = 9) -> list[Sequence]:
+    """Return drawn sequences of 1 to 5 tokens: near and far ratios, advantages of 0, groups of any size."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(count):
+        n, spread = int(rng.integers(1, 6)), (0.02, 0.3, 1.0)[i % 3]
+        ratios = [tuple(np.exp(spread * rng.normal(size=n))) for _ in range(3)]
+        turn = tuple(np.sort(rng.integers(0, 3, n)).tolist())
+        adv, reward = float(rng.normal()) * (i % 4 > 0), float(rng.choice([0.0, 0.5, 1.0]))
+        group, origin = int(rng.integers(min(count, 4))), int(rng.integers(3))
+        found.append(Sequence(adv, *ratios, reward, group, turn, origin))
+    return found
 
 
 @dataclass(frozen=True)

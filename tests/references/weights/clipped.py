@@ -66,7 +66,8 @@ def value_share(rows, low, high):
                 positive += mu * min(u * row.adv, min(u, high) * row.adv)
             else:
                 negative += mu * min(u * row.adv, min(max(u, low), high) * row.adv)
-    return abs(positive) / (abs(positive) + abs(negative))
+    total = abs(positive) + abs(negative)
+    return abs(positive) / total if total else 1.0
 
 
 def bapo(s, rows):
@@ -82,7 +83,7 @@ def bapo(s, rows):
 def odds(rows, low, high):
     positive = sum(row.adv * min(u, high) for row in rows for u in row.u if row.adv > 0)
     negative = sum(-row.adv * max(u, low) for row in rows for u in row.u if row.adv < 0)
-    return positive / negative
+    return positive / negative if negative else np.inf
 
 
 def bapo_author(s, rows):
@@ -130,7 +131,7 @@ def over_clipped_mass(s, weight, ratios):
 
 def m2po_author(s, rows, tau=0.04):
     squares = sorted(np.log(r) ** 2 for row in rows for r in row.r if row.adv * np.log(r) > 0)
-    if np.mean(squares) <= tau:
+    if sum(squares) <= tau * len(squares):
         return s.adv * s.r
     k = 0
     while sum(min(v, squares[k]) for v in squares) < tau * len(squares):
@@ -148,7 +149,7 @@ def m2po_areal(s, rows, tau=0.04):
 
 
 def m2po_trinity(s, rows, tau=0.04):
-    left = sorted(np.log(r) ** 2 for row in rows for r in row.r if (r > 1 if row.adv > 0 else r < 1))
+    left = sorted(np.log(r) ** 2 for row in rows for r in row.r if row.adv * (r - 1) > 0)
     while left and sum(left) > tau * len(left):
         left.pop()
     limit = left[-1] + 1e-15 if left else -1.0
