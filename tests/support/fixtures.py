@@ -10,7 +10,8 @@ from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.promise_batches import F1, SEQUENCES, Sequence, as_sequences, batch_of, changed
 
 __all__ = [
-    "F1", "SEQUENCES", "Row", "Sequence", "as_sequences", "batch_of", "changed", "hostile", "rows_of", "weights",
+    "F1", "SEQUENCES", "Row", "Sequence", "as_sequences", "batch_of", "changed", "hostile", "rows_of",
+    "weights",
 ]  # fmt: skip
 
 

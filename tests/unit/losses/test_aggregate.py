@@ -120,12 +120,11 @@ def test_an_unknown_mode_is_answered_with_the_nearest():
     refuses("Did you mean 'token_mean'", micro_batch_weights, [MASK], "token-mean")
 
 
-def test_a_length_for_a_mode_without_one_is_refused():
-    refuses("has no length", aggregate, LOSS, MASK, "token_mean", 5)
-
-
-def test_a_loss_of_another_shape_is_refused():
-    refuses("one loss per token", aggregate, LOSS[:, :3], MASK, "token_mean")
+def test_a_length_for_a_mode_without_one_and_a_loss_of_another_shape_are_refused():
+    told = "length=5 was given, but aggregation 'token_mean' has no length; use 'constant'."
+    assert refuses("", aggregate, LOSS, MASK, "token_mean", 5) == told
+    told = "loss_BT has shape (2, 3), but mask_BT has shape (2, 4); an objective returns one loss per token."
+    assert refuses("", aggregate, LOSS[:, :3], MASK, "token_mean") == told
 
 
 def test_a_sequence_loss_is_spread_in_equal_shares_of_its_tokens():

@@ -260,11 +260,6 @@ def test_opsm_measures_against_behavior_and_clips_against_the_anchor():
     assert (weights("opsm", [sequence], delta=0.5) == -1).all()
 
 
-def test_alp_cuts_negatives_at_three_and_positives_at_four():
-    share = weights("alp", [(-1.0, (3.5, 0.4, 0.6)), (1.0, (3.5, 4.5, 0.1))]) / torch.tensor([[-1.0], [1.0]])
-    np.testing.assert_allclose(share, [[0, 0, 0.6], [3.5, 0, 0.1]], atol=1e-12)
-
-
 TURNS = [Sequence(1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1)), Sequence(-1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1))]
 
 

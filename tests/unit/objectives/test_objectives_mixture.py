@@ -140,15 +140,6 @@ def test_remixs_anchor_to_the_base_model_fades_in_steps_of_a_tenth():
     assert [kl_convex_weight(s) for s in steps] == pytest.approx([1, 1, 0.9, 0.9, 0.8, 0.6, 0.5, 0.5])
 
 
-def test_amplification_by_case():
-    cases = [(0.0, 1.0), (0.4, 0.7), (1.5, 0.9), (-0.3, 0.2), (-0.2, 1.0), (1.0, 0.9)]
-    data = [Sequence(adv, (1.0,), reward=reward) for adv, reward in cases]
-    document = weights("positive_amplification", data)[:, 0].tolist()
-    assert document == pytest.approx([3.0, 1.2, 4.5, -0.3, 3.0, 3.0])
-    code = weights("positive_amplification@author", data)[:, 0].tolist()
-    assert code == pytest.approx([1.0, 1.2, 1.5, -0.3, 1.0, 1.0])
-
-
 DRAWS = np.random.default_rng(29)
 
 

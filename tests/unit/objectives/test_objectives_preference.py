@@ -101,14 +101,6 @@ def test_without_a_gap_in_reward_there_is_no_loss(name):
         assert (effective_weights(name, logp, replace(equal, group_B=group)) == 0).all()
 
 
-def test_trls_ipo_is_ipo_on_responses_of_one_token():
-    short = [
-        Sequence(0.0, (1.2,), reference=(1.3,), reward=1.0),
-        Sequence(0.0, (0.7,), reference=(0.6,), reward=0.0),
-    ]
-    assert_close(weights("ipo@trl", short), weights("ipo", short))
-
-
 def leave_one_out(batch):
     return advantage["leave_one_out"].function(Signals(batch.reward_B, batch.group_B))
 
@@ -151,16 +143,3 @@ def test_a_pair_that_does_not_count_cannot_overflow_joint_clipping():
     logp[2] += 1e4
     weight = effective_weights("p3o", logp, batch, clip="joint")
     assert torch.isfinite(weight).all()
-
-
-def test_rloo_cuts_the_whole_sequence():
-    inside, outside = Sequence(1.0, (1.5, 0.7)), Sequence(1.0, (1.5, 0.9))
-    assert weights("rloo", [inside]).tolist() == [pytest.approx([1.05, 1.05])]
-    assert weights("rloo", [outside]).tolist() == [[0.0, 0.0]]
-
-
-def test_remax_charges_a_token_for_its_own_divergence_alone():
-    assert_close(weights("remax", kappa=0.0), weights("reinforce"))
-    plain = [Sequence(1.0, (1.0, 1.0, 1.0), reference=(1.0, 2.0, 1.0))]
-    expected = torch.tensor([[1.0, 1.0 - 0.1 * np.log(2), 1.0]], dtype=torch.float64)
-    assert_close(weights("remax", plain), expected)
