@@ -1,12 +1,12 @@
 """Advantages worked out one response at a time, in numpy; imports none of our code.
 
-ROWS[name](s, b) -> the advantage of response b of signals s, a number, or a list with one entry per place
-(0 outside the mask) for an advantage per token.
+ROWS[name](s, b, **settings) -> the advantage of response b of signals s, a number, or a list with one entry
+per place (0 outside the mask) for an advantage per token. SETTINGS: where each setting counts, by name.
 """
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import exp, isnan, log, prod
+from math import exp, inf, isnan, log, prod
 
 import numpy as np
 
@@ -79,29 +79,49 @@ PAID = (
 )  # fmt: skip
 
 
+def drawn(seed, paid):
+    """Draw seven responses in up to four groups: any masks, equal rewards, a history that may be empty."""
+    rng = np.random.default_rng(seed)
+    rows = lambda scale=1.0: tuple(map(tuple, scale * rng.uniform(0.1, 1.0, (7, 5))))  # noqa: E731
+    text = lambda digits: tuple("".join(map(str, row)) for row in digits)  # noqa: E731
+    mask = rng.integers(0, 2, (7, 5))
+    mask[np.arange(7), rng.integers(0, 5, 7)] = 1
+    return Numbers(
+        tuple(rng.choice([0.0, 0.2, 0.5, 0.85, 0.9, 1.0], 7)), tuple(rng.integers(0, 4, 7)), text(mask),
+        tuple(map(tuple, rng.normal(0, 0.7, (7, 5)))), rows(), rows(), rows() if paid else None,
+        tuple(rng.uniform(0.2, 2, 7)), tuple(rng.uniform(size=7)),
+        tuple(map(tuple, rng.uniform(size=(7, 3)))),
+        tuple(np.where(rng.random(6) < 0.5 + 0.5 * (seed == 0), GAP, rng.uniform(size=6))),
+        tuple(rng.random(7) < 0.5), (-1,) * 7, text(np.sort(rng.integers(0, 3, (7, 5)))),
+    )  # fmt: skip
+
+
 def deviation(s, b):
     return s.reward[b] - np.mean(s.rewards(b))
 
 
-def group_std(s, b, eps=1e-6):
-    found = s.rewards(b)
-    return 0.0 if len(found) == 1 else deviation(s, b) / (np.std(found, ddof=1) + eps)
+def scaled(x, found, std, eps):
+    freedom = 1 if std == "unbiased" else 0
+    return 0.0 if len(found) == 1 else (x - found.mean()) / (np.std(found, ddof=freedom) + eps)
 
 
-def bent(s, b):
+def group_std(s, b, std="unbiased", eps=1e-6):
+    return scaled(s.reward[b], s.rewards(b), std, eps)
+
+
+def bent(s, b, knee=0.8, above=0.01, below=1.0, eps=1e-6):
     def f(r):
-        return 0.8 + 0.01 * np.log(1 + r - 0.8) if r > 0.8 else 1.8 - np.exp(0.8 - r)
+        return knee + above * np.log(1 + r - knee) if r > knee else knee + 1 - np.exp(below * (knee - r))
 
-    found = np.array([f(r) for r in s.rewards(b)])
-    return 0.0 if len(found) == 1 else (f(s.reward[b]) - found.mean()) / (np.std(found, ddof=1) + 1e-6)
+    return scaled(f(s.reward[b]), np.array([f(r) for r in s.rewards(b)]), "unbiased", eps)
 
 
-def nemo_rl(s, b):
+def nemo_rl(s, b, eps=1e-6):
     others = [s.reward[i] for i in s.peers(b) if i != b]
     if not others:
         return 0.0
     std = np.std(others, ddof=1) if len(others) > 1 else 0.0
-    return (s.reward[b] - np.mean(others)) / (std + 1e-6 if std > 0 else 1.0)
+    return (s.reward[b] - np.mean(others)) / (std + eps if std > max(eps, 1e-9) else 1.0)
 
 
 def leave_one_out(s, b):
@@ -109,25 +129,32 @@ def leave_one_out(s, b):
     return s.reward[b] - (np.mean(others) if others else 0.0)
 
 
-def amplified(s, b, top):
-    if s.reward[b] >= 1.0:
-        return top
-    return deviation(s, b) * (3.0 if deviation(s, b) > 0 else 1.0)
+def amplified(s, b, top, alpha=3.0, best=1.0):
+    if s.reward[b] >= best:
+        return top or alpha
+    return deviation(s, b) * (alpha if deviation(s, b) > 0 else 1.0)
 
 
-def batch_std(s, b):
-    return (s.reward[b] - np.mean(s.reward)) / (np.std(s.reward, ddof=1) + 1e-8)
+def batch_std(s, b, center=False, eps=1e-8):
+    every = np.array([deviation(s, i) if center else s.reward[i] for i in range(7)])
+    return scaled(every[b], every, "unbiased", eps)
 
 
-def areal(s, b):
-    every = [group_std(s, i, 1e-5) for i in range(7) for _ in s.places(i)]
-    return (group_std(s, b, 1e-5) - np.mean(every)) / (np.std(every, ddof=1) + 1e-5)
+def areal(s, b, reward_norm=True, eps=1e-5):
+    value = [group_std(s, i, eps=eps) if reward_norm else s.reward[i] for i in range(7)]
+    return scaled(value[b], np.array([value[i] for i in range(7) for _ in s.places(i)]), "unbiased", eps)
 
 
-def weighted(s, b, weight):
+def weighted(s, b, weight, peers=None):
     """R - sum weight R / sum weight over the group."""
-    each = {i: weight(i) for i in s.peers(b)}
+    each = {i: weight(i) for i in peers or s.peers(b)}
     return s.reward[b] - sum(w * s.reward[i] for i, w in each.items()) / sum(each.values())
+
+
+def importance_mean(s, b, eta=2.0, normalize=True):
+    each = {i: min(s.weight(i), eta) for i in s.peers(b)}
+    divisor = sum(each.values()) if normalize else len(each)
+    return s.reward[b] - sum(w * s.reward[i] for i, w in each.items()) / divisor
 
 
 def tree_opo(s, b):
@@ -138,36 +165,41 @@ def tree_opo(s, b):
     return middle + (0.005 if b == 3 else -0.005)
 
 
-def best_of_two(s, b):
+def max_at_k(s, b, k=2, center="none", eps=1e-6):
     found = s.peers(b)
-    if len(found) == 1:
-        return s.reward[b]
-    pairs = list(combinations(found, 2))
-    return len(found) / len(pairs) * sum(max(s.reward[i] for i in p) for p in pairs if b in p)
+    subsets = list(combinations(found, min(k, len(found))))
+    share = len(found) / len(subsets)
+    value = {i: share * sum(max(s.reward[j] for j in p) for p in subsets if i in p) for i in found}
+    every = np.array(list(value.values()))
+    if center == "standard":
+        return scaled(value[b], every, "unbiased", eps)
+    return value[b] - (every.mean() if center == "mean" else 0.0)
 
 
-def grpo_passk(s, b):
+def grpo_passk(s, b, std=True, eps=1e-6):
     ordered = sorted(s.rewards(b))
     if len(ordered) == 1 or s.reward[b] < ordered[-1]:
         return 0.0
-    return (ordered[-1] - ordered[-2]) / (np.std(ordered, ddof=1) + 1e-6)
+    return (ordered[-1] - ordered[-2]) / (np.std(ordered, ddof=1) + eps if std else 1.0)
 
 
-def history_median(s):
-    known = sorted(x for x in s.history if not isnan(x))
-    return (known[1] + known[2]) / 2
+def above_history(s, b):
+    known = [x for x in s.history if not isnan(x)]
+    return s.reward[b] - (np.median(known) if known else np.mean(s.rewards(b)))
 
 
-def optimal_value(s, b, beta=0.5):
-    return s.reward[b] - beta * log(np.mean([exp(x / beta) for x in s.reference[b]]))
+def optimal_value(s, b, beta1=0.5):
+    found = s.reference[b]
+    value = max(found) if beta1 == 0 else np.mean(found) if beta1 == inf else None
+    return s.reward[b] - (beta1 * log(np.mean([exp(x / beta1) for x in found])) if value is None else value)
 
 
-def gae(s, b, cut=False, decay=0.95):
+def gae(s, b, cut=False, gamma=1.0, lam=0.95):
     value, paid = s.at_tokens(b, s.value), s.paid(b, cut)
     after = [*value[1:], value[-1] if cut else 0.0]
-    delta = [r + n - v for r, n, v in zip(paid, after, value, strict=True)]
+    delta = [r + gamma * n - v for r, n, v in zip(paid, after, value, strict=True)]
     n = len(delta)
-    return s.back(b, [sum(decay ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)])
+    return s.back(b, [sum((gamma * lam) ** (j - t) * delta[j] for j in range(t, n)) for t in range(n)])
 
 
 def turns(s, b):
@@ -195,109 +227,118 @@ def bad(s, b, gamma=0.99, lam=0.95):
     )
 
 
-def standardized(s, b):
-    every = [x for i in range(7) for t, x in enumerate(gae(s, i)) if s.mask[i][t] == "1"]
-    row = [(gae(s, b)[t] - np.mean(every)) / (np.std(every) + 1e-8) for t in s.places(b)]
-    return s.back(b, row)
+def standardized(s, b, of="gae", gamma=1.0, lam=0.95, eps=1e-8):
+    rows = [{"gae": gae, "bad": bad}[of](s, i, gamma=gamma, lam=lam) for i in range(7)]
+    every = [rows[i][t] for i in range(7) for t in s.places(i)]
+    return s.back(b, [(rows[b][t] - np.mean(every)) / (np.std(every) + eps) for t in s.places(b)])
 
 
-def v_trace(s, b):
+def v_trace(s, b, rho_bar=1.0, c_bar=1.0, gamma=1.0, lam=1.0):
     # The sum that defines v, Espeholt et al., Eq. 1.
     value, paid = [*s.at_tokens(b, s.value), 0.0], s.paid(b)
-    ratio = [min(1.0, exp(x)) for x in s.at_tokens(b, s.log_rho)]
+    ratio = [exp(x) for x in s.at_tokens(b, s.log_rho)]
+    c = [gamma * lam * min(c_bar, x) for x in ratio]
     n = len(ratio)
-    delta = [ratio[t] * (paid[t] + value[t + 1] - value[t]) for t in range(n)]
-    v = [value[t] + sum(prod(ratio[t:j]) * delta[j] for j in range(t, n)) for t in range(n)] + [0.0]
-    return s.back(b, [paid[t] + v[t + 1] - value[t] for t in range(n)])
+    delta = [min(rho_bar, ratio[t]) * (paid[t] + gamma * value[t + 1] - value[t]) for t in range(n)]
+    v = [value[t] + sum(prod(c[t:j]) * delta[j] for j in range(t, n)) for t in range(n)] + [0.0]
+    return s.back(b, [paid[t] + gamma * v[t + 1] - value[t] for t in range(n)])
 
 
-def optimal_token_baseline(s, b):
-    peers = s.peers(b)
+def optimal_token_baseline(s, b, level="none", zero_tail=False):
+    def energy(i, t):
+        weight = {"none": lambda _: 1.0, "sequence": lambda _: s.weight(i), "token": exp}[level]
+        pairs = zip(s.at_tokens(i, s.log_rho), s.at_tokens(i, s.norm), strict=True)
+        return sum(weight(x) ** 2 * n for x, n in [*pairs][: t + 1])
+
     found = []
     for t in range(len(s.places(b))):
-        long = [i for i in peers if len(s.places(i)) > t]
-        energy = {i: sum(s.at_tokens(i, s.norm)[: t + 1]) for i in long}
-        later = {i: sum(s.paid(i)[t:]) for i in long}
-        baseline = sum(energy[i] * later[i] for i in long) / sum(energy.values())
-        found.append(later[b] - (baseline if len(peers) > 1 else 0.0))
+        each = {i: energy(i, t) for i in s.peers(b) if len(s.places(i)) > t}
+        later = {i: sum(s.paid(i)[t:]) for i in each}
+        baseline = sum(each[i] * later[i] for i in each) / sum(each.values())
+        alone = len(s.peers(b)) == 1 or (zero_tail and len(each) == 1)
+        found.append(later[b] - (0.0 if alone else baseline))
     return s.back(b, found)
 
 
-ROWS = {
-    "raw": lambda s, b: s.reward[b],
-    "nsr": lambda s, b: -1.0 if s.reward[b] < 1.0 else 0.0,
-    "group_mean": deviation,
-    "group_std": group_std,
-    "shaped_std": bent,
-    "group_std@nemo-rl": nemo_rl,
-    "leave_one_out": leave_one_out,
-    "group_median": lambda s, b: s.reward[b] - np.median(s.rewards(b)),
-    "asymre": lambda s, b: deviation(s, b) + 0.1,
-    "asymre@trinity": lambda s, b: s.reward[b] if b == 6 else deviation(s, b) + 0.1,
-    "positive_amplified": lambda s, b: amplified(s, b, 3.0),
-    "positive_amplified@author": lambda s, b: amplified(s, b, 1.0),
-    "batch_std": batch_std,
-    "batch_std@areal": areal,
-    "opo": lambda s, b: weighted(s, b, lambda i: len(s.places(i))),
-    "optimal_baseline": lambda s, b: weighted(s, b, lambda i: s.weight(i) ** 2 * s.sequence_norm[i]),
-    "optimal_baseline@author": lambda s, b: weighted(
-        s, b, lambda i: (min(s.weight(i), 8.0) * s.weight(i)) ** 2 * s.sequence_norm[i]
-    ),
-    "optimal_token_baseline": optimal_token_baseline,
-    "importance_mean": lambda s, b: weighted(s, b, lambda i: min(s.weight(i), 2.0)),
-    "tree_opo": tree_opo,
-    "max_at_k": best_of_two,
-    "max_at_k@verl": grpo_passk,
-    "median_of_history": lambda s, b: s.reward[b] - history_median(s),
-    "recalibrated": lambda s, b: max(0.0, s.reward[b] - history_median(s)),
-    "remax": lambda s, b: s.reward[b] - s.greedy[b],
-    "optimal_value": optimal_value,
-    "optimal_value@author": lambda s, b: s.reward[b] - np.mean(s.reference[b]),
-    "gae": gae,
-    "egae": lambda s, b: gae(s, b, cut=s.truncated[b]),
-    "v_trace": v_trace,
-    "turn_gae": turn_gae,
-    "bad": bad,
-    "standardized": standardized,
-}
-
-
-def energy(s, i):
-    return s.weight(i) ** 2 * s.sequence_norm[i]
-
-
-def steep(s, i):
-    return (min(s.weight(i), 8.0) * s.weight(i)) ** 2 * s.sequence_norm[i]
-
-
-def quantile(s, b, weight, q):
+def quantile(s, peers, weight, q):
     """Walk up the sorted rewards until the weights so far reach the share q."""
-    total, so_far = sum(weight(s, i) for i in s.peers(b)), 0.0
-    for i in sorted(s.peers(b), key=lambda i: s.reward[i]):
-        so_far += weight(s, i)
+    total, so_far = sum(map(weight, peers)), 0.0
+    for i in sorted(peers, key=lambda i: s.reward[i]):
+        so_far += weight(i)
         if so_far >= q * total:
             return s.reward[i]
     raise AssertionError("shares add up to one")
 
 
-def above_median(weight):
-    return lambda s, b: s.reward[b] - quantile(s, b, weight, 0.5)
+def center(s, b, weight, average, peers):
+    if average == "mean":
+        return weighted(s, b, weight, peers)
+    if average == "median":
+        return s.reward[b] - quantile(s, peers, weight, 0.5)
+    low, high = quantile(s, peers, weight, 0.05), quantile(s, peers, weight, 0.95)
+    shares = [(weight(i), min(max(s.reward[i], low), high)) for i in peers]
+    return s.reward[b] - sum(w * r for w, r in shares) / sum(w for w, _ in shares)
 
 
-def above_winsorized(weight):
-    def row(s, b):
-        low, high = quantile(s, b, weight, 0.05), quantile(s, b, weight, 0.95)
-        shares = [(weight(s, i), min(max(s.reward[i], low), high)) for i in s.peers(b)]
-        return s.reward[b] - sum(w * r for w, r in shares) / sum(w for w, _ in shares)
+def optimal_baseline(s, b, norm="score", cap=inf, scope="group", average="mean"):
+    def energy(i):
+        squared = s.sequence_norm[i] if norm == "score" else sum(s.at_tokens(i, s.norm))
+        return min(s.weight(i), cap) ** 2 * squared
 
-    return row
+    return center(s, b, energy, average, s.peers(b) if scope == "group" else [*range(7)])
 
 
-CASES = [
-    ("optimal_baseline", {"average": "median"}, above_median(energy)),
-    ("optimal_baseline", {"average": "winsorized"}, above_winsorized(energy)),
-    ("optimal_baseline@author", {"average": "median"}, above_median(steep)),
-    ("optimal_baseline@author", {"average": "winsorized"}, above_winsorized(steep)),
-    ("turn_gae", {"gamma": 0.8, "lam": 0.6}, lambda s, b: turn_gae(s, b, 0.8, 0.6)),
-    ("bad", {"gamma": 0.8, "lam": 0.6}, lambda s, b: bad(s, b, 0.8, 0.6)),
-]
+def optimal_baseline_author(s, b, cap=8.0, average="mean"):
+    def energy(i):
+        return (min(s.weight(i), cap) * s.weight(i)) ** 2 * s.sequence_norm[i]
+
+    return center(s, b, energy, average, s.peers(b))
+
+
+ROWS = {
+    "raw": lambda s, b, baseline=0.0, scale=1.0: scale * (s.reward[b] - baseline),
+    "nsr": lambda s, b, best=1.0: -1.0 if s.reward[b] < best else 0.0,
+    "group_mean": deviation, "group_std": group_std, "shaped_std": bent, "group_std@nemo-rl": nemo_rl,
+    "leave_one_out": leave_one_out,
+    "group_median": lambda s, b: s.reward[b] - np.median(s.rewards(b)),
+    "asymre": lambda s, b, shift=-0.1: deviation(s, b) - shift,
+    "asymre@trinity": lambda s, b, shift=-0.1: (
+        s.reward[b] if len(s.peers(b)) == 1 else deviation(s, b) - shift
+    ),
+    "positive_amplified": lambda s, b, **of: amplified(s, b, None, **of),
+    "positive_amplified@author": lambda s, b, **of: amplified(s, b, 1.0, **of),
+    "batch_std": batch_std, "batch_std@areal": areal,
+    "opo": lambda s, b: weighted(s, b, lambda i: len(s.places(i))),
+    "optimal_baseline": optimal_baseline, "optimal_baseline@author": optimal_baseline_author,
+    "optimal_token_baseline": optimal_token_baseline, "importance_mean": importance_mean,
+    "tree_opo": tree_opo, "max_at_k": max_at_k, "max_at_k@verl": grpo_passk,
+    "median_of_history": above_history, "recalibrated": lambda s, b: max(0.0, above_history(s, b)),
+    "remax": lambda s, b: s.reward[b] - s.greedy[b], "optimal_value": optimal_value,
+    "optimal_value@author": lambda s, b, beta1=inf: optimal_value(s, b, beta1),
+    "gae": gae, "egae": lambda s, b, **of: gae(s, b, cut=s.truncated[b], **of),
+    "v_trace": v_trace, "turn_gae": turn_gae, "bad": bad, "standardized": standardized,
+}  # fmt: skip
+
+BY_CRITIC = {"gamma": 0.8, "lam": 0.6}
+AVERAGES = [{"average": "median"}, {"average": "winsorized"}]
+SETTINGS = {
+    "raw": [{"baseline": 0.5, "scale": 3.0}], "nsr": [{"best": 0.5}],
+    "group_std": [{"std": "population", "eps": 0.3}],
+    "shaped_std": [{"knee": 0.4, "above": 0.5, "below": 2.0, "eps": 0.3}],
+    "group_std@nemo-rl": [{"eps": 0.2}],
+    "asymre": [{"shift": 0.3}], "asymre@trinity": [{"shift": 0.3}],
+    "positive_amplified": [{"alpha": 2.0, "best": 0.5}],
+    "positive_amplified@author": [{"alpha": 2.0, "best": 0.5}],
+    "batch_std": [{"center": True, "eps": 0.3}], "batch_std@areal": [{"eps": 0.3}, {"reward_norm": False}],
+    "optimal_baseline": [*AVERAGES, {"norm": "proxy", "cap": 1.1}, {"scope": "batch", **AVERAGES[0]}],
+    "optimal_baseline@author": [*AVERAGES, {"cap": 1.1}],
+    "optimal_token_baseline": [{"level": "token"}, {"level": "sequence", "zero_tail": True}],
+    "importance_mean": [{"eta": 1.1}, {"normalize": False}],
+    "max_at_k": [{"k": 1}, {"k": 3, "center": "mean"}, {"k": 9, "center": "standard", "eps": 0.3}],
+    "max_at_k@verl": [{"eps": 0.3}, {"std": False}],
+    "optimal_value": [{"beta1": 0.0}, {"beta1": inf}, {"beta1": 2.0}],
+    "optimal_value@author": [{"beta1": 2.0}],
+    "v_trace": [{"rho_bar": 1.3, "c_bar": 0.9, **BY_CRITIC}, {"rho_bar": inf, "c_bar": inf, "lam": 0.7}],
+    **{name: [BY_CRITIC] for name in ("gae", "egae", "turn_gae", "bad")},
+    "standardized": [{**BY_CRITIC, "eps": 0.3}, {"of": "bad", **BY_CRITIC}],
+}  # fmt: skip

@@ -210,14 +210,6 @@ def test_binary_rewards_give_the_published_pass_at_k():
     np.testing.assert_allclose(found, [k] * c + [failure] * (n - c), rtol=1e-12)
 
 
-def test_centering_is_group_mean_and_group_std_of_the_advantage():
-    signals = Signals(torch.tensor(DRAWS.normal(size=6)), torch.tensor([0, 0, 0, 1, 1, 1]))
-    plain = Signals(advantage["max_at_k"].function(signals), signals.group_B)
-    for center, name in [("mean", "group_mean"), ("standard", "group_std")]:
-        expected = advantage[name].function(plain)
-        torch.testing.assert_close(advantage["max_at_k"].bind(center=center)(signals), expected)
-
-
 def test_large_groups_do_not_overflow_the_binomials():
     reward = torch.tensor(DRAWS.uniform(size=2000))
     found = advantage["max_at_k"].bind(k=1000)(Signals(reward, torch.zeros(2000, dtype=torch.int64)))
