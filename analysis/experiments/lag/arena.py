@@ -168,6 +168,9 @@ minpro-ends-above-tuned-cispo-at-lag-256-on-guess minpro-ends-above-tuned-cispo-
 minpro-ends-above-tuned-grpo-at-lag-256-on-guess minpro-ends-above-tuned-grpo-at-lag-256-on-long
 m2po-ends-above-tuned-grpo-at-lag-256-on-guess m2po-ends-above-tuned-grpo-at-lag-256-on-long
 vcpo-ends-above-tuned-grpo-at-lag-256-on-guess vcpo-ends-above-tuned-grpo-at-lag-256-on-long
+topr-ends-above-tuned-grpo-at-lag-256-on-guess topr-ends-above-tuned-grpo-at-lag-256-on-long
+tis-ends-above-tuned-grpo-at-lag-256-on-guess tis-ends-above-tuned-grpo-at-lag-256-on-long
+gspo-ends-above-tuned-grpo-at-lag-256-on-guess gspo-ends-above-tuned-grpo-at-lag-256-on-long
 """.split()  # noqa: SIM905
 """ARM-gains-over-tuned-RIVAL-at-lag-LAG-on-TASK, or ends above it: the names say all."""
 KEEPS = """
