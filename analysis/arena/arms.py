@@ -88,7 +88,9 @@ ARMS: tuple[Arm, ...] = (
     Arm("icepop", "icepop"),
     _arm("ppo_ewma", "decay", 0.25, 0.5, 0.889, 0.97, 0.99),
     _arm("decoupled", "passes", 1, 2, 4, 8, 16),
-    Arm("oapl", "oapl", tuple((("beta2", x), ("dynamic_sampling", True)) for x in (1e-3, 0.01, 0.03, 0.1, 1))),
+    Arm(
+        "oapl", "oapl", tuple((("beta2", x), ("dynamic_sampling", True)) for x in (1e-3, 0.01, 0.03, 0.1, 1))
+    ),
     _arm("rapid", "eta", 0.5, 1, 2, 4, 8),
     _exponents("holder_annealed", _ANNEALED),
     Arm("bapo", "bapo", tuple((("share", "gradient"), ("target", t)) for t in (0.55, 0.6, 0.65, 0.7, 0.8))),
