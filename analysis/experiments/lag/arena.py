@@ -171,6 +171,9 @@ vcpo-ends-above-tuned-grpo-at-lag-256-on-guess vcpo-ends-above-tuned-grpo-at-lag
 topr-ends-above-tuned-grpo-at-lag-256-on-guess topr-ends-above-tuned-grpo-at-lag-256-on-long
 tis-ends-above-tuned-grpo-at-lag-256-on-guess tis-ends-above-tuned-grpo-at-lag-256-on-long
 gspo-ends-above-tuned-grpo-at-lag-256-on-guess gspo-ends-above-tuned-grpo-at-lag-256-on-long
+mis-ends-above-tuned-grpo-at-lag-256-on-guess mis-ends-above-tuned-grpo-at-lag-256-on-long
+ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-guess ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-long
+decoupled-ends-above-tuned-grpo-at-lag-256-on-guess decoupled-ends-above-tuned-grpo-at-lag-256-on-long
 """.split()  # noqa: SIM905
 """ARM-gains-over-tuned-RIVAL-at-lag-LAG-on-TASK, or ends above it: the names say all."""
 KEEPS = """
