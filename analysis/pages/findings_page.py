@@ -242,7 +242,7 @@ def _of_pipelines(f: Facts) -> str:
 
 def _verdict(f: Facts) -> str:
     """Return which recipes gain over tuned GRPO on every task, by their intervals."""
-    arms = set.intersection(*(set(f.frame[f.frame["task"] == task]["arm"]) for task in f.tasks))
+    arms = set.intersection(*(set(f.best(task, count=len(f.frame))) for task in f.tasks))
     lows = {arm: [f.interval(task, arm)[0] for task in f.tasks] for arm in arms - {"grpo", "placebo"}}
     found = sorted(arm for arm, low in lows.items() if min(low) > 0)
     names = [arm.upper().replace("_", "-") for arm in found]

@@ -119,35 +119,18 @@ EXPERIMENT = ENTROPY.experiment(
     margins={"share of the entropy at the start, least": LOW, "most": HIGH, "accuracy": ALLOWED},
     figure=Plot(
         "strips", x="min val/entropy: lowest entropy, nats a token", y="arm",
-<<<<<<< HEAD
         says="Shows the lowest entropy (base: 1.1) along 900 steps of guesses in four turns, each arm at its "
         "best rate for accuracy: GRPO, the replay of own successes (self-imitation), the same with a "
         "reward of tool calls that fades and replay that grows (unregulated), and with recalibrated "
         "advantages and a clip of covariances as well (SPEAR).",
-=======
-        says="Shows the lowest entropy (base: 1.1) along 1,500 steps of guesses in four turns, each arm at "
-        "its best rate for final accuracy: GRPO, the replay of own successes (self-imitation), and SPEAR: "
-        "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
-        "covariances.",
->>>>>>> d4b1f0ae (Twelve arms are to meet lag 256 on both of its tasks)
     ),
     systems={"SPEAR": Part("in one world of turns; a fall of entropy, as none rises above its start")},
 )  # fmt: skip
 asks(EXPERIMENT,
-<<<<<<< HEAD
     ("spear-ends-no-lower-than-grpo", "SPEAR ends at most 0.02 less accurate than GRPO.", "spear", "grpo",
      -ALLOWED),
     ("spear-ends-above-plain-self-imitation", "SPEAR ends 0.02 more accurate than plain self-imitation.",
      "spear", PLAIN, ALLOWED),
-=======
-    ("spear-ends-above-grpo", "SPEAR ends 0.05 more accurate than GRPO.", "spear", "grpo", MORE),
-    ("spear-ends-above-plain-self-imitation", "SPEAR ends 0.05 more accurate than plain self-imitation.",
-     "spear", PLAIN, MORE),
-    ("spear-keeps-more-entropy-than-grpo", "SPEAR's lowest entropy along the run is 1.25 times GRPO's.",
-     "spear", "grpo", {**LOWEST, "off": {"arm": PLAIN}}),
-    ("spear-keeps-more-entropy-than-plain-self-imitation", "SPEAR's lowest entropy along the run is 1.25 "
-     "times that of plain self-imitation.", "spear", PLAIN, LOWEST),
->>>>>>> d4b1f0ae (Twelve arms are to meet lag 256 on both of its tasks)
 )  # fmt: skip
 ARMS = {name: {"arm": name} for name in WAYS}
 EXPERIMENT.claim(
