@@ -112,9 +112,10 @@ EXPERIMENT = ENTROPY.experiment(
     margins={"accuracy gained": MORE, "times the lowest entropy": TIMES},
     figure=Plot(
         "strips", x="min val/entropy: lowest entropy, nats a token", y="arm",
-        says="Shows the lowest entropy (base: 1.1) along 1,500 steps of guesses in four turns, each arm at its "
-        "best rate for final accuracy: GRPO, the replay of own successes (self-imitation), and SPEAR: replay "
-        "that grows, a reward of tool calls that fades, recalibrated advantages and a clip of covariances.",
+        says="Shows the lowest entropy (base: 1.1) along 1,500 steps of guesses in four turns, each arm at "
+        "its best rate for final accuracy: GRPO, the replay of own successes (self-imitation), and SPEAR: "
+        "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
+        "covariances.",
     ),
     systems={"SPEAR": Part("in one world of turns; a fall of entropy, as none rises above its start")},
 )  # fmt: skip
@@ -125,8 +126,8 @@ asks(EXPERIMENT,
      "spear", PLAIN, MORE),
     ("spear-keeps-more-entropy-than-grpo", "SPEAR's lowest entropy along the run is 1.25 times GRPO's.",
      "spear", "grpo", {**LOWEST, "off": {"arm": PLAIN}}),
-    ("spear-keeps-more-entropy-than-plain-self-imitation", "SPEAR's lowest entropy along the run is 1.25 times "
-     "that of plain self-imitation.", "spear", PLAIN, LOWEST),
+    ("spear-keeps-more-entropy-than-plain-self-imitation", "SPEAR's lowest entropy along the run is 1.25 "
+     "times that of plain self-imitation.", "spear", PLAIN, LOWEST),
 )  # fmt: skip
 
 
