@@ -22,8 +22,10 @@ from analysis.judging.replication import difference, level
 from analysis.judging.seed_intervals import student_interval
 from analysis.tables.committed import remeasured
 
-SHARES = re.compile(r"accuracy|final|share|solved|success|pass@|right")
-"""Names of outcomes that lie between 0 and 1."""
+SHARES = re.compile(r"accuracy|area|final|share|score|solved|success|pass@|right|^(?:learning|end|value)$")
+"""Names of outcomes that lie between 0 and 1, more being better."""
+LOSSES = re.compile(r"regret|violations|unsafe|missed")
+"""Names of outcomes that lie at 0 or above, less being better."""
 NEAR = 0.02
 """Distance from 0 or 1 at which a value counts as lying there."""
 PILED = 0.5
@@ -109,14 +111,20 @@ def _headroom(read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
-    """A gain that is asked for must fit between the second arm and 1."""
-    if check.second is None or check.way != "above" or check.log or len(read) % 2:
+    """A gain that is asked for must fit between the arm to be beaten and the best possible, 1 or 0."""
+    gain = check.margin if check.way == "above" else -check.margin
+    if check.second is None or check.way not in ("above", "below") or check.log or gain <= 0 or len(read) % 2:
         return
-    if not all(SHARES.search(each.column) for each in read) or any(each.values.max() > 1 for each in read):
+    less = all(LOSSES.search(each.column) for each in read)
+    if not less and not all(SHARES.search(each.column) and each.values.max() <= 1 for each in read):
         return
-    room = min((1 - float(np.median(x_N)) for _, _, x_N in read[1::2]), default=1.0)
-    if room < check.margin:
-        yield Answer("headroom", False, f"a gain of {check.margin:g} is asked where {room:.2g} is left")
+    if min(each.values.min() for each in read) < -1e-6:  # regrets are differences, and round
+        return
+    beaten = read[1::2] if less == (check.way == "below") else read[::2]
+    levels = [float(np.median(x_N)) for _, _, x_N in beaten]
+    room = min((level if less else 1 - level for level in levels), default=gain)
+    if room < gain:
+        yield Answer("headroom", False, f"a gain of {gain:g} is asked where {room:.2g} is left")
 
 
 def _acts(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:

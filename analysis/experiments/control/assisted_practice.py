@@ -48,7 +48,7 @@ asks(EXPERIMENT,
     ("chunked-critics-learn-faster-than-outcomes", "With off-policy critics over chunks of 2, 4 and 8 "
      "actions practice has 0.03 more of the best value on average than with a critic of logged outcomes, all "
      "tuned.", CHUNKS, "outcomes", {"off": {"arm": "cloned"}}),
-    ("chunks-learn-faster-than-single-actions", "With chunks of 2, 4 and 8 actions practice has 0.03 more of "
-     "the best value than with single actions.", CHUNKS, "one action"),
+    ("single-actions-learn-faster-than-chunks", "With single actions practice has 0.03 more of the best "
+     "value than with chunks of 2, 4 and 8 actions.", "one action", CHUNKS),
     outcome="learning", by=MARGIN, gates={"tuned": inside()},
 )  # fmt: skip

@@ -10,7 +10,7 @@ from testbed.offline.tabular_offline import advantage, advantage_filtered, awr, 
 NAME = "offline-digi-q"
 SEEDS, PILOTS = 128, 64
 DRAWS = (1, 2, 4, 8, 16)
-STEPS = (200, 600, 2000)
+STEPS = (30, 60, 120)
 MARGIN = 0.05
 ARMS: dict[str, Grid] = {
     **{f"best of {n}": {} for n in DRAWS},
@@ -51,9 +51,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
     margins={"score": MARGIN},
     figure=Plot(
         "frontier", x="kl: KL to the log, nats", y="score: score (1 optimal)", arm=("arm",),
-        where={"steps": 600},
+        where={"steps": 60},
         says="Shows the score (0 the uniform policy, 1 the optimum) against the distance from the clone of "
-        "600 logged steps, in random worlds, for uses of one critic: best of N takes the highest Q among N "
+        "60 logged steps, in random worlds, for uses of one critic: best of N takes the highest Q among N "
         "actions that the clone draws, of 1 being the clone, n tuned; weighted tilts its chances by "
         "exp(beta A); filtered keeps its actions of no negative advantage.",
     ),
