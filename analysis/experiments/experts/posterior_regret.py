@@ -134,8 +134,8 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does BRAIn miss less of the regularized optimum than DPO on the same stale answers?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
-    differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers a step from "
-    "a distribution that is neither's",
+    differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers a step "
+    "from a distribution that is neither's",
     compute=of_seeds(
         NAME, rows, SEEDS, {"answers": ANSWERS, "features": FEATURES, "drawn": DRAWN, "beta": BETA}
     ),

@@ -12,7 +12,7 @@ from testbed.offline import tabular_offline
 from testbed.rng import keys
 
 NAME = "replay-conditions"
-SEEDS, PILOTS, INNER, STEPS = 32, 32, 2, 400
+SEEDS, PILOTS, INNER, STEPS = 64, 32, 2, 400
 RATES: Grid = {"actor_rate": (0.003, 0.01, 0.03, 0.1, 0.3), "critic_rate": (0.01, 0.03, 0.1, 0.3, 1.0)}
 TRICKS: Grid = {**RATES, "repel": (0.0, 0.3, 0.6, 0.9), "reach": (0.02, 0.1, 0.2)}
 SOFT: Grid = {"temperature": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), "step_size": (0.001, 0.003, 0.01, 0.03, 0.1)}
