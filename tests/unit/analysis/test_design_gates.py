@@ -319,6 +319,27 @@ def test_arms_have_headroom(holds, frame, by):
     assert said(frame, gain(by))["headroom"].holds is holds
 
 
+@pytest.mark.parametrize(
+    ("holds", "outcome", "way", "first", "second"),
+    [(True, "score", "above", 0.8, 0.9), (False, "score", "above", 0.9, 0.97),
+     (True, "score", "below", 0.9, 0.97), (False, "score", "below", 0.97, 0.9),
+     (True, "regret", "above", 0.06, 0.5), (False, "regret", "above", 0.04, 0.5),
+     (True, "regret", "below", 0.01, 0.06), (False, "regret", "below", 0.5, 0.04),
+     (True, "seconds", "above", 0.9, 0.97)],
+)  # fmt: skip
+def test_a_gain_of_scores_fits_below_1_and_one_of_regrets_above_0(holds, outcome, way, first, second):
+    frame = rows_table(first, second).assign(
+        accuracy=lambda rows: rows["arm"].map({"good": first, "bad": second})
+    )
+    below = {"below": way == "below"}
+    by = -0.05 if way == "below" else 0.05
+    found = said(
+        frame.rename(columns={"accuracy": outcome}),
+        lambda claim: claim.compare(outcome, GOOD, BAD, by=by, **below),
+    )
+    assert ("headroom" not in found or found["headroom"].holds) is holds
+
+
 def test_an_arm_that_is_another_under_a_new_name_did_not_act():
     fair = rows_table(0.8, 0.5)
     same = fair.assign(accuracy=np.tile(fair["accuracy"][:32], 2))
