@@ -16,10 +16,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 from support.small_runs import SMALL, differing
 
 from testbed.config.run import Run, cell_id
-from testbed.errors import UserError
+from testbed.data.batch import EXPERT, REPLAY
 from testbed.execution.executors import Local
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
@@ -101,6 +102,7 @@ def test_lines_reach_the_display_from_a_worker(tmp_path):
 def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     now = iter([0.0, 10.0, 16.0, 25.0])
     monkeypatch.setattr(loop.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(loop, "peak", lambda: 3 * 2**29)
     run = dataclasses.replace(RUN, steps=71, policy="hf", model="m")
     said = []
     rows = loop.LiveRows([run], said.append, [])
@@ -108,10 +110,15 @@ def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     rows.add(0, {"reward/mean": np.array([0.5])})
     rows.tokens = 120
     rows.add(4, {"reward/mean": np.array([np.nan])})
-    rows.add(10, {})
-    assert "step 1 of 71, reward 0.5, 5 tokens/s" in said[0]
-    assert "step 5 of 71, 20 tokens/s" in said[1]
-    assert said[1].endswith("1:39 left")
+    told = {"accuracy": 0.25, "rollout_corr/ess_kish_sequence_raw": 0.98765, "rollout_corr/kl_mu_pi_k3": 1e-6}
+    rows.tokens = 20_000
+    rows.add(10, {name: np.array([value]) for name, value in told.items()} | {"histogram": np.ones((1, 3))})
+    assert said == [
+        "grpo, lag 1, seed 0: step 1 of 71, reward 0.5, 5 tokens/s, 1.5 GiB",
+        "grpo, lag 1, seed 0: step 5 of 71, 20 tokens/s, 1.5 GiB, 1:39 left",
+        "grpo, lag 1, seed 0: step 11 of 71, accuracy 0.25, ESS 0.988, KL 1e-06, 2,222 tokens/s, 1.5 GiB, "
+        "1:30 left",
+    ]
 
 
 class FakeWriter:
@@ -180,8 +187,8 @@ def test_loggers_hear_every_number_of_every_row(monkeypatch, tmp_path):
 def test_a_logger_that_is_not_installed_is_named_before_anything_trains(monkeypatch, name, module, package):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv(name, "x")
-    with pytest.raises(UserError, match=f"{name} is set, but {package} is not installed"):
-        train(RUN)
+    told = f"{name} is set, but {package} is not installed: pip install {package}, or unset it."
+    assert refuses("", train, RUN) == told
 
 
 def test_of_several_processes_only_the_first_speaks(monkeypatch):
@@ -311,6 +318,37 @@ def test_a_cells_record_has_its_own_numbers_and_the_prompts_of_its_groups(tmp_pa
             np.testing.assert_allclose(sequence.logp_pi, sequence.logp_mu, rtol=0, atol=1e-4)
         assert [len(prompts) for prompts in by_group.values()] == [2, 2, 2]
         assert all(len(set(prompts)) == 1 for prompts in by_group.values())
+
+
+def test_a_record_ends_with_the_last_token_and_leaves_demonstrations_out():
+    mask = torch.tensor([[1, 1, 0], [1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()
+    real = lambda start: start + torch.arange(12.0).reshape(1, 4, 3)  # noqa: E731
+    one = SimpleNamespace(
+        token_RBT=real(0).long(), version_RBT=real(40).long(), prompt_RNQ=torch.tensor([[[7, 8], [9, 5]]]),
+        reward_RB=torch.tensor([[0.5, 1.0, 0.25, 2.0]]), origin_RB=torch.tensor([[0, REPLAY, 0, EXPERT]]),
+        group=2,
+    )  # fmt: skip
+    # The replica is the second of its learner's batch.
+    both = lambda value: torch.cat([torch.full_like(value, -1), value])  # noqa: E731
+    batch = SimpleNamespace(
+        mask_BT=both(mask[None].int()).bool(), logp_mu_BT=both(-real(0)), adv_BT=both(real(20)[..., :1]),
+        group_B=both(torch.tensor([[0, 0, 1, 1]])), logp_anchor_BT=both(-real(0)),
+    )  # fmt: skip
+    found = loop._sequences(6, one, -real(60)[0], batch, 1)
+    assert [(x.sample, x.group, x.reward, x.step, x.trainer_version, x.prompt.tolist()) for x in found] == [
+        ("6/0", "6/0", 0.5, 6, 6, [7, 8]), ("6/1", "6/0", 1.0, 6, 6, [7, 8]),
+        ("6/2", "6/1", 0.25, 6, 6, [9, 5]),
+    ]  # fmt: skip
+    second = found[1]
+    assert [*map(len, (found[0].token, second.token, found[2].token))] == [2, 3, 0]
+    lists = (second.mask, second.token, second.logp_mu, second.logp_pi, second.advantage, second.version)
+    assert [x.tolist() for x in lists] == [
+        [True, False, True], [3, 4, 5], [-3, -4, -5], [-63, -64, -65], [23, 23, 23], [43, 44, 45],
+    ]  # fmt: skip
+    assert second.logp_anchor is None
+    batch.logp_anchor_BT, one.version_RBT, one.origin_RB = both(-real(80)), None, None
+    *_, last = loop._sequences(6, one, -real(60)[0], batch, 1)
+    assert (last.sample, last.logp_anchor.tolist(), last.version) == ("6/3", [-89, -90, -91], None)
 
 
 PATH = Path(__file__).parents[3] / "examples" / "minimal_loop.py"
