@@ -40,11 +40,33 @@ WEIGHTS = {
     "sft": tokens(lambda s: s.ones),
 }
 
+
+def distilled(slope, shift=0.0, of_expert=None):
+    """Row of f_distillation: slope(x) is f(x) - x f'(x) of x = ref/pi, in W = pi over the token's sampler."""
+
+    def row(s, rows):
+        if s.origin == 1 and of_expert is not None:
+            return of_expert * s.ones
+        weight = s.v if s.origin == 1 else s.r
+        return np.array([-w * (slope(1 / v) + shift) for w, v in zip(weight, s.v, strict=True)])
+
+    return row
+
+
+def skewed(beta):
+    """beta KL(ref || m) + (1 - beta) KL(pi || m)."""
+    return distilled(lambda x: -(1 - beta) * math.log(beta * x + 1 - beta))
+
+
 F1 = []
 CASES = [
+    ("f_distillation", {"divergence": "forward"}, distilled(lambda x: -x, 1.0, of_expert=1.0)),
+    ("f_distillation", {"divergence": "js"}, skewed(0.5)),
+    ("f_distillation", {"divergence": "js", "beta": 0.2}, skewed(0.2)),
+    ("f_distillation", {"divergence": "tv"}, distilled(lambda x: -0.5 if x > 1 else 0.5 if x < 1 else 0.0)),
     (
         "entropy_bonus",
         {"set_point": 0.7},
         lambda s, rows: (0.7 - mean_entropy(rows)) * np.array([-math.log(p) for p in s.p]),
-    )
+    ),
 ]

@@ -52,6 +52,8 @@ LEVEL = "importance_reinforce"
 SIDES = (("s_ppo", "ppo_clip"), ("st_ppo", "turn_ppo"))
 LIMITS = (
     ("two_sided without a cap is ppo", ("two_sided", {"delta": math.inf}), ("ppo_clip", {})),
+    ("two_sided at 1 cuts all that rises", ("two_sided", {"delta": 1.0}),
+     ("dual_clip", {"eps_high": 0.0, "c": 1.2})),
     ("two_sided above the bound is dual_clip", ("two_sided", {"delta": 2.5}), ("dual_clip", {"c": 2.5})),
     ("opsm that drops nothing is ppo", ("opsm", {"delta": math.inf}), ("ppo_clip", {})),
     *(("gspo_token is gspo where A is that of the sequence", ("gspo_token", {"eps_low": x, "eps_high": x}),

@@ -117,12 +117,6 @@ def test_kappa_rises_like_half_a_cosine():
     assert replay_weight(150, full=300) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("name", ["chord", "self_imitation"])
-def test_a_mixture_names_the_origin_it_needs(name):
-    logp, batch = batch_of()
-    refuses("needs origin_B", objective[name].function, logp, replace(batch, origin_B=None))
-
-
 def test_remix_clips_around_the_anchor_and_weighs_from_the_sampler():
     logp, batch = batch_of()
     rho, center = (logp - batch.logp_mu_BT).exp(), (batch.logp_anchor_BT - batch.logp_mu_BT).exp()
