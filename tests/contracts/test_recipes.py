@@ -59,14 +59,12 @@ def test_a_variant_takes_the_composition_of_its_base_and_its_own_loss():
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [
-        (lambda: recipe["grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
-        (lambda: recipe["bpo"].bind(la=1), "no hyperparameter 'la'"),
-        (lambda: recipe["bpo"].bind(advantage="group_sd")(), "Unknown advantage 'group_sd'"),
-        (lambda: recipe["bpo"].bind(aggregation="mean")(), "Unknown aggregation 'mean'"),
-        (lambda: Recipe("raw", "ppo_clip", "token_mean", terms=(Term("kl", 1.0),)), "Unknown objective 'kl'"),
-    ],
-)
+    [(lambda: recipe["grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
+     (lambda: recipe["bpo"].bind(la=1), "no hyperparameter 'la'"),
+     (lambda: recipe["bpo"].bind(advantage="group_sd")(), "Unknown advantage 'group_sd'"),
+     (lambda: recipe["bpo"].bind(aggregation="mean")(), "Unknown aggregation 'mean'"),
+     (lambda: Recipe("raw", "ppo_clip", "token_mean", terms=(Term("kl", 1.0),)), "Unknown objective 'kl'")],
+)  # fmt: skip
 def test_a_wrong_name_costs_no_training(make, words):
     with pytest.raises(UserError, match=words):
         make()
@@ -94,13 +92,11 @@ def test_a_changed_file_is_another_cell_and_never_a_silent_rerun(mine):
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ("none.py:capped", "none.py cannot be read"),
-        ("mine.py:caped", "has no function 'caped'. Did you mean 'capped'"),
-        ("broken.py:f", "broken.py cannot be run: ZeroDivisionError"),
-        ("mine.py:three", r"positional parameters a, b, c; expected \(logp_BT, batch"),
-    ],
-)
+    [("none.py:capped", "none.py cannot be read"),
+     ("mine.py:caped", "has no function 'caped'. Did you mean 'capped'"),
+     ("broken.py:f", "broken.py cannot be run: ZeroDivisionError"),
+     ("mine.py:three", r"positional parameters a, b, c; expected \(logp_BT, batch")],
+)  # fmt: skip
 def test_a_file_that_is_no_objective_is_one_message_and_exit_code_two(capsys, mine, given, words):
     mine.write_text(MINE + "\n\ndef three(a, b, c):\n    return a\n")
     (mine.parent / "broken.py").write_text("1 / 0\n")

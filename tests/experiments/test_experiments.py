@@ -295,15 +295,13 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
 
 @pytest.mark.parametrize(
     ("words", "answer"),
-    [
-        (["show", "batch-invarance", "--kind", "experiment"], "Did you mean 'batch-invariance'"),
-        (["evidence", "run", "batch-invarance"], "Did you mean 'batch-invariance'"),
-        (["evidence", "run", "--write", "rec", "batch-invarance"], "Did you mean 'batch-invariance'"),
-        (["evidence", "run"], "No experiment was given"),
-        (["evidence", "run", "--write", "regimes", "--from", "."], "is computed"),
-        (["evidence", "run", "real-model"], "Run instead: testbed demo"),
-    ],
-)
+    [(["show", "batch-invarance", "--kind", "experiment"], "Did you mean 'batch-invariance'"),
+     (["evidence", "run", "batch-invarance"], "Did you mean 'batch-invariance'"),
+     (["evidence", "run", "--write", "rec", "batch-invarance"], "Did you mean 'batch-invariance'"),
+     (["evidence", "run"], "No experiment was given"),
+     (["evidence", "run", "--write", "regimes", "--from", "."], "is computed"),
+     (["evidence", "run", "real-model"], "Run instead: testbed demo")],
+)  # fmt: skip
 def test_a_mistake_is_answered_with_one_line_and_code_two(capsys, words, answer):
     assert answer in refused(capsys, *words)
 

@@ -30,11 +30,9 @@ def sweep_table(geometric=0.0, periodic=0.0):
 
 @pytest.mark.parametrize(
     ("check", "argument"),
-    [
-        (SCHEDULED["spread-ages-learn-faster"].function, "geometric"),
-        (SCHEDULED["periodic-ages-hold-the-clip-back"].function, "periodic"),
-    ],
-)
+    [(SCHEDULED["spread-ages-learn-faster"].function, "geometric"),
+     (SCHEDULED["periodic-ages-hold-the-clip-back"].function, "periodic")],
+)  # fmt: skip
 def test_claims_about_training_read_their_own_cells_and_seeds(check, argument):
     for size, verdict in ((0.1, "supported"), (0.0, "undecided"), (-0.1, "refuted")):
         found = check(sweep_table(**{argument: size}))

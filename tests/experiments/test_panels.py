@@ -56,16 +56,11 @@ def test_compared_objectives_are_panels_without_such_faults():
 
 @pytest.mark.parametrize(
     ("draw", "words"),
-    [
-        (lambda ax: ax.text(0.5, 0.5, "one") and ax.text(0.51, 0.5, "two"), "'one' and 'two' overlap"),
-        (lambda ax: ax.text(0.99, 0.5, "a long text", clip_on=False), "'a long text' is cut off"),
-        (lambda ax: ax.text(0.1, 0.5, "tiny", fontsize=5), "'tiny' has 5.0 points"),
-        (
-            lambda ax: ax.plot([0, 0.5, 1], [0.5] * 3) and ax.text(0.5, 0.5, "word", va="center"),
-            "runs through",
-        ),
-    ],
-)
+    [(lambda ax: ax.text(0.5, 0.5, "one") and ax.text(0.51, 0.5, "two"), "'one' and 'two' overlap"),
+     (lambda ax: ax.text(0.99, 0.5, "a long text", clip_on=False), "'a long text' is cut off"),
+     (lambda ax: ax.text(0.1, 0.5, "tiny", fontsize=5), "'tiny' has 5.0 points"),
+     (lambda ax: ax.plot([0, 0.5, 1], [0.5] * 3) and ax.text(0.5, 0.5, "word", va="center"), "runs through")],
+)  # fmt: skip
 def test_the_check_sees_what_it_is_for(draw, words):
     with save_figures.style():
         fig = Figure(figsize=(2, 2), layout="none")

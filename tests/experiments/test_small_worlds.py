@@ -215,12 +215,10 @@ def test_a_target_writes_the_prefixes_of_each_length_with_its_own_chances():
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        (lambda s: f_distillation(s, None, divergence="chi2"), "chi2"),
-        (lambda s: f_distillation(s, None, divergence="js", beta=1.0), "beta"),
-        (lambda s: shaped_std(Signals(s[:, 0], torch.zeros(2, dtype=torch.int64)), above=0.0), "positive"),
-    ],
-)
+    [(lambda s: f_distillation(s, None, divergence="chi2"), "chi2"),
+     (lambda s: f_distillation(s, None, divergence="js", beta=1.0), "beta"),
+     (lambda s: shaped_std(Signals(s[:, 0], torch.zeros(2, dtype=torch.int64)), above=0.0), "positive")],
+)  # fmt: skip
 def test_impossible_settings_are_refused(call, message):
     refuses(message, call, torch.zeros(2, 1))
 

@@ -89,13 +89,11 @@ def test_the_student_interval_is_mean_plus_minus_t_standard_errors():
 
 @pytest.mark.parametrize(
     ("interval", "successes", "low", "high"),
-    [
-        (seed_intervals.wilson_interval, 8, 0.490162, 0.943318),
-        (seed_intervals.wilson_interval, 0, 0.0, 0.277533),
-        (seed_intervals.clopper_pearson_interval, 8, 0.443905, 0.974789),
-        (seed_intervals.clopper_pearson_interval, 10, 0.691503, 1.0),
-    ],
-)
+    [(seed_intervals.wilson_interval, 8, 0.490162, 0.943318),
+     (seed_intervals.wilson_interval, 0, 0.0, 0.277533),
+     (seed_intervals.clopper_pearson_interval, 8, 0.443905, 0.974789),
+     (seed_intervals.clopper_pearson_interval, 10, 0.691503, 1.0)],
+)  # fmt: skip
 def test_intervals_of_a_share_of_ten_match_published_tables(interval, successes, low, high):
     found = interval(successes, 10)
     assert (found.center, found.low, found.high) == pytest.approx((successes / 10, low, high), abs=1e-6)
@@ -127,14 +125,12 @@ def test_prosperity_before_collapse_is_found_and_dated():
 
 @pytest.mark.parametrize(
     ("accuracy", "why"),
-    [
-        ([0.1, 0.5, 0.9, 0.9, 0.9, 0.5, 0.5, 0.5], "more than half is kept"),
-        ([0.1, 0.1, 0.2, 0.1, 0.1, 0.0, 0.0, 0.0], "it never rose"),
-        ([0.9, 0.5, 0.1, 0.0, 0.0, 0.0], "it only fell: nothing was learned that could be lost"),
-        ([0.1, 0.1, 0.6, 0.1, 0.1, 0.1, 0.1], "one lucky evaluation is no peak"),
-        ([0.1, 0.9, 0.9, 0.9, 0.0, 0.0, 0.9, 0.9], "it came back"),
-    ],
-)
+    [([0.1, 0.5, 0.9, 0.9, 0.9, 0.5, 0.5, 0.5], "more than half is kept"),
+     ([0.1, 0.1, 0.2, 0.1, 0.1, 0.0, 0.0, 0.0], "it never rose"),
+     ([0.9, 0.5, 0.1, 0.0, 0.0, 0.0], "it only fell: nothing was learned that could be lost"),
+     ([0.1, 0.1, 0.6, 0.1, 0.1, 0.1, 0.1], "one lucky evaluation is no peak"),
+     ([0.1, 0.9, 0.9, 0.9, 0.0, 0.0, 0.9, 0.9], "it came back")],
+)  # fmt: skip
 def test_other_fates_are_not_called_collapse(accuracy, why):
     assert collapse.outcome(curve(accuracy))["collapsed"] == 0.0, why
 

@@ -64,24 +64,27 @@ INSIDE, EDGE, FULL = ("", 0.5), ("low", 0.5), ("high", 0.99)
 
 @pytest.mark.parametrize(
     ("wanted", "chosen", "reads", "word"),
-    [
-        (True, rates(good=INSIDE, bad=INSIDE), read(), "supported"),
-        (False, rates(good=INSIDE, bad=EDGE), read(), "supported"),
-        (True, rates(good=EDGE, bad=INSIDE), read(), "supported"),
-        (False, rates(good=EDGE, bad=INSIDE), read(), "no difference"),
-        (True, rates(good=EDGE, bad=INSIDE), read(), "refuted"),
-        (True, rates(good=INSIDE, bad=FULL), read(), "supported"),
-        (False, rates(good=EDGE, bad=INSIDE), read("collapsed"), "supported"),
-        (True, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 900.0, 300.0), "supported"),
-        (False, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 300.0, math.nan), "supported"),
-        (None, rates(good=EDGE, bad=EDGE), read("val/entropy"), "supported"),
-        (None, rates(good=EDGE, bad=EDGE), read()[:1], "supported"),
-        (None, rates(other=EDGE), read(), "supported"),
-    ],
-)
+    [(True, rates(good=INSIDE, bad=INSIDE), read(), "supported"),
+     (False, rates(good=INSIDE, bad=EDGE), read(), "supported"),
+     (True, rates(good=EDGE, bad=INSIDE), read(), "supported"),
+     (False, rates(good=EDGE, bad=INSIDE), read(), "no difference"),
+     (True, rates(good=EDGE, bad=INSIDE), read(), "refuted"),
+     (True, rates(good=INSIDE, bad=FULL), read(), "supported"),
+     (False, rates(good=EDGE, bad=INSIDE), read("collapsed"), "supported"),
+     (True, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 900.0, 300.0), "supported"),
+     (False, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 300.0, math.nan), "supported"),
+     (None, rates(good=EDGE, bad=EDGE), read("val/entropy"), "supported"),
+     (None, rates(good=EDGE, bad=EDGE), read()[:1], "supported"),
+     (None, rates(other=EDGE), read(), "supported")],
+)  # fmt: skip
 def test_who_loses_must_have_its_rate_inside_the_grid(wanted, chosen, reads, word):
-    found = holds(gates.tuned(chosen, exceeds, reads, evidence(word)))
-    assert found.get("tuned") is wanted
+    found = [*gates.tuned(chosen, exceeds, reads, evidence(word))]
+    assert holds(found).get("tuned") is wanted
+    if wanted is not None:
+        edges = [f"0.1 at {row.arm} (low)" for row in chosen.itertuples() if row.at_edge and not wanted]
+        edges = edges if word == "no difference" or len(edges) < 2 else edges[1:]
+        told = f"at the edge of its grid: {'; '.join(edges)}" if edges else "2 rates, no edge that counts"
+        assert found[0].why == told
 
 
 def test_of_many_arms_a_comparison_alone_says_which_are_compared():
@@ -129,7 +132,8 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
     )
     reads = [Read("collapsed", {}, np.zeros(32))]
     spared = happens_mostly(np.ones(32), "spared")
-    assert holds(gates.collapses(reads, some, spared)) == {"acts": True}
+    (found,) = gates.collapses(reads, some, spared)
+    assert (found.holds, found.why) == (True, "16 of 32 runs collapse")
     assert holds(gates.collapses(reads, none, spared)) == {"acts": False}
     assert not holds(gates.collapses(reads, none, happens_mostly(np.zeros(32), "collapses")))
     assert not holds(gates.collapses(read(), none, spared))
@@ -137,9 +141,20 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
 
 def test_most_steps_learn_from_other_data_than_the_first_models():
     base = pd.DataFrame({"arm": ["good", "bad"], "lag": [16, 64], "steps": [320, 320]})
-    for lags, wanted in (([16, 64], True), ([16, 192], True), ([16, 256], False), ([16, 320], True)):
-        found = holds(gates.long_enough(base.assign(lag=lags), read()))
-        assert found == {"long enough": wanted}, lags
+    lags_and_words = (
+        ([16, 64], True),
+        ([16, 192], True),
+        ([16, 256], False),
+        ([16, 320], True),
+        ([320, 400], True),
+    )
+    for lags, wanted in lags_and_words:
+        (found,) = gates.long_enough(base.assign(lag=lags), read())
+        assert found.holds is wanted, lags
+        purpose = "fixed data of the first model on purpose"
+        share = max((lag / 320 for lag in lags if lag < 320), default=None)
+        why = purpose if share is None else f"at most {share:.2g} of all steps on data of the first model"
+        assert found.why == why
     assert not holds(gates.long_enough(base.assign(lag=0), read()))
 
 
@@ -308,15 +323,19 @@ def gain(by):
 
 
 @pytest.mark.parametrize(
-    ("holds", "frame", "by"),
-    [(True, rows_table(0.8, 0.5), 0.1), (True, rows_table(0.99, 0.5), 0.1),
-     (True, rows_table(0.5, 0.001), 0.1), (False, rows_table(0.999, 0.998), 0.0),
-     (False, rows_table(0.001, 0.002), 0.1), (False, rows_table(0.9, 0.8), 1.6),
-     (False, rows_table(0.97, 0.96), 0.05)],
+    ("holds", "why", "frame", "by"),
+    [(True, "2 arms from 0.501 to 0.802", rows_table(0.8, 0.5), 0.1),
+     (True, "2 arms from 0.501 to 0.992", rows_table(0.99, 0.5), 0.1),
+     (True, "2 arms from 0.00248 to 0.502", rows_table(0.5, 0.001), 0.1),
+     (False, "2 arms from 0.999 to 1; all pile up at 1", rows_table(0.999, 0.998), 0.0),
+     (False, "2 arms from 0.00317 to 0.00348; all pile up at 0", rows_table(0.001, 0.002), 0.1),
+     (False, "a gain of 1.6 is asked where 0.2 is left", rows_table(0.9, 0.8), 1.6),
+     (False, "a gain of 0.05 is asked where 0.039 is left", rows_table(0.97, 0.96), 0.05)],
     ids=["room", "up to 1", "from 0", "both at 1", "both at 0", "three times .8", "no room for the gain"],
 )  # fmt: skip
-def test_arms_have_headroom(holds, frame, by):
-    assert said(frame, gain(by))["headroom"].holds is holds
+def test_arms_have_headroom(holds, why, frame, by):
+    found = said(frame, gain(by))["headroom"]
+    assert (found.holds, found.why) == (holds, why)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +365,11 @@ def test_an_arm_that_is_another_under_a_new_name_did_not_act():
     one_apart = same.assign(accuracy=same["accuracy"] + 0.01 * (same.index < 4))
     assert "acts" not in said(fair, gain(0.1))
     assert "acts" not in said(one_apart, gain(0.0))
-    assert not said(same, gain(0.0))["acts"].holds
+    found = said(same, gain(0.0))["acts"]
+    assert (found.holds, found.why) == (False, "both arms have the same outcome on 100% of the seeds or more")
+    few = same[same["seed"] < 8]
+    assert not said(few, gain(0.0))["acts"].holds
+    assert "acts" not in said(few[few["seed"] < 7], gain(0.0))
     assert "acts" not in said(same, lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.1))
 
 
@@ -362,10 +385,16 @@ def test_arms_that_a_check_reads_by_itself_need_headroom_too():
 
 
 def test_an_optimum_at_the_edge_of_its_grid_is_not_tuned():
-    inside, edge = (said(rows_table(0.8, 0.5, at_edge=at), gain(0.1))["tuned"] for at in (0, 1))
-    assert inside.holds
-    assert not edge.holds
-    assert "first arm" in edge.why
+    sides = "one cell of the first arm", "one cell of the second"
+    for at, where in (
+        (0, ()),
+        (1, sides),
+        (np.repeat([0, 1], 32), sides[1:]),
+        (np.repeat([1, 0], 32), sides[:1]),
+    ):
+        found = said(rows_table(0.8, 0.5, at_edge=at), gain(0.1))["tuned"]
+        why = f"at the grid's edge: {', '.join(where)}" if where else "optimum inside"
+        assert (found.holds, found.why) == (not where, why)
 
 
 @pytest.mark.parametrize(

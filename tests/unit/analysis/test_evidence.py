@@ -1,6 +1,7 @@
 """Evidence: every word is earned under its alternative, and a wrong word needs a bet that rarely wins."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -8,19 +9,24 @@ import pytest
 from scipy import stats
 
 from analysis.judging import rule
-from analysis.judging.comparisons import at_floor, happens_more_often, happens_mostly, median_within
+from analysis.judging.comparisons import at_floor, happens_more_often, happens_mostly
 from analysis.judging.e_values import (
+    DIRECTION,
     MEAN,
     MEDIAN,
+    MISSED,
     NONE,
     REFUTED,
     SMALLER,
     SUPPORTED,
+    Cell,
+    Evidence,
+    Measure,
     exact,
     exceeds,
     stays_below,
     within,
-)
+)  # fmt: skip
 
 RNG_SEED, RUNS, N = 20_261, 200, 48
 MARGIN = 0.5
@@ -68,53 +74,66 @@ def test_a_direction_without_the_size_is_smaller_than_claimed_and_never_refuted(
         assert e[REFUTED] < 1
 
 
-def test_a_statement_over_cells_needs_every_cell_and_falls_with_one_that_opposes():
-    rng = np.random.default_rng(2)
-    good, flat, bad = (rng.normal(center, 0.2, 40) for center in (1.0, 0.0, -1.0))
-    both = exceeds({"a": good, "b": good}, 0.0, "x", MEDIAN)
-    assert both.e[SUPPORTED] == exceeds(good, 0.0, "x", MEDIAN).e[SUPPORTED]
-    open_ = exceeds({"a": good, "b": flat}, 0.0, "x", MEDIAN)
-    assert max(open_.e.values()) < 40
-    opposed = exceeds({"a": good, "b": bad}, 0.0, "x", MEDIAN)
-    assert opposed.e[REFUTED] == pytest.approx(exceeds(bad, 0.0, "x", MEDIAN).e[REFUTED] / 2, rel=1e-6)
-    assert opposed.note.endswith("1 of 2 cells agree, least b")
-    assert [cell.agrees for cell in opposed.cells] == [True, False]
-    assert exceeds({"a": good, "b": bad[:9]}, 0.0, "x", MEDIAN).n == 9  # of the smallest cell
-    level = exceeds({"at": np.full(9, 0.25), "above": np.full(9, 0.5)}, 0.25, "x", MEDIAN)
-    assert [cell.agrees for cell in level.cells] == [False, True]  # at the margin is not above it
+def bets_of(x_N, t):
+    """Bets that are easy to follow: what lies above t by e-folds, and what lies below."""
+    return math.exp(sum(x_N) - len(x_N) * t), math.exp(2 * len(x_N) * t - sum(x_N))
 
 
-def test_the_effect_is_the_number_itself_in_the_cell_that_agrees_least():
-    found = exceeds({"a": [0.2, 0.4, 0.3], "b": [0.1, 0.2, 0.3]}, 0.05, "gain", MEAN)
-    assert (found.effect, found.asks, found.n) == (pytest.approx(0.2), "> 0.05", 3)
-    assert found.low < 0.2 < found.high
-    below = stays_below([0.1, 0.2, 0.3], 0.5, "loss", MEAN)
-    assert (below.effect, below.asks) == (pytest.approx(0.2), "< 0.5")
-    assert below.low < 0.2 < below.high
-    near = median_within({"a": [0.01, -0.02, 0.0], "b": [0.04, 0.03, 0.05]}, 0.1, "change")
-    assert (near.effect, near.asks) == (0.04, "within 0.1")
+PLAIN = Measure("plain", bets_of, lambda x_N: x_N[0], lambda x_N: (min(x_N), max(x_N)))
+ASKED = {"above": (exceeds, ">"), "below": (stays_below, "<"), "within": (within, "within")}
 
 
-def test_below_mirrors_above():
-    x_N = np.random.default_rng(5).normal(0.3, 0.2, 24)
-    for measure in (MEAN, MEDIAN):
-        assert stays_below(x_N, 0.1, "x", measure).e == exceeds(-x_N, -0.1, "x", measure).e
+def by_hand(way, groups, margin, null):
+    """Evidence as the table of words says: every cell is the least e-value, some cell the mean."""
+    turned = {name: [-x if way == "below" else x for x in x_N] for name, x_N in groups.items()}
+    m, zero = (-margin, -null) if way == "below" else (margin, null)
+
+    def bet(t, place, join):
+        return join([bets_of(x_N, t)[place] for x_N in turned.values()])
+
+    above, below = (lambda t, join=min, place=place: bet(t, place, join) for place in (0, 1))
+    mean = lambda values: sum(values) / len(values)  # noqa: E731
+    half = {}
+    if way == "within":
+        e = {SUPPORTED: min(above(-m), below(m)), REFUTED: (above(m, mean) + below(-m, mean)) / 2}
+        agrees, badness = lambda x: abs(x) < m, abs
+    else:
+        e = {SUPPORTED: above(m), REFUTED: below(min(m, zero), mean)}
+        half = {DIRECTION: above(zero), MISSED: below(m, mean)} if m > zero else {}
+        e |= {SMALLER: min(half.values())} if half else {}
+        e |= {NONE: min(above(-m), below(m))} if half and zero == 0 else {}
+        agrees, badness = lambda x: x > m, lambda x: -x
+    worst = max(turned, key=lambda name: badness(turned[name][0]))
+    sign = -1 if way == "below" else 1
+    cells = tuple(Cell(name, groups[name][0], len(x_N), agrees(x_N[0])) for name, x_N in turned.items())
+    note = "x"
+    if len(cells) > 1:
+        note += f"; {sum(cell.agrees for cell in cells)} of {len(cells)} cells agree, least {worst}"
+    ends = sorted(sign * end for end in (min(turned[worst]), max(turned[worst])))
+    asks = f"{ASKED[way][1]} {margin:g}"
+    n = min(cell.n for cell in cells)
+    return Evidence(groups[worst][0], *ends, n, note, asks, e, cells, half=half)
 
 
-def test_equality_is_supported_inside_and_refuted_outside():
-    rng = np.random.default_rng(6)
-    inside, outside = rng.normal(0.0, 0.02, 40), rng.normal(0.3, 0.02, 40)
-    assert within({"a": inside}, 0.1, "x", MEAN).e[SUPPORTED] > 1e6
-    assert within({"a": inside, "b": outside}, 0.1, "x", MEAN).e[REFUTED] > 1e6
-    floored = within({"a": inside}, 0.1, "x", MEAN, floored=["both"])
-    assert floored.e[SUPPORTED] <= 1.0
+@pytest.mark.parametrize("way", ASKED)
+@pytest.mark.parametrize(("margin", "null"), [(0.3, 0.0), (0.3, 0.3), (0.0, 0.0), (-0.2, 0.0), (0.75, 0.5)])
+def test_evidence_is_what_the_table_of_words_says(way, margin, null):
+    rng = np.random.default_rng(9)
+    call = {} if way == "within" else {"null": null}
+    for count in (1, 1, 2, 3, 4):
+        groups = {f"cell {i}": rng.normal(0.3, 0.5, rng.integers(1, 6)).tolist() for i in range(count)}
+        groups["cell 0"][0] = abs(margin)  # at the margin nothing agrees
+        found = ASKED[way][0](groups, margin, "x", PLAIN, **call)
+        expected = by_hand(way, groups, margin, null)
+        for name, value in vars(expected).items():
+            approximate = name in ("effect", "low", "high", "e", "half")
+            assert getattr(found, name) == (pytest.approx(value) if approximate else value), name
 
 
-def test_evidence_against_equality_is_half_of_both_sides_together():
-    """An average of e-values is one; their sum is not."""
-    x_N = np.full(12, 2.0)
-    (above, _), (_, below) = MEDIAN.bet(x_N, 1.0), MEDIAN.bet(x_N, -1.0)
-    assert within(x_N, 1.0, "x", MEDIAN).e[REFUTED] == pytest.approx((above + below) / 2)
+def test_arms_at_the_floor_are_no_evidence_of_equality_and_are_named():
+    found = within({"a": [0.1], "b": [0.0]}, 5.0, "x", PLAIN, floored=["a", "b"])
+    told = "x; both arms at the floor, where nothing can differ: a, b; 2 of 2 cells agree, least a"
+    assert (found.e[SUPPORTED], found.note) == (1.0, told)
 
 
 def test_events_are_counted_in_pairs_that_differ():
@@ -132,10 +151,12 @@ def test_events_are_counted_in_pairs_that_differ():
 
 
 def test_without_units_nothing_is_decided():
-    for found in (*(exceeds(x, 0.0, "x", MEDIAN) for x in ({}, {"a": []})), exceeds([], 0, "x", MEAN)):
+    empty = ({}, [], {"a": []}, {"a": [1.0] * 30, "b": []}, {"a": [1.0] * 30, "b": [math.nan] * 30})
+    for x, (ask, sign) in itertools.product(empty, ASKED.values()):
+        found = ask(x, 0.5, "x", MEDIAN)
         assert math.isnan(found.effect)
-        assert rule.strongest(found) == 0.0
-    assert rule.strongest(exceeds({"a": [1.0] * 30, "b": []}, 0.0, "x", MEDIAN)) == 0.0
+        assert (found.low, found.high, found.n, found.note) == (-math.inf, math.inf, 0, "x; no rows")
+        assert (rule.strongest(found), found.asks) == (0.0, f"{sign} 0.5")
 
 
 def test_a_computed_claim_holds_within_its_tolerance():

@@ -34,47 +34,68 @@ def gains(table):
     return wide["good"] - wide["bad"]
 
 
-def word(say):
-    each = experiment()
-    say(each.claim("c", "It is so."))
-    check = each.claims["c"].function
-    return deciding.word(check(drawn()))
+SOONER = "share of seeds on which the first needs under "
 
 
 @pytest.mark.parametrize(
-    ("said", "say"),
-    [
-        (SUPPORTED, lambda s: s.compare("score", GOOD, BAD, by=0.2, over={"lag": 8})),
-        (REFUTED, lambda s: s.compare("score", BAD, GOOD, by=0.2, over={"lag": (1, 8)})),
-        (SUPPORTED, lambda s: s.compare("score", BAD, GOOD, by=-0.2, below=True, over={"lag": 8})),
-        (SUPPORTED, lambda s: s.compare("score", GOOD, by=0.6, over={"lag": (1, 8)})),
-        (REFUTED, lambda s: s.compare("score", GOOD, by=0.75, over={"lag": 8})),
-        (SUPPORTED, lambda s: s.compare("score", GOOD, BAD, times=2.0, over={"lag": 8})),
-        (NONE, lambda s: s.compare("score", GOOD, BAD, times=3.0, over={"lag": 1})),
-        (SUPPORTED, lambda s: s.compare(lambda t: -t["score"], BAD, GOOD, by=0.2, over={"lag": 8})),
-        (SUPPORTED, lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": 1})),
-        (REFUTED, lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": (1, 8)})),
-        (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 8})),
-        (REFUTED, lambda s: s.happens("fell", {**BAD, "lag": 1})),
-        (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8})),
-        (SUPPORTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8}, alone=True)),
-        (REFUTED, lambda s: s.happens("fell", BAD, GOOD, over={"lag": 1}, alone=True)),
-        (SUPPORTED, lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=2)),
-        (REFUTED, lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=3)),
-        (SUPPORTED, lambda s: s.compare(gains, by=0.2)),
-        (SUPPORTED, lambda s: s.compare(lambda t: {"lag 8": gains(t)}, by=0.7, below=True)),
-        (REFUTED, lambda s: s.compare(gains, by=0.5, null=0.5)),
-        (SUPPORTED, lambda s: s.equal(lambda t: gains(t) - 0.4, within=0.05)),
-        (SUPPORTED, lambda s: s.happens(lambda t: gains(t) > 0.2)),
-        (REFUTED, lambda s: s.happens(lambda t: gains(t) > 0.2, spared=True)),
-        (SUPPORTED, lambda s: s.happens("fell", {**BAD, "lag": 1}, spared=True)),
-        (REFUTED, lambda s: s.happens("fell", BAD, over={"lag": 8}, spared=True)),
-        (SUPPORTED, lambda s: s.trend("score", BAD, x="lag", by=0.05, below=True)),
-        (REFUTED, lambda s: s.trend("score", BAD, x="lag", by=0.01)),
-    ],
-)
-def test_a_statement_is_judged_as_it_says(said, say):
-    assert word(say) == said
+    ("said", "note", "say"),
+    [(SUPPORTED, "mean score at arm good, less that at arm bad at lag 8; 0.707 and 0.311",
+      lambda s: s.compare("score", GOOD, BAD, by=0.2, over={"lag": 8})),
+     (REFUTED, "mean score at arm bad, less that at arm good; 0 of 2 cells agree, least lag 8",
+      lambda s: s.compare("score", BAD, GOOD, by=0.2, over={"lag": (1, 8)})),
+     (SUPPORTED, "mean score at arm bad, less that at arm good at lag 8; 0.311 and 0.707",
+      lambda s: s.compare("score", BAD, GOOD, by=-0.2, below=True, over={"lag": 8})),
+     (SUPPORTED, "mean score at arm good; 2 of 2 cells agree, least lag 8",
+      lambda s: s.compare("score", GOOD, by=0.6, over={"lag": (1, 8)})),
+     (REFUTED, "median score at arm good, lag 8",
+      lambda s: s.compare("score", GOOD, by=0.75, over={"lag": 8}, typical="median")),
+     (SUPPORTED, "mean log score at arm good, less that at arm bad at lag 8; -0.347 and -1.17",
+      lambda s: s.compare("score", GOOD, BAD, times=2.0, over={"lag": 8})),
+     (REFUTED, "median log score at arm good, lag 8",
+      lambda s: s.compare("score", GOOD, times=2.0, over={"lag": 8}, typical="median")),
+     (NONE, "mean log score at arm good, less that at arm bad at lag 1; -0.22 and -0.239",
+      lambda s: s.compare("score", GOOD, BAD, times=3.0, over={"lag": 1})),
+     (SUPPORTED, "mean outcome at arm bad, less that at arm good at lag 8; -0.311 and -0.707",
+      lambda s: s.compare(lambda t: -t["score"], BAD, GOOD, by=0.2, over={"lag": 8})),
+     (SUPPORTED, "median score at arm good, less that at arm bad at lag 1; 0.804 and 0.791",
+      lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": 1}, typical="median")),
+     (REFUTED, "mean score at arm good, less that at arm bad; 1 of 2 cells agree, least lag 8",
+      lambda s: s.equal("score", GOOD, BAD, within=0.05, over={"lag": (1, 8)})),
+     (SUPPORTED, "share of seeds with fell at arm bad, lag 8",
+      lambda s: s.happens("fell", {**BAD, "lag": 8})),
+     (REFUTED, "share of seeds with fell at arm bad, lag 1", lambda s: s.happens("fell", {**BAD, "lag": 1})),
+     (SUPPORTED,
+      "share of discordant seeds with fell at arm bad, lag 8, not at arm good; 32 of 32 pairs differ",
+      lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8})),
+     (SUPPORTED, "share of seeds with fell at arm bad, lag 8, not at arm good",
+      lambda s: s.happens("fell", BAD, GOOD, over={"lag": 8}, alone=True)),
+     (REFUTED, "share of seeds with fell at arm bad, lag 1, not at arm good",
+      lambda s: s.happens("fell", BAD, GOOD, over={"lag": 1}, alone=True)),
+     (SUPPORTED, f"{SOONER}1/2 of the second; median quotient 2.28; never there: 0 and 0 of 32",
+      lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=2)),
+     (REFUTED, f"{SOONER}1/3 of the second; median quotient 2.28; never there: 0 and 0 of 32",
+      lambda s: s.happens("score", {**BAD, "lag": 8}, {**GOOD, "lag": 8}, times=3)),
+     (SUPPORTED, "mean gains", lambda s: s.compare(gains, by=0.2)),
+     (SUPPORTED, "mean", lambda s: s.compare(lambda t: {"lag 8": gains(t)}, by=0.7, below=True)),
+     (REFUTED, "median gains", lambda s: s.compare(gains, by=0.5, null=0.5, typical="median")),
+     (SUPPORTED, "mean", lambda s: s.equal(lambda t: gains(t) - 0.4, within=0.05)),
+     (SUPPORTED, "share of units", lambda s: s.happens(lambda t: gains(t) > 0.2)),
+     (REFUTED, "share of units", lambda s: s.happens(lambda t: gains(t) > 0.2, spared=True)),
+     (SUPPORTED, "share of units gains", lambda s: s.happens(gains, spared=True)),
+     (SUPPORTED, "share of seeds without fell at arm bad, lag 1",
+      lambda s: s.happens("fell", {**BAD, "lag": 1}, spared=True)),
+     (REFUTED, "share of seeds without fell at arm bad, lag 8",
+      lambda s: s.happens("fell", BAD, over={"lag": 8}, spared=True)),
+     (SUPPORTED, "mean slope of score over lag at arm bad",
+      lambda s: s.trend("score", BAD, x="lag", by=0.05, below=True)),
+     (REFUTED, "median slope of score over lag at arm bad",
+      lambda s: s.trend("score", BAD, x="lag", by=0.01, typical="median"))],
+)  # fmt: skip
+def test_a_statement_is_judged_as_it_says_and_the_note_says_of_what(said, note, say):
+    each = experiment()
+    say(each.claim("c", "It is so."))
+    found = each.claims["c"].function(drawn())
+    assert (deciding.word(found), found.note) == (said, note)
 
 
 NEVER = np.nan

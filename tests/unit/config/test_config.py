@@ -37,14 +37,11 @@ def test_cell_ids_never_change_while_run_version_stays():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        (Run(learning_rate=1), Run(learning_rate=1.0)),
-        (Run(max_grad_norm=-0.0), Run(max_grad_norm=0.0)),
-        (Run(recipe_args=(("a", 1), ("b", 2.5))), Run(recipe_args=(("b", 2.5), ("a", 1.0)))),
-        (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
-        (Run(recipe_args=(("a", -0.0),)), Run(recipe_args=(("a", 0),))),
-    ],
-)
+    [(Run(learning_rate=1), Run(learning_rate=1.0)), (Run(max_grad_norm=-0.0), Run(max_grad_norm=0.0)),
+     (Run(recipe_args=(("a", 1), ("b", 2.5))), Run(recipe_args=(("b", 2.5), ("a", 1.0)))),
+     (Run(recipe_args=(("cap", 2.0),)), Run(recipe_args=(("cap", 2),))),
+     (Run(recipe_args=(("a", -0.0),)), Run(recipe_args=(("a", 0),)))],
+)  # fmt: skip
 def test_equal_cells_have_equal_ids_however_they_are_written(one, other):
     assert one == other
     assert cell_id(one) == cell_id(other) == cell_id(check(one)) == cell_id(check(other))

@@ -195,20 +195,17 @@ def test_fixing_an_axis_of_a_sweep_leaves_each_cell_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("word", "expected"),
-    [
-        ("lag=x", "'lag': lag is 'x' (str), expected a valid integer."),
-        ("lag=1.5", "'lag': lag is 1.5 (float), expected a valid integer."),
-        ("lag=", "'lag': lag is '' (str), expected a valid integer."),
-        ("lag", "'lag': expected field=value, as lag=16."),
-        ("lagg=3", "'lagg': Run has no field 'lagg'. Did you mean 'lag'?"),
-        ("lag.x=3", "'lag.x': Run has no field 'lag.x'. Did you mean 'lag'?"),
-        ("steps=0", "'steps': steps is 0, expected at least 1."),
-        ("task_args.x=\udcff", "'task_args.x': task_args has x = '\\udcff', which is not UTF-8 text."),
-        ("recipe_args.eps=nan", "'recipe_args.eps': recipe_args has eps = nan, expected a number."),
-        ("policy=hf", NO_MODEL),
-        ("lag=1,2", "'lag=1,2' gives 2 runs, expected one value per field."),
-    ],
-)
+    [("lag=x", "'lag': lag is 'x' (str), expected a valid integer."),
+     ("lag=1.5", "'lag': lag is 1.5 (float), expected a valid integer."),
+     ("lag=", "'lag': lag is '' (str), expected a valid integer."),
+     ("lag", "'lag': expected field=value, as lag=16."),
+     ("lagg=3", "'lagg': Run has no field 'lagg'. Did you mean 'lag'?"),
+     ("lag.x=3", "'lag.x': Run has no field 'lag.x'. Did you mean 'lag'?"),
+     ("steps=0", "'steps': steps is 0, expected at least 1."),
+     ("task_args.x=\udcff", "'task_args.x': task_args has x = '\\udcff', which is not UTF-8 text."),
+     ("recipe_args.eps=nan", "'recipe_args.eps': recipe_args has eps = nan, expected a number."),
+     ("policy=hf", NO_MODEL), ("lag=1,2", "'lag=1,2' gives 2 runs, expected one value per field.")],
+)  # fmt: skip
 def test_a_bad_word_is_refused(word, expected):
     assert refuses("", override, Run(), [word]) == expected + f" {FIELDS_NAMED}" * ("no field" in expected)
 

@@ -188,13 +188,11 @@ def test_scores_take_leading_axes():
 
 @pytest.mark.parametrize(
     ("call", "message"),
-    [
-        (lambda: s.regret_at_k(TRUE, TRUE, k=0), "k is 0, expected 1 to 4"),
-        (lambda: s.regret_at_k(TRUE, TRUE, k=5), "k is 5"),
-        (lambda: s.mean_squared_error(TRUE, TRUE[:3]), "Estimates have shape"),
-        (lambda: s.rank_correlation([1.0, np.nan], [1.0, 2.0]), "NaN and has no rank"),
-        (lambda: s.rank_correlation([1.0, 2.0], [1.0, np.nan]), "NaN and has no rank"),
-    ],
-)
+    [(lambda: s.regret_at_k(TRUE, TRUE, k=0), "k is 0, expected 1 to 4"),
+     (lambda: s.regret_at_k(TRUE, TRUE, k=5), "k is 5"),
+     (lambda: s.mean_squared_error(TRUE, TRUE[:3]), "Estimates have shape"),
+     (lambda: s.rank_correlation([1.0, np.nan], [1.0, 2.0]), "NaN and has no rank"),
+     (lambda: s.rank_correlation([1.0, 2.0], [1.0, np.nan]), "NaN and has no rank")],
+)  # fmt: skip
 def test_bad_input_is_refused(call, message):
     refuses(message, call)

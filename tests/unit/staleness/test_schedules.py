@@ -407,12 +407,10 @@ def test_windows_as_long_as_the_response_are_the_synchronous_trainer():
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [
-        ({"task_args": (("task", "length"),)}, "responses of task 'tree' may end in any window"),
-        ({"prompts": 5}, "prompts is 5, but a response takes 2 windows of 2 tokens"),
-        ({"lag": 1}, "trains on tokens written in the same step; expected lag 0"),
-        ({"staleness_args": (("tokens", 0),)}, "staleness_args.tokens is 0, expected at least 1"),
-    ],
-)
+    [({"task_args": (("task", "length"),)}, "responses of task 'tree' may end in any window"),
+     ({"prompts": 5}, "prompts is 5, but a response takes 2 windows of 2 tokens"),
+     ({"lag": 1}, "trains on tokens written in the same step; expected lag 0"),
+     ({"staleness_args": (("tokens", 0),)}, "staleness_args.tokens is 0, expected at least 1")],
+)  # fmt: skip
 def test_windows_that_cannot_be_are_refused_beforehand(changed, says):
     refuses(says, prepare, [replace(SUM, **changed)])

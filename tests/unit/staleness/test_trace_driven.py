@@ -213,14 +213,12 @@ EVEN = rows(np.zeros((9, 4), int))
 
 @pytest.mark.parametrize(
     ("run", "recorded", "why"),
-    [
-        (replace(TREE, steps=10), EVEN, "holds 9 updates, steps is 10"),
-        (replace(TREE, prompts=8), EVEN, "trains 4 groups per update, prompts is 8; set prompts to 4"),
-        (TREE, without(EVEN, 3), r"lags\.parquet:26: gap: version_trained skips an update"),
-        (TREE, changed(EVEN, 71, version_trained=9), r":73: its group is trained in two updates"),
-        (TREE, changed(EVEN, 70, version_trained=9), r":66: this update trains 3 groups, the first one 4"),
-    ],
-)
+    [(replace(TREE, steps=10), EVEN, "holds 9 updates, steps is 10"),
+     (replace(TREE, prompts=8), EVEN, "trains 4 groups per update, prompts is 8; set prompts to 4"),
+     (TREE, without(EVEN, 3), r"lags\.parquet:26: gap: version_trained skips an update"),
+     (TREE, changed(EVEN, 71, version_trained=9), r":73: its group is trained in two updates"),
+     (TREE, changed(EVEN, 70, version_trained=9), r":66: this update trains 3 groups, the first one 4")],
+)  # fmt: skip
 def test_a_trace_that_the_run_cannot_follow_is_refused_before_training(run, recorded, why, tmp_path):
     run = follow(run, tmp_path, recorded)
     for call in (train, lambda run: check_arguments([run])):
