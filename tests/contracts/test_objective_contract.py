@@ -167,14 +167,12 @@ def test_it_reads_what_it_promises_to_read_and_nothing_else(name):
 @every_objective
 def test_a_field_it_needs_is_named_when_it_is_missing(name):
     logp, batch = batch_of()
-    mixture = name if name in ("chord", "self_imitation") else ""
-    optional = {"ref": ("logp_ref_BT", "a ratio to 'ref'"), "turn": ("turn_BT", "a turn ratio")}
-    optional |= {"origin": ("origin_B", mixture)} if mixture else {}
-    for field, (attribute, who) in optional.items():
+    optional = {"ref": "logp_ref_BT", "turn": "turn_BT"}
+    optional |= {"origin": "origin_B"} if name in ("chord", "self_imitation") else {}
+    for field, attribute in optional.items():
         without = replace(batch, **{attribute: None})
         if field in reads(name):
-            told = refuses("", objective[name].function, logp, without, error=ValueError)
-            assert told == f"'{who}' needs {attribute}, which was not given; pass it to Batch."
+            refuses(f"needs {attribute}", objective[name].function, logp, without, error=ValueError)
         else:
             objective[name].function(logp, without)
 
@@ -268,46 +266,33 @@ def test_dropped_tokens_have_no_weight(name):
     assert dropped
 
 
-LEVEL_NAMES = "Known: geometric, min_prefix, prefix, sequence, token, turn."
 WRONG = (
-    ("alp", {"level": "cum-token"}, f"Unknown ratio level 'cum-token'. Did you mean 'token'? {LEVEL_NAMES}"),
-    ("bapo", {"share": "values"},
-     "Unknown share of positive tokens 'values'. Did you mean 'value'? "
-     "Known: gradient, literal, odds, value."),
-    ("chord", {"phi": "no"}, "Unknown phi of chord 'no'. Did you mean 'on'? Known: is, off, on."),
-    ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'. Known: old, rollout."),
-    ("entropy_bonus", {"gradient": "both"}, "Unknown gradient 'both'. Known: importance, pathwise, score."),
-    ("f_distillation", {"divergence": "kl"}, "Unknown divergence 'kl'. Known: forward, js, reverse, tv."),
-    *(("f_distillation", {"beta": float(beta)}, f"beta is {beta}, the teacher's share of the mixture; "
-       "expected above 0 and below 1.") for beta in (0, 1)),
-    ("holder", {"clip": "tokens"},
-     "Unknown clip of holder 'tokens'. Did you mean 'token'? Known: sequence, token."),
-    ("kl_penalty", {"direction": "reversed"},
-     "Unknown direction 'reversed'. Did you mean 'reverse'? Known: forward, reverse."),
-    ("kl_penalty", {"estimator": "k4"}, "Unknown estimator 'k4'. Did you mean 'k3'? Known: abs, k1, k2, k3."),
-    ("kl_penalty", {"gradient": "path"},
-     "Unknown gradient 'path'. Did you mean 'pathwise'? Known: both, pathwise, score."),
-    ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'. Did you mean 'k3'? Known: k1, k2, k3."),
-    ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'. Did you mean 'sequence_sum'? "
-     "Known: sequence_max, sequence_mean, sequence_sum, token."),
-    ("max_at_k", {"order": "second"}, "Unknown order 'second'. Known: exact, first."),
-    ("online_dpo", {"loss": "dop"}, "Unknown loss of pairs 'dop'. Did you mean 'dpo'? Known: dpo, ipo."),
-    ("p3o", {"clip": "jiont"}, "Unknown clip of p3o 'jiont'. Did you mean 'joint'? Known: joint, separate."),
-    ("r2vpo", {"level": "prefix"}, "Unknown ratio level 'prefix'. Known: geometric, sequence, token."),
-    ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'. Known: geometric, token."),
-    ("rec_oneside", {"weight": "importanse"},
-     "Unknown weight 'importanse'. Did you mean 'importance'? Known: importance, none."),
-    ("rec_ring", {"weight": "is"}, "Unknown weight 'is'. Known: importance, none."),
-    ("red_drop", {"sede": 1}, "'red_drop' has no hyperparameter 'sede'. Did you mean 'seed'? It has: seed."),
-    ("st_ppo", {"correction": "norms"},
-     "Unknown correction 'norms'. Did you mean 'norm'? Known: norm, subtract."),
-    ("tis", {"level": "sentence"}, f"Unknown ratio level 'sentence'. Did you mean 'sequence'? {LEVEL_NAMES}"),
-    ("two_sided", {"delta": 0.9},
-     "two_sided has delta=0.9; a cap below 1 would cut on-policy data. Use 1 or more."),
+    ("alp", {"level": "cum-token"}, "ratio level 'cum-token'"),
+    ("bapo", {"share": "values"}, "share of positive tokens 'values'"), ("chord", {"phi": "no"}, "on"),
+    ("cispo@skyrl", {"anchor": "mu"}, "Unknown anchor 'mu'.*Known: old, rollout"),
+    ("entropy_bonus", {"gradient": "both"}, "Unknown gradient 'both'"),
+    *(("f_distillation", {"beta": float(beta)}, f"beta is {beta}") for beta in (0, 1)),
+    ("f_distillation", {"divergence": "kl"}, "Known: forward, js"),
+    ("holder", {"clip": "tokens"}, "clip of holder 'tokens'"),
+    ("kl_penalty", {"direction": "reversed"}, "Unknown direction 'reversed'.*Did you mean 'reverse'"),
+    ("kl_penalty", {"estimator": "k4"}, "Unknown estimator 'k4'.*Known: abs, k1, k2, k3"),
+    ("kl_penalty", {"gradient": "path"}, "Unknown gradient 'path'.*Did you mean 'pathwise'"),
+    ("kl_rejection", {"estimator": "k4"}, "Unknown estimator 'k4'"),
+    ("kl_rejection", {"level": "sequence"}, "Unknown level 'sequence'.*sequence_max"),
+    ("max_at_k", {"order": "second"}, "exact"), ("online_dpo", {"loss": "dop"}, "dpo"),
+    ("p3o", {"clip": "jiont"}, "joint"),
+    ("r2vpo", {"level": "prefix"}, "Unknown ratio level 'prefix'.*geometric, sequence, token"),
+    ("rec_oneside", {"level": "sequence"}, "Unknown ratio level 'sequence'"),
+    ("rec_oneside", {"weight": "importanse"}, "Unknown weight 'importanse'. Did you mean 'importance'"),
+    ("rec_ring", {"weight": "is"}, "Known: importance, none"),
+    ("red_drop", {"sede": 1}, "no hyperparameter 'sede'"),
+    ("st_ppo", {"correction": "norms"}, "correction 'norms'"),
+    ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
+    ("two_sided", {"delta": 0.9}, "delta=0.9"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "hyper", "message"), WRONG)
 def test_a_wrong_hyperparameter_is_answered_with_what_can_be(name, hyper, message):
     logp, batch = batch_of()
-    assert refuses("", effective_weights, name, logp, batch, **hyper) == message
+    refuses(message, effective_weights, name, logp, batch, **hyper)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import refused, told
+from support.refusals import refuses
 
 from analysis.tables.committed import load_results
 from testbed.config.run import Run, cell_id
@@ -66,8 +67,7 @@ def test_a_variant_takes_the_composition_of_its_base_and_its_own_loss():
      (lambda: Recipe("raw", "ppo_clip", "token_mean", terms=(Term("kl", 1.0),)), "Unknown objective 'kl'")],
 )  # fmt: skip
 def test_a_wrong_name_costs_no_training(make, words):
-    with pytest.raises(UserError, match=words):
-        make()
+    refuses(words, make)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import re
 import pandas as pd
 import pytest
 from support.deciding import word
+from support.refusals import refuses
 
 from analysis.experiment import Experiment
 from analysis.experiments.lag import ess_collapse, staleness
@@ -135,8 +136,7 @@ def test_claims_without_a_table_are_rows_and_no_full_stop(tmp_path):
     made = {"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}
     write_tables(made, tmp_path)
     lost = next(name for name in CLAIMS if CLAIMS[name].promises["table"] == "ess-collapse")
-    with pytest.raises(UserError, match="needs table 'ess-collapse'"):
-        verdicts.ask(lost, tmp_path)
+    refuses("needs table 'ess-collapse'", verdicts.ask, lost, tmp_path)
     rows = {row["claim"]: row["verdict"] for row in verdicts.ask("*-collapse*-where-*", tmp_path)}
     assert rows["reinforce-collapses-where-grpo-holds"] == SUPPORTED
 

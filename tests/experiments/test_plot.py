@@ -8,13 +8,13 @@ import pytest
 from matplotlib.figure import Figure
 from support.command_line import refused, told
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
+from support.refusals import refuses
 
 from analysis.tables.tails import HISTOGRAM
 from paper_figs import plot
 from paper_figs.figure_registry import no_mathtext
 from paper_figs.save_figures import render
 from testbed.config.run import grid
-from testbed.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,7 @@ def test_cells_without_a_number_are_counted_on_the_figure(tmp_path):
      (lambda rows: plot.curves(rows, by=("recipe", "lag", "seed"), arm=(), ax=object()), "panels")],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_one_message(rows, call, message):
-    with pytest.raises(UserError, match=message):
-        call(rows)
+    refuses(message, call, rows)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging import claims, replication
@@ -11,7 +12,6 @@ from analysis.judging.verdicts import by_claim
 from analysis.sweeps.seeds_and_rates import LEAST_CAP
 from analysis.worlds import offline_worlds, preference_worlds
 from envs import infinite_horizon
-from testbed.errors import UserError
 
 
 def table(gain):
@@ -126,8 +126,7 @@ def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
 def test_a_new_table_of_too_few_seeds_is_refused_before_it_runs():
     ran = []
     for made in (replication.of_seeds, replication.of_keys):
-        with pytest.raises(UserError, match="'new' would have 31 seeds a run, too few .* give it 32"):
-            made("new", ran.append, 31)()
+        refuses("'new' would have 31 seeds a run, too few .* give it 32", made("new", ran.append, 31))
     assert not ran
 
 

@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import t
 from support import made_logs
 from support.command_line import refused, told
+from support.refusals import refuses
 
 from analysis.arena import page, table
 from analysis.arena.advice import Drift, advise, drift_of
 from analysis.arena.picture import gains, losses
-from testbed.errors import UserError
 from testbed.logs.readers import read
 
 FRESH, REPEAT = {"sorted": 0.8, "sums": 0.7, "easy": 0.95}, 1000
@@ -87,8 +87,7 @@ def test_outside_the_tables_range_there_is_no_advice(kl, where):
 
 def test_a_table_without_stale_data_or_without_replications_advises_nothing():
     every = frame()
-    with pytest.raises(UserError, match="no stale data"):
-        advise(drift(0.06), every[every["lag"] == 0])
+    refuses("no stale data", advise, drift(0.06), every[every["lag"] == 0])
     first = advise(drift(0.06), every[every["run"] == "first"])
     assert first.rows == []
     assert "no advice" in first.says[0]

@@ -65,15 +65,6 @@ def test_the_right_word_is_found(truth, measure):
     assert np.mean(found) >= 0.9
 
 
-def test_a_direction_without_the_size_is_smaller_than_claimed_and_never_refuted():
-    x_N = np.random.default_rng(1).normal(0.2, 0.1, 40)
-    for measure in (MEDIAN, MEAN):
-        e = exceeds(x_N, MARGIN, "x", measure).e
-        assert max(e, key=e.get) in (SMALLER, NONE)
-        assert e[SMALLER] > 1e3
-        assert e[REFUTED] < 1
-
-
 def bets_of(x_N, t):
     """Bets that are easy to follow: what lies above t by e-folds, and what lies below."""
     return math.exp(sum(x_N) - len(x_N) * t), math.exp(2 * len(x_N) * t - sum(x_N))

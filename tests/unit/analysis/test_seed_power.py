@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from support.command_line import call, refused
 from support.made_sweep import TOY, accuracy, made
+from support.refusals import refuses
 
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
@@ -19,7 +20,6 @@ from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from analysis.kernels.t_test_seeds import t_power, t_seeds
 from analysis.pages.systems_page import needs
 from testbed.config.run import grid
-from testbed.errors import UserError
 
 
 @pytest.mark.parametrize(("gap", "spread", "alpha"), [(0.5, 1.0, 0.05), (0.91, math.sqrt(2), 0.01)])
@@ -68,8 +68,7 @@ def test_a_seed_agrees_more_often_the_larger_the_gap():
      ((1.0, 1.0, 0.9, 0.8), "power is 0.8, expected a chance between alpha")],
 )  # fmt: skip
 def test_what_nothing_can_be_planned_with_is_one_message(numbers, message):
-    with pytest.raises(UserError, match=message):
-        t_seeds(*numbers)
+    refuses(message, t_seeds, *numbers)
 
 
 def test_a_gap_that_no_number_of_seeds_decides_has_none():

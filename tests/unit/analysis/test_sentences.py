@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.refusals import refuses
 
 from analysis.experiment import Experiment
 from analysis.judging.comparisons import sooner
 from analysis.judging.e_values import NONE, REFUTED, SUPPORTED
-from testbed.errors import UserError
 from tests.support import deciding
 
 SEEDS = range(32)
@@ -135,5 +135,4 @@ def test_a_statement_is_told_in_one_line_and_named_once():
     each = experiment()
     each.claim("c", "It is\n        so.").compare("score", GOOD, BAD)
     assert each.claims["c"].promises["statement"] == "It is so."
-    with pytest.raises(UserError, match="already made"):
-        each.claim("c", "Again.").compare("score", GOOD, BAD)
+    refuses("already made", each.claim("c", "Again.").compare, "score", GOOD, BAD)

@@ -8,10 +8,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.refusals import refuses
 
 from analysis.cards import objective_facts
 from analysis.cards.objective_facts import ending, gradient_facts
-from testbed.errors import UserError
 from testbed.exact.flows import drift_limit
 from testbed.exact.gradient_facts import GradientReport, share
 from testbed.exact.gradient_report import Bench, gradient_report
@@ -123,8 +123,7 @@ def test_a_kl_penalty_pulls_to_the_reference_that_was_given(estimator, gradient)
 
 def test_references_and_anchors_are_checked_like_policies():
     for name in ("ref", "anchor"):
-        with pytest.raises(UserError, match=rf"{name} has shape"):
-            Bench(TREE, MU, PI, **{f"{name}_SA": MU[:1]})
+        refuses(rf"{name} has shape", Bench, TREE, MU, PI, **{f"{name}_SA": MU[:1]})
 
 
 def pair_gradient(first, second):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import SEQUENCES, Sequence, batch_of, changed, weights
+from support.refusals import refuses
 
 from testbed.data.batch import Batch
-from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
@@ -124,13 +124,6 @@ def test_verl_calls_gspo_token_gspo():
     assert (weights("gspo@verl", beyond) == 0).all()
 
 
-@pytest.mark.parametrize(("name", "base"), [("gspo@areal", "gspo"), ("gspo@pipelinerl", "gspo@openrlhf")])
-def test_repeating_the_sequence_loss_multiplies_its_weight_by_its_length(name, base):
-    eps = {"eps_low": 0.2, "eps_high": 0.2}
-    length_B1 = torch.tensor([[len(s.ratios)] for s in SEQUENCES])
-    close(weights(name, **eps), weights(base, **eps) * length_B1)
-
-
 def test_gmpo_in_verl_chooses_the_side_token_by_token():
     logp, batch = batch_of([(1.0, (1.5, 1.5, 0.5))])
     signs = Batch(**{**batch.__dict__, "adv_BT": torch.tensor([[3.0, 0.0, -1.0]], dtype=logp.dtype)})
@@ -180,8 +173,7 @@ def test_the_exponent_follows_its_schedule():
     assert holder_exponent(0.25, schedule="cubic") == pytest.approx(2.0 * 0.5**3)
     assert holder_exponent(0.25, schedule="cosine", start=1, end=-1) == pytest.approx(math.sqrt(0.5))
     assert holder_exponent(7.0) == -2.0
-    with pytest.raises(UserError, match="Did you mean 'linear'"):
-        holder_exponent(0.5, schedule="linaer")
+    refuses("Did you mean 'linear'", holder_exponent, 0.5, schedule="linaer")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
 
 import itertools
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import torch
 from references.weights import WEIGHTS
 from support.fixtures import SEQUENCES, Sequence, batch_of, changed, rows_of, weights
+from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.inspection.effective_weights import effective_weights
@@ -65,21 +65,6 @@ def test_hand_derived_rows_hold_where_tokens_and_sequences_are_dropped(name):
         rows = rows_of(far)
         for b, row in enumerate(rows):
             np.testing.assert_allclose(weight[b, : row.n], WEIGHTS[name](row, rows), rtol=1e-9, atol=1e-12)
-
-
-def test_tis_without_a_cap_is_decoupled_ppo_and_the_mismatch_times_ppo():
-    _, batch = batch_of()
-    d = (batch.logp_anchor_BT - batch.logp_mu_BT).exp()
-    torch.testing.assert_close(weights("tis", cap=float("inf")), weights("decoupled_ppo"))
-    torch.testing.assert_close(weights("tis", cap=float("inf")), d * weights("ppo_clip"))
-
-
-@pytest.mark.parametrize("name", [n for n in DECOUPLED if n != "tis@roll"])
-def test_with_the_anchor_at_the_sampler_all_of_them_are_ppo(name):
-    at_mu = changed(anchor=None)
-    high = {"tis@open-instruct": 0.272}.get(name, 0.2)
-    plain = "dual_clip" if objective[name].defaults.get("c", math.inf) < math.inf else "ppo_clip"
-    torch.testing.assert_close(weights(name, at_mu), weights(plain, at_mu, eps_high=high))
 
 
 def test_an_open_window_at_token_level_is_decoupled_ppo():
@@ -207,8 +192,7 @@ def test_hyperparameters_move_the_kept_mask_as_they_move_the_loss():
 
 def test_an_objective_that_drops_nothing_is_named():
     logp, batch = batch_of()
-    with pytest.raises(UserError, match="'tis' drops no tokens"):
-        kept_mask("tis", logp, batch)
+    refuses("'tis' drops no tokens", kept_mask, "tis", logp, batch)
 
 
 def test_another_family_that_drops_tokens_has_a_kept_mask_too():

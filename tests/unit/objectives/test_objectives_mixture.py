@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from support.fixtures import Sequence, batch_of, changed, weights
-from support.refusals import refuses
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
@@ -228,11 +227,6 @@ def test_a_product_of_a_tiny_and_a_huge_ratio_is_what_it_is():
     log_w, reward = torch.tensor([[600.0, -600.0]]).double(), torch.tensor([[1.0, 3.0]]).double()
     found = exact_weights(log_w, reward, torch.tensor([[2]]), 2)
     torch.testing.assert_close(found, torch.full_like(found, 6.0))
-
-
-def test_an_unknown_centering_is_answered_with_the_known_ones():
-    _, batch = batch_of()
-    refuses("standard", advantage["max_at_k"].bind(center="median"), Signals(batch.reward_B, batch.group_B))
 
 
 def test_binomials_count_subsets():

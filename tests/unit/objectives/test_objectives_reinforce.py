@@ -20,23 +20,6 @@ def share(name, adv, ratio, **hyper):
     return float(weights(name, [(adv, (ratio,))], **hyper)[0, 0]) / adv
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 0.28), (0.2, 0.2), (0.5, 3.0)])
-def test_dispo_with_one_window_for_both_signs_is_cispo(low, high):
-    both = {"eps_low_pos": low, "eps_low_neg": low, "eps_high_pos": high, "eps_high_neg": high}
-    assert torch.equal(weights("dispo", **both), weights("cispo", eps_low=low, eps_high=high))
-
-
-def test_aipo_without_a_cap_is_token_importance_weighting():
-    assert torch.equal(weights("aipo", r_max=math.inf), weights("importance_reinforce", level="token"))
-
-
-@pytest.mark.parametrize("name", ["importance_reinforce@tinker", "importance_reinforce@torchforge"])
-def test_token_variants_without_their_bounds_are_token_importance_weighting(name):
-    hyper = {"low": 0.0, "high": math.inf} if "torchforge" in name else {}
-    token = weights("importance_reinforce", level="token")
-    torch.testing.assert_close(weights(name, **hyper), token, rtol=1e-12, atol=0)
-
-
 def test_pipelinerls_reinforce_is_cispo_on_the_samplers_ratio():
     theirs = weights("importance_reinforce@pipelinerl", eps_high=0.28)
     torch.testing.assert_close(theirs, weights("cispo"), rtol=1e-12, atol=0)
@@ -60,14 +43,6 @@ def test_rec_oneside_with_importance_weights_has_ppos_gradient_for_one_engine():
         torch.testing.assert_close(ours, weights("ppo_clip", SINGLE, **eps), rtol=1e-12, atol=0)
 
 
-def test_rec_without_clip_is_reinforce_and_with_weights_importance_weighting():
-    wide = {"eps_low": 1.0, "eps_high": 1e9}
-    for name in ("rec_oneside", "rec_twoside", "rec_ring"):
-        assert torch.equal(weights(name, **wide), weights("reinforce"))
-        token = weights("importance_reinforce", level="token")
-        assert torch.equal(weights(name, weight="importance", **wide), token)
-
-
 @pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])
 @pytest.mark.parametrize("weight", ["none", "importance"])
 def test_what_rec_drops_follows_its_arguments(name, weight):
@@ -75,13 +50,6 @@ def test_what_rec_drops_follows_its_arguments(name, weight):
     hyper = {"weight": weight, "eps_low": 0.35, "eps_high": 0.3}
     kept = kept_mask(name, logp, batch, **hyper)
     assert torch.equal(kept, effective_weights(name, logp, batch, **hyper) != 0)
-
-
-def test_rolls_topr_tapers_by_the_sign_of_the_reward():
-    above = Sequence(-1.0, (0.5,), reward=0.4)
-    below = Sequence(1.0, (0.5,), reward=-0.4)
-    zero = Sequence(1.0, (0.5,), reward=0.0)
-    assert weights("topr@roll", [above, below, zero])[:, 0].tolist() == pytest.approx([-1.0, 0.5, 0.5])
 
 
 def test_trinitys_threshold_of_topr_moves_what_counts_as_negative():

@@ -399,8 +399,7 @@ def test_versions_that_a_gpu_has_no_room_for_lie_in_the_machine_s_memory(monkeyp
     like_RP = torch.empty(1, 100, device="meta")
     assert storage.allocate(1, like_RP, "1 version").device.type == "meta"
     assert storage.allocate(2, like_RP, "2 versions").device.type == "cpu"
-    with pytest.raises(storage.UserError, match=r"need 78\.12 KiB, more than the 48\.83 KiB"):
-        storage.allocate(200, like_RP, "200 versions")
+    refuses(r"need 78\.12 KiB, more than the 48\.83 KiB", storage.allocate, 200, like_RP, "200 versions")
     need = Need(parameters=100, itemsize=4, replicas=1, versions=60, optimizer=0, activations=0)
     assert not need.fits(Room(20_000))
     assert need.fits(Room(20_000, host=100_000))
