@@ -30,6 +30,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str, str]]:
     tried = [task for task, scores in knobs.items() if scores[0] != "not tried"]
     clip = ", ".join(f"from {knobs[task][0]} to {knobs[task][1]} on {task}" for task in tried)
     rate = ", ".join(f"from {knobs[task][0]} to {knobs[task][2]} on {task}" for task in tried)
+    (oldest,) = f.best("long", 256, 1)
     return [
         (
             "Which method at a lag of 1 to 3?",
@@ -40,8 +41,8 @@ def _of_recipes(f: Facts) -> list[tuple[str, str, str]]:
         (
             "At a lag of 400?",
             "Not known: no recipe was tuned there. The largest lag that was is 256: on long GRPO on fresh "
-            f"data ends at {f.final('long', 'grpo', 0)}, VCPO at lag 256 at {f.final('long', 'vcpo', 256)}, "
-            f"GRPO there at {f.final('long', 'grpo', 256)}.",
+            f"data ends at {f.final('long', 'grpo', 0)}, {oldest.upper()} at lag 256 at "
+            f"{f.final('long', oldest, 256)}, GRPO there at {f.final('long', 'grpo', 256)}.",
             "8",
         ),
         ("What does a wide clip alone buy?", f"At lag {LAG} GRPO goes {clip}.", "5"),
