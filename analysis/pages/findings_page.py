@@ -118,8 +118,8 @@ def _of_old_data(f: Facts) -> list[tuple[str, str]]:
     return [
         (
             "Very old data can be used",
-            "Each recipe is tuned at lag 256 on `long`, which sorts 14 digits over 900 steps, and on `guess`. "
-            f"Final accuracy less that of GRPO, tuned there too:\n\n{_at_the_oldest(f)}\n\nAnd on `long`:\n\n"
+            "Each recipe is tuned at lag 256 on `long`, which sorts 14 digits over 900 steps, and on `guess`."
+            f" Final accuracy less that of GRPO, tuned there:\n\n{_at_the_oldest(f)}\n\nAnd on `long`:\n\n"
             + f.effects(
                 ("recipe at lag 256", "final accuracy less that of GRPO on fresh data"),
                 (
