@@ -8,6 +8,7 @@ from analysis.arena.table import costly, fresh
 from analysis.judging.seed_intervals import student_interval
 from analysis.palette import BLUE, INK, ORANGE
 from paper_figs.figure_registry import PAGE, figure
+from paper_figs.value_names import named
 
 LAG = 64
 CONTROLS = ("grpo", "placebo", "reinforce")
@@ -45,6 +46,6 @@ def draw(table: pd.DataFrame) -> Figure:
         ax.set_title(f"{task} (fresh {level[task]:.2f})")
         ax.set_xlabel("final accuracy at lag 64")
         ax.set_xlim(0, 1)
-    axes[0].set_yticks(np.arange(len(arms)), [name.replace("_", " ") for name in arms])
+    axes[0].set_yticks(np.arange(len(arms)), [named(name).replace("_", " ") for name in arms])
     axes[0].set_ylim(-0.7, len(arms) - 0.3)
     return fig

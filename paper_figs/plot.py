@@ -11,6 +11,8 @@ what the table has not, and for more than MOST panels.
 
 import inspect
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +24,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from analysis.declared_plot import Plot
 from analysis.judging.seed_intervals import wilson_interval
@@ -44,6 +47,7 @@ from analysis.tables.tails import HISTOGRAM, exceedances, pool
 from paper_figs.figure_registry import COLUMN, PAGE, no_mathtext
 from paper_figs.plot_kinds import curves_by_arm, final_by_setting, heat_map
 from paper_figs.save_figures import render, style, write_file
+from paper_figs.value_names import named
 from testbed.errors import UserError
 
 FEW = 5
@@ -235,9 +239,12 @@ def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[
     return ([], [*panels, *arms]) if _size(rows, arms) > FEW else (arms, panels)
 
 
-def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with long texts, as system prompts, shortened and numbered."""
+def _shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with recipes as their sources write them, and long texts, as system prompts, shortened."""
     rows = rows.copy(deep=False)
+    words = {one: named(one) for one in rows.get("recipe", pd.Series(dtype=str)).unique()}
+    if words and len(set(words.values())) == len(words):
+        rows["recipe"] = rows["recipe"].map(words)
     for name in (name for name in rows if "_args." in str(name)):
         texts = sorted({one for one in rows[name].unique() if isinstance(one, str) and len(one) > LONGEST})
         cut = {one: f"{one[:25]} … {one[-12:]} ({n})" for n, one in enumerate(texts, start=1)}
@@ -245,10 +252,12 @@ def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _written(label: pd.Series, order: list[str]) -> tuple[pd.Series, list[str]]:
-    """Return labels that matplotlib shows in a legend: it hides those that start with "_"."""
-    text = {one: f" {one}" if one.startswith("_") else one for one in order}
-    return label.map(text), list(text.values())
+def _written(rows: pd.DataFrame, names: list[str]) -> tuple[pd.Series, list[str]]:
+    """Return a label per row as a figure shows it, and the labels in the order of the settings' values."""
+    (given, order), (shown, _) = labeled(rows, names), labeled(_shown(rows), names)
+    # matplotlib hides labels that start with "_" from legends
+    text = {one: re.sub("^_", " _", each) for one, each in zip(given, shown, strict=True)}
+    return given.map(text), [text[one] for one in order]
 
 
 def _size(rows: pd.DataFrame, names: Sequence[str]) -> int:
@@ -264,9 +273,9 @@ def _panels(
     if rows.empty:
         raise UserError(f"No cell has a number for {plot.value or plot.y}, so there is nothing to draw.")
     arms, panels = _roles(rows, plot, arm, by)
-    rows = _bounded(rows)
-    arm_of, order = _written(*labeled(rows, arms))
-    panel_of, titles = _written(*labeled(rows, panels))
+    arm_of, order = _written(rows, arms)
+    panel_of, titles = _written(rows, panels)
+    rows = _shown(rows)
     if len(titles) > (MOST if ax is None else 1):
         raise UserError(
             f"That is {len(titles)} panels, of {', '.join(panels)}; at most {MOST if ax is None else 1} are "
@@ -279,7 +288,9 @@ def _panels(
     rows = rows.assign(**{ARM: arm_of, PANEL: panel_of})
     for each, title in zip(axes, titles, strict=False):
         paint(each, rows[rows[PANEL] == title], many)
-        each.set_title(title)
+        each.set_title(textwrap.fill(title, 78 // columns))
+        if plot.x == "step":
+            each.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     _label(axes[: len(titles)], plot)
     _legend(axes[: len(titles)], ax is None)
     if ax is None and cells and (lost := cells - rows["cell"].nunique()):
@@ -317,14 +328,18 @@ def _legend(axes: Sequence[Axes], outside: bool) -> None:
     if not found:
         return
     if outside:
-        axes[0].figure.legend(found.values(), found, loc="outside upper center", ncols=min(len(found), 5))
+        texts = [textwrap.fill(text, 50) for text in found]
+        entry = 39 + 4.6 * max(len(line) for text in texts for line in text.split("\n"))  # points, at 7.5 pt
+        ncols = max(1, min(len(found), 5, int(_figure(axes[0]).get_figwidth() * 72 / entry)))
+        axes[0].figure.legend(found.values(), texts, loc="outside upper center", ncols=ncols)
     else:
         axes[0].legend(found.values(), found)
 
 
-def caption(kind: str) -> str:
-    """Return the description of a kind of plot: its docstring without the verb."""
+def caption(kind: str, axes: Sequence[Axes]) -> str:
+    """Return the description of a plot: the docstring of its kind without the verb, with its metric."""
     text = (inspect.getdoc(KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Draw ")
+    text = text.replace("a logged metric", f"the metric {axes[0].get_ylabel()}")
     return text[:1].upper() + text[1:]
 
 

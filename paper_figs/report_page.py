@@ -59,7 +59,7 @@ def page(folder: Path, metric: str = "") -> str:
         except UserError as error:
             missing.append(f"{title}: {error}")
             continue
-        parts.append(_figure(svg, f"{title}. {plot.caption(kind)}"))
+        parts.append(_figure(svg, f"{title}. {plot.caption(kind, axes)}"))
     left = f"<details><summary>Not drawn</summary>{_list(missing)}</details>" if missing else ""
     sections = {
         "What was run": _manifest(folder, rows),
@@ -166,7 +166,7 @@ def _comparison(rows: pd.DataFrame, metric: str) -> str:
     first = escape(str(table["baseline"].iloc[0]))
     note = (
         f"Arm less {first}, paired by seed; 95% intervals (Student; Wilson for collapse); p by Holm over "
-        f"{len(table)} rows; P(higher): chance that a run of the arm ends above one of {first}."
+        f"{counted(len(table), 'row')}; P(higher): chance that a run of the arm ends above one of {first}."
     )
     return f"{_table(shown)}<p>{note}</p>"
 

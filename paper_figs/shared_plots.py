@@ -81,9 +81,9 @@ def _panels(table: pd.DataFrame, plot: Plot) -> Iterator[tuple[Plot, pd.DataFram
 
 
 def axis_labels(plot: Plot) -> tuple[str, str]:
-    """Return the labels of both axes: the plot's own, else the column's title."""
+    """Return both axes' labels: the plot's, else the column's title; recipes have names that say it."""
     usual = ("share of false alarms", "share of events caught") if plot.kind == "ROC" else (plot.x, plot.y)
-    x, y = (TITLES.get(name, name.replace("_", " ")) for name in usual)
+    x, y = ("" if name == "recipe" else TITLES.get(name, name.replace("_", " ")) for name in usual)
     return plot.x_label or x, plot.y_label or y
 
 

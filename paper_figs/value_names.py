@@ -10,12 +10,15 @@ from analysis.declared_plot import Plot
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {name.lower().replace("-", "_"): name for name in (
-        "AIPO", "ALP", "AsymRE", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO", "dGRPO",
-        "DyPO", "EGAE", "EWMA", "GAE", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL", "M2PO", "MHPO",
-        "DaGRPO", "MinPRO", "OAPL", "OPD", "P3O", "PPO", "PPO-max", "RAPID", "REC", "RED", "ReMax", "ReMix",
-        "REINFORCE", "SAPO", "SFT", "SPEAR", "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO",
+        "AIPO", "ALP", "AsymRE", "BAPO", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO",
+        "dGRPO", "DyPO", "EGAE", "EWMA", "GAE", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL", "M2PO", "MHPO",
+        "MIS", "DaGRPO", "MinPRO", "OAPL", "OPD", "P3O", "PPO", "PPO-EWMA", "PPO-max", "R2VPO", "RAPID",
+        "REC", "RED", "ReMax", "ReMix", "REINFORCE", "RLOO", "SAPO", "SFT", "SPEAR", "ST-PPO", "TIS", "TOPR",
+        "TV", "Turn-PPO", "VCPO",
     )}
-    | {"chi2": "χ²", "online_dpo": "online DPO", "ppo_clip": "PPO", "rec_oneside": "REC, one side"}
+    | {"chi2": "χ²", "holder": "HölderPO", "online_dpo": "online DPO", "ppo_clip": "PPO"}
+    | {"holder_annealed": "HölderPO, annealed", "holder_fixed": "HölderPO, fixed"}
+    | {"rec_oneside": "REC, one side"}
 )  # fmt: skip
 """Words of a table -> as their sources write them."""
 
@@ -28,11 +31,12 @@ TITLES: Mapping[str, str] = MappingProxyType(
 def proper(table: pd.DataFrame, plot: Plot) -> dict[str, str]:
     """Return {value: display name} for the strings in a plot's columns of arms, places and panels."""
     columns = {*plot.arm, plot.x, plot.y, plot.panel} & set(table.select_dtypes(exclude="number").columns)
-    values = {str(value) for column in columns for value in table[column].unique()}
-    return {
-        each: re.sub(r"[\w-]+", lambda word: NAMES.get(word[0].replace("-", "_"), word[0]), each)
-        for each in values
-    }
+    return {str(value): named(str(value)) for column in columns for value in table[column].unique()}
+
+
+def named(text: str) -> str:
+    """Return text with the words that sources write otherwise, as GRPO for grpo."""
+    return re.sub(r"[\w-]+", lambda word: NAMES.get(word[0].replace("-", "_"), word[0]), text)
 
 
 def title(plot: Plot) -> str:

@@ -1,13 +1,14 @@
 """Objectives, tasks and schedules in a user's file, `path/to/file.py:function`, and digests of files."""
 
 import ast
+import contextlib
 import hashlib
 import importlib.util
 import inspect
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from testbed.errors import UserError, printable, suggest
@@ -143,7 +144,8 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
     sys.modules[spec.name] = module
     _modules.add(spec.name)
     try:
-        spec.loader.exec_module(module)
+        with settings_kept():
+            spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a script may call exit() on import
@@ -156,6 +158,23 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
         hint = suggest(function, known)
         raise UserError(f"{path} has no function '{function}'.{hint} It has: {', '.join(known) or 'none'}.")
     return Entry(name, found, f"{path}, sha256 {digest}")
+
+
+@contextlib.contextmanager
+def settings_kept() -> Iterator[None]:
+    """Restore torch's gradient mode and default dtype, and numpy's error mode, after a user's code.
+
+    A file that sets them for itself must not change how everything else is computed.
+    """
+    import numpy as np
+    import torch
+
+    dtype = torch.get_default_dtype()
+    with torch.set_grad_enabled(torch.is_grad_enabled()), np.errstate():
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 def source_of(name: str) -> str:

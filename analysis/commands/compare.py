@@ -50,13 +50,13 @@ def compare(
         print(show.markdown(short))
     else:
         show.table(short)
-        show.say(NOTE.format(baseline=found[0]["baseline"], count=len(found)).splitlines())
+        show.say(NOTE.format(baseline=found[0]["baseline"], rows=counted(len(found), "row")).splitlines())
     if missing := unfinished(*folders):
         text = f"{counted(missing, 'planned cell')} without a result: the comparison may flatter their arms."
         print(text, file=sys.stderr)
 
 
 NOTE = """\
-Differences: arm less {baseline}, paired by seed, with their 95% Student interval; p: Holm, {count} rows.
+Differences: arm less {baseline}, paired by seed, with their 95% Student interval; p: Holm, {rows}.
 P(higher): chance that a run of the arm ends above one of {baseline}. Collapsed: Wilson interval.
 Seeds needed: to decide a difference and spread like these, with power 0.8; from few seeds, a guess."""

@@ -93,6 +93,7 @@ class Diagnosis:
         ]
 
 
+@np.errstate(over="ignore", invalid="ignore")  # logs may hold numbers as large as 1e300
 def diagnose(
     log: Log | ScalarLog,
     objectives: list[str] | None = None,

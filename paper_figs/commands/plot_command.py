@@ -64,9 +64,11 @@ def plot(
         axes = drawn.KINDS[kind](rows, **options, where=where or ())
         path = drawn.save(axes, out or Path("out") / f"{folders[0].resolve().name}-{kind}.png")
     if json:
-        show.as_json({"file": str(path), "kind": kind, "panels": len(axes), "caption": drawn.caption(kind)})
+        show.as_json(
+            {"file": str(path), "kind": kind, "panels": len(axes), "caption": drawn.caption(kind, axes)}
+        )
     else:
         print(path)
-        print(drawn.caption(kind), file=sys.stderr)
+        print(drawn.caption(kind, axes), file=sys.stderr)
     if open_ and typer.launch(str(path)):
         print(f"No program could be started to open {path}.", file=sys.stderr)

@@ -148,17 +148,20 @@ def _recipe_named(error: UserError) -> str:
     return f"{error.name} is a recipe; its objective is {found.bind()().objective}." if found else ""
 
 
+ENDLESS = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
 def _refuse_pipes(words: Sequence[str]) -> None:
-    """Raise UserError for a named pipe in place of a file: reading one may wait for ever."""
+    """Raise UserError for a named pipe or a device in place of a file: reading one may never end."""
     values = [word.partition("=")[2] or word for word in words]
     for path in (*values, *(value.partition(".py:")[0] + ".py" for value in values)):
         with contextlib.suppress(OSError, ValueError):
-            if not stat.S_ISFIFO(os.stat(path).st_mode):
+            if not stat.S_ISFIFO(os.stat(path).st_mode) and os.path.realpath(path) not in ENDLESS:
                 continue
             break
     else:
         return
-    raise UserError(f"{path} is a pipe, expected a file. Save what it gives in a file first.")
+    raise UserError(f"{path} is a pipe or a device, expected a file. Save what it gives in a file first.")
 
 
 def _complain(message: str, context: object = None) -> int:

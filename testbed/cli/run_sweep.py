@@ -248,7 +248,8 @@ def describe(
     count, whole = (sum(len(pack.cells) for pack in part) for part in (ours, packs))
     part = f", part {shard} of {counted(whole, 'cell')}," if len(ours) < len(packs) else ""
     print(f"{counted(count, 'cell')} in {counted(len(ours), 'pack')}{part} would go to {folder}", end="")
-    print(f"; the first and the last:\n  {ours[0].names[0]}\n  {ours[-1].names[-1]}" if ours else ".")
+    ends = dict.fromkeys([ours[0].names[0], ours[-1].names[-1]] if ours else [])
+    print("\n  ".join(["; the first and the last:" if len(ends) > 1 else ":", *ends]) if ends else ".")
 
 
 def warn(cells: "Iterable[Run]", quiet: bool) -> None:

@@ -27,7 +27,8 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} cannot be read as text ({type(error).__name__}); expected JSON lines."
+            f"{path} cannot be read as UTF-8 text ({type(error).__name__}); expected JSON lines. Unpack or "
+            "convert it first, as with gunzip or iconv."
         ) from error
     # Not splitlines: JSON strings may contain U+2028 and U+0085, which do not end a line.
     filled = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
@@ -40,7 +41,7 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
                 return whole
             if number != filled[-1][0] or len(filled) == 1:
                 raise UserError(
-                    f"{path}:{number} is not JSON ({error}); expected one object per line."
+                    f"{path}:{number} is not JSON ({_cause(error)}); expected one object per line."
                 ) from error
             notes.append(f"{path.name} is cut short: its last line, {number}, is incomplete and was dropped.")
             break
@@ -48,6 +49,13 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
     if not found:
         raise UserError(f"{path} is empty; expected JSON lines.")
     return found
+
+
+def _cause(error: Exception) -> str:
+    """Say why Python's reader refused a line, without its advice to programmers."""
+    if isinstance(error, RecursionError):
+        return "brackets are nested too deeply"
+    return "a whole number has over 4,300 digits" if "set_int_max" in str(error) else str(error)
 
 
 def _one_document(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -62,7 +70,7 @@ def _one_document(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
 def _objects(row: Any, place: str, where: str, numbered: bool = False) -> list[tuple[str, dict[str, Any]]]:
     rows = row if isinstance(row, list) else [row]
     if not all(isinstance(each, dict) for each in rows):
-        raise UserError(f"{where} is a {type(row).__name__}, expected objects, one or a list per line.")
+        raise UserError(f"{where} holds {json.dumps(row)[:60]}; expected objects, one or a list per line.")
     return [(f"{place}:{n}" if numbered else place, each) for n, each in enumerate(rows, start=1)]
 
 

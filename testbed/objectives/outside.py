@@ -12,7 +12,7 @@ from torch import Tensor
 from testbed.data.batch import Batch
 from testbed.errors import UserError
 from testbed.registry import Entry
-from testbed.user_files import line_of_a_user, outside_function
+from testbed.user_files import line_of_a_user, outside_function, settings_kept
 
 _checked: dict[tuple[str, Callable[..., Tensor]], Entry] = {}
 
@@ -75,7 +75,8 @@ def _called(
     function: Callable[..., Tensor], line: str, logp_BT: Tensor, batch: Batch, hyper: dict[str, Any]
 ) -> Tensor:
     try:
-        return function(logp_BT, batch, **hyper)
+        with settings_kept():
+            return function(logp_BT, batch, **hyper)
     except KeyboardInterrupt:
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from support.command_line import refused, told
+from support.figure_boxes import faults
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 from support.refusals import refuses
 
@@ -35,8 +36,8 @@ def test_curves_are_medians_over_seeds_in_a_panel_per_lag(rows):
     axes = plot.curves(rows)
     assert [ax.get_title() for ax in axes] == ["lag 0", "lag 8", "lag 64"]
     median_L = np.median([accuracy(cell) for cell in CELLS[:4]], axis=0)
-    assert lines(axes[0])["grpo"].get_ydata() == pytest.approx(median_L)
-    assert lines(axes[2])["reinforce"].get_ydata()[-1] == 0
+    assert lines(axes[0])["GRPO"].get_ydata() == pytest.approx(median_L)
+    assert lines(axes[2])["REINFORCE"].get_ydata()[-1] == 0
 
 
 def test_outcomes_stand_over_the_dial(rows):
@@ -44,19 +45,19 @@ def test_outcomes_stand_over_the_dial(rows):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("lag", "final accuracy")
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "8", "64"]
     center = {bar.get_label(): bar[0].get_ydata() for bar in ax.containers}
-    assert center["grpo"] == pytest.approx([0.915] * 3)
-    assert center["reinforce"] == pytest.approx([0.915, 0.915, 0])
+    assert center["GRPO"] == pytest.approx([0.915] * 3)
+    assert center["REINFORCE"] == pytest.approx([0.915, 0.915, 0])
 
 
 def test_every_dial_can_be_the_axis(rows):
     axes = plot.final(rows, x="recipe", arm="lag")
-    assert [text.get_text() for text in axes[0].get_xticklabels()] == ["grpo", "reinforce"]
+    assert [text.get_text() for text in axes[0].get_xticklabels()] == ["GRPO", "REINFORCE"]
 
 
 def test_collapse_is_a_share_of_seeds(rows):
     (ax,) = plot.collapse(rows)
     found = {bar.get_label(): bar[0].get_ydata().tolist() for bar in ax.containers}
-    assert found == {"grpo": [0, 0, 0], "reinforce": [0, 0, 1]}
+    assert found == {"GRPO": [0, 0, 0], "REINFORCE": [0, 0, 1]}
 
 
 def test_a_heat_map_holds_the_means_and_one_scale(tmp_path):
@@ -64,7 +65,7 @@ def test_a_heat_map_holds_the_means_and_one_scale(tmp_path):
     rows = plot.load(made(tmp_path / "s", cells))
     axes = plot.heat(rows)
     assert plot.usual_kind(rows) == "heat"
-    assert [ax.get_title() for ax in axes] == ["grpo", "reinforce"]
+    assert [ax.get_title() for ax in axes] == ["GRPO", "REINFORCE"]
     assert len({ax.collections[0].get_clim() for ax in axes}) == 1
     assert [text.get_text() for text in axes[1].texts] == ["0.9", "0.9", "0"] * 3
 
@@ -72,12 +73,12 @@ def test_a_heat_map_holds_the_means_and_one_scale(tmp_path):
 def test_ess_has_its_floor(rows):
     axes = plot.ess(rows)
     assert all(any(set(line.get_ydata()) == {1 / 64} for line in ax.get_lines()) for ax in axes)
-    assert lines(axes[1])["grpo"].get_ydata() == pytest.approx(1 / 9)
+    assert lines(axes[1])["GRPO"].get_ydata() == pytest.approx(1 / 9)
 
 
 def test_tails_are_the_shares_above_each_edge(rows):
     axes = plot.tails(rows, where=["lag=64"])
-    y = lines(axes[0])["grpo"].get_ydata()
+    y = lines(axes[0])["GRPO"].get_ydata()
     assert sorted(set(np.round(y, 9))) == pytest.approx([1 / 3, 1])
 
 
@@ -85,29 +86,29 @@ def test_every_seed_has_its_line_and_the_lost_ones_stand_out(rows):
     axes = {ax.get_title(): ax for ax in plot.seeds(rows)}
     assert len(axes) == 6
     assert all(len(ax.get_lines()) == 4 for ax in axes.values())
-    assert "collapsed" in lines(axes["reinforce, lag 64"])
-    assert "collapsed" not in lines(axes["grpo, lag 64"])
+    assert "collapsed" in lines(axes["REINFORCE, lag 64"])
+    assert "collapsed" not in lines(axes["GRPO, lag 64"])
 
 
 def test_more_arms_than_a_panel_takes_go_into_panels(tmp_path):
     names = ["grpo", "m2po", "gspo", "cispo", "vcpo", "reinforce", "topr"]
     rows = plot.load(made(tmp_path / "s", grid(TOY, recipe=names, seed=range(2))))
     axes = plot.curves(rows)
-    assert sorted(ax.get_title() for ax in axes) == sorted(names)
+    assert sorted(ax.get_title() for ax in axes) == sorted(name.upper() for name in names)
     assert all(len(ax.collections) == 1 for ax in axes)
 
 
 def test_settings_never_pass_for_seeds_of_one(rows):
     (ax,) = plot.curves(rows, arm="recipe", by=(), where=["lag=0,8"])
-    assert set(lines(ax)) == {f"{recipe}, lag {lag}" for recipe in ("grpo", "reinforce") for lag in (0, 8)}
+    assert set(lines(ax)) == {f"{recipe}, lag {lag}" for recipe in ("GRPO", "REINFORCE") for lag in (0, 8)}
 
 
 def test_an_arm_looks_alike_in_every_panel(tmp_path):
     cells = [*grid(TOY, recipe=["grpo", "m2po"], lag=[0]), *grid(TOY, recipe=["m2po"], lag=[8])]
     axes = plot.curves(plot.load(made(tmp_path / "s", cells)))
-    first, second = (lines(ax)["m2po"].get_color() for ax in axes)
+    first, second = (lines(ax)["M2PO"].get_color() for ax in axes)
     assert first == second
-    assert len(lines(axes[1])["grpo"].get_xdata()) == 0
+    assert len(lines(axes[1])["GRPO"].get_xdata()) == 0
 
 
 def test_cells_without_a_number_are_counted_on_the_figure(tmp_path):
@@ -166,15 +167,31 @@ def test_dollars_and_backslashes_of_a_users_texts_are_drawn_as_they_are(tmp_path
     rows = plot.load(
         made(tmp_path / "s", grid(TOY, task_args=[(("system", p),) for p in (*prompts, *long)], lag=[0, 8]))
     )
-    for kind, options in (("curves", {}), ("final", {"x": "task_args.system"}), ("heat", {})):
+    for kind, options in (
+        ("curves", {}), ("final", {"x": "task_args.system"}), ("heat", {}), ("final", {}), ("seeds", {}),
+    ):  # fmt: skip
         with plot.style():
             axes = plot.KINDS[kind](rows, **options)
             figure = axes[0].figure
-            figure.canvas.draw()
+            assert faults(figure) == [], kind
             svg = render(figure, "svg").decode()
         texts = "".join(re.findall("<!-- (.*?) -->", svg))  # where glyphs are paths, a text is a comment
         for prompt in (*prompts, "aaab (1)", "aaac (2)"):
             assert prompt.replace(" ", "") in texts.replace(" ", ""), (kind, prompt)
+
+
+def test_recipes_have_their_papers_names_unless_two_would_have_one(tmp_path):
+    """PPO is both the recipe ppo and ppo_clip: a figure keeps their own names, and two lines."""
+    cells = grid(TOY, recipe=["grpo", "ppo_clip"], lag=[0])
+    (ax,) = plot.curves(plot.load(made(tmp_path / "one", cells)))
+    assert set(lines(ax)) == {"GRPO", "PPO"}
+    rows = plot.load(tmp_path / "one").replace({"recipe": {"grpo": "ppo"}})
+    assert set(lines(plot.curves(rows)[0])) == {"ppo", "ppo_clip"}
+
+
+def test_a_caption_names_the_metric_that_is_drawn(rows):
+    axes = plot.curves(rows)
+    assert plot.caption("curves", axes).startswith("The metric accuracy against the step: median over seeds")
 
 
 def test_numbers_of_an_axis_keep_their_notation():

@@ -96,14 +96,21 @@ def test_whoever_waits_is_told_why_and_nobody_else(capsys):
 
 
 @pytest.mark.parametrize(
-    "words", ["diagnose pipe.jsonl", "run pipe.toml", "exact pipe.py:mine", "run --data=pipe.jsonl"]
+    "words",
+    [
+        "diagnose pipe.jsonl",
+        "run pipe.toml",
+        "exact pipe.py:mine",
+        "run --data=pipe.jsonl",
+        "diagnose /dev/zero",
+    ],
 )
 def test_a_pipe_in_place_of_a_file_is_refused_not_waited_for(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("pipe.jsonl", "pipe.toml", "pipe.py"):
         os.mkfifo(name)
     code, _, said = call(capsys, *words.split())
-    assert (code, "is a pipe, expected a file" in said) == (2, True)
+    assert (code, "is a pipe or a device, expected a file" in said) == (2, True)
 
 
 @pytest.mark.parametrize(("times", "noted"), [(9.0, True), (0.25, False)])

@@ -159,6 +159,7 @@ def test_lines_are_objects_with_their_places(tmp_path):
     assert notes == []
     assert lines('{"a": 1}\n{"a": 2}\n{"a": \n\n') == [("a.jsonl:1", {"a": 1}), ("a.jsonl:2", {"a": 2})]
     assert notes == ["a.jsonl is cut short: its last line, 3, is incomplete and was dropped."]
+    convert = "Unpack or convert it first, as with gunzip or iconv."
     for text, message in (
         ("", f"{path} is empty; expected JSON lines."), ("[]", f"{path} is empty; expected JSON lines."),
         ("{",
@@ -166,13 +167,19 @@ def test_lines_are_objects_with_their_places(tmp_path):
            "1)); expected one object per line."),
         ('{"a": 1}\nx\n{"a": 1}',
          f"{path}:2 is not JSON (Expecting value: line 1 column 1 (char 0)); expected one object per line."),
-        ('{"a": 1}\n[1]', f"{path}:2 is a list, expected objects, one or a list per line."),
-        (b"\xff", f"{path} cannot be read as text (UnicodeDecodeError); expected JSON lines."),
+        ('{"a": 1}\n[1]', f"{path}:2 holds [1]; expected objects, one or a list per line."),
+        ('{"a": 1}\n' + "[" * 99_999 + "\n{}",
+         f"{path}:2 is not JSON (brackets are nested too deeply); expected one object per line."),
+        ('{"a": 1}\n' + "1" * 4_301 + "\n{}",
+         f"{path}:2 is not JSON (a whole number has over 4,300 digits); expected one object per line."),
+        ('{"a": 1}\nnull', f"{path}:2 holds null; expected objects, one or a list per line."),
+        (b"\xff", f"{path} cannot be read as UTF-8 text (UnicodeDecodeError); expected JSON lines. "
+         f"{convert}"),
     ):  # fmt: skip
         assert said(lines, text) == message
     path.unlink()
     assert said(files.json_lines, path, []) == (
-        f"{path} cannot be read as text (FileNotFoundError); expected JSON lines."
+        f"{path} cannot be read as UTF-8 text (FileNotFoundError); expected JSON lines. {convert}"
     )
 
 

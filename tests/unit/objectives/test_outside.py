@@ -1,5 +1,6 @@
 """A user's objective that misbehaves is refused in one message that names its file and line."""
 
+import numpy as np
 import pytest
 import torch
 from support.command_line import call
@@ -26,12 +27,20 @@ HOSTILE = {
 """Function: what it does, and what is answered."""
 
 
+SETS = """def set_all():
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float16)
+    numpy.seterr(all="raise")"""
+
+
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mute = "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\n\n"
     functions = [f"def {name}(logp_BT, batch):\n    {body}\n" for name, (body, _) in HOSTILE.items()]
     fine = "def fine(logp_BT, batch):\n    return -logp_BT * batch.adv_BT\n"
+    fine += "def sets(logp_BT, batch):\n    set_all()\n    return -logp_BT * batch.adv_BT\n"
+    mute = f"import numpy\nimport torch\n{SETS}\n\n\nset_all()\n{mute}"
     stopped = "def stopped(logp_BT, batch):\n    raise KeyboardInterrupt\n"
     (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine, stopped]))
     return tmp_path / "mine.py"
@@ -49,6 +58,16 @@ def test_a_right_one_is_called_as_it_is(file):
         effective_weights("mine.py:fine", logp, batch), batch.adv_BT * batch.mask_BT, check_dtype=False
     )
     assert objective["mine.py:fine"] is objective["mine.py:fine"]
+
+
+@pytest.mark.parametrize("name", ["fine", "sets"])
+def test_settings_that_a_file_makes_for_itself_do_not_outlive_it(file, name):
+    """On import and in a call: exact and compare ended in a traceback, and every cell of a run failed."""
+    before = torch.is_grad_enabled(), torch.get_default_dtype(), np.geterr()
+    logp, batch = batch_of()
+    loss = objective[f"mine.py:{name}"].function(logp, batch)
+    assert (torch.is_grad_enabled(), torch.get_default_dtype(), np.geterr()) == before
+    assert (loss == -logp * batch.adv_BT).all()
 
 
 def test_ctrl_c_inside_an_objective_ends_the_program(file):
