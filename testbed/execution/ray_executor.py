@@ -33,8 +33,10 @@ for _ in range(50):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         try:
-            words = open(f"/proc/{pid}/cmdline", "rb").read()
-            if folder.encode() in words and int(pid) != me:
+            words = open(f"/proc/{pid}/cmdline", errors="replace").read()
+            if words.startswith("ray::"):  # agents rename themselves, but keep their log open
+                words += str([os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")])
+            if folder in words and int(pid) != me:
                 os.kill(int(pid), signal.SIGKILL)
                 found.append(pid)
         except OSError:
@@ -209,6 +211,7 @@ def _connect(address: str | None, cpus: int, folder: str | None) -> Any:
     options = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
         local = {"include_dashboard": False, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None  # else a dead raylet's log is printed
         ray.init("local", num_cpus=cpus, **local, **options)
         if ray.util.get_node_ip_address() not in ("127.0.0.1", "::1"):
             ray.shutdown()
