@@ -14,8 +14,8 @@ def ask_words(
     """Answer a question in words: what was judged, the effect first, and what else is known.
 
     Words that name nothing, as "better than", are left out; clips and clipping are one word. Findings come
-    first, then claims with all other words. Where no claim has all, those with most of them follow, and rare
-    words count for more.
+    first, then answered questions, then claims with all other words. Where no claim has all, those with most
+    of them follow, and rare words count for more.
 
     Examples:
     testbed ask m2po better than grpo
@@ -33,6 +33,9 @@ def ask_words(
     if found.unknown:
         print(f"Nothing here is about: {', '.join(found.unknown)}.")
     show.say([f"Finding {row['n']}: {row['name']}. (docs/findings.md)" for row in found.findings])
+    for row in found.questions:
+        whole = f"testbed evidence questions {row['n']}"
+        show.say([f"Question {row['n']}: {row['name']} {row['answer']} All of it: {whole}"])
     print(search.summary(found))
     show.say([f"  {search.in_words(row)}" for row in found.claims])
     if found.total > len(found.claims):
@@ -44,7 +47,5 @@ def ask_words(
     for row in found.systems:
         central = "; ".join(f"{name} {verdict}" for name, verdict in row["central"].items())
         show.say([f"System {row['name']}, {row['status']}: {central or 'no central claim judged'}"])
-    for row in found.questions:
-        show.say([f"Question {row['n']}: {row['name']} testbed evidence questions {row['n']}"])
     if found.claims:
         print(f"More of a claim: testbed show {found.claims[0]['name']}")

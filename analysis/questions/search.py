@@ -14,7 +14,8 @@ from analysis.judging.system_list import System, status, systems
 from analysis.judging.verdicts import Row, by_claim
 from analysis.pages import findings_page
 from analysis.questions import question_list
-from analysis.questions.question import in_brief
+from analysis.questions.question import Question, in_brief
+from analysis.questions.question_list import QUESTIONS
 from testbed.errors import UserError, suggest
 
 SHOWN = 8
@@ -34,6 +35,7 @@ KIN = (
     {"stale", "old", "lag", "delay", "asynchronous"},
     {"mismatch", "engine"},
     {"crash", "collapse", "fail"},
+    {"log-probabilities", "log-probability", "log-probs", "log-prob", "logprobs", "logprob", "logps", "logp"},
     {"quantized", "quantization", "four-bit", "4-bit", "int4", "q4-0"},
 )
 """Words that ask for the same."""
@@ -48,7 +50,8 @@ class Answer:
     words: those that were searched for. unknown: those that nothing here has. complete: whether some claim
     has all words. verdicts: their number among the `total` claims, the most frequent first. claims: the
     first SHOWN, with verdict, effect, interval and scope. findings: number, title and text. systems: with
-    status and the verdicts on their central claims. questions: number and title. arena: means of an arm by
+    status and the verdicts on their central claims. questions: number, title and the answer's first
+    sentence. arena: means of an arm by
     task and lag, gains over GRPO.
     """
 
@@ -100,7 +103,7 @@ def ask(question: Iterable[str]) -> Answer:
         [_claim(judged[name]) for name in order[:SHOWN]],
         [{"n": n, "name": found[n - 1][0], "text": found[n - 1][1]} for n in _best(sections, counts, heads)],
         [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
-        [{"n": n, "name": question_list.find([n])[0].title} for n in _best(titles, counts, titles)],
+        [_question(QUESTIONS[n], judged) for n in _best(titles, counts, titles)],
         _arena(words),
     )
 
@@ -182,6 +185,11 @@ def _rank(row: Row, central: bool) -> tuple[bool, bool, float]:
 def _claim(row: Row) -> dict[str, Any]:
     kept = ("verdict", "effect", "low", "high", "asks", "n", "kind", "experiment", "gates", "note")
     return {"name": row["claim"], "tolerance": row["tolerance"], **{name: row[name] for name in kept}}
+
+
+def _question(asked: Question, judged: Mapping[str, Row]) -> dict[str, Any]:
+    answer = asked.text(question_list.stored().get(asked.n, {}), judged)
+    return {"n": asked.n, "name": asked.title, "answer": re.split(r"(?<=\.) ", answer)[0]}
 
 
 def _system(system: System, judged: Mapping[str, Row]) -> dict[str, Any]:

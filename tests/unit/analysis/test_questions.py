@@ -124,6 +124,22 @@ def test_ask_takes_plain_words_and_says_which_nothing_is_about():
     assert len({search._stem(word) for word in ("ess", "loss", "lag", "lags")}) == 3
 
 
+def test_a_question_asked_in_other_words_is_answered_before_near_claims(capsys):
+    """All four are questions of public threads; the near claims that came first are about other things."""
+    for n, words in {
+        1: "whose logprobs go under the ratio, rollout or recomputed", 2: "drop wait or pace stale rollouts",
+        4: "temperature raw or processed log-probs", 5: "keep the cache or recompute after a weight update",
+    }.items():  # fmt: skip
+        assert code("ask", *words.split()) == 0
+        lines = capsys.readouterr().out.splitlines()
+        asked = next(at for at, line in enumerate(lines) if line.startswith(f"Question {n}: "))
+        assert asked < next(at for at, line in enumerate(lines) if "Nearest: " in line)
+    assert search.ask(["processed logprobs"]).unknown == ()
+    answer = search.ask(["keep the cache"]).questions[0]["answer"]
+    assert answer.startswith("Compute it again")
+    assert answer.endswith(".")
+
+
 def test_ask_refuses_unknown_and_empty_questions():
     refuses("'m2pp'. Did you mean 'm2po'", search.ask, ["m2pp"])
     refuses("no word to search for", search.ask, ["what", "is", "better"])
