@@ -17,7 +17,7 @@ import pytest
 from testbed.errors import UserError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "refusals.tsv"
-PLACES = re.compile(rf"[^\s'\"]*/pytest-\d+/[^/\s'\"]+|{re.escape(str(GOLDEN.parents[2]))}")
+PLACES = re.compile(rf"[^\s'\"]*/pytest-\d+/(?:popen-gw\d+/)?[^/\s'\"]+|{re.escape(str(GOLDEN.parents[2]))}")
 """Folders of a run, and of the repository."""
 _MET: Counter[str] = Counter()
 
