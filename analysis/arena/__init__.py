@@ -35,6 +35,10 @@ fresh data ended at .43) and is given up.
 - **Added** after lag 64 of the first 24 arms had been read, and before its own runs: the knobs of `sapo` and
   `bapo`, which had run at nine rates alone, and whose first rows are dropped; `long`, whose pilot of GRPO on
   fresh data ended at .84 to .94 after 860 steps; the reuse; six arms at the end of the list.
+- **Lag 256 for more arms**, added after all of the above had been read and before its own runs: `guess` gets
+  M2PO and VCPO, then both `guess` and `long` TOPR, TIS, GSPO, MIS, PPO-EWMA, decoupled PPO and REINFORCE, so
+  that twelve arms ran on both, tuned as every arm, 16 + 16 seeds. OAPL's arm leaves out groups with equal
+  rewards, as its paper does; its rows at lag 64 are made again.
 - **Pipeline**, a column added after lag 16 of `sorted` and `sums` had been read and before its own runs:
   eleven of the arms that ran there, at the settings tuned there, 16 + 16 seeds, on ages that a simulated
   pipeline gives (`tasks.PIPELINES`: in-flight updates, groups dropped, responses resumed; ages 3 to 40, mean
