@@ -119,7 +119,8 @@ def _of_old_data(f: Facts) -> list[tuple[str, str]]:
         (
             "Very old data can be used",
             "Each recipe is tuned at lag 256 on `long`, which sorts 14 digits over 900 steps, and on `guess`."
-            f" Final accuracy less that of GRPO, tuned there:\n\n{_at_the_oldest(f)}\n\nAnd on `long`:\n\n"
+            f" Final accuracy less that of GRPO, tuned there:\n\n{_at_the_oldest(f)}\n\nThe placebo is GRPO "
+            "on other seeds: differences of its size mean nothing. Beside fresh data, on `long`:\n\n"
             + f.effects(
                 ("recipe at lag 256", "final accuracy less that of GRPO on fresh data"),
                 (
