@@ -81,7 +81,7 @@ def replayed(
     return scores(np.stack([WORLD.value(greedy(q_RSA)) for q_RSA in known_KRSA]))
 
 
-def noisy(key_R: Keys, learner: str, **setting: float) -> Floats:
+def noisy(key_R: Keys, learner: str, **setting: Any) -> Floats:
     """Return the scores of a learner with a table under noisy rewards at a setting, [K, R]."""
     if learner == "PPO":
         return fresh(key_R, NOISY, **setting)
