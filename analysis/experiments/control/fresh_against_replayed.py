@@ -61,7 +61,7 @@ def replayed(
     updates: float,
     feature_SAF: Floats | None = None,
     world: FiniteMDP = WORLD,
-    **settings: float,
+    **settings: Any,
 ) -> Floats:
     """Return the scores of Q-learning from replay at every point, [K, R]."""
     from testbed.offline.replay_control import replay_q
