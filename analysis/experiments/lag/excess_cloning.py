@@ -98,8 +98,11 @@ def course(
     rate: float,
     age: int = 0,
     reward_A: Floats | None = None,
+    noise: float = 0.0,
 ) -> list[Floats]:
     """Logits before and after each of `steps` updates on groups drawn by the policy of `age` updates ago.
+
+    noise: chance that a reward r counts as 1 - r.
 
     Older than the start is the start's own: an age of `steps` or more is offline. The start is the reference.
     Cells with one key draw the same numbers, whatever the recipe.
@@ -115,7 +118,11 @@ def course(
         sums_RSA = softmax(mu_RSA).cumsum(-1)
         uniform_RSG = uniforms(key_R, step, PROMPTS, GROUP)
         token_RSG = (uniform_RSG[..., None] >= sums_RSA[:, :, None, :-1]).sum(-1)
-        logits_RSA = logits_RSA - rate * update(logits_RSA, mu_RSA, start_RSA, token_RSG, reward_A[token_RSG])
+        reward_RSG = reward_A[token_RSG]
+        if noise:
+            wrong_RSG = uniforms(key_R, 2**29 + step, PROMPTS, GROUP) < noise
+            reward_RSG = np.where(wrong_RSG, 1.0 - reward_RSG, reward_RSG)
+        logits_RSA = logits_RSA - rate * update(logits_RSA, mu_RSA, start_RSA, token_RSG, reward_RSG)
         past.append(logits_RSA)
     return past
 
@@ -158,14 +165,15 @@ def _update(name: str) -> Callable[..., Floats]:
 
 
 NAME = "excess-cloning"
-SEEDS, PILOTS, STEPS = 24, 6, 200
+SEEDS, PILOTS, STEPS, NOISE = 48, 12, 60, 0.4
+"""NOISE: chance that a reward r is read as 1 - r. Without it one right answer seen once is all that a table needs."""
 CLONED = (0, 10, 100, 1000)
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"recipe": "grpo"},
     "GRPO, fine rewards": {"recipe": "grpo", "reward_A": fine()},
     "DPO": {"recipe": "dpo", "age": STEPS},
 }
-RATES: Grid = {"rate": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
+RATES: Grid = {"rate": (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)}
 MARGIN = 0.05
 
 
@@ -176,9 +184,11 @@ def rate_of(arm: str, cloning: int) -> tuple[float, bool]:
     start_RSA = cloned(demonstrations(key_R), cloning)
 
     def score(rate: float) -> float:
-        return float(accuracy(trained(start_RSA, key_R, steps=STEPS, rate=rate, **ARMS[arm])).mean())
+        return float(
+            accuracy(course(start_RSA, key_R, steps=STEPS, rate=rate, noise=NOISE, **ARMS[arm])[-1]).mean()
+        )
 
-    found, end = tuned(score, RATES, start={"rate": 3.0})
+    found, end = tuned(score, RATES, start={"rate": 4.0})
     return found["rate"], end
 
 
@@ -194,7 +204,7 @@ def make(key_R: Words) -> Rows:
         yield columns(seeds, cloned=cloning, arm="cloning alone", **still)
         for arm, more in ARMS.items():
             rate, end = rate_of(arm, cloning)
-            past = course(start_RSA, key_R, steps=STEPS, rate=rate, **more)
+            past = course(start_RSA, key_R, steps=STEPS, rate=rate, noise=NOISE, **more)
             early_R, late_R = accuracy(past[STEPS * 4 // 5]), accuracy(past[-1])
             found = {"accuracy": late_R, "rise accuracy": late_R - early_R, "at end": int(end)}
             yield columns(seeds, cloned=cloning, arm=arm, **found)
@@ -204,10 +214,10 @@ EXPERIMENT = Experiment(
     question="Does cloning for longer leave less for RL to explore?",
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
     differs=(
-        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 200 "
-        "updates; DPO on the start's own pairs; no ORPO"
+        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 60 "
+        "updates on rewards of which 4 in 10 are wrong; DPO on the start's own pairs; no ORPO"
     ),
-    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS}),
+    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "noise": NOISE}),
     keys=("run", "seed", "cloned", "arm"),
     metrics=("accuracy", "rise accuracy", "at end"),
     margins={"accuracy": MARGIN},
@@ -217,7 +227,7 @@ EXPERIMENT = Experiment(
         y="accuracy",
         arm=("arm",),
         says="Shows exact accuracy in tables of 12 prompts with 16 answers after so many steps of cloning "
-        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 200 more updates of "
+        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 60 more updates, on rewards 4 in 10 wrong, of "
         "GRPO with a reward for the right answer alone, of GRPO with one that grows towards it (fine "
         "rewards), or of DPO on pairs that the clone wrote, each at its best rate.",
     ),
