@@ -165,8 +165,8 @@ def _update(name: str) -> Callable[..., Floats]:
 
 
 NAME = "excess-cloning"
-SEEDS, PILOTS, STEPS, NOISE = 48, 12, 60, 0.4
-"""NOISE: chance that a reward r is read as 1 - r. Without it one right answer seen once is all that a table needs."""
+SEEDS, PILOTS, STEPS, NOISE = 512, 12, 60, 0.4
+"""NOISE: chance that a reward r is read as 1 - r. Without it a table needs to see a right answer once."""
 CLONED = (0, 10, 100, 1000)
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"recipe": "grpo"},
@@ -227,9 +227,9 @@ EXPERIMENT = Experiment(
         y="accuracy",
         arm=("arm",),
         says="Shows exact accuracy in tables of 12 prompts with 16 answers after so many steps of cloning "
-        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 60 more updates, on rewards 4 in 10 wrong, of "
-        "GRPO with a reward for the right answer alone, of GRPO with one that grows towards it (fine "
-        "rewards), or of DPO on pairs that the clone wrote, each at its best rate.",
+        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 60 more updates on "
+        "rewards of which 4 in 10 are wrong, of GRPO with a reward for the right answer alone, of GRPO with "
+        "one that grows towards it (fine rewards), or of DPO on pairs that the clone wrote, each at its best rate.",
     ),
     systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},
 )
