@@ -229,7 +229,7 @@ EXPERIMENT = Experiment(
         says="Shows exact accuracy in tables of 12 prompts with 16 answers after so many steps of cloning "
         "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 60 more updates on "
         "rewards of which 4 in 10 are wrong, of GRPO with a reward for the right answer alone, of GRPO with "
-        "one that grows towards it (fine rewards), or of DPO on pairs that the clone wrote, each at its best rate.",
+        "one that grows towards it (fine rewards), or of DPO on pairs that the clone wrote, all tuned.",
     ),
     systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},
 )
