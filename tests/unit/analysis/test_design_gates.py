@@ -103,6 +103,13 @@ def test_rates_are_those_that_the_cells_are_made_with():
     assert gates.rates_of("rec").empty
 
 
+def test_data_of_the_first_model_are_told_by_the_arms_whose_lag_is_exact(monkeypatch):
+    cells = (Run(lag=3, steps=9), Run(lag=4, staleness="uniform"), Run(staleness="offline"))
+    made = Experiment("e", question="Is it?", source="s", cells=lambda: cells, keys=("lag", "seed"))
+    monkeypatch.setattr(gates, "EXPERIMENTS", {"e": made})
+    assert gates.base_data_of.__wrapped__("e").to_dict("records") == [{"lag": 3, "steps": 9}]
+
+
 # Worlds, collapses, old data
 
 
@@ -137,6 +144,14 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
     assert holds(gates.collapses(reads, none, spared)) == {"acts": False}
     assert not holds(gates.collapses(reads, none, happens_mostly(np.zeros(32), "collapses")))
     assert not holds(gates.collapses(read(), none, spared))
+    assert holds(gates.collapses([*read(), *reads], none, spared)) == {"acts": False}
+
+    def check(frame):
+        for column in ("accuracy", "collapsed"):
+            arms(frame, column, {"good": GOOD})
+        return spared
+
+    assert not said(rows_table(0.8, 0.5, collapsed=0.0), lambda claim: claim(check))["acts"].holds
 
 
 def test_most_steps_learn_from_other_data_than_the_first_models():
@@ -428,6 +443,7 @@ def test_no_compared_arm_may_drift_further_than_the_source_speaks_of(monkeypatch
 
 def test_lag_and_clip_share_are_told_beside_the_source_and_refuse_nothing(monkeypatch):
     frame = rows_table(0.8, 0.5, kl=0.1, clip_share=np.repeat([0.3, 0.1], 32))
+    frame.loc[0, ["lag", "clip_share"]] = 99, 0.9  # one seed of many moves no median
     found = drifts(frame, monkeypatch, ("lag", 0, 7), ("clip share", 0.2, 0.4))
     assert found.holds
     measured, *beside = found.why.split(", source ")

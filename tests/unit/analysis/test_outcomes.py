@@ -12,7 +12,7 @@ import pytest
 from support.import_graph import ROOT
 from support.refusals import refuses
 
-from analysis.judging.comparisons import arm, arms, happens_more_often, paired
+from analysis.judging.comparisons import arm, arms, happens_more_often, paired, reading
 from analysis.tables import outcomes as collapse
 from analysis.tables.cell_table import OUTCOMES
 
@@ -108,6 +108,10 @@ def test_a_seed_that_one_arm_lacks_is_no_pair():
     frame = table()
     frame = frame[~((frame["recipe"] == "b") & (frame["seed"] == 2))]
     assert paired(frame, "value", {"recipe": "a", "lag": 4}, {"recipe": "b", "lag": 4}).size == 3
+    one = {"recipe": "a", "lag": 4, "seed": 3}
+    with reading() as read:
+        paired(frame, "value", one, {"recipe": "c", "lag": 4})
+    assert [(each.where, each.values.tolist()) for each in read] == [(one, [30.0])]
     assert len(arms(frame, "value", {name: {"recipe": name, "lag": 0} for name in "ab"})) == 3
 
 

@@ -115,7 +115,10 @@ def test_two_arms_at_the_floor_are_no_evidence_of_equality():
     each = experiment()
     each.claim("c", "Equal.").equal("score", GOOD, BAD, within=0.05, floor=0.0, over={"lag": (1, 8)})
     each.claim("d", "Equal.").equal("score", GOOD, BAD, within=0.05, over={"lag": (1, 8)})
-    at_floor, without = (each.claims[name].function(table) for name in "cd")
+    several = {**GOOD, "lag": (1, 8)}
+    each.claim("e", "Equal.").equal("score", several, {**BAD, "lag": 1}, within=0.05, floor=0.0)
+    at_floor, without, other = (each.claims[name].function(table) for name in "cde")
+    assert "floor" not in other.note  # no cell is there twice
     assert at_floor.e[SUPPORTED] <= 1 < without.e[SUPPORTED]
     assert "both arms at the floor" in at_floor.note
 

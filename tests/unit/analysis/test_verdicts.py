@@ -98,6 +98,15 @@ def test_a_claim_is_pre_set_if_design_and_statement_are_as_written(monkeypatch, 
     assert preregistration.standing(SimpleNamespace(compute=compute, claims="c"), "c", then) == standing
 
 
+def test_claims_that_are_made_later_have_a_standing_too():
+    from analysis.experiment import Experiment
+
+    made = Experiment("e", question="Is it?", source="s", cells=lambda: (), keys=("seed",))
+    for name in "ab":
+        made.claim(name, statement=f"{name}.")(lambda table: None)
+        assert preregistration.standing(made, name, preregistration.design(made)) == "pre-set"
+
+
 def test_a_package_is_its_code_and_its_tables(monkeypatch):
     read = []
     monkeypatch.setattr(digests, "_of_file", lambda path: read.append(path.name) or "")

@@ -146,11 +146,15 @@ def test_a_pack_is_named_by_its_cells_and_spoken_of_by_its_place():
     assert repr(packed(0, [Run()], ["x"]).names) == "('x',)"
     assert two.names == tuple(map(cell_id, two.cells))
     assert pack_id(two.cells) == packed(3, list(two.cells), list(two.names)).id == "8c33a9e8daa218f7"
+    assert pack_id(two.cells[::-1]) == packed(0, [], [*two.names][::-1]).id != two.id
     assert hash(packed(3, list(two.cells), []))
     assert cell_id(Run(recipe="/a/b/mine.py:f")) == "bandit/mine.py:f/lag0/seed0-c8f90b8fdde4"
 
 
 def passer(first, /, second, *rest, third="x", fourth=1, fifth=True, **more): ...
+
+
+def half_known(*, count: int = 1, where: "Nowhere" = None): ...  # noqa: F821
 
 
 def taker(*, count: int = 1, rate: float = 0.5, on: bool = True, kind: Literal["a", "b"] = "a", bare=2,
@@ -192,6 +196,11 @@ def test_an_argument_of_another_name_or_type_is_told_with_what_was_expected(give
 def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():
     assert "no argument 'on'" in next(wrong_arguments("it", taker, {"on": True}, hidden=("on",)))
     assert list(wrong_types("it", taker, {"cuont": "x"})) == []
+    told = "it has no argument 'onn'. Did you mean 'count'? It has: count (int), rate (float), "
+    assert next(wrong_arguments("it", taker, {"onn": 1}, hidden=("on", "bare"))).startswith(told)
+    told = "it has on = 0 (int), expected true or false."
+    assert list(wrong_types("it", taker, {"on": 0})) == [told]
+    assert types_of(half_known) == {"count": float, "where": Any}
     told = "it has no argument 'x'. It has: none."
     assert list(wrong_arguments("it", lambda: None, {"x": 1})) == [told]
     found = {"second": Any, "third": str, "fourth": float, "fifth": bool}

@@ -197,6 +197,8 @@ def test_costs_are_smoothed_like_rewards_with_the_sign_turned():
     cost = run("log_smoothing", replace(data, reward_N=-data.reward_N), lambda_=0.7).value
     assert cost == pytest.approx(-gain)
     assert gain < run("ips", data).value
+    most = replace(data, reward_N=data.reward_N - data.reward_N.max())  # a cost of 0 is one
+    assert run("log_smoothing", most, lambda_=0.7).value < 0
     with pytest.raises(UserError, match="rewards >= 0 or costs <= 0"):
         run("log_smoothing", replace(data, reward_N=data.reward_N - 0.5), lambda_=0.7)
 
@@ -288,6 +290,9 @@ def test_an_instrument_that_identifies_nothing_is_refused():
     with pytest.raises(UserError, match="other values than 0 and 1"):
         run("instrumental_variable", replace(data, instrument_N=np.full(30, 2)))
     refuses("varies within a stratum", run, "instrumental_variable", replace(instrumented(3), context_N=None))
+    once = data.action_dist_NA.copy()
+    once[0] = once[0, ::-1] * [1.0, 1.0] + [1e-6, -1e-6] if once[0, 0] == once[0, 1] else once[0, ::-1]
+    refuses("varies within a stratum", run, "instrumental_variable", replace(data, action_dist_NA=once))
     refuses("negative labels", run, "instrumental_variable", replace(data, context_N=-np.ones(30, dtype=int)))
 
 

@@ -42,6 +42,7 @@ def test_radii_by_hand(side, error):
         low = 1 - radius if side != "upper" else -np.inf
         high = 1 + radius if side != "lower" else np.inf
         assert (found[name].low, found[name].high) == pytest.approx((low, high), abs=1e-12)
+        assert found[name].level == 0.9
 
 
 def test_intervals_take_leading_axes():

@@ -26,6 +26,12 @@ LEAVES = enumerate_leaves(TREE)
 B = 0.4
 
 
+SHOWN = (
+    "objective", "signal", "baseline", "size", "value", "clip_share", "relative_bias", "cosine", "variance",
+    "relative_deviation", "baseline_is_free",
+)  # fmt: skip
+
+
 def responses():
     """(probability under mu, reward, [(state, action), …]) of every response, by its prefixes."""
     for l in range(len(LEAVES.reward_L)):  # noqa: E741
@@ -55,6 +61,8 @@ def test_value_and_clip_share_are_sums_over_responses(anchor):
     cut = sum(mass * gone.sum() for mass, _, gone, _ in terms)
     assert found.clip_share == pytest.approx(cut / sum(m * len(v) for m, v, _, _ in terms), rel=1e-12)
     assert 0 < found.clip_share < 1
+    row = found.row()
+    assert {name: row[name] for name in SHOWN} == {name: getattr(found, name) for name in SHOWN}
     mean = gradient_report("ppo_clip", bench, signal="R-b", baseline=B, aggregation="sequence_mean")
     assert mean.value == pytest.approx(sum(mass * value.mean() for mass, value, _, _ in terms), rel=1e-12)
 

@@ -149,6 +149,7 @@ def test_operators_know_terminal_states_and_refuse_discount_one():
     assert np.isfinite(fixed_points.vtrace(world, pi, hole).fixed_point()).all()
     with pytest.raises(UserError, match=r"infinite rho_bar \(states where it does not: \[0\]\)"):
         fixed_points.vtrace(world, pi, hole, rho_bar=np.inf)
+    refuses("rho_bar is 0; mu must take some action", fixed_points.vtrace, world, pi, mu, rho_bar=0.0)
     refuses("some action of pi everywhere", fixed_points.vtrace_policy, 1.0 - hole, hole, 1.0)
     refuses("expected less than 1", fixed_points.retrace, random_mdp(0, discount=1.0), pi, mu)
 

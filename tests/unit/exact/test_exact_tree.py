@@ -16,6 +16,7 @@ from testbed.exact.group import group_report, multisets
 from testbed.exact.response_tree import (
     RewardTable,
     check_size,
+    enumerate_leaves,
     random_policies,
     random_tree,
     reward_tree,
@@ -45,6 +46,15 @@ WORLDS = {
     "deep": lambda: random_tree(2, 3, seed=3),
     "end token and two prompts": two_prompts,
 }
+
+
+def test_the_rewards_of_a_seed_stay_and_chunks_of_responses_change_no_weight(monkeypatch):
+    tree = random_tree(2, 3, seed=3)
+    assert enumerate_leaves(tree).reward_L.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    whole = gradient_report("ppo_clip", Bench(tree, *random_policies(tree, 0.7)))
+    monkeypatch.setattr("testbed.exact.gradient_report.CHUNK", 3)
+    parts = gradient_report("ppo_clip", Bench(tree, *random_policies(tree, 0.7)))
+    np.testing.assert_allclose(parts.mean_SA, whole.mean_SA, atol=1e-15)
 
 
 @pytest.fixture(params=WORLDS, scope="module")

@@ -121,8 +121,9 @@ def test_an_unknown_mode_is_answered_with_the_nearest():
 
 
 def test_a_length_for_a_mode_without_one_and_a_loss_of_another_shape_are_refused():
-    told = "length=5 was given, but aggregation 'token_mean' has no length; use 'constant'."
-    assert refuses("", aggregate, LOSS, MASK, "token_mean", 5) == told
+    for length in (5, 1, 0.5):
+        told = f"length={length} was given, but aggregation 'token_mean' has no length; use 'constant'."
+        assert refuses("", aggregate, LOSS, MASK, "token_mean", length) == told
     told = "loss_BT has shape (2, 3), but mask_BT has shape (2, 4); an objective returns one loss per token."
     assert refuses("", aggregate, LOSS[:, :3], MASK, "token_mean") == told
 

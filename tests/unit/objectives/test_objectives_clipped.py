@@ -54,6 +54,8 @@ LIMITS = (
     ("two_sided without a cap is ppo", ("two_sided", {"delta": math.inf}), ("ppo_clip", {})),
     ("two_sided at 1 cuts all that rises", ("two_sided", {"delta": 1.0}),
      ("dual_clip", {"eps_high": 0.0, "c": 1.2})),
+    ("a skewed window of skyrl's cispo is verl's", *((f"cispo@{x}", {"eps_low": 0.5, "eps_high": 0.1})
+                                                    for x in ("skyrl", "verl"))),
     ("two_sided above the bound is dual_clip", ("two_sided", {"delta": 2.5}), ("dual_clip", {"c": 2.5})),
     ("opsm that drops nothing is ppo", ("opsm", {"delta": math.inf}), ("ppo_clip", {})),
     *(("gspo_token is gspo where A is that of the sequence", ("gspo_token", {"eps_low": x, "eps_high": x}),

@@ -1,6 +1,7 @@
 """Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -120,6 +121,8 @@ def test_levels_of_kl_rejection(level, limit, kept):
 
 
 def test_a_bound_of_zero_is_allowed():
+    far = [Sequence(1.0, (math.exp(-10.0),), (math.exp(-10.0),))]  # its weight is all there is to divide by
+    assert float(weights("tis@verl-normalized", far)) == pytest.approx(1.0)
     assert (weights("tis", cap=0.0) == 0).all()
     torch.testing.assert_close(weights("tis@openrlhf", low=0.0, high=2.0), weights("tis"))
     assert float(weights("kl_rejection@verl", token(1, 50.0, 1), low=0.0)) == 1

@@ -52,6 +52,11 @@ def test_what_rec_drops_follows_its_arguments(name, weight):
     assert torch.equal(kept, effective_weights(name, logp, batch, **hyper) != 0)
 
 
+def test_the_ring_keeps_far_tokens_without_an_advantage_on_either_side():
+    logp, batch = batch_of([(0.0, (0.3, 0.5, 1.0, 1.3, 3.5))])
+    assert kept_mask("rec_ring", logp, batch).tolist() == [[True, False, True, False, True]]
+
+
 def test_trinitys_threshold_of_topr_moves_what_counts_as_negative():
     assert share("topr@trinity", 0.5, 0.4, threshold=0.6) == pytest.approx(0.4)
     assert share("topr@trinity", 0.5, 0.4, threshold=0.5) == pytest.approx(0.4)

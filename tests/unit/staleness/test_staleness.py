@@ -152,6 +152,7 @@ def test_a_folder_that_cannot_take_the_versions_is_refused(tmp_path, monkeypatch
     with pytest.raises(UserError, match=r"TESTBED_SPILL is '.*none', which is not a folder; make it"):
         VersionBuffer(torch.zeros(1, 1), [2])
     monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
+    assert storage._mapped(tmp_path, (0, 3), 0, torch.float32).shape == (0, 3)
 
     def full(*_):
         raise OSError(28, "No space left on device")

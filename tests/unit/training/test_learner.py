@@ -1,6 +1,7 @@
 """What recipes may change in the loop: passes, anchors, replay, demonstrations, references, hand-overs."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from testbed.objectives.smooth.r2vpo import dual_step
 from testbed.policies.optimizers import OPTIMIZERS
 from testbed.recipes.composition import Baselines, Dual, HandOver, Recipe, Replay, StepRule, Term, pairs
 from testbed.training.learner import (
+    PROVIDERS,
     Learner,
     RecipeBlock,
+    SignalInputs,
     finite_or,
     log_ratio,
     mix_rollouts,
@@ -93,6 +96,18 @@ def test_the_moving_average_is_debiased_and_its_log_probabilities_are_the_anchor
     batch = learner.batch(later, rollout, world.logp(later, rollout), 1)
     expected = world.logp((0.5 * theta + later) / 1.5, rollout)
     torch.testing.assert_close(batch.logp_anchor_BT, expected, rtol=0, atol=1e-14)
+    found = trainer_of(world, learner).first_pass(later, rollout, 1)
+    log_w = ((found.logp_RBT - rollout.logp_mu_RBT) * rollout.mask_RBT).sum(-1)  # to the sampler
+    torch.testing.assert_close(found.log_w_RB, log_w)
+
+
+def test_reference_rewards_are_the_teachers_on_what_it_sees():
+    teacher = SimpleNamespace(weights=lambda x: ("weights", x), seen=lambda x: ("seen", x))
+    world = SimpleNamespace(reference_reward=lambda *given: given)
+    recipe = replace(PLAIN, baselines=Baselines(reference_group=5))
+    rows = slice(2, 3)
+    found = PROVIDERS["reference_reward_BN"](SignalInputs(world, recipe, teacher, rows, 1, 2, None, None, 7))
+    assert found == (("weights", 1), ("seen", 2), rows, 5, 7)
 
 
 def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_over():
@@ -104,7 +119,9 @@ def test_the_reference_is_the_policy_at_the_start_until_the_next_recipe_takes_ov
     world, theta, learner = one_learner(recipe)
     rollout, later = world.generate(theta, 0), moved(theta)
     for step, reference in [(0, theta), (2, theta), (3, later), (4, later)]:
+        learner.dual_C = torch.ones(1)
         trainer_of(world, learner).switch_recipes(State.start(later), step)
+        assert (learner.dual_C is None) == (step == 3)  # a multiplier is of its recipe
         batch = learner.batch(later, rollout, world.logp(later, rollout), step)
         torch.testing.assert_close(batch.logp_ref_BT, world.logp(reference, rollout), rtol=0, atol=0)
         assert learner.recipe.objective == ("reinforce" if step < 3 else "ppo_clip")
@@ -197,7 +214,8 @@ def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
     refuses("less than one group; raise `prompts`", learner.mix, theta, world.generate(theta, 0), 0)
     world, theta, learner = one_learner(replace(PLAIN, replay=Replay(2, 0.1)), TOY)
     refuses("nothing would be replayed", learner.mix, theta, world.generate(theta, 0), 0)
-    refuses("window of 0|window 0", one_learner, replace(PLAIN, replay=Replay(0, 0.5)))
+    for wrong in (Replay(0, 0.5), Replay(2, 1.0), Replay(2, 0.0)):
+        refuses("replay of window", one_learner, replace(PLAIN, replay=wrong))
     rollout = world.generate(theta, 0)
     refuses("5 groups were asked for, but a batch has 4", replace_groups, rollout, rollout, 5, REPLAY)
 

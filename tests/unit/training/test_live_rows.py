@@ -132,7 +132,7 @@ class FakeWriter:
         self.scalars.append((name, value, step))
 
     def flush(self):
-        pass
+        self.flushed = len(self.scalars)
 
     def close(self):
         self.closed = True
@@ -166,6 +166,7 @@ def test_loggers_hear_every_number_of_every_row(monkeypatch, tmp_path):
     (writer,) = FakeWriter.made
     assert writer.folder == str(tmp_path / cell_id(RUN))
     assert writer.closed
+    assert writer.flushed == len(writer.scalars)
     assert wandb.finished
     found = {step: value for name, value, step in writer.scalars if name == "reward/mean"}
     assert found == dict(zip(table["step"].tolist(), table["reward/mean"].tolist(), strict=True))
