@@ -1,5 +1,7 @@
 """Rows of the mixtures; the batch has one replayed (origin 2) and one expert (origin 1) sequence."""
 
+from functools import partial
+
 import numpy as np
 from references.weights.first import clip_weight
 
@@ -15,12 +17,12 @@ def chord(s, rows, mu=0.1):
     return (1 - mu) * everything / tokens(rows, 0, 2) * s.adv * clip_weight(s.u, s.adv)
 
 
-def self_imitation(s, rows):
+def self_imitation(s, rows, kappa=1.0):
     scale = sum(row.n for row in rows) / tokens(rows, s.origin)
     if s.origin == 1:
         return 0 * s.ones
     if s.origin == 2:
-        return scale * max(s.adv, 0.0) * clip_weight(s.r, 1.0, 0.8, 1.28)
+        return kappa * scale * max(s.adv, 0.0) * clip_weight(s.r, 1.0, 0.8, 1.28)
     return scale * s.adv * clip_weight(s.u, s.adv, 0.8, 1.28)
 
 
@@ -45,6 +47,10 @@ WEIGHTS = {
     "positive_amplification@author": lambda s, rows: s.ones * amplified_author(s, rows),
 }
 
+CASES = [
+    ("chord", {"mu": 0.3}, partial(chord, mu=0.3)), ("remix", {"eps": 0.3}, partial(remix, eps=0.3)),
+    ("self_imitation", {"kappa": 0.4}, partial(self_imitation, kappa=0.4)),
+]  # fmt: skip
 # Without replayed and expert tokens: PPO's clip, and a reward of 1 against one of -1.
 F1 = [
     ("chord", {"mu": 0.0}, (0, 0.5), (0, 1.25, 4.0)), ("chord", {"mu": 0.5}, (0, 0.25), (0, 0.625, 2.0)),

@@ -68,12 +68,6 @@ def test_hand_derived_rows_hold_where_tokens_and_sequences_are_dropped(name):
             np.testing.assert_allclose(weight[b, : row.n], WEIGHTS[name](row, rows), rtol=1e-9, atol=1e-12)
 
 
-def test_an_open_window_at_token_level_is_decoupled_ppo():
-    window = {"level": "token", "low": 0.0, "high": float("inf")}
-    torch.testing.assert_close(weights("mis", **window), weights("decoupled_ppo"))
-    torch.testing.assert_close(weights("icepop"), weights("mis", level="token", low=0.5, high=5.0))
-
-
 @pytest.mark.parametrize("level", ["sequence", "geometric"])
 def test_one_weight_for_a_sequence_is_shared_by_its_tokens(level):
     sequence = [Sequence(1.0, (1.2, 0.9, 2.0), (1.2, 0.9, 2.0))]  # u = 1

@@ -10,47 +10,16 @@ from math import comb
 import numpy as np
 import pytest
 import torch
-from support.fixtures import Sequence, batch_of, changed, weights
+from support.fixtures import Sequence, batch_of
 
 from testbed.advantages import advantage
 from testbed.data.signals import Signals
 from testbed.inspection.effective_weights import effective_weights
-from testbed.losses.aggregate import aggregate
 from testbed.losses.subsets import log_binomial
-from testbed.objectives import objective
 from testbed.objectives.mixture.chord import expert_weight, mu_schedule
 from testbed.objectives.mixture.max_at_k import exact_weights, first_order_weights
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.mixture.self_imitation import replay_weight
-
-
-def token_mean(name, logp, batch, **hyper):
-    return float(aggregate(objective[name].function(logp, batch, **hyper), batch.mask_BT, "token_mean"))
-
-
-def part(logp, batch, rows):
-    rows = torch.tensor(rows)
-    one_group = replace(batch, group_B=torch.zeros_like(batch.group_B))
-    return logp[rows], one_group.map(lambda x: x[rows])
-
-
-def test_chord_mixes_the_mean_over_rollouts_with_the_mean_over_expert_tokens():
-    logp, batch = batch_of()
-    rollouts = token_mean("ppo_clip", *part(logp, batch, range(7)))
-    p = logp[7].exp().numpy()
-    imitation = np.mean(-p * (1 - p) * logp[7].numpy())
-    for mu in (0.0, 0.3, 1.0):
-        expected = (1 - mu) * rollouts + mu * imitation
-        assert token_mean("chord", logp, batch, mu=mu) == pytest.approx(expected, rel=1e-12)
-
-
-def test_chord_without_experts_or_without_rollouts_keeps_the_part_that_is_there():
-    none = changed(origin=0)
-    torch.testing.assert_close(weights("chord", none, mu=0.25), 0.75 * weights("ppo_clip", none))
-    all_expert = changed(origin=1)
-    logp, batch = batch_of(all_expert)
-    expected = 0.25 * batch.mask_BT * logp.exp() * (1 - logp.exp())
-    torch.testing.assert_close(effective_weights("chord", logp, batch, mu=0.25), expected)
 
 
 def test_phi_vanishes_at_certain_and_impossible_tokens_and_peaks_at_a_quarter():
@@ -94,38 +63,9 @@ def test_mu_rises_linearly_to_its_peak_and_falls_like_a_cosine():
     assert mu_schedule(0, warmup=0, decay=0, peak=0.5, valley=0.1) == 0.1
 
 
-def test_self_imitation_adds_the_mean_over_replay_to_the_mean_over_rollouts():
-    logp, batch = batch_of()
-    rollouts = token_mean("ppo_clip", *part(logp, batch, range(6)), eps_high=0.28)
-    replayed_logp, replayed = part(logp, batch, [6])
-    stored = replace(replayed, logp_anchor_BT=replayed.logp_mu_BT)
-    replay = token_mean("ppo_clip", replayed_logp, stored, eps_high=0.28)
-    total = token_mean("self_imitation", logp, batch, kappa=0.4)
-    assert total == pytest.approx(rollouts + 0.4 * replay, rel=1e-12)
-
-
-def test_replay_counts_only_where_it_was_better_than_usual():
-    assert (weights("self_imitation", [Sequence(-1.0, (1.1, 0.9), origin=2)]) == 0).all()
-    good = weights("self_imitation", [Sequence(1.0, (1.1, 0.9), (2.0, 2.0), origin=2)])
-    assert good.tolist() == [pytest.approx([1.1, 0.9])]
-    assert (weights("self_imitation", [Sequence(1.0, (1.1, 0.9), origin=1)]) == 0).all()
-
-
 def test_kappa_rises_like_half_a_cosine():
     assert [*map(replay_weight, (0, 50, 100, 200, 500))] == pytest.approx([0, 0.146447, 0.5, 1, 1], abs=1e-6)
     assert replay_weight(150, full=300) == pytest.approx(0.5)
-
-
-def test_remix_clips_around_the_anchor_and_weighs_from_the_sampler():
-    logp, batch = batch_of()
-    rho, center = (logp - batch.logp_mu_BT).exp(), (batch.logp_anchor_BT - batch.logp_mu_BT).exp()
-    adv = batch.adv_BT
-    expected = -torch.minimum(rho * adv, torch.clamp(rho, center - 0.3, center + 0.3) * adv)
-    loss = objective["remix"].function(logp, batch, eps=0.3)
-    torch.testing.assert_close(loss[batch.mask_BT], expected[batch.mask_BT], rtol=1e-12, atol=0)
-    # An engine that is off by a factor of 2 leaves a fresh policy alone: no clip, full weight.
-    mismatch = [Sequence(1.0, (2.0, 0.5), (2.0, 0.5)), Sequence(-1.0, (2.0, 0.5), (2.0, 0.5))]
-    assert weights("remix", mismatch).tolist() == [pytest.approx([2.0, 0.5]), pytest.approx([-2.0, -0.5])]
 
 
 def test_remixs_anchor_to_the_base_model_fades_in_steps_of_a_tenth():

@@ -20,11 +20,6 @@ def share(name, adv, ratio, **hyper):
     return float(weights(name, [(adv, (ratio,))], **hyper)[0, 0]) / adv
 
 
-def test_pipelinerls_reinforce_is_cispo_on_the_samplers_ratio():
-    theirs = weights("importance_reinforce@pipelinerl", eps_high=0.28)
-    torch.testing.assert_close(theirs, weights("cispo"), rtol=1e-12, atol=0)
-
-
 def test_skyrls_anchor_chooses_the_policy_of_the_ratio():
     rollout = weights("cispo@skyrl", anchor="rollout")
     torch.testing.assert_close(rollout, weights("cispo", eps_high=4.0), rtol=1e-12, atol=0)

@@ -62,12 +62,6 @@ def test_the_hazard_of_mhpo_is_a_constant_for_the_gradient():
     assert share("mhpo", 1.0, 1.4) == pytest.approx(loss / math.cosh(math.log(1.4) / 1.5) ** 2)
 
 
-def test_r2vpo_without_a_multiplier_is_token_importance_weighting():
-    token = weights("importance_reinforce", level="token")
-    torch.testing.assert_close(weights("r2vpo", lam=0.0), token)
-    torch.testing.assert_close(weights("r2vpo", lam=torch.zeros(1, 1)), token)
-
-
 @pytest.mark.parametrize(("adv", "lam"), [(1.0, 0.5), (0.3, 0.04), (-0.5, 0.5)])
 def test_r2vpo_stops_at_one_plus_half_the_advantage_over_lambda(adv, lam):
     at = 1 + adv / (2 * lam)
@@ -130,15 +124,6 @@ def test_the_target_of_gbpo_is_the_published_one(gap, lam, target):
 def test_the_target_of_gbpo_may_be_lopsided():
     at = lambda gap: float(target_ratio(torch.tensor(gap), 0.2, 0.28, 1e-4))  # noqa: E731
     assert [at(1.0), at(0.0), at(-1.0)] == pytest.approx([1.28, 1.04, 0.8])
-
-
-@pytest.mark.parametrize("name", ["bpo", "gbpo"])
-def test_inside_the_band_the_weight_is_ppos_and_beyond_the_target_it_turns(name):
-    pair = lambda u: [Sequence(1.0, (u,)), Sequence(-1.0, (u,))]  # noqa: E731
-    for u in (0.9, 1.0, 1.1):
-        torch.testing.assert_close(weights(name, pair(u)), weights("ppo_clip", pair(u)))
-    assert weights(name, pair(1.5))[:, 0].tolist() == pytest.approx([-1.5, -1.5])
-    assert weights(name, pair(0.5))[:, 0].tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_the_authors_gbpo_divides_by_the_std_first():
