@@ -1,7 +1,5 @@
 """Rows of the clipped family: complex-step derivatives of scalar losses, or loops over tokens."""
 
-from functools import partial
-
 import numpy as np
 
 from .first import clip_weight
@@ -88,12 +86,12 @@ def odds(rows, low, high):
     return positive / negative if negative else np.inf
 
 
-def bapo_author(s, rows, target=1.0, low_by=5, high_by=5):
+def bapo_author(s, rows):
     low, high = 60, 120
-    while odds(rows, low / 100, high / 100) < target and low < 80:
-        low = min(low + low_by, 80)
-    while odds(rows, low / 100, high / 100) < target and high < 200:
-        high = min(high + high_by, 200)
+    while odds(rows, low / 100, high / 100) < 1 and low < 80:
+        low = min(low + 5, 80)
+    while odds(rows, low / 100, high / 100) < 1 and high < 200:
+        high = min(high + 5, 200)
     return s.adv * clip_weight(s.u, s.adv, low / 100, high / 100, negative_high=3.0)
 
 
@@ -190,10 +188,6 @@ WEIGHTS = {
     "m2po@trinity": m2po_trinity,
 }
 
-CASES = [
-    ("bapo@author", {"target": x, "low_step": 0.1, "high_step": 0.3},
-     partial(bapo_author, target=x, low_by=10, high_by=30)) for x in (0.4, 0.6)
-]  # fmt: skip
 S1, S2 = 0.8660, 1.3572  # geometric means of F1
 
 F1 = [
