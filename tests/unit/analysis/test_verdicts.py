@@ -1,5 +1,7 @@
 """The table of verdicts is up to date, judged again only where something changed, and refuses damage."""
 
+import hashlib
+import json
 import sys
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from analysis.judging import digests, gates, preregistration, verdicts
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparisons import median_within
 from analysis.tables.committed import Table, load_committed, manifest
+from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
 
 SHA = {name: entry["sha256"] for name, entry in manifest().items()}
@@ -98,13 +101,28 @@ def test_a_claim_is_pre_set_if_design_and_statement_are_as_written(monkeypatch, 
     assert preregistration.standing(SimpleNamespace(compute=compute, claims="c"), "c", then) == standing
 
 
-def test_claims_that_are_made_later_have_a_standing_too():
+def test_a_design_is_written_once_and_claims_that_are_made_later_have_a_standing_too(tmp_path):
     from analysis.experiment import Experiment
 
-    made = Experiment("e", question="Is it?", source="s", cells=lambda: (), keys=("seed",))
+    def named(said):
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+    cells = (Run(seed=0), Run(seed=1), Run(seed=1, lag=3))
+    made = Experiment("e", question="Is it?", source="s", cells=lambda: cells, keys=("seed",),
+                      metrics=("accuracy",), margins={"m": 0.1})  # fmt: skip
     for name in "ab":
         made.claim(name, statement=f"{name}.")(lambda table: None)
         assert preregistration.standing(made, name, preregistration.design(made)) == "pre-set"
+    kinds = sorted(cell_id(Run(lag=lag)) for lag in (0, 3))
+    said = named(["Is it?", kinds, [0, 1], {"m": 0.1}, ["accuracy"]])
+    written = {"design": said, "claims": {"a": named("a."), "b": named("b.")}}
+    assert preregistration.read(made, tmp_path) == {}
+    assert preregistration.commit(made, tmp_path / "new") == preregistration.design(made) == written
+    path = tmp_path / "new" / "e.preset.json"
+    path.write_text('{"design": "older"}')
+    assert preregistration.commit(made, path.parent) == {"design": "older"}
+    path.write_text("{")
+    refuses("It says what was fixed before the runs", preregistration.read, made, path.parent)
 
 
 def test_a_package_is_its_code_and_its_tables(monkeypatch):
