@@ -15,7 +15,7 @@ from testbed.diagnostics.peer_limits import PEERS, Alert, alerts
 from testbed.errors import UserError
 from testbed.logs.record import Log
 from testbed.logs.sanity_checks import suspicions, verdict
-from testbed.logs.scalars import BLIND, ScalarLog
+from testbed.logs.scalars import BLIND, ScalarLog, fall
 from testbed.logs.scalars import verdict as verdict_of_scalars
 from testbed.objectives import objective
 
@@ -163,9 +163,11 @@ def _of_scalars(log: ScalarLog, objectives: list[str] | None, folder: Path) -> D
         "metrics known here": len(log.keys),
         "other keys": len(log.unread),
     }
+    doubts = [fallen[0].upper() + fallen[1:] + "."] if (fallen := fall(log)) else []
     return Diagnosis(
-        facts, [*log.notes, BLIND], [], steps=list(log.rows), peers=found, laboratory=early(log.rows, limits),
-        laboratory_note=said, verdict=verdict_of_scalars(log, found), scalars=log.table(),
+        facts, [*log.notes, BLIND], doubts, steps=list(log.rows), peers=found,
+        laboratory=early(log.rows, limits), laboratory_note=said,
+        verdict=verdict_of_scalars(log, found), scalars=log.table(),
     )  # fmt: skip
 
 

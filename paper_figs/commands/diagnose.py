@@ -156,7 +156,8 @@ def _alerts(found: "Diagnosis") -> None:
     quiet = len(found.peers) - len(fired)
     if fired:
         show.table(fired, "Alerts at limits that peers document")
-    print(f"{quiet} of {len(found.peers)} limits that peers document were never crossed.")
+    if found.peers:
+        print(f"{quiet} of {len(found.peers)} limits that peers document were never crossed.")
     if found.laboratory:
         show.table([alert.plain() for alert in found.laboratory], "Limits from the committed tables")
     print(found.laboratory_note)

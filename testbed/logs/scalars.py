@@ -1,8 +1,10 @@
 """Map a stack's logged metrics by step to our names, and compare them with documented limits."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from testbed.diagnostics.metric_aliases import ALIASES
@@ -222,6 +224,34 @@ def _broken(
     return found
 
 
+WINDOW, LOST, CLEAR = 3, 0.5, 6.0
+
+
+def fall(log: ScalarLog) -> str:
+    """Say that the reward lost over LOST of its gain, since when, and what entropy did; "" if it did not.
+
+    Read in means of WINDOW values. A gain counts that is CLEAR times the median change from mean to mean.
+    """
+    held = [row for row in log.rows if math.isfinite(row.get("reward/mean", math.nan))]
+    mean = [
+        sum(row["reward/mean"] / WINDOW for row in held[n : n + WINDOW])
+        for n in range(len(held) - WINDOW + 1)
+    ]
+    if len(mean) <= 2 * WINDOW or not all(map(math.isfinite, mean)):
+        return ""
+    best = max(range(len(mean)), key=lambda n: mean[n])
+    gain = mean[best] - mean[0]
+    moves = [abs(later - sooner) for sooner, later in pairwise(mean[::WINDOW])]
+    if gain <= CLEAR * statistics.median(moves) or mean[-1] >= mean[best] - LOST * gain:
+        return ""
+    spent = [row["actor/entropy"] for row in held if math.isfinite(row.get("actor/entropy", math.nan))]
+    entropy = f", while actor/entropy went from {spent[0]:.3g} to {spent[-1]:.3g}" if spent else ""
+    return (
+        f"reward/mean (their {log.keys['reward/mean'][0]}): it rose from {mean[0]:.3g} to {mean[best]:.3g} "
+        f"until step {held[best + WINDOW - 1]['step']:.0f} and fell to {mean[-1]:.3g}{entropy}"
+    )
+
+
 def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
     """Return one line: healthy as far as scalars show, undecided, or what to check, why and since when.
 
@@ -242,6 +272,8 @@ def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
             f"{limit.limit:g} at {one.crossed} of {one.steps} steps, since step {one.first:.0f}, "
             f"{one.worst:.3g} at worst ({limit.source}{note}).{more}"
         )
+    if fallen := fall(log):
+        return f"Look at {fallen}."
     able = [alert for alert in found if "never fire" not in alert.note]
     if not able:
         how = HOW.get(log.source.removesuffix(" async"), "")

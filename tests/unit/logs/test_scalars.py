@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from support import made_logs
 from support.log_mutations import trl
@@ -259,3 +260,25 @@ def test_the_error_for_unknown_numbers_names_the_nearest_format():
     )
     assert "keys (there are none) is" in str(nothing_known([], ""))
     assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known([], ""))
+
+
+def _rewards(reward, **more):
+    rows = tuple(
+        {"step": 5.0 * n, "reward/mean": value} | {name: each[n] for name, each in more.items()}
+        for n, value in enumerate(reward)
+    )
+    return ScalarLog("verl", rows, {"reward/mean": ("critic/score/mean", "")})
+
+
+def test_a_reward_that_lost_its_gain_is_named_where_no_limit_is_crossed():
+    """Such a log was "undecided": no peer documents a limit of the reward."""
+    rise, entropy = np.linspace(0.5, 0.7, 30), np.linspace(0.6, 0.05, 60)
+    reward = np.concatenate([rise, np.linspace(0.7, 0, 30)]) + 0.01 * (np.arange(60) % 2)
+    assert verdict(_rewards(reward, **{"actor/entropy": entropy}), []) == (
+        "Look at reward/mean (their critic/score/mean): it rose from 0.51 to 0.701 until step 150 and "
+        "fell to 0.0308, while actor/entropy went from 0.6 to 0.05."
+    )
+    assert verdict(_rewards(rise), []).startswith("Undecided")
+    assert verdict(_rewards([*rise, *[math.nan, math.inf] * 9]), []).startswith("Undecided")
+    noise = np.random.default_rng(0).normal(size=(400, 60))  # no trend: alarms in at most 2 of 100 logs
+    assert sum(verdict(_rewards(row), []).startswith("Look") for row in noise) <= 8
