@@ -1,5 +1,6 @@
 """What objectives do with a log's tokens, against ratios known by hand."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from testbed.errors import UserError
 from testbed.logs import clip_report
-from testbed.logs.clip_report import batches, chunks, weigh
+from testbed.logs.clip_report import Batches, batches, chunks, weigh
 from testbed.logs.record import Log, LoggedSequence
 
 RATIOS = np.array([0.4, 0.9, 1.0, 1.1, 1.5, 3.0])
@@ -39,15 +40,20 @@ def test_the_clip_cuts_the_tokens_that_its_bounds_name(log):
     assert "No anchor is logged: the behavior policy is used in its place." in notes
 
 
-def test_an_objective_without_ratio_cuts_nothing(log):
-    (row,), _ = weigh(log, ["reinforce"])
-    assert (row["cut"], row["down"], row["up"], row["largest"]) == (0, 0, 0, 1)
+def test_the_shares_of_an_objective_are_those_of_its_factors(monkeypatch):
+    """A weight of half or twice its on-policy value is neither down nor up; A = 0 has neither sign."""
+    parts = [
+        ([0, 0.25, 0.5, 1, 2, 2.5], [1, 1, -1, 0, 1, -1], [0, 1, 2, 4, 8, 16]), ([0, 0], [-1, 0], [0, 0]),
+        ([], [], []),
+    ]  # fmt: skip
+    monkeypatch.setattr(clip_report, "_factors", lambda _, pi, b: [torch.tensor(x).float() for x in parts[b]])
 
+    def shares(*which):
+        return [*clip_report._shares("any", Batches(tuple((None, n) for n in which), ())).values()]
 
-def test_tokens_of_advantage_0_count_among_neither_sign():
-    (row,), _ = weigh(Log("made", (of_ratios(0.0),)), ["sft"])  # it weighs every token by 1
-    assert row["cut"] == 0
-    assert np.isnan([row["cut_positive"], row["cut_negative"]]).all()
+    assert shares(0, 1, 2) == pytest.approx([3 / 8, 1 / 3, 1 / 3, 1 / 8, 1 / 8, 2.5, 9 / 31])
+    assert shares(1) == pytest.approx([1, math.nan, 1, 0, 0, 0, math.nan], nan_ok=True)
+    assert np.isnan(shares(2)).all()
 
 
 def test_tokens_that_weigh_nothing_on_policy_are_counted_nowhere(log):
@@ -90,9 +96,13 @@ def test_missing_advantages_are_rewards_less_the_mean_of_what_is_kept_of_a_group
 
 
 def test_objectives_that_read_what_is_not_there_are_named(log):
-    rows, notes = weigh(log, ["dpo", "kl_penalty", "tis"])
-    assert [row["objective"] for row in rows] == ["tis"]
-    assert "2 objectives need inputs that the log lacks: dpo, kl_penalty." in notes
+    names = ["dpo", "oapl", "kl_penalty", "rebel", "tis"]
+    bare = Log("made", tuple(replace(one, reward=None) for one in log.sequences))
+    for some, named in ((log, "2 of 5: dpo, kl_penalty"), (bare, "4 of 5: dpo, oapl, kl_penalty, rebel")):
+        rows, notes = weigh(some, names)
+        lacking = named.partition(": ")[2]
+        assert [row["objective"] for row in rows] == [each for each in names if each not in lacking]
+        assert notes[-1] == f"{named[0]} objectives need inputs that the log lacks: {lacking}."
 
 
 def test_a_log_of_advantages_alone_has_rewards_of_zero_and_says_what_it_lacks(log):
@@ -126,28 +136,28 @@ def test_a_batch_holds_what_was_logged_with_zeros_outside_the_mask():
         row = np.arange(length) + 10.0 * name
         mask = row != 10.0 * name + 1
         return LoggedSequence(
-            0, str(name), group, mask, logp_mu=-row, logp_pi=-row - 0.5, advantage=row + 0.25,
-            reward=float(name), **{"logp_anchor": -row - 0.75, **fields},
+            0, str(name), group, mask, logp_mu=-row, logp_pi=-row - 0.5,
+            reward=float(name), **{"logp_anchor": -row - 0.75, "advantage": row + 0.25, **fields},
         )  # fmt: skip
 
     some = [one(1, "b", 3), one(2, "a", 1), one(3, "b", 2)]
     bad = [one(n, "a", 2, **{name: np.array([value, 0.0])}) for n, (name, value) in enumerate((
-        ("logp_anchor", -np.inf), ("logp_anchor", np.nan)), start=4)]  # fmt: skip
-    masked = one(6, "c", 2, logp_anchor=np.array([-60.75, np.nan]))
+        ("logp_anchor", -np.inf), ("logp_anchor", np.nan), ("advantage", np.inf)), start=4)]  # fmt: skip
+    masked = one(7, "c", 2, logp_anchor=np.array([-70.75, np.nan]))
     held = batches(Log("made", (*some, *bad, masked)))
     ((pi_BT, batch),) = held.pairs
     wanted = {
-        "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-60, 0, 0]],
-        "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [60.25, 0, 0]],
-        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 6],
+        "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-70, 0, 0]],
+        "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [70.25, 0, 0]],
+        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 7],
         "group_B": [1, 0, 1, 2],
-        "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-60.75, 0, 0]],
+        "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-70.75, 0, 0]],
     }  # fmt: skip
     found = {name: getattr(batch, name).tolist() for name in wanted}
     wanted["group_B"] = [0, 1, 0, 2]
     assert found == wanted
-    assert pi_BT.tolist() == [[-10.5, 0, -12.5], [-20.5, 0, 0], [-30.5, 0, 0], [-60.5, 0, 0]]
-    assert held.notes == ("2 of 6 sequences have no token or a token that is not finite: left out.",)
+    assert pi_BT.tolist() == [[-10.5, 0, -12.5], [-20.5, 0, 0], [-30.5, 0, 0], [-70.5, 0, 0]]
+    assert held.notes == ("3 of 7 sequences have no token or a token that is not finite: left out.",)
     with pytest.raises(UserError, match="No sequence has finite log-probabilities and advantages throughout"):
         batches(Log("made", tuple(bad)))
 

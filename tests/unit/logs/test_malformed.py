@@ -80,8 +80,8 @@ def test_deep_nesting_is_one_message(tmp_path):
 
 
 def test_the_cause_that_torch_names_is_told_in_160_characters():
-    told = files._reason(RuntimeError("Weights only load failed.\n  GLOBAL os.system is not allowed. \nmore"))
-    assert told == "GLOBAL os.system is not allowed"
+    for cause in ("GLOBAL os.system is not allowed", "Unsupported operand 2"):
+        assert files._reason(RuntimeError(f"Weights only load failed.\n  {cause}. \nmore")) == cause
     assert [len(files._reason(ValueError("x" * size))) for size in (159, 160, 161, 5000)] == [
         159, 160, 160, 160,
     ]  # fmt: skip

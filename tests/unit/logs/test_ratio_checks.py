@@ -239,6 +239,7 @@ def test_an_edge_of_zeros_in_most_sequences_is_a_mask_off_by_one():
             ([(zero, zero)] * 19 + [(zero[:1], zero[:1])], 0), ([(zero, row)] * 20, 0),
             ([(row, zero)] * 20, 0), ([(inner, inner)] * 20, 0),
             ([(inner, inner)] * 19 + [(zero, zero)], 19 + 1), ([(zero[[0, -1]], zero[[0, -1]])] * 20, 20),
+            ([(0 * row[:3], 0 * row[:3])] * 20, 0),
         ):  # fmt: skip
             many = sum(len(pair[0]) > 1 for pair in pairs)
             said = [

@@ -109,7 +109,7 @@ BY_HAND = {
                 {"sample_index": 3, "index": 99, "tokens": [1, 2, 3], "response_length": 2,
                  "reward": {"score": 1}, "weight_versions": ["default", "4"]},
                 {"tokens": [1, 2, 9], "response_length": 2, "remove_sample": True},
-                {"index": 4, "tokens": [1, 2], "response_length": 2},
+                {"index": 4, "tokens": [1, 2], "response_length": 2}, {"index": 5, "tokens": [1, 2]},
             ]},
             "train_5_0.pt": {"rollout_id": 5, "rank": 0, "rollout_data": {
                 "sample_indices": [7, 3, 50],
@@ -123,11 +123,11 @@ BY_HAND = {
             row(step=5, sample="7", group="5/2", mask=[1, 0], reward=1, prompt=[1, 2], token=[3, 4],
                 logp_mu=[-1, -2], logp_pi=[-1.5, -2.5], version=[5, 5], advantage=[0.5, 0.5]),
         ],
-        ["2 of 4 samples have no train data: the files of some ranks may be missing.",
+        ["3 of 5 samples have no train data: the files of some ranks may be missing.",
          "1 train samples have no rollout data: dropped.",
          "1 of 3 responses mix weights versions, and the log does not say which token has which: all their "
          "tokens get the oldest version, so ages are upper bounds.",
-         "2 of 4 sequences have no token under their mask: dropped."],
+         "3 of 5 sequences have no token under their mask: dropped."],
     ),
     "slime, train alone": (
         {"train_0.pt": {"rollout_id": None, "rollout_data": {
@@ -210,7 +210,7 @@ BY_HAND = {
             [{"input_ids": [1, 2, 3, 4, 5], "labels": [-100, -100, 3, -100, 5], "logprobs": [-1, -2],
               "reward": 0.5, "group_id": "g", "metadata": {"model_version": 6}},
              {"input_ids": [1, 2], "labels": [-100, -100], "logprobs": []}],
-            {"input_ids": [1, 2], "labels": [1, 2], "metadata": None})},
+            {"input_ids": [1, 2], "labels": [1, 2], "logprobs": [], "metadata": None})},
         ["0.jsonl"],
         [
             row(step=0, sample="0.jsonl:2", group="0.jsonl:2", mask=[1, 1], prompt=[], token=[1, 2]),

@@ -114,6 +114,7 @@ BEYOND = "w holds numbers that are not whole, or beyond 2^53; expected ids."
     ("read", "given", "wanted"),
     [(record.floats, None, None), (record.floats, [1, None, "-inf"], [1, NAN, -INF]), (record.floats, [], []),
      (record.floats, np.array([1.5]), [1.5]), (record.floats, torch.tensor([2]), [2]),
+     pytest.param(record.floats, DEEP, "w is a list that cannot be shown…, expected a list of numbers.", id="d"),
      (record.floats, 5, "w is 5…, expected a list of numbers."),
      (record.floats, ["x" * 99], "w is ['" + "x" * 58 + "…, expected a list of numbers."),
      (record.floats, [[1]], "w has lists inside its list, expected a list of numbers."),

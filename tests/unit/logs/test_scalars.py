@@ -66,7 +66,7 @@ def test_a_trainers_state_gives_our_metrics_by_step(tmp_path):
     rows = [GRPO | {"step": n, gap: 0.01 * n} for n in (5, 10)]
     rows += [{"eval_reward": 0.4, "step": 10}, {"train_runtime": 3.0, "train_loss": 0.1, "step": 10}]
     log = read_any([trainer_state(tmp_path, rows)])
-    assert log.source == "TRL"
+    assert (log.source, log.notes) == ("TRL", ())
     assert [row["step"] for row in log.rows] == [5, 10]
     first = log.rows[0]
     ours = {"reward/mean": 0.5, "actor/entropy": 0.7, "actor/grad_norm": 0.4, "val/kl_start_k3": 0.001}
