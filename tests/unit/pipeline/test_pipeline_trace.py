@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.refusals import refuses
 
 from testbed.cli import main
-from testbed.pipeline import simulate, sizing, trace
+from testbed.pipeline import closed_forms, simulate, sizing, trace
 from testbed.pipeline.design import Design
 from testbed.pipeline.simulate import simulate_one, trace_rows
 
@@ -139,17 +141,32 @@ def test_an_unbroken_file_is_read(recorded, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("batch,group\n0,0\n", "lacks member"), (",".join(COLUMNS) + "\n", "no rows"),
-     (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", "cannot be read")],
+    [("batch,group,time\n0,0,0\n", f" lacks member, length, version_start, version_end, version_trained; a "
+      f"trace has the columns {', '.join(COLUMNS)}."),
+     (",".join(COLUMNS) + "\n", " has no rows; expected one per trained sample."),
+     (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", " cannot be read as a trace: "),
+     (",".join(COLUMNS) + "\n0,0,0,1,0,0,0,1.0\n0,0,1,1,0,0,,1.0\n", ":3: version_trained is empty."),
+     (None, ": the file does not exist. Write one with: testbed pipeline --trace "),
+     ({name: [1.0 if name in ("time", "length") else 1] for name in COLUMNS},
+      ": length holds double, expected int64.")],
 )  # fmt: skip
 def test_a_file_that_is_no_trace_is_refused(tmp_path, text, why):
-    (tmp_path / "t.csv").write_text(text)
-    refuses(why, trace.read, tmp_path / "t.csv")
+    path = tmp_path / ("t.parquet" if isinstance(text, dict) else "t.csv")
+    if isinstance(text, dict):
+        pq.write_table(pa.table(text), path)
+    elif text is not None:
+        path.write_text(text)
+    told = refuses("", trace.read, path)
+    assert told.startswith(f"{path}{why}")
+    assert not why.endswith(".") or told == f"{path}{why}"
+    assert text is not None or told.endswith(f"--trace {path}")
 
 
-def test_other_endings_and_missing_files_are_refused(recorded, tmp_path):
-    refuses(r"\.csv or \.parquet", trace.write, recorded, tmp_path / "lags.txt")
-    refuses("does not exist", trace.read, tmp_path / "lags.csv")
+def test_other_endings_are_refused(recorded):
+    for call in (lambda path: trace.write(recorded, path), trace.read):
+        assert (
+            refuses("", call, Path("lags.txt")) == "lags.txt: expected a file that ends in .csv or .parquet."
+        )
 
 
 def run(capsys, *words):
@@ -187,8 +204,8 @@ def test_the_command_writes_a_trace_and_draws_a_figure(capsys, tmp_path):
     ("words", "why"),
     [(("queue=0.5",), "queue=0.5"), (("quue=2",), "queue"), ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
      ((*FAST, "--trace", "x.txt"), ".csv or .parquet"), (("plan", "--trace", "x.csv"), "Leave out `plan`"),
-     (("plan", "accelerators=1"), "accelerators=1"), (("plan", "acelerators=8"), "accelerators"),
-     (("plan", "in_flight=maybe"), "in_flight")],
+     (("plan", "accelerators=1"), "accelerators=1, trainer_share=0.25: both sides need one, so expected at "
+      "least 2 accelerators and a share between 0 and 1.")],
 )  # fmt: skip
 def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
     code, printed = run(capsys, *words)
@@ -227,22 +244,42 @@ def test_a_plan_gives_the_trainer_at_least_one_accelerator_and_leaves_one():
         plan = sizing.from_words([f"in_flight={word}", "accelerators=8"])
         assert plan.in_flight == tuple(one == "true" for one in word.split(","))
         assert plan.accelerators == (8,)
+    fields = ", ".join(sizing._HINTS)
+    for words, said in (
+        ("acelerators=8 batch", f"'acelerators=8': expected field=value. Did you mean 'accelerators'? "
+         f"Fields: {fields}.\n'batch': expected field=value. Did you mean 'batch'? Fields: {fields}."),
+        ("in_flight=maybe batch=x group=3,4 sigma=1", "'in_flight=maybe': expected values like (False, "
+         "True).\n'batch=x': expected a value like 0.\n'group=3,4': expected one value."),
+    ):  # fmt: skip
+        assert refuses("", sizing.from_words, words.split()) == said
+    for share in (0.0, 1.0):
+        refuses(f"trainer_share={share:g}: both", sizing.designs, replace(plan, trainer_share=(share,)))
+    own = {"tau_0": 0.5, "tau_1": 0.25, "sigma": 0.125, "length_mean": 3.0, "max_length": 9, "group": 4}
+    (_, found), *_ = sizing.designs(replace(plan, **own, queue_rule="block"))
+    assert (own | {"queue_rule": "block"}).items() <= vars(found).items()
     for key, design in every:
         assert design.engines == 8 - key["training"] == design.slots / 16
         assert (design.batch, design.queue, design.train_time) == (96, 3.0, 1.5 * 96 / key["training"])
 
 
 def test_a_row_measures_at_least_twelve_batches_and_sixty_thousand_samples(monkeypatch):
-    asked, measured = [], simulate.simulate
+    asked, made, measured = [], [], simulate.simulate
 
     def short(designs, *, replicas, batches, seed):
         asked.append(batches)
-        return measured(designs, replicas=replicas, batches=2, seed=seed)
+        made.extend((designs[0], found := measured(designs, replicas=replicas, batches=2, seed=seed)[0]))
+        return [found]
 
     monkeypatch.setattr("testbed.pipeline.simulate.simulate", short)
     plan = sizing.SizingPlan(accelerators=(8,), trainer_share=(0.5,), queue=(1,), in_flight=(True,), group=4)
     for batch in (64, 8_000):
         (row,) = sizing.table(replace(plan, batch=batch, slots_per_accelerator=8 if batch == 64 else 800))
-        assert row["per_accelerator"] * 8 == row["samples_per_s"]
+        design, found = made[-2:]
+        assert row.pop("per_accelerator") * 8 == row["samples_per_s"]
+        measures = set(row) - {"accelerators", "training", "queue", "in_flight", "batch", "load"}
+        assert measures == {"period", "samples_per_s", "lag_sample", "lag_token", "drop_rate", "trainer_busy",
+                            "slots_busy"}  # fmt: skip
+        assert row == {"accelerators": 8, "training": 4, "queue": 1, "in_flight": True, "batch": batch,
+                       "load": closed_forms.load(design), **{n: found.mean(n) for n in measures}}  # fmt: skip
         assert row["samples_per_s"] * row["period"] == pytest.approx(batch)
     assert asked == [60_000 // 64, 12]
