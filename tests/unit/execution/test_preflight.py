@@ -297,6 +297,10 @@ def test_versions_of_several_processes_and_of_narrow_numbers_count_as_they_are_k
     (pack,) = plan(grid(BANDIT, seed=range(2)))
     monkeypatch.setattr(memory, "_size", lambda _: (10, 4, 100))
     monkeypatch.setattr(memory, "_versions", lambda _: (3, 2))
+    for dtype, bytes_of_a_weight in ((torch.float16, 2), (None, 0), (torch.float8_e4m3fn, 1)):
+        monkeypatch.setattr("testbed.worlds.generation.narrow_versions", lambda _, dtype=dtype: dtype)
+        assert memory._narrow(dataclasses.replace(TOY, policy="hf")) == bytes_of_a_weight
+        assert memory._narrow(TOY) == memory._narrow(BANDIT) == 0
     for copies, narrow, device, made in ((1, 0, "cpu", 1), (3, 2, "cpu", 3), (3, 1, "cuda", 1)):
         monkeypatch.setattr(memory, "ranks_of", lambda _, copies=copies: copies)
         monkeypatch.setattr(memory, "_narrow", lambda _, narrow=narrow: narrow)

@@ -11,11 +11,12 @@ from support import tiny_models
 from support.refusals import refuses
 
 from testbed.errors import UserError
-from testbed.policies.hf.engines import Completion, written
+from testbed.policies.hf.engines import Completion, Sampling, seed_of, written
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
 TASK = tiny_models.Echo()
 N, GROUP = 3, 2
+UNIFORM_RBT = np.random.default_rng(0).random((1, N * GROUP, 5))
 
 
 @dataclass
@@ -64,9 +65,8 @@ def policy(tmp_path, monkeypatch):
 
 
 def sample(policy, theta_RP):
-    rng = np.random.default_rng(0)
-    prompt_RNQ = torch.as_tensor(TASK.prompts(rng, N))[None]
-    return prompt_RNQ, policy.sample(theta_RP, prompt_RNQ, GROUP, rng.random((1, N * GROUP, 5)))
+    prompt_RNQ = torch.as_tensor(TASK.prompts(np.random.default_rng(0), N))[None]
+    return prompt_RNQ, policy.sample(theta_RP, prompt_RNQ, GROUP, UNIFORM_RBT)
 
 
 @pytest.mark.parametrize("lora", [0, 2])
@@ -85,34 +85,56 @@ def test_vllm_is_given_the_weights_and_its_log_probabilities_are_the_behavior_s(
     llm = policy.engine._llm
     prompts, params = llm.calls[0]
     assert prompts[0]["prompt_token_ids"] == [v for v in prompt_RNQ[0, 0].tolist() if v != TASK.pad_token]
-    assert params["n"] == GROUP
-    assert params["temperature"] == 1.5
-    assert params["stop_token_ids"] == [TASK.end_token]
-    assert params["max_tokens"] == 5
-    assert llm.reset == 1
-    assert llm.options["logprobs_mode"] == "processed_logprobs"
-    assert llm.options["trust_remote_code"] is False
-
-
-def test_equal_uniforms_give_equal_seeds(policy):
-    sample(policy, policy.initial([0]))
-    sample(policy, policy.initial([0]))
-    seeds = [params["seed"] for _, params in policy.engine._llm.calls]
-    assert seeds[0] == seeds[1] > 0
+    assert params == {
+        "n": GROUP, "temperature": 1.5, "top_p": 1.0, "top_k": 0, "max_tokens": 5, "logprobs": 0,
+        "stop": None,
+        "seed": int(UNIFORM_RBT[0, 0, 0] * 2**31),
+        "stop_token_ids": [TASK.end_token], "include_stop_str_in_output": True, "ignore_eos": False,
+        "skip_special_tokens": False,
+    }  # fmt: skip
+    assert (llm.reset, policy.loaded, policy.engine._version) == (1, 1, 1)
+    assert llm.options == {
+        "model": str(tmp_path / "m"), "logprobs_mode": "processed_logprobs", "gpu_memory_utilization": 0.3,
+        "trust_remote_code": False,
+    }  # fmt: skip
+    sample(policy, theta_RP)
+    assert (llm.calls[1][1], policy.loaded) == (params, 2)  # equal uniforms have equal seeds
+    policy.engine.generate([[1, 2]], 3, Sampling(1.0, 4, (), ("x",)), 7)
+    ended = {"n": 3, "seed": 7, "stop": ["x"], "stop_token_ids": [], "ignore_eos": True, "max_tokens": 4}
+    assert ended.items() <= llm.calls[2][1].items()
+    assert seed_of(torch.tensor([[0.75, 0.5], [0.25, 0.5]])) == 3 * 2**29
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
-    [([], "returned 0 responses, expected 1"),
-     ([Completion([1, 2], [-1.0], [7, 7])], "has 2 tokens, 1 log-probabilities"),
-     ([Completion([], [], [])], "has 0 tokens"), ([Completion([1] * 6, [-1.0] * 6, [7] * 6)], "has 6 tokens"),
-     ([Completion([1, 2], [-1.0, -1.0], [7, 6])], "weights of version 6, but version 7 was loaded"),
-     ([Completion([12], [-1.0], [7])], "wrote token 12, but the task knows 0 to 11"),
-     ([Completion([1], [float("nan")], [7])], "not finite, or above 0"),
-     ([Completion([1], [0.5], [7])], "not finite, or above 0")],
+    [([], "The engine returned 0 responses, expected 1."), ([([1, 2], [-1.0], [7, 7])], (2, 1, 2)),
+     ([([1], [-1.0], [7, 7])], (1, 1, 2)), ([([], [], [])], (0, 0, 0)),
+     ([([1] * 6, [-1.0] * 6, [7] * 6)], (6, 6, 6)),
+     ([([1, 2], [-1.0, -1.0], [7, 6])], "Response 0 of the engine was written by weights of version 6, but "
+      "version 7 was loaded: its weights are stale."),
+     ([([12], [-1.0], [7])], "The engine wrote token 12, but the task knows 0 to 11."),
+     ([([-1, 3], [-1.0, -1.0], [7, 7])], "The engine wrote token 3, but the task knows 0 to 11."),
+     *(([([1, 2], [-1.0, bad], [7, 7])], "The engine returned log-probabilities that are not finite, or "
+     "above 0.")
+       for bad in (float("nan"), -float("inf"), 2e-4))],
 )  # fmt: skip
 def test_answers_that_cannot_be_are_refused(answer, says):
-    refuses(says, written, answer, 1, 5, 12, 7)
+    if isinstance(says, tuple):
+        tokens, logp, versions = says
+        says = (f"Response 0 of the engine has {tokens} tokens, {logp} log-probabilities and {versions} "
+        f"versions; "
+                "expected equally many, from 1 to 5.")  # fmt: skip
+    assert refuses("", written, [Completion(*each) for each in answer], 1, 5, 12, 7) == says
+
+
+def test_answers_become_rows_with_zeros_behind_their_ends():
+    found = written(
+        [Completion([11, 0], [-1.0, 5e-5], [7, 7]), Completion([3] * 3, [-2.0] * 3, [7] * 3)], 2, 3, 12, 7
+    )
+    assert [x.tolist() for x in found[:2]] == [
+        [[11, 0, 0], [3, 3, 3]], [[True, True, False], [True, True, True]],
+    ]  # fmt: skip
+    torch.testing.assert_close(found[2], torch.tensor([[-1.0, 5e-5, 0.0], [-2.0] * 3]))
 
 
 def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_path):
@@ -124,7 +146,10 @@ def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_pa
         policy.sample_in_flight(
             policy.initial([0])[:, None], torch.zeros(1, 1, 5), prompt_RNQ, 1, [[[0.0] * 5]]
         )
+    refuses("lacks other frozen weights beside an outside engine", policy.with_frozen, None)
     with pytest.raises(UserError, match="Unknown engine 'vlm'. Did you mean 'vllm'"):
         HuggingFacePolicy(tmp_path / "m", TASK, engine="vlm")
     monkeypatch.setitem(sys.modules, "vllm", None)
-    refuses("needs the package vllm", HuggingFacePolicy, tmp_path / "m", TASK, engine="vllm")
+    refuses("^engine 'vllm' needs the package vllm .a GPU machine.: pip install vllm, or leave "
+    "policy_args.engine "
+            "out to sample here.$", HuggingFacePolicy, tmp_path / "m", TASK, engine="vllm")  # fmt: skip

@@ -1,5 +1,6 @@
 """Hugging Face policies: what is sampled is what is trained, and both are what transformers computes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ from support import tiny_models
 from support.refusals import refuses
 
 from testbed.errors import UserError
-from testbed.policies.hf import causal_model, common_prefix
+from testbed.policies.hf import causal_model, common_prefix, options
+from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.hf.hf_decoder import inverse_cdf
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.model_probes import cache_works
+from testbed.policies.hf.model_probes import cache_works, sharing_works
 from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.optimizers import Adam
 
@@ -138,10 +140,78 @@ def test_responses_without_a_counted_token_have_log_probabilities_of_0(folder):
     assert not logp_RBT.any()
 
 
+def test_weights_lie_end_to_end_and_a_tied_or_frozen_one_is_not_there_twice_or_at_all():
+    module = torch.nn.ModuleDict(
+        {"a": torch.nn.Linear(2, 3), "b": torch.nn.Linear(3, 2), "c": torch.nn.Linear(1, 1)}
+    )
+    module["b"].bias, module["c"].bias = module["a"].weight, module["a"].bias
+    module["c"].weight.requires_grad_(False)
+    flat = FlatParameters(module)
+    assert (flat.names, flat.sizes, flat.total) == (["a.weight", "a.bias", "b.weight"], [6, 3, 6], 15)
+    wide_P = flat.gather(module, torch.float64)
+    assert module["a"].weight.dtype == torch.float32
+    theta_P = flat.gather(module, torch.float32)
+    held = [module["a"].weight, module["a"].bias, module["b"].weight]
+    assert torch.equal(theta_P, torch.cat([each.reshape(-1) for each in held]))
+    assert torch.equal(wide_P.float(), theta_P)
+    assert module["b"].weight.data_ptr() == theta_P[9:].data_ptr()
+    views = flat.views(torch.stack([theta_P, theta_P + 1]))
+    assert {n: v.shape for n, v in views.items()} == {
+        "a.weight": (2, 3, 2),
+        "a.bias": (2, 3),
+        "b.weight": (2, 2, 3),
+    }
+    assert torch.equal(views["b.weight"][1], module["b"].weight + 1)
+    for shape in ((14,), (15, 1)):
+        with pytest.raises(
+            ValueError, match=re.escape(f"theta has shape {shape}, but the model has 15 parameters.")
+        ):
+            flat.views(torch.zeros(shape))
+    module.requires_grad_(False)
+    assert FlatParameters(module).gather(module, torch.float64).shape == (0,)
+
+
+def test_a_dtype_is_faster_by_the_times_of_a_product(monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(options, "_product_seconds", lambda d: {torch.bfloat16: slow, torch.float32: 2.0}[d])
+    for slow, name in ((1.9, "bfloat16"), (2.0, "float32"), (8.0, "float32")):
+        assert (options.bfloat16_slowdown(), options.faster_dtype()) == (slow / 2, name)
+    assert torch.get_num_threads() == threads
+
+
+def test_what_prompts_have_in_common_is_cut_off_their_real_tokens():
+    prompt_NQ = torch.tensor([[0, 0, 5, 6, 7, 8], [5, 6, 9, 9, 9, 3]])
+    real_NQ = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]).bool()
+    rest_NQ, real_NR = common_prefix.behind(2, prompt_NQ, real_NQ)
+    assert (rest_NQ.tolist(), real_NR.tolist()) == (
+        [[5, 6, 7, 8], [9, 9, 9, 3]], [[False, False, True, True], [True] * 4],
+    )  # fmt: skip
+    assert [x.tolist() for x in common_prefix.behind(0, prompt_NQ, real_NQ)] == [
+        x.tolist() for x in (prompt_NQ, real_NQ)
+    ]
+
+
+def test_prompts_share_their_beginning_only_where_that_changes_nothing(folders, monkeypatch):
+    model = HuggingFacePolicy(folders["llama"], TASK)._model
+    assert sharing_works(model)
+    for name in ("run_tokens", "run_responses"):
+        run = getattr(model, name)
+        off = lambda *given, run=run, **more: run(*given, **more) + (model.least_common == 3)  # noqa: E731
+        monkeypatch.setattr(model, name, off)
+        assert not sharing_works(model), name
+        monkeypatch.setattr(model, name, lambda *_, **__: [][0])
+        assert not sharing_works(model)
+        monkeypatch.undo()
+
+
 def test_what_prompts_have_in_common_leaves_each_a_token():
     prompts_NQ = torch.tensor([[0, 5, 6, 7], [4, 5, 6, 7], [0, 5, 6, 7]])
     common = [common_prefix.common_tokens(p, p > 0, 1).tolist() for p in (prompts_NQ[::2], prompts_NQ[:2])]
     assert common == [[5, 6], []]
+    same_NQ = torch.tensor([[5, 6, 7], [5, 6, 7]])
+    assert [common_prefix.common_tokens(p, p > 0, least).tolist() for p, least in (
+        (same_NQ, 2), (same_NQ, 3), (same_NQ[:1], 1), (prompts_NQ[[0, 0]], 2), (prompts_NQ[[0, 0]], 3))
+    ] == [[5, 6], [], [], [5, 6], []]  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", [1, 2])
@@ -382,7 +452,16 @@ def test_bad_arguments_are_refused_with_one_message(folders, monkeypatch):
     with pytest.raises(UserError, match=r"Unknown dtype 'float23'.*Did you mean 'float32'"):
         HuggingFacePolicy(folders["llama"], TASK, dtype="float23")
     for value in (0.0, float("nan")):
-        refuses("temperature must be positive", HuggingFacePolicy, folders["llama"], TASK, temperature=value)
+        refuses(f"^temperature must be positive, got {value}; 1 samples from the model itself.$",
+                HuggingFacePolicy, folders["llama"], TASK, temperature=value)  # fmt: skip
+    for given, told in (
+        ({"dtype": "half"}, "Unknown dtype 'half'"),
+        ({"micro_tokens": -1}, "micro_tokens is -1"),
+        ({"lora": -1}, "lora is -1 and lora_alpha 0.0"),
+        ({"lora": 2, "lora_alpha": -1.0}, "lora_alpha -1.0"),
+    ):
+        refuses(f"^{told}|{told}", options.check_options, **given)
+    options.check_options(lora=-1, adapter="folder", dtype=torch.float16, temperature=1e-9, other=3)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     refuses("finds no CUDA device", HuggingFacePolicy, folders["llama"], TASK, device="cuda")
 

@@ -16,7 +16,7 @@ from testbed.losses.aggregate import AGGREGATIONS, aggregate
 from testbed.objectives import objective
 from testbed.policies.hf import causal_model
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.micro_batches import parts
+from testbed.policies.hf.micro_batches import MICRO, Part, checked_micro_tokens, lengths, parts, refusing
 from testbed.training.loop import train
 
 TASK = tiny_models.Echo()
@@ -150,9 +150,65 @@ def test_running_out_of_memory_names_the_largest_micro_batch_that_fits(folder, r
         gradient(policy, (rollout[0].float(), *rollout[1:]), lambda logp_RBT, batch: logp_RBT)
 
 
-@pytest.mark.parametrize("given", [-1, 2.5, True])
-def test_micro_tokens_that_are_no_count_are_refused(folder, given):
-    refuses("micro_tokens is", HuggingFacePolicy, folder, TASK, micro_tokens=given)
+def test_micro_tokens_are_a_count_and_the_machine_s_go_first(monkeypatch):
+    for given in (-1, 2.5, True, "8"):
+        assert refuses("", checked_micro_tokens, given) == (
+            f"micro_tokens is {given!r}, expected the most tokens that one forward and backward pass may "
+            f"hold, as "
+            "8192; 0 takes the whole batch at once."
+        )
+    assert [checked_micro_tokens(given) for given in (0, 7)] == [0, 7]
+    monkeypatch.setenv(MICRO, "12")
+    assert [checked_micro_tokens(given) for given in (0, 7)] == [12, 12]
+    for here in ("many", "0", "-3"):
+        monkeypatch.setenv(MICRO, here)
+        assert (
+            refuses("", checked_micro_tokens, 7)
+            == f"{MICRO} is '{here}', expected a number of tokens, as 8192."
+        )
+
+
+def test_what_fits_is_found_by_halves_and_other_errors_stay():
+    tried = []
+
+    def attempt(most, error):
+        def run(tokens):
+            tried.append(tokens)
+            if tokens > most:
+                raise error
+
+        return run
+
+    ends = (
+        MemoryError(),
+        torch.OutOfMemoryError("x"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: y"),
+    )
+    for error in ends:
+        for most, told in (
+            (9, "5 fit just now: set policy_args.micro_tokens=5 or less, or TESTBED_MICRO_TOKENS=5 and "
+            "give the same "
+                "command again to go on from a checkpoint"),
+            (1, "1 fit just now"), (0, "not even one sequence fits: take shorter responses, LoRA, or a "
+            "smaller model"),
+        ):  # fmt: skip
+            with pytest.raises(UserError) as said, refusing(20, attempt(most, error)):
+                raise error
+            assert str(said.value).startswith(f"Memory ran out at 20 tokens in one pass; {told}")
+            assert told.startswith("1") or str(said.value).endswith(f"{told}.")
+    assert tried[:6] == [10, 5, 10, 5, 2, 1]
+    for error in (ValueError("x"), RuntimeError("shapes"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), refusing(20, attempt(0, error)):
+            raise error
+    with pytest.raises(RuntimeError, match="shapes"), refusing(20, attempt(0, RuntimeError("shapes"))):
+        raise MemoryError
+
+
+def test_a_length_is_the_place_behind_the_last_counted_token():
+    mask_BT = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]).bool()
+    assert lengths(mask_BT).tolist() == [3, 0, 4, 1]
+    assert parts([3, 3], [0, 0], 6) == [Part(slice(0, 2), slice(0, 2), 1)]
+    assert parts([5], [0, 0, 0], 4) == [Part(slice(0, 1), slice(n, n + 1), 1) for n in range(3)]
 
 
 def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
@@ -179,5 +235,3 @@ def test_a_run_that_met_the_end_of_memory_goes_on_from_its_checkpoint(tmp_path, 
     assert resumed[0] == 5
     np.testing.assert_allclose(found["actor/grad_norm"], expected["actor/grad_norm"], rtol=1e-4)
     assert found["reward/mean"].tolist() == expected["reward/mean"].tolist()
-    monkeypatch.setenv("TESTBED_MICRO_TOKENS", "many")
-    refuses("TESTBED_MICRO_TOKENS is 'many', expected a number of tokens", train, run)

@@ -15,7 +15,14 @@ from testbed.config.run import Run
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.model_folder import first_line, load_model
+from testbed.policies.hf.json_files import read_json
+from testbed.policies.hf.model_folder import (
+    adapter_parameters,
+    first_line,
+    load_model,
+    parameters_of,
+    shapes_of,
+)
 from testbed.policies.hf.text_task import task_for_model
 
 TASK = tiny_models.Echo()
@@ -60,9 +67,9 @@ def test_a_missing_folder_and_a_file_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
-    [("config.json", None, "has no config.json"), ("config.json", "{", "is not valid JSON"),
-     ("config.json", "[]", "holds a list, expected an object"),
-     ("model.safetensors", None, "has no weights; expected model.safetensors")],
+    [("config.json", None, "has no config.json"),
+     ("model.safetensors", None, "has no weights; expected model.safetensors or "
+      "model.safetensors.index.json.")],
 )  # fmt: skip
 def test_a_folder_with_a_file_that_is_missing_or_broken_is_refused(folder, name, text, message):
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
@@ -190,9 +197,48 @@ def test_a_large_configuration_of_few_weights_is_refused_before_anything_is_made
 
 
 def test_no_message_advises_to_open_pickles():
-    assert "weights_only" not in first_line(ValueError("Weights only load failed. Use weights_only=False."))
-    assert first_line(ValueError("a\nb")) == "a"
-    assert first_line(KeyError("no such")) == "KeyError: 'no such'"
+    for error, told in (
+        (ValueError("Use weights_only=False.\n\n a \nb"), "a"),
+        (ValueError("Set weights_only."), "ValueError"),
+        (KeyError("no such"), "KeyError: 'no such'"), (ValueError("in:\n\nb\nc"), "in: b"),
+        (OSError(), "OSError"), (ValueError("x" * 501), "x" * 500),
+    ):  # fmt: skip
+        assert first_line(error) == told
+
+
+def test_weights_and_those_of_adapters_are_counted_from_headers(tmp_path):
+    held = {"model.embed_tokens": (9, 4), "a.q_proj": (4, 6), "b.q_proj": (3, 5), "a.v_proj": (2, 2),
+            "a.norm": (7,), "lm_head": (9, 4)}  # fmt: skip
+    some = {f"{name}.weight": torch.zeros(shape) for name, shape in held.items()}
+    parts = [dict(list(some.items())[:3]), dict(list(some.items())[3:])]
+    for n, part in enumerate(parts):
+        save_file(part, tmp_path / f"{n}.safetensors", metadata={"format": "pt"})
+    (tmp_path / "folder.safetensors").mkdir()
+    assert shapes_of(tmp_path) == {f"{name}.weight": list(shape) for name, shape in held.items()}
+    assert parameters_of(tmp_path) == 36 + 24 + 15 + 4 + 7 + 36
+    assert [adapter_parameters(tmp_path, {"lora": 3} | more) for more in (
+        {}, {"lora_targets": "all-linear"}, {"lora_targets": "q_proj"},
+        {"lora_targets": "v_proj, norm,lm_head"},
+    )] == [3 * 22, 3 * 22, 3 * 18, 3 * (4 + 13)]  # fmt: skip
+    assert adapter_parameters("nowhere", {"lora": 3, "adapter": tmp_path}) == parameters_of(tmp_path)
+    length = (9).to_bytes(8, "little")
+    for broken in (b"", length + b"[1, 2, 3]", length + b"not json!", (1 << 62).to_bytes(8, "little"),
+                   length + b'{"a": {}}', length + b'{"a": 3 }'):  # fmt: skip
+        (tmp_path / "2.safetensors").write_bytes(broken)
+        assert shapes_of(tmp_path) == {}, broken
+
+
+def test_json_of_a_folder_is_an_object_or_one_message(tmp_path):
+    path, saved = tmp_path / "x.json", "give a folder written by save_pretrained."
+    assert refuses("", read_json, path) == f"'{tmp_path}' has no x.json; {saved}"
+    for text, told in (("[" * 100_000, f"is nested too deeply; {saved}"),
+                       ("{", "is not valid JSON: Expecting property name enclosed in double quotes: line 1 "
+                        "column 2 (char 1)."),
+                       ("3", "holds a int, expected an object with the model's settings.")):  # fmt: skip
+        path.write_text(text)
+        assert refuses("", read_json, path) == f"{path} {told}"
+    path.write_text('{"\u00e9": 1}')
+    assert read_json(path) == {"\u00e9": 1}
 
 
 @pytest.mark.parametrize(

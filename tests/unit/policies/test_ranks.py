@@ -10,6 +10,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from support import tiny_models
 from support.doc_blocks import blocks
 from support.import_graph import ROOT
@@ -187,12 +188,50 @@ def test_the_script_of_the_guide_trains_in_two_processes(tmp_path):
 
 @pytest.mark.parametrize("given", [0, 2.0, True, "2"])
 def test_ranks_that_are_no_count_are_refused(given):
-    refuses("ranks is .*, expected how many processes", checked_ranks, given)
+    assert refuses("", checked_ranks, given) == (
+        f"ranks is {given!r}, expected how many processes share every batch, at least 1."
+    )
+    assert checked_ranks(1) == 1
 
 
-def test_a_process_alone_is_told_how_to_start_the_others(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    refuses("ranks is 2, but one process was started.*torchrun --nproc", Ranks, 2, torch.device("cpu"))
+def test_processes_meet_as_they_were_started_or_are_told_how(monkeypatch):
+    met, devices, gpus = [], [], []
+    monkeypatch.setattr(dist, "is_initialized", lambda: len(met) > 3)
+    monkeypatch.setattr(dist, "init_process_group", met.append)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus[0])
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
+    for world, said in ((None, "one"), ("3", "3")):
+        monkeypatch.delenv("WORLD_SIZE", raising=False) if world is None else monkeypatch.setenv(
+            "WORLD_SIZE", world
+        )
+        assert refuses("", Ranks, 2, torch.device("cpu")) == (
+            f"ranks is 2, but {said} process was started. Sweeps of this bench start the others "
+            f"themselves; start "
+            "your script with `torchrun --nproc-per-node 2`, or on GPUs with `accelerate launch "
+            "--num_processes 2`."
+        )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "5")
+    for device, gpus[:] in (("cpu", [4]), ("cuda", [2]), ("cuda", [1]), ("cuda", [0])):
+        made = Ranks(2, torch.device(device))
+    assert (met, devices) == (["gloo", "nccl", "gloo", "gloo"], [1, 0])
+    assert (made.rank, made.ranks, made.device.type) == (1, 2, "cuda")
+    refuses("^ranks is 3, but 2 processes were started; make them equal.$", Ranks, 3, torch.device("cpu"))
+    monkeypatch.setattr(dist, "all_reduce", lambda x: x.mul_(2))
+    made.device = torch.device("cpu")
+    for value in (torch.tensor([True, False]), torch.tensor([[1.5, 2], [3, 4]]).T, torch.tensor([3])):
+        kept = value.clone()
+        assert torch.equal(made.total(value), value if value.dtype == torch.bool else 2 * value)
+        assert torch.equal(value, kept)
+    made.ranks = 3
+    for made.rank, wanted in (
+        (0, [(0, 0), (0, 1), (0, 2)]),
+        (1, [(0, 1), (1, 3), (2, 4)]),
+        (2, [(1, 2), (3, 5), (4, 7)]),
+    ):
+        assert [(s.start, s.stop) for s in map(made.share, (2, 5, 7))] == wanted
 
 
 def test_the_first_process_writes_the_checkpoints_of_all(tmp_path, monkeypatch):

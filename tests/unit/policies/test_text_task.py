@@ -331,6 +331,33 @@ def test_the_teacher_scores_one(jsonl):
         assert task.score(prompt_NQ, *wrong).sum() < 3
 
 
+def test_prompts_answers_and_stops_are_those_of_the_tokens(jsonl):
+    task = ChatTask(jsonl(stop='["##", "é!"]', response_length=7), chat_tokenizer(), [4, 2])
+    assert (task.end_token, task.end_tokens, task.response_length) == (2, (2, 4), 7)
+    assert ChatTask(jsonl(stop="x"), chat_tokenizer(eos_token=None)).end_token is None
+    assert ChatTask(jsonl(), chat_tokenizer(eos_token=None), [4, 3]).end_token == 4
+    assert ChatTask(jsonl(), chat_tokenizer()).response_length == len("end") + 1 + 4
+    rng = np.random.default_rng
+    assert (task.prompts(rng(3), 5) == task._written(task.task.draw(rng(3), 5))).all()
+    spelled = [task._plain(text) for text in ("a#b#", "##", "abc##defgh", "ab##cdefgh", "a##bcdefg")]
+    padded = np.array([[5] * (12 - len(row)) + row for row in spelled])
+    assert task.stopped(padded).tolist() == [False, True, True, False, False]  # in the newest 3 + 4 tokens
+    token_NT, mask_NT = task.teacher(every_prompt(task), rng(0), 0.0)
+    for row_T, mask_T, problem in zip(token_NT, mask_NT, PROBLEMS, strict=True):
+        said = [*task._plain(problem["answer"]), 2]
+        assert (row_T.tolist(), mask_T.tolist()) == (
+            said + [0] * (7 - len(said)), [True] * len(said) + [False] * (7 - len(said)),
+        )  # fmt: skip
+    short = ChatTask(jsonl(response_length=3), chat_tokenizer())
+    assert refuses("", short.teacher, every_prompt(short), rng(0), 0.0) == (
+        "The answer of line 2 has 4 tokens; raise task_args.response_length, now 3."
+    )
+    assert task._answer(np.array(task._plain("x#y##z"))) == ("x#y", True)
+    assert task._answer(np.array([*task._plain("xy"), 4])) == ("xy", True)
+    assert task._answer(np.array(task._plain("xy"))) == ("xy", False)
+    assert task._answer(np.array([], dtype=np.int64)) == ("", False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "roles", "says"),
     [({}, {"eos_token": None}, "has no end token"), ({}, {"behind": True}, "end token behind every prompt"),

@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import shutil
 import sys
 import types
 from dataclasses import replace
@@ -98,8 +99,23 @@ def test_the_default_has_about_eighty_thousand_weights(tmp_path):
     assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen2"
 
 
-def test_a_width_that_heads_do_not_divide_is_refused(tmp_path):
-    refuses("multiple of 16", train_base, tmp_path, TASK, width=40)
+def test_a_model_from_scratch_has_the_shape_and_the_rates_that_were_asked_for(tmp_path, monkeypatch):
+    rates, lost, step = [], [], torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda o: rates.append(o.param_groups[0]["lr"]) or step(o))
+    loss = lambda policy, theta_RP, *given: lost.append(given[1:]) or theta_RP.sum()  # noqa: E731
+    monkeypatch.setattr("testbed.policies.hf.tiny_model.teaching_loss", loss)
+    train_base(tmp_path, TASK, width=48, layers=3, seed=4, lesson=Lesson(4, 0.25, 5, 1e-2))
+    wanted = {
+        "vocab_size": TASK.vocabulary, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3,
+        "num_attention_heads": 3, "num_key_value_heads": 3, "tie_word_embeddings": True,
+        "model_type": "qwen2",
+        "max_position_embeddings": TASK.prompt_length + TASK.response_length, "eos_token_id": TASK.end_token,
+        "pad_token_id": TASK.pad_token, "bos_token_id": None,
+    }  # fmt: skip
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert {name: config.get(name) for name in wanted} == wanted
+    assert lost == [(5, 0.25, 4, n) for n in range(4)]
+    assert rates == pytest.approx([1e-2 * (0.55 + 0.45 * np.cos(np.pi * n / 4)) for n in range(4)])
 
 
 @pytest.mark.parametrize("task", [TASK, ReasoningGym(), RunningSum(digits=3, modulus=12)])
@@ -216,6 +232,24 @@ def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_pretrained("smollm2", tmp_path / "new" / "out")
     assert not list((tmp_path / "new").iterdir())
+    monkeypatch.setattr(shipped_models, "_convert", lambda file, out: out.mkdir() or shutil.copy(file, out))
+    joined = lambda parts, whole: made.append(whole) or parts[0]  # noqa: E731
+    made = []
+    monkeypatch.setattr(shipped_models, "_joined", joined)
+    for name in ("there", "new"):  # an empty folder, and none
+        (tmp_path / "there").mkdir(exist_ok=True)
+        write_pretrained("smollm2", tmp_path / name / "out" if name == "new" else tmp_path / name)
+    assert [path.parents[1] for path in made] == [tmp_path, tmp_path / "new"]  # on the disk of the folder
+    assert made[0].name == package.name
+    assert (tmp_path / "there" / package.name).read_bytes() == b"GGUF"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+    for taken in (tmp_path / "there", package):
+        assert refuses("", write_pretrained, "smollm2", taken) == (
+            f"{taken} is not empty; give a new folder, so that no model is written over."
+        )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    refuses("^Reading the weights needs the package gguf: pip install 'off-policy-testbed.pretrained.'$",
+            write_pretrained, "smollm2", tmp_path / "other")  # fmt: skip
 
 
 def test_what_is_missing_or_in_the_way_is_one_message(tmp_path, capsys, monkeypatch):
@@ -314,6 +348,17 @@ def test_tokens_that_a_model_lacked_are_appended_with_rows_of_zeros(tmp_path):
     assert torch.equal(after[:old], before)
     assert torch.count_nonzero(after[old:]) == 0
     assert torch.count_nonzero(model(torch.arange(old)[None]).logits[..., old:]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token) == ("<end>", "<pad>", "<unk>")
+    assert model.config.max_position_embeddings == 1024
+    for config in (model.config, model.generation_config):
+        assert (config.eos_token_id, config.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
+    model.config.max_position_embeddings = 2048
+    model.save_pretrained(str(tmp_path))
+    finish_folder(tmp_path)  # again, with all there
+    again = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path))
+    assert torch.equal(again.get_input_embeddings().weight, after)
+    assert again.config.max_position_embeddings == 2048
 
 
 def test_a_stopped_training_leaves_no_weights(tmp_path):
@@ -345,11 +390,27 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     for arguments, says in [
         ({"architecture": "qwen"}, "Unknown architecture 'qwen'. Did you mean 'qwen2'"),
         ({"tokenizer": "word"}, "Unknown tokenizer 'word'"),
-        ({"width": 40}, "width must be a positive multiple of 16"),
-        ({"tokenizer": "bpe", "vocabulary": 100}, "needs at least 258 tokens"),
-    ]:
+        *(({"width": width, "layers": layers}, f"^width must be a positive multiple of 16 .the width of a "
+        f"head. and "
+           f"layers at least 1, got {width} and {layers}.$") for width, layers in ((40, 2), (0, 1), (16, 0))),
+        ({"tokenizer": "bpe", "vocabulary": 257}, "^vocabulary is 257; byte-level BPE needs at least 258 "
+        "tokens.$"),
+    ]:  # fmt: skip
         refuses(says, train_base, tmp_path / "new", SUM, lesson=Lesson(0), **arguments)
-    refuses("learning_rate 0", Lesson, learning_rate=0.0)
+    for given in (
+        (-1, 0.5, 3, 0.25),
+        (2, 0.5, 0, 0.25),
+        (2, 0.5, 3, 0.0),
+        (2, 1.5, 3, 0.25),
+        (2, -0.5, 3, 0.25),
+    ):
+        steps, noise, sequences, rate = given
+        assert refuses("", Lesson, *given) == (
+            f"steps {steps}, sequences {sequences}, learning_rate {rate} and noise {noise}: expected at "
+            f"least 0 and "
+            "1, above 0, and a probability."
+        )
+    assert (Lesson(0, 0.0, 1), Lesson(0, 1.0, 1)) == (Lesson(0, 0, 1), Lesson(0, 1, 1))
 
 
 def test_the_command_trains_says_how_well_and_never_writes_over_a_model(tmp_path, capsys):

@@ -4,6 +4,7 @@ A lost or damaged sweep.json locks nothing out: `testbed status --repair` makes 
 """
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -49,6 +50,23 @@ def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp
         Store.start(tmp_path / "new", PACKS)  # there are no results yet to speak of
     assert files(tmp_path / "s") == before, "no torn file is left"
     assert store.commit(PACKS[2].id, content(PACKS[2]), {})
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "todo"),
+    [(OSError(errno.ENOSPC, "No space"), "No space", "Free some space"),
+     (OSError(errno.EDQUOT, "Quota"), "Quota", "Free some space"),
+     (OSError(errno.EACCES, "Denied"), "Denied", "Make the folder writable"),
+     (OSError("odd"), "odd", "Make the folder writable")],
+)  # fmt: skip
+def test_what_the_system_refuses_is_said_with_what_to_do(error, reason, todo, tmp_path):
+    path = tmp_path / "packs" / "x"
+    for kept in ("", "", "Results so far are kept. "):
+        with pytest.raises(UserError) as told, atomic_files.mended(path):
+            raise error
+        said = f"Cannot write {path}: {reason}. {kept}{todo} and run the same command again."
+        assert str(told.value) == said
+        (path.parent.mkdir() if not path.parent.exists() else (path.parent / "a.parquet").touch())
 
 
 def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path):

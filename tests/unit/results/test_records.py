@@ -10,17 +10,19 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.command_line import call
 from support.fake_training import train
 from support.refusals import refuses
 from support.small_store import CELLS, PACKS, content, files, filled
 
-from testbed.config.run import Run, cell_id, grid
+from testbed.config.run import RUN_VERSION, Run, cell_id, grid
 from testbed.errors import SHOWN, printable
 from testbed.execution.packs import plan
 from testbed.results import file_locks, manifest
 from testbed.results.file_locks import Locks
+from testbed.results.fingerprint import difference, fingerprint, version_of
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, made_on, read, status
 
@@ -97,6 +99,15 @@ def test_a_failure_is_kept_apart_from_results_and_ends_with_success(tmp_path):
     assert list(store.failures()) == [pack.id for pack in PACKS]  # in plan order, done since or not
     store.commit(PACKS[0].id, content(PACKS[0]), {})
     assert status(tmp_path / "s").failed == 0
+
+
+def test_what_differs_between_two_codes_is_named_on_both_sides():
+    theirs, ours = {"a": 1, "b": 2, "d": 4}, {"a": 1, "b": 3, "c": 5}
+    assert difference(theirs, ours) == "b 2 instead of 3, c absent instead of 5, d 4 instead of absent"
+    assert difference(ours, dict(reversed(ours.items()))) == ""
+    packages = {name: version_of(name) for name in ("numpy", "torch", "numba")}
+    assert dict(fingerprint()) == {"format": 1, "run_version": RUN_VERSION, **packages}
+    assert (packages["numpy"], version_of("no-such-package")) == (np.__version__, "absent")
 
 
 def test_a_lock_whose_file_another_runner_has_just_removed_is_not_held(tmp_path, monkeypatch):
@@ -194,7 +205,14 @@ def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path):
 )  # fmt: skip
 def test_a_damaged_or_hostile_plan_is_one_clear_error(tmp_path, text):
     (tmp_path / "sweep.json").write_text(text)
-    refuses("cannot be read as the plan of a sweep", Store, tmp_path)
+    again = f"Its results are kept; rebuild the plan: testbed status {tmp_path} --repair"
+    for held, todo in ((False, "Choose another folder."), (True, again)):
+        if held:
+            (tmp_path / "packs").mkdir()
+            (tmp_path / "packs" / "x.parquet").touch()
+        told = refuses("", Store, tmp_path)
+        assert told.startswith(f"{tmp_path}/sweep.json cannot be read as the plan of a sweep (")
+        assert told.endswith(f"). {todo}")
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eevil\x00\x08"
@@ -234,8 +252,9 @@ def test_status_escapes_and_bounds_what_failures_say(folder, capsys, flags):
 def test_a_failure_of_unknown_kind_and_a_lock_of_no_planned_pack_are_left_out(folder):
     raw_failure(folder, PACKS[3].id, kind="vanished")
     raw_failure(folder, PACKS[4].id, attempts="many")
+    raw_failure(folder, PACKS[5].id, attempts=3)
     store = Store(folder)
-    assert store.failures() == {}
+    assert store.failures() == {PACKS[5].id: Failure(PACKS[5].id, "failed", "", ("c",), 3)}
     for pack in (PACKS[3].id, "of-another-sweep"):
         assert store.claim(pack)
         store.note_share(pack, 0.25)
