@@ -16,7 +16,7 @@ from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.logs.log_tensors import tensors
-from testbed.logs.readers import Reader, _told, read, read_any, readers
+from testbed.logs.readers import Reader, _told, metrics_jsonl, read, read_any, readers
 from testbed.logs.scalars import ScalarLog
 
 
@@ -83,11 +83,12 @@ BY_HAND = {
                  "advantages": -0.5},
                 {"token_loss_mask": [[0, 1, 1]], "prev_logprobs": [[0, -1, -2]], "input_lengths": [2]},
             ),
-            "x.jsonl": lines({"token_loss_mask": [1], "input_lengths": 1, "generation_logprobs": [-1]}),
+            "x.jsonl": lines({"idx": 0, "token_loss_mask": [1], "input_lengths": 1,
+            "generation_logprobs": [-1]}),
         },
         ["train_data_step3.jsonl", "x.jsonl"],
         [
-            row(step=0, sample="x.jsonl:1", group="0/x.jsonl:1", mask=[1], logp_mu=[-1]),
+            row(step=0, sample="0", group="0/x.jsonl:1", mask=[1], logp_mu=[-1]),
             row(step=3, sample="5", group="3/" + prompt(1, 2), mask=[1, 0, 1], reward=1.5, prompt=[1, 2],
                  token=[3, 4, 5], logp_mu=[-1, -2, -3], logp_pi=[-1.5, -2.5, -3.5],
                  advantage=[0.5, 0.25, 0.75]),
@@ -146,6 +147,17 @@ BY_HAND = {
         [row(step=1, sample="0", group="1/0", mask=[1], prompt=[1], token=[2])],
         ["No train data were given (--save-debug-train-data), so that "
          "the trainer's log-probabilities are missing."],
+    ),
+    "slime, the later format": (
+        {
+            "rollout_2.pt": {"rollout_id": 2, "samples": [{"sample_index": 5, "tokens": [1, 2],
+            "group_index": 0,
+                                                           "response_length": 1}]},
+            "train_2.pt": {"rollout_id": 2, "dp_shards": 1, "samples": [{"sample_index": 5,
+            "log_probs": [-2.0]}]},
+        },
+        ["rollout_2.pt", "train_2.pt"],
+        [row(step=2, sample="5", group="2/0", mask=[1], prompt=[1], token=[2], logp_pi=[-2])], [],
     ),
     "skyrl": (
         {
@@ -210,16 +222,18 @@ BY_HAND = {
             [{"input_ids": [1, 2, 3, 4, 5], "labels": [-100, -100, 3, -100, 5], "logprobs": [-1, -2],
               "reward": 0.5, "group_id": "g", "metadata": {"model_version": 6}},
              {"input_ids": [1, 2], "labels": [-100, -100], "logprobs": []}],
-            {"input_ids": [1, 2], "labels": [1, 2], "logprobs": [], "metadata": None})},
+            {"input_ids": [1, 2], "labels": [1, 2], "logprobs": [], "metadata": None},
+            {"input_ids": [1, 2], "labels": [-100, 2], "metadata": {"model_version": 0}})},
         ["0.jsonl"],
         [
             row(step=0, sample="0.jsonl:2", group="0.jsonl:2", mask=[1, 1], prompt=[], token=[1, 2]),
+            row(step=0, sample="0.jsonl:3", group="0.jsonl:3", mask=[1], prompt=[1], token=[2], version=[0]),
             row(step=6, sample="0.jsonl:1", group="g", mask=[1, 0, 1], reward=0.5, prompt=[1, 2],
             token=[3, 4, 5], logp_mu=[-1, 0, -2], version=[6, 6, 6]),
         ],
         ["The trainer's step is not written: the weights version stands for it.",
          "This format records one version per response, even if weights changed during generation.",
-         "1 of 3 sequences have no token under their mask: dropped."],
+         "1 of 4 sequences have no token under their mask: dropped."],
     ),
     "verl": (
         {"3.jsonl": lines(*({"input": q, "output": "a", "gts": "", "score": n, "step": 3 - n}
@@ -349,7 +363,9 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
             return (pytest.fail, ("the pickle was opened",))
 
     (tmp_path / "global_step_1_training_input.pkl").write_bytes(pickle.dumps(Bomb()))
-    refuses("runs code when it is opened: refused", read, [tmp_path / "global_step_1_training_input.pkl"])
+    bomb = tmp_path / "global_step_1_training_input.pkl"
+    told = refuses(f"^{bomb} is a pickle, which runs code when it is opened: refused", read, [bomb])
+    assert told.endswith(f'torch.is_tensor(v)}}, sys.argv[2])" {bomb} {bomb.with_suffix(".pt")}')
     torch.save({"rollout_id": 0, "samples": [Bomb()]}, tmp_path / "bad.pt")
     refuses("weights_only loading refuses", read, [tmp_path / "bad.pt"])
 
@@ -474,6 +490,7 @@ def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_know
         '{"step": 3, "entropy": 1, "a": "x", "b": "y"}': None, '{"step": 3, "zz": 1}': None,
         '{"entropy": 1}': None,
     }  # fmt: skip
+    assert metrics_jsonl._data({"data": {}, "x": 1}, "here") == {}
     for text, wanted in rows.items():
         (tmp_path / "a.jsonl").write_text(text)
         if wanted is None:

@@ -258,6 +258,9 @@ def test_the_error_for_unknown_numbers_names_the_nearest_format():
         f"TRL's, without {', '.join(wanted[:4])} or another of its {len(wanted)} names. Did you mean "
         "'entropy'? `testbed list metrics` has all of them."
     )
+    near = [*[f"z{n:02}" * 4 for n in range(49)], "entropi"]
+    assert "Did you mean 'entropy'?" in str(nothing_known(near, "TRL"))
+    assert "Did you mean" not in str(nothing_known(["z" * 9, *near], "TRL"))
     assert "keys (there are none) is" in str(nothing_known([], ""))
     assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known([], ""))
 
