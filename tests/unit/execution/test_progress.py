@@ -52,6 +52,13 @@ def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch):
     ]
 
 
+def test_a_sweep_that_was_refused_says_nothing_of_its_cells():
+    shown = Plain(stream := io.StringIO())
+    shown.show()
+    shown.close()
+    assert (stream.getvalue(), shown.planned, shown.done, shown.failed, shown.left) == ("", 0, 0, 0, None)
+
+
 def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch):
     clock = Clock(monkeypatch)
     shown = Progress()

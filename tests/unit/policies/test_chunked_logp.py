@@ -97,6 +97,15 @@ def test_no_tokens_give_no_values_and_zero_gradients():
     assert chunked.chunked_entropy(hidden[:0], weight, bias_V).shape == (0,)
 
 
+def test_the_score_of_a_token_is_the_gradient_of_its_log_probability():
+    logits = torch.randn(
+        V, V, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    ).requires_grad_()
+    token = torch.arange(V).flip(0)
+    (grad,) = torch.autograd.grad(chunked.logits_logp(logits, token).sum(), logits)
+    torch.testing.assert_close(chunked.logits_score_norm(logits, token), grad.square().sum(-1))
+
+
 def test_a_token_without_mass_adds_nothing_to_the_entropy():
     logits = torch.tensor([[0.0, 0.0, -torch.inf]])
     torch.testing.assert_close(chunked.logits_entropy(logits), torch.tensor([2.0]).log())

@@ -230,6 +230,27 @@ def test_a_stop_string_ends_a_response_beside_its_end_tokens():
     assert over_M.tolist() == [True, True, False]
 
 
+def test_a_choice_has_the_log_probability_of_its_token_in_its_own_row():
+    logits_MV, row_M = torch.tensor([[1.0, 3, 2], [5.0, 0, 1], [0.0, 0, 4]]), torch.tensor([4, 0, 2])
+    law_MV = logits_MV.log_softmax(-1)
+    token_BT = torch.tensor([[9, 1], [9, 9], [9, 0], [9, 9], [9, 2]])
+    for choose, tokens in ((hf_decoder.greedily, [1, 0, 2]), (hf_decoder.reading(token_BT), [2, 1, 0])):
+        token_M, logp_M = choose(logits_MV, row_M, 1)
+        assert token_M.tolist() == tokens
+        torch.testing.assert_close(logp_M, law_MV[torch.arange(3), token_M])
+    mask_BT = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]]).bool()
+    over = [hf_decoder.ended_with(mask_BT)(None, torch.tensor([2, 1, 0]), t).tolist() for t in range(3)]
+    assert over == [[False, True, False], [False, True, True], [True, True, True]]
+
+
+def test_what_is_read_back_ends_with_its_mask_alone(policy, versions):
+    """Also behind an end token, as a prefix that another policy wrote may have one."""
+    token_RBT = torch.full((1, B, T), TASK.end_token)
+    every_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
+    read_RBT = policy.logp_in_flight(versions, courses() * 0, prompts(), token_RBT, every_RBT)
+    torch.testing.assert_close(read_RBT, policy.logp(versions[:, 0], prompts(), token_RBT, every_RBT), **NEAR)
+
+
 def test_a_token_of_chance_one_in_a_billion_has_its_share_of_the_uniforms():
     """In float32 the tokens before it already add up to 1."""
     logits_BV = torch.tensor([[0.0, np.log(1e-9)]], dtype=torch.float32).expand(2, 2)

@@ -368,6 +368,8 @@ def test_a_float32_model_is_in_memory_once(folder):
     policy = HuggingFacePolicy(folder, TASK)
     theta_RP = policy.initial([0])
     own = [p.data_ptr() for p in policy._model.module.parameters()]
+    shapes = {name: tuple(p.shape) for name, p in policy._model.module.named_parameters()}
+    assert list(policy.layout.items()) == list(shapes.items())
     start, end = theta_RP.data_ptr(), theta_RP.data_ptr() + theta_RP.nbytes
     assert own
     assert all(start <= place < end for place in own)

@@ -158,11 +158,11 @@ def test_loading_prints_nothing_and_keeps_the_users_settings(folder, capfd):
     from transformers.utils import logging
 
     logging.set_verbosity_info()
-    logging.enable_progress_bar()
     try:
-        load_model(folder, torch.float32, "sdpa")
-        assert logging.get_verbosity() == logging.INFO
-        assert logging.is_progress_bar_enabled()
+        for bars in (False, True):
+            (logging.enable_progress_bar if bars else logging.disable_progress_bar)()
+            load_model(folder, torch.float32, "sdpa")
+            assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (logging.INFO, bars)
     finally:
         logging.set_verbosity_warning()
     assert capfd.readouterr() == ("", "")

@@ -228,6 +228,8 @@ def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
         folder.mkdir()
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(shipped_models, "_BLOCK", 3)
+    assert shipped_models._sha256([package, package]) == hashlib.sha256(2 * package.read_bytes()).hexdigest()
     monkeypatch.setattr(shipped_models, "_convert", fails)
     with pytest.raises(OSError, match="No space"):
         write_pretrained("smollm2", tmp_path / "new" / "out")

@@ -128,6 +128,10 @@ def test_a_note_replaces_the_one_before(tmp_path):
     for share in ("0.25", "0.50"):
         held.note("pack", share)
         assert Locks(tmp_path).noted("pack") == share
+    held.close()
+    (tmp_path / "pack").write_text("0.999999 of a killed holder")
+    assert held.take("pack")
+    assert Locks(tmp_path).noted("pack") == ""
 
 
 def test_a_damaged_file_goes_to_quarantine_and_its_pack_is_pending(tmp_path):
