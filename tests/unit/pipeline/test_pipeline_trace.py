@@ -27,7 +27,7 @@ def recorded():
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_trace_survives_its_file(recorded, tmp_path, ending):
-    path = tmp_path / f"lags.{ending}"
+    path = tmp_path / f"lags.v2.{ending}"
     trace.write(recorded, path)
     back = trace.read(path)
     assert all((back.column_B[name] == recorded.column_B[name]).all() for name in COLUMNS)
