@@ -29,6 +29,7 @@ def recorded():
 def test_a_trace_survives_its_file(recorded, tmp_path, ending):
     path = tmp_path / f"lags.v2.{ending}"
     trace.write(recorded, path)
+    assert (path.read_bytes()[:4] == b"PAR1") == (ending == "parquet")
     back = trace.read(path)
     assert all((back.column_B[name] == recorded.column_B[name]).all() for name in COLUMNS)
     first = path.read_bytes()
