@@ -68,17 +68,6 @@ def test_few_heavy_or_constant_ratios_are_undecided_or_told():
     assert "mean token ratio is 0.9048 ± 0" in findings(Log("made", tuple(same)))[0]
 
 
-def test_the_error_of_the_mean_is_clustered_by_sequence():
-    """Tokens of one sequence that repeat each other add nothing: the error stays."""
-    log = sampled(stale=0.3)
-    doubled = Log("made", tuple(
-        replace(one, mask=np.tile(one.mask, 2), logp_mu=np.tile(one.logp_mu, 2), reward=None,
-                logp_pi=np.tile(one.logp_pi, 2), advantage=None) for one in log.sequences))  # fmt: skip
-    one, two = estimates(log).token, estimates(doubled).token
-    assert (two.value, two.error) == (pytest.approx(one.value), pytest.approx(one.error))
-    assert two.p == pytest.approx(one.p)
-
-
 @pytest.mark.parametrize(("kept", "flagged"), [(0.5, False), (0.3, True)])
 def test_tokens_that_pi_cannot_emit_count_as_ratio_zero(kept, flagged):
     """mu is uniform over four tokens and pi gives `kept` to each of two: the mean ratio is 2 kept."""

@@ -57,26 +57,6 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
 
 
 @pytest.mark.slow
-def test_what_the_model_cannot_score_is_named(folder, tmp_path):
-    def of(prompt, token):
-        arrays = (np.array(prompt, dtype=np.int64), np.array(token, dtype=np.int64))
-        return Log(
-            "made",
-            (LoggedSequence(0, "a", "g", np.ones(len(token), dtype=bool), prompt=arrays[0],
-                            token=arrays[1]),),
-        )  # fmt: skip
-
-    for log, message in (
-        (of([1], [99]), "token 99, the model 16 tokens"),
-        (of([1] * 20, [1] * 20), "40 tokens, the model 32 positions"),
-        (of([], [1]), "no prompt before them"),
-    ):
-        refuses(message, recomputed, log, folder)
-    refuses("temperature is 0", recomputed, of([1], [2]), folder, temperature=0.0)
-    refuses("does not exist", recomputed, of([1], [2]), tmp_path / "none")
-
-
-@pytest.mark.slow
 def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     import shutil
 

@@ -114,27 +114,6 @@ def test_tokens_in_flight_change_version_where_the_weights_arrived():
     assert (end_N == start_N + 1).all()
 
 
-@pytest.mark.parametrize("eta", [0, 1, 3])
-def test_capacity_never_lets_more_in_than_eta_batches_ahead(eta):
-    design = replace(LOGNORMAL, admission="capacity", eta=eta, queue=eta + 1, train_time=40)
-    found = replications(design)
-    assert found.value_R["most_ahead"].max() == eta * design.batch
-    assert found.mean("drop_rate") == 0
-
-
-def test_attempts_count_whole_groups():
-    design = replace(LOGNORMAL, admission="attempts", max_lag=100, train_time=40)
-    assert replications(design).value_R["most_ahead"].max() == 104  # 13 groups of 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("max_age", "largest"), [(1, 1), (2, 1), (3, 3)])
-def test_no_trained_sample_is_older_than_the_age_limit(max_age, largest):
-    # Two updates per batch: the last one of a batch has odd lags only.
-    design = replace(LOGNORMAL, train_time=19, max_age=max_age, updates=2, queue_rule="block")
-    assert replications(design, batches=60).mean("lag_largest") == largest
-
-
 def test_periodic_asynchrony_trains_pieces_as_they_come_and_stays_on_policy():
     whole = replace(LOGNORMAL, slots=64, admission="capacity", eta=0, queue_rule="block", train_time=60)
     found, streamed = simulate([whole, replace(whole, pieces=30)], batches=100)
@@ -211,27 +190,6 @@ def test_moments_are_those_of_all_batches_enumerated():
     # Both of a pair are as long as each other at correlation 1: no longest one, E[L longest] = E[L^2].
     same = closed_forms.moments(pair)
     assert (same.mean, same.longest, same.square, same.cross) == pytest.approx((2, 2, 5, 5), rel=1e-12)
-
-
-@pytest.mark.slow
-def test_lengths_have_the_moments_of_their_law():
-    laws = (
-        LOGNORMAL, replace(LOGNORMAL, sigma=1.2, max_length=3000), replace(LOGNORMAL, correlation=0.6),
-        replace(LOGNORMAL, correlation=1.0),
-        replace(LOGNORMAL, length="empirical", lengths=(100, 900, 900, 2000), correlation=0.3),
-    )  # fmt: skip
-    for design in laws:
-        length_NS = trace_rows(replace(design, queue_rule="block", train_time=1), 400)[0][:, LENGTH]
-        length_NS = length_NS.reshape(-1, design.group)
-        found = closed_forms.moments(design)
-        member_N, longest_N = length_NS[:, 0].astype(float), length_NS.max(axis=1)
-        for expected, sample_N in (
-            (found.mean, length_NS.mean(axis=1)), (found.longest, longest_N), (found.square, member_N**2),
-            (found.cross, length_NS.mean(axis=1) * longest_N),
-        ):  # fmt: skip
-            error = sample_N.std() / np.sqrt(sample_N.size)
-            # 20 numbers exceed 4.5 standard errors once in 7,000 seeds; the end of a run favors the short.
-            assert abs(sample_N.mean() - expected) < 4.5 * error + 0.005 * expected
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread is all there is")
