@@ -276,6 +276,7 @@ DESIGNS = {
     "drop-newest": {"queue_rule": "drop-newest", "train_time": 30.0, "order": "lifo"},
     "tokens cost": {"train_token_time": 1e-6, "slots": 9, "order": "lifo", "queue": 3.0},
     "too old": {"max_age": 1, "slots": 24, "correlation": 0.5, "sigma": 0.9, "train_time": 4.0, "queue": 2.0},
+    "too old for the last update": {"max_age": 2, "updates": 2, "slots": 24, "train_time": 4.0, "queue": 2.0},
     "too old at its end": {"max_age": 1, "age_of": "last", "in_flight": True, "slots": 24, "train_time": 4.0},
     "sync blocks": {"sync_time": 3.0, "in_flight": True, "updates": 2, "sync_every": 2, "slots": 13},
     "sync free": {"sync_time": 11.0, "sync_blocking": False, "in_flight": True, "train_time": 1.0},
