@@ -94,7 +94,9 @@ def tuning_of(task: str, lag: int, scores: Mapping[str, Scores]) -> pd.DataFrame
 
 def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
     """Return outcomes to four decimals, ESS to three; a rate of 3e-5 stays what it is."""
-    return frame.round({name: 4 - (name == "ess") for name in frame.select_dtypes("float") if name != "rate"})
+    return frame.round(
+        {name: 3 if name == "ess" else 4 for name in frame.select_dtypes("float") if name != "rate"}
+    )
 
 
 def _logged(part: pd.DataFrame, word: str) -> bool:
