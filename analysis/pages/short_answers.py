@@ -139,7 +139,7 @@ def _published(f: Facts) -> str:
             became = SHRANK if word == SMALLER else _became(str(f.rows[c]["verdict"]) for c in system.central)
             found.setdefault(became, []).append(system.name.partition(" (")[0])
     words = (word for word in (HELD, VARIED, SHRANK, VANISHED, REVERSED) if word in found)
-    said = (f"{len(found[word])} {word}: {', '.join(found[word])}." for word in words)
+    said = (f"{word.capitalize()} ({len(found[word])}): {', '.join(found[word])}." for word in words)
     judged = sum(map(len, found.values()))
     return f"{judged} of {len(recipes)} training recipes are decided. {' '.join(said)}"
 
