@@ -1,5 +1,6 @@
 """The table that ends a sweep: a row per setting with outcome, interval and number of seeds."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import fields
@@ -44,16 +45,25 @@ def print_summary(summary: Sequence[Row]) -> None:
     present = [name for name in dict.fromkeys(known) if any(name in row for row in summary)]
     values = {name: {str(row.get(name, "")) for row in summary} for name in present}
     columns = [name for name in present if name in ("recipe", "lag") or len(values[name]) > 1]
-    settings, shared = columns, {name: summary[0][name] for name in present if name not in columns}
+    shared = {name: summary[0][name] for name in present if name not in columns}
+    for name in (each for each in columns if each.endswith("_args")):
+        summary, common = _without_common(summary, name)
+        shared |= {name: common} if common else {}
     exact = "ess_exact" in summary[0]
     lost = any(row.get("diverged", 0) > 0 for row in summary)
     if shared:
         show.say([", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())])
     told = _value if exact else _accuracy
-    show.table(
-        [{**_named(row, settings), **told(row), **(_diverged(row) if lost else {})} for row in summary]
-    )
+    show.table([{**_named(row, columns), **told(row), **(_diverged(row) if lost else {})} for row in summary])
     show.say(_value_notes() if exact else _accuracy_notes(summary))
+
+
+def _without_common(summary: Sequence[Row], name: str) -> tuple[list[Row], str]:
+    """Return the rows without the arguments that all of them have in a column, and these arguments."""
+    parts = [re.split(r",(?=\w+=)", str(row.get(name, ""))) for row in summary]
+    common = [part for part in parts[0] if all(part in each for each in parts)]
+    rest = [",".join(part for part in each if part not in common) for each in parts]
+    return [{**row, name: left} for row, left in zip(summary, rest, strict=True)], ",".join(common)
 
 
 def next_steps(folder: Path, several: bool = True) -> list[str]:

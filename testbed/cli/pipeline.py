@@ -9,7 +9,7 @@ from testbed.cli import show
 from testbed.cli.extensions import part
 from testbed.cli.pipeline_run import pipeline_run
 from testbed.cli.slow_notice import slow_notice
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 
 COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
 
@@ -64,7 +64,10 @@ def pipeline(
         _refuse_files(trace, figure, config, then)
         from testbed.pipeline import sizing
 
-        rows = sizing.table(sizing.from_words(given[1:]), replicas=replicas or 1, seed=seed)
+        plan = sizing.from_words(given[1:])
+        many = counted(len(sizing.designs(plan)), "pipeline")
+        with slow_notice(f"Simulating {many}, up to {max(plan.accelerators):,} accelerators each: minutes."):
+            rows = sizing.table(plan, replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
     from testbed.pipeline.design import from_toml, from_words

@@ -49,6 +49,18 @@ def test_ctrl_c_during_the_summary_says_what_is_done_and_how_to_print_it(tmp_pat
         finish(folder, status(folder), json=False)
 
 
+def test_arguments_that_all_rows_have_stand_above_the_table(tmp_path, capsys, monkeypatch):
+    """Beside a swept prompt stood the data file, the length and the verifier in every row."""
+    monkeypatch.setenv("COLUMNS", "150")
+    same = (("file", "mine.jsonl"), ("response_length", 4))
+    cells = grid(TOY, task_args=[(*same, ("system", text)) for text in ("Be brief, x=1", "Think")])
+    print_summary(summarize(made(tmp_path / "s", cells)))
+    said = printed(capsys)
+    assert said.count("file=mine.jsonl,response_length=4") == 1
+    assert said.count("system=") == 2
+    assert "Be brief, x=1" in said
+
+
 def test_many_settings_with_long_names_still_break_between_words_only(tmp_path, capsys, terminal):
     settings = {"learning_rate": [1e-3, 3e-3], "warm_start_steps": [0, 600], "recipe": ["reinforce", "grpo"]}
     summary = summarize(made(tmp_path / "s", grid(TOY, **settings, seed=range(2))))

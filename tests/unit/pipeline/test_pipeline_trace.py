@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,6 +206,14 @@ def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
     assert printed.err.startswith("error: ")
     assert why in printed.err
     assert not Path("x.txt").exists()
+
+
+def test_a_plan_that_takes_long_says_so(capsys, monkeypatch):
+    """The bare command was silent for over a minute."""
+    monkeypatch.setattr("testbed.cli.pipeline.slow_notice", lambda text: nullcontext(print(text)))
+    monkeypatch.setattr("testbed.pipeline.sizing.table", lambda *_, **__: [])
+    _, printed = run(capsys, "plan", "accelerators=8,8000", "trainer_share=0.25", "queue=1", "--json")
+    assert printed.out.startswith("Simulating 4 pipelines, up to 8,000 accelerators each: minutes.")
 
 
 @pytest.mark.slow
