@@ -290,8 +290,8 @@ def test_an_instrument_that_identifies_nothing_is_refused():
     with pytest.raises(UserError, match="other values than 0 and 1"):
         run("instrumental_variable", replace(data, instrument_N=np.full(30, 2)))
     refuses("varies within a stratum", run, "instrumental_variable", replace(instrumented(3), context_N=None))
-    once = data.action_dist_NA.copy()
-    once[0] = once[0, ::-1] * [1.0, 1.0] + [1e-6, -1e-6] if once[0, 0] == once[0, 1] else once[0, ::-1]
+    once = np.array(data.action_dist_NA)
+    once[0] += [3e-9, -3e-9]  # in one round of thirty
     refuses("varies within a stratum", run, "instrumental_variable", replace(data, action_dist_NA=once))
     refuses("negative labels", run, "instrumental_variable", replace(data, context_N=-np.ones(30, dtype=int)))
 

@@ -197,6 +197,9 @@ def test_without_discount_plain_counts_are_right_too():
 def test_the_last_ratio_alone_is_enough_for_a_single_state():
     world, pi, _, episodes = exact_log(4, transition=[[[1], [1]]], start=[1], reward=[[1, -2]])
     assert star(episodes, c=1).value == pytest.approx(float(slow.value(world, pi)), rel=1e-12)
+    reward, log_rho = np.array([[1.0, 0.0], [0.0, 0.0]]), np.log([[2.0, 1.0], [0.5, 1.0]])
+    two = LoggedEpisodes(reward_NT=reward, log_rho_NT=log_rho, state_NT=np.array([[0, 2], [1, 2]]))
+    assert star(two).value == pytest.approx(0.5)  # first states count once, whatever was done there
 
 
 @pytest.mark.parametrize(
