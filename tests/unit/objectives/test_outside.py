@@ -27,10 +27,17 @@ HOSTILE = {
 """Function: what it does, and what is answered."""
 
 
-SETS = """def set_all():
+SETS = """import numpy
+import torch
+
+def sets(logp_BT=None, batch=None):
     torch.set_grad_enabled(False)
     torch.set_default_dtype(torch.float16)
-    numpy.seterr(all="raise")"""
+    numpy.seterr(all="raise")
+    return -logp_BT * batch.adv_BT if batch else None
+
+sets()
+"""
 
 
 @pytest.fixture
@@ -39,10 +46,8 @@ def file(tmp_path, monkeypatch):
     mute = "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\n\n"
     functions = [f"def {name}(logp_BT, batch):\n    {body}\n" for name, (body, _) in HOSTILE.items()]
     fine = "def fine(logp_BT, batch):\n    return -logp_BT * batch.adv_BT\n"
-    fine += "def sets(logp_BT, batch):\n    set_all()\n    return -logp_BT * batch.adv_BT\n"
-    mute = f"import numpy\nimport torch\n{SETS}\n\n\nset_all()\n{mute}"
     stopped = "def stopped(logp_BT, batch):\n    raise KeyboardInterrupt\n"
-    (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine, stopped]))
+    (tmp_path / "mine.py").write_text(mute + "\n\n".join([*functions, fine, stopped, SETS]))
     return tmp_path / "mine.py"
 
 
