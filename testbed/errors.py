@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class UserError(ValueError):
@@ -73,6 +73,11 @@ def _escaped(text: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def listed(arguments: Mapping[str, object]) -> str:
+    """Return "digits=3, noise=0.1", or "no arguments"."""
+    return ", ".join(f"{name}={value}" for name, value in arguments.items()) or "no arguments"
 
 
 def counted(number: int, what: str) -> str:

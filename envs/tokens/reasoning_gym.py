@@ -119,6 +119,10 @@ class ReasoningGym(TokenTask):
                 raise ValueError(
                     f"prompt {self.prompt!r} asks for {error}, {self.dataset} has: {known}."
                 ) from error
+            except ValueError as error:
+                raise ValueError(
+                    f"prompt {self.prompt!r} is no format: {error}. Write {{{{ and }}}} for braces."
+                ) from error
             self._items[index] = Item(text, entry["answer"], entry)
             self._index.setdefault(text, index)
         return self._items[index]

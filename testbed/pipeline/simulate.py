@@ -221,7 +221,8 @@ def _report(design: Design, sums_R: Any, histogram_R3K: Floats, batches: int) ->
     if sums_R["stuck"].any():
         raise UserError(
             f"The pipeline stops: nothing runs and the trainer waits for {design.batch // design.pieces} "
-            f"responses (queue={design.queue:g}, admission={design.admission}, max_age={design.max_age})."
+            f"responses (queue={design.queue:g}, admission={design.admission}, max_age={design.max_age}). "
+            "Raise queue or max_age, or lower batch."
         )
     s = sums_R
     dropped = s["dropped_samples"]

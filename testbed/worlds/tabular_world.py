@@ -14,7 +14,7 @@ from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
-from testbed.errors import UserError
+from testbed.errors import UserError, listed
 from testbed.policies.policy import Policy
 from testbed.policies.token_versions import logp_by_version
 from testbed.prefixes.prefix_source import Asked, PrefixSource, Start
@@ -296,7 +296,5 @@ def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
     task = tabular_task(run)
     own, precision = split_precision(run)
     if own:
-        raise UserError(
-            f"policy 'tabular' cannot be made with {own}: a table accepts only the argument precision."
-        )
+        raise UserError(f"policy 'tabular' cannot be made with {listed(own)}: it takes precision alone.")
     return task, of_precision(TabularPolicy(task.states, task.actions), precision)

@@ -14,7 +14,7 @@ from envs.tokens.token_task import TokenTask
 from envs.tokens.token_tree import TokenTree
 from testbed.config.argument_types import wrong_types
 from testbed.config.run import Run, Scalar
-from testbed.errors import UserError, refuse
+from testbed.errors import UserError, listed, refuse
 from testbed.registry import Entry, Registry
 from testbed.user_files import in_a_file, outside_constructor
 
@@ -47,7 +47,7 @@ def build_task(name: str, **arguments: Scalar) -> Task:
     try:
         made: Task = build()
     except (ValueError, TypeError, ImportError) as error:
-        raise UserError(f"task '{name}' cannot be made with {arguments}: {error}") from error
+        raise UserError(f"task '{name}' cannot be made with {listed(arguments)}: {error}") from error
     if not isinstance(made, FiniteMDP | TokenTree | TokenTask):
         raise UserError(
             f"task '{name}' makes a {type(made).__name__}, expected a TokenTask, FiniteMDP or TokenTree."

@@ -15,7 +15,7 @@ from testbed import rng
 from testbed.config.run import Run
 from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
-from testbed.errors import UserError, unknown
+from testbed.errors import UserError, listed, unknown
 from testbed.policies.policy import Policy
 from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.prefixes.prefix_source import Asked, Start
@@ -385,4 +385,4 @@ def build_token_policy(run: Run) -> tuple[TokenTask, Policy]:
             return task, Perturbed(hf, sigma, where)
         return task, of_precision(hf, precision)
     except TypeError as error:
-        raise UserError(f"policy '{run.policy}' cannot be made with {arguments}: {error}") from error
+        raise UserError(f"policy '{run.policy}' cannot be made with {listed(arguments)}: {error}") from error

@@ -264,6 +264,8 @@ def test_the_prompt_is_a_format_of_question_and_metadata():
     assert question.item(0).prompt.startswith("State the final answer")
     with pytest.raises(ValueError, match=r"asks for 'expresion', chain_sum has: .*expression.*question"):
         ReasoningGym(prompt="{expresion}")
+    with pytest.raises(ValueError, match=r"boxed.*is no format: .*Write {{ and }} for braces"):
+        ReasoningGym(prompt=r"{question} in \boxed{")
 
 
 def test_data_sets_that_score_their_own_answer_zero_are_reported():
