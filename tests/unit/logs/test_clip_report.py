@@ -136,28 +136,29 @@ def test_a_batch_holds_what_was_logged_with_zeros_outside_the_mask():
         row = np.arange(length) + 10.0 * name
         mask = row != 10.0 * name + 1
         return LoggedSequence(
-            0, str(name), group, mask, logp_mu=-row, logp_pi=-row - 0.5,
-            reward=float(name), **{"logp_anchor": -row - 0.75, "advantage": row + 0.25, **fields},
+            0, str(name), group, mask, logp_pi=-row - 0.5, reward=float(name),
+            **{"logp_mu": -row, "logp_anchor": -row - 0.75, "advantage": row + 0.25, **fields},
         )  # fmt: skip
 
     some = [one(1, "b", 3), one(2, "a", 1), one(3, "b", 2)]
     bad = [one(n, "a", 2, **{name: np.array([value, 0.0])}) for n, (name, value) in enumerate((
-        ("logp_anchor", -np.inf), ("logp_anchor", np.nan), ("advantage", np.inf)), start=4)]  # fmt: skip
-    masked = one(7, "c", 2, logp_anchor=np.array([-70.75, np.nan]))
+        ("logp_anchor", -np.inf), ("logp_anchor", np.nan), ("advantage", np.inf), ("logp_mu", -np.inf)),
+        start=4)]  # fmt: skip
+    masked = one(8, "c", 2, logp_anchor=np.array([-80.75, np.nan]))
     held = batches(Log("made", (*some, *bad, masked)))
     ((pi_BT, batch),) = held.pairs
     wanted = {
-        "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-70, 0, 0]],
-        "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [70.25, 0, 0]],
-        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 7],
+        "logp_mu_BT": [[-10, 0, -12], [-20, 0, 0], [-30, 0, 0], [-80, 0, 0]],
+        "adv_BT": [[10.25, 0, 12.25], [20.25, 0, 0], [30.25, 0, 0], [80.25, 0, 0]],
+        "mask_BT": [[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], "reward_B": [1, 2, 3, 8],
         "group_B": [1, 0, 1, 2],
-        "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-70.75, 0, 0]],
+        "logp_anchor_BT": [[-10.75, 0, -12.75], [-20.75, 0, 0], [-30.75, 0, 0], [-80.75, 0, 0]],
     }  # fmt: skip
     found = {name: getattr(batch, name).tolist() for name in wanted}
     wanted["group_B"] = [0, 1, 0, 2]
     assert found == wanted
-    assert pi_BT.tolist() == [[-10.5, 0, -12.5], [-20.5, 0, 0], [-30.5, 0, 0], [-70.5, 0, 0]]
-    assert held.notes == ("3 of 7 sequences have no token or a token that is not finite: left out.",)
+    assert pi_BT.tolist() == [[-10.5, 0, -12.5], [-20.5, 0, 0], [-30.5, 0, 0], [-80.5, 0, 0]]
+    assert held.notes == ("4 of 8 sequences have no token or a token that is not finite: left out.",)
     with pytest.raises(UserError, match="No sequence has finite log-probabilities and advantages throughout"):
         batches(Log("made", tuple(bad)))
 

@@ -146,6 +146,8 @@ def test_without_the_trainers_version_ages_count_from_the_newest_of_the_step():
     assert [row.tolist() for row in ages(Log("made", SOUND))] == [[2, -4, 1, 1], [3], [1, 3], [-3, 1, 3]]
     bare = Log("made", tuple(replace(one, trainer_version=None) for one in SOUND))
     assert [row.tolist() for row in ages(bare)] == [[6, 0, 5, 5], [7], [0, 2], [0, 4, 6]]
+    other = replace(bare, sequences=bare.sequences[::-1])
+    assert [row.tolist() for row in ages(other)] == [[0, 4, 6], [0, 2], [7], [6, 0, 5, 5]]
     first = Log("made", tuple(replace(one, trainer_version=0) for one in SOUND))
     assert [row.tolist() for row in ages(first)] == [(-one.version).tolist() for one in SOUND]
     assert ages(Log("made", (*SOUND, HOSTILE[0]))) is None

@@ -88,6 +88,15 @@ def test_a_null_value_is_rejected_at_its_share_of_the_false_alarms():
     assert [Mean(1.0, 0.1, p).rejected for p in (2.4e-5, 2.6e-5)] == [True, False]
 
 
+def test_a_rejected_mean_within_rounding_of_1_is_no_finding():
+    """Sixty times its error from 1, but nearer than .002."""
+    for shift, told in ((0.0018, False), (-0.0018, False), (0.0022, True), (-0.0022, True)):
+        log = log_of([np.full(4, np.log1p(shift)) + 1e-4 * (-1) ** n for n in range(60)])
+        half = replace(log.sequences[0], logp_pi=None)  # which counts nowhere
+        assert estimates(log).token.rejected
+        assert bool([x for x in findings(Log("made", (*log.sequences, half))) if "token ratio" in x]) == told
+
+
 def test_skewness_to_the_right_weakens_a_mean_that_is_low_and_never_hides_it():
     """Hall (1992): x + g x^2 / 3 + g^2 x^3 / 27 + g / 6n at g = 2, n = 100, by hand."""
     assert _unskewed(-0.3, 2.0, 100) == pytest.approx(0.3 - 0.06 + 0.004 - 1 / 300)

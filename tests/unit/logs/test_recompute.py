@@ -139,7 +139,7 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
     for some, field, whose, said, many in (
         ((bare, full, empty), "logp_pi", "the trainer's", (), 2),
         ((bare, full), "logp_mu", "the sampler's", (), 1),
-        ((text,), "logp_pi", "the trainer's",
+        ((text, full), "logp_pi", "the trainer's",
          ("Text was tokenized again: the tokens may differ from the sampled ones.",), 1),
     ):  # fmt: skip
         found = recomputed(Log("made", some, ("n",)), Path("f"), field, 0.5)
