@@ -132,6 +132,12 @@ def test_without_ray_the_error_names_the_extra(monkeypatch):
         monkeypatch.setenv(name, "")
     monkeypatch.setitem(sys.modules, "ray", None)
     refuses(r"Ray is not installed. Install it: pip install 'off-policy-testbed\[ray\]'", Ray)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    monkeypatch.setattr("testbed.execution.ray_executor.cores", lambda: 5)
+    for given, workers in ((None, 5), (2, 2)):
+        made = Ray("auto", given, 3, 2.5, "m:f")
+        assert (made.workers, made.function, made._given) == (workers, "m:f", given)
+        assert (made._address, made._threads, made._timeout, made._running) == ("auto", 3, 2.5, {})
 
 
 def test_rays_folder_lies_in_one_that_only_its_user_enters_and_that_goes_with_the_process():

@@ -24,6 +24,7 @@ from testbed.config.run import grid
 from testbed.errors import UserError
 from testbed.execution.runner import run_sweep
 from testbed.results import atomic_files, manifest
+from testbed.results.checkpoint_files import CHECKPOINT, checkpoint_path, forget
 from testbed.results.repair import repair
 from testbed.results.store import Store, read, status
 
@@ -78,6 +79,21 @@ def test_an_unfinished_file_is_passed_over_and_swept_away_when_old(tmp_path):
     assert status(tmp_path / "s").done == 1
     Store.start(tmp_path / "s", PACKS)
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_finished_pack_forgets_its_checkpoint_and_what_was_half_written_of_it(tmp_path, monkeypatch):
+    monkeypatch.delenv(CHECKPOINT, raising=False)
+    forget("a")  # no folder is set
+    assert checkpoint_path("a") is None
+    monkeypatch.setenv(CHECKPOINT, str(tmp_path / "c"))
+    names = ["a.safetensors", "b.safetensors", ".tmp-a-1", ".tmp-b-1", ".tmp-old"]
+    assert checkpoint_path("a") == tmp_path / "c" / names[0]
+    for name in names:
+        (tmp_path / "c" / name).touch()
+    os.utime(tmp_path / "c" / ".tmp-old", (0, 0))
+    for _ in range(2):
+        forget("a")
+        assert sorted(os.listdir(tmp_path / "c")) == [".tmp-b-1", "b.safetensors"]
 
 
 def test_files_are_flushed_before_they_get_their_name(tmp_path, monkeypatch):

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.fake_training import train
 from support.refusals import refuses
@@ -13,7 +15,7 @@ from support.small_store import PACKS, content
 
 from testbed.config.run import Run, grid
 from testbed.execution.packs import plan
-from testbed.results.parquet import decode, encode
+from testbed.results.parquet import HEADER, decode, encode, header
 
 
 def test_a_table_comes_back_as_it_was_written():
@@ -53,6 +55,23 @@ def test_a_malformed_result_is_refused(change, expected):
     columns = train(PACKS[0].cells)
     change(columns)  # type: ignore[operator]
     refuses(expected, encode, columns, PACKS[0], error=ValueError)
+
+
+def test_a_header_is_an_object_or_none(tmp_path):
+    for text, found in (
+        (None, {}),
+        ('{"pack": "a"}', {"pack": "a"}),
+        ("[1]", "The header is [1], expected an object."),
+    ):
+        table = pa.table({"a": [1]}).replace_schema_metadata(
+            None if text is None else {HEADER: text.encode()}
+        )
+        pq.write_table(table, tmp_path / "x")
+        content = (tmp_path / "x").read_bytes()
+        if isinstance(found, str):
+            assert refuses("", header, content, error=ValueError) == found
+        else:
+            assert header(content) == found
 
 
 def test_a_result_that_says_nothing_of_one_cell_is_refused():
