@@ -182,6 +182,8 @@ def test_moments_are_those_of_all_batches_enumerated():
     barrier = 0.1 * batch_NB.max(axis=1).mean() + 0.01 * 6 * mean / 2
     assert closed_forms.synchronous_period(design) == pytest.approx(barrier + 0.05 + 0.3, rel=1e-12)
     assert closed_forms.one_step_off_period(design) == pytest.approx(barrier + 0.3, rel=1e-12)
+    late = replace(design, train_time=99.0)
+    assert closed_forms.one_step_off_period(late) == pytest.approx(99.3, rel=1e-12)
     # Both of a pair are short with chance 1/4 + asin(correlation) / 2 pi.
     for correlation in (0.0, 0.3, 0.6, 0.9, 1.0):
         pair = replace(design, lengths=(1, 3), group=2, correlation=correlation)
@@ -321,6 +323,12 @@ def test_words_become_a_design(tmp_path):
     design = from_words(words)
     (file := tmp_path / "design.toml").write_text("lengths = [3, 4]\nin_flight = true\nqueue = 1.5\n")
     assert from_toml(file) == [words[2], words[1], words[5]]
+    file.write_text("slots = ")
+    refuses(f"^{file} is not TOML: Invalid value .*\\.$", from_toml, file)
+    gone = tmp_path / "gone.toml"
+    assert refuses("", from_toml, gone) == (
+        f"{gone} cannot be read: No such file or directory. Expected a TOML file of fields."
+    )
     assert from_words(["in_flight=false"], design) == replace(design, in_flight=False)
     assert (design.slots, design.in_flight, design.lengths, design.max_age) == (64, True, (3, 4), 5)
     free = replace(design, max_age=None, correlation=1.0)
@@ -331,3 +339,4 @@ def test_replications_differ_and_give_a_standard_error():
     found = replications(LOGNORMAL, batches=20)
     assert len(set(found.value_R[LAG])) == 4
     assert replace(found, value_R={LAG: np.array([1.0, 3.0])}).stderr(LAG) == pytest.approx(1)
+    assert math.isnan(replace(found, value_R={LAG: np.array([1.0])}).stderr(LAG))
