@@ -713,12 +713,14 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
         util=SimpleNamespace(get_node_ip_address=lambda: place[0]), exceptions=SimpleNamespace(RayError=Lost),
         cluster_resources=lambda: {"CPU": 6.0},
         remote=lambda f: SimpleNamespace(options=lambda **how: (f, how)),
+        _private=SimpleNamespace(worker=SimpleNamespace(print_to_stdstream=print)),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "ray", ray)
     quiet = {"log_to_driver": False, "logging_level": "error"}
     local = {"include_dashboard": False, "object_store_memory": 2**28, "_temp_dir": "f", "num_cpus": 3}
     assert ray_executor._connect(None, 3, "f") is ray
     assert asked.pop() == (("local",), local | quiet)
+    assert ray._private.worker.print_to_stdstream("a raylet's log", ignore_prefix="") is None
     assert (
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_USAGE_STATS_ENABLED"], os.environ[ray_executor.LOOPBACK],
     ) == ("token", "0", "0")  # fmt: skip
