@@ -27,6 +27,7 @@ from analysis.arena.tasks import shown, tuned_at
 from analysis.tables.committed import load_results
 from testbed.config.run import Run
 from testbed.config.run import cell_ids as ids
+from testbed.errors import UserError
 
 BATCH = 4
 """Arms whose cells run stacked and whose rows come together."""
@@ -69,7 +70,13 @@ def run_arms(
     def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
         runs = [run for _, run in wanted]
         unique = dict(zip(ids(runs), runs, strict=True))
-        run_sweep(unique.values(), folder / step_name, workers=0)
+        done = run_sweep(unique.values(), folder / step_name, workers=0)
+        if done.failures:
+            failure = done.failures[0]
+            raise UserError(
+                f"{name}, {step_name}: {done.failed} of {done.planned} runs failed, as {failure.cells[0]}: "
+                f"{failure.message.rstrip('.')}. Change what fails and call again; finished runs are kept."
+            )
         rows = load_results(folder / step_name)
         say(f"{name} lag {lag} {step_name}: {len(unique)} cells, after {time.monotonic() - started:.0f} s")
         return rows

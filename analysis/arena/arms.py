@@ -103,7 +103,7 @@ ARMS: tuple[Arm, ...] = (
     _arm("sfpo", "alpha", 0.4, 0.6, 0.8, 0.9, 1),
     _arm("mdpo", "passes", 1, 2, 5, 8, 16),
     _arm("remix", "share", 0.1, 0.2, 0.4, 0.6, 0.8),
-    _arm("spear", "share", 0.06, 0.12, 0.25, 0.5, 0.75),
+    _arm("spear", "share", 0.25, 0.5, 0.75),
     _arm("online_dpo", "beta", 0.01, 0.03, 0.1, 0.3, 1, 3),
     _arm("rloo", "eps", 0.1, 0.2, 0.5, 0.9, 0.99),
     Arm("dppo", "dppo"),

@@ -319,6 +319,13 @@ def test_what_cannot_be_added_is_refused_before_anything_runs(small, capsys, wor
     assert not (small / "results").exists()
 
 
+def test_a_queue_whose_runs_fail_says_which_and_why(tmp_path):
+    arms = [Arm("spear", "spear", tuple((("share", x),) for x in (0.001, 0.002)))]
+    said = r"small, screen: \d+ of \d+ runs failed, as \S+: .*raise `prompts` or the share\. Change what"
+    with pytest.raises(UserError, match=said):
+        run_queue("small", SMALL, arms, 0, tmp_path, print)
+
+
 @pytest.mark.slow
 def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path):
     arms = [Arm("cispo", "cispo", tuple((("eps_high", x),) for x in (1, 2, 4)))]
