@@ -1,5 +1,6 @@
 """Weighted counts per data set, the input of every tabular estimator."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from envs.arrays import Floats, Ints
 def tally(index_xM: Ints, size: int, weight_xM: NDArray[Any]) -> Floats:
     """Sum the weights per index over the last axis, [x, size]; leading axes are counted separately."""
     lead = index_xM.shape[:-1]
-    flat_RM = index_xM.reshape(-1, index_xM.shape[-1])
+    flat_RM = index_xM.reshape(math.prod(lead), index_xM.shape[-1])
     shifted_RM = flat_RM + size * np.arange(len(flat_RM))[:, None]
     weight_M = np.broadcast_to(weight_xM, index_xM.shape).astype(np.float64).ravel()
     total_RS = np.bincount(shifted_RM.ravel(), weight_M, minlength=size * len(flat_RM))

@@ -200,6 +200,8 @@ def test_the_last_ratio_alone_is_enough_for_a_single_state():
     reward, log_rho = np.array([[1.0, 0.0], [0.0, 0.0]]), np.log([[2.0, 1.0], [0.5, 1.0]])
     two = LoggedEpisodes(reward_NT=reward, log_rho_NT=log_rho, state_NT=np.array([[0, 2], [1, 2]]))
     assert star(two).value == pytest.approx(0.5)  # first states count once, whatever was done there
+    one = LoggedEpisodes(reward_NT=reward[:, :1], log_rho_NT=log_rho[:, :1], state_NT=np.array([[0], [1]]))
+    assert star(one).value == pytest.approx(0.5), "episodes of one step have no moves"
 
 
 @pytest.mark.parametrize(
