@@ -75,20 +75,6 @@ def fine() -> Floats:
     return 1.0 - np.arange(ANSWERS) / ANSWERS
 
 
-def trained(
-    start_RSA: Floats,
-    key_R: Words,
-    recipe: str,
-    *,
-    steps: int,
-    rate: float,
-    age: int = 0,
-    reward_A: Floats | None = None,
-) -> Floats:
-    """Logits after `steps` updates of a recipe, the last of `course`."""
-    return course(start_RSA, key_R, recipe, steps=steps, rate=rate, age=age, reward_A=reward_A)[-1]
-
-
 def course(
     start_RSA: Floats,
     key_R: Words,
@@ -102,10 +88,9 @@ def course(
 ) -> list[Floats]:
     """Logits before and after each of `steps` updates on groups drawn by the policy of `age` updates ago.
 
-    noise: chance that a reward r counts as 1 - r.
-
     Older than the start is the start's own: an age of `steps` or more is offline. The start is the reference.
-    Cells with one key draw the same numbers, whatever the recipe.
+    Cells with one key draw the same numbers, whatever the recipe. noise: chance that a reward r is read as
+    1 - r.
     """
     from envs.kernels import uniforms
 

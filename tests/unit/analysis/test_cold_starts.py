@@ -9,9 +9,9 @@ from analysis.experiments.lag.excess_cloning import (
     PROMPTS,
     accuracy,
     cloned,
+    course,
     demonstrations,
     softmax,
-    trained,
 )
 from testbed.rng import keys
 
@@ -32,7 +32,7 @@ def test_long_cloning_ends_at_the_demonstrations_own_shares():
 
 def test_an_update_is_grpos_gradient_of_the_groups_that_the_old_policy_drew():
     start = cloned(SHOWN, 20)
-    moved = (trained(start, KEYS, "reinforce", steps=1, rate=1.0) - start)[0]
+    moved = (course(start, KEYS, "reinforce", steps=1, rate=1.0)[-1] - start)[0]
     from envs.kernels import uniforms
 
     token = (
@@ -51,11 +51,11 @@ def test_an_update_is_grpos_gradient_of_the_groups_that_the_old_policy_drew():
 
 def test_data_older_than_the_run_are_the_starts_and_a_step_back_is_one_policy_back():
     start = cloned(SHOWN, 20)
-    ages = [trained(start, KEYS, "grpo", steps=3, rate=0.3, age=age) for age in (0, 1, 3, 50)]
+    ages = [course(start, KEYS, "grpo", steps=3, rate=0.3, age=age)[-1] for age in (0, 1, 3, 50)]
     np.testing.assert_array_equal(ages[2], ages[3])
     assert (ages[0] != ages[1]).any()
     assert (ages[1] != ages[2]).any()
     np.testing.assert_array_equal(
-        trained(start, KEYS, "grpo", steps=1, rate=0.3),
-        trained(start, KEYS, "grpo", steps=1, rate=0.3, age=9),
+        course(start, KEYS, "grpo", steps=1, rate=0.3)[-1],
+        course(start, KEYS, "grpo", steps=1, rate=0.3, age=9)[-1],
     )
