@@ -31,6 +31,10 @@ KEYS = ("task", "lag", "arm", "seed")
 SETTING = ("rate", "knob", "at_edge")
 KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "steps_to_fresh")
 """Columns of the committed table."""
+ABOUT: Mapping[str, Any] = {
+    "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING],
+}  # fmt: skip
+"""Of the committed table, for Table.of."""
 SHARE = 0.8
 """Of fresh data's mean final accuracy: the time to reach it is an outcome."""
 

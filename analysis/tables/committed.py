@@ -46,7 +46,14 @@ class Table:
 
     @classmethod
     def of(cls, name: str, frame: pd.DataFrame, about: Mapping[str, Any] | None = None) -> Table:
-        """Return the frame as a table: floats with five significant digits, rows in the given order."""
+        """Return the frame as a table: floats with five significant digits, rows in the given order.
+
+        about["once"]: columns that are written only in a row that differs from the one before it in any.
+        """
+        if once := (about or {}).get("once"):
+            words = frame[once].astype(str).fillna("")
+            repeats = (words == words.shift()).all(axis=1)
+            frame = frame.assign(**{column: frame[column].mask(repeats) for column in once})
         text = frame.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
         return cls(name, text.encode(), about or {})
 
@@ -56,8 +63,15 @@ class Table:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Rows; where `about` names the first fresh seed, `run` is not in the file and follows from seeds."""
+        """Rows; what the file writes `once` is in all, and `run` follows from seeds if `about` says how."""
         rows = pd.read_csv(io.BytesIO(self.csv))
+        if once := self.about.get("once"):
+            starts = rows[once[0]].notna()
+            of_row = starts.cumsum() - 1
+            for column in once:
+                said = rows.loc[starts, column]
+                whole = said.dtype.kind == "f" and said.mod(1).eq(0).all()  # blanks had made floats of them
+                rows[column] = (said.astype(int) if whole else said).to_numpy()[of_row]
         if "fresh" in self.about:
             run = np.where(rows["seed"] < self.about["fresh"], "first", "replication")
             rows.insert(list(rows.columns).index("seed"), "run", run)

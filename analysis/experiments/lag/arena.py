@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.arena import halving
 from analysis.arena import table as finals
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.judging.auroc import kendall
@@ -32,7 +31,7 @@ TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 def compute() -> Table:
     """Return the committed rows and those of all finals in RESULTS."""
     rows = finals.gathered(RESULTS, finals.load()).drop(columns="run")
-    return Table.of(finals.NAME, rows, {"version": finals.VERSION, "fresh": halving.FRESH})
+    return Table.of(finals.NAME, rows, finals.ABOUT)
 
 
 def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:
