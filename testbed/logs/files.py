@@ -16,12 +16,14 @@ DAMAGED = (
     OverflowError, AssertionError, struct.error,
 )  # fmt: skip
 """Errors that torch's loader raises on a file with a wrong byte."""
+SPACE = re.compile(r"\s*")
 
 
 def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Return (place, object) of every line; an incomplete last line is reported in notes.
+    """Return (place, object) of every line, or of a file whose objects span lines, as `jq .` prints them.
 
-    Raises UserError for an earlier line that is not an object, and for a file without a complete line.
+    An incomplete end is reported in notes. Raises UserError for anything else that is not an object, and for
+    a file without a complete one.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -37,9 +39,10 @@ def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == filled[0][0] and (whole := _one_document(path, text)):
+            last = len(filled) > 1 and number == filled[-1][0]
+            if not last and (whole := _across_lines(path, text, notes)):
                 return whole
-            if number != filled[-1][0] or len(filled) == 1:
+            if not last:
                 raise UserError(
                     f"{path}:{number} is not JSON ({_cause(error)}); expected one object per line."
                 ) from error
@@ -58,20 +61,29 @@ def _cause(error: Exception) -> str:
     return "a whole number has over 4,300 digits" if "set_int_max" in str(error) else str(error)
 
 
-def _one_document(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the objects of a file that is one JSON value over many lines, [] for other files."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return _objects(value, path.name, str(path), numbered=True)
+def _across_lines(path: Path, text: str, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the objects of JSON values that follow each other, [] if one before the last is damaged."""
+    read, text = json.JSONDecoder().raw_decode, text.strip()
+    found: list[dict[str, Any]] = []
+    at = 0
+    while at < len(text):
+        try:
+            value, at = read(text, at)
+        except (ValueError, RecursionError):
+            if not found or re.search(r"\n[\[{]", text[at:]):
+                return []
+            notes.append(f"{path.name} is cut short: its last object is incomplete and was dropped.")
+            break
+        found += [each for _, each in _objects(value, "", str(path))]
+        at = next(SPACE.finditer(text, at)).end()
+    return [(f"{path.name}:{n}", each) for n, each in enumerate(found, start=1)]
 
 
-def _objects(row: Any, place: str, where: str, numbered: bool = False) -> list[tuple[str, dict[str, Any]]]:
+def _objects(row: Any, place: str, where: str) -> list[tuple[str, dict[str, Any]]]:
     rows = row if isinstance(row, list) else [row]
     if not all(isinstance(each, dict) for each in rows):
         raise UserError(f"{where} holds {json.dumps(row)[:60]}; expected objects, one or a list per line.")
-    return [(f"{place}:{n}" if numbered else place, each) for n, each in enumerate(rows, start=1)]
+    return [(place, each) for each in rows]
 
 
 def parquet_rows(path: Path) -> list[dict[str, Any]]:

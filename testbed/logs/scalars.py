@@ -77,9 +77,11 @@ STACKS = tuple(
 def read_as(key: str, known: Mapping[str, Name]) -> tuple[int, Name] | None:
     """Return (rank, name) of a key, best rank 0: written by this project, the same number, one that differs.
 
-    A key with dots and no slash is read with slashes. None for an unknown key.
+    A key with dots and no slash is read with slashes, and one that a tracker put below train/ without it.
+    None for an unknown key.
     """
     key = key if "/" in key else key.replace(".", "/")
+    key = key if key in known else key.removeprefix("train/")
     short = key.removeprefix(PREFIX)
     if short != key:
         return 0, Name(CALLBACK.get(short, short))

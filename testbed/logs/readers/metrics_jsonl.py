@@ -3,8 +3,9 @@
 Format: {"step": …, "data": {key: number}} of FileLogger in verl/utils/tracking.py (volcengine/verl
 b178a3cd5), written with "file" in trainer.logger to PROJECT/EXPERIMENT.jsonl; orjson writes NaN as null. Flat
 lines {"step": …, key: number} are write_metrics of tinker_cookbook/stores/training_store.py (tinker-cookbook
-9dfcc3a2), written to metrics.jsonl. Keys may use dots instead of slashes. The stack is the one with the most
-matching keys.
+9dfcc3a2), written to metrics.jsonl. Keys may use dots instead of slashes. W&B's history as JSON lines has
+train/ before the keys of TRL (transformers/integrations) and OpenRLHF (openrlhf/trainer/ppo_utils/loggers.py,
+OpenRLHF/OpenRLHF 82c060e61). The stack is the one with the most matching keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from testbed.logs import files
 from testbed.logs.readers import Reader
 from testbed.logs.scalars import ScalarLog, nothing_known, scalar_log, stack_of
 
-STEPS = ("step", "global_step", "training/global_step")
+STEPS = ("step", "global_step", "training/global_step", "train/global_step")
 """Keys that hold the step; the first one present counts."""
 
 

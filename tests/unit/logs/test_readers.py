@@ -490,7 +490,8 @@ def test_dumps_of_other_shapes_are_refused(held, name, message, tmp_path):
 def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_known_key(tmp_path):
     rows = {
         '{"global_step": 3, "entropy": 1, "a": "x"}': (3, "TRL"), '{"training/global_step": 3, "rl/ess": 1}':
-        (3, "PipelineRL"), '{"step": null, "global_step": 4, "entropy": null}': (4, "TRL"),
+        (3, "PipelineRL"), '{"train/global_step": 3, "train/vllm_kl": 1, "_step": 9}': (3, "OpenRLHF"),
+        '{"step": null, "global_step": 4, "entropy": null}': (4, "TRL"),
         '{"step": 3, "entropy": 1, "a": "x", "b": "y"}': None, '{"step": 3, "zz": 1}': None,
         '{"entropy": 1}': None,
     }  # fmt: skip

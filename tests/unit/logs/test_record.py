@@ -161,6 +161,9 @@ def test_lines_are_objects_with_their_places(tmp_path):
     assert notes == []
     assert lines('{"a": 1}\n{"a": 2}\n{"a": \n\n') == [("a.jsonl:1", {"a": 1}), ("a.jsonl:2", {"a": 2})]
     assert notes == ["a.jsonl is cut short: its last line, 3, is incomplete and was dropped."]
+    for text in ('{\n"a": 1}\n{\n"a": 2\n}', ' {"a": 1}{"a": 2}\n{"a"\n:', '{"a": 1}\n{"a":\n2}\n{"a":\n'):
+        assert lines(text) == [("a.jsonl:1", {"a": 1}), ("a.jsonl:2", {"a": 2})]
+    assert notes[1:] == ["a.jsonl is cut short: its last object is incomplete and was dropped."] * 2
     convert = "Unpack or convert it first, as with gunzip or iconv."
     for text, message in (
         ("", f"{path} is empty; expected JSON lines."), ("[]", f"{path} is empty; expected JSON lines."),
@@ -169,6 +172,9 @@ def test_lines_are_objects_with_their_places(tmp_path):
            "1)); expected one object per line."),
         ('{"a": 1}\nx\n{"a": 1}',
          f"{path}:2 is not JSON (Expecting value: line 1 column 1 (char 0)); expected one object per line."),
+        ('{\n"a": 1}\n{\n"a"}\n{\n"a": 1}',
+         f"{path}:1 is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char "
+         "1)); expected one object per line."),
         ('{"a": 1}\n[1]', f"{path}:2 holds [1]; expected objects, one or a list per line."),
         ('{"a": 1}\n' + "[" * 99_999 + "\n{}",
          f"{path}:2 is not JSON (brackets are nested too deeply); expected one object per line."),

@@ -222,7 +222,7 @@ def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
         ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2, known["kl"])),
         ("rollout_corr/ess_floor", (1, Name("rollout_corr/ess_floor"))), ("rollout_corr/nosuch", None),
         ("loss", None), ("token_mult_prob_error", (1, Name("token_mult_prob_error"))),
-        ("actor/entropy", None), ("a/b.c", None),
+        ("actor/entropy", None), ("a/b.c", None), ("train/kl", (2, known["kl"])), ("train/x", None),
         ("rollout_corr/rollout_is_mean", (1, Name("rollout_corr/rollout_is_mean"))),
     ):  # fmt: skip
         assert read_as(key, known) == wanted, key
@@ -235,9 +235,10 @@ def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
     both = names("TRL async")
     assert both["kl"].metric == "rollout_corr/kl_mu_pi_k3"
     assert both["entropy"] == names("TRL")["entropy"]
-    assert [stack_of(keys) for keys in ([], ["x"], ["rl/ess", "x"], ["ess_ratio", "rollout_corr/kl"])] == [
-        "", "", "PipelineRL", "verl",
-    ]  # fmt: skip
+    assert [stack_of(keys) for keys in (
+        [], ["x"], ["rl/ess", "x"], ["ess_ratio", "rollout_corr/kl"], ["reward", "kl", "grad_norm"],
+        ["train/reward", "train/kl", "train/vllm_kl"],
+    )] == ["", "", "PipelineRL", "verl", "TRL", "OpenRLHF"]  # fmt: skip
 
 
 def test_alerts_name_the_stacks_key_and_how_its_number_differs():
