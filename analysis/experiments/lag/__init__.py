@@ -1,1 +1,1 @@
-"""What old data do to learning: lag, reuse, replay and averaging, on bandits and toy language models."""
+"""How old data affect learning: lag, reuse, replay and averaging, on bandits and toy language models."""

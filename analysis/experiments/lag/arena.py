@@ -1,4 +1,5 @@
-"""The arena's finals: what each recipe gains over tuned GRPO on stale data, and what it keeps of fresh.
+"""Final accuracies of the arena: the gain of each recipe over tuned GRPO on stale data, and its loss against
+fresh data.
 
 The design is the text of analysis/arena/__init__.py; `testbed arena run` makes the runs.
 """
@@ -17,25 +18,25 @@ from analysis.lab import Experiment, Frame, Part, arm
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
-"""Where `testbed arena run` writes."""
+"""Folder that `testbed arena run` writes to."""
 MARGIN, LESS = 0.05, 0.02
-"""Final accuracy that counts, and mean accuracy along the run that does; set before the runs."""
+"""Smallest final accuracy, and mean accuracy along the run, that counts. Set before the runs."""
 OLD, PASS = ("guess", "long"), ("sums", "guess")
-"""Tasks with lag 256, and those where pass@8 has room."""
+"""Tasks with lag 256, and tasks whose pass@8 is far enough below 1."""
 SHORT, ALL = ("sorted", "sums"), ("sorted", "sums", "guess")
-"""Tasks that claims on two tasks speak of, and all three where all arms have run at lag 64. On length
-staleness costs tuned GRPO nothing, so nothing can be asked there."""
+"""Task pairs of the claims, and the three tasks on which every arm ran at lag 64. The task `length` is left
+out: staleness costs tuned GRPO nothing there."""
 TUNED, FRESH = {"arm": "grpo"}, {"arm": "grpo", "lag": 0}
 
 
 def compute() -> Table:
-    """Return the committed rows and those of all finals in RESULTS."""
+    """Return the committed rows, plus one row for every final in RESULTS."""
     rows = finals.gathered(RESULTS, finals.load()).drop(columns="run")
     return Table.of(finals.NAME, rows, finals.ABOUT)
 
 
 def per_task(tasks: Sequence[str], *stems: str, what: str = "") -> Part:
-    """Return the claims STEM-on-TASK."""
+    """Return the claims named STEM-on-TASK."""
     return Part(what, tuple(f"{stem}-on-{task}" for stem in stems for task in tasks))
 
 
@@ -55,11 +56,11 @@ EXPERIMENT = Experiment(
             OLD,
             "minpro-ends-above-tuned-cispo-at-lag-256",
             "minpro-ends-above-tuned-grpo-at-lag-256",
-            what="final accuracy, at a KL per token of 2 on guess and of 0.04, no large drift, on long; "
-            "collapse is not asked",
+            what="final accuracy only; KL per token is 2 on guess but 0.04, a small drift, on long; "
+            "collapse is not tested",
         ),
         "M2PO (Prosperity before Collapse)": Part(
-            "on long its best tau clips nothing, so that M2PO is GRPO there; on guess and sums it clips 4 %",
+            "its best tau clips nothing on long, so M2PO equals GRPO there; on guess and sums it clips 4 %",
             claims=(
                 *(f"m2po-gains-over-tuned-grpo-at-lag-64-on-{task}" for task in ("guess", "sums")),
                 "m2po-keeps-fresh-accuracy-at-lag-256-on-long",
@@ -71,14 +72,16 @@ EXPERIMENT = Experiment(
             SHORT,
             "ctpo-gains-over-tuned-grpo-at-lag-64",
             "ctpo-ends-above-tuned-gspo-at-lag-64",
-            what="bounds grow as the root of the place, their width tuned; the best clips nothing on sorted; "
-            "unbiased prefix weights of less variance than whole ones are an identity and not asked",
+            what="bounds grow with the square root of the token's position, and their width is tuned; the "
+            "best width clips nothing on sorted; the lower variance of unbiased prefix weights is an "
+            "identity and not tested",
         ),
         "SAPO": per_task(
             ALL,
             "sapo-gains-over-tuned-grpo-at-lag-64",
             "sapo-ends-above-tuned-gspo-at-lag-64",
-            what="a constant lag of 64, beyond minibatches of one rollout batch; accuracy, not stability",
+            what="a constant lag of 64 instead of several minibatches per rollout batch; accuracy, not "
+            "stability",
         ),
         "DISPO": per_task(
             SHORT, "dispo-ends-above-tuned-cispo-at-lag-64", "dispo-ends-above-tuned-dapo-at-lag-64"
@@ -86,7 +89,7 @@ EXPERIMENT = Experiment(
         "MHPO": per_task(
             SHORT,
             "mhpo-gains-over-tuned-grpo-at-lag-64",
-            what="at lag 64, against GRPO at its best, wide clip; rate and lam_neg tuned, cap c left at 1.5",
+            what="at lag 64, against GRPO at its best (wide) clip; rate and lam_neg tuned, cap c left at 1.5",
         ),
         "SFPO (Slow-Fast)": per_task(
             SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
@@ -95,11 +98,11 @@ EXPERIMENT = Experiment(
         "Asynchronous RLHF": per_task(
             SHORT,
             "online-dpo-loses-less-to-lag-than-tuned-rloo",
-            what="robustness of the loss against one rival, best and worst of 8 answers, a constant lag; "
-            "not that of larger models, nor speed",
+            what="robustness of the loss against one rival, for the best and the worst of 8 answers, at a "
+            "constant lag; neither larger models nor speed",
         ),
         "R²VPO": per_task(
-            ALL, "r2vpo-gains-over-tuned-grpo-at-lag-64", what="against GRPO at its best clip, budget tuned"
+            ALL, "r2vpo-gains-over-tuned-grpo-at-lag-64", what="against GRPO at its best clip; budget tuned"
         ),
         "HölderPO": per_task(
             SHORT,
@@ -107,7 +110,7 @@ EXPERIMENT = Experiment(
             "holder-annealed-ends-above-tuned-holder-fixed-at-lag-64",
             "holder-fixed-gains-over-tuned-grpo-at-lag-64",
             "holder-annealed-ends-above-tuned-gspo-at-lag-64",
-            what="accuracy at lag 64, annealed and fixed exponents tuned apart",
+            what="accuracy at lag 64; annealed and fixed exponents are tuned separately",
         ),
     },
 )
@@ -185,7 +188,7 @@ mis-ends-above-tuned-grpo-at-lag-256-on-guess mis-ends-above-tuned-grpo-at-lag-2
 ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-guess ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-long
 decoupled-ends-above-tuned-grpo-at-lag-256-on-guess decoupled-ends-above-tuned-grpo-at-lag-256-on-long
 """.split()  # noqa: SIM905
-"""ARM-gains-over-tuned-RIVAL-at-lag-LAG-on-TASK, or ends above it: the names say all."""
+"""ARM gains over tuned RIVAL, or ends above it, at lag LAG on TASK."""
 KEEPS = """
 grpo-keeps-fresh-accuracy-at-lag-64-on-sorted grpo-keeps-fresh-accuracy-at-lag-64-on-sums
 grpo-keeps-fresh-accuracy-at-lag-64-on-guess m2po-keeps-fresh-accuracy-at-lag-64-on-sorted
@@ -202,7 +205,7 @@ reinforce-keeps-fresh-accuracy-at-lag-64-on-sums reinforce-keeps-fresh-accuracy-
 grpo-keeps-fresh-accuracy-at-lag-256-on-long m2po-keeps-fresh-accuracy-at-lag-256-on-long
 vcpo-keeps-fresh-accuracy-at-lag-256-on-long
 """.split()  # noqa: SIM905
-"""ARM-keeps-fresh-accuracy-at-lag-LAG-on-TASK: what stale data cost an arm tuned there does not count."""
+"""A tuned ARM loses less than the margin on stale data at lag LAG on TASK."""
 
 for _name in ENDS:
     _found = re.fullmatch(r"(.+)-(?:gains-over|ends-above)-tuned-(.+)-at-lag-(\d+)-on-(.+)", _name)
@@ -218,7 +221,7 @@ for _name in KEEPS:
         _name, f"Tuned at lag {_lag}, {_arm} ends at most 0.05 below GRPO on fresh data on {_task}."
     ).compare("final", {"arm": _arm, "lag": int(_lag)}, FRESH, by=-MARGIN, over={"task": _task})
 for _name, _task, _at in (
-    # What the placebo gains is what tuning and seeds alone make.
+    # The placebo's gain comes from tuning and seeds alone.
     ("the-placebo-equals-grpo-at-lag-64-on-sorted", "sorted", 64),
     ("the-placebo-equals-grpo-at-lag-64-on-sums", "sums", 64),
     ("the-placebo-equals-grpo-at-lag-64-on-guess", "guess", 64),
@@ -267,25 +270,25 @@ for _name, _task in (
 
 
 AGED = """grpo topr gspo ppo_ewma m2po vcpo minpro mis cispo reinforce""".split()  # noqa: SIM905
-"""Arms on a pipeline's ages; the placebo, which is GRPO, has no place of its own in an order."""
+"""Arms on the ages of a pipeline; the placebo is GRPO, so it is left out of the ranking."""
 TAU = 0.1
-"""Kendall's tau by which two orders of them may agree less."""
+"""Allowed drop in Kendall's tau between two rankings."""
 
 
 def _finals(table: Frame, task: str, lag: int) -> Frame:
-    """Return the finals of AGED, a row per seed."""
+    """Return the final accuracies of AGED, a row per seed."""
     found = {name: arm(table, "final", {"arm": name, "lag": lag, "task": task}) for name in AGED}
     return pd.DataFrame(found).dropna()
 
 
 def mean_cost(table: Frame) -> dict[str, pd.Series]:
-    """Return the mean final of the arms on a pipeline's ages, less that at lag 16, by seed."""
+    """Return the mean final accuracy of the arms on a pipeline's ages minus that at lag 16, by seed."""
     more = (_finals(table, "sorted", PIPELINE) - _finals(table, "sorted", NEAR)).dropna()
     return {"sorted": more.mean(axis=1)}
 
 
 def agreement(table: Frame) -> dict[str, pd.Series]:
-    """Return tau with the other seeds' means at lag 16, on a pipeline's ages less at lag 16, by seed."""
+    """Return Kendall's tau with the other seeds' means at lag 16, on a pipeline's ages minus at lag 16."""
     aged, old = _finals(table, "sorted", PIPELINE), _finals(table, "sorted", NEAR)
     less = []
     for seed in aged.index.intersection(old.index):
@@ -311,7 +314,7 @@ EXPERIMENT.claim(
 
 
 def lost_less(table: Frame, task: str) -> dict[str, pd.Series]:
-    """Return the accuracy that online DPO loses to lag 64 less than RLOO does, by seed."""
+    """Return how much less accuracy online DPO loses to lag 64 than RLOO does, by seed."""
 
     def kept(name: str) -> pd.Series:
         stale, fresh = (arm(table, "final", {"arm": name, "lag": lag, "task": task}) for lag in (64, 0))

@@ -1,6 +1,7 @@
-"""An averaged anchor where delayed and partial rollouts have lost their old log-probabilities, all tuned.
+"""PPO around an averaged anchor when delayed, partial rollouts have lost their old log-probabilities; all
+arms tuned.
 
-`python -m analysis.experiments.lag.averaged_anchor` chooses rates, clips and decays, arm by arm.
+`python -m analysis.experiments.lag.averaged_anchor` tunes rates, clips and decays, arm by arm.
 """
 
 from dataclasses import replace
@@ -16,12 +17,12 @@ from testbed.config.run import Run
 BASE = replace(
     task("sorted"), steps=150, log_every=5, staleness="in-flight", lag=8, staleness_args=(("tokens", 1),)
 )
-"""Every token is written by other weights, 8 to 17 updates before the response is learned from."""
+"""Different weights write each token, 8 to 17 updates before the response is used for training."""
 CLIPS, DECAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), (0.5, 0.667, 0.8, 0.889, 0.941, 0.97)
 
 
 def around(anchor: str, clip: float = 0.2, **more: float) -> Run:
-    """Return decoupled PPO, four passes over every batch, around an anchor."""
+    """Return decoupled PPO around an anchor, with four passes over every batch."""
     fields = {"anchor": anchor, "anchor_args": tuple(more.items())}
     return with_recipe(BASE, "decoupled", "eps_low+eps_high", **fields)(clip)
 
@@ -34,10 +35,11 @@ ANCHORS = Family({
         "missing": Way(lambda _: around("missing")),
     }.items()
 }, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
-"""Clips of .1 and .4 are no better than .2 for the average on four pilots; around the present weights none
-binds."""
+"""On four pilots, clips of .1 and .4 do no better than .2 around the average; around the present weights no
+clip binds."""
 SEEDS, LATER, MARGIN = 32, 70_000, 0.02
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy. Set before the table."""
+"""Seeds of a run, offset past those of other tables; smallest accuracy gain that counts. Set before the
+table."""
 
 EXPERIMENT = ANCHORS.experiment(
     (*METRICS, "mean actor/clip_share_last_pass"),
@@ -51,12 +53,12 @@ EXPERIMENT = ANCHORS.experiment(
         "strips",
         x="area: mean accuracy along 4,800 responses",
         y="arm",
-        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits, on tokens "
-        "8 to 17 updates old, four passes over every batch, each arm at its best rate and knob: decoupled "
-        "PPO clips around the exact old log-probabilities (exact), around a moving average of the weights "
-        "(averaged), or around the present weights as if the old ones were lost (missing).",
+        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits. Tokens "
+        "are 8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob. "
+        "Decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
+        "weights (averaged), or around the present weights as if the old ones were lost (missing).",
     ),
-    systems={"Missing Old Logits": Part("accuracy along 4,800 responses; not the time of a step")},
+    systems={"Missing Old Logits": Part("accuracy along 4,800 responses; not the time per step")},
 )
 _HERE = "Where tokens are 8 to 17 updates old and batches are learned from four times,"
 asks(EXPERIMENT,

@@ -1,4 +1,4 @@
-"""A thousand cells of seconds: four recipes on bandits at ten lags, to see the executors work."""
+"""A thousand cells that take seconds: four recipes on bandits at ten lags, to try the executors."""
 
 from analysis.lab import Experiment
 from testbed.config.run import Run, grid

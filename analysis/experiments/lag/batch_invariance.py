@@ -1,9 +1,9 @@
-"""Batch-size invariance: the same samples in 4 or 16 times as many smaller batches, all else rescaled.
+"""Batch-size invariance: the same samples in 4 or 16 times as many smaller batches, with all else rescaled.
 
 First by plain gradient descent on bandits, then with Adam in the toy LLM, on fresh data and on data of a
-fixed age in samples. Margins were set before the tables were made; worlds, learning rates and passes were
-chosen on other seeds, where smaller batches learned faster with Adam at rate / sqrt(c). Batches of the toy
-LLM are divided by whole groups, so that an advantage means the same in each.
+fixed age in samples. Margins were set before the tables were made. Worlds, learning rates and passes were
+chosen on other seeds, where smaller batches learned faster with Adam at rate / sqrt(c). The toy LLM's batches
+are divided into whole groups, so that an advantage means the same in each.
 """
 
 from dataclasses import replace
@@ -21,18 +21,18 @@ COUPLED = Run(
     task="bandit", task_args=(("contexts", 24),), recipe="decoupled", recipe_args=(("passes", 4),),
     prompts=192, group=8, steps=40, learning_rate=120.0, log_every=2, anchor="recompute",
 )  # fmt: skip
-"""On-policy PPO on 24 bandits of ten Bernoulli arms, 64 pulls of each a batch, as of the eight of the first
-design, whose rate and passes these are; the anchor is the start of the step, so the region it clips to
-shrinks with the batch."""
+"""On-policy PPO on 24 bandits of ten Bernoulli arms, 64 pulls of each per batch; rate and passes come from a
+first design with eight bandits. The anchor is the start of the step, so the clip region shrinks with the
+batch."""
 DECOUPLED = replace(COUPLED, anchor="ewma", anchor_args=HELD)
 EWMA = "Hilton, Cobbe & Schulman (2021), Batch size-invariance for policy optimization, arXiv:2110.00641"
 SAME = 0.01
-"""Change of the mean value over training that still counts as invariant: one point."""
+"""Largest change of the mean value over training that still counts as invariant: one point."""
 VALUE, DECAY = "mean exact/value", "anchor_args.decay"
 
 
 def descent_cells() -> tuple[Run, ...]:
-    """PPO, and PPO-EWMA with its decay rescaled or fixed; three batch sizes, rates rescaled, 32 seeds."""
+    """PPO, and PPO-EWMA with a rescaled or fixed decay; three batch sizes, rescaled rates, 32 seeds."""
     from testbed.anchors.rescale import smaller_batches
 
     arms = [smaller_batches(run, parts) for run in (COUPLED, DECOUPLED) for parts in PARTS_OF_ALL]
@@ -41,7 +41,7 @@ def descent_cells() -> tuple[Run, ...]:
 
 
 def arm_names(table: Frame) -> pd.Series:
-    """Return whether a row is PPO's, or PPO-EWMA's with its decay as it was or rescaled."""
+    """Return whether a row belongs to PPO, or to PPO-EWMA with the original or the rescaled decay."""
     held = (table[DECAY] == dict(HELD)["decay"]).map({True: "PPO-EWMA, same decay", False: "PPO-EWMA"})
     whole = table["prompts"] == COUPLED.prompts
     return held.mask(whole, "PPO-EWMA").mask(table["anchor"] == COUPLED.anchor, "PPO")
@@ -67,14 +67,15 @@ DESCENT = Experiment(
     ),
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(
-            "that other hyperparameters make up for a change of batch size; not the better use of stale data"
+            "whether other hyperparameters can make up for a change of batch size; not a better use of "
+            "stale data"
         )
     },
 )
 
 
 def curves(table: Frame) -> Groups:
-    """Return PPO-EWMA's mean value at 1/4 and 1/16 of the batch, decay rescaled, less that at the whole."""
+    """Return PPO-EWMA's mean value at 1/4 and 1/16 of the batch, decay rescaled, minus that at the whole."""
     rows = table[table["anchor"] == "ewma"]
     largest = rows["prompts"] == rows["prompts"].max()
     whole = rows[largest].set_index("seed")[VALUE]
@@ -100,7 +101,7 @@ AVERAGED = replace(
     SMALL, recipe="decoupled", anchor="ewma", anchor_args=HELD, prompts=16, steps=32, log_every=2,
     max_grad_norm=0.0, evaluation_prompts=128,
 )  # fmt: skip
-"""128 responses a batch, four passes; no bound on the gradient's norm, which grows as a batch shrinks."""
+"""128 responses per batch, four passes. The gradient's norm is not clipped: it grows as a batch shrinks."""
 OLD = replace(AVERAGED, lag=8)
 """Data 1,024 responses old."""
 WHOLE = {
@@ -112,16 +113,16 @@ WHOLE = {
 
 
 OTHERS = {"EWMA, same decay": PARTS, "EWMA, same rate": PARTS[:1], "EWMA, rate / c": PARTS[:1]}
-"""One adjustment left out, or made otherwise."""
+"""One adjustment is left out or made differently."""
 RATE_POWER = {"EWMA, same rate": 0.0, "EWMA, rate / c": 1.0}
-"""Of c, by which the rate is divided, where not 1/2."""
+"""Power of c by which the rate is divided, where it is not 1/2."""
 ARMS = tuple((name, 1) for name in WHOLE) + tuple(
     (name, parts) for name in (*WHOLE, *OTHERS) for parts in OTHERS.get(name, PARTS)
 )
 
 
 def adam_cells() -> tuple[Run, ...]:
-    """PPO-EWMA and PPO at three batch sizes, fresh and old data; PPO-EWMA with an adjustment left out."""
+    """PPO-EWMA and PPO at three batch sizes on fresh and old data; PPO-EWMA with one adjustment left out."""
     from testbed.anchors.rescale import smaller_batches
 
     found = []
@@ -138,7 +139,8 @@ ADAM = Experiment(
     "batch-size-with-adam",
     question="With Adam in the toy LLM, does an averaged anchor make PPO indifferent to its batch size?",
     source=EWMA,
-    differs="a transformer of 7,000 weights, sums of 6 digits; 4,096 responses; one rate for all; betas stay",
+    differs="a transformer of 7,000 weights, sums of 6 digits; 4,096 responses; one rate for all; Adam's "
+    "betas are not rescaled",
     cells=adam_cells,
     stop=Stop(cap=32, begun_with=24),
     keys=("anchor", "lag", "prompts", DECAY, "learning_rate", "seed"),
@@ -157,16 +159,16 @@ ADAM = Experiment(
             )
             for name, parts in ARMS
         ),
-        says="Shows mean accuracy along a run on sums of six digits by how many smaller batches stand in "
-        "place of one of 128 responses, as many samples in all, fresh or 1,024 responses old: PPO clips "
-        "around the policy that wrote the data, EWMA around a moving average of the weights; c times "
-        "smaller batches have Adam's rate divided by the root of c and the average's decay adapted, except "
-        "where the decay or the rate stays or the rate is divided by c.",
+        says="Shows mean accuracy along a run on sums of six digits, by the number of smaller batches that "
+        "replace one of 128 responses; the samples in all are equal, fresh or 1,024 responses old. PPO "
+        "clips around the policy that wrote the data, EWMA around a moving average of the weights. For "
+        "batches c times smaller, Adam's rate is divided by the root of c and the average's decay is "
+        "adapted, except where the legend says that decay or rate stays or that the rate is divided by c.",
     ),
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(
-            "from 128 responses down to 8, where more and smaller steps at the root of c still learn faster; "
-            "with plain gradient descent see batch-invariance"
+            "from 128 down to 8 responses, where more and smaller steps still learn faster at rate / "
+            "sqrt(c); for plain gradient descent see batch-invariance"
         )
     },
 )
@@ -186,18 +188,18 @@ def rows_of(table: Frame, name: str, parts: int) -> Frame:
 
 
 def _curve(table: Frame, name: str, parts: int) -> pd.Series:
-    """Return the mean accuracy along the run of an arm, by seed."""
+    """Return the mean accuracy along an arm's run, by seed."""
     return rows_of(table, name, parts).set_index("seed")[CURVE].sort_index()
 
 
 def changes(table: Frame) -> dict[str, pd.Series]:
-    """Return PPO-EWMA's mean accuracy at smaller batches less that at the whole, by seed."""
+    """Return PPO-EWMA's mean accuracy at smaller batches minus that at the whole batch, by seed."""
     whole = _curve(table, "EWMA", 1)
     return {f"1/{parts}": (_curve(table, "EWMA", parts) - whole).dropna() for parts in PARTS}
 
 
 def gain_when_old(table: Frame) -> dict[str, pd.Series]:
-    """Return by how much PPO-EWMA is above PPO along the run on old data, at each size, by seed."""
+    """Return PPO-EWMA's lead over PPO along the run on old data at each size, by seed."""
     pairs = {n: (_curve(table, "EWMA, old", n), _curve(table, "PPO, old", n)) for n in (1, *PARTS)}
     return {f"1/{n}": (mine - rival).dropna() for n, (mine, rival) in pairs.items()}
 

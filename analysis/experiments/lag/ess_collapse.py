@@ -1,4 +1,4 @@
-"""The ESS that a run can measure, beside the one that a tabular world can compute, as data grow old."""
+"""Sampled ESS, which a run can measure, beside the exact ESS of a tabular world, as data grow old."""
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ def cells() -> tuple[Run, ...]:
 
 
 DEPTH = 1e-4
-"""Of the floor 1/N: smaller exact values are drawn there."""
+"""Multiple of the floor 1/N: smaller exact values are drawn at it."""
 
 
 def curves(rows: Frame) -> Table:
@@ -42,10 +42,10 @@ EXPERIMENT = Experiment(
         equal=True,
         floor=ESS_FLOOR,
         of=lambda table: table.assign(**{EXACT: table[EXACT].clip(lower=DEPTH * table[ESS_FLOOR])}),
-        says="Shows the Kish ESS of sequence ratios in a finite MDP that can compute it, of every lag, seed "
-        "and logged step; solid: both are equal; dashed: the floor 1/N, near which a sampled ESS says that "
-        "the estimate is unreliable, not how much; exact values below a ten-thousandth of the floor are "
-        "drawn there.",
+        says="Shows the Kish ESS of sequence ratios in a finite MDP, sampled against exact, for every lag, "
+        "seed and logged step. Solid line: both are equal. Dashed line: the floor 1/N, near which a sampled "
+        "ESS says that the estimate is unreliable, but not by how much; exact values below a ten-thousandth "
+        "of the floor are drawn there.",
     ),
 )
 
@@ -70,7 +70,7 @@ EXPERIMENT.claim(
 
 
 def above_half(table: Frame) -> pd.Series:
-    """Return the mean token ESS less 1/2 in the rows with a dead sequence ESS, by seed."""
+    """Return the mean token ESS minus 1/2 in the rows with a dead sequence ESS, by seed."""
     need(table, ["seed", TOKEN_ESS, EXACT, ESS_FLOOR])
     rows = table[table[EXACT] <= NEAR * table[ESS_FLOOR]]
     return (rows[TOKEN_ESS] - 0.5).groupby(rows["seed"]).mean()

@@ -1,4 +1,4 @@
-"""How long to clone before RL: the accuracy that later training reaches, by reward and by recipe."""
+"""How long to clone before RL: final accuracy after RL, by reward and recipe."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 PROMPTS, ANSWERS, GROUP = 12, 16, 8
 SHOWN, SKILL, CLONING = 3, 0.3, 0.5
-"""Demonstrations of a prompt, chance that one is right, and the learning rate of cloning."""
+"""Demonstrations per prompt, probability that one is right, and learning rate of cloning."""
 Words = Keys
 
 
 def demonstrations(key_R: Words) -> Floats:
-    """Shares of the answers among the demonstrations of every prompt, [R, S, A]; answer 0 is right."""
+    """Share of each answer among the demonstrations of a prompt, [R, S, A]; answer 0 is right."""
     from envs.kernels import uniforms
 
     shape = (len(key_R), PROMPTS, SHOWN)
@@ -47,7 +47,7 @@ def demonstrations(key_R: Words) -> Floats:
 
 
 def cloned(shown_RSA: Floats, steps: int) -> Floats:
-    """Logits after `steps` of gradient descent on the demonstrations' mean negative log-likelihood."""
+    """Logits after `steps` of gradient descent on the mean negative log-likelihood of the demonstrations."""
     logits_RSA = np.zeros_like(shown_RSA)
     for _ in range(steps):
         logits_RSA = logits_RSA + CLONING * (shown_RSA - softmax(logits_RSA))
@@ -61,7 +61,7 @@ def softmax(logits_RSA: Floats) -> Floats:
 
 
 def accuracy(logits_RSA: Floats) -> Floats:
-    """Exact chance of the right answer, mean over prompts, [R]."""
+    """Exact probability of the right answer, mean over prompts, [R]."""
     return np.asarray(softmax(logits_RSA)[..., 0].mean(-1))
 
 
@@ -71,7 +71,7 @@ def coarse() -> Floats:
 
 
 def fine() -> Floats:
-    """1 - a / A: the nearer the better."""
+    """1 - a / A: answers nearer to the right one earn more."""
     return 1.0 - np.arange(ANSWERS) / ANSWERS
 
 
@@ -88,9 +88,9 @@ def course(
 ) -> list[Floats]:
     """Logits before and after each of `steps` updates on groups drawn by the policy of `age` updates ago.
 
-    Older than the start is the start's own: an age of `steps` or more is offline. The start is the reference.
-    Cells with one key draw the same numbers, whatever the recipe. noise: chance that a reward r is read as
-    1 - r.
+    In the first `age` updates the starting policy draws the groups, so an age of `steps` or more is offline.
+    The starting policy is the reference. Cells with one key draw the same numbers, whatever the recipe.
+    noise: probability that a reward r is read as 1 - r.
     """
     from envs.kernels import uniforms
 
@@ -99,7 +99,7 @@ def course(
     update = _update(recipe)
     for step in range(steps):
         mu_RSA = past[max(0, step - age)]
-        # Ages of one run meet the same numbers at the step that uses them.
+        # All ages of a run use the same random numbers at the same step.
         sums_RSA = softmax(mu_RSA).cumsum(-1)
         uniform_RSG = uniforms(key_R, step, PROMPTS, GROUP)
         token_RSG = (uniform_RSG[..., None] >= sums_RSA[:, :, None, :-1]).sum(-1)
@@ -114,7 +114,7 @@ def course(
 
 @cache
 def _update(name: str) -> Callable[..., Floats]:
-    """The gradient of a recipe's loss in the logits, [R, S, A], times the prompts."""
+    """Gradient of a recipe's loss with respect to the logits, [R, S, A], times the number of prompts."""
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
     from testbed.recipes import recipe as recipes
@@ -151,7 +151,7 @@ def _update(name: str) -> Callable[..., Floats]:
 
 NAME = "excess-cloning"
 SEEDS, PILOTS, STEPS, NOISE = 512, 12, 60, 0.4
-"""NOISE: chance that a reward r is read as 1 - r. Without it a table needs to see a right answer once."""
+"""NOISE: probability that a reward r is read as 1 - r. Without it one right answer is enough to learn."""
 CLONED = (0, 10, 100, 1000)
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"recipe": "grpo"},
@@ -164,7 +164,7 @@ MARGIN = 0.05
 
 @cache
 def rate_of(arm: str, cloning: int) -> tuple[float, bool]:
-    """Return the rate at which an arm ends best on pilot keys, and whether it is at an end of the grid."""
+    """Return the rate at which an arm ends best on pilot keys, and whether that is an end of the grid."""
     key_R = keys(tuple(range(PILOT, PILOT + PILOTS)), NAME)
     start_RSA = cloned(demonstrations(key_R), cloning)
 
@@ -178,9 +178,10 @@ def rate_of(arm: str, cloning: int) -> tuple[float, bool]:
 
 
 def make(key_R: Words) -> Rows:
-    """Return exact accuracies after training from every length of cloning, each arm at its best rate there.
+    """Return exact accuracies after training from each length of cloning, each arm at its best rate there.
 
-    What the last fifth of the updates added tells whether a gap still closes. DPO's pairs are the start's.
+    The gain in the last fifth of the updates shows whether a gap is still closing. DPO's pairs come from the
+    starting policy.
     """
     shown_RSA, seeds = demonstrations(key_R), tuple(range(len(key_R)))
     for cloning in CLONED:
@@ -199,8 +200,8 @@ EXPERIMENT = Experiment(
     question="Does cloning for longer leave less for RL to explore?",
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
     differs=(
-        "tables of 12 prompts with 16 answers, 3 demonstrations each of which 3 in 10 are right; 60 "
-        "updates on rewards of which 4 in 10 are wrong; DPO on the start's own pairs; no ORPO"
+        "tables of 12 prompts with 16 answers, 3 demonstrations each, 3 in 10 of them right; 60 updates on "
+        "rewards of which 4 in 10 are wrong; DPO on pairs of the starting policy; no ORPO"
     ),
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "noise": NOISE}),
     keys=("run", "seed", "cloned", "arm"),
@@ -211,10 +212,11 @@ EXPERIMENT = Experiment(
         x="cloned: steps of cloning",
         y="accuracy",
         arm=("arm",),
-        says="Shows exact accuracy in tables of 12 prompts with 16 answers after so many steps of cloning "
-        "demonstrations, 3 in 10 of them right: as cloned (cloning alone), or after 60 more updates on "
-        "rewards of which 4 in 10 are wrong, of GRPO with a reward for the right answer alone, of GRPO with "
-        "one that grows towards it (fine rewards), or of DPO on pairs that the clone wrote, all tuned.",
+        says="Shows exact accuracy in tables of 12 prompts with 16 answers, by steps of cloning "
+        "demonstrations of which 3 in 10 are right. Arms: as cloned (cloning alone), or after 60 more "
+        "updates of GRPO with a reward for the right answer alone, of GRPO with a reward that grows towards "
+        "it (fine rewards), or of DPO on pairs that the clone wrote. In training 4 in 10 rewards are wrong; "
+        "all arms are tuned.",
     ),
     systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},
 )

@@ -1,6 +1,6 @@
-"""Baselines without a critic on fresh guesses, beside PPO, all tuned.
+"""Baselines without a critic on the task `guess` with fresh data, beside PPO; all arms tuned.
 
-`python -m analysis.experiments.lag.greedy_baselines` chooses rates and knobs, arm by arm.
+`python -m analysis.experiments.lag.greedy_baselines` tunes rates and knobs, arm by arm.
 """
 
 from pathlib import Path
@@ -11,8 +11,8 @@ from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 GUESS = task("guess")
-"""Where the greedy response is right as often as a sampled one, on .37 of prompts; on sums it is right on .87
-and a sampled one on .003, which no language model is like."""
+"""On this task the greedy response is right as often as a sampled one, on .37 of prompts. On sums it is right
+on .87 and a sampled one on .003, which is unlike any language model."""
 BASELINES = Family(
     {
         "remax": Way(with_recipe(GUESS, "remax", "kappa"), (0.0, 1e-4, 1e-3, 1e-2, 0.1), True),
@@ -21,7 +21,7 @@ BASELINES = Family(
     },
     Path(__file__).with_suffix(".csv"),
 )
-LESS = 0.05  # accuracy that counts as lost, set before the table was made
+LESS = 0.05  # accuracy that counts as lost; set before the table was made
 
 EXPERIMENT = BASELINES.experiment(
     ("accuracy", "area", "val/entropy", "max actor/grad_norm"),

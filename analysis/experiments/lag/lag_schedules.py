@@ -1,11 +1,11 @@
-"""Claims about schedules of equal mean lag: what the spread of ages around the mean does.
+"""Claims about schedules of equal mean lag: effects of the spread of ages around the mean.
 
 With weights that move along a line, theta_(t-k) = theta_t - k d, the second moment M(k) = E_mu W^2 of a
 softmax table is log-convex in the age k: at a state it is sum_a pi(a)^2 exp(A(theta - k d) - theta_a + k d_a)
 with a convex log-normalizer A, and sums and products of log-convex functions are log-convex. So E M(age)
 grows with the spread of the ages, by Jensen. Near k = 0, M(k) - 1 = k^2 d'Fd, F Fisher's information, so
-lag^2 + Var(age) takes the place of lag^2. Where every step moves the weights in a direction of its own,
-d_i'F d_j = 0, M(k) - 1 is linear in k, and the mean age alone counts.
+lag^2 + Var(age) takes the place of lag^2. Where the steps move the weights in directions orthogonal under
+Fisher's metric, d_i'F d_j = 0, M(k) - 1 is linear in k, and only the mean age counts.
 """
 
 from dataclasses import replace
@@ -27,11 +27,11 @@ ORDER = (
     ("uniform", "two-point"),
     ("uniform", "geometric"),
 )
-"""Pairs of age distributions of equal means, the second at least as spread in the convex order."""
+"""Pairs of age distributions with equal means; the second is at least as spread in the convex order."""
 PRESET, LATER = range(16), range(16, 32)
-"""Seeds of the claims that were set before the sweep was run; the later one is judged on the others."""
+"""Seeds of the claims set before the sweep was run; the later claim is judged on the other seeds."""
 MIXED = ("uniform", "periodic")
-"""The same ages, mixed in every batch or equal within one."""
+"""The same ages, either mixed in every batch or equal within a batch."""
 
 TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, log_every=5)
 """A token tree that synchronous training solves in 200 steps; every ratio's distribution is known exactly."""
@@ -82,7 +82,7 @@ def softmax(logits_xSA: Floats) -> Floats:
 
 
 def moments(tree: TokenTree, logits_SA: Floats, step_KSA: Floats) -> Floats:
-    """Return E_mu W^2 of the policy of `logits` to those K policies that lie `step` before it, [K]."""
+    """Return E_mu W^2 [K], pi = softmax(logits), mu the K policies `step` times each age earlier."""
     moment_K: Floats = tree.divergence(softmax(logits_SA)[None], softmax(logits_SA - step_KSA)).second_moment
     return moment_K
 
@@ -126,8 +126,8 @@ def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
         rng = np.random.default_rng([seed, 8])
         logits_SA, drift_SA = rng.normal(size=(2, tree.states, tree.actions))
         line_KSA = 1e-5 * np.arange(longest + 1)[:, None, None] * drift_SA
-        # Step k moves the logits of state k alone, by as much as makes all steps equally long for Fisher:
-        # state k then contributes k times the same to chi^2.
+        # Step k moves the logits of state k alone, scaled so that all steps have equal Fisher length: state k
+        # then contributes k times the same to chi^2.
         one_KSA = np.eye(tree.states)[:longest, :, None] * drift_SA
         length_K = np.sqrt(moments(tree, logits_SA, 1e-4 * one_KSA) - 1)
         turn_KSA = np.cumsum(1e-7 * one_KSA / length_K[:, None, None], axis=0)
@@ -145,13 +145,13 @@ EVEN, SPREAD = {"staleness": "exact"}, {"staleness": "geometric"}
 
 
 def gain_by_spread(table: Frame) -> pd.Series:
-    """Return the mean value of GRPO at lag 16 with geometric ages less that at equal ages, preset seeds."""
+    """Return GRPO's mean value at lag 16 with geometric ages minus that at equal ages, preset seeds."""
     preset, metric = table[~table["seed"].isin(LATER)], "mean exact/value"
     return arm(preset, metric, {**AT, **SPREAD}) - arm(preset, metric, {**AT, **EVEN})
 
 
 def loss_by_periods(table: Frame) -> pd.Series:
-    """Return how much more GRPO loses than REINFORCE if a batch has one age, on the later seeds."""
+    """Return how much more GRPO loses than REINFORCE when a batch has one age, on the later seeds."""
     later, metric = table[~table["seed"].isin(PRESET)], "mean exact/value"
 
     def lost(recipe: str) -> pd.Series:

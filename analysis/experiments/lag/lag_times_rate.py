@@ -16,9 +16,9 @@ SOURCE = (
 MARGIN = 0.05
 REWARD = np.array([0.0, 0.0, 0.0, 0.0, 1.0])
 START = np.array([0.0, 0.0, 0.0, 0.0, -4.0])
-"""Logits at the start: the action that pays is rare."""
+"""Logits at the start: the rewarded action is rare."""
 EXACT_PRODUCTS = (0.0, 40.0, 160.0)
-"""Lag times rate of the exact curves."""
+"""Lag times learning rate of the exact curves."""
 MEAN = "mean exact/value"
 
 TREE = Run(task="tree", recipe="reinforce", prompts=64, group=8)
@@ -26,11 +26,11 @@ RATES = (0.75, 1.5, 3.0)
 PRODUCTS = (0, 12, 24, 48, 96, 192)
 """Lag times learning rate."""
 HORIZON = 300
-"""Learning rate times steps: every cell travels as far."""
+"""Learning rate times steps, equal in all cells."""
 
 
 def cells() -> tuple[Run, ...]:
-    """REINFORCE at six products of lag and learning rate, each at three rates with as much time."""
+    """REINFORCE at six products of lag and learning rate, three rates each, with rate times steps fixed."""
     found: list[Run] = []
     for rate in RATES:
         steps = round(HORIZON / rate)
@@ -42,7 +42,7 @@ def cells() -> tuple[Run, ...]:
 EXPERIMENT = Experiment(
     question="Is it lag times learning rate that counts?",
     source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
-    differs="REINFORCE on a token tree, read as curves against learning rate times steps",
+    differs="REINFORCE on a token tree; curves are drawn against learning rate times steps",
     cells=cells,
     fresh=range(1000, 1016),
     keys=("learning_rate", "lag", "seed"),
@@ -66,7 +66,7 @@ def only_lag_times_rate_counts_as_rates_fall() -> Evidence:
     """With exact gradients on data of a fixed lag, value against rate times step depends on lag and rate only
     through their product, up to a difference that is first order in the rate: it halves with it.
     """
-    curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # [P, points] each
+    curves = [_curves(rate) for rate in (0.4, 0.2, 0.1)]  # each [P, points]
     apart_2P = np.array([np.abs(a - b).max(-1) for a, b in pairwise(curves)])
     gaps = list(np.abs(apart_2P[0] / apart_2P[1] - 2.0))
     last, largest = curves[-1], float(apart_2P[-1].max())
@@ -80,9 +80,9 @@ def only_lag_times_rate_counts_as_rates_fall() -> Evidence:
 
 
 def _curves(rate: float, horizon: float = 320.0, points: int = 40) -> NDArray[np.float64]:
-    """Return J at equal distances in rate * step of REINFORCE on the schedule of each product, [P, points].
+    """Return J at equal distances in rate * step for REINFORCE on each product's schedule, [P, points].
 
-    Expectations are exact: an action's registered weight counts with its probability under the old policy.
+    Expectations are exact: each action's weight is averaged with its probability under the old policy.
     """
     from testbed.data.batch import Batch
     from testbed.inspection.effective_weights import effective_weights

@@ -1,4 +1,4 @@
-"""TOPR against its rivals on old data, and against itself with other baselines."""
+"""TOPR against its rivals on old data, and with other baselines."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
 LOST = 0.1
-"""Accuracy that a baseline costs for it to have broken TOPR. Set before the sweep was run."""
+"""Smallest loss of accuracy at which a baseline counts as breaking TOPR. Set before the sweep was run."""
 LAG = 128
 RIVALS = {
     "TOPR": Run(recipe="topr", recipe_args=(("baseline", 0.5),)),
@@ -19,13 +19,13 @@ RIVALS = {
 BASELINES = {
     f"TOPR, {c:+g}": Run(recipe="topr", recipe_args=(("baseline", 0.5 + c / 2),)) for c in (-0.5, 0.25, 0.5)
 }
-"""Baselines that TOPR takes from rewards of -1 and +1, of 0 without a word."""
+"""Baselines that TOPR subtracts from rewards of -1 and +1; 0 is not named in labels."""
 OLD, OFFLINE = {"staleness": "exact"}, {"staleness": "offline"}
 ARMS = arms_of((*RIVALS, *BASELINES), (*RIVALS.values(), *BASELINES.values()), ("recipe", "recipe_args"))
 
 
 def cells() -> tuple[Run, ...]:
-    """TOPR, untapered and no negatives and importance weights on old data, and TOPR with other baselines."""
+    """TOPR, its untapered form, positives alone, importance weights; TOPR with other baselines."""
     old, offline = replace(LITE, lag=LAG), replace(LITE, staleness="offline")
     return tuple(
         replace(base, recipe=arm.recipe, recipe_args=arm.recipe_args)
@@ -37,7 +37,8 @@ def cells() -> tuple[Run, ...]:
 EXPERIMENT = Experiment(
     question="Do tapered negatives make old data safe and useful, and which baseline breaks them?",
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
-    differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; rates by arm",
+    differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; each arm at its "
+    "own rate",
     cells=cells,
     tuned=Tuned(),
     stop=Stop(block=16, cap=32),
@@ -56,12 +57,14 @@ EXPERIMENT = Experiment(
         x_label=f"final accuracy at lag {LAG}",
         y_label="negatives and baseline",
         says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
-        "steps old: TOPR gives failures the sequence's ratio cut at 1 as weight and successes a weight of "
-        "1, with rewards of -1 and 1 less the baseline behind its name (none: 0); naive REINFORCE gives "
-        "failures a weight of 1, positives alone none, and importance sampling weights all by the whole "
-        "ratio; each at its best rate.",
+        "steps old, each arm at its best rate. TOPR weights successes by 1 and failures by the sequence "
+        "ratio, at most 1; rewards are -1 and 1 minus the baseline in the arm's name (none: 0). Naive "
+        "REINFORCE weights failures by 1, positives alone drops them, and importance sampling weights every "
+        "sequence by its whole ratio.",
     ),
-    systems={"TOPR": Part("no larger model; naive REINFORCE, which learns nothing, seldom collapses either")},
+    systems={
+        "TOPR": Part("no larger model; naive REINFORCE learns nothing here and so seldom collapses either")
+    },
 )
 
 
@@ -85,7 +88,7 @@ for _name, _rival, _over in (
 
 
 def loss(table: Frame) -> Floats:
-    """Return the accuracy that a baseline of -0.5 costs, which needs no room above the other arm."""
+    """Return the accuracy lost with a baseline of -0.5; this needs no room above the other arm."""
     return paired(table, "accuracy", {**ARMS["TOPR"], **OLD}, {**ARMS["TOPR, -0.5"], **OLD})
 
 

@@ -1,7 +1,7 @@
-"""TOPR's tapered failures on a base model's data alone, beside naive ones, none, and importance weights.
+"""TOPR's tapered failures on a base model's data, beside naive or no failures, and importance weights.
 
-Ten digits in order, of which the base gets all right once in fifty times; every batch is new, and the base's.
-`python -m analysis.experiments.lag.offline_negatives` chooses rates and knobs, arm by arm.
+The task is to sort ten digits, which the base model does once in fifty answers; each of its batches is used
+once. `python -m analysis.experiments.lag.offline_negatives` tunes rates and knobs, arm by arm.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from analysis.worlds.tuned_training import Family, Way, with_recipe
 OFFLINE = replace(task("sorted"), staleness="offline")
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 BASELINES = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5)
-"""Taken off rewards of 0 and 1: 0.5 makes them -1 and 1. On pilot seeds naive REINFORCE scores .57 at .005,
-and at most .50 and .55 at .0025 and .001."""
+"""Subtracted from rewards of 0 and 1; 0.5 is equivalent to rewards of -1 and 1. On pilot seeds naive
+REINFORCE scores .57 at .005, and at most .50 and .55 at .0025 and .001."""
 WAYS: Mapping[str, Way] = {
     "TOPR": Way(with_recipe(OFFLINE, "topr", "baseline"), BASELINES, rates=RATES),
     "naive REINFORCE": Way(with_recipe(OFFLINE, "topr", "baseline", ("low", 1)), BASELINES, rates=RATES),
@@ -29,7 +29,7 @@ LEFT = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FIRST, MORE = 64, 32, 0.02
-"""Seeds of a run, and of importance weights, whose claim so many decided; accuracy that counts as gained, set
+"""Seeds of a run, and seeds that importance weights needed; the smallest gain in accuracy that counts, set
 before the table was made."""
 WEIGHTS = "importance weights"
 METRICS = (
@@ -45,18 +45,18 @@ EXPERIMENT = LEFT.experiment(
     question="On fixed data and without a KL term, what do tapered failures add, every arm at its best?",
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
     differs=(
-        "a transformer of 7,000 weights on ten digits in order, right once in fifty; 300 batches of 32 new "
-        "answers of the base, rewards 0 and 1 less a tuned baseline"
+        "a transformer of 7,000 weights that sorts ten digits, right once in fifty answers; 300 batches of "
+        "32 new answers of the base model, rewards 0 and 1 minus a tuned baseline"
     ),
     margins={"accuracy gained": MORE},
     figure=Plot(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
-        says="Shows final accuracy of a transformer of 7,000 weights that puts ten digits in order after 300 "
-        "updates on its base model's answers: TOPR weights failures by the sequence's ratio cut at 1, naive "
-        "REINFORCE by 1, positives alone leave them out, importance weights count all answers by the cut "
-        "ratio; rate and baseline or cap tuned for each.",
+        says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
+        "updates on its base model's answers. TOPR weights failures by the sequence ratio, at most 1, naive "
+        "REINFORCE by 1; positives alone drops them; importance weights apply the capped ratio to all "
+        "answers. Rate and baseline or cap are tuned for each arm.",
     ),
     systems={"TOPR": Part("no larger model; the baseline is tuned for TOPR and for naive REINFORCE")},
 )

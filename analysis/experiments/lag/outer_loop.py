@@ -11,14 +11,14 @@ NAME = "outer-loop"
 SEEDS, ITERATIONS, LAST = 128, 40, 10
 STEPS, EPISODES = (1.0, 10**0.5, 10.0, 10**1.5), (10, 100, 1000)
 WRITTEN = tuple(float(f"{step:.5g}") for step in STEPS)
-"""Step sizes as the table has them, with five digits."""
+"""Step sizes as written in the table, with five digits."""
 HIGHER, ALIKE = 0.01, 0.03
-"""Shares of the optimum's lead over the uniform policy."""
+"""Margins, as shares of the optimum's lead over the uniform policy."""
 
 
 def make(key_R: Keys) -> Rows:
-    """Return the height of the plateau, the mean score of the last 10 of 40 outer steps; a random world per
-    seed, in which the uniform policy scores 0 and the optimum 1.
+    """Return the height of the plateau: the mean score of the last 10 of 40 outer steps. Each seed is a
+    random world, in which the uniform policy scores 0 and the optimum 1.
     """
     for seed, key in enumerate(key_R):
         drawn = int(np.random.default_rng(key).integers(2**31))
@@ -35,7 +35,7 @@ def make(key_R: Keys) -> Rows:
 
 EXPERIMENT = Experiment(
     question="Is the plateau of PPO's outer loop set by its step size over the root of its samples?",
-    source="PPO with a million environments, of which a summary alone was read",
+    source="PPO with a million environments; only a summary of the paper was read",
     differs="exact KL-regularized outer steps on random tables; 10 to 1000 episodes a step",
     compute=of_keys(NAME, make, SEEDS, {"iterations": ITERATIONS}),
     keys=("run", "episodes", "step", "seed"),
@@ -45,8 +45,8 @@ EXPERIMENT = Experiment(
         "final by setting", x="step: outer step size", y="plateau: plateau (1 the optimum)",
         arm=("episodes",),
         says="Shows the mean score (0 the uniform policy, 1 the optimum) of the last 10 of 40 exact "
-        "KL-regularized policy steps in random tables of 8 states, by the size of a step; the arms are the "
-        "episodes from which each step estimates its advantages.",
+        "KL-regularized policy steps, against the size of a step, in random tables of 8 states. The arms "
+        "differ in the number of episodes from which each step estimates its advantages.",
     ),
     systems=("PPO with 1M environments",),
 )  # fmt: skip
@@ -65,7 +65,7 @@ EXPERIMENT.claim(
 
 
 def apart(table: Frame) -> Groups:
-    """Return the plateaus of more episodes less that of 10 at equal step / sqrt(episodes), by unit."""
+    """Return the plateau with more episodes minus that with 10 at equal step / sqrt(episodes), by unit."""
     groups: Groups = {}
     for start in (0, 1):
         for more in (1, 2):

@@ -8,7 +8,7 @@ from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
 KEPT = 0.1
-"""Share of tokens more that keep a gradient. Set before the sweep was run."""
+"""Smallest gain in the share of tokens that keep a gradient. Set before the sweep was run."""
 BASE = replace(LITE, steps=150, log_every=5)
 PASSES = {
     "GRPO": replace(BASE, recipe="grpo"),
@@ -21,7 +21,7 @@ PASSES = {
     "R2VPO x4": replace(BASE, recipe="r2vpo", recipe_args=(("passes", 4),)),
     "R2VPO x16": replace(BASE, recipe="r2vpo", recipe_args=(("passes", 16),)),
 }
-"""SFPO with alpha 1 pulls nothing back: it is GRPO with so many passes."""
+"""With alpha 1 SFPO keeps every fast step, so it equals GRPO with that many passes."""
 STALE = {name: replace(PASSES[name], lag=64) for name in ("GRPO", "GRPO x4", "R2VPO x4")}
 KEYS = ("recipe", "recipe_args", "lag")
 FRESH, OLD = (arms_of(arms, arms.values(), KEYS) for arms in (PASSES, STALE))
@@ -29,17 +29,17 @@ DRIFT, CUT, NEEDED = "val/kl_start_k3", "mean actor/clip_share_last_pass", "roll
 
 
 def cells() -> tuple[Run, ...]:
-    """The arms on fresh data and three of them at lag 64, each at its rate with the largest area."""
+    """All arms on fresh data and three at lag 64, each at its rate with the largest area under the curve."""
     return (*PASSES.values(), *STALE.values())
 
 
 def rates(run: Run) -> tuple[float, ...]:
-    """Return the rates that an arm is tried at: smaller ones for many passes."""
+    """Return the learning rates to try for an arm: smaller ones for many passes."""
     return (3e-4, 1e-3, 3e-3) if run in (PASSES["GRPO x16"], PASSES["R2VPO x16"]) else (1e-3, 3e-3, 1e-2)
 
 
 def drawn(run: Run) -> bool:
-    """Return whether a seed is one of all arms, or the run of an arm whose claim they left open."""
+    """Return whether to run a seed: all arms share some, and arms of undecided claims have more."""
     open_ = run.lag > 0 and (run.recipe, run.recipe_args) in (("grpo", ()), ("r2vpo", (("passes", 4),)))
     return open_ or run.seed in range(100, 124) or run.seed in range(1000, 1024)
 
@@ -67,16 +67,17 @@ EXPERIMENT = Experiment(
         names={str(arm["recipe_args"]): name for name, arm in FRESH.items()},
         x_label="rollouts to accuracy 0.8, fresh data",
         y_label="updates on a batch",
-        says="Shows rollouts until an accuracy of 0.8 on fresh sums of six digits by a transformer of 7,000 "
-        "weights, runs that never get there left out: GRPO with one, 4 or 16 updates on a batch; SFPO with "
-        "1, 3 or 5 fast updates of which a share alpha is kept (0.8 where not named), then a slow one; "
-        "R2VPO, which charges the ratios' variance in place of a clip, with 4 or 16; each at its best rate.",
+        says="Shows rollouts until an accuracy of 0.8 on fresh sums of six digits, for a transformer of "
+        "7,000 weights; runs that never get there are left out. GRPO makes 1, 4 or 16 updates on a batch. "
+        "SFPO makes 1, 3 or 5 fast updates, keeps a share alpha of their change (0.8 where not named), then "
+        "makes a slow one. R2VPO penalizes the variance of the ratios instead of clipping and makes 4 or "
+        "16; each arm has its best rate.",
     ),
     systems={
         "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),
         "R²VPO": Part(
-            "its budget and step of the dual are this project's, and neither they nor GRPO's clip of .2 are "
-            "tuned; the arena tunes both",
+            "this project chose its budget and the step of its dual variable; neither they nor GRPO's clip "
+            "of .2 are tuned here, but both are in the arena",
             ("r2vpo-*",),
         ),
     },

@@ -1,6 +1,7 @@
-"""Two generations of 450 batches each, as OAPL's authors train on code, beside fresh ones, all tuned.
+"""OAPL on two generations of 450 batches each, as its authors train on code, beside fresh batches; all arms
+tuned.
 
-`python -m analysis.experiments.lag.periodic_batches` chooses rates and knobs, arm by arm.
+`python -m analysis.experiments.lag.periodic_batches` tunes rates and knobs, arm by arm.
 """
 
 from dataclasses import replace
@@ -14,9 +15,9 @@ from analysis.worlds.tuned_training import Family, Way, with_recipe
 CLIPS, BETAS, CAPS = (0.1, 0.2, 0.5, 0.9, 3.0), (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0), (1, 2, 4, 8, 32)
 FRESH = replace(task("sorted"), steps=900, log_every=15)
 OLD = replace(FRESH, staleness="periodic", lag=225, staleness_args=(("period", 450),))
-"""28,800 responses, every one trained on once; samples are up to 449 steps old."""
+"""Each of 28,800 responses is trained on once; samples are up to 449 steps old."""
 VARIED = ("dynamic_sampling", True)
-"""OAPL leaves prompts out on which all responses or none are right, as its paper does."""
+"""As in its paper, OAPL leaves out prompts on which all or none of the responses are right."""
 BATCHES = Family({
     name: replace(way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=6)
     for name, way in {
@@ -27,11 +28,11 @@ BATCHES = Family({
         "fresh grpo": Way(with_recipe(FRESH, "grpo")),
     }.items()
 }, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
-"""On fresh data neither a clip nor beta2, which scales the gradient, says anything to Adam."""
+"""On fresh data neither a clip nor beta2 is tuned: beta2 scales the gradient, which Adam ignores."""
 METRICS = ("area", "accuracy", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
 SEEDS, LATER, MORE, LESS, TIMES = 32, 70_000, 0.02, 0.05, 3
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy that counts as gained, and as
-lost; how many times as many generations. Set before the table was made."""
+"""Seeds of a run, offset so that no other table has them; the smallest gain and loss in accuracy that count;
+and the factor between numbers of responses. Set before the table was made."""
 
 EXPERIMENT = BATCHES.experiment(
     (*METRICS, "steps_to 0.5"),
@@ -46,11 +47,15 @@ EXPERIMENT = BATCHES.experiment(
         x="area: mean accuracy along 28,800 responses",
         y="arm",
         says="Shows mean accuracy along 28,800 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob: OAPL, which regresses log-ratios on advantages, GRPO and truncated "
-        "importance sampling (TIS) learn from two generations of 14,400 responses, up to 449 steps old; "
-        "OAPL and GRPO also from fresh ones.",
+        "at its best rate and knob. OAPL, which regresses log-ratios on advantages, GRPO, and GRPO with "
+        "truncated importance weights (TIS) learn from two generations of 14,400 responses, up to 449 steps "
+        "old; OAPL and GRPO also learn from fresh ones.",
     ),
-    systems={"OAPL": Part("one task, one small model; generations of GRPO there, not of DeepCoder")},
+    systems={
+        "OAPL": Part(
+            "one task, one small model; the responses come from the trained policy there, not from DeepCoder"
+        )
+    },
 )
 asks(EXPERIMENT,
     ("oapl-gains-over-tis-on-two-generations",

@@ -1,9 +1,10 @@
-"""Twelve recipes on data of every age, each at three learning rates: where it learns, and where it collapses.
+"""Twelve recipes on data of every age, each at three learning rates: where they learn and where they
+collapse.
 
-The map on which learning rates are chosen. Its seeds are used for nothing else, so that what is claimed of a
-tuned recipe is judged on others. Two experiments ask what an early ESS says of a later collapse: over the
-whole map, where it mostly tells lags and learning rates apart, which one knows anyway; and among recipes at
-one lag and rate.
+Learning rates are chosen on this map. No other table uses its seeds, so claims about a tuned recipe are
+judged on fresh ones. Two experiments ask whether an early ESS predicts a later collapse. The first reads the
+whole map, where ESS mostly reflects lag and learning rate, which are known anyway; the second compares
+recipes at one lag and rate.
 """
 
 from dataclasses import replace
@@ -30,12 +31,12 @@ SEEDS = tuning_seeds(4)
 
 
 def cells() -> tuple[Run, ...]:
-    """Twelve recipes at four lags and three learning rates, 4 seeds for tuning, 600 steps."""
+    """Twelve recipes at four lags and three learning rates, 4 tuning seeds, 600 steps."""
     return grid(LAB, recipe=list(RECIPES), lag=list(LAGS), learning_rate=list(RATES), seed=list(SEEDS))
 
 
 def at_best_rate(table: Frame) -> Frame:
-    """Return the median final accuracy of each recipe and lag at the learning rate where it is highest."""
+    """Return each recipe's median final accuracy at each lag, at its best learning rate."""
     at_rate = table.groupby(["recipe", "lag", "learning_rate"])["accuracy"].median()
     return at_rate.groupby(["recipe", "lag"]).max().reset_index()
 
@@ -43,7 +44,7 @@ def at_best_rate(table: Frame) -> Frame:
 DIAGRAM = Experiment(
     "phase-diagram",
     question="Where in lag and learning rate does each recipe learn, and where does it collapse?",
-    source="the recipes' papers; the comparison at a learning rate of one's own is this project's",
+    source="the recipes' papers; comparing each at its best learning rate is this project's idea",
     differs="a transformer of 26,000 weights on running sums in place of large language models",
     cells=cells,
     keys=("recipe", "lag", "learning_rate", "seed"),
@@ -64,10 +65,10 @@ DIAGRAM = Experiment(
 
 
 EARLY = 200
-"""Steps that are read; a run that has collapsed by then is left out, as nothing is left to foretell."""
+"""Early steps that are read. A run that has collapsed by then is left out: nothing is left to predict."""
 KEYS = ("recipe", "lag", "learning_rate", "seed")
 GOOD = 0.8
-"""AUROC that the source's statement is read as."""
+"""AUROC at which the source's statement counts as true."""
 SIGNS = {
     "log10 ess": (ESS, np.log10),
     "log10 max-weight ess": ("rollout_corr/ess_max_sequence_raw", np.log10),
@@ -77,11 +78,11 @@ SIGNS = {
     "log10 gradient norm": ("actor/grad_norm", np.log10),
     "hill": ("rollout_corr/tail_hill_sequence", None),
 }
-"""Early signs: a logged metric, and the scale on which it is averaged over the early rows."""
+"""Early signs: a logged metric, and the scale on which the early rows are averaged."""
 
 
 def early_signs(rows: Frame, name: str = "ess-predicts-collapse") -> Table:
-    """Return the mean of every sign over steps 1 to EARLY, and whether the run collapsed afterwards."""
+    """Return the mean of every sign over steps 1 to EARLY, and whether the run collapsed later."""
     found = []
     for key, run in rows.groupby(list(KEYS), sort=True):
         became = outcome(run)
@@ -105,7 +106,7 @@ PREDICTED = Experiment(
     "ess-predicts-collapse",
     question="Does a small effective sample size early in training foretell a collapse later?",
     source="Stable Asynchrony (VCPO): a falling ESS precedes collapse",
-    differs="read over all recipes, lags and learning rates of the phase diagram at once",
+    differs="read over all recipes, lags and learning rates of the phase diagram together",
     runs="phase-diagram",
     from_rows=early_signs,
     keys=KEYS,
@@ -128,18 +129,18 @@ PREDICTED = Experiment(
 VCPO = "VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse"
 LAG, RATE = 256, 3e-3
 SIX = ("grpo", "asymre", "topr", "m2po", "vcpo", "minpro")
-"""In the phase diagram, whose seeds are others, the first three never collapse here, the others mostly."""
+"""On the other seeds of the phase diagram, the first three never collapse here and the others mostly do."""
 
 
 def warned_cells() -> tuple[Run, ...]:
-    """Six recipes at lag 256 and learning rate 3e-3, where half of them collapse after step 200."""
+    """Six recipes at lag 256 and learning rate 3e-3, where half of the runs collapse after step 200."""
     return grid(replace(LAB, lag=LAG, learning_rate=RATE), recipe=SIX, seed=[0])
 
 
 WARNED = Experiment(
     "ess-warns",
     question="Among recipes at one lag and learning rate, does an early ESS say which will collapse?",
-    source=f"{VCPO}; the comparison at one lag and rate is this project's, chosen on the phase diagram",
+    source=f"{VCPO}; this project added the comparison at one lag and rate, chosen on the phase diagram",
     differs="six recipes on running sums; the mean over the first 200 steps, collapses after them",
     cells=warned_cells,
     from_rows=partial(early_signs, name="ess-warns"),
@@ -152,7 +153,9 @@ WARNED = Experiment(
 
 
 def areas(table: Frame, sign: str) -> pd.Series:
-    """Return the AUROC of a small value for a later collapse, per seed; seeds without both kinds left out."""
+    """Return, per seed, the AUROC with which a small value predicts a later collapse, where both outcomes
+    occur.
+    """
     found = {
         seed: auroc(-rows[sign].to_numpy(dtype=float), rows["collapsed"].to_numpy(dtype=float))
         for seed, rows in table.groupby("seed")
@@ -170,5 +173,5 @@ WARNED.claim(
     "entropy-warns-better-than-ess-at-one-lag-and-rate",
     "There a small entropy of the policy ranks them by whether they collapse later better than a small ESS "
     "does, on most seeds.",
-    source="own hypothesis, from the phase diagram's seeds",
+    source="hypothesis of this project, from the phase diagram's seeds",
 ).compare(lambda table: (areas(table, "entropy") - areas(table, "log10 ess")).dropna())

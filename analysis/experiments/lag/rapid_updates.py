@@ -1,4 +1,4 @@
-"""RAPID: N batches generated at once and used one after the other, with and without importance weights."""
+"""RAPID: N batches are generated at once and used one after the other, with or without importance weights."""
 
 import math
 from dataclasses import replace
@@ -15,9 +15,9 @@ RAPID = "RAPID (2025), arXiv:2510.03515"
 MARGIN = 0.02
 """Accuracy. Set before the sweep was run."""
 SAVED = 0.11
-"""Share of simulated time, the lower end of what the source reports (11 to 34 %)."""
+"""Share of simulated time saved: the lower end of the source's range (11 to 34 %)."""
 LEVEL = "steps_to 0.5"
-"""The accuracy to which time is taken."""
+"""Accuracy at which the time is read."""
 UPDATES = (2, 4, 8)
 MOST = UPDATES[-1]
 ARMS: dict[str, Arm] = {
@@ -28,7 +28,7 @@ ARMS: dict[str, Arm] = {
 
 
 def cells() -> tuple[Run, ...]:
-    """On-policy REINFORCE, RAPID at N = 2, 4 and 8, REINFORCE at N = 8, each at its best rate."""
+    """On-policy REINFORCE, RAPID at N = 2, 4 and 8, and REINFORCE at N = 8, each at its best rate."""
     base = replace(task("sorted"), log_every=10)
     several = [
         replace(base, staleness="periodic", staleness_args=(("period", n),), lag=n // 2) for n in UPDATES
@@ -41,7 +41,7 @@ def cells() -> tuple[Run, ...]:
 
 
 def drawn(run: Run) -> bool:
-    """Return whether a seed is one of all arms, or the run of an arm whose claim they left open."""
+    """Return whether to run a seed: all arms share some, and arms of undecided claims have more."""
     open_ = run.staleness == "exact" or run.staleness_args == (("period", 4),)
     return open_ or run.seed in range(200, 232) or run.seed in range(2000, 2016)
 
@@ -50,8 +50,9 @@ EXPERIMENT = Experiment(
     question="How many updates can one generation serve, and are importance weights what allows it?",
     source=RAPID,
     differs=(
-        "a transformer of 7,000 weights, ten digits in order; 300 updates in every arm; rates from four; "
-        "seconds of a pipeline's closed form, in which generation takes nine tenths of a synchronous step"
+        "a transformer of 7,000 weights that sorts ten digits; 300 updates in every arm; best of four "
+        "rates; seconds from a pipeline's closed form, in which generation takes nine tenths of a "
+        "synchronous step"
     ),
     cells=cells,
     tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
@@ -68,10 +69,10 @@ EXPERIMENT = Experiment(
         names={"default": "1", **{f"period={n}": str(n) for n in UPDATES}},
         x_label="updates per generation",
         y_label="final accuracy",
-        says="Shows final accuracy of a transformer of 7,000 weights on ten digits in order after 300 "
-        "updates, by how many batches are generated at once and then used one after the other: RAPID "
-        "weights older data by truncated ratios of sequences, REINFORCE has no weights and is on-policy at "
-        "1; each at its best rate.",
+        says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
+        "updates, by the number of batches generated at once and then used one after the other. RAPID "
+        "weights older data by truncated sequence ratios; REINFORCE has no weights and is on-policy at 1. "
+        "Each arm has its best rate.",
     ),
     systems=("RAPID",),
 )
@@ -91,7 +92,7 @@ for _name, _n in (
 
 
 def log_saved(table: Frame, updates: int) -> pd.Series:
-    """Return the log speed-up in simulated time to an accuracy of 0.5, seed by seed."""
+    """Return the log speed-up in simulated time until an accuracy of 0.5, by seed."""
     from analysis.experiments.pipelines.pipeline_replications import BARRIER, base
     from testbed.pipeline import closed_forms
 

@@ -1,11 +1,11 @@
 """REC: is it the clip or the importance weight that keeps group-relative REINFORCE alive on stale data?
 
-A one-sided clip keeps a token with A < 0 whatever its ratio above 1, and an importance weight then multiplies
-its gradient without bound; a weight of 1 does not. Two claims of equality therefore follow, where weights
-cannot grow: in a two-sided region, or at a tenth of the learning rate. They were put down after the first
-table was seen and before any cell of theirs was run. With two sides none can be decided: what is dropped is
-also what would pull tokens back, and with weights or without all accuracy is lost at every lag above 0. The
-last experiment asks how wide the clip may be, beside RED.
+A one-sided clip keeps tokens with A < 0 at any ratio above 1. An importance weight then multiplies their
+gradient without bound; a weight of 1 does not. So two claims of equality follow where weights cannot grow: in
+a two-sided region, or at a tenth of the learning rate. They were written down after the first table was seen
+and before any of their cells was run. The two-sided claim cannot be decided: clipping also drops the tokens
+that would pull the policy back, and accuracy is lost at every lag above 0, with weights or without. The last
+experiment compares wider clips, and RED.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ OPEN: Arguments = (
     ("eps_low", 1.0),
     ("eps_high", 1e9),
 )
-"""The recipe rec with a region that holds every token: nothing is ever dropped, and all else is the same."""
+"""The recipe rec with a region that holds every token: nothing is dropped, all else is the same."""
 
 ARMS: tuple[tuple[str, Arguments], ...] = (
     ("rec", (("weight", "none"),)),
@@ -36,13 +36,13 @@ ARMS: tuple[tuple[str, Arguments], ...] = (
     ("reinforce", ()),
 )
 LAGS = (0, 16, 64, TOY.steps)
-"""The last one is offline: all data come from the first weights."""
+"""The last lag is offline: all data come from the first weights."""
 
 OFFLINE = {**PLAIN, "lag": LAGS[-1]}
 
 
 def cells() -> tuple[Run, ...]:
-    """REC with and without its clip and its importance weight, and REINFORCE, at four lags."""
+    """REC with and without its clip and its importance weights, and REINFORCE, at four lags."""
     return tuple(
         cell
         for recipe, arguments in ARMS
@@ -68,10 +68,10 @@ REC = Experiment(
         y="accuracy: final accuracy",
         arm=("recipe", "recipe_args.weight: weight"),
         names={str(TOY.steps): "offline"},
-        says="Shows final accuracy of a transformer of 26,000 weights on running sums by age of the data, "
-        "offline being all from the first weights: REC is REINFORCE with a group baseline that drops tokens "
-        "out of its clip range, REC, one side the same with a range so wide that nothing is dropped, each "
-        "with importance weights or none; REINFORCE has neither.",
+        says="Shows final accuracy of a transformer of 26,000 weights on running sums by the age of the "
+        "data; offline means that all data come from the first weights. REC is REINFORCE with a group "
+        "baseline that drops tokens outside its clip range. REC, one side has a range so wide that nothing "
+        "is dropped on that side; each comes with importance weights or without, and REINFORCE has neither.",
     ),
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(
@@ -128,7 +128,7 @@ BOUNDED = Experiment(
     "rec-bounded",
     question="Do REC's importance weights change nothing where they cannot grow?",
     source="Yao et al. (2025), arXiv:2509.24203",
-    differs="a two-sided region and a tenth of the learning rate, which the paper does not try",
+    differs="the paper tries neither a two-sided region nor a tenth of the learning rate",
     cells=bounded_cells,
     stop=Stop(cap=32),
     keys=("recipe_args.keep", "learning_rate", "recipe_args.weight", "lag", "seed"),
@@ -143,7 +143,8 @@ BOUNDED = Experiment(
     ),
     systems={
         "REC (Group-relative REINFORCE is off-policy)": Part(
-            "clip alone against clip and weight, where weights cannot grow much; not a much wider clip range"
+            "the clip alone against clip and weight, where weights cannot grow much; not a much wider clip "
+            "range"
         )
     },
 )
@@ -166,12 +167,12 @@ CLIPS = {
     "RED-weight": Run(recipe="red"),
     "GRPO": Run(recipe="grpo"),
 }
-"""REC by its bounds below and above 1; a bound of 2 below cuts nothing."""
+"""REC by its bounds below and above 1; a lower bound of 2 clips nothing."""
 NARROW, WIDE, *_ = arms_of(CLIPS, CLIPS.values(), ("recipe", "recipe_args")).values()
 
 
 def width_cells() -> tuple[Run, ...]:
-    """REC at three widths, RED and GRPO at two lags, each at its own learning rate."""
+    """REC at three widths, RED and GRPO at two lags, each at its best learning rate."""
     return tuple(
         replace(LITE, lag=lag, recipe=arm.recipe, recipe_args=arm.recipe_args)
         for lag in WIDTH_LAGS
@@ -183,7 +184,8 @@ WIDTHS = Experiment(
     "clip-width",
     question="Is a clip range far wider than 0.2 as stable on old data, and faster?",
     source="Yao et al. (2025), arXiv:2509.24203",
-    differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; rates by arm",
+    differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; each arm at its "
+    "own rate",
     cells=width_cells,
     tuned=Tuned(),
     stop=Stop(block=16, cap=32),
@@ -202,10 +204,10 @@ WIDTHS = Experiment(
         x_label="lag (optimizer steps)",
         y_label="mean accuracy along the run",
         says="Shows mean accuracy along a run of a transformer of 7,000 weights on sums of six digits, at "
-        "two ages of data: REC is REINFORCE with a group baseline that drops tokens whose ratio has left "
-        "the clip range, given by its bounds below and above 1 (default: 0.2 and 0.2); RED weights samples "
-        "by exp(advantage) (default) or drops surplus failures, without ratios; GRPO clips at 0.2; each at "
-        "its best rate.",
+        "two ages of data, each arm at its best rate. REC is REINFORCE with a group baseline that drops "
+        "tokens whose ratio leaves the clip range, given by its bounds below and above 1 (default: 0.2 and "
+        "0.2). RED has no ratios: it weights samples by exp(advantage) (default) or drops surplus failures. "
+        "GRPO clips at 0.2.",
     ),
     systems=("REC (Group-relative REINFORCE is off-policy)",),
 )

@@ -1,4 +1,4 @@
-"""ERC: replay for an actor-critic without importance weights, with and without its two conditions."""
+"""ERC: replay for an actor-critic without importance weights, with or without its two conditions."""
 
 from functools import cache
 from typing import Any
@@ -17,13 +17,13 @@ RATES: Grid = {"actor_rate": (0.003, 0.01, 0.03, 0.1, 0.3), "critic_rate": (0.01
 TRICKS: Grid = {**RATES, "repel": (0.0, 0.3, 0.6, 0.9), "reach": (0.02, 0.1, 0.2)}
 SOFT: Grid = {"temperature": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), "step_size": (0.001, 0.003, 0.01, 0.03, 0.1)}
 REPLAYS = (4, 32)
-"""Replayed steps per step, which soft Q-learning has as updates."""
+"""Replayed steps per environment step; soft Q-learning makes as many updates."""
 MARGIN = 0.05
-"""Of the score, 0 the uniform policy's value and 1 the best. Set before the table was made."""
+"""Margin of the score, 0 being the uniform policy's value and 1 the best. Set before the table was made."""
 
 
 def score(seeds: Seeds, arm: str, replays: int, **knobs: Any) -> Floats:
-    """Return the score of the final most likely actions, mean over two runs in a random MDP per seed, [R]."""
+    """Return the score of the most likely final actions, mean of two runs in one random MDP per seed, [R]."""
     from testbed.offline.replay_control import replay_actor_critic, replay_q
 
     found = []
@@ -49,18 +49,19 @@ def score(seeds: Seeds, arm: str, replays: int, **knobs: Any) -> Floats:
 
 @cache
 def settings(arm: str, replays: int) -> tuple[dict[str, float], bool]:
-    """Return the setting of the highest score on pilot worlds, and whether it is at an end of its grid."""
+    """Return the best setting on pilot worlds, and whether it is at an end of its grid."""
     seeds = tuple(range(PILOT, PILOT + PILOTS))
     grid = {"plain": RATES, "both": TRICKS, "soft Q": SOFT}[arm]
     found, ends = tuned(lambda **knobs: float(score(seeds, arm, replays, **knobs).mean()), grid)
     if arm == "both":
-        # Repulsion is none at one end, and nearly nothing out of reach at the other: no wider grid exists.
+        # At one end nothing is repelled and at the other hardly anything is excluded, so the grid cannot be
+        # wider.
         _, ends = tuned(lambda **rates: float(score(seeds, arm, replays, **{**found, **rates}).mean()), RATES)
     return found, ends
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return scores by arm and replays per step, each at its setting; "untuned" has no replay's rates."""
+    """Return scores by arm and replays per step, each tuned; "untuned" has the rates tuned without replay."""
     cells = [("plain", 0), *((arm, n) for arm in ("plain", "both", "soft Q") for n in REPLAYS)]
     for arm, replays in cells:
         knobs, ends = settings(arm, replays)
@@ -79,10 +80,10 @@ def rows(seeds: Seeds) -> Rows:
 
 EXPERIMENT = Experiment(
     question="Does an actor-critic need ERC's conditions to replay, and equal soft Q-learning then?",
-    source="Kobayashi (2024), Experience replayable conditions, of which an abstract alone was read",
+    source="Kobayashi (2024), Experience replayable conditions; only the abstract was read",
     differs=(
-        "random tabular MDPs; the two tricks after the abstract: repulsion from negative samples is scaled "
-        "down, and samples whose action has become unlikely are dropped"
+        "random tabular MDPs; the two conditions follow the abstract: repulsion from negative samples is "
+        "scaled down, and samples whose action has become unlikely are dropped"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "inner": INNER, "pilots": PILOTS}),
     keys=("run", "seed", "arm", "replays"),
@@ -93,10 +94,11 @@ EXPERIMENT = Experiment(
         x="replays: replays per step",
         y="score: score (1 optimal)",
         arm=("arm",),
-        says="Shows the score of the final policy in random tabular MDPs, 0 for uniform actions, by "
-        "replayed steps for each fresh one: an actor-critic that replays without weights (plain), at the "
-        "rates that are best without replay (untuned), or with ERC's two conditions, a weaker push from bad "
-        "samples and none from actions become unlikely (both), and soft Q-learning with as many updates.",
+        says="Shows the score of the final policy in random tabular MDPs (0 for uniform actions), by "
+        "replayed steps per fresh one. The actor-critic replays without weights (plain), at the rates that "
+        "are best without replay (untuned), or with both of ERC's conditions: a weaker push from bad "
+        "samples, and none from actions that have become unlikely (both). Soft Q-learning makes as many "
+        "updates.",
     ),
     systems=("ERC (Experience Replayable Conditions)",),
 )

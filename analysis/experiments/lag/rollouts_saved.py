@@ -1,4 +1,4 @@
-"""Steps on fresh batches that ReMix saves beside GRPO, at the arena's settings, read every five steps."""
+"""Steps on fresh batches that ReMix saves against GRPO, at the arena's settings, read every 5 steps."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ from analysis.lab import Experiment, Frame, Part, Plot, Seeds, inside, of_seeds
 from analysis.worlds.edited_training import Arm, sweep
 
 SEEDS, FIRST, EVERY, TIMES = 32, 40_000, 5, 3
-"""Seeds of a run, which begin so far beyond those of other tables; steps between readings; how many times as
-many steps, as the arena asked on readings 30 steps apart."""
+"""Seeds of a run, offset so that no other table has them; steps between readings; and the factor between
+numbers of steps. The arena asked for the same factor on readings 30 steps apart."""
 ARMS, NEEDED = ("grpo", "remix_reuse"), "steps_to 0.62"
-"""That is 80 % of the accuracy at which GRPO ends in the arena."""
+"""80 % of GRPO's final accuracy in the arena."""
 
 
 def rows(seeds: Seeds) -> Frame:
@@ -28,8 +28,8 @@ def rows(seeds: Seeds) -> Frame:
 EXPERIMENT = Experiment(
     question="How many of GRPO's steps on fresh batches does ReMix save by up to 16 updates on each?",
     source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts",
-    differs="a transformer of 7,000 weights that sorts ten digits; at most 16 updates on a batch; GRPO needs "
-    "about 170 steps, so that a factor of 30 could hardly be seen",
+    differs="a transformer of 7,000 weights that sorts ten digits; at most 16 updates on a batch; GRPO "
+    "needs about 170 steps, so a factor of 30 could hardly be measured",
     compute=of_seeds("rollouts-saved", rows, SEEDS),
     keys=("run", "arm", "seed"),
     metrics=("rate", "at end", NEEDED, "accuracy"),
@@ -39,14 +39,14 @@ EXPERIMENT = Experiment(
         x=NEEDED,
         y="arm",
         x_label="steps to accuracy 0.62",
-        says="Shows steps of 32 responses until toy transformers sort ten digits with an accuracy of 0.62 on "
-        "fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on a "
-        "batch and older batches replayed.",
+        says="Shows steps of 32 responses until toy transformers sort ten digits with an accuracy of 0.62 "
+        "on fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on "
+        "a batch and replay of older batches.",
     ),
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(
-            "rollouts saved on fresh data by at most 16 updates a batch; the factor of 3 asked is a tenth of "
-            "the least that the source names; not the length of responses, nor a new base",
+            "rollouts saved on fresh data by at most 16 updates on a batch; the factor of 3 asked here is a "
+            "tenth of the smallest in the source; neither the length of responses nor a new base",
             ("remix-needs-a-third-of-the-rollouts-of-grpo",),
         )
     },

@@ -1,6 +1,6 @@
-"""Do 50 steps of a pilot foretell how old a recipe's data may be, in worlds that nothing was fitted on?
+"""Do 50 steps of a pilot predict how old a recipe's data may be, in worlds that were not used for the fit?
 
-The fit is on running sums and tuning seeds; it is judged on another task, width and other seeds.
+The forecast is fitted on running sums and tuning seeds, and judged on another task, width and other seeds.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ RECIPES = ("grpo", "tis", "m2po", "vcpo", "topr", "asymre")
 LAGS = (0, 16, 64, 128)
 RATES = (1e-3, 3e-3)
 PILOT, EARLY = 16, 50
-"""Lag of the pilot, and its steps that are read."""
+"""Lag of the pilot, and the number of its steps that are read."""
 ALLOWED, LEARNED = 0.1, 0.3
-"""Accuracy that a safe lag may cost; accuracy on-policy below which nothing is to lose."""
+"""Largest loss of accuracy at a safe lag; on-policy accuracy below which a recipe counts as not learning."""
 KEYS = ("task", "policy_args", "learning_rate", "recipe", "seed")
 SAFE = "safe octaves"
 SIGNS = {
@@ -51,10 +51,10 @@ def fit_cells() -> tuple[Run, ...]:
 
 
 def safe_lags(rows: Frame, name: str = "safe-lag-fit") -> Table:
-    """Return the largest safe lag, log2(1 + lag), of every recipe and seed, with the signs of its pilot.
+    """Return the largest safe lag of every recipe and seed as log2(1 + lag), with the signs of its pilot.
 
-    A lag is safe when it and all smaller ones end at most 0.1 below the on-policy run of the same seed. A
-    recipe that does not learn on-policy has no row.
+    A lag is safe when it and all smaller lags end at most 0.1 below the on-policy run of the same seed. A
+    recipe that does not learn on-policy gets no row.
     """
     found = []
     for key, runs in rows.groupby(list(KEYS), sort=True):
@@ -70,7 +70,7 @@ def safe_lags(rows: Frame, name: str = "safe-lag-fit") -> Table:
 
 
 def largest_safe(final: dict[int, float]) -> int:
-    """Return the largest lag up to which no final accuracy is more than 0.1 below that at lag 0."""
+    """Return the largest lag up to which every final accuracy is within 0.1 of that at lag 0."""
     safe = 0
     for lag in sorted(final):
         if final[lag] < final[0] - ALLOWED:
@@ -80,7 +80,7 @@ def largest_safe(final: dict[int, float]) -> int:
 
 
 def signs(run: Frame) -> dict[str, float]:
-    """Return the mean of every sign over a pilot's steps 1 to 50; 0 where nothing is known."""
+    """Return the mean of every sign over a pilot's steps 1 to 50; 0 where nothing was logged."""
     early = run[(run["step"] > 0) & (run["step"] <= EARLY)]
     found = {}
     for sign, (metric, scale) in SIGNS.items():
@@ -91,7 +91,7 @@ def signs(run: Frame) -> dict[str, float]:
 
 
 def fitted(table: Frame, new: Frame, columns: Iterable[str] = tuple(SIGNS)) -> np.ndarray:
-    """Return the safe octaves foretold for new rows by ridge regression, weight 1 on standardized signs."""
+    """Return the octaves of safe lag predicted by ridge regression (penalty 1, standardized signs)."""
     x = table[list(columns)].to_numpy(dtype=float)
     center, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     x = (x - center) / scale
@@ -112,30 +112,30 @@ FIT = Experiment(
 )
 
 
-FORETOLD, BY_RECIPE = "foretold by the pilot", "foretold by the recipe"
+FORETOLD, BY_RECIPE = "predicted by the pilot", "predicted by the recipe"
 GOAL = 1.0
-"""Octaves of lag that a forecast may be off in the mean over recipes. Set before the runs."""
+"""Largest mean error of a forecast over recipes, in octaves of lag. Set before the runs."""
 WORLDS = (
     replace(SMALL, task="sorted", task_args=(("digits", 6),)),
     replace(SMALL, policy_args=(("width", 32),)),
 )
-"""Another task, and another width, than what was fitted on."""
+"""Another task and another width than those of the fit."""
 EACH = tuple(replace(world, learning_rate=rate) for world in WORLDS for rate in RATES)
 
 
 def cells() -> tuple[Run, ...]:
-    """Six recipes at lags 0 to 128: sorted digits, running sums at width 32, two learning rates each."""
+    """Six recipes at lags 0 to 128: sorted digits, running sums at width 32; two learning rates each."""
     return tuple(cell for base in EACH for cell in arms(base))
 
 
 def drawn(run: Run) -> bool:
-    """Return whether a run is of its seed's world and learning rate: one of four, at random."""
+    """Return whether a run belongs to its seed's world and learning rate, one of four drawn at random."""
     mine = EACH[rng.key(run.seed, "safe-lag/world") % len(EACH)]
     return (run.task, run.policy_args, run.learning_rate) == (mine.task, mine.policy_args, mine.learning_rate)
 
 
 def from_rows(rows: Frame) -> Table:
-    """Return the safe lags with two forecasts: from the pilot's signs, and the recipe's median in the fit."""
+    """Return safe lags with two forecasts: from the pilot's signs and from the recipe's median in the fit."""
     found = safe_lags(rows, "safe-lag")
     known, new = load_committed(["safe-lag-fit"])["safe-lag-fit"].frame, found.frame.copy()
     usual = known.groupby("recipe")[SAFE].median()
@@ -167,7 +167,7 @@ JUDGED = Experiment(
 
 
 def errors(table: Frame, forecast: str) -> pd.Series:
-    """Return per seed the mean over recipes of how many octaves a forecast is off."""
+    """Return, per seed, the mean error of a forecast over recipes, in octaves."""
     return (table[forecast] - table[SAFE]).abs().groupby(table["seed"]).mean()
 
 

@@ -1,4 +1,4 @@
-"""A collapse at a lag of three steps that did not come back: what single runs say of a gap of .91 spreads."""
+"""A collapse at lag 3 that did not recur: how little single runs say about a gap of .91 SD."""
 
 import math
 
@@ -11,7 +11,7 @@ from testbed.config.run import Run, grid
 
 SOURCE = "marin-community/marin, issues 8955 and 8936: a collapse at staleness 3 that did not reproduce"
 GAP, ALPHA, POWER = 0.91, 0.01, 0.9
-"""The gap seen there, in standard deviations over seeds of an arm, and the level set for its repetition."""
+"""The gap seen there, in standard deviations over an arm's seeds, and the level set for its replication."""
 MARGIN = 0.05
 
 
@@ -38,7 +38,7 @@ def a_gap_below_the_seed_spread_takes_dozens_of_seeds() -> Evidence:
     """A gap of 0.91 standard deviations over seeds is passed by one run of each of two equal arms with chance
     above 1/2, and takes 40 seeds an arm to decide at level 0.01 with power 0.9; eight an arm have power 0.12.
     """
-    spread = math.sqrt(2)  # of the difference of two arms that share nothing, in spreads of one
+    spread = math.sqrt(2)  # of the difference between two independent arms, in standard deviations of one
     by_chance = 2 * float(stats.norm.sf(GAP / spread))
     seeds = t_seeds(GAP, spread, ALPHA, POWER) or 0
     found = [abs(_other(n) - t_power(n, GAP, spread, ALPHA)) for n in (8, seeds - 1, seeds)]
@@ -51,7 +51,7 @@ def a_gap_below_the_seed_spread_takes_dozens_of_seeds() -> Evidence:
 
 
 def _other(seeds: int) -> float:
-    """Return the power by the noncentral distribution of T squared; verdicts for the wrong side count too."""
+    """Return the power from the noncentral F distribution; verdicts for the wrong side count too."""
     most = stats.f.ppf(1 - ALPHA, 1, seeds - 1)
     return float(stats.ncf.sf(most, 1, seeds - 1, seeds * GAP**2 / 2))
 

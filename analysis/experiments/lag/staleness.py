@@ -1,7 +1,7 @@
-"""A toy LLM learns from data of one exact lag, all recipes at one learning rate: accuracy and ESS.
+"""A toy LLM learns from data of one exact lag, with one learning rate for all recipes: accuracy and ESS.
 
-The second experiment looks at the tails of sequence ratios in the same runs, the third judges what the oldest
-data cost REINFORCE and GRPO at that rate.
+The second experiment reads the tails of sequence ratios in the same runs. The third judges how much accuracy
+the oldest data cost REINFORCE and GRPO at that rate.
 """
 
 from analysis.lab import Experiment, Frame, Plot, Stop
@@ -33,7 +33,7 @@ CURVES = Experiment(
     source=SOURCE,
     differs=(
         "a transformer of 26,000 weights on running sums in place of large language models; one learning "
-        "rate for all, which is a stress test and no ranking of methods"
+        "rate for all, so a stress test, not a ranking of methods"
     ),
     cells=by_lag,
     seeds=range(8),
@@ -49,9 +49,9 @@ CURVES = Experiment(
         panel_label="lag",
         also=({"y": f"{ESS}: sequence ESS (share of N)", "log": "y"},),
         says="Shows recipes that learn from data exactly `lag` optimizer steps old, all at one learning "
-        "rate, a stress test and no ranking: accuracy, and the Kish ESS of sequence ratios as a share "
-        "of the N of a step, which no sample puts below 1/N; up to step = lag the data come from the "
-        "start weights.",
+        "rate: a stress test, not a ranking. Accuracy, and the Kish ESS of sequence ratios as a share of a "
+        "step's N sequences; no sample puts it below 1/N. Up to step = lag the data come from the start "
+        "weights.",
     ),
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
 )
@@ -79,8 +79,9 @@ TAILS = Experiment(
         log="y",
         of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
         says="Shows the share of sampled sequences whose log importance ratio is at least x, from all steps "
-        "at which the lag was in full effect: what a curve lacks to 1 at the left are sequences that the "
-        "current policy would hardly write any more, and no distribution of ratios exceeds exp(-x) (Markov).",
+        "at which the lag was in full effect. Where a curve starts below 1 at the left, the rest are "
+        "sequences that the current policy would hardly write any more. No distribution of ratios exceeds "
+        "exp(-x) (Markov).",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Tuning runs of the experiments whose arms have learning rates of their own, on other seeds."""
+"""Tuning runs, on other seeds, for the experiments that give each arm its own learning rate."""
 
 from analysis.experiment import EXPERIMENTS
 from analysis.lab import Experiment
@@ -16,7 +16,7 @@ def cells() -> tuple[Run, ...]:
 
 EXPERIMENT = Experiment(
     question="Which learning rate suits each arm: by recipe, clip, passes, baseline, anchor and age of data?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     cells=cells,
     keys=(
         *("task", "task_args", "recipe", "recipe_args", "policy_args", "mismatch", "anchor", "staleness"),

@@ -1,4 +1,4 @@
-"""VCPO's two parts, the step size by ESS and the off-policy baseline: which of them keeps old data safe?"""
+"""VCPO's two parts, the step size by ESS and the off-policy baseline: which one makes old data safe?"""
 
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ RULE, BASELINE = "recipe_args.ess_reference", "recipe_args.baseline"
 
 
 def cells() -> tuple[Run, ...]:
-    """Truncated weights at lag 128 with and without each part, both on-policy; at own and common rates."""
+    """Truncated weights at lag 128 with and without each part, both on-policy; tuned and common rates."""
     return tuple(
         replace(SMALL, recipe="vcpo", lag=lag, recipe_args=(("baseline", baseline), ("ess_reference", rule)))
         for rule, baseline, lag in VCPO_ARMS.values()
@@ -45,7 +45,7 @@ def cells() -> tuple[Run, ...]:
 
 
 def _arms(rate: str) -> dict[str, Arm]:
-    """Return where the table has each arm: at its "own" best rate, or at the "common" one, on-policy's."""
+    """Return the arms at their "own" best rates, or at the "common" one, which is best on-policy."""
     assert EXPERIMENT.cells is not None
     own = EXPERIMENT.cells()[: len(VCPO_ARMS)]
     return {
@@ -84,28 +84,29 @@ EXPERIMENT = Experiment(
             "proxy": "VCPO's",
         },
         says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
-        "steps old and with truncated sequence weights: the baseline is the group's mean or VCPO's "
-        "off-policy one, from logits in place of gradients; under the step rule the learning rate, the one "
-        "named, shrinks with the effective share of samples.",
+        "steps old, with truncated sequence weights. The baseline is the group's mean or VCPO's off-policy "
+        "one, computed from logits instead of gradients. The step rule scales the named learning rate down "
+        "with the effective sample size.",
     ),
     systems={
         "VCPO (Stable Asynchrony)": Part(
-            "its two parts at lag 128, where neither at a third of the rate ends .04 below on-policy; ESS as "
-            "a warning: see ess-warns, speed: see by-the-clock"
+            "its two parts at lag 128, where the arm with neither part ends within .04 of on-policy at a "
+            "third of the rate; for ESS as a warning see ess-warns, for speed by-the-clock"
         )
     },
 )
 
 
 def _two(table: Frame, outcome: str, rate: str, *names: str) -> Frame:
-    """Return an outcome of these arms alone, so that gates see what is compared; a row per seed."""
+    """Return an outcome of only these arms, so that gates see the compared ones; a row per seed."""
     return arms(table, outcome, {name: _arms(rate)[name] for name in names})
 
 
 @EXPERIMENT.claim("vcpo-at-lag-128-is-as-good-as-on-policy")
 def vcpo_at_lag_128_is_as_good_as_on_policy(table: Frame) -> Evidence:
     """With both parts VCPO, tuned, ends within 0.05 of its on-policy accuracy at lag 128, in the median."""
-    # A check of its own: which rows are an arm is known once its rate is read from the table of tuning.
+    # A function and not a column: the rows of an arm are known only once its rate is read from the tuning
+    # table.
     found = _two(table, "accuracy", "own", "both", "on-policy")
     floored = ["both"] if at_floor([found["both"], found["on-policy"]], MARGIN) else []
     change = {"both": found["both"] - found["on-policy"]}
@@ -123,7 +124,7 @@ def vcpo_collapses_less_than_its_weights_alone(table: Frame) -> Evidence:
 
 
 def gain(table: Frame, name: str) -> pd.Series:
-    """Return the final accuracy of an arm less that of neither part, seed by seed."""
+    """Return the final accuracy of an arm minus that of the arm without both parts, by seed."""
     found = _two(table, "accuracy", "common", name, "neither")
     return found[name] - found["neither"]
 

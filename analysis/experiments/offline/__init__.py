@@ -1,1 +1,1 @@
-"""What can be learned and told from logged data of finite worlds, with constraints and without."""
+"""Learning and evaluation from logged data of finite worlds, with constraints and without."""

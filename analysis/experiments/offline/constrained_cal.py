@@ -1,4 +1,4 @@
-"""Primal-dual learning with a replayed cost critic, conservative and convexified as in CAL, or not."""
+"""Primal-dual learning with a replayed cost critic: plain, conservative, convexified, or both as in CAL."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ GRIDS: dict[str, Grid] = {
     "convexified": {"dual_rate": DUAL, **OFF, "convexity": CONVEX},
     "both": {"dual_rate": DUAL, "conservatism": CONSERVE, "convexity": CONVEX},
 }
-"""Rate of the multiplier, standard deviations added to the estimated cost, and the weight of the augmented
-Lagrangian; each arm has the setting with the highest return less share of violations on pilot worlds.
+"""Grids of the multiplier's rate, of the standard deviations added to the estimated cost, and of the weight
+of the augmented Lagrangian. Each arm gets the setting with the highest return minus share of violations on
+pilot worlds.
 """
 BIAS, VIOLATIONS = 0.02, 0.2
 ABOUT = {"iterations": ITERATIONS, "episodes": EPISODES, "violation": "cost above 1.02 budgets"}
@@ -34,8 +35,8 @@ Cell = tuple[float, ...]
 
 
 def world(seed: int) -> tuple[FiniteMDP, Floats, float]:
-    """Return a world of 6 states and 3 actions, costs in [0, 1], and a budget half-way between the costs
-    of the unconstrained optimum and the least.
+    """Return a world of 6 states and 3 actions with costs in [0, 1]. The budget is half-way between the least
+    cost and that of the unconstrained optimum.
     """
     found = garnet(states=6, actions=3, branching=3, seed=seed, horizon=20, discount=0.9, noise_std=0.5)
     cost_SA = generator(seed, "cost").random((6, 3))
@@ -53,9 +54,10 @@ def _cost(found: FiniteMDP, pi_SA: Floats, cost_SA: Floats) -> float:
 
 
 def trained(seed: int, cells: Sequence[Cell]) -> Floats:
-    """Return bias, violations, return and "return less violations" over the second half of training, [4, C].
+    """Return bias, violations, return, and return minus violations over the second half of training, [4, C].
 
-    cells: rate of the multiplier, conservatism, convexity of each. One world, the same draws for all cells.
+    cells: the multiplier's rate, conservatism and convexity of each cell. One world; all cells get the same
+    draws.
     """
     found, cost_SA, budget = world(seed)
     best = constrained_optimum(*exact_model(found), cost_SA, found.start_S, 0.9, budget)[1]
@@ -87,7 +89,7 @@ def settings() -> dict[str, tuple[Cell, bool]]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield bias, violations and return over the second half of training, every arm at its setting."""
+    """Yield bias, violations and return over the second half of training, with every arm tuned."""
     arms = settings()
     found_R4C = np.stack([trained(seed, [cell for cell, _ in arms.values()]) for seed in seeds])
     for index, (name, (_, ends)) in enumerate(arms.items()):
@@ -106,7 +108,7 @@ EXPERIMENT = Experiment(
         "frontier", x="violations: share of iterations over budget",
         y="return: return, share of the best feasible", arm=("arm",),
         says="Shows the return, as a share of the best within the budget, against the share of late "
-        "iterations whose cost is over it by more than 2 %, in random worlds: plain believes the mean of "
+        "iterations whose cost exceeds it by more than 2 %, in random worlds. Plain uses the mean of "
         "replayed cost critics; conservative adds a multiple of their spread; convexified penalizes the "
         "excess by an augmented Lagrangian; both does both.",
     ),

@@ -1,4 +1,4 @@
-"""Guardians of offline planning: none, of actions, and of where actions lead (OGSRL)."""
+"""Guardians of offline planning: none, one on actions, and one on where actions lead (OGSRL)."""
 
 import dataclasses
 
@@ -13,20 +13,21 @@ from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
 SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 10_000, 12, 5, 4
-"""FRESH: what is added to a seed, so that no world of an earlier table, is met again (margin 0.3)."""
+"""FRESH: offset of the seeds, so that worlds differ from those of an earlier table (margin 0.3)."""
 SIZES = (300, 1000, 3000)
 LURE = 1.0
-"""What an unsafe state pays on top."""
+"""Extra reward of an unsafe state."""
 MARGIN, NEAR = 0.01, 0.1
-"""Chance per discounted step to be in an unsafe state; value, of rewards with deviation 1. Set before the
-table was made.
+"""Margins: probability of an unsafe state per discounted step; value, where rewards have deviation 1. Set
+before the table was made.
 """
 
 
 def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
-    """Worlds with two unsafe states that pay 1 more, what is logged, and what is safe for ever (exact).
+    """Random worlds: two unsafe states pay 1 more. With the logger, and the states that can stay safe for
+    ever.
 
-    Starts are even over the states from which a logged policy can stay safe.
+    Starts are uniform over the states from which a logged policy can stay safe.
     """
     plain = random_worlds(seeds, states=STATES, actions=ACTIONS, branching=2, noise_std=0.5)
     unsafe_S = np.arange(STATES) < 2
@@ -43,7 +44,7 @@ def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return unsafe shares and values of plans under three guardians, by logged steps."""
+    """Return unsafe shares and values of plans under three guardians, by number of logged steps."""
     drawn = tuple(seed + FRESH for seed in seeds)
     worlds, logged_RSA, safe_RSA = hazards(drawn)
     solvable_R = np.flatnonzero(safe_RSA.any((1, 2)))
@@ -68,7 +69,7 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs="random finite worlds, tables, a budget of 0; the guardian is computed from counts; without "
-    "one Q of an unseen pair is a guess; `lost` is the value short of the best policy that can stay safe "
+    "one, Q of an unseen pair is a guess; `lost` is the value below the best policy that can stay safe "
     "within the log",
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"), metrics=("unsafe", "lost"),
@@ -76,9 +77,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="steps: logged steps", y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
-        says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans "
-        "in random worlds of 12 states: none lets a plan take any action; actions lets it take those in "
-        "the log; trajectories only those that, by the log, never lead to an unsafe or unknown state.",
+        says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans in "
+        "random worlds of 12 states. The plan may take any action (none), only logged actions (actions), or "
+        "only those that, by the log, never lead to an unsafe or unknown state (trajectories).",
     ),
     systems=("OGSRL",),
 )  # fmt: skip
@@ -94,7 +95,7 @@ asks(EXPERIMENT,
 
 
 def short(table: Frame) -> pd.Series:
-    """Return the value lost, or 0 where a plan has more than the best safe one."""
+    """Return the lost value; 0 where a plan earns more than the best safe policy."""
     return table["lost"].clip(lower=0.0)
 
 

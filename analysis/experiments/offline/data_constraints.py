@@ -28,22 +28,23 @@ GRIDS: dict[str, Grid] = {
     "better data": {"weight": WEIGHTS},
     "better and generated": {"weight": WEIGHTS},
 }  # fmt: skip
-"""Arms and what is tuned: TD3+BC's penalty on (a - E[a|x])^2, actions of estimated density above a floor,
+"""Arms and their tuned knob: TD3+BC's penalty on (a - E[a|x])^2, a floor on the estimated density of actions,
 PRDC's distance in (beta x, a), A2PR without and with generated actions.
 """
 BOUNDS = (-1.0, 3.0)
-"""Of the critic, as targets are clipped to what rewards can be, generously; the best actions pay about 1."""
+"""Range of the critic: its targets are clipped to bounds on rewards; the best actions pay about 1."""
 MARGIN, LESS = 0.02, 0.1
-"""Of the best value, and of over-estimation in the same units. Set before the table was made."""
+"""Margins: share of the best value, and over-estimation in the same units. Set before the table was made."""
 
 
 @cache
 def logs(logger: str, seeds: Seeds) -> tuple[tuple[BumpBandit, ...], Floats, Floats, Floats, Floats]:
-    """Return a random bandit of three bumps per seed; contexts, actions and rewards [R, N]; and Q [R, S, A].
+    """Return one random bandit of three bumps per seed: contexts, actions and rewards [R, N], and Q [R, S,
+    A].
 
-    Logged contexts are dense near 1 and thin near 0, the policy is judged on all alike. Actions: "poor" wide
-    around a wrong line; "mixed" a fifth near the best, the others around that line; "narrow" half off the
-    best.
+    Logged contexts are dense near 1 and sparse near 0; the policy is judged on all equally. Logged actions:
+    "poor" spread widely around a wrong line; "mixed" a fifth near the best, the others around that line;
+    "narrow" beside the best.
     """
     bandits, rows = [], []
     for seed in seeds:
@@ -70,7 +71,7 @@ def logs(logger: str, seeds: Seeds) -> tuple[tuple[BumpBandit, ...], Floats, Flo
 
 @cache
 def penalty(arm: str, logger: str, seeds: Seeds, beta: float = 0.0) -> Floats:
-    """Return the arm's penalty of each action, [R, S, A]: a squared distance, or -density for support."""
+    """Return the arm's penalty on each action, [R, S, A]: a squared distance, or -density for support."""
     _, x_RN, a_RN, _, q_RSA = logs(logger, seeds)
     if arm == "nearest data":
         return nearest_distance(x_RN, a_RN, GRID_S, GRID_A, beta)[0]
@@ -88,10 +89,10 @@ def penalty(arm: str, logger: str, seeds: Seeds, beta: float = 0.0) -> Floats:
 
 
 def guides(arm: str, logger: str, seeds: Seeds) -> tuple[Floats, Floats]:
-    """Return A2PR's guide for every logged step, and 1 where its advantage is positive, [R, N] each.
+    """Return A2PR's guiding action for every logged step, and 1 where its advantage is positive, [R, N] each.
 
-    The guide is the logged action or, with generation, one drawn from the actions of a nearby context with
-    noise, whichever has the larger Q; the value is the mean Q of logged actions nearby.
+    The guide is the logged action or, with generation, a noisy action from a nearby context, whichever has
+    the larger Q; the value is the mean Q of logged actions nearby.
     """
     _, x_RN, a_RN, _, q_RSA = logs(logger, seeds)
 
@@ -114,7 +115,7 @@ def guides(arm: str, logger: str, seeds: Seeds) -> tuple[Floats, Floats]:
 def judged(
     seeds: Seeds, arm: str, logger: str, weight: float = 0.0, beta: float = 0.0, floor: float = 0.0
 ) -> Groups:
-    """Return the value of the greedy policy as a share of the best, and how much Q over-estimates it, [R]."""
+    """Return the value of the greedy policy as a share of the best, and its over-estimation by Q, [R]."""
     bandits, *_, q_RSA = logs(logger, seeds)
     held_RSA = q_RSA
     if arm == "support":
@@ -134,7 +135,7 @@ TUNED = TunedArms(GRIDS, judged, "value", PILOTS, {"logger": LOGGERS})
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return value and over-estimation of every arm at its setting, by logger and on average ("all")."""
+    """Return value and over-estimation of every tuned arm, by logger and averaged over loggers ("all")."""
     found = pd.concat(TUNED.rows(seeds))
     yield found
     how = {"value": "mean", "over-estimation": "mean", "at end": "max"}
@@ -144,18 +145,18 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Which constraint toward logged actions keeps most value where a critic extrapolates?",
     source="Ran et al. (2023), PRDC; Liu et al. (2024), A2PR",
-    differs="random continuous bandits, one step; a polynomial critic; a policy that is greedy in it on a "
-    "grid; generated actions come from a kernel density in place of a VAE",
+    differs="random continuous bandits, one step; a polynomial critic; the policy is greedy on a grid of "
+    "actions; generated actions come from a kernel density in place of a VAE",
     compute=of_seeds(NAME, rows, SEEDS, {"logged": LOGGED, "degree": DEGREE, "pilots": PILOTS}),
     keys=("run", "seed", "logger", "arm"), metrics=("value", "over-estimation", "at end"),
     margins={"share of the best value": MARGIN, "over-estimation, in the same units": LESS},
     figure=Plot(
         "final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",),
-        says="Shows value, as a share of the best, by log (poor: wide around a wrong line; mixed: a fifth "
-        "of it good; narrow: beside the best; all: their mean) in random one-step bandits with continuous "
-        "actions and a polynomial critic: an action is held by nothing (none), near the mean logged one "
-        "(cloning), where logs are dense (support), near a logged pair (nearest data, PRDC), or near "
-        "logged, or also generated, actions of positive advantage (better data, better and generated, "
+        says="Shows value, as a share of the best, by log, in random one-step bandits with continuous "
+        "actions and a polynomial critic. Logs: poor is spread around a wrong line, a fifth of mixed is "
+        "good, narrow lies beside the best, all is their mean. Arms keep actions free (none), near the mean "
+        "logged one (cloning), where logs are dense (support), near a logged pair (nearest data, PRDC), or "
+        "near logged, or also generated, actions of positive advantage (better data, better and generated, "
         "A2PR).",
     ),
     systems={

@@ -1,8 +1,8 @@
-"""Policies learned from logged bandits: smoothed, clipped and plain propensities, and ad loads by user.
+"""Policies learned from logged bandits with smoothed, clipped and plain propensities, and ad loads per user.
 
 feedback.
 
-Every estimator that is linear in the policy is a table g with Vhat(pi) = sum_x,a pi(a|x) g(x, a).
+Every estimator that is linear in the policy is a table g: Vhat(pi) = sum_x,a pi(a|x) g(x, a).
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ def score_table(
 ) -> Floats:
     """g(x, a) = 1/N sum_i 1{x_i = x} (qhat(x, a) + 1{a_i = a} (r_i - qhat(x, a)) / mu_i^alpha), [R, S, A].
 
-    alpha 1: IPS, with a model doubly robust; below: exponential smoothing (Aouali et al. 2023). reward_RN:
-    another reward of the same rounds. Source: Horvitz & Thompson (1952) for IPS; Dudik, Langford & Li (2011)
-    with a model.
+    alpha 1: IPS, or doubly robust with a model; below 1: exponential smoothing (Aouali et al. 2023).
+    reward_RN: another reward of the same rounds. Source: Horvitz & Thompson (1952) for IPS; Dudik, Langford &
+    Li (2011) with a model.
     """
     if not 0.0 <= alpha <= 1.0:
         raise UserError(f"alpha is {alpha:g}, expected 0 to 1.")
@@ -51,7 +51,7 @@ def score_table(
 def mean_model(data: LoggedData, contexts: int, actions: int, *, reward_RN: Floats | None = None) -> Floats:
     """qhat(x, a) = (sum of rewards + the mean reward) / (n + 1), [R, S, A].
 
-    Designed here: a mean shrunk towards that of all rounds.
+    Designed here: a mean shrunk towards the mean of all rounds.
     """
     cells = len(data.context_RN)
     given_RN = data.reward_RN if reward_RN is None else reward_RN
@@ -64,7 +64,7 @@ def mean_model(data: LoggedData, contexts: int, actions: int, *, reward_RN: Floa
 
 
 def best_policy(g_RSA: Floats) -> Floats:
-    """argmax g, [R, S, A]: the best of all tables for a linear objective, first among equals."""
+    """argmax g, [R, S, A]: the best table for a linear objective, ties to the first action."""
     return np.eye(g_RSA.shape[-1])[g_RSA.argmax(-1)]
 
 
@@ -75,17 +75,17 @@ def _tally(key: Ints, size: int) -> Floats:
 NAME = "logged-policies"
 SEEDS, LOGS, CONTEXTS, LOADS, USERS = 32, 8, 10, 5, 40
 SIZES, LOGGERS, ARMS = (300, 3000, 10000), {"peaked": 0.15, "mild": 0.4}, {"peaked": 30, "mild": 6}
-"""Logged rounds; temperatures of the logging policies, which know little of the rewards; actions."""
+"""Logged rounds; temperatures of the logging policies, which depend little on rewards; number of actions."""
 SAME, FLAT = 0.005, 2e-4
-"""Regret that counts as equal, rewards being in [0, 1]. Set before the table was made. Gain toward the end of
-a grid that is too small to matter.
+"""Regret that counts as equal; rewards are in [0, 1]. Set before the table was made. Gain from the
+second-last to the last setting of a grid that is too small to matter.
 """
 FIRST = 900_000_000
-"""First pilot bandit."""
+"""Seed of the first pilot bandit."""
 WORLDS, PILOTS = 20, 256
-"""Peaked bandits whose mean is a unit, as smoothing and clipping differ by little; pilot bandits."""
+"""Peaked bandits averaged in a unit, as smoothing and clipping differ by little; number of pilot bandits."""
 UNITS = {"peaked": 128, "mild": SEEDS}
-"""Units of a run; those of mild logs are one bandit each."""
+"""Units of a run; a unit with mild logs is one bandit."""
 CELLS = (*(("peaked", n) for n in SIZES), ("mild", 300), ("mild", 3000))
 PENALTIES = (0.0, 5e-4, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.1, 0.2, 0.4, 0.8, 1.6)
 LEARNERS: dict[str, Grid] = {
@@ -99,11 +99,11 @@ LEARNERS: dict[str, Grid] = {
         "penalty": PENALTIES,
     },
 }
-"""Floor 0 and exponent 1 are IPS; at floor 1 and exponent 0 rewards have no weights. Nothing lies beyond."""
+"""Floor 0 with exponent 1 is IPS; floor 1 or exponent 0 gives rewards no weights. No wider grid exists."""
 
 
 def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floats]]:
-    """Yield bandits, each with 8 logs' mean_i 1{x, a} r_i, [R, S, A]."""
+    """Yield bandits, each with mean_i 1{x, a} r_i of 8 logs, [R, S, A]."""
     for seed in seeds:
         bandit = logged_bandit(
             contexts=CONTEXTS, arms=ARMS[logger], temperature=LOGGERS[logger], skill=0.2, seed=seed
@@ -115,9 +115,10 @@ def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floa
 def regret(
     bandit: LoggedBandit, mean_RSA: Floats, penalty: float, alpha: float = 1.0, floor: float = 0.0
 ) -> float:
-    """Return the mean regret over the logs of the best score(x, a) - penalty / 2 mean_i 1{x, a} (r w)^2.
+    """Return the mean regret over the logs of the policy that is best by score(x, a) - penalty / 2 mean_i
+    1{x, a} (r w)^2.
 
-    mean_RSA: mean_i 1{x, a} r_i, of rewards that are 0 or 1. w = 1 / max(mu, floor)^alpha.
+    mean_RSA: mean_i 1{x, a} r_i; rewards are 0 or 1. w = 1 / max(mu, floor)^alpha.
     """
     weight_SA = 1.0 / np.maximum(bandit.logging_SA, floor) ** alpha
     pi_RSA = best_policy(mean_RSA * weight_SA * (1 - penalty / 2 * weight_SA))
@@ -144,7 +145,7 @@ def pilot_logs(logger: str, n: int) -> list[tuple[LoggedBandit, Floats]]:
 
 
 def regrets(seeds: Seeds, logger: str, n: int) -> Rows:
-    """Yield the regret of each tuned learner, means over 8 logs and, of peaked ones, over 20 bandits."""
+    """Yield the regret of each tuned learner, averaged over 8 logs and, for peaked logs, over 20 bandits."""
     each = WORLDS if logger == "peaked" else 1
     found: dict[str, list[float]] = {name: [] for name in LEARNERS}
     for seed in seeds:
@@ -158,8 +159,8 @@ def regrets(seeds: Seeds, logger: str, n: int) -> Rows:
 
 
 def users(seed: int, alike: bool) -> tuple[LoggedBandit, Floats, Floats]:
-    """Return users logged at random loads, and both metrics' means [S, A]: satisfaction falls with the load,
-    revenue rises, by how much differs among users unless they are alike.
+    """Return users logged at random loads, and the means [S, A] of both metrics. Satisfaction falls with the
+    load and revenue rises; the slopes differ among users unless `alike`.
     """
     rng = generator(seed, NAME)
     load_A, share_2S1 = np.linspace(0, 1, LOADS), rng.uniform(0.05, 0.95, size=(2, USERS, 1))
@@ -170,7 +171,7 @@ def users(seed: int, alike: bool) -> tuple[LoggedBandit, Floats, Floats]:
 
 
 def gains(seeds: Seeds, alike: bool, n: int) -> Iterator[tuple[str, Floats]]:
-    """Yield each learner's gains in satisfaction and revenue over the middle load for all, [R, 2]."""
+    """Yield each learner's gains in satisfaction and revenue over the middle load for everyone, [R, 2]."""
     found: dict[str, list[Floats]] = {"IPS": [], "DR": [], "best load for all": []}
     for seed in seeds:
         bandit, *metrics = users(seed, alike)
@@ -192,7 +193,7 @@ def gains(seeds: Seeds, alike: bool, n: int) -> Iterator[tuple[str, Floats]]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield regrets by logger and learner, and gains by kind of users and learner, by logged rounds."""
+    """Yield regrets by logger and learner, and gains by kind of user and learner, by logged rounds."""
     for logger, n in CELLS:
         yield from regrets(seeds[: UNITS[logger]], logger, n)
     seeds = seeds[:SEEDS]
@@ -213,10 +214,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="n: logged rounds", y="regret", arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
-        says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy "
-        "of high temperature over 6 arms (mild) or of a low one over 30 (peaked): IPS divides rewards by the "
-        "logged chances; clipped raises small chances to a floor; smoothed takes them to a power below 1; "
-        "all have a variance penalty.",
+        says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy of "
+        "high temperature over 6 arms (mild) or of low temperature over 30 (peaked). IPS divides rewards by "
+        "the logged probabilities; clipped raises small probabilities to a floor; smoothed takes them to a "
+        "power below 1. All have a variance penalty.",
     ),
     systems={
         "Exponential smoothing for OPL": Part(
@@ -248,7 +249,7 @@ BOTH = {"learner": ("IPS", "DR"), "n": SIZES[1:]}
 
 
 def gain_of_either_metric(table: Frame) -> Groups:
-    """Return the gain in satisfaction and that in revenue."""
+    """Return the gain in satisfaction and the gain in revenue."""
     found = {name: level(table, name, {**BOTH, "world": "users"}) for name in ("satisfaction", "revenue")}
     return merged(**found)
 

@@ -12,7 +12,7 @@ from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
 NAME = "offline-dcppo"
 SEEDS, FEWER, PILOTS = 1600, 256, 96
-"""Worlds of a run; those of a run with 1,000 choices or more, where arms are alike; pilot worlds."""
+"""Worlds of a run; worlds with 1,000 choices or more, where arms hardly differ; pilot worlds."""
 SIZES = (50, 200, 1000, 5000)
 PRIORS = (1e-6, 1e-4, 0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
 ARMS: dict[str, Grid] = {
@@ -20,21 +20,22 @@ ARMS: dict[str, Grid] = {
     "greedy within the log": {"prior": PRIORS},
     "pessimistic": {"prior": PRIORS, "scale": (0.1, 0.3, 1.0, 3.0, 10.0)},
 }
-"""Planning on the estimated model and rewards; among logged pairs; with scale / sqrt(visits) taken off."""
+"""Plans on the estimated model and rewards: with all actions, with logged ones, or with scale / sqrt(visits)
+taken off."""
 DULLER, MORE = 0.3, 0.05
-"""Factor of rewards, with which choices are noisy; of the score, 1 being the optimum's lead over the uniform
-policy. Set on pilot worlds, before the table was made.
+"""Factor on rewards, which makes choices noisy; margin of the score, 1 being the optimum's lead over the
+uniform policy. Set on pilot worlds, before the table was made.
 """
 
 
 def choosers(seeds: Seeds) -> Worlds:
-    """Worlds in which action 0 pays nothing, which is what makes the others' rewards identified."""
+    """Worlds in which action 0 pays nothing, which identifies the rewards of the others."""
     plain = random_worlds(seeds, noise_std=0.0)
     return plain.paying(DULLER * plain.reward_RSA * (np.arange(4) > 0))
 
 
 def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> Groups:
-    """Return the score of planning from logged choices, [R]; rewards are never logged."""
+    """Return the score of planning from logged choices, [R]; no reward is logged."""
     worlds = choosers(seeds)
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
     counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")
@@ -49,7 +50,7 @@ TUNED = TunedArms(ARMS, learn, "score", PILOTS, {"steps": SIZES})
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield scores by logged choices and arm, each at its setting; with many choices of fewer worlds."""
+    """Yield scores by logged choices and arm, each tuned; fewer worlds where there are many choices."""
     for steps, arm in itertools.product(SIZES, ARMS):
         met = seeds if steps < 1000 else seeds[:FEWER]
         knobs, ends = TUNED.setting(arm, steps)
@@ -59,15 +60,15 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Can pessimism plan with rewards that are recovered from choices alone?",
     source="Li, Yang & Wang (2023), RLHF: learning dynamic choices via pessimism, arXiv:2305.18438",
-    differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n); "
-    "choosers take every action, so that coverage by one policy alone is not asked",
+    differs="random worlds, tables; logit shocks, an action of known reward, a bonus of 1/sqrt(n); choosers "
+    "take every action, so coverage by a single policy is not tested",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS}),
     keys=("run", "seed", "steps", "arm"), metrics=("score", "at end"), margins={"score": MORE},
     figure=Plot(
         "final by setting", x="steps: logged choices", y="score", arm=("arm",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans against logged choices in "
-        "random worlds, where rewards are not logged but recovered from the choices: greedy plans with all "
-        "actions; greedy within the log with logged ones; pessimistic also takes a multiple of "
+        "random worlds, where rewards are not logged but recovered from the choices. Greedy plans with all "
+        "actions, greedy within the log with logged ones; pessimistic also takes a multiple of "
         "1/sqrt(visits) off their rewards.",
     ),
     systems=("DCPPO",),
@@ -83,7 +84,7 @@ asks(EXPERIMENT,
 
 
 def below_a_share_of_the_first_lack(table: Frame) -> Groups:
-    """Return 0.15 of what the first score lacks, less what the last one lacks."""
+    """Return 0.15 of the first score's distance from 1, minus the last score's distance."""
     both = table[table["seed"].isin(table.loc[table["steps"] == 5000, "seed"])]
     early, late = (level(both, "score", {"arm": "pessimistic", "steps": n}) for n in (50, 5000))
     return {run: 0.15 * (1 - early[run]) - (1 - late[run]) for run in early}

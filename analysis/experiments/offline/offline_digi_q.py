@@ -1,4 +1,4 @@
-"""The best of N logged-policy actions by an offline critic (Digi-Q), against weighting and filtering."""
+"""Best of N logged-policy actions by an offline critic (Digi-Q), against weighting and filtering."""
 
 from functools import cache
 
@@ -18,7 +18,7 @@ ARMS: dict[str, Grid] = {
     "weighted": {"beta": (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)},
     "filtered": {},
 }
-"""n: the draws, tuned as beta is, the inverse temperature of weighting."""
+"""n: number of actions drawn; tuned, as is beta, the inverse temperature of weighting."""
 
 
 @cache
@@ -32,7 +32,7 @@ def critic(seeds: Seeds, steps: int) -> tuple[Worlds, Floats, Floats, Floats]:
 
 
 def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> Groups:
-    """Return the score of a way to use the critic, and its KL to the cloned log, [R] each."""
+    """Return the score of a policy made with the critic, and its KL to the cloned log, [R] each."""
     worlds, cloned_RSA, q_RSA, ahead_RSA = critic(seeds, steps)
     if arm == "weighted":
         pi_RSA = awr(cloned_RSA, ahead_RSA, beta)
@@ -47,15 +47,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
     NAME, SEEDS, ("score", "kl"),
     question="How far does the best of N actions by an offline critic get, and how far from the log?",
     source="Bai et al. (2025), Digi-Q",
-    differs="random worlds, tables; the critic is the solved model of the counts",
+    differs="random worlds, tables; the critic solves the model of the counts",
     margins={"score": MARGIN},
     figure=Plot(
         "frontier", x="kl: KL to the log, nats", y="score: score (1 optimal)", arm=("arm",),
         where={"steps": 60},
         says="Shows the score (0 the uniform policy, 1 the optimum) against the distance from the clone of "
-        "60 logged steps, in random worlds, for uses of one critic: best of N takes the highest Q among N "
-        "actions that the clone draws, of 1 being the clone, n tuned; weighted tilts its chances by "
-        "exp(beta A); filtered keeps its actions of no negative advantage.",
+        "60 logged steps, in random worlds, for policies made with one critic. Best of N takes the highest "
+        "Q among N actions that the clone draws (1 is the clone), N tuned; weighted tilts its probabilities "
+        "by exp(beta A); filtered keeps its actions with A >= 0.",
     ),
     systems=("Digi-Q",),
 )  # fmt: skip

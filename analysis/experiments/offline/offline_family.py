@@ -1,4 +1,4 @@
-"""Learners from logs on the same random worlds: one step, IQL, pessimism, gated updates, a learned model."""
+"""Learners from the same logs of random worlds: one step, IQL, pessimism, gated updates, a learned model."""
 
 from functools import cache
 
@@ -14,10 +14,10 @@ from testbed.offline.tabular_offline import awr, clone, fitted_q, greedy, iql, p
 NAME = "offline-family"
 SEEDS, PILOTS, SIZES, RANKS = 512, 48, (40, 300), (1.0, 2.0, 4.0)
 LOGS, UPDATES, SHARE = "gated-updates", 10, 0.3
-"""Name of the logs' random numbers; updates of RL-100's gate; chance that the logger takes the best action in
-place of a random one."""
+"""Name of the random stream of the logs; updates under RL-100's gate; probability that the logger takes the
+best action instead of a random one."""
 MARGIN = 0.02
-"""Score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
+"""Margin of the score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 ARMS: dict[str, Grid] = {
     "cloning": {},
     "one step": {},
@@ -33,7 +33,7 @@ ARMS: dict[str, Grid] = {
 
 @cache
 def given(seeds: Seeds, logged: int) -> tuple[Worlds, Counts, Floats]:
-    """Return random worlds, their logs of so many steps, and the cloned policies."""
+    """Return random worlds, logs of `steps` steps, and the cloned policies."""
     worlds = random_worlds(seeds)
     mu_RSA = SHARE * worlds.best_RSA + (1 - SHARE) / worlds.reward_RSA.shape[-1]
     log = worlds.logged(mu_RSA, logged, seeds, LOGS)
@@ -41,7 +41,7 @@ def given(seeds: Seeds, logged: int) -> tuple[Worlds, Counts, Floats]:
 
 
 def redrawn(log: Counts, seeds: Seeds, update: int) -> Counts:
-    """Return a log of as many steps, drawn with replacement, for one update."""
+    """Return a bootstrap sample of the log for one update."""
     found = []
     for seed, going_SAS in zip(seeds, log.going_RSAS, strict=True):
         chance_X = going_SAS.ravel() / going_SAS.sum()
@@ -52,7 +52,7 @@ def redrawn(log: Counts, seeds: Seeds, update: int) -> Counts:
 
 
 def critic(log: Counts, expectile: float) -> Floats:
-    """Return the advantages Q - V of implicit Q-learning: V(s) the expectile of Q over logged actions."""
+    """Return the advantages Q - V of implicit Q-learning; V(s) is the expectile of Q over logged actions."""
     value_RS = np.zeros(log.visit_RSA.shape[:2])
     for _ in range(40):
         q_RSA = log.reward_RSA + DISCOUNT * (log.moves_RSAS @ value_RS[:, None, :, None])[..., 0]
@@ -64,12 +64,12 @@ def critic(log: Counts, expectile: float) -> Floats:
 
 
 def modelled(log: Counts, pi_RSA: Floats) -> Floats:
-    """Return the value of policies in the model that the log suggests, from a uniform start, [R]."""
+    """Return the value of policies in the model estimated from the log, from a uniform start, [R]."""
     return (pi_RSA * policy_q(log.moves_RSAS, log.reward_RSA, pi_RSA, DISCOUNT)).sum(-1).mean(-1)
 
 
 def approved(seeds: Seeds, logged: int, rate: float, tau: float, gain: float) -> Floats:
-    """Return the policies after ten updates by IQL's critic, each if a model says it gains enough."""
+    """Return the policies after ten updates by IQL's critic, each only if a model predicts enough gain."""
     _, log, pi_RSA = given(seeds, logged)
     for update in range(UPDATES):
         step_RSA = critic(redrawn(log, seeds, update), tau)
@@ -80,7 +80,7 @@ def approved(seeds: Seeds, logged: int, rate: float, tau: float, gain: float) ->
 
 
 def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> Groups:
-    """Return the score of a learner from logs of a logger that takes the best action in three of ten, [R]."""
+    """Return a learner's score from logs of a logger that takes the best action three times in ten, [R]."""
     worlds, log, pi_RSA = given(tuple(seeds), logged)
     mu_RSA, moves_RSAS = clone(log.visit_RSA), log.moves_RSAS
     q_RSA = policy_q(moves_RSAS, log.reward_RSA, mu_RSA, DISCOUNT)
@@ -105,15 +105,17 @@ def learn(seeds: Seeds, arm: str, logged: int, **knobs: float) -> Groups:
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"logged": SIZES}, {"rank": RANKS}).experiment(
     NAME, SEEDS, ("score",),
     question="From the same logs, which offline learner ends above a single step of improvement?",
-    source="this project; IQL (2022), DCPPO (2023), RL-100 (2025), VIPO (2025), of which a claim names one",
-    differs="random worlds of 8 states and 4 actions, tables; pessimism of DCPPO's kind, with logged rewards",
+    source="this project; IQL (2022), DCPPO (2023), RL-100 (2025) and VIPO (2025), one per claim",
+    differs="random worlds of 8 states and 4 actions, tables; pessimism as in DCPPO, but with logged "
+    "rewards",
     margins={"score": MARGIN},
     figure=Plot(
         "strips", x="score", y="arm", panel="logged: logged steps",
-        says="Shows the score (0 the uniform policy, 1 the optimum) of learners from the same logs of random "
-        "worlds of 8 states and 4 actions: cloning; one greedy step in the log's own Q; fitted Q over logged "
-        "actions, also with less for rare ones (pessimism); IQL; updates that a model of the log must "
-        "approve (gated updates, RL-100); plans in a low-rank model that agrees with the log's value (VIPO).",
+        says="Shows the score (0 the uniform policy, 1 the optimum) of learners from the same logs of "
+        "random worlds of 8 states and 4 actions: cloning; one greedy step in the log's own Q; fitted Q "
+        "over logged actions, also with lower rewards for rare ones (pessimism); IQL; updates that a model "
+        "of the log must approve (gated updates, RL-100); plans in a low-rank model that agrees with the "
+        "log's value (VIPO).",
     ),
 )  # fmt: skip
 asks(EXPERIMENT,

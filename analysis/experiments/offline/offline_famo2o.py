@@ -1,4 +1,4 @@
-"""One trade-off between improvement and constraint for all states, against one per state (FamO2O)."""
+"""A single trade-off between improvement and constraint for all states, against one per state (FamO2O)."""
 
 import numpy as np
 
@@ -10,15 +10,15 @@ from testbed.rng import generator
 
 NAME = "offline-famo2o"
 SEEDS, WORLDS = 1024, 24
-"""Units of a run, each the mean over so many random worlds: the effect is near its margin."""
+"""Units of a run, and random worlds averaged in a unit: the effect is near its margin."""
 BUDGETS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
-"""Nats that a policy may leave mu in a state."""
+"""Allowed KL from mu in a state, in nats."""
 STEPS = (100, 300, 1000)
 MARGIN = 0.03
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return scores of both choices of budgets, by the steps that Q is learned from.
+    """Return scores with one budget and with budgets per state, by the number of logged steps.
 
     The logger is near-optimal in half of the states and near-uniform in the others.
     """
@@ -42,18 +42,18 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="What is a trade-off between improvement and constraint in every state worth on mixed data?",
     source="Wang et al. (2023), Train once, get a family: state-adaptive balances (FamO2O)",
-    differs="random worlds, tables; budgets are chosen by true value, so that upper bounds are compared",
+    differs="random worlds, tables; the true value chooses the budgets, so upper bounds are compared",
     compute=of_seeds(NAME, averaged(rows, WORLDS, ("score",)), SEEDS, {"budgets": BUDGETS.tolist()}),
     keys=("run", "seed", "steps", "budgets"), metrics=("score",), margins={"score": MARGIN},
     figure=Plot(
         "final by setting", x="steps: logged steps", y="score", arm=("budgets",),
-        says="Shows the score (0 the uniform policy, 1 the optimum) against steps logged by a policy that "
-        "is good in half of the states, in random worlds: a budget is the KL by which a policy may leave "
-        "the log in a state; one takes a single budget for all states, per state one for each, both the "
-        "best by true value.",
+        says="Shows the score (0 the uniform policy, 1 the optimum) against logged steps, in random worlds "
+        "where the logger is good in half of the states. A budget is the KL by which a policy may leave the "
+        "log in a state. One has a single budget for all states, per state one for each; the true value "
+        "chooses both.",
     ),
     systems={
-        "FamO2O": Part(what="the bound that budgets per state allow; learning the budgets online stays open")
+        "FamO2O": Part(what="upper bounds for budgets per state; learning the budgets online is not tested")
     },
 )  # fmt: skip
 

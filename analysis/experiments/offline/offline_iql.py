@@ -1,4 +1,4 @@
-"""Implicit Q-learning on logged tables: expectiles of what was logged, against cloning and fitted Q."""
+"""Implicit Q-learning on logged tables: expectiles over logged actions, against cloning and fitted Q."""
 
 import dataclasses
 from functools import cache
@@ -20,17 +20,18 @@ ARMS: dict[str, Grid] = {
     "fitted Q": {},
     "IQL": {"tau": (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999), "beta": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)},
 }
-"""Of IQL the expectile and the inverse temperature."""
+"""IQL's expectile and inverse temperature."""
 MARGIN = 0.05
-"""Of the score. Set before the table was made, as the grids were."""
+"""Margin of the score. Set before the table was made, as the grids were."""
 
 
 def corridor(world: FiniteMDP, seed: int) -> FiniteMDP:
-    """Return a corridor: of four actions one leads on, a lure pays a little and leads back to the start, as
-    a third does for nothing, and the last stays; which is which is random by state. The end pays 1.
+    """Return a corridor with four actions: one leads on, a lure pays a little and leads back to the start, a
+    third leads back for nothing, and the last stays. Their order is random in every state. The last state
+    pays 1.
 
-    A logger that seldom goes on reaches the end in fragments, and its own values prefer the lures. Near
-    the start a lure may be best.
+    A logger that seldom moves on reaches the end in fragments, and Q of that logger prefers the lures. Near
+    the start a lure can be the best action.
     """
     rng, states = generator(seed, f"{NAME} corridor"), np.arange(STATES)
     role_SA = rng.permuted(np.tile(np.arange(ACTIONS), (STATES, 1)), axis=1)
@@ -43,14 +44,14 @@ def corridor(world: FiniteMDP, seed: int) -> FiniteMDP:
 
 @cache
 def given(seeds: Seeds, world: str, logged: int) -> tuple[Worlds, Counts]:
-    """Return worlds and their logs of 600 steps, in which so many actions of a state occur."""
+    """Return worlds and their logs of 600 steps, in which a state has so many logged actions."""
     worlds = random_worlds(seeds, states=STATES, actions=ACTIONS)
     if world == "stitching":
         worlds = Worlds.of(tuple(corridor(w, seed) for w, seed in zip(worlds.worlds, seeds, strict=True)))
     best_RSA = worlds.best_RSA
     allowed_RSA = some_actions(seeds, STATES, ACTIONS, logged, "covered")
     if world == "stitching":
-        score_RSA = allowed_RSA + 2.0 * best_RSA  # without the way on there is nothing to stitch
+        score_RSA = allowed_RSA + 2.0 * best_RSA  # without a logged way on, nothing can be stitched
         allowed_RSA = (score_RSA.argsort(-1, kind="stable").argsort(-1) >= ACTIONS - logged) & (score_RSA > 0)
     return worlds, worlds.logged(covering(skilled(best_RSA, 0.2), allowed_RSA), STEPS, seeds, "log")
 
@@ -76,14 +77,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
     NAME, SEEDS, ("score",), {"steps": STEPS},
     question="Does expectile regression on logged actions come near the best policy that the log supports?",
     source="Kostrikov, Nair & Levine (2022), Offline reinforcement learning with implicit Q-learning",
-    differs="worlds of 8 states and 4 actions, tables; an unseen pair's Q is a normal number of Q's size",
+    differs="worlds of 8 states and 4 actions, tables; Q of an unseen pair is a normal draw of Q's size",
     margins={"share of the way from the uniform policy to the optimum": MARGIN},
     figure=Plot(
         "final by setting", x="logged: actions logged in a state, of 4",
         y="score: score (0 uniform, 1 optimal)", arm=("world", "arm"),
-        says="Shows the score (0 the uniform policy, 1 the optimum) against how many of four actions the "
-        "log has in a state, in random worlds of 8 states and in corridors whose way must be stitched from "
-        "fragments: cloning copies the log; one step is greedy in the log's own Q; fitted Q plans with "
+        says="Shows the score (0 the uniform policy, 1 the optimum) against the number of logged actions in "
+        "a state, of four, in random worlds of 8 states and in corridors whose way must be stitched from "
+        "fragments. Cloning copies the log; one step is greedy in the log's own Q; fitted Q plans with "
         "guesses for unseen pairs; IQL weighs logged actions by their lead over an expectile of Q, tuned.",
     ),
     systems=("IQL",),

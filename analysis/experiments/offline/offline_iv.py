@@ -1,4 +1,4 @@
-"""Off-policy values with a hidden cause: an instrument (IV-OPE), against estimators that know of none."""
+"""Off-policy values with a hidden cause: an instrument (IV-OPE), against estimators that ignore the cause."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ from testbed.errors import UserError
 from testbed.offline.tabular_offline import clone, policy_q
 
 WEAKEST = 1e-12
-"""First stage below which nothing is identified."""
+"""First stage below which an effect is not identified."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def instrumented_model(log: Log, z_RBT: Ints, states: int, actions: int) -> Inst
     Identified if z is independent of the hidden cause, affects Y only through the action, and has an effect
     on the action that does not depend on the cause. Source: Xu et al. (2023), An instrumental variable
     approach to confounded off-policy evaluation; one step is `testbed.estimators.instrumental_variable`.
-    Raises UserError for a state without data under one value of z, and an action that z does not affect.
+    Raises UserError for a state without data under one value of z, or an action that z does not affect.
     """
     taken, earned, going = [], [], []
     for value in (0, 1):
@@ -53,7 +53,9 @@ def instrumented_model(log: Log, z_RBT: Ints, states: int, actions: int) -> Inst
     first_RSA = taken[1] - taken[0]
     if (np.abs(first_RSA) < WEAKEST).any():
         place = tuple(int(i) for i in np.argwhere(np.abs(first_RSA) < WEAKEST)[0])
-        raise UserError(f"The instrument does not move (cell, state, action) {place}: nothing is identified.")
+        raise UserError(
+            f"The instrument does not move (cell, state, action) {place}, so its effect is not identified."
+        )
     return InstrumentedModel(
         (going[1] - going[0]) / first_RSA[..., None], (earned[1] - earned[0]) / first_RSA, first_RSA
     )
@@ -62,7 +64,7 @@ def instrumented_model(log: Log, z_RBT: Ints, states: int, actions: int) -> Inst
 def instrumented_value(
     log: Log, z_RBT: Ints, pi_SA: Floats, start_S: Floats, discount: float
 ) -> tuple[Floats, Floats]:
-    """V = start . (I - discount P_pi)^-1 r_pi of the instrumented model, and its standard error, [R] each.
+    """V = start . (I - discount P_pi)^-1 r_pi in the instrumented model, and its standard error, [R] each.
 
     Delta method: with Y = r + discount V(s') and d = (I - discount P_pi)^-T start the error is sum_s d(s)
     (mean over z = 1 minus mean over z = 0 of pi(a|s)/first (Y - theta_Y)), treating steps as independent
@@ -96,10 +98,10 @@ def instrumented_value(
 
 @dataclass(frozen=True)
 class Confounded:
-    """A world with a logger that sees a hidden cause u and an instrument z; played as the finite MDP `seen`.
+    """A world whose logger sees a hidden cause u and an instrument z, played as the finite MDP `seen`.
 
-    State 4 s + 2 u + z of `seen` is state s with fair coins u and z, drawn at every step. Averaged over u,
-    `seen` is `world`: a policy that depends only on s has the world's value.
+    State 4 s + 2 u + z of `seen` is state s with u and z, two fair coins drawn at every step. Averaged over
+    u, `seen` is `world`: a policy that depends only on s has the world's value.
     """
 
     world: FiniteMDP
@@ -120,9 +122,9 @@ def confounded(
     """mu(a | s, z, u) = 1/A + (z - 1/2) instrument g(a) + (u - 1/2) hidden g(A - 1 - a), z and u fair coins.
 
     g = 2 (e_0 - 1/A) / (A - 1). u shifts the reward by +-`reward`, and a share `moves` of the possible mass
-    from the last to the first successor. As z and u are additive, the instrument identifies P(.|s, do(a)),
-    which is the world's. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are
-    not Bernoulli. Designed here.
+    from the last to the first successor. As z and u are additive, the instrument identifies P(.|s, do(a)) of
+    the world. Raises ValueError unless instrument + hidden <= 1, 0 <= moves <= 1, and rewards are not
+    Bernoulli. Designed here.
     """
     if min(instrument, hidden) < 0 or instrument + hidden > 1 or not 0 <= moves <= 1:
         raise ValueError(
@@ -160,17 +162,17 @@ def confounded(
 NAME = "offline-iv"
 SEEDS, LOGS, STATES, DISCOUNT, STEPS = 48, 80, 3, 0.7, 5
 EPISODES, STRENGTHS = (200, 1600), (0.5, 0.3)
-"""Logged episodes of 5 steps; by how much the instrument moves the chance of an action, as the hidden cause
-does by 0.5.
+"""Logged episodes of 5 steps; change in an action's probability by the instrument; the hidden cause changes
+it by 0.5.
 """
 VISITED = 0.2
-"""Least share of the logged steps that a state has: a world without is drawn again."""
+"""Smallest share of the logged steps in a state; a world with less is drawn again."""
 MARGIN, COVER = 0.5, 0.02
-"""As n^-1/2 log RMSE falls by 1.04. Set before the table was made."""
+"""At a rate of n^-1/2, log RMSE falls by 1.04. Set before the table was made."""
 
 
 def world(seed: int, strength: float) -> tuple[Confounded, Floats]:
-    """Return a random confounded world of 3 states and 2 actions, and the policy whose value is asked for."""
+    """Return a random confounded world of 3 states and 2 actions, and the policy to evaluate."""
     rng = generator(seed, NAME)
     while True:
         drawn = int(rng.integers(2**31))
@@ -184,14 +186,14 @@ def world(seed: int, strength: float) -> tuple[Confounded, Floats]:
 
 
 def estimates(asked: Confounded, pi_SA: Floats, episodes: int, seed: int) -> tuple[dict[str, Floats], Floats]:
-    """Return estimates of 80 logs by instrument, model and importance sampling; the first's errors, [R]."""
+    """Return 80 logs' estimates by instrument, model and importance sampling; the first's errors, [R]."""
     log, z_RBT = asked.collect(episodes, keys(tuple(range(LOGS)), f"{NAME} {seed} {episodes}"))
     start_S = asked.world.start_S
     by_z_R, error_R = instrumented_value(log, z_RBT, pi_SA, start_S, DISCOUNT)
     counts = log.counts(STATES, 2)
     pi_RSA = np.broadcast_to(pi_SA, counts.reward_RSA.shape)
     q_RSA = policy_q(counts.moves_RSAS, counts.reward_RSA, pi_RSA, DISCOUNT)
-    # What importance sampling and doubly robust estimates tend to as well, while the cause stays hidden.
+    # Doubly robust estimates have the same limit as importance sampling while the cause stays hidden.
     found = {"model": ((pi_RSA * q_RSA).sum(-1) * start_S).sum(-1)}
     cloned_RSA = clone(counts.visit_RSA)
     place = np.arange(LOGS)[:, None, None], log.state_RBT, log.action_RBT
@@ -205,7 +207,7 @@ def rows(seeds: Seeds) -> Rows:
     for seed, strength, episodes in itertools.product(seeds, STRENGTHS, EPISODES):
         asked, pi_SA = world(seed, strength)
         right = float(infinite_horizon.value(asked.world, pi_SA))
-        # Importance sampling sees 5 steps; what is beyond them is no error of its weights.
+        # Importance sampling sees 5 steps; truncation is not counted as an error of its weights.
         short = float(asked.world.value(pi_SA))
         found, error_R = estimates(asked, pi_SA, episodes, seed)
         for name, value_R in found.items():
@@ -225,8 +227,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="episodes", y="log_rmse: log RMSE", arm=("strength", "estimator"),
         says="Shows the log of the root mean squared error of a policy's value against logged episodes, in "
-        "random worlds of 3 states where a hidden cause moves actions and rewards: instrument uses a "
-        "variable that moves actions alone, by so much (strength); model solves the logged means, and "
+        "random worlds of 3 states where a hidden cause moves actions and rewards. Instrument uses a "
+        "variable that moves only actions, by the given strength; model solves the logged means and "
         "importance weighs logged returns, as if nothing were hidden.",
     ),
     systems=("IV-OPE",),

@@ -1,4 +1,4 @@
-"""Fitted Q that is shared by two groups and may differ in one (NFQI), against a policy blind to groups."""
+"""Fitted Q shared by two groups with a group-specific part (NFQI), against a policy that ignores groups."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from testbed.offline.tabular_offline import greedy
 NAME = "offline-nfqi"
 SEEDS, LOGS, BACKGROUND = 96, 8, 4000
 SIZES, GAPS = (50, 200, 800, 3200), (0.0, 1.0)
-"""Logged steps of the small group; deviation by which 30 % of its rewards differ, 0 where none does."""
+"""Logged steps of the small group; deviation of its rewards, which applies to 30 % of them (0: none)."""
 RIDGES = {50: 5.0, 200: 2.0, 800: 2.0, 3200: 1.0}
 """Best of .1, .2, .5, 1, … 100 for the small group's score at gap 1, on 32 other worlds."""
 SAME = 0.02
@@ -42,7 +42,7 @@ def rows(seeds: Seeds, ridges: dict[int, float] = RIDGES) -> Rows:
 EXPERIMENT = Experiment(
     question="Does a policy from a Q that two groups share in part earn more than one blind to the groups?",
     source="Mandyam et al. (2021), Nested policy reinforcement learning (NFQI), arXiv:2110.02879",
-    differs="random worlds, tables; a ridge on the group's difference, tuned, in place of networks",
+    differs="random worlds, tables; a tuned ridge penalty on the groups' difference in place of networks",
     compute=of_seeds(NAME, rows, SEEDS, {"background": BACKGROUND, "logs": LOGS}),
     keys=("run", "seed", "gap", "steps", "fit"), metrics=("score", "background"),
     margins={"score that counts as equal": SAME},
@@ -50,8 +50,8 @@ EXPERIMENT = Experiment(
         "final by setting", x="steps: logged steps of the small group", y="score: score of its policy",
         arm=("gap", "fit"),
         says="Shows the score (0 the uniform policy, 1 the optimum) of a small group's policy against its "
-        "logged steps, beside 4,000 of a large group, in random worlds: gap is the deviation by which 30 % "
-        "of their rewards differ; separate fits Q to the small group's data, group-blind to all as one, "
+        "logged steps, beside 4,000 of a large group, in random worlds. Gap is the deviation by which 30 % "
+        "of their rewards differ. Separate fits Q to the small group's data, group-blind to all data alike, "
         "nested to all with a penalty on the groups' difference.",
     ),
     systems=("NFQI (nested policy RL)",),

@@ -1,4 +1,4 @@
-"""Transition models that also have to be right about the value of the logged policy (VIPO)."""
+"""Transition models that are also trained to predict the value of the logged policy (VIPO)."""
 
 import numpy as np
 
@@ -11,14 +11,15 @@ NAME = "offline-vipo"
 SEEDS, PILOTS = 1280, 256
 SIZES, RANKS, WEIGHTS = (100, 300), (1, 2, 4), (0.0, 0.01, 0.1, 1.0, 10.0)
 MARGIN, MORE = 0.1, 0.02
-"""Of a log error; of the score, 1 being the optimum's lead over the uniform policy. Set before the table."""
+"""Margins of a log error and of the score, 1 being the optimum's lead over the uniform policy. Set before the
+table."""
 ARMS: dict[str, Grid] = {
     "likelihood": {"rank": RANKS},
     "value-consistent": {"rank": RANKS, "weight": WEIGHTS},
     "table": {},
 }
-"""The last is of plain counts, a class that holds the truth; it is the next rank, so that ranks have no end.
-A weight of 0 is the likelihood alone, so that the term can be switched off where it does not help.
+"""Ranks of the model; the last is the table of counts, which contains the truth, so no rank is beyond it. A
+weight of 0 leaves the likelihood alone, so tuning can switch the term off.
 """
 
 
@@ -57,7 +58,7 @@ EXPERIMENT = TUNED.experiment(
     figure=Plot(
         "distribution", x="arm", y="score: score of planning", arm=("steps",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans in a learned model of random "
-        "worlds of 8 states, by logged steps: likelihood fits a low-rank model to logged moves; "
+        "worlds of 8 states, by logged steps. Likelihood fits a low-rank model to logged moves; "
         "value-consistent also asks it to agree with the logged policy's value; table counts the moves.",
     ),
     systems=("VIPO (model-based offline RL)",),

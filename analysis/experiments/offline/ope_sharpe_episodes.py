@@ -1,4 +1,4 @@
-"""SharpeRatio@k: does it say which of two estimators of like error picks the less risky policies?"""
+"""SharpeRatio@k: does it identify which of two equally accurate estimators picks the less risky policies?"""
 
 import itertools
 
@@ -19,11 +19,11 @@ from testbed.rng import generator, keys
 
 NAME = "ope-sharpe-episodes"
 SEEDS, HALF, EPISODES, POLICIES, DISCOUNT, LOGGER = 256, 3, 50, 30, 0.95, 0.1
-"""Random worlds of a run; logs in each half of a world's; episodes; candidates; the logger's quality."""
+"""Random worlds of a run; logs in each half of a world; episodes; candidates; quality of the logger."""
 KS, CLOSEST = (2, 4, 8), 5
-"""Sizes of portfolios; of 15 pairs of estimators, those that differ least are judged."""
+"""Portfolio sizes k; of the 15 pairs of estimators, the number judged, those that differ least."""
 BETTER = 0.05
-"""Share of pairs. Set before the table was made."""
+"""Margin, a share of pairs. Set before the table was made."""
 ESTIMATORS = {
     "IS": trajectory_is,
     "PDIS": pdis,
@@ -39,13 +39,13 @@ METRICS = {
     "rank correlation": lambda half: half["rank"],
     "regret": lambda half: -half["regret"],
 }
-"""What says that one estimator is better than another, from a half's means: larger is better."""
+"""Metrics by which an estimator can be better, from the means of one half: larger is better."""
 ERRORS = ("squared error", "rank correlation", "regret")
-"""In what the judged pairs of estimators are alike."""
+"""Metrics in which the judged pairs of estimators are alike."""
 
 
 def portfolios(seed: int) -> Frame:
-    """Return accuracy, and the k policies that each estimator ranks first, of every log of a random world."""
+    """Return accuracy, and the k policies that each estimator ranks first, in every log of a random world."""
     world = ten_steps(seed)["garnet"]
     best_SA, rng = greedy(optimal_q(world))[0], generator(seed, f"{NAME} candidates")
     mu_SA = skilled(best_SA, LOGGER)
@@ -74,13 +74,13 @@ def portfolios(seed: int) -> Frame:
 
 
 def foretold(score_E: Floats, risk_E: Floats, pairs: list[tuple[int, int]]) -> float:
-    """Return the share of pairs in which the better score has the higher value on other logs, ties a half."""
+    """Return the share of pairs in which the better score has the higher value on other logs (ties: 1/2)."""
     signs = [np.sign(score_E[a] - score_E[b]) * np.sign(risk_E[a] - risk_E[b]) for a, b in pairs]
     return float(np.mean(signs) / 2 + 0.5)
 
 
 def closest(mean: Frame) -> list[tuple[int, int]]:
-    """Return the pairs of estimators that differ least in all metrics of accuracy, by their ranks."""
+    """Return the pairs of estimators that differ least in all accuracy metrics, by ranks."""
     pairs = list(itertools.combinations(range(len(mean)), 2))
     scores_ME = [METRICS[name](mean).to_numpy() for name in ERRORS]
     gaps_MP = [[abs(score_E[a] - score_E[b]) for a, b in pairs] for score_E in scores_ME]
@@ -89,7 +89,7 @@ def closest(mean: Frame) -> list[tuple[int, int]]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield how often metrics on one half of the logs foretell worst@k, and a small std@k, on the other."""
+    """Yield how often metrics on one half of the logs predict worst@k, and a small std@k, on the other."""
     for seed in seeds:
         for k, of_k in portfolios(seed).groupby("k"):
             halves = [
@@ -108,17 +108,17 @@ EXPERIMENT = Experiment(
     question="Does SharpeRatio@k say which of two estimators of like error picks the less risky policies?",
     source="Kiyohara et al. (2024), Towards assessing and benchmarking risk-return tradeoff of OPE",
     differs="random worlds of 10 steps, 30 candidates, 50 episodes of a near-random logger, so that weights "
-    "have heavy tails; a portfolio's best, worst and spread are means over three logs; DICE ignores the "
+    "have heavy tails; best, worst and spread of a portfolio are means over three logs; DICE ignores the "
     "horizon",
     compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES, "logs": 2 * HALF}),
     keys=("run", "seed", "metric", "k"), metrics=("share worst", "share narrow"),
     margins={"share of pairs": BETTER},
     figure=Plot(
         "strips", x="share worst: share of pairs foretold", y="metric",
-        says="Shows for how many of the five pairs of estimators whose accuracy differs least a metric on "
-        "three logs foretells whose worst of its k favorite policies is better on three others, k = 2, 4 "
-        "and 8: SharpeRatio@k, its numerator alone (best), and metrics of accuracy; six estimators, random "
-        "worlds of 10 steps, 50 episodes, 30 candidates.",
+        says="Shows how often a metric on three logs predicts which estimator's worst policy of its k "
+        "favorites is better on three other logs, for the five pairs of estimators that differ least in "
+        "accuracy and k = 2, 4 and 8. Metrics: SharpeRatio@k, its numerator alone (best), and metrics of "
+        "accuracy. Six estimators, random worlds of 10 steps, 50 episodes, 30 candidates.",
     ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )  # fmt: skip

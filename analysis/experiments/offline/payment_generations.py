@@ -1,4 +1,4 @@
-"""Adyen's payment bandits: generations of a regression oracle that explores unevenly, on delayed feedback."""
+"""Adyen's payment bandits: generations of a regression oracle that explores unevenly, delayed feedback."""
 
 from functools import cache, lru_cache
 
@@ -9,11 +9,12 @@ from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, gen
 NAME = "payment-generations"
 SEEDS, PILOTS, GENERATIONS, SETTLED = 48, 12, 24, 8
 ROUNDS, ROUTES, TRAITS, HIDDEN, DELAY, FRESH = 1000, 6, 6, 8, 1, 2000
-"""Payments of a generation, routes, known traits of a payment, features of the truth that the oracle lacks,
-generations until feedback is there, payments on which a generation is scored.
+"""Payments per generation, routes, known features of a payment, features that the oracle lacks, delay of
+feedback in generations, payments on which a generation is scored.
 """
 LEAD, SWING = 0.005, 0.1
-"""Success, and correlation of a generation with the one that learns from it. Set before the table."""
+"""Margins of success, and of the correlation between a generation and the one that learns from it. Set before
+the table."""
 PENALTY = (3.0, 30.0, 100.0, 300.0, 1000.0)
 EVEN = (0.02, 0.05, 0.1, 0.2, 0.4)
 UNEVEN = (300.0, 3000.0, 10000.0, 30000.0, 100000.0, 1000000.0)
@@ -23,8 +24,8 @@ ARMS: dict[str, Grid] = {
     "uneven": {"explore": UNEVEN, "penalty": PENALTY},
     "uneven, no loop": {"explore": UNEVEN, "penalty": PENALTY},
 }
-"""Share of uniform exploration, where its rounds alone, or all, are learned from; sharpness of inverse gap
-weighting, learned from all rounds, or from as many uniform ones beside; the ridge penalty of the oracle.
+"""Share of uniform exploration, learning from its rounds alone or from all; sharpness of inverse gap
+weighting, learning from all rounds or from as many separate uniform ones; ridge penalty of the oracle.
 """
 
 
@@ -38,9 +39,9 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 @lru_cache(maxsize=64)
 def drawn(seeds: Seeds, generation: int, rounds: int) -> tuple[Floats, Floats, Floats]:
-    """Return traits [R, N, D], chances of success by route [R, N, A] and uniform numbers [R, N, 2].
+    """Return features [R, N, D], success probabilities by route [R, N, A] and uniform numbers [R, N, 2].
 
-    Most chances are near 0.95, and no linear oracle can say them.
+    Most probabilities are near 0.95, and no linear oracle can represent them.
     """
     linear_RDA, hidden_RDH, effect_RHA = (np.stack(x) for x in zip(*map(world, seeds), strict=True))
     rngs = [generator(seed, f"{NAME} rounds", generation) for seed in seeds]
@@ -50,7 +51,7 @@ def drawn(seeds: Seeds, generation: int, rounds: int) -> tuple[Floats, Floats, F
 
 
 def oracle(traits_RND: Floats, taken_RNA: Floats, reward_RN: Floats, penalty: float) -> Floats:
-    """Return ridge regressions of success on a constant and the traits, one for each route, [R, 1 + D, A]."""
+    """Return ridge regressions of success on a constant and the features, one per route, [R, 1 + D, A]."""
     x_RND = np.concatenate([np.ones_like(traits_RND[..., :1]), traits_RND], -1)
     gram_RADE = np.einsum("rnd,rna,rne->rade", x_RND, taken_RNA, x_RND, optimize=True)
     aim_RAD = np.einsum("rnd,rna,rn->rad", x_RND, taken_RNA, reward_RN - 0.9, optimize=True)
@@ -64,7 +65,7 @@ def scores(found_RDA: Floats, traits_RND: Floats) -> Floats:
 
 
 def policy(arm: str, score_RNA: Floats, explore: float) -> Floats:
-    """Return the chances of all routes: mostly the best and rarely any, or by inverse gap weighting."""
+    """Return the probabilities of all routes: mostly the best and rarely any, or by inverse gap weighting."""
     best_RNA = np.eye(ROUTES)[score_RNA.argmax(-1)]
     if arm.startswith("uniform"):
         return np.asarray((1 - explore) * best_RNA + explore / ROUTES)
@@ -81,20 +82,20 @@ def routed(pi_RNA: Floats, u_RN: Floats) -> Floats:
 def learned_from(
     arm: str, taken_RNA: Floats, pi_RNA: Floats, explore: float, u_RN2: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the routes that the oracle learns from, one-hot or none, and numbers for their rewards."""
+    """Return the routes from which the oracle learns, one-hot or none, and numbers for their rewards."""
     if arm == "uneven, no loop":
         return routed(np.full_like(pi_RNA, 1 / ROUTES), u_RN2[:, ::-1, 0]), u_RN2[:, ::-1, 1]
     if arm == "uniform":
-        # A round with another route than the best was surely explored, one with the best is so rarely.
+        # A round on another route than the best was surely explored; a round on the best rarely was.
         kept_RNA = (explore / ROUTES / pi_RNA) > u_RN2[:, ::-1, :1]
         return taken_RNA * kept_RNA, u_RN2[..., 1]
     return taken_RNA, u_RN2[..., 1]
 
 
 def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> Groups:
-    """Return, over the later generations, mean success while it is explored, that of the greedy policy, its
-    mean fall from one generation to the next, and the correlation of a generation with what learns from it;
-    all falls: the mean from the first learned generation on.
+    """Return means over the later generations: success while exploring, success of the greedy policy, its
+    fall from one generation to the next, the correlation with the generation that learns from it; and the
+    fall averaged from the first learned generation on.
     """
     seeds, found_RDA = tuple(seeds), np.zeros((len(seeds), 1 + TRAITS, ROUTES))
     waiting, value_GR, earned_GR = [], [], []
@@ -133,9 +134,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     figure=Plot(
         "distribution", x="arm", y="success: mean success of later generations",
         says="Shows the mean success of simulated payments, routed by a linear regression on an earlier "
-        "generation: uniform explores a share of payments evenly and learns from these; uniform, all "
-        "rounds learns from all; uneven explores less the worse a route looks and learns from all; uneven, "
-        "no loop learns from as many evenly routed ones beside.",
+        "generation. Uniform explores a share of payments evenly and learns from these; uniform, all rounds "
+        "learns from all; uneven explores worse-looking routes less and learns from all; uneven, no loop "
+        "learns from as many separate, evenly routed payments.",
     ),
     systems=("Adyen payment bandits",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""OPPO on random worlds: contexts of hindsight that preferences steer, against a reward model."""
+"""OPPO on random worlds: hindsight contexts chosen by preferences, against a reward model."""
 
 from functools import cache
 
@@ -13,9 +13,9 @@ NAME = "preferred-contexts"
 SEEDS, PILOTS, EPISODES, LENGTH, PAIRS = 32, 10, 60, 20, 60
 STATES, ACTIONS, CONTEXT, UPDATES = 8, 4, 4, 200
 QUALITIES = (0.0, 0.3, 0.6)
-"""Shares of best actions of the loggers, the rest uniform."""
+"""Probabilities with which the loggers take the best action; otherwise a random one."""
 MARGIN = 0.02
-"""Score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
+"""Margin of the score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 LEARNING = (0.003, 0.01, 0.03, 0.1)
 ARMS: dict[str, Grid] = {
     "cloned": {},
@@ -24,15 +24,15 @@ ARMS: dict[str, Grid] = {
     "context of preferred episodes": {"rate": (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)},
     "reward model": {"ridge": (1.0, 10.0, 100.0, 1e3, 1e4), "pessimism": (0.0, 0.3, 1.0, 3.0, 10.0, 100.0)},
 }
-"""Adam's rate and the weight of the preferences; the ridge of the reward model, and what its plan takes off a
-pair with n visits, pessimism / sqrt(n).
+"""Adam's rate and the weight of the preferences; the ridge of the reward model, and the pessimism that the
+plan takes off a pair with n visits, pessimism / sqrt(n).
 """
 
 
 @cache
 def given(seeds: Seeds) -> tuple[Worlds, Floats, Floats, Floats, Ints]:
-    """Return worlds without noise of rewards; of their episodes the visits [R, N, S, A], the same discounted,
-    and the successors of all, [R, S, A, S]; and pairs of episodes, the preferred one first, [R, P, 2].
+    """Return worlds with noiseless rewards; the visits of their episodes, plain and discounted [R, N, S, A];
+    all successors [R, S, A, S]; and pairs of episodes, the preferred one first [R, P, 2].
     """
     worlds = random_worlds(seeds, states=STATES, actions=ACTIONS, noise_std=0.0)
     visit, faded, going = [], [], []
@@ -61,9 +61,9 @@ def given(seeds: Seeds) -> tuple[Worlds, Floats, Floats, Floats, Ints]:
 
 
 def planned(faded_RNSA: Floats, going_RSAS: Floats, pair_RP2: Ints, ridge: float, pessimism: float) -> Floats:
-    """Return the best policy, among logged actions, of the learned model with rewards that fit preferences.
+    """Return the best policy over logged actions in the learned model, with rewards fitted to preferences.
 
-    The rewards are Bradley-Terry's, by Newton's method; the truth is among them.
+    Rewards are fitted by Bradley-Terry with Newton's method; the model class contains the truth.
     """
     place_R1 = np.arange(len(pair_RP2))[:, None]
     flat_RNX = faded_RNSA.reshape(*faded_RNSA.shape[:2], -1)
@@ -87,9 +87,9 @@ def contexts(
     """Return the logits' table [R, S, A], their slopes in the context [R, S, A, D], the contexts of all
     episodes [R, N, D] and the preferred context [R, D], by Adam.
 
-    An encoder z = W phi of an episode's discounted visits and a policy that is told z fit the episode's
-    actions; in weight mean (|z* - z+|^2 - |z* - z-|^2 + 1)_+ the context z* learns to lie nearer to the
-    preferred episodes. Source: Kang et al. (2023), OPPO.
+    An encoder z = W phi of an episode's discounted visits and a policy given z fit the episode's actions.
+    With weight `weight`, mean (|z* - z+|^2 - |z* - z-|^2 + 1)_+ moves the context z* towards the preferred
+    episodes. Source: Kang et al. (2023), OPPO.
     """
     size, rng = len(visit_RNSA), generator(0, f"{NAME} start")
     phi_RNX = (1 - DISCOUNT) * faded_RNSA.reshape(size, EPISODES, -1)
@@ -113,7 +113,7 @@ def contexts(
 def _slopes(
     params: list[Floats], visit_RNSA: Floats, phi_RNX: Floats, pair_RP2: Ints, weight: float
 ) -> list[Floats]:
-    """Return the gradient of the loss in each parameter."""
+    """Return the gradient of the loss with respect to each parameter."""
     table_RSA, slope_RSAD, encoder_RDX, star_RD = params
     size = len(table_RSA)
     z_RND = phi_RNX @ np.swapaxes(encoder_RDX, 1, 2)
@@ -160,13 +160,13 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     question="From preferences of episodes, does a context of hindsight do better than a reward model?",
     source="Kang et al. (2023), OPPO: beyond reward, offline preference-guided policy optimization",
     differs="random tables, 60 episodes and preferences; linear encoder and policy; rewards are Markov and "
-    "in the reward model's class, and planning in tables is exact",
+    "in the reward model's class; planning in tables is exact",
     margins={"score": MARGIN},
     figure=Plot(
         "strips", x="score", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random MDPs and 60 "
-        "preferences between them: a clone of all or of the preferred episodes; a policy that is told a "
-        "code of its episode (context), at a code that preferences steer or the mean of preferred ones; a "
+        "preferences between them. Arms: a clone of all or of the preferred episodes; a policy given a code "
+        "of its episode (context), at a code chosen by preferences or the mean of the preferred ones; a "
         "plan with rewards fitted to the preferences.",
     ),
     systems=("OPPO",),

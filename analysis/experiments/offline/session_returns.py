@@ -1,4 +1,6 @@
-"""DT4IER on sessions of a recommender: clone what led to clicks and to long sessions, or to one of them."""
+"""DT4IER on a recommender's sessions: clone steps that led to many clicks and long sessions, or to one of
+them.
+"""
 
 from functools import cache
 
@@ -11,9 +13,9 @@ NAME = "session-returns"
 SEEDS, PILOTS, SESSIONS, LONGEST = 48, 24, 1500, 40
 USERS, MOODS, ITEMS = 4, 5, 6
 STATES = USERS * MOODS
-"""Kinds of users, their moods, and items; a session that is at its longest ends."""
+"""Kinds of users, moods, items, and the largest length of a session."""
 MARGIN = 0.02
-"""Mean of both rewards, each as a share of what the best policy for it earns. Set before the table."""
+"""Margin of the mean of both rewards, each as a share of its best policy's. Set before the table."""
 PARTS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0)
 TOP = {"parts": PARTS}
 ARMS: dict[str, Grid] = {
@@ -24,17 +26,18 @@ ARMS: dict[str, Grid] = {
     "sum": TOP,
     "two tasks": {"temperature": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)},
 }
-"""Clone the steps of each state with returns to come in the top 1/parts, of two with the length in the top
-1/long; or predict both and choose.
+"""Clone the steps of each state whose returns to come are in the top 1/parts, with two returns the length in
+the top 1/long; or predict both and choose.
 """
 
 
 @cache
 def world(seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return chances of a click [S, A], of the next mood, which is the next state, [S, A, S]; rows sum to the
-    chance that the session goes on, and both rewards of every step, [2, S, A]: clicks, and 1 for the length.
+    """Return click probabilities [S, A]; probabilities of the next mood, which is the next state [S, A, S];
+    and both rewards of every step [2, S, A]: clicks, and 1 for the length. Rows sum to the probability that
+    the session goes on.
 
-    Items that are clicked tend to lower the mood, and low moods end sessions.
+    Clicked items tend to lower the mood, and low moods end sessions.
     """
     rng = generator(seed, NAME)
     click_UA = rng.beta(1.0, 1.5, size=(USERS, ITEMS))
@@ -50,7 +53,7 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 def earned(seed: int, pi_SA: Floats) -> Floats:
-    """Return the expected clicks and length of a session that starts in a middle mood, [2]."""
+    """Return the expected clicks and length of a session from a middle mood, [2]."""
     _, moves_SAS, reward_2SA = world(seed)
     step_SS = np.einsum("sa,sat->st", pi_SA, moves_SAS)
     value_S2 = np.linalg.solve(np.eye(STATES) - step_SS, (pi_SA * reward_2SA).sum(-1).T)
@@ -72,9 +75,9 @@ def best(seed: int) -> Floats:
 
 @cache
 def logged(seed: int) -> tuple[Ints, Ints, Floats]:
-    """Return state, item and both returns to come, [N], [N], [N, 2], of the steps of 8 loggers.
+    """Return state, item and both returns to come, [N], [N], [N, 2], for the steps of 8 loggers.
 
-    They differ in skill, and in what they care for.
+    The loggers differ in skill and in goal.
     """
     click_SA, moves_SAS, _ = world(seed)
     rng = generator(seed, f"{NAME} log")
@@ -136,7 +139,7 @@ def learned(seed: int, arm: str, parts: float, long: float, temperature: float) 
 def learn(
     seed: int, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0
 ) -> tuple[float, float, float]:
-    """Return clicks and length of a session as shares of the best policy's for each, and their mean."""
+    """Return a session's clicks and length as shares of the best policy for each, and their mean."""
     clicks, length = earned(seed, learned(seed, arm, parts, long, temperature)) / best(seed)
     return clicks, length, (clicks + length) / 2
 
@@ -146,14 +149,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "l
     question="Does cloning what led to clicks and long sessions beat a plain clone, one return, two tasks?",
     source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="random users and items; tables in place of a transformer, whose prompt is the top returns of a "
-    "state, and in place of sequence models (cloned) and of multi-task networks (two tasks)",
+    "state, in place of sequence models (cloned) and of multi-task networks (two tasks)",
     margins={"mean share of the best": MARGIN},
     figure=Plot(
         "distribution", x="arm", y="both: mean share of the best clicks and length",
-        says="Shows the mean of clicks and session length, each as a share of the best policy's, for "
-        "random users and items: cloned copies the loggers; clicks, length, sum and both returns clone a "
-        "state's steps that were followed by the most of one, of their sum, or of each; two tasks predicts "
-        "clicks and steps to come and chooses items by their sum.",
+        says="Shows the mean of clicks and session length, each as a share of the best policy's, for random "
+        "users and items. Cloned copies the loggers. Clicks, length, sum and both returns clone the steps "
+        "of a state that were followed by the most of one, of their sum, or of each; two tasks predicts "
+        "clicks and remaining steps and chooses items by their sum.",
     ),
     systems=("DT4IER",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""RL-100: imitation, offline updates that a model approves, then few online ones, on tasks of stages."""
+"""RL-100: imitation, offline updates that a model approves, then a few online ones, on tasks in stages."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from analysis.lab import Grid, Part, Plot, TunedArms, ask, by_world, key
 NAME = "three-stages"
 SEEDS, PILOTS, INNER = 256, 24, 2
 MORE = 0.05
-"""Of the chance of success, mean over collections. Set before the table was made, as the grids were."""
+"""Margin of the mean success probability. Set before the table was made, as the grids were."""
 RATES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 ONLINE = {"rate": RATES, "trace": (0.0, 0.3, 0.6, 0.9)}
 OFFLINE = {"offline_rate": RATES, "expectile": (0.3, 0.5, 0.7, 0.9)}
@@ -17,13 +17,13 @@ ARMS: dict[str, Grid] = {
     "ungated": OFFLINE,
     "gated": {**OFFLINE, "gain": (-0.05, 0.0, 0.05)},
 }
-"""All but imitation alone meet as many episodes; the last two spend the first six of eight collections on
-offline updates, and the others on PPO at the setting that is best for `online`."""
+"""All arms but imitation see as many episodes. The last two spend six of eight collections on offline updates
+and the others on PPO, at the best setting for `online`."""
 
 
 @by_world("learning", "end")
 def learn(seed: int, arm: str, **knobs: float) -> tuple[float, float]:
-    """Return the chance of success, mean over collections and at the end."""
+    """Return the success probability, averaged over collections and at the end."""
     from analysis.worlds.staged_robots import staged, task  # imported here: it loads the compiler
 
     offline = 0 if arm in ("imitation", "online") else 6
@@ -44,10 +44,10 @@ EXPERIMENT = TUNED.experiment(
     margins={"chance of success": MORE},
     figure=Plot(
         "strips", x="learning: mean chance of success", y="arm",
-        says="Shows the chance of success, averaged over eight collections of episodes, on random tasks of "
-        "stages: imitation clones demonstrations; online adds PPO on each collection; the others take "
-        "offline updates on all episodes after the first six, all of them (ungated) or those of which a "
-        "model expects a gain (gated), and PPO's after the last two.",
+        says="Shows the success probability, averaged over eight collections of episodes, on random tasks "
+        "of stages. Imitation clones demonstrations; online adds PPO on each collection. The others update "
+        "offline on all episodes after the first six collections, with every update (ungated) or only those "
+        "from which a model expects a gain (gated), and run PPO after the last two.",
     ),
     systems={"RL-100": Part("tables in place of robots; three stages on as many episodes as online alone")},
 )  # fmt: skip
