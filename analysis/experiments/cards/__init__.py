@@ -1,1 +1,1 @@
-"""The same measurements of every objective."""
+"""Experiments that measure every objective alike."""

@@ -1,4 +1,4 @@
-"""Part 4 of a report card: seconds of every objective's loss and gradient, against ppo_clip's."""
+"""Part 4 of a report card: seconds of every objective's loss and gradient, relative to ppo_clip's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NAME = "card-cost"
 AGAINST = "ppo_clip"
 ROWS, WIDTH, GROUP = 256, 128, 8
 ROUNDS = 12
-"""Times that both are timed, one after the other; the shortest of each counts, as load only adds to them."""
+"""Repetitions of both timings in turn; the shortest counts, as load only adds time."""
 
 
 def cost_row(name: str, rounds: int = ROUNDS) -> dict[str, float]:
-    """Return seconds of loss and backward pass as multiples of ppo_clip's, of 256 answers of 128 tokens."""
+    """Return seconds of loss and backward pass as multiples of ppo_clip's, for 256 answers of 128 tokens."""
     one, other = (_timer(objective[each].function) for each in (name, AGAINST))
     pairs = [(one(), other()) for _ in range(rounds)][1:]
     mine, theirs = ([min(pair[who][part] for pair in pairs) for part in (0, 1)] for who in (0, 1))
@@ -62,7 +62,7 @@ def _batch() -> tuple[Any, Any]:
 
 
 def cost_table(names: Iterable[str] | None = None) -> Table:
-    """Return the table of the named objectives, of all that are registered by default."""
+    """Return the table of the named objectives, by default of all registered ones."""
     rows = [{"objective": name, **cost_row(name)} for name in (objective if names is None else names)]
     about = {"batch": f"{ROWS} answers of up to {WIDTH} tokens, groups of {GROUP}, float32", "rounds": ROUNDS}
     return Table.of(NAME, pd.DataFrame(rows), about)

@@ -1,4 +1,4 @@
-"""Part 2 of a report card: what every objective's gradient is, exactly, and where it ends on frozen data."""
+"""Part 2 of a report card: every objective's exact gradient, and its end on frozen data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAME = "card-exact"
 VOCABULARY, LENGTH, TREES = 3, 3, 16
 DRIFTS = (0.1, 0.5, 1.0)
-"""Standard deviation of the step from mu's to pi's logits; mu's own are standard normal."""
+"""Standard deviation of the step from mu's logits to pi's; mu's logits are standard normal."""
 FACTS = ("bias", "bias_state", "bias_suffix", "bias_clipping", "noise", "ess", "concentration")
 COLUMNS = tuple(f"{fact} {drift:g}" for drift in DRIFTS for fact in FACTS)
 ENDS = ("gain", "gain low", "gain high", "settled")
@@ -36,10 +36,10 @@ def _benches(drift: float) -> tuple[Bench, ...]:
 
 
 def exact_row(name: str) -> dict[str, float]:
-    """Return the numbers of one objective: means over the trees at every drift, and its ending.
+    """Return the numbers of one objective: means over the trees at every drift, and its end on frozen data.
 
-    A number that some tree does not define (the noise of a mean that is 0) is NaN, and so is a gain that
-    hangs on the last digits of mu, whose low and high are known even so, see objective_facts.Ending.
+    A number that some tree leaves undefined (the noise of a mean that is 0) is NaN. So is a gain that depends
+    on the last digits of mu; its low and high are still known, see objective_facts.Ending.
     """
     row: dict[str, float] = {}
     for drift in DRIFTS:
@@ -53,7 +53,7 @@ def exact_row(name: str) -> dict[str, float]:
 
 
 def exact_table(names: Iterable[str] | None = None, said: Callable[[str], None] = lambda _: None) -> Table:
-    """Return the table of the named objectives, of all that are registered by default."""
+    """Return the table of the named objectives, by default of all registered ones."""
     rows = []
     for name in objective if names is None else names:
         said(name)

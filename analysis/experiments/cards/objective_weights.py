@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = "objective-weights"
 COLUMNS = ("family", "objective", "axis", "advantage", "log_ratio", "weight", "on_policy")
 CURVE = ["objective", "axis", "advantage"]
-"""The columns that name one curve."""
+"""Columns that identify one curve."""
 
 
 def frame_of(curves: Sequence[Curve]) -> Frame:
@@ -30,7 +30,7 @@ def frame_of(curves: Sequence[Curve]) -> Frame:
 
 
 def table_of(curves: Sequence[Curve]) -> Table:
-    """Return the table that the figures of the atlas are drawn from."""
+    """Return the table from which the atlas is drawn."""
     names = {curve.objective for curve in curves}
     about = {
         "objectives": sum("@" not in name for name in names),
@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
     question="Which weight does each objective give a token, as its log-ratio moves?",
     source="papers and repositories of the objectives, in docs/objectives.md",
     compute=atlas_table,
-    # Where a curve jumps, a log-ratio has two weights.
+    # Where a curve jumps, one log-ratio has two weights.
     keys=("family", "objective", "axis", "advantage", "log_ratio", "weight"),
     metrics=("on_policy",),
     figure="objectives-*",

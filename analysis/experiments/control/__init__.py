@@ -1,1 +1,1 @@
-"""What replay, target networks, critics and continuous actions do, in worlds whose values are known."""
+"""Effects of replay, target networks, critics and continuous actions in worlds of known values."""

@@ -1,4 +1,4 @@
-"""ALOE on a task of stages: chunked off-policy critics of mixed episodes, against their logged outcomes."""
+"""ALOE on a task of stages: off-policy critics over action chunks, against critics of logged outcomes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from analysis.lab import Grid, Part, Plot, TunedArms, asks, by_world, inside, ke
 NAME = "assisted-practice"
 SEEDS, PILOTS = 64, 16
 MARGIN = 0.03
-"""Share of the best value, mean over practice. Set before the table was made."""
+"""Margin, a share of the best value, mean over practice. Set before the table was made."""
 CHUNKS = ("chunks of 2", "chunks of 4", "chunks of 8")
 SHARP = {"sharpness": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
 ARMS: dict[str, Grid] = {"cloned": {}, "outcomes": SHARP, "one action": SHARP, **dict.fromkeys(CHUNKS, SHARP)}
@@ -16,7 +16,7 @@ LENGTHS = {"cloned": 1, "outcomes": 0, "one action": 1, **{name: int(name[-1]) f
 
 @by_world("learning", "end")
 def learn(seed: int, arm: str, sharpness: float = 0.0) -> tuple[float, float]:
-    """Return the share of the best value, mean over rounds of practice and at the end."""
+    """Return the value as a share of the best, averaged over rounds of practice and at the end."""
     from analysis.worlds.assisted_robots import practise, success, task  # it loads the compiler
 
     effect_LA = task(seed)
@@ -28,19 +28,20 @@ def learn(seed: int, arm: str, sharpness: float = 0.0) -> tuple[float, float]:
 EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
     NAME, SEEDS, ("learning", "end"),
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
-    source="ALOE, of which a summary alone was read: action-level off-policy evaluation over action chunks",
+    source="ALOE: action-level off-policy evaluation over action chunks; only a summary of the paper was "
+    "read",
     differs="a task of 16 stages in a table; chunks are runs of single actions; no ensemble",
     margins={"share of the best value": MARGIN},
     figure=Plot(
         "strips", x="learning: mean share of the best value", y="arm",
         says="Shows the value of a policy, as a share of the best and averaged over rounds of practice, on "
-        "random tasks of many stages: cloned copies all episodes so far alike, the others weigh them by a "
-        "critic, of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
+        "random tasks of many stages. Cloned copies all episodes so far alike; the others weight them by a "
+        "critic: of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
     ),
     systems={
         "ALOE": Part(
-            "chunks against logged outcomes; bootstraps after one action learn faster than chunks, so that "
-            "the gain is one of off-policy bootstraps, not of chunks"
+            "chunks against logged outcomes; bootstraps after one action learn faster than chunks, so the "
+            "gain comes from off-policy bootstraps, not from chunks"
         )
     },
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""AILBoost: a replay that is weighted as the deployed ensemble is, against DAC and its newest policy."""
+"""AILBoost: replay weighted as the deployed ensemble is, against DAC, which deploys its newest policy."""
 
 from functools import cache
 
@@ -24,14 +24,15 @@ GRIDS: dict[str, Grid] = {
     "DAC": {**LEARNERS, "boost": (0.0,)},
     "cloning": {},
 }  # fmt: skip
-"""AILBoost; the same with equal weights; DAC, the newest policy of a uniform replay; cloning."""
+"""AILBoost; AILBoost with equal weights; DAC, the newest policy of a uniform replay; cloning."""
 MARGIN = 0.02
-"""Of the score, 0 the uniform policy's value and 1 the expert's. Set before the table was made."""
+"""Margin of the score, 0 being the uniform policy's value and 1 the expert's. Set before the table was
+made."""
 
 
 @cache
 def demonstrated(seeds: Seeds, trajectories: int) -> tuple[Worlds, Floats, Floats, Floats]:
-    """Return a random MDP of 30 states per seed, how often its optimal policy took a pair [R, S, A], and the
+    """Return one random MDP of 30 states per seed, the occupancy of its optimal policy [R, S, A], and the
     values of the uniform and of the optimal policy, [R] each.
     """
     worlds = random_worlds(seeds, states=STATES)
@@ -52,11 +53,12 @@ def demonstrated(seeds: Seeds, trajectories: int) -> tuple[Worlds, Floats, Float
 def imitated(
     seeds: Seeds, trajectories: int, arm: str, temperature: float, step: float, floor: float, boost: float
 ) -> Floats:
-    """Return the score of what is deployed, mean over the last 5 of 20 rounds, [R].
+    """Return the score of the deployed policy, mean over the last 5 of 20 rounds, [R].
 
-    A round: the newest policy adds 200 draws of its occupancy to the replay; the discriminator's logit
-    between the expert's shares and the weighted replay's, both with a floor, is the reward; the next policy
-    moves by `step` in logits toward its soft optimum, after 25 sweeps of soft values from the last round's.
+    In each round the newest policy adds 200 draws of its occupancy to the replay. The reward is the
+    discriminator's logit between the expert's shares and those of the weighted replay, both with a floor. The
+    next policy moves by `step` in logits toward its soft optimum, found by 25 sweeps from the last round's
+    soft values.
     """
     worlds, visit_RSA, low_R, high_R = demonstrated(seeds, trajectories)
     expert_RSA = visit_RSA / visit_RSA.sum((1, 2), keepdims=True)
@@ -96,14 +98,14 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTOR
     NAME, SEEDS, ("score",), {"rounds": ROUNDS, "draws": DRAWS},
     question="Does an ensemble with a replay of its own weights imitate better than DAC's newest policy?",
     source="Chang et al. (2024), AILBoost",
-    differs="random MDPs of 30 states whose moves the learner knows; discriminators are tables fitted to "
-    "drawn replay; soft optima in place of SAC",
+    differs="random MDPs of 30 states whose transitions the learner knows; discriminators are tables fitted "
+    "to drawn replay; soft optima in place of SAC",
     margins={"score that counts as more": MARGIN},
     figure=Plot(
         "final by setting", x="trajectories: expert trajectories", y="score: score (1 expert)", arm=("arm",),
         says="Shows the value (0 the uniform policy's, 1 the expert's) against the expert's trajectories, "
-        "in random MDPs of 30 states: boosted deploys an ensemble and replays its members, newer ones with "
-        "more weight; uniform ensemble weighs all alike; DAC deploys the newest policy of a uniform "
+        "in random MDPs of 30 states. Boosted deploys an ensemble and replays its members, newer ones with "
+        "more weight; uniform ensemble weights all alike; DAC deploys the newest policy of a uniform "
         "replay; cloning copies the expert.",
     ),
     systems=("AILBoost",),

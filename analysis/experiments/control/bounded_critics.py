@@ -1,4 +1,4 @@
-"""FlashSAC on random MDPs: few large updates of a critic of bounded norm, against soft Q-learning."""
+"""FlashSAC on random MDPs: few large updates of a critic with bounded norms, against soft Q-learning."""
 
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,7 @@ from testbed.offline.improvement import softmax
 NAME = "bounded-critics"
 SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 256, 16, 64, 1500, 12, 4, 24
 SCORE = 0.02
-"""Of the optimum's lead over the uniform policy. Set before any table was made."""
+"""Margin, a share of the optimum's lead over the uniform policy. Set before any table was made."""
 KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0), "temperature": (0.01, 0.03, 0.1, 0.3, 1.0)}
 OFTEN: Grid = {
     "step_size": (0.01, 0.03, *KNOBS["step_size"]), "temperature": KNOBS["temperature"],
@@ -38,9 +38,10 @@ ARMS: dict[str, Grid] = {
     "model samples": {**OFTEN, "model_share": (0.05, 0.1, 0.2, 0.4, 0.8)},
     "on-policy replay": {**OFTEN, "on_policy": (0.25, 0.5, 1.0, 2.0, 4.0)},
 }  # fmt: skip
-"""Updates of 8 steps, so many per step of the world; an update of 64 steps per four; that with bounds of the
-weights and of the error that a gradient carries. Beside them what other sources of value learning add to
-usual updates: a target network, MAD-TD's samples of a model, ARB's replay by trajectories' probabilities."""
+"""Arms: several updates of 8 steps per step of the world; one update of 64 steps per four; the latter with
+bounds on the weights and on the error that a gradient carries. Other additions to the usual updates, for
+comparison: a target network, samples of a learned model (MAD-TD), replay by the probability of trajectories
+(ARB)."""
 FEW = {"step_size": 1.0, "temperature": 0.3, "target_every": 100.0}
 FROM = {
     "few large, target network": FEW,
@@ -57,7 +58,9 @@ FROM = {
 
 @lru_cache(1024)
 def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
-    """Return a world with noisy rewards, unit features [S, A, F], and the values of chance and optimum."""
+    """Return a world with noisy rewards, unit features [S, A, F], and the values of the uniform and the best
+    policy.
+    """
     world = garnet(states=STATES, actions=ACTIONS, discount=0.9, seed=seed, horizon=24, noise_std=2.0)
     feature_SAF = generator(seed, NAME).normal(size=(STATES, ACTIONS, FEATURES))
     feature_SAF /= np.linalg.norm(feature_SAF, axis=-1, keepdims=True)
@@ -66,7 +69,7 @@ def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
 
 @by_world("score", "size")
 def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float]:
-    """Return the score of the soft policy at the end, and the largest |Q| then, as a logarithm."""
+    """Return the final score of the soft policy, and the logarithm of the largest final |Q|."""
     from testbed.offline.replay_control import replay_q
 
     few = arm.startswith("few")
@@ -83,17 +86,18 @@ def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float]:
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     NAME, SEEDS, ("score", "size"), {"steps": STEPS, "worlds": WORLDS}, worlds=WORLDS,
     question="Do bounds of a critic's norms let few large updates earn more than many small ones?",
-    source="FlashSAC (2026), arXiv:2604.04539, of which public summaries were read",
-    differs="random MDPs, linear soft Q-learning on half as many features as pairs; as many replayed steps",
+    source="FlashSAC (2026), arXiv:2604.04539; only public summaries were read",
+    differs="random MDPs, linear soft Q-learning with half as many features as pairs; all arms replay as "
+    "many steps",
     margins={"score": SCORE},
     figure=Plot(
         "strips", x="score: final score", y="arm: ",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
-        "many linear features as pairs, on random MDPs: usual makes updates of 8 steps, as many per step "
-        "of the world as is best; few large makes one of 64 steps per four steps of the world; bounded "
-        "also limits the critic's weights and the error that a gradient carries; both with a target "
-        "network too, and usual updates with samples of a learned model (as MAD-TD) or with steps drawn by "
-        "their trajectory's probability (as ARB) stand beside.",
+        "many linear features as pairs, on random MDPs. Usual makes the best number of updates of 8 steps "
+        "per step of the world; few large makes one of 64 steps per four steps; bounded also limits the "
+        "critic's weights and the error that a gradient carries. Both also come with a target network, and "
+        "usual updates with samples of a learned model (as in MAD-TD) or with steps drawn by their "
+        "trajectory's probability (as in ARB).",
     ),
     systems=("FlashSAC",),
 )  # fmt: skip

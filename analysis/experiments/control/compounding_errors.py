@@ -1,4 +1,4 @@
-"""Cloning against on-policy correction over the horizon: how an imitator's errors compound."""
+"""Cloning against on-policy correction: growth of an imitator's errors with the horizon."""
 
 from analysis.kernels.imitation import corrected
 from analysis.kernels.mechanisms import tightrope
@@ -9,11 +9,11 @@ NAME = "compounding-errors"
 SEEDS, ROUNDS, LABELS, CONTEXTS = 24, 4, 128, 32
 HORIZONS = (4, 8, 16, 32)
 MARGIN = 0.02
-"""Shortfall per step of the horizon. Set before the table was made."""
+"""Margin of the shortfall, per step of the horizon. Set before the table was made."""
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return the exact shortfall after 4 rounds of labeled episodes, 128 steps in all, in whole and per
+    """Return the exact shortfall after 4 rounds of labeled episodes, 128 steps in all: in total and per
     step.
     """
     for horizon in HORIZONS:
@@ -29,18 +29,18 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Is an imitator's shortfall quadratic in the horizon, and does data of its own make it linear?",
     source="Sun (2023), RL in the era of LLMs; Ross & Bagnell (2010); Ross, Gordon & Bagnell (2011)",
-    differs="a rope of 32 contexts, equally many labeled steps at every horizon, tables; PPO against "
-    "replayed Q-learning is left out",
+    differs="a rope of 32 contexts, tables, as many labeled steps at every horizon; PPO against replayed "
+    "Q-learning is left out",
     compute=of_seeds(NAME, rows, SEEDS, {"rounds": ROUNDS, "labels": LABELS}),
     keys=("run", "seed", "horizon", "learner"), metrics=("shortfall", "share"),
     margins={"shortfall per step": MARGIN},
     figure=Plot(
         "final by setting", x="horizon", y="shortfall: shortfall against the expert", arm=("learner",),
         log="y",
-        says="Shows by how much a learner's episode earns less than the expert's (log axis) against the "
-        "horizon, on a rope where each wrong action leads beside it: cloning learns from the expert's "
-        "episodes; correction from its own with the expert's labels, after a first round of the expert's, "
-        "and from as many labels.",
+        says="Shows how much less a learner's episode earns than the expert's (log axis), by horizon, on a "
+        "rope where each wrong action leads off it. Cloning learns from the expert's episodes. Correction "
+        "learns from one round of these and then from its own episodes with the expert's labels; both get "
+        "as many labels.",
     ),
     systems={
         "RL in the Era of LLMs (perspective)": Part(
@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
 
 
 def difference_of_slopes(table: Frame) -> Groups:
-    """Return the slope of cloning's shortfall over the horizon, less that of correction's."""
+    """Return the slope of cloning's shortfall over the horizon, minus that of correction's."""
     cloning, own = (slopes(table, "horizon", "shortfall", {"learner": n}) for n in ("cloning", "correction"))
     return {run: cloning[run] - own[run] for run in own}
 

@@ -1,4 +1,4 @@
-"""CDSA on a continuous bandit: actions of a finished policy moved up the density of the data."""
+"""CDSA on a continuous bandit: actions of a finished policy are moved up the density of the data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +18,19 @@ LOGGERS: Mapping[str, Any] = {
     "mixed": {"mean_W": [-0.8, 1.5], "std_W": [0.3, 0.4], "share_W": [0.3, 0.7]},
     "narrow": {"mean_W": [-0.4], "std_W": [0.3], "share_W": [1.0]},
 }
-"""Means and deviations of the logged actions: wide and aimless, two kinds of logger, one that is half right.
+"""Means and deviations of logged actions: a wide, aimless logger, a mixture of two, and one near the
+optimum.
 """
 ARMS = ("none", "score 5", "score 20", "penalty 10", "penalty 100")
 """Steps of correction, or the weight of a penalty on the distance to the nearest data."""
 FEWER, SAME = 0.2, 0.05
-"""Share of actions whose density is below 0.02; share of the best value."""
+"""Margins: share of actions whose density is below 0.02; share of the best value."""
 
 
 def make(key_R: Keys) -> Rows:
-    """Yield the share of actions outside the data and that of the best value, in a bandit of two bumps."""
+    """Yield the share of actions outside the data and the share of the best value, in a bandit of two
+    bumps.
+    """
     bandit = BumpBandit(
         center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
         width_K=np.array([0.3, 0.5]),
@@ -58,7 +61,7 @@ def make(key_R: Keys) -> Rows:
 EXPERIMENT = Experiment(
     question="Does the score of the data's density repair the actions of a finished policy?",
     source="Liu et al. (2024), CDSA",
-    differs="one continuous action; the finished policy is greedy in a polynomial critic with no pessimism; "
+    differs="one continuous action; the finished policy is greedy in a polynomial critic without pessimism; "
     "the score is that of a kernel density in place of a denoising network",
     compute=of_keys(NAME, make, SEEDS, {"logged": LOGGED}),
     keys=("run", "logger", "correction", "seed"), metrics=("outside", "value"),
@@ -67,16 +70,16 @@ EXPERIMENT = Experiment(
         "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",
         arm=("correction",),
         says="Shows value, as a share of the best, against the share of actions where data are rare, in a "
-        "continuous bandit: none leaves a finished policy alone; score 5 and score 20 move its actions so "
-        "many steps up the density of the data; penalty 10 and penalty 100 weigh the distance to the "
-        "nearest data when its actions are chosen.",
+        "continuous bandit. None leaves a finished policy alone; score 5 and score 20 move its actions by "
+        "that many steps up the density of the data; penalty 10 and penalty 100 weight the distance to the "
+        "nearest data when it chooses actions.",
     ),
     systems=("CDSA",),
 )  # fmt: skip
 
 
 def beyond_both_margins(table: Frame) -> Groups:
-    """Return by how much fewer actions lie outside, less 0.2, and the value gained, less 0.05, by logger."""
+    """Return the fall of the share outside minus 0.2, and the value gained minus 0.05, by logger."""
     none, score = ({"correction": each} for each in ("none", "score 20"))
     fewer = difference(table, "outside", none, score, logger=LOGGERS)
     more = difference(table, "value", score, none, logger=LOGGERS)

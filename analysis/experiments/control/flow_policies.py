@@ -15,7 +15,7 @@ SEEDS, PILOTS, ROUNDS, BATCH, PASSES, STEPS, HIDDEN = 64, 8, 64, 128, 6, 4, 32
 STATES, TRIES, NEAR, WIDTH, NOISE, LEAST = 16, 48, 0.3, 0.3, 0.3, -3.0
 GOALS = (1, 6)
 SAME, MORE = 0.02, 0.05
-"""Of the balanced share of hits. Set before the table was made, as the grids were."""
+"""Margin of the balanced share of hits. Set before the table was made, as the grids were."""
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 FLOW: Grid = {"rate": RATES, "brownian": (0.0, 0.03, 0.1, 0.3), "entropy": (0.0, 0.03, 0.1)}
 ARMS: dict[str, Grid] = {
@@ -25,15 +25,17 @@ ARMS: dict[str, Grid] = {
     "FPO": {"rate": RATES, "clip": (0.0, 0.001, 0.003, 0.01, 0.03, 0.1), "pairs": (1, 4)},
     "DPPO": {"rate": RATES, "noise": (0.03, 0.1, 0.2), "clip": (0.03, 0.1, 0.3, 1.0)},
 }
-"""Entropy: weight of the last noise's log deviation. Pairs: of noise and time by which FPO reads a ratio.
-Noise: of each of DPPO's steps."""
+"""Entropy: weight of the final noise's log deviation. Pairs: draws of noise and time from which FPO estimates
+a ratio. Noise: deviation of each of DPPO's steps."""
 
 
 class Policies:
-    """Networks, one a seed, of an arm: states, actions and log ratios to what drew them are [R, N, ...]."""
+    """Networks of an arm, one per seed; states, actions and log ratios to the sampling policy are [R, N,
+    ...].
+    """
 
     def __init__(self, arm: str, seeds: Seeds, knobs: dict[str, Any]) -> None:
-        """Start at N(0, 1) in the plane, with a little noise; a flow moves nothing."""
+        """Start at N(0, 1) in the plane, with little noise; a flow starts as the identity."""
         self.arm, self.torch, self.knobs = arm, torch, {"entropy": 0.0, "brownian": 0.0, **knobs}
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         self.count, sizes = len(seeds), (2 if arm == "PPO" else 5, HIDDEN, HIDDEN)
@@ -49,7 +51,7 @@ class Policies:
         return self.torch.randn(self.count, *shape, generator=self.rng)
 
     def uniform(self, *shape: int) -> Tensor:
-        """Return numbers of [0, 1), [R, ...]."""
+        """Return uniform numbers in [0, 1), [R, ...]."""
         return self.torch.rand(self.count, *shape, generator=self.rng)
 
     def ahead(self, net: list[Tensor], state: Tensor, x: Tensor | None = None, t: Any = 0.0) -> Tensor:
@@ -62,7 +64,7 @@ class Policies:
         return torch.baddbmm(net[5], state, net[2])
 
     def act(self, state: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return actions, and the points on the way to them; a Gaussian's mean."""
+        """Return actions and the intermediate points that lead to them; a Gaussian's mean has none."""
         shape, deviation = (state.shape[1], 2), self.net[-1].clamp(LEAST).exp()
         if self.arm == "PPO":
             mean = self.ahead(self.net, state)
@@ -76,7 +78,7 @@ class Policies:
         return way[-1] if ends_so else way[-1] + deviation * self.normal(*shape), way
 
     def given(self, state: Tensor, action: Tensor, way: list[Tensor]) -> tuple[Tensor, ...]:
-        """Remember the network, and return the draws that all passes compute these actions' ratios from."""
+        """Store the network, and return the draws from which all passes compute these actions' ratios."""
         torch, self.was = self.torch, [x.detach().clone() for x in self.net]
         if self.arm == "DPPO":
             t = torch.arange(STEPS).repeat_interleave(state.shape[1])[:, None] / STEPS
@@ -88,7 +90,7 @@ class Policies:
         return state, way[0], way[-1], action
 
     def ratios(self, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Return log ratios [R, C, N], of C choices each, and what is added to the surrogate, [R]."""
+        """Return log ratios [R, C, N], for C choices each, and the term added to the surrogate, [R]."""
         state, first, last, other = given
         new_std, old_std = (net[-1].clamp(LEAST) for net in (self.net, self.was))
         bonus, before = self.knobs["entropy"] * new_std.sum((1, 2)), None
@@ -117,12 +119,12 @@ class Policies:
 
 
 def learn(seeds: Seeds, arm: str, goals: int, rate: float, clip: float = 0.2, **knobs: float) -> Groups:
-    """Return the balanced share of hits, the sum over goals of min(p, 1 / goals) in a state, and that of all
-    hits, means over states at the end, [R] each.
+    """Return the balanced share of hits, the sum over goals of min(p, 1 / goals) in a state, and the share of
+    all hits, means over states at the end, [R] each.
 
-    In a state, of [-1, 1]^2, an action in the plane is paid exp(-d^2 / 2 WIDTH^2), d its distance to the next
-    of `goals` goals on a circle, which turn with the state; nearer than NEAR it hits. A round draws BATCH
-    states and actions, and takes PASSES steps of Adam on all.
+    In a state of [-1, 1]^2, an action in the plane earns exp(-d^2 / 2 WIDTH^2), with d its distance to the
+    nearest of `goals` goals on a circle, which turns with the state. Within NEAR it hits. A round draws BATCH
+    states and actions, and makes PASSES steps of Adam on all of them.
     """
     policy = Policies(arm, seeds, knobs)
     draw = [
@@ -163,15 +165,15 @@ def learn(seeds: Seeds, arm: str, goals: int, rate: float, clip: float = 0.2, **
 EXPERIMENT = TunedArms(ARMS, learn, "balanced", PILOTS, {"goals": GOALS}, {"pairs": (1, 4)}).experiment(
     NAME, SEEDS, ("balanced", "hits"), {"rounds": ROUNDS, "batch": BATCH},
     question="Are flow policies by ratios of velocities as good as PPO, FPO and DPPO, and keep more goals?",
-    source="Yang et al. (2026), PolicyFlow, arXiv:2602.01156, of which reviews with its formulas were read",
+    source="Yang et al. (2026), PolicyFlow, arXiv:2602.01156; reviews with its formulas were read",
     differs="one action in the plane, networks of two layers of 32, 8,192 actions; no critic",
     margins={"share of hits that counts as less": SAME, "as more": MORE},
     figure=Plot(
         "final by setting", x="goals", y="balanced: balanced share of hits", arm=("arm",),
         says="Shows the share of actions that hit a goal, counted up to an even share of each goal, against "
-        "the number of goals, which are paid alike: PPO has a Gaussian, the others flows of four steps; "
-        "PolicyFlow reads ratios from velocities and pushes points apart (not in no Brownian), FPO reads "
-        "them from its matching loss, DPPO from noise of each step.",
+        "the number of goals, all paid alike. PPO has a Gaussian, the others have flows of four steps. "
+        "PolicyFlow computes ratios from velocities and pushes points apart (except in no Brownian), FPO "
+        "from its matching loss, DPPO from the noise of each step.",
     ),
     systems=("PolicyFlow",),
 )  # fmt: skip

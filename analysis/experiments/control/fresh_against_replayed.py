@@ -1,4 +1,4 @@
-"""PPO on fresh episodes against Q-learning from a replay buffer, at equal steps: which one holds its best?"""
+"""PPO on fresh episodes against Q-learning from replay, at equal steps: which one stays at its best?"""
 
 from dataclasses import replace
 from functools import cache
@@ -29,29 +29,29 @@ from testbed.rng import keys
 NAME = "fresh-against-replayed"
 SEEDS, CONTEXTS, HORIZON, EPISODES, POINTS = 128, 8, 16, 20, 30
 FEATURES, DRAWS, UPDATES = 32, 4, (1.0, 8.0)
-"""Random ones of length 1 for 64 pairs, in four draws; and drawn steps per step."""
+"""Random features of length 1 for 64 pairs, in four draws; and replayed steps per step."""
 NOISE = 3.0
-"""Standard deviation of rewards where the two are tuned: without noise both have all there is to gain."""
+"""Standard deviation of rewards where both are tuned: without noise both reach the optimum."""
 GRIDS: dict[str, Grid] = {
     "PPO": {"step_size": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)},
     "table": {"step_size": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "epsilon": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)},
 }
 MARGIN = 0.05
-"""Share of what there is to gain. Set before the table was made."""
+"""Margin, a share of the optimum's lead over random actions. Set before the table was made."""
 ROPE, EXPERT_SA = tightrope(contexts=CONTEXTS, horizon=HORIZON)
 WORLD = replace(ROPE, discount=0.9)
 NOISY = replace(WORLD, noise="normal", noise_std=NOISE)
 
 
 def scores(value_KR: Floats) -> Floats:
-    """Return values as shares of what there is to gain over random actions."""
+    """Return values as shares of the optimum's lead over random actions."""
     chance_SA = np.full_like(EXPERT_SA, 1 / WORLD.actions)
     best, low = (float(WORLD.value(pi_SA)) for pi_SA in (EXPERT_SA, chance_SA))
     return np.asarray((value_KR - low) / (best - low))
 
 
 def fresh(key_R: Keys, world: FiniteMDP = WORLD, step_size: float = 20.0) -> Floats:
-    """Return PPO's scores at every point, [K, R]."""
+    """Return PPO's scores at every evaluation, [K, R]."""
     more = {"episodes": EPISODES, "iterations": POINTS, "passes": 8}
     return scores(outer_loop(world, key_R, step_size=step_size, **more))
 
@@ -63,7 +63,7 @@ def replayed(
     world: FiniteMDP = WORLD,
     **settings: Any,
 ) -> Floats:
-    """Return the scores of Q-learning from replay at every point, [K, R]."""
+    """Return the scores of Q-learning from replay at every evaluation, [K, R]."""
     from testbed.offline.replay_control import replay_q
 
     length, settings = EPISODES * HORIZON, {"epsilon": 0.2, **settings}
@@ -76,13 +76,13 @@ def replayed(
         feature_SAF=feature_SAF,
         **settings,
     )
-    # A critic that has diverged has no greedy action: it takes the first.
+    # A diverged critic has no greedy action: it takes the first.
     known_KRSA = np.moveaxis(np.nan_to_num(q_RKSA, posinf=0.0, neginf=0.0), 1, 0)
     return scores(np.stack([WORLD.value(greedy(q_RSA)) for q_RSA in known_KRSA]))
 
 
 def noisy(key_R: Keys, learner: str, **setting: Any) -> Floats:
-    """Return the scores of a learner with a table under noisy rewards at a setting, [K, R]."""
+    """Return the scores of a tabular learner under noisy rewards at one setting, [K, R]."""
     if learner == "PPO":
         return fresh(key_R, NOISY, **setting)
     return replayed(key_R, UPDATES[-1], world=NOISY, **setting)
@@ -90,7 +90,7 @@ def noisy(key_R: Keys, learner: str, **setting: Any) -> Floats:
 
 @cache
 def setting_of(learner: str) -> tuple[dict[str, float], bool]:
-    """Return the setting with the highest last score on pilot keys, and whether it is at an end."""
+    """Return the setting with the highest final score on pilot keys, and whether it is an end of the grid."""
     pilots = keys(tuple(range(PILOT, PILOT + 24)), NAME)
     return tuned(
         lambda **setting: float(noisy(pilots, learner, **setting)[-1].mean()),
@@ -100,7 +100,7 @@ def setting_of(learner: str) -> tuple[dict[str, float], bool]:
 
 
 def outcomes(score_KR: Floats, end: int = 0) -> dict[str, Any]:
-    """Return the last score and the mean fall from the best so far, [R] each."""
+    """Return the final score and the mean fall from the best so far, [R] each."""
     below_KR = np.maximum.accumulate(score_KR, axis=0) - score_KR
     return {"score": score_KR[-1], "fall": below_KR.mean(0), "at end": end}
 
@@ -136,9 +136,9 @@ EXPERIMENT = Experiment(
         arm=("learner",),
         names={"features": "Q, features", "table": "Q, table", "table, noisy": "Q, table, noisy"},
         says="Shows how far a learner is on average below its best score so far, against updates per step, "
-        "on a rope of 8 contexts and 16 steps: PPO is a table and learns from fresh episodes; Q-learning "
-        "replays all of its steps, with a table or with 32 random features of 64 pairs; with noisy rewards "
-        "(standard deviation 3) both are tuned for their last score.",
+        "on a rope of 8 contexts and 16 steps. PPO is a table and learns from fresh episodes; Q-learning "
+        "replays all of its steps, with a table or with 32 random features of 64 pairs. With noisy rewards "
+        "(standard deviation 3) both are tuned for their final score.",
     ),
     systems={"RL in the Era of LLMs (perspective)": Part()},
 )  # fmt: skip

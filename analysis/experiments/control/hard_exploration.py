@@ -1,4 +1,4 @@
-"""Optimistic actor-critics on combination locks, against exploration by chance and logged episodes."""
+"""Optimistic actor-critics on combination locks, against random exploration and logged episodes."""
 
 import numpy as np
 
@@ -10,10 +10,10 @@ NAME = "hard-exploration"
 SEEDS, PILOTS = 48, 12
 EPISODES = (200, 400, 800, 1600, 3200)
 ERRORS = (0.2, 0.1, 0.05)
-"""Mean regret of an episode, of at most about 1, at which trajectories are counted."""
+"""Mean regrets per episode, of at most about 1, at which trajectories are counted."""
 LOGGED, SKILL = 200, 0.5
 ROOT, SQUARE, TWICE = 0.55, 2.2, 2.0
-"""Exponents, 1/2 and 2 with a margin; a factor of regret. Set before the table was made."""
+"""Margins of the exponents 1/2 and 2; margin of a ratio of regrets. Set before the table was made."""
 RATE = (1.0, 10.0, 100.0, 1000.0, 1e4, 1e5)
 EPSILON = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 ARMS: dict[str, Grid] = {
@@ -24,9 +24,10 @@ ARMS: dict[str, Grid] = {
 
 
 def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0) -> Groups:
-    """Return log regret at the last episode, its exponent, and that of trajectories in 1 / error, [R] each.
+    """Return the log regret at the last episode, its exponent, and the exponent of trajectories in 1 / error,
+    [R] each.
 
-    A seed that misses one of the errors gets twice the bound in place of an exponent.
+    A seed that never reaches one of the errors gets twice the bound as its exponent.
     """
     from analysis.worlds.locks import lock, regrets  # imported here: it loads the compiler
 
@@ -57,7 +58,7 @@ def slope(at: tuple[float, ...], value_RK: Floats) -> Floats:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield the outcomes of each arm but the score."""
+    """Yield the outcomes of each arm except the score."""
     yield from (frame.drop(columns="score") for frame in TUNED.rows(seeds))
 
 
@@ -71,8 +72,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="arm", y="exponent: exponent of regret",
         says="Shows the exponent with which regret grows with episodes, for actor-critics on random "
-        "combination locks: optimistic adds a bonus to what it has rarely tried; by chance takes a share "
-        "of random actions instead; by chance, logged does so after 200 logged episodes.",
+        "combination locks. Optimistic adds a bonus to rarely tried actions; by chance takes a share of "
+        "random actions instead; by chance, logged does so after 200 logged episodes.",
     ),
     systems=("Actor-critics optimal sample efficiency",),
 )  # fmt: skip

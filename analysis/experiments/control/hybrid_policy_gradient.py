@@ -1,4 +1,4 @@
-"""HNPG on combination locks: natural policy gradient whose critic also reads offline data."""
+"""HNPG on combination locks: natural policy gradient with a critic that also reads offline data."""
 
 from collections.abc import Mapping
 
@@ -14,17 +14,18 @@ from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 NAME = "hybrid-policy-gradient"
 SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
 WORLDS: Mapping[int, int] = {4: 12, 8: 48}
-"""With wrong features a unit is the mean of so many draws of them, by digits of the lock."""
+"""Draws of wrong features that a unit averages over, by digits of the lock."""
 TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
-"""Weight of Bellman targets against returns; the last regresses on targets alone, over all data there are."""
+"""Weight of Bellman targets against returns; the last critic regresses on targets alone, over all data."""
 SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05
 
 
 def make(key_R: Keys) -> Rows:
-    """Return the mean share of the best value in the last ten of 30 iterations, by lock, features and critic.
+    """Return the share of the best value, averaged over the last ten of 30 iterations, by lock, features and
+    critic.
 
     Offline data: 100 episodes of a logger that knows 80% of the code. Misspecified features: half as many
-    random directions as pairs, per seed; else a table.
+    random directions as pairs, drawn per seed; otherwise a table.
     """
     for length, exact_features in ((4, True), (8, True), (16, True), (4, False), (8, False)):
         world = combination_lock(length=length, actions=2, horizon=3 * length, discount=0.95)
@@ -59,7 +60,7 @@ def _train(world: FiniteMDP, feature_RSAF: Floats, critic: str, key_R: Keys) -> 
             feature_RSAF, pi_RSA, world.discount, offline=known, visit_RSA=fresh.visit_RSA,
             return_RSA=ratio(sums.visit_RSA, fresh.visit_RSA), trust=TRUST[critic], rounds=30,
         )  # fmt: skip
-        # Returns are within [0, 1]; a regression on wrong features is not.
+        # Returns are within [0, 1], but a regression on wrong features can leave it.
         logits_RSA = natural_step(logits_RSA, np.clip(q_RSA, -5.0, 5.0), STEP)
     return np.mean(values, axis=0) / world.value(best_1SA)
 
@@ -79,9 +80,9 @@ EXPERIMENT = Experiment(
         "final by setting", x="length: digits of the lock", y="value: value, share of best", arm=("critic",),
         where={"features": "table"},
         says="Shows the value late in natural policy gradient, as a share of the best, against the digits "
-        "of a combination lock, with a table for a critic: on-policy fits returns of fresh episodes; "
-        "hybrid fits these and Bellman targets of offline data; off-policy hybrid fits such targets alone, "
-        "of offline and fresh data.",
+        "of a combination lock, with a table for a critic. On-policy fits returns of fresh episodes; hybrid "
+        "fits these and Bellman targets of offline data; off-policy hybrid fits only such targets, of "
+        "offline and fresh data.",
     ),
     systems=("HNPG (hybrid RL)",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""PQN: parallel Q-learning without replay against one copy with replay and a target network."""
+"""PQN: parallel Q-learning without replay, against one copy with replay and a target network."""
 
 from functools import cache
 
@@ -14,8 +14,8 @@ from testbed.offline.tabular_offline import greedy
 NAME = "layer-norm-td"
 SEEDS, PILOTS, UPDATES, EVERY, BATCH = 96, 12, 500, 25, 64
 SCORE = 0.02
-"""Mean over training, 1 being the optimum's lead over the uniform policy. Set before the table was made, as
-the grids were."""
+"""Margin of the mean score over training, 1 being the optimum's lead over the uniform policy. Set before the
+table was made, as the grids were."""
 RATE = {"step_size": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)}
 SLOWER = {"step_size": (0.01, 0.03, *RATE["step_size"])}
 WAITS = {"target_every": (10.0, 30.0, 100.0, 200.0, 300.0, 500.0)}
@@ -27,8 +27,9 @@ ARMS: dict[str, Grid] = {
     "replay, as many steps": SLOWER,
     "replay and target, as many steps": {**SLOWER, **WAITS},
 }
-"""Each makes 500 updates: from 64 copies' steps, from one copy's, or from 64 steps that one copy replays;
-with as many steps, one copy makes 64 before each update. A target that waits for all 500 stays the start."""
+"""Each arm makes 500 updates: from the steps of 64 copies, from the steps of one copy, or from 64 replayed
+steps of one copy. At equal environment steps, the one copy makes 64 before each update. A target network with
+period 500 never leaves the start."""
 
 
 @cache
@@ -40,7 +41,7 @@ def given(seed: int) -> tuple[FiniteMDP, float, float]:
 
 @by_world("score")
 def learn(seed: int, arm: str, step_size: float, target_every: float = 0.0) -> float:
-    """Return the score of the greedy policy, mean over 20 points of training; Q is a table."""
+    """Return the score of the greedy policy, mean over 20 evaluations in training; Q is a table."""
     from analysis.kernels.linear_td import parallel_q
     from testbed.offline.replay_control import replay_q
 
@@ -64,15 +65,15 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     NAME, SEEDS, ("score",), {"updates": UPDATES},
     question="Does LayerNorm with l2 stabilize TD, and do parallel copies replace replay and target network?",
     source="Gallici et al. (2025), Simplifying deep temporal difference learning",
-    differs="a table; updates are the time, one copy's steps are few; that LayerNorm bounds the l2 which "
-    "linear TD needs is a test",
+    differs="a table; time is counted in updates, and one copy makes few steps; a unit test shows that "
+    "LayerNorm bounds the l2 penalty which linear TD needs",
     margins={"score": SCORE},
     figure=Plot(
         "strips", x="score: mean score over training", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of "
-        "Q-learning with a table on random MDPs: an update reads a step of each of 64 parallel copies of "
-        "the world, a step of one copy, or 64 replayed steps of one copy, without or with a target "
-        "network; with as many steps, that copy makes 64 steps before each update.",
+        says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of tabular "
+        "Q-learning on random MDPs. An update reads a step of each of 64 parallel copies of the world, a "
+        "step of one copy, or 64 replayed steps of one copy, without or with a target network; at equal "
+        "environment steps, that copy makes 64 steps before each update.",
     ),
     systems=("PQN (Simplifying deep TD)",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""MAD-TD: some of the learner's own actions, with outcomes of a learned model, at high update ratios."""
+"""MAD-TD at high update ratios: a share of samples has the learner's actions and a model's outcomes."""
 
 import numpy as np
 
@@ -10,13 +10,15 @@ from testbed.offline.tabular_offline import greedy
 NAME = "model-samples"
 SEEDS, STEPS, FEATURES, CUT = 256, 1500, 32, 100.0
 LESS = 2.0
-"""Over-estimation that counts, in units of reward, whose pairs have standard deviation 1."""
+"""Over-estimation that counts, in units of reward; rewards of pairs have standard deviation 1."""
 
 
 def make(key_R: Keys) -> Rows:
-    """Yield max Q less the true value of the greedy policy, mean over states, cut at 100, of a linear critic.
+    """Yield max Q minus the true value of the greedy policy of a linear critic, mean over states, at most
+    100.
 
-    A random world per seed; 32 random features for 64 pairs: updates move actions that were never tried.
+    Each seed is a random world with 32 random features for 64 pairs, so updates change the Q of untried
+    actions.
     """
     from testbed.offline.replay_control import replay_q
 
@@ -45,10 +47,9 @@ EXPERIMENT = Experiment(
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as bounded": LESS},
     figure=Plot(
         "final by setting", x="updates: updates per step", y="over-estimation", arm=("share",),
-        says="Shows by how much a linear critic with half as many features as pairs over-estimates its "
-        "greedy policy, in units of reward, against updates per step of the world, on random MDPs: share "
-        "is the part of its samples in which the action is the learner's own and the outcome a count "
-        "model's.",
+        says="Shows how much a linear critic with half as many features as pairs over-estimates its greedy "
+        "policy, in units of reward, against updates per step of the world, on random MDPs. Share is the "
+        "part of its samples in which the learner chooses the action and a count model the outcome.",
     ),
     systems=("MAD-TD",),
 )  # fmt: skip

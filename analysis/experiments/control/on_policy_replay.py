@@ -1,4 +1,4 @@
-"""ARB: from offline to online learning with replay that prefers what the current policy would do."""
+"""ARB: from offline to online learning with replay that prefers likely trajectories of the current policy."""
 
 import numpy as np
 
@@ -11,17 +11,17 @@ from testbed.offline.tabular_offline import greedy, optimal_q
 NAME = "on-policy-replay"
 SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
 POWERS = (0.0, 0.25, 1.0, 2.0)
-"""Of the geometric mean of a trajectory's current probabilities, as which its steps are drawn; 0 is uniform
-replay. The source divides by a temperature, 5 or 0.2 to 5: the inverse of the power."""
+"""Powers of the geometric mean of a trajectory's current probabilities by which its steps are drawn; 0 is
+uniform replay. The source has a temperature of 5 or 0.2 to 5, the inverse of the power."""
 LESS = 0.02
-"""Shares of the best value."""
+"""Margins, shares of the best value."""
 
 
 def make(key_R: Keys) -> Rows:
-    """Yield the deepest early loss of value and the value at the end, as shares of the best, by seed.
+    """Yield the largest early loss of value and the final value, as shares of the best, by seed.
 
-    In a random world a linear critic (32 features of 64 pairs) learns 4000 updates from 50 logged episodes
-    alone, then 2000 steps with 2 updates each from a buffer of both.
+    In a random world a linear critic (32 features of 64 pairs) makes 4000 updates on 50 logged episodes
+    alone, then 2 updates on each of 2000 steps from a buffer of both.
     """
     from testbed.offline.replay_control import replay_q
 
@@ -48,17 +48,17 @@ def make(key_R: Keys) -> Rows:
 EXPERIMENT = Experiment(
     question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
-    differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus",
+    differs="a linear critic on random MDPs; weights are recomputed at every draw, new steps get no bonus",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
     keys=("run", "quality", "power", "seed"), metrics=("early loss", "late value"),
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
         "final by setting", x="power: power of the policy in replay",
         y="early loss: deepest early loss of value", arm=("quality",),
-        says="Shows the deepest fall of value, as a share of the best, early in online learning after "
-        "offline learning of a linear critic on random MDPs: power 0 replays all steps alike, higher ones "
-        "prefer trajectories that the current policy makes likely; quality is the logger's share of best "
-        "actions, the rest being random.",
+        says="Shows the largest fall of value, as a share of the best, early in online learning after "
+        "offline learning, for a linear critic on random MDPs. Power 0 replays all steps alike, higher "
+        "powers prefer trajectories that the current policy makes likely. Quality is the logger's share of "
+        "best actions; the rest are random.",
     ),
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""FastTD3: many worlds at once, large batches and distributions, against TD3 and PPO by the clock."""
+"""FastTD3 (many worlds, large batches, distributional critics) against TD3 and PPO, by device calls."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAME = "parallel-td3"
 SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 96, 8, 32, 32, 21, 64, 3000, 60
 DISCOUNT, STARTS, KEPT, WARM, PACK, LARGEST = 0.97, 8, 20_000, 100, 16, 256
 STANDS, FACTOR, SAME = 0.7, 2.0, 1.1
-"""Mean reward of the second half of an episode that counts as standing; factors of calls: less than TD3's, no
-more than PPO's. Set before the table was made, as the grids were."""
+"""Mean reward over the second half of an episode that counts as standing; FastTD3's calls as a multiple of
+TD3's (below) and of PPO's (at most). Set before the table was made, as the grids were."""
 RATES, NOISES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 ARMS: dict[str, Grid] = {
     "TD3": {"noise": NOISES, "batch": (64, LARGEST), "tau": (0.003, 0.01, 0.03, 0.1, 0.3), "rate": RATES},
@@ -25,9 +25,9 @@ ARMS: dict[str, Grid] = {
             "rate": RATES},
     "FastTD3": {"noise": (0.8,), "batch": (LARGEST,), "tau": (0.1,), "updates": (2,), "rate": (3e-2,)},
 }  # fmt: skip
-"""Noise: deviation of actions, of PPO at the start; batch: a device takes LARGEST at most; tau: share by
-which a target follows; updates: per step of the worlds, one in TD3; PPO makes passes over `steps` steps, each
-in `parts` batches. FastTD3 has the best setting of earlier pilots, so that its rivals alone climb."""
+"""Noise: deviation of actions, for PPO at the start. batch: a device takes at most LARGEST. tau: share by
+which a target follows. updates: per step of the worlds, one in TD3. PPO makes passes over `steps` steps, each
+in `parts` batches. FastTD3 has its best setting of earlier pilots; only its rivals are tuned further."""
 FROM: dict[str, dict[str, float]] = {
     "TD3": {"noise": 0.4, "batch": LARGEST, "tau": 0.03, "rate": 0.03},
     "PPO": {"noise": 1.6, "steps": 16, "passes": 4, "parts": 4, "rate": 0.01},
@@ -35,10 +35,12 @@ FROM: dict[str, dict[str, float]] = {
 
 
 class Pendulum:
-    """Pendulums, one a seed, each in `count` copies that start anew after HORIZON steps."""
+    """Pendulums, one per seed, in `count` copies each that restart after HORIZON steps."""
 
     def __init__(self, seeds: Seeds, count: int, rng: Any) -> None:
-        """Draw gravity, friction and the largest torque, which is below what lifts the pendulum at once."""
+        """Draw gravity, friction and the largest torque, which is too small to lift the pendulum in one
+        swing.
+        """
         self.torch, self.rng, self.shape = torch, rng, (len(seeds), count)
         drawn = np.array(
             [generator(s, f"{NAME}, all knobs turned").uniform((8, 0.0, 0.3), (12, 0.2, 0.6)) for s in seeds]
@@ -49,7 +51,7 @@ class Pendulum:
         self.age = (torch.arange(count) * HORIZON // count).expand(self.shape).clone()
 
     def start(self) -> tuple[Tensor, Tensor]:
-        """Return angles, 0 upright, and speeds to start from."""
+        """Return initial angles (0 is upright) and speeds."""
         torch = self.torch
         angle = (2 * torch.rand(self.shape, generator=self.rng) - 1) * np.pi
         return angle, 2 * torch.rand(self.shape, generator=self.rng) - 1
@@ -59,7 +61,7 @@ class Pendulum:
         return self.torch.stack([self.angle.cos(), self.angle.sin(), self.speed / 4], -1)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return rewards and what is seen next, [R, N, ...], and move on."""
+        """Return rewards and next observations, [R, N, ...], and advance the worlds."""
         torch = self.torch
         push = self.force * action.clamp(-1, 1)
         self.speed = (
@@ -77,7 +79,7 @@ class Pendulum:
 
 
 def network(torch: Any, rng: Any, count: int, sizes: tuple[int, ...], copies: int = 1) -> list[Tensor]:
-    """Return weights of networks of two hidden layers, [copies * R, ...], the last layer near 0."""
+    """Return weights of networks with two hidden layers, [copies * R, ...], the last layer near 0."""
     made = []
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
         scale = (0.01 if i == len(sizes) - 2 else 1.0) / a**0.5
@@ -86,7 +88,7 @@ def network(torch: Any, rng: Any, count: int, sizes: tuple[int, ...], copies: in
 
 
 def ahead(torch: Any, net: list[Tensor], x: Tensor) -> Tensor:
-    """Return the outputs at [R, N, inputs]."""
+    """Return the outputs for inputs [R, N, inputs]."""
     for i in range(0, len(net), 2):
         x = torch.baddbmm(net[i + 1], x, net[i])
         if i < len(net) - 2:
@@ -95,19 +97,19 @@ def ahead(torch: Any, net: list[Tensor], x: Tensor) -> Tensor:
 
 
 class Clock:
-    """Calls of worlds and updates so far, and after which a policy stood for the first time, [R]."""
+    """Calls of worlds and updates so far, and the call at which a policy first stood, [R]."""
 
     def __init__(self, seeds: Seeds, torch: Any) -> None:
-        """Begin at 0."""
+        """Set both to 0."""
         self.seeds, self.torch, self.calls, self.due = seeds, torch, 0, LIMIT // LOOKS
         self.first = np.full(len(seeds), np.inf)
 
     def runs(self) -> bool:
-        """Return whether a policy is still to stand, and calls are left."""
+        """Return whether some policy does not stand yet and calls are left."""
         return self.calls < LIMIT and bool(np.isinf(self.first).any())
 
     def call(self, act: Callable[[Tensor], Tensor]) -> None:
-        """Count a call, and see whether act(seen) stands where a look is due."""
+        """Count a call, and test whether act(seen) stands where an evaluation is due."""
         self.calls += 1
         if self.calls < self.due:
             return
@@ -123,10 +125,10 @@ class Clock:
 
 
 def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
-    """Return the calls until the pendulum stands or LIMIT, minus their logarithm, and which stand, [R].
+    """Return minus the log of the calls until the pendulum stands or LIMIT, and which ones stand, [R].
 
-    A call is a step of all worlds or an update of a batch, whatever their size, as on a device that they do
-    not fill. Seeds learn in packs of PACK, which share a generator.
+    A call is a step of all worlds or an update on a batch of any size, as on a device with room to spare.
+    Seeds learn in packs of PACK that share a generator.
     """
     if len(seeds) > PACK:
         parts = [learn(seeds[i : i + PACK], arm, **knobs) for i in range(0, len(seeds), PACK)]
@@ -138,7 +140,7 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
 
 
 def projected(mass: Tensor, moved: Tensor, support: Tensor) -> Tensor:
-    """Return the masses at the points `moved`, shared by the two atoms of the support around each."""
+    """Return the masses at the points `moved`, each split between the two nearest atoms of the support."""
     place = (moved - support[0]) / (support[1] - support[0])
     below = place.floor().clamp(max=len(support) - 2)
     over, left = mass * (place - below), below.long()
@@ -147,7 +149,7 @@ def projected(mass: Tensor, moved: Tensor, support: Tensor) -> Tensor:
 
 
 def target(reward: Tensor, following: Tensor, value: Tensor, support: Tensor | None) -> Tensor:
-    """Return the value, or the masses of the support, by which a critic goes: those of the lower of two."""
+    """Return the lower of two critics' values, or the masses of that critic."""
     if support is None:
         return reward + DISCOUNT * value.min(0).values
     which = value.argmin(0)[None, ..., None].expand(1, *following.shape[1:])
@@ -159,9 +161,9 @@ def target(reward: Tensor, following: Tensor, value: Tensor, support: Tensor | N
 def td3(
     torch: Any, clock: Clock, arm: str, rate: float, tau: float, noise: float, batch: int, updates: int = 1
 ) -> None:
-    """Learn by TD3 from one world, or as FastTD3 from WORLDS with critics of distributions.
+    """Train TD3 on one world, or FastTD3 on WORLDS worlds with distributional critics.
 
-    Each of many worlds draws the deviation of its actions' noise below `noise`; one world has it.
+    Each of many worlds draws its noise deviation below `noise`; a single world has `noise` itself.
     """
     seeds, fast = clock.seeds, arm == "FastTD3"
     many, atoms = (WORLDS, ATOMS) if fast else (1, 1)
@@ -224,7 +226,7 @@ def td3(
 def ppo(
     torch: Any, clock: Clock, _arm: str, rate: float, steps: int, passes: int, parts: int, noise: float
 ) -> None:
-    """Learn by PPO from WORLDS worlds, `steps` steps a round, in `parts` batches a pass."""
+    """Train PPO on WORLDS worlds, `steps` steps per round, in `parts` batches per pass."""
     seeds, count = clock.seeds, len(clock.seeds)
     rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} PPO") % 2**62)
     actor, critic = (network(torch, rng, count, (3, HIDDEN, HIDDEN, 1)) for _ in range(2))
@@ -281,9 +283,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
     margins={"factor of TD3's calls": FACTOR, "of PPO's": SAME},
     figure=Plot(
         "strips", x="calls: calls until the pendulum stands", y="arm",
-        says="Shows how many calls, steps of all worlds at once or updates of a batch, pass until random "
-        "pendulums stand: TD3 has one world, FastTD3 32 and critics of distributions, PPO 32; each arm has "
-        "its best noise, batch and rates, and 3,000 stands for pendulums that never stand.",
+        says="Shows the calls until random pendulums stand; a call is a step of all worlds at once or an "
+        "update on a batch. TD3 has one world, FastTD3 32 and distributional critics, PPO 32. Each arm has "
+        "its best noise, batch and rates; 3,000 stands for pendulums that never stand.",
     ),
     systems=("FastTD3",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Realizable but incomplete classes: what the error of TD's fixed point depends on, and what not."""
+"""Realizable but incomplete classes: which factors the error of TD's fixed point depends on."""
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,7 @@ SLOPE, CORRELATED = -0.45, 0.5
 
 
 def make(key_R: Keys) -> Frame:
-    """Return median errors over 24 random problems per seed, and the rank correlation with the theory's
-    factors.
+    """Return median errors over 24 random problems per seed, and the rank correlation with theory's factors.
 
     Error: root mean square under the target's occupancy, over that of Q. Factors: concentrability times
     misalignment. Classes: 4 features that span Q, or 4 random ones.
@@ -37,7 +36,7 @@ def make(key_R: Keys) -> Frame:
 
 
 def _problem(rng: np.random.Generator) -> tuple[Floats, float]:
-    """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first."""
+    """Return errors [2, sizes] of both classes, and concentrability times misalignment of the first class."""
     from analysis.kernels.linear_td import concentrability, lstd_q, misalignment, realizable_features
 
     world = garnet(states=8, actions=2, branching=3, discount=DISCOUNT, seed=int(rng.integers(2**31)))
@@ -60,8 +59,8 @@ def _problem(rng: np.random.Generator) -> tuple[Floats, float]:
 EXPERIMENT = Experiment(
     question="Is it enough for off-policy TD that its class holds the true Q?",
     source="Zanette (2023), When is realizability sufficient for off-policy reinforcement learning?",
-    differs="random MDPs of 8 states; the source bounds errors and does not order them, and its angle may be "
-    "defined otherwise",
+    differs="random MDPs of 8 states; the source bounds errors without ranking them, and may define its "
+    "angle otherwise",
     compute=of_keys(NAME, make, SEEDS, {"problems": PROBLEMS, "width": WIDTH}),
     keys=("run", "features", "samples", "seed"), metrics=("error", "correlation"),
     margins={"exponent of the sample size": SLOPE, "rank correlation that counts as scaling": CORRELATED},
@@ -69,15 +68,15 @@ EXPERIMENT = Experiment(
         "curves by arm", x="samples: logged steps", y="error: relative error of Q", arm=("features",),
         log="xy",
         says="Shows the error of Q by least-squares TD, relative to Q, against logged steps (both axes "
-        "logarithmic), the median of 24 random MDPs of 8 states and 2 actions for each seed: realizable "
-        "classes are 4 features that span the true Q, random ones 4 that need not.",
+        "logarithmic), as the median of 24 random MDPs of 8 states and 2 actions for each seed. Realizable "
+        "classes are 4 features that span the true Q; random ones are 4 that need not.",
     ),
     systems=("When is realizability sufficient",),
 )  # fmt: skip
 
 
 def exponent_beyond_its_limit(table: Frame) -> Groups:
-    """Return by how much the exponent of the error's fall is on the side that is asked of each class."""
+    """Return the distance of the error's exponent beyond its bound, for each class."""
     groups: Groups = {}
     for name, limit, sign in (("realizable", SLOPE, -1.0), ("random", -0.1, 1.0)):
         found = difference(table, "error", {"samples": 100_000}, {"samples": 1000}, features=name, log=True)

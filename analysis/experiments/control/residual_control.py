@@ -1,4 +1,6 @@
-"""ResFiT on a point mass with a sparse reward: a residual on a cloned controller against scratch."""
+"""ResFiT on a point mass with a sparse reward: a residual on a cloned controller, against learning from
+scratch.
+"""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -15,7 +17,7 @@ NAME = "residual-control"
 SEEDS, WORLDS, PILOTS, STEPS, EVERY, DEMOS, UPDATES = 256, 22, 16, 200, 10, 10, 4.0
 PLACES, FASTEST, HORIZON, DISCOUNT = 16, 2, 40, 0.97
 FORCES, RESIDUALS = np.array([0, -1, 1, -2, 2]), np.array([0, -1, 1])
-"""Forces, and what a residual adds to the base's; 0 comes first, as ties go to the first action."""
+"""Forces, and residuals added to the base's force; 0 comes first, as ties go to the first action."""
 LEARNER: Grid = {
     "epsilon": (0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.9),
     "initial": (-1.0, -0.3, -0.1, 0.0, 0.03, 0.1, 0.3),
@@ -23,14 +25,15 @@ LEARNER: Grid = {
 }
 ARMS = ("base", "scratch", "scratch with demonstrations", "residual", "residual with demonstrations")
 SOLVED, MARGIN = 0.9, 0.05
-"""Of the optimal value. Set before the table was made."""
+"""Margin, a share of the optimal value. Set before the table was made."""
 
 
 def mass(wind_P: Ints, slip: float, goal: int) -> FiniteMDP:
-    """Return a point mass on 16 places with velocities -2 to 2: reward 1 for standing at the goal, the end.
+    """Return a point mass on 16 places with velocities -2 to 2; reaching rest at the goal pays 1 and ends the
+    episode.
 
-    A force is lost with chance `slip`; the wind of a place is added to the velocity. Walls stop the mass. It
-    starts at rest in the half without the goal.
+    A force is lost with probability `slip`; the wind of a place is added to the velocity. Walls stop the
+    mass. It starts at rest in the half without the goal.
     """
     speeds = 2 * FASTEST + 1
     states = PLACES * speeds + 1
@@ -56,9 +59,11 @@ def mass(wind_P: Ints, slip: float, goal: int) -> FiniteMDP:
 
 @lru_cache(64 * WORLDS)
 def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
-    """Return a random world, that in which a residual corrects the cloned base, 10 demonstrations, and J*.
+    """Return a random world, the world in which a residual corrects the cloned base, 10 demonstrations, and
+    J*.
 
-    The demonstrator knows a world without wind: it often fails. The clone stands still where it saw nothing.
+    The demonstrator plans for a world without wind, so it often fails. The clone applies no force in unseen
+    states.
     """
     rng = generator(seed, NAME)
     wind_P = rng.choice([-1, 0, 0, 0, 1], PLACES)
@@ -78,7 +83,7 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
 
 @by_world("learning", "end", "solved")
 def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float, bool]:
-    """Return the share of J* of the greedy policy, mean over 20 points of training and at the end."""
+    """Return the greedy policy's share of J*, mean over 20 evaluations in training and at the end."""
     from testbed.offline.replay_control import replay_q
 
     played, corrected, log, best = given(seed)
@@ -99,7 +104,9 @@ TUNED = TunedArms({arm: {} if arm == "base" else LEARNER for arm in ARMS}, learn
 
 
 def unsolved(table: Frame) -> str:
-    """Return "" where neither scratch nor the base is done on most worlds within the budget, else what is."""
+    """Return "" if neither scratch nor the base succeeds in most worlds within the budget, else which one
+    does.
+    """
     share = table.groupby("arm")["solved"].mean()
     done = [arm for arm in ("scratch", "base") if share[arm] > 0.5]
     return f"solved on most worlds by {' and '.join(done)}" if done else ""
@@ -109,15 +116,15 @@ EXPERIMENT = TUNED.experiment(
     NAME, SEEDS, ("learning", "end", "solved"), {"steps": STEPS, "demonstrations": DEMOS, "worlds": WORLDS},
     worlds=WORLDS, continued=True,
     question="Does a residual on a cloned controller need fewer samples than learning from scratch?",
-    source="Residual off-policy RL (ResFiT), of which a summary alone was read",
+    source="Residual off-policy RL (ResFiT); only a summary of the paper was read",
     differs="random point masses on 16 places with a reward at the goal alone; replayed Q-learning, a table",
     margins={"share of the optimal value": MARGIN, "share that counts as solved": SOLVED},
     figure=Plot(
         "distribution", x="arm", y="learning: share of the best value",
         says="Shows the share of the best value, averaged over 200 steps of replayed Q-learning, on random "
-        "point masses that are paid at a goal alone: base is a cloned controller that never learns; "
-        "scratch learns forces; residual learns what to add to the base's; with demonstrations, the ten "
-        "that it was cloned from are replayed too.",
+        "point masses that are paid only at a goal. Base is a cloned controller that never learns; scratch "
+        "learns forces; residual learns what to add to the base's forces. With demonstrations, the ten that "
+        "the base was cloned from are replayed too.",
     ),
     systems=("Residual off-policy RL (ResFiT)",),
 )  # fmt: skip

@@ -12,8 +12,8 @@ from testbed.offline.tabular_offline import fitted_q, policy_q
 NAME = "return-distributions"
 SEEDS, WORLDS, PILOTS, STEPS = 512, 16, 64, 1500
 SCORE, LESS = 0.02, 0.1
-"""Score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set before
-the table was made.
+"""Margins: score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set
+before the table was made.
 """
 KNOBS = {"rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "temperature": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 ARMS: dict[str, Grid] = {
@@ -25,8 +25,8 @@ ARMS: dict[str, Grid] = {
 
 @lru_cache(1024)
 def given(seed: int) -> tuple[Floats, Floats, Floats, Floats, float, float]:
-    """Return chances [S, A, S], mean rewards and their noise [S, A], random unit features [S, A, F], and the
-    values of the uniform policy and of the optimum.
+    """Return transition probabilities [S, A, S], mean rewards and their noise [S, A], random unit features
+    [S, A, F], and the values of the uniform policy and of the optimum.
     """
     from analysis.worlds import soft_critics  # here and below: it loads the compiler
 
@@ -44,7 +44,7 @@ def given(seed: int) -> tuple[Floats, Floats, Floats, Floats, float, float]:
 def soft_values(
     moves_SAS: Floats, reward_SA: Floats, q_SA: Floats, temperature: float
 ) -> tuple[float, float]:
-    """Return the value of the policy softmax(q / temperature), and the mean of q less its soft Q."""
+    """Return the value of the policy softmax(q / temperature), and the mean of q minus its soft Q."""
     from analysis.worlds import soft_critics
 
     pi_SA = softmax(q_SA / temperature)
@@ -79,9 +79,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     margins={"score": SCORE, "over-estimation": LESS},
     figure=Plot(
         "distribution", x="arm", y="end: final score",
-        says="Shows the final score (0 the uniform policy, 1 the optimum) of soft actor-critics with "
-        "linear critics on random MDPs of 16 states with noisy rewards: one critic fits the mean return; "
-        "least of two takes the lesser of two such; distribution fits the mean and the spread of returns.",
+        says="Shows the final score (0 the uniform policy, 1 the optimum) of soft actor-critics with linear "
+        "critics on random MDPs of 16 states with noisy rewards. One critic fits the mean return; least of "
+        "two takes the lower of two such critics; distribution fits the mean and the spread of returns.",
     ),
     systems=("DSAC",),
 )  # fmt: skip

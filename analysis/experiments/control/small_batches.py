@@ -16,7 +16,7 @@ from testbed.rng import generator
 NAME = "small-batches"
 SEEDS, TRAININGS, ITERATIONS = 96, 6, 40
 SAME, FIFTH = 0.02, 0.2
-"""Scores, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
+"""Margins of scores, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 TREE = Tokens.tree()
 
 GENERAL = {
@@ -27,7 +27,7 @@ GENERAL = {
     "ppo, plain advantages": Arm(rate=30.0, knob=0.4, scaled=False),
 }
 MANY = Arm("mirror", rate=4.0, scaled=False, passes=100)
-"""Rates from 1 to 16 end at the same score on pilot worlds: a hundred inner steps solve the problem."""
+"""Rates from 1 to 16 reach the same final score on pilot worlds: a hundred inner steps solve the problem."""
 MIRRORS: dict[str, tuple[Arm, Grid]] = {
     "mdpo": (MANY, {"knob": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}),
     "trust region": (
@@ -39,7 +39,7 @@ MIRRORS: dict[str, tuple[Arm, Grid]] = {
         {"rate": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
     ),
 }
-"""Arms whose settings are chosen here; a trust region's may be constant or fall as MDPO's steps do."""
+"""Arms tuned in this file; a trust region may be constant or shrink as MDPO's steps do."""
 LOTS = {
     4: {"state": Arm(rate=10.0, knob=0.1), "post": Arm(rate=5.0, critic="post")},
     16: {"state": Arm(rate=10.0, knob=0.4), "post": Arm(rate=10.0, knob=0.4, critic="post")},
@@ -49,13 +49,15 @@ WORDS = {
     "decomposed": Arm(rate=50.0, knob=0.4, critic="decomposed"),
     "token": Arm(rate=100.0, critic="token", token_discount=0.9),
 }
-"""Every rate, clip and buffer is the best of its grid for the mean score on 64 other worlds."""
+"""Every rate, clip and buffer has the best mean score of its grid on 64 other worlds."""
 PILOTS = tuple(range(PILOT, PILOT + 64))
 
 
 @cache
 def chosen(name: str) -> tuple[Arm, bool]:
-    """Return the best setting of an arm of MIRRORS on 64 pilot worlds, and whether it ends its grid."""
+    """Return the best setting of an arm of MIRRORS on 64 pilot worlds, and whether it is an end of its
+    grid.
+    """
     arm, grid = MIRRORS[name]
     worlds = random_worlds(PILOTS)
 
@@ -70,7 +72,7 @@ def chosen(name: str) -> tuple[Arm, bool]:
 
 
 def sentences(seeds: Seeds, composed: bool) -> Worlds:
-    """Return random MDPs of 22 actions of 1 to 3 tokens; composed: rewards add up over the tokens."""
+    """Return random MDPs with 22 actions of 1 to 3 tokens; composed: rewards add up over the tokens."""
     plain = random_worlds(seeds, actions=len(TREE.reach_AN))
     if not composed:
         return plain
@@ -83,7 +85,7 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
 
 
 def trained(seeds: Seeds, name: str, worlds: Worlds, arms: Mapping[str, Arm], **more: Any) -> Rows:
-    """Yield the mean score over 40 iterations and the last score of every arm, means over 6 trainings."""
+    """Yield the mean score over 40 iterations and the final score of every arm, averaged over 6 trainings."""
     drawn, more = range(seeds[0], seeds[0] + TRAININGS), {"iterations": ITERATIONS, **more}
     for arm, how in arms.items():
         score_KR = np.mean([learn(worlds, how, seed=seed, **more) for seed in drawn], axis=0)
@@ -122,12 +124,12 @@ EXPERIMENT = Experiment(
     margins={"score that counts as equal": SAME, "as far more": FIFTH},
     figure=Plot(
         "strips", x="area: mean score of 40 iterations", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches: on "
-        "random MDPs PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
-        "from three that are drawn adaptively (props) or not, mirror steps with a KL or none (mdpo), few "
-        "gradient steps, and an exact trust region; in lot sizing critics of states or of stocks after the "
-        "order (post); for actions of several tokens backups over actions, over tokens, or discounted "
-        "between actions alone (decomposed).",
+        says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches. On "
+        "random MDPs: PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
+        "from three drawn adaptively (props) or not; mirror steps with a KL or none (mdpo), few gradient "
+        "steps, and an exact trust region. In lot sizing: critics of states, or of stocks after the order "
+        "(post). For actions of several tokens: backups over actions, over tokens, or discounted only "
+        "between actions (decomposed).",
     ),
     systems={
         "PROPS": Part("learning speed in random MDPs; sampling error is not measured", ("props-*",)),
@@ -166,7 +168,7 @@ asks(EXPERIMENT,
     ("post-decision-critics-earn-a-fifth-more", "In lot sizing PPO with a critic of post-decision states "
      "ends with a score 0.2 above that with a critic of states; one item, both critics solved exactly.",
      "post", "state", FIFTH, "final",
-     "PDPPO, of which a summary alone was read: about twice the reward in cases"),
+     "PDPPO, read in a summary alone: about twice the reward in cases"),
     ("post-decision-critics-learn-faster", "In lot sizing PPO with a critic of post-decision states has the "
      "higher mean score over training.", "post", "state", 0.0, "area",
      "PDPPO, of which a summary alone was read"),

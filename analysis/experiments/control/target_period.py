@@ -1,4 +1,4 @@
-"""Target networks: the radius of a refresh over period and step size, and sampled runs."""
+"""Target networks: the spectral radius of a refresh by period and step size, and sampled runs."""
 
 import numpy as np
 
@@ -8,17 +8,18 @@ from testbed.exact.value_learning import baird_star
 
 NAME = "target-period"
 SEEDS, UPDATES, PARTS, DISCOUNT = 24, 6000, 20, 0.99
-"""Seeds; updates between which values are scaled back, so that none overflows, and how often; discount."""
+"""Seeds; updates between rescalings of the values, which prevent overflow, and the number of rescalings;
+discount."""
 STEPS, PERIODS = (0.02, 0.05, 0.1), (1, 3, 10, 30, 100, 300)
 CLEAR = 0.005
-"""Distance of the radius from 1, per refresh, beyond which a sampled run must be on its side."""
+"""Distance of the radius from 1, per refresh, beyond which a sampled run must agree with it."""
 
 
 def make(key_R: Keys) -> Frame:
-    """Return, on Baird's star, the exact radius of a refresh and the growth of values per refresh as sampled.
+    """Return the exact radius of a refresh and the sampled growth of values per refresh, on Baird's star.
 
-    Growth: exp of the mean log of what the largest |V| is multiplied by, over 120,000 updates. Rewards are
-    0, so that values may be scaled back in between.
+    Growth: exp of the mean log growth of the largest |V|, over 120,000 updates. Rewards are 0, so rescaling
+    the values changes nothing.
     """
     from analysis.kernels.linear_td import sampled_td
 
@@ -51,16 +52,18 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="period: updates per refresh", y="growth: growth of values per refresh",
         arm=("step: step size",), log="x",
-        says="Shows by what factor values are multiplied from one refresh of a target network to the next, "
-        "below 1 where they shrink, against updates per refresh (log axis), for sampled linear TD on "
-        "Baird's star, a line for each step size.",
+        says="Shows the factor by which values grow from one refresh of a target network to the next, below "
+        "1 where they shrink, against updates per refresh (log axis), for sampled linear TD on Baird's "
+        "star; a line for each step size.",
     ),
     systems=("Why target networks stabilise TD",),
 )  # fmt: skip
 
 
 def growth_on_the_side_of_the_radius(table: Frame) -> Groups:
-    """Return the log growth per refresh, with the sign of radius - 1, of every pair whose radius is clear."""
+    """Return the log growth per refresh, times the sign of radius - 1, for every pair with a radius clear of
+    1.
+    """
     logs = table.assign(growth=np.log(table["growth"]))
     groups: Groups = {}
     for (step, period), part in table.groupby(["step", "period"]):

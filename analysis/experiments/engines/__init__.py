@@ -1,1 +1,1 @@
-"""What another engine, lost log-probabilities and anchors do to ratios and to training."""
+"""Effects of another engine, of lost log-probabilities and of anchors on ratios and on training."""

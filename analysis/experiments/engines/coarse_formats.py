@@ -1,6 +1,6 @@
-"""Rollouts in a format so coarse that they cost accuracy, for a trainer in full precision or in that format.
+"""Rollouts in a format coarse enough to cost accuracy, for trainers in full precision or in that format.
 
-`python -m analysis.experiments.engines.coarse_formats` chooses rates, arm by arm.
+`python -m analysis.experiments.engines.coarse_formats` tunes rates, arm by arm.
 """
 
 from dataclasses import replace
@@ -12,16 +12,16 @@ from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FIRST, MARGIN = 32, 50_000, 0.05
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy that counts. Set before the table
-was made."""
+"""Seeds of a run, offset past those of other tables; accuracy that counts. Set before the table was made."""
 FULL = replace(task("sorted"), recipe="rec_oneside", recipe_args=UNCORRECTED)
 COARSE = (("matrices", "all"), ("mantissa", 1))
 ROLLOUTS = replace(FULL, mismatch=FP8, mismatch_args=COARSE)
-"""0.08 nats a token from the trainer at the start, 0.8 a response; FP8 drifts some 8 in 8,000 tokens."""
+"""The format starts 0.08 nats per token from the trainer, 0.8 per response; FP8 drifts about 8 nats in 8,000
+tokens."""
 BOTH = replace(
     FULL, policy_args=(*FULL.policy_args, ("precision", f"{FP8} matrices=all mantissa=1")), teacher_noise=0.23
 )
-"""Its base model errs less in imitation, so that it is right as often in its format as the others'."""
+"""Its base model saw fewer errors in imitation, so that it is right as often in its format as the others."""
 RATES = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
 FORMATS = Family(
     {
@@ -45,12 +45,12 @@ EXPERIMENT = FORMATS.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate: in "
-        "full precision, with rollouts alone in floats of one mantissa bit, and with rollouts and training "
-        "in them, from a base model that is right as often.",
+        "full precision; with floats of one mantissa bit in rollouts only; and with them in rollouts and "
+        "training, from a base model that is right as often.",
     ),
     systems={
         "Jet-RL": Part(
-            "ten tokens of one mantissa bit, since FP8 costs nothing at this size; the format costs a "
+            "ten tokens of one mantissa bit, since FP8 costs nothing at this size; this format costs a "
             "trainer of 7,000 weights more than FP8 costs a large one",
             (
                 "one-precision-ends-above-coarse-rollouts",

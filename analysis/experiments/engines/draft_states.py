@@ -1,4 +1,6 @@
-"""Drafts of speculative decoding: they see a target's state or a part, and train as they decode or not."""
+"""Drafts of speculative decoding that see all or a part of a target's state, trained as they decode or
+not.
+"""
 
 from __future__ import annotations
 
@@ -51,21 +53,24 @@ NAME = "draft-states"
 SOURCE = "Mixture of Attentions for Speculative Decoding (2024), arXiv:2410.03804"
 SEEDS, PILOTS, STEPS = 64, 16, 120
 V, T, D, SEEN, KEPT = 4, 4, 6, 3, 0.6
-"""Tokens; places; a state's numbers; those that a partial draft sees; what the state before decides."""
+"""Vocabulary; drafted places; numbers in a state, and those that a partial draft sees; weight of the previous
+state."""
 LONGER, SOURCES, FASTER, COST = 0.02, 0.25, 0.095, 0.05
-"""Relative gains: that counts, of accepted length and of speed in the source; a drafted token's time, in
-calls of the target. Set before the table was made."""
+"""Relative gains: the smallest that counts, and the source's in accepted length and in speed; time of a
+drafted token, in target calls. Set before the table was made."""
 RATES: Grid = {"rate": (0.003, 0.01, 0.03, 0.1, 0.3)}
 ARMS: dict[str, Grid] = dict.fromkeys(("part, given", "part, own", "whole, given", "whole, own"), RATES)
-"""What a draft sees at the first place, and whether training gives it the target's states or its own."""
+"""The part of the state seen at the first place, and whether training uses the target's states or the
+draft's."""
 
 
 def place_gradients(
     loss: Callable[[Tensor, Batch], Tensor], pi_SV: Tensor, ref_SV: Tensor, drawn_SV: Tensor
 ) -> Tensor:
-    """Return the gradient in the logits [S, V] of a token's mean loss at every prefix by itself.
+    """Return the gradient with respect to logits [S, V] of the mean loss of a token, at every prefix
+    separately.
 
-    The token at a prefix is drawn by the policy of logits drawn_SV, and noted as one of pi's own.
+    The policy of logits drawn_SV draws the token at a prefix, and pi treats it as its own.
     """
     from testbed.data.batch import Batch
 
@@ -91,7 +96,7 @@ def levels(logits_SV: Tensor) -> list[np.ndarray]:
 
 
 def prefixes(target_SV: Tensor) -> Tensor:
-    """Return how often the target writes every prefix, [S]; those of one length sum to 1."""
+    """Return the probability with which the target writes every prefix, [S]; those of one length sum to 1."""
     reach, found = np.ones(1), []
     for p_LV in levels(target_SV):
         found.append(reach)
@@ -111,7 +116,9 @@ def target_states(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def drafted(state_SD: Tensor, turn_DD: Tensor, word_VD: Tensor, own: bool) -> Tensor:
-    """Return the draft's state at every prefix, A x + E_token of the target's state before, or of its own."""
+    """Return the draft's state at every prefix, A x + E_token; x is the target's previous state, or its
+    own.
+    """
     found, start = [state_SD[:1]], 0
     for t in range(T - 1):
         before = found[-1] if own else state_SD[start : start + V**t]
@@ -121,10 +128,10 @@ def drafted(state_SD: Tensor, turn_DD: Tensor, word_VD: Tensor, own: bool) -> Te
 
 
 def accepted(seed: int, arm: str, rate: float) -> float:
-    """Return the accepted length of a draft with the target's head, fitted by Adam to expected gradients.
+    """Return the accepted length of a draft that has the target's head, fitted by Adam to expected gradients.
 
-    The loss is KL(target, draft) at the prefixes that the target writes. When the draft decodes it has what
-    it sees of the target's state at the first place, and its own states behind.
+    The loss is KL(target, draft) at the prefixes that the target writes. In decoding the draft sees its part
+    of the target's state at the first place, and its own states afterwards.
     """
     from testbed.objectives.terms.f_distillation import f_distillation
 
@@ -145,9 +152,9 @@ def accepted(seed: int, arm: str, rate: float) -> float:
 
 
 def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
-    """Return the log of the accepted length and that of the speed, [R] each.
+    """Return the log of the accepted length and the log of the speed, [R] each.
 
-    The speed is (accepted + 1) / (1 + COST T) target calls saved per call, as in arXiv:2211.17192.
+    The speed is (accepted + 1) / (1 + COST T), in target calls saved per call, as in arXiv:2211.17192.
     """
     found_R = np.array([accepted(int(seed), arm, rate) for seed in seeds])
     return {"log accepted": np.log(found_R), "log speed": np.log((found_R + 1) / (1 + COST * T))}
@@ -171,14 +178,14 @@ EXPERIMENT = Experiment(
     margins={"gain that counts": LONGER, "the source's gain in length": SOURCES, "in speed": FASTER},
     figure=Plot(
         "strips", x="log accepted: log of the accepted tokens of 4", y="arm",
-        says="Shows the log of how many of 4 drafted tokens a random target of 4 tokens accepts from a "
-        "linear draft that sees half of the target's state at the first place (part) or all of it (whole), "
-        "and is trained on the target's states at later places (given) or on its own, as when it decodes "
-        "(own), each at its best rate.",
+        says="Shows the log of the number of drafted tokens, of 4, that a random target with 4 tokens "
+        "accepts from a linear draft. The draft sees half of the target's state at the first place (part) "
+        "or all of it (whole), and is trained on the target's states at later places (given) or on its own, "
+        "as when it decodes (own). Each arm has its best rate.",
     ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(
-            "no attention, no text; how much the whole state adds follows from hiding half of it",
+            "no attention, no text; hiding half of the state determines how much the whole state adds",
             (
                 "own-training-lengthens-acceptance",
                 "whole-states-and-own-training-lengthen-acceptance",

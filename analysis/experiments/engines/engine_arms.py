@@ -1,8 +1,8 @@
-"""Engines unlike the trainer's model: what FP8 and noise cost, and what corrects them.
+"""Engines that differ from the trainer's model: the cost of FP8 and of noise, and corrections.
 
-Models of four layers guess numbers in two turns from batches four steps old where weights are noisy; in FP8
-they write running sums of sixteen digits.
-`python -m analysis.experiments.engines.engine_arms` chooses rates and knobs, arm by arm.
+Models of four layers guess numbers in two turns from batches four steps old, with noisy weights in the
+engine; for FP8 they write running sums of sixteen digits. `python -m
+analysis.experiments.engines.engine_arms` tunes rates and knobs, arm by arm.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ GUESSES, LONG = (replace(task(name), policy_args=DEEP) for name in ("guess", "su
 IN_FP8: dict[str, Any] = {"mismatch": FP8, "mismatch_args": (("matrices", "all"),)}
 BOTH = replace(LONG, policy_args=(*DEEP, ("precision", f"{FP8} matrices=all")))
 NOISY = replace(GUESSES, lag=4, mismatch="layer-noise", mismatch_args=(("matrices", "all"), ("sigma", 0.2)))
-"""Weights off by a fifth of their root mean square."""
+"""Noise of the weights: a fifth of their root mean square."""
 CAPS, CLIPS = (1, 2, 4, 8, 32, 128, 1024), (0.1, 0.2, 0.5, 0.9, 3.0)
 SIZES = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""Of ALP's noise at the start; it learns from there."""
+"""Initial noise of ALP; it is learned from there."""
 
 
 def _plain(start: Run, **fields: Any) -> Callable[[float], Run]:
-    """Return value -> a policy gradient without weights."""
+    """Return a function of the knob that makes a policy gradient without weights."""
     return lambda _: replace(start, recipe="rec_oneside", recipe_args=UNCORRECTED, **fields)
 
 
@@ -54,8 +54,8 @@ ENGINES = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FEWER, MORE, LITTLE = 48, 32, 0.02, 0.05
-"""Seeds of a run of FP8_ARMS, and of the others; accuracy that counts as gained, and as lost. The margins
-were set before the table was made. With 32 + 32 seeds Jet-RL's claims were open."""
+"""Seeds of a run of FP8_ARMS, and of the others; margins of accuracy gained and lost. The margins were set
+before the table was made. With 32 + 32 seeds Jet-RL's claims were undecided."""
 FP8_ARMS = ("fp8 on both sides", "fp8", "full precision")
 METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
 
@@ -75,10 +75,10 @@ EXPERIMENT = ENGINES.experiment(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
-        says="Shows final accuracy of toy transformers of four layers: sums of sixteen digits with rollouts "
-        "in emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or "
-        "without FP8; guesses from an engine with noisy weights, four steps old, by GRPO, TIS or ALP, which "
-        "adds learned noise in all layers or to the logits alone.",
+        says="Shows final accuracy of toy transformers of four layers. Sums of sixteen digits: rollouts in "
+        "emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or without "
+        "FP8. Guesses from an engine with noisy weights, four steps old: GRPO, TIS or ALP, which adds "
+        "learned noise in all layers or only to the logits.",
     ),
     systems={
         "Jet-RL": Part(

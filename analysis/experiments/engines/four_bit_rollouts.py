@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct learns to count from rollouts of its weights in llama.cpp's Q4_0.
 
-GRPO clips pi over the trainer's log-probabilities, which on fresh data clip nothing, so that TIS and MIS
-correct the engine's rounding alone. The outcome is mean accuracy over training: finals end near 1.
+GRPO clips pi over the trainer's log-probabilities. On fresh data that clips nothing, so TIS and MIS only
+correct the engine's rounding. The outcome is mean accuracy over training, as final accuracies are near 1.
 """
 
 from dataclasses import replace
@@ -17,7 +17,9 @@ RATES = (3e-5, 1e-4, 3e-4, 1e-3)
 
 
 def arms() -> tuple[Run, ...]:
-    """Return float32 rollouts, and those of Q4_0 uncorrected, with TIS and with MIS, on fresh data."""
+    """Return arms with float32 rollouts, and with those of Q4_0 uncorrected, with TIS and with MIS, on fresh
+    data.
+    """
     counting = (
         ("file", str(PROBLEMS.with_name("count.jsonl"))),
         ("verifier", "exact"),
@@ -34,7 +36,7 @@ def arms() -> tuple[Run, ...]:
 FOUR_BIT_RATES = Experiment(
     "four-bit-rates",
     question="Which learning rate suits SmolLM2 on four-bit rollouts, by correction?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     prepare=prepare,
     cells=lambda: at_rates(arms(), RATES, seeds=2),
     keys=(*KEYS, "learning_rate", "seed"),
@@ -45,8 +47,8 @@ FOUR_BITS = Experiment(
     question="What do four-bit rollouts cost a language model that people know, and what corrects them?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; llama.cpp's format Q4_0",
     differs=(
-        "48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32, the "
-        "model beneath them in Q4_0 for rollouts; each arm at its best of four rates"
+        "48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32 over "
+        "a model in Q4_0 for rollouts; each arm at its best of four rates"
     ),
     prepare=prepare,
     cells=arms,
@@ -66,8 +68,8 @@ FOUR_BITS = Experiment(
             called=table["mismatch"].map({"off": "float32, ", "q4-0": "Q4_0, "})
             + table["recipe"].map({"grpo": "uncorrected", "tis": "TIS", "mis": "MIS"})
         ),
-        says="Shows SmolLM2-135M-Instruct over 48 steps of counting, by what wrote its rollouts and by what "
-        "corrected them.",
+        says="Shows SmolLM2-135M-Instruct over 48 steps of counting, by the format of its rollouts and by "
+        "their correction.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Rollouts in FP8 or under strong noise, a trainer in full precision, and two repairs."""
+"""Rollouts in FP8 or under strong noise with a trainer in full precision, and two repairs."""
 
 from dataclasses import replace
 
@@ -15,11 +15,12 @@ UNCORRECTED: Arguments = (
     ("eps_high", 1e9),
     ("weight", "none"),
 )
-"""The recipe rec_oneside with a region that holds every token: the recipe tis without its weight."""
+"""The recipe rec_oneside with a region that holds every token, which equals the recipe tis without its
+weight."""
 FP8 = "fp8-tensor+fp8-activations"
-"""Weights and the inputs of linear layers in e4m3; embeddings and head too."""
+"""Weights and inputs of linear layers are in e4m3, embeddings and head included."""
 NOISE = 0.2
-"""Of every matrix's root mean square: seven times the error of e4m3 weights."""
+"""Noise as a share of every matrix's root mean square: seven times the error of e4m3 weights."""
 ARMS: dict[str, Arm] = {
     "full": {"mismatch": "off", "policy_args": "default", "recipe": "rec_oneside"},
     "fp8": {"mismatch": FP8, "policy_args": "default", "recipe": "rec_oneside"},
@@ -102,7 +103,7 @@ def one_precision_on_both_sides_costs_nothing(table: Frame) -> Evidence:
     """With FP8 on both sides, and with TIS under FP8 rollouts, the final accuracy is within 0.05 of that of
     training in full precision, in the median over seeds.
     """
-    # A check of its own: two arms that share no column's value are each compared with the same third.
+    # A function of its own: two arms that differ in several columns are each compared with the same third.
     found = arms(table, "accuracy", ARMS)
     pairs = {name: found[name] - found["full"] for name in ("unified", "fp8 TIS")}
     floored = [name for name in pairs if at_floor([found[name], found["full"]], MARGIN)]

@@ -1,4 +1,4 @@
-"""How far common rollout engines are from a float32 trainer in distribution, on a model that people know."""
+"""Distance in distribution between common rollout engines and a float32 trainer, on a well-known model."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from analysis.tables.committed import Table
 
 NAME = "known-engines"
 PROMPTS, GROUP, LENGTH = 32, 6, 48
-"""Half of the prompts are the first run. Responses of one prompt share its unit."""
+"""Half of the prompts belong to the first run. Responses to one prompt share a statistical unit."""
 WORDS = """a river, bread, the moon, a library, rain, a bicycle, tea, a mountain, the number seven, sleep,
 a letter, wool, a bridge, salt, an owl, silence, a garden, ice, a clock, the sea, gold, a market, a fox,
 music, a window, fire, a train, honey, a forest, glass, a king, snow, a coat, paper"""
 ENGINES = ("bfloat16", "int8", "fp8-block", "Q8_0", "Q4_0")
-"""bfloat16: weights and arithmetic; the others: float32 arithmetic on rounded matrices of the layers. int8
-and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, blocks of 32 weights.
+"""bfloat16 rounds weights and arithmetic; the others round the layers' matrices and compute in float32. int8
+and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, in blocks of 32 weights.
 """
 SMALL, LARGE, HALF = 1e-3, 1e-2, 0.5
-"""Nats per token, and share of the batch. Set before anything was measured."""
+"""Margins: nats per token, and share of the batch. Set before anything was measured."""
 
 
 def compute() -> Table:
-    """Return a row per engine and prompt, over responses that the trainer drew.
+    """Return a row per engine and prompt, over responses drawn by the trainer.
 
-    kl: mean over tokens of KL(pi, mu) by k3, nats; largest: largest |log pi/mu| of a token; ess: of a
-    prompt's responses, 1 / mean(pi/mu) over them, since E_mu (pi/mu)^2 = E_pi pi/mu.
+    kl: mean over tokens of KL(pi, mu) by k3, in nats; largest: largest |log pi/mu| of a token; ess: share of
+    a prompt's responses, 1 / mean(pi/mu), since E_mu (pi/mu)^2 = E_pi pi/mu.
     """
     from testbed.mismatch import Draw, mismatch
     from testbed.policies.hf.build_hf import build_hf
@@ -89,8 +89,9 @@ EXPERIMENT = Experiment(
     question="How far from a float32 trainer are the distributions of common rollout engines?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; formats of llama.cpp",
     differs=(
-        "equal weights, no training; the model comes from 4-bit numbers (Q4_1), which it holds exactly, so "
-        "that its file as an engine would differ by arithmetic alone; Q4_0 is the coarser 4-bit format"
+        "equal weights, no training; the model's weights come from a 4-bit file (Q4_1) and represent it "
+        "exactly, so that this file as an engine would differ only in arithmetic; Q4_0 is the coarser 4-bit "
+        "format"
     ),
     compute=compute,
     keys=("engine", "run", "seed"),

@@ -1,4 +1,4 @@
-"""Claims about mismatch and lag as two factors: what each does to the log-ratio, and both to training."""
+"""Claims about mismatch and lag as two factors: their effects on the log-ratio and on training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PI = np.array([0.7, 0.2, 0.1])
 DRIFT = np.array([0.9, -0.4, 0.2])
-"""Direction in which the logits of PI drift away from it."""
+"""Direction in which the logits of PI drift."""
 SIGMA = "mismatch_args.sigma"
 
 TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, mismatch="logit-noise")
@@ -28,7 +28,7 @@ SEEDS = range(10, 18)
 
 
 def cells() -> tuple[Run, ...]:
-    """Logit noise by lag, with and without sequence weights; beside each noise a run that never learns."""
+    """Logit noise by lag, with and without sequence weights; beside each noise, a run that never learns."""
     found: list[Run] = []
     for sigma in SIGMAS:
         noisy = replace(TREE, mismatch_args=(("sigma", sigma),))
@@ -101,7 +101,9 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
 
 
 def _bits_that_lag_changes(run: Any) -> list[float]:
-    """Return 0 per logged column that is the same at lag 4, else 1; and how far the last age is from 4."""
+    """Return 0 for each logged column that is equal at lag 4, else 1; and the distance of the last age from
+    4.
+    """
     from testbed.training.loop import train
 
     fresh, stale = train(run), train(replace(run, lag=4))

@@ -1,6 +1,6 @@
-"""Periodic batches of an engine that is as far away as FP8: OAPL, as KARL repeats it, beside GRPO, tuned.
+"""OAPL as in KARL beside GRPO, on periodic batches of an engine as far away as FP8; both tuned.
 
-`python -m analysis.experiments.engines.noisy_batches` chooses rates and knobs, arm by arm.
+`python -m analysis.experiments.engines.noisy_batches` tunes rates and knobs, arm by arm.
 """
 
 from dataclasses import replace
@@ -13,13 +13,14 @@ from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, MORE = 128, 80_000, 0.02
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy that counts as gained. Set before
-the table was made."""
+"""Seeds of a run, offset past those of other tables; accuracy gain that counts. Set before the table was
+made."""
 BATCHES = replace(
     task("sorted"), staleness="periodic", lag=25, log_every=30, mismatch="logit-noise",
     mismatch_args=(("sigma", 0.3),),
 )  # fmt: skip
-"""Six generations from an engine .024 nats a token away at the start; FP8 in blocks is .022 from SmolLM2."""
+"""Six generations from an engine that starts .024 nats per token away; FP8 in blocks is .022 away on
+SmolLM2."""
 RATES = (3e-4, 5.6e-4, 1e-3, 1.8e-3)
 NOISY = Family(
     {
@@ -37,17 +38,17 @@ EXPERIMENT = NOISY.experiment(
     question="Does OAPL learn more than GRPO from old batches of an engine as far away as FP8?",
     source="KARL (2026): OAPL on large batches, several times over, without correction of the engine",
     differs="toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on "
-    "the engine's logits, 0.024 nats a token at the start, where FP8 in blocks is 0.022 from SmolLM2",
+    "the engine's logits, at first 0.024 nats per token; FP8 in blocks is 0.022 away on SmolLM2",
     margins={"accuracy gained": MORE},
     figure=Plot(
         "strips",
         x="area: mean accuracy along 9,600 responses",
         y="arm",
         says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob: weights are sent every 51 steps to an engine whose logits have noise of "
+        "at its best rate and knob. Weights are sent every 51 steps to an engine whose logits have noise of "
         "0.3; OAPL regresses log-ratios on advantages.",
     ),
-    systems={"KARL": Part("one task, one pass a batch; no agents, no search, no prompts of another kind")},
+    systems={"KARL": Part("one task, one pass over a batch; no agents, no search, one kind of prompt")},
 )
 
 ask(

@@ -1,9 +1,8 @@
-"""What rollouts of another engine cost a model of a million weights in training, and what corrects them.
+"""Training a model of a million weights on another engine's rollouts: their cost, and corrections.
 
-GRPO clips pi over the trainer's log-probabilities at the generating weights, so that staleness is its clip's
-alone, and a correction's weight is the engine's mismatch alone. Engines that record log-probabilities before
-their temperature or top-p (`raw`) are not asked: they record the trainer's, so that every correction is 1 and
-does nothing.
+GRPO clips pi over the trainer's log-probabilities at the generating weights, so its clip handles only
+staleness and a correction's weight only the engine's mismatch. Engines that record log-probabilities before
+temperature or top-p (`raw`) are left out: they record the trainer's, so that every correction is 1.
 """
 
 import itertools
@@ -29,9 +28,10 @@ ENGINES = {
     "bfloat16": Run(mismatch="bf16"),
 }
 ALIKE = ("int8", "bfloat16")
-"""Engines that are asked without a correction alone: what they change is small."""
+"""Engines that run without a correction only: their effect is small."""
 CORRECTIONS = {"no correction": "grpo", "TIS": "tis", "MIS": "mis", "IcePop": "icepop"}
-"""Recipes at their defaults, as training stacks have them; GRPO reads no log-probability of the engine."""
+"""Recipes at their defaults, as training stacks have them; GRPO does not read the engine's
+log-probabilities."""
 RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 SUMS = MODELS["running-sum"]
 CALLED = {run.mismatch: name for name, run in ENGINES.items()}
@@ -56,7 +56,7 @@ def arms() -> tuple[Run, ...]:
 
 
 def named(table: Frame) -> Frame:
-    """Return the table with its engines and corrections in words."""
+    """Return the table with engines and corrections in words."""
     said = {recipe: name for name, recipe in CORRECTIONS.items()}
     called = table["mismatch"].map(CALLED) + ", " + table["recipe"].map(said)
     return table.assign(called=called.replace("the trainer, no correction", "the trainer itself"))
@@ -65,7 +65,7 @@ def named(table: Frame) -> Frame:
 ENGINE_RATES = Experiment(
     "engine-rates",
     question="Which learning rate suits a model of a million weights on another engine's rollouts, by lag?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     prepare=lambda: make([SUMS]),
     cells=lambda: at_rates(arms(), RATES, seeds=2),
     keys=(*KEYS, "learning_rate", "seed"),
@@ -76,8 +76,8 @@ AT_A_LAG = Experiment(
     question="What do rollouts of another engine cost a model from outside, fresh and 16 steps old?",
     source="mismatch reports of training stacks; TIS, MIS and IcePop at their defaults",
     differs=(
-        "a model of a million weights on running sums of ten digits; 144 steps of 12 responses; engines "
-        "emulated; each arm at its best of five rates, corrections at their defaults"
+        "a model of a million weights on running sums of ten digits; 144 steps of 12 responses; emulated "
+        "engines; each arm at its best of five rates, corrections at their defaults"
     ),
     prepare=lambda: make([SUMS]),
     cells=arms,
@@ -94,7 +94,7 @@ AT_A_LAG = Experiment(
         panel="lag",
         panel_label="lag",
         says="Shows final accuracy of a model of a million weights after 144 steps of running sums, by the "
-        "engine that wrote its rollouts and by what corrected them.",
+        "engine of its rollouts and by their correction.",
     ),
 )
 AS_TABLED = arms_of(ENGINES, ENGINES.values(), ("mismatch", "mismatch_args"))

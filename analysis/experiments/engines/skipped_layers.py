@@ -1,6 +1,6 @@
-"""Rollouts of a model that leaves out one of its eight layers, drawn anew for every batch, each arm tuned.
+"""Rollouts of a model without one of its eight layers, drawn for every batch, each arm tuned.
 
-`python -m analysis.experiments.engines.skipped_layers` chooses rates and caps, arm by arm.
+`python -m analysis.experiments.engines.skipped_layers` tunes rates and caps, arm by arm.
 """
 
 from dataclasses import replace
@@ -12,8 +12,8 @@ from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FIRST, LITTLE = 16, 30_000, 0.05
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy that counts as lost. Set before
-the table was made."""
+"""Seeds of a run, offset past those of other tables; accuracy loss that counts. Set before the table was
+made."""
 WHOLE = replace(task("sorted"), policy_args=(("layers", 8), ("width", 16)))
 SKIPS = replace(WHOLE, mismatch="skip-layers", mismatch_args=(("ratio", 0.125),))
 RATES, CAPS = (3e-4, 5.6e-4, 1e-3, 1.8e-3), (1, 2, 4, 8, 32, 128, 1024)
@@ -36,21 +36,22 @@ EXPERIMENT = NESTED.experiment(
     question="Do rollouts that leave out one of eight layers keep the accuracy of rollouts of all layers?",
     source="Nested-ReFT (2025), arXiv:2508.10123: accuracy kept by cheaper rollouts and a correction",
     differs=(
-        "toy transformers of eight layers that sort ten digits, on fresh data; weights are ours, truncated "
-        "by token or by sequence, where the source has three corrections of its own"
+        "toy transformers of eight layers that sort ten digits, on fresh data; this project's weights, "
+        "truncated by token or by sequence, in place of the source's three corrections"
     ),
     margins={"accuracy lost": LITTLE},
     figure=Plot(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
-        says="Shows final accuracy of toy transformers of eight layers that sort ten digits, each arm at its "
-        "best rate and cap: with rollouts of all layers, or of seven drawn anew for every batch, without "
-        "weights or with importance weights truncated by token or by sequence.",
+        says="Shows final accuracy of toy transformers of eight layers that sort ten digits, each arm at "
+        "its best rate and cap. Rollouts have all layers, or seven drawn for every batch, without weights "
+        "or with importance weights truncated by token or by sequence.",
     ),
     systems={
         "Nested-ReFT": Part(
-            "one of eight layers; corrections of ours; unbiasedness is enumerated, speed is not measured",
+            "one of eight layers; this project's corrections; unbiasedness is shown by enumeration, speed "
+            "is not measured",
             ("no-weights-keep-accuracy-without-an-eighth-of-the-layers",
              "token-weights-keep-accuracy-without-an-eighth-of-the-layers",
              "sequence-weights-keep-accuracy-without-an-eighth-of-the-layers"),

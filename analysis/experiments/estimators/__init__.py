@@ -1,1 +1,1 @@
-"""What estimators of values, intervals and tests of them do, and what the project's own tests promise."""
+"""Value estimators, intervals, and the promises of the project's own statistical tests."""

@@ -1,4 +1,6 @@
-"""How often 95% intervals hold the mean: by counting for two-point laws, else from seeded samples."""
+"""Coverage of 95% intervals of the mean: counted exactly for two-point distributions, otherwise from seeded
+samples.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -31,7 +33,7 @@ SAMPLES = 2_000
 RESAMPLES = 999
 LAMBDA = 0.2
 SLACK = 1e-9
-"""An end this close to the mean holds it: ends of two-point samples fall on the mean up to rounding."""
+"""Tolerance at an interval's end: ends of two-point samples equal the mean up to rounding."""
 
 Make: TypeAlias = Callable[[Floats], Interval]
 
@@ -51,7 +53,7 @@ ANY_RANGE: Mapping[str, Make] = MappingProxyType(
     }
 )
 IN_ORDER = ("betting", "hcope")
-"""Intervals that depend on the order of the terms: what cannot be counted is sampled."""
+"""Intervals that depend on the order of the terms: their coverage cannot be counted, so it is sampled."""
 
 
 def log_smoothing(x_N: Floats) -> Interval:
@@ -67,10 +69,9 @@ def inside(found: Interval, mean: float) -> np.ndarray:
 
 
 def counted(make: Make, chance: float, n: int) -> float:
-    """Return the coverage for n terms that are 1 with this chance, else 0, by counting ones.
+    """Return the coverage for n terms that are 1 with this probability, else 0, by counting ones.
 
-    Exact for intervals that do not depend on the order of the terms; the bootstrap's own draws are those of
-    its seed.
+    Exact for intervals that do not depend on the order of the terms; the bootstrap draws from its own seed.
     """
     ones_R = np.arange(n + 1)
     terms_RN = np.where(np.arange(n) < ones_R[:, None], 1.0, 0.0)
@@ -79,7 +80,7 @@ def counted(make: Make, chance: float, n: int) -> float:
 
 
 def draws(law: str, parameter: float, n: int) -> tuple[Floats, float]:
-    """Return SAMPLES samples of n terms [M, N] of a law, and its mean."""
+    """Return SAMPLES samples of n terms [M, N] of a distribution, and its mean."""
     rng = np.random.default_rng([n, int(1000 * parameter)])
     if law == "two-point":
         return (rng.random((SAMPLES, n)) < parameter).astype(np.float64), parameter
@@ -97,10 +98,10 @@ def row(name: str, make: Make, law: str, parameter: float, n: int) -> tuple[obje
 
 
 def interval_coverage() -> Table:
-    """Return the coverage of every 95% interval for every law and size it applies to, in half a minute.
+    """Return the coverage of every 95% interval for each distribution and size it applies to; takes 30 s.
 
-    Laws: "two-point" is 1 with chance `parameter`, else 0: a rare weight, up to its scale. "lognormal" is
-    exp(sigma Z - sigma^2 / 2), a weight of mean 1 without an upper bound.
+    Distributions: "two-point" is 1 with probability `parameter`, else 0: a rare weight, up to its scale.
+    "lognormal" is exp(sigma Z - sigma^2 / 2), a weight of mean 1 without an upper bound.
     """
     rows = [
         row(name, make, "two-point", chance, n)

@@ -1,4 +1,4 @@
-"""Values of policies that were not logged: abstract reward processes (STAR) and simulated users."""
+"""Values of policies without logs of their own: abstract reward processes (STAR) and simulated users."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from testbed.rng import generator, keys
 NAME = "unseen-agents"
 SEEDS, LOGS, DISCOUNT, SIDE = 96, 24, 0.95, 20
 SQUARES, RATIOS = (1, 2, 4, 10, 20), (0, 1, 3, None)
-"""Sides of the squares of places that a STAR holds for one, and how many of the last ratios a weight has."""
+"""Sides of the squares of places that a STAR merges, and the number of last ratios in a weight."""
 USUAL = {"IS": trajectory_is, "WIS": trajectory_wis, "PDIS": pdis, "CWPDIS": cwpdis, "FQE": fqe_finite}
 TURNS, TALKS, MOODS, ACTS, KINDS, LABELS = (2, 4, 8, 16), 1000, 4, 3, 2, 3
 TOLD, HOW = ("uncontrolled", "a priori", "post-hoc"), ("", ", reweighted")
-"""What simulated users are told, and how talks are weighed."""
+"""Information given to simulated users, and weighting of talks."""
 GROWTH = 0.05
-"""Rise of a log variance by turn that counts as geometric. Set before the table was made."""
+"""Rise of a log variance per turn that counts as geometric. Set before the table was made."""
 
 
 def field(rng: np.random.Generator) -> FiniteMDP:
-    """A walk of 20 steps on a torus of 400 places; rewards are a smooth random field, and noisy."""
+    """A walk of 20 steps on a torus of 400 places; rewards are a smooth random field with noise."""
     row_S, column_S = np.divmod(np.arange(SIDE**2), SIDE)
     moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
     landing_SA = np.stack([(row_S + r) % SIDE * SIDE + (column_S + c) % SIDE for r, c in moves], 1)
@@ -74,7 +74,7 @@ def estimates(log: Log, pi_SA: Floats, mu_SA: Floats) -> Groups:
 
 
 def abstraction_rows(seed: int) -> dict[str, float]:
-    """Return log10 mean squared errors in one setting: places, episodes, and how far the policies are apart.
+    """Return log10 mean squared errors in one setting: places, episodes, and distance of the policies.
 
     The best of each kind is chosen on half of 24 logs and judged on the other half.
     """
@@ -105,7 +105,7 @@ def abstraction_rows(seed: int) -> dict[str, float]:
 
 
 def users(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return transitions of moods by user, mood and act, the agents mu and pi, and satisfaction by mood."""
+    """Return mood transitions by user, mood and act; the agents mu and pi; and satisfaction by mood."""
     rng = generator(seed, f"{NAME} users")
     moves_KSAS = rng.dirichlet(np.full(MOODS, 0.5), size=(KINDS, MOODS, ACTS))
     mu_SA, pi_SA = rng.dirichlet(np.full(ACTS, 2.0), size=(2, MOODS))
@@ -135,9 +135,9 @@ def simulated(
     pays_S: Floats,
     weight_RN: Floats,
 ) -> Floats:
-    """Return the mean satisfaction that users report to agent pi, [R], users being a table fitted to logs.
+    """Return the mean satisfaction with agent pi of users that are a table fitted to logs, [R].
 
-    Users answer by P(mood' | given, mood, act), counted with weights; what is given is drawn as logged.
+    Users answer by P(mood' | given, mood, act), counted with weights; what is given is drawn from the logs.
     """
     logs, turns = len(given_RN), act_RNT.shape[-1]
     place = np.broadcast_to(np.arange(logs)[:, None, None], act_RNT.shape)
@@ -185,7 +185,7 @@ def simulator_rows(seed: int) -> Iterator[dict[str, object]]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield the errors of both families, a setting or a population of users per seed."""
+    """Yield the errors of both families; a seed is a setting or a population of users."""
     for seed in seeds:
         for kind, error in abstraction_rows(seed).items():
             yield columns((seed,), estimator=kind, turns=20, error=error, bias=np.nan, log_variance=np.nan)
@@ -207,9 +207,9 @@ EXPERIMENT = Experiment(
         y="log_variance: log variance of the metric",
         arm=("estimator",),
         where={"estimator": tuple(f"{name}{how}" for how in HOW for name in TOLD)},
-        says="Shows the log variance, over 24 logs, of the satisfaction that simulated users report to an "
-        "agent that was not logged, against the turns of a talk: users are tables fitted to 1000 talks, "
-        "told nothing (uncontrolled), a trait known before (a priori), or the talk's outcome (post-hoc), "
+        says="Shows the log variance, over 24 logs, of the satisfaction that simulated users report with an "
+        "agent that was not logged, against the turns of a talk. Users are tables fitted to 1000 talks and "
+        "know nothing (uncontrolled), a trait known before (a priori), or the talk's outcome (post-hoc), "
         "also with talks reweighted to the agent.",
     ),
     systems={

@@ -1,1 +1,1 @@
-"""What answers of others bring: experts, prefixes, own successes, splices, few strong samples."""
+"""Effects of answers by others: experts, prefixes, stored successes, splices, few strong samples."""

@@ -1,8 +1,8 @@
 """DaGRPO on easy and hard prompts: a mask of indistinct pairs, experts' answers to hard prompts, and both.
 
-Running sums of eight digits, half of them zeros behind the first digit. The base writes these right three
-times in five, the others never, and GRPO learns no hard one; imitation of the right expert learns all.
-`python -m analysis.experiments.experts.distinct_pairs` chooses rates and knobs, arm by arm.
+Running sums of eight digits; in easy prompts half of the digits, those behind the first, are zeros. The base
+solves three in five easy prompts and no hard one. GRPO learns no hard prompt; imitation of the right expert
+learns all. `python -m analysis.experiments.experts.distinct_pairs` tunes rates and knobs, arm by arm.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MIXED = replace(
     log_every=5,
 )  # fmt: skip
 LESSONS, LESSON, LESSON_RATE, ANCHORS = 20, 32, 1e-2, 2
-"""Supervised steps that make easy prompts routine, prompts of each, their rate; experts' answers in a group
+"""Supervised steps that make easy prompts routine, prompts per step, their rate; experts' answers in a group
 without a success, the best of 1, 2, 4 and 6 on pilots."""
 
 
 def routine(world: Any, base_RP: Tensor) -> Tensor:
-    """Return weights that know easy prompts: those of the base after lessons on them alone."""
+    """Return weights that know easy prompts: the base after lessons on them alone."""
     easy, streams = GradedSum(digits=8, easy=1, share=1.0), [generator(s, "routine") for s in world.seeds]
     drawn = (np.stack([easy.prompts(rng, LESSON) for rng in streams]) for _ in range(LESSONS))
     return lessons(world, base_RP, ((x, np.cumsum(x[..., :-1], -1) % 8) for x in drawn), LESSON_RATE)
@@ -43,7 +43,7 @@ def routine(world: Any, base_RP: Tensor) -> Tensor:
 def rectified(reward_XG: Tensor, score_XG: Tensor, least: float) -> Tensor:
     """Return GRPO's advantages without pairs whose scores differ by less than `least`, [..., G].
 
-    A_i = sum over j of (R_i - R_j) / (G std R) over the pairs that are kept; all pairs: GRPO's.
+    A_i = sum over j of (R_i - R_j) / (G std R) over the kept pairs; with all pairs it is GRPO's.
     """
     kept_XGG = (score_XG[..., :, None] - score_XG[..., None, :]).abs() >= least
     gap_XGG = (reward_XG[..., :, None] - reward_XG[..., None, :]) * kept_XGG
@@ -51,7 +51,7 @@ def rectified(reward_XG: Tensor, score_XG: Tensor, least: float) -> Tensor:
 
 
 def _masked(least: float, world: Any, _base: Tensor) -> Change:
-    """Return the change to `rectified` advantages; a response's score is its share of right tokens."""
+    """Return the change of advantages after `rectified`; a response's score is its share of right tokens."""
 
     def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
         token_RNGT = rollout.token_RBT.unflatten(1, (-1, rollout.group))
@@ -72,7 +72,7 @@ def _arm(least: float = 0.0, anchors: float = 0, recipe: str = "grpo") -> Arm:
 
 
 LEASTS, COUNTS = (0.25, 0.375, 0.5, 0.625, 0.75), (1, 2, 4, 6)
-"""Least distances of scores, from one step above none, and experts' answers in a group."""
+"""Least distances of scores, from none up by one step, and experts' answers in a group."""
 at: Callable[..., Way] = lambda make, *ladder: Way(make, ladder or (0,), True)  # noqa: E731
 WAYS: Mapping[str, Way] = {
     "grpo": at(lambda _: _arm()),
@@ -83,13 +83,13 @@ WAYS: Mapping[str, Way] = {
 }
 DISTINCT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 SEEDS, DECIDED, GAIN, SAME = 64, 32, 0.047, 0.02
-"""Seeds of a run, and of arms that were decided by so many; the source's gain of accuracy, and a part's.
+"""Seeds of a run, and of arms that needed fewer; margins of accuracy: the source's gain, and a single part's.
 Margins were set before the table."""
 HARD, LARGEST = "val/accuracy_difficulty_8", "max actor/grad_norm"
 
 
 def premise(table: Frame) -> str:
-    """Return "" where GRPO is right on less than a fifth of the hard prompts and imitation on most of all."""
+    """Return "" if GRPO solves under a fifth of the hard prompts and imitation most of them."""
     hard, imitated = (arm(table, x, {"arm": y}).median() for x, y in ((HARD, "grpo"), ("accuracy", "sft")))
     return (
         "" if hard < 0.2 and imitated > 0.9 else f"GRPO {hard:.2f} on hard prompts, imitation {imitated:.2f}"
@@ -100,18 +100,19 @@ EXPERIMENT = DISTINCT.experiment(
     ("accuracy", "rise accuracy", "start", HARD, LARGEST), SEEDS, ((("grpo", "mask"), SEEDS), ((), DECIDED)),
     question="What do a mask of indistinct pairs and experts' answers add where some prompts are too hard?",
     source="Xie et al. (2025), DaGRPO, arXiv:2512.06337",
-    differs="transformers of 4,000 weights; a response's score, which a language model gives in the source "
-    "by a rule that is not public, is its share of right tokens; pairs of a success and a failure less apart "
-    "than a tuned distance leave the sum that GRPO's advantage is; experts' answers, always right, stand in "
-    "groups without a success",
+    differs="transformers of 4,000 weights; a response's score is its share of right tokens, whereas in the "
+    "source a language model gives it by an unpublished rule; pairs of a success and a failure closer than "
+    "a tuned distance leave the sum in GRPO's advantage; experts' answers, always right, join groups "
+    "without a success",
     margins={"accuracy": GAIN, "accuracy that a part adds": SAME},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy on running sums of which half are easy, each arm at its best setting: "
-        "GRPO, imitation of a right expert (sft), GRPO without pairs of alike scores (mask), with an "
+        "GRPO, imitation of a right expert (sft), GRPO without pairs of similar scores (mask), with an "
         "expert's answers in groups without a success (anchors), and with both (dagrpo).",
     ),
-    systems={"DaGRPO": Part("the rule of distinctness is ours; answers of eight tokens, no other tests")},
+    systems={"DaGRPO": Part("the rule of distinctness is this project's; answers of eight tokens, no other "
+    "tests")},
 )  # fmt: skip
 BELOW = {"below": True}
 asks(EXPERIMENT,

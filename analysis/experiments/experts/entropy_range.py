@@ -1,8 +1,9 @@
-"""SPEAR in a world of turns where entropy can collapse, every arm tuned.
+"""SPEAR in a task of several turns where entropy can collapse, every arm tuned.
 
-Guesses in four turns, which the base gets right two times in five: a number of nine, bisected by the answers
-of a tool. A player that always wins may still choose among the guesses that let it win, .46 nats a token; the
-base has 1.1. `python -m analysis.experiments.experts.entropy_range` chooses rates and shares, arm by arm.
+The model guesses a number of nine in four turns, bisecting by the answers of a tool; the base succeeds two
+times in five. A player that always wins can still choose among winning guesses, with an entropy of .46 nats
+per token; the base has 1.1. `python -m analysis.experiments.experts.entropy_range` tunes rates and shares,
+arm by arm.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ GUESS = replace(
     evaluation_prompts=128,
 )  # fmt: skip
 EARLY = 300
-"""Steps over which the reward of tool calls fades and replay grows, as the source's 100 to 300."""
+"""Steps over which the reward of tool calls fades and replay grows; 100 to 300 in the source."""
 CALL, CUT, LEAST = 0.1, 0.02, 1.0
-"""Reward of a call at first, share of tokens that the clip drops, their least covariance: the source's."""
+"""Initial reward of a call, share of tokens that the clip drops, and their least covariance, as in the
+source."""
 
 
 def standardized(rollout: Rollout, fade: float) -> Tensor:
-    """Return standardized rewards of groups; each complete guess adds CALL times `fade`, [R, B]."""
+    """Return group-standardized rewards; each complete guess adds CALL times `fade`, [R, B]."""
     from testbed.advantages.grouped import group_std
     from testbed.data.signals import Signals
 
@@ -43,9 +45,10 @@ def standardized(rollout: Rollout, fade: float) -> Tensor:
 
 
 def covarying(adv_RBT: Tensor, logp_RBT: Tensor, on_RBT: Tensor, key_RBT: Tensor) -> Tensor:
-    """Return the tokens that the covariance clip drops: CUT of all, at random, of those above LEAST.
+    """Return the tokens that the covariance clip drops: a random share CUT of all tokens, among those above
+    LEAST.
 
-    Covariance of a token is (A - mean A)(log pi - mean log pi), means over the tokens `on`. key: uniform
+    Covariance of a token is (A - mean A)(log pi - mean log pi), means over the tokens in `on`. key: uniform
     numbers. Source: Cui et al. (2025), arXiv:2505.22617, as in TencentYoutuResearch/SPEAR's scripts.
     """
     count_R11 = on_RBT.sum((1, 2), keepdim=True).clamp(min=1)
@@ -56,10 +59,11 @@ def covarying(adv_RBT: Tensor, logp_RBT: Tensor, on_RBT: Tensor, key_RBT: Tensor
 
 
 def _changed(whole: bool, world: Any, _base: Tensor) -> Change:
-    """Return what replay does to a batch: stored advantages, of rewards above their group's mean, alone.
+    """Return the change that replay makes to a batch: only stored advantages, of rewards above their group's
+    mean.
 
-    whole: keep recalibrated advantages instead, clip covariances of fresh and of replayed tokens, and reward
-    calls of the tool, less and less.
+    whole: recalibrate stored advantages, clip covariances of fresh and replayed tokens, and reward tool
+    calls, less and less.
     """
 
     def change(batch: Batch, rollout: Rollout, logp: Tensor, step: int) -> Batch:
@@ -96,8 +100,8 @@ WAYS: Mapping[str, Way] = {
 }
 ENTROPY = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 SEEDS, LATER, MORE, TIMES = 64, 30_000, 0.05, 1.25
-"""Seeds of a run, which begin so far beyond those of shorter runs; accuracy that counts as gained, as in the
-arena; and how many times as large an entropy counts as kept. Set before the table."""
+"""Seeds of a run, offset past those of shorter runs; accuracy gain that counts, as in the arena; factor of
+entropy that counts as kept. Set before the table."""
 
 
 EXPERIMENT = ENTROPY.experiment(
@@ -107,17 +111,17 @@ EXPERIMENT = ENTROPY.experiment(
     question="Does SPEAR keep the entropy that GRPO and plain self-imitation lose, and end higher?",
     source="Qin et al. (2025), SPEAR, arXiv:2509.22601; TencentYoutuResearch/SPEAR",
     differs="transformers of 4,000 weights; guesses in four turns, every answer a call of the tool; 48,000 "
-    "responses; advantages standardized, as in GRPO; replay is a share of the batch, of the last ten; no "
-    "filters of bad groups; shares of replay tuned, the clip's are the scripts'",
+    "responses; advantages standardized as in GRPO; replay fills a share of the batch from the last ten; "
+    "bad groups are not filtered; shares of replay are tuned, the clip's values come from the scripts",
     margins={"accuracy gained": MORE, "times the lowest entropy": TIMES},
     figure=Plot(
         "strips", x="min val/entropy: lowest entropy, nats a token", y="arm",
         says="Shows the lowest entropy (base: 1.1) along 1,500 steps of guesses in four turns, each arm at "
-        "its best rate for final accuracy: GRPO, the replay of own successes (self-imitation), and SPEAR: "
+        "its best rate for final accuracy: GRPO, replay of stored successes (self-imitation), and SPEAR: "
         "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
         "covariances.",
     ),
-    systems={"SPEAR": Part("in one world of turns; a fall of entropy, as none rises above its start")},
+    systems={"SPEAR": Part("one task of several turns; entropy only falls there")},
 )  # fmt: skip
 LOWEST = {"outcome": "min val/entropy", "times": TIMES}
 asks(EXPERIMENT,

@@ -1,9 +1,9 @@
-"""Seldom right: experts' answers, retries and teachers beside GRPO, every arm at its best.
+"""Where right answers are rare: experts' answers, retries and teachers beside GRPO, every arm tuned.
 
-The base model writes running sums of eight digits, right once in 200, or ten digits in order, right once in
-fifty. Two experts know more: one is a model that errs at a tenth of the steps, the other is always right but
-writes complements in place of sums.
-`python -m analysis.experiments.experts.expert_help` chooses rates and knobs, arm by arm.
+The base model solves running sums of eight digits once in 200 answers, or sorts ten digits once in fifty.
+There are two experts: a model that errs at a tenth of the steps, and one that is always right but writes
+complements in place of sums. `python -m analysis.experiments.experts.expert_help` tunes rates and knobs, arm
+by arm.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 BETA, WEIGHT = 0.1, 1.0
-"""Inverse temperature, and weight beside the policy's loss; the release has 0.001."""
+"""Inverse temperature, and weight against the policy's loss; the release has 0.001."""
 
 
 def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
-    """Return the group alignment loss's weight of each response, in place of its advantage, [..., G].
+    """Return the weight of each response in the group alignment loss, in place of its advantage, [..., G].
 
-    The loss is the mean over pairs of a success s and a failure f of -log sigmoid(beta (log pi(s) -
-    log pi(f))); this is minus its slope in log pi, and 0 in a group without both. Sources: Zhu et al.
+    The loss is the mean over pairs of a success s and a failure f of -log sigmoid(beta (log pi(s) - log
+    pi(f))). This is minus its derivative in log pi; it is 0 in a group without both. Sources: Zhu et al.
     (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DYPO 061e581.
     """
     won_XG = (reward_XG > 0).to(logp_XG.dtype)
@@ -46,11 +46,11 @@ def alignment(logp_XG: Tensor, reward_XG: Tensor, beta: float = BETA) -> Tensor:
 
 
 def aligned(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
-    """Add DYPO's alignment loss to the advantages of groups that the policy wrote.
+    """Add DYPO's alignment loss to the advantages of groups written by the policy.
 
-    Loss = policy loss + WEIGHT times its mean over groups, at the weights that wrote the group: a response
+    Loss = policy loss + WEIGHT times its mean over groups, at the weights that wrote the group. A response
     gets `alignment` times the tokens of its batch over the batch's groups, since the policy loss is a mean
-    over tokens. log pi is of the whole response, without a reference, as in the release.
+    over tokens. log pi is that of the whole response, without a reference, as in the release.
     """
     from testbed.data.batch import EXPERT
 
@@ -73,9 +73,9 @@ LONGER = replace(task("sorted"), steps=900, log_every=45)
 TAUGHT, LEARNED = replace(OWN, **ERRING), replace(LONGER, **ERRING)
 STYLED = replace(OWN, task="styled-sum")
 OTHER = "other style: "
-"""In front of the arms beside the expert that writes complements."""
+"""Prefix of arms beside the expert that writes complements."""
 IN_ORDER = "sorted: "
-"""In front of the arms that put ten digits in order, where base models differ less in what they can learn."""
+"""Prefix of arms that sort ten digits, where base models differ less in what they can learn."""
 SLOWER = (5.6e-4, 1e-3, 1.8e-3)
 
 
@@ -122,58 +122,58 @@ EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FIRST, FRESH, MORE, DYPO, DIVERSE = 128, 32, 20_000, 0.02, 0.048, 1.135
-"""Seeds of a run, and of CHORD's arms; the first seed on graded rewards; margins of accuracy or pass@4: any
-arm's and DYPO's; SCOPE's factor of diversity. Margins were set before the table was made."""
+"""Seeds of a run, and of CHORD's arms; first seed on graded rewards; margins of accuracy or pass@4 for any
+arm and for DYPO; SCOPE's factor of diversity. Margins were set before the table was made."""
 FREE = "val/accuracy_difficulty_0"
-"""Accuracy where either style is right."""
+"""Accuracy when both styles count as right."""
 METRICS = ("accuracy", "start", "best", "area", FREE, "last val/pass@4", "val/entropy", "val/kl_start_k3")
 
 
 SORTED = [name for name in EXPERTS.ways if name.startswith(IN_ORDER)]
 MIXED, GRADES, AGAIN = SORTED[:-3], SORTED[-3:], 30_000
-"""CHORD's arms, chosen again on more pilots: on seeds that no choice has seen; those on graded rewards."""
+"""Seeds of CHORD's arms, tuned again on more pilots and run on unused seeds; seeds on graded rewards."""
 
 
 EXPERIMENT = EXPERTS.experiment(
     METRICS, SEEDS, (((), SEEDS), (MIXED, FIRST, AGAIN), (GRADES, SEEDS, FRESH)),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
-    differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of "
-    "7,000 on ten digits in order, right once in fifty; 32 rollouts a step; the expert errs at a tenth of "
-    "its steps, or is right where the source has ground truth; rubrics are right steps; the first error is "
-    "the checker's; prompts of one kind; right answers a group are tuned, the knee of bent rewards is not",
+    differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200, or of 7,000 "
+    "that sorts ten digits, right once in fifty; 32 rollouts a step; the expert errs at a tenth of its "
+    "steps, or is right where the source has ground truth; rubrics are right steps; a checker finds the "
+    "first error; one kind of prompt; the number of right answers in a group is tuned, the knee of bent "
+    "rewards is not",
     margins={"accuracy, pass@4 or area": MORE, "DYPO's accuracy": DYPO, "factor of entropy": DIVERSE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits: GRPO "
-        "and retries from the first error; "
-        "an expert that errs at a tenth of its steps, imitated (SFT), imitated first, mixed in (fixed "
-        "weight), shown in failing groups (anchors, gate, DyPO) or followed token by token "
-        "(distillation, dGRPO); rewards by right steps (rubrics); behind a colon, a right expert of another "
-        "style, whose whole answers or mends from the first error on (splices) replace failures, or ten "
-        "digits in order, with CHORD's mixture, or rewards by right steps (graded) and right answers in all "
-        "groups (plain, bent).",
+        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits. "
+        "Beside GRPO and retries from the first error stand arms with an expert that errs at a tenth of its "
+        "steps: imitated (SFT), imitated first, mixed in (fixed weight), shown in failing groups (anchors, "
+        "gate, DyPO) or followed token by token (distillation, dGRPO), and rewards by right steps "
+        "(rubrics). A colon marks arms with a right expert of another style, who replaces failures by whole "
+        "answers or from their first error on (splices), and arms that sort ten digits, with CHORD's "
+        "mixture, or rewards by right steps (graded) and right answers in all groups (plain, bent).",
     ),
     systems={
         "CHORD": Part(claims=("chord-beats-*",)),
         "RGR-GRPO": Part(
-            "graded rewards and the expert in failing groups; no rubrics in words; the gain over GRPO is of "
-            "failed runs, 15 % below 0.1 beside 31 %: in the median over seeds it is 0",
+            "graded rewards and the expert in failing groups; no rubrics in words; the gain over GRPO comes "
+            "from failed runs, 15 % below 0.1 against 31 %: the median over seeds gains 0",
             ("rubrics-*",),
         ),
         "TempSamp-R1": Part(claims=("bent-*",)),
         "DaGRPO": Part(
-            "anchors in failing groups, beside a GRPO without a teacher; `distinct-pairs` has the mask",
+            "anchors in failing groups, against GRPO without a teacher; `distinct-pairs` has the mask",
             ("anchors-*",),
         ),
         "SCOPE (Recycling Failures)": Part(
-            "a checker without error; entropy of all answers, not of right ones",
+            "a checker without error; entropy of all answers, not only of right ones",
             ("splices-end-above-whole-answers*", "splices-stay-*"),
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
         "R³L": Part(
             "retries from the checker's first error, without reflection in words; 20 % of runs end below "
-            "0.1 and 31 % of GRPO's, in the median over seeds the gain is 0.04",
+            "0.1 (GRPO: 31 %); the median over seeds gains 0.04",
             ("amplif*",),
         ),
         "dGRPO (long-context)": Part(
@@ -266,7 +266,7 @@ ask(EXPERIMENT, "a-teachers-term-brings-seeds-together", "Final accuracies of GR
 
 
 def working(table: Frame) -> str:
-    """Return "" where both arms are right on most prompts: entropy of a wrong model is no diversity."""
+    """Return "" where both arms are right on most prompts: a wrong model's entropy is not diversity."""
     middle = {name: arm(table, FREE, {"arm": name}).median() for name in (SPLICES, WHOLE)}
     poor = [f"{name} at {x:.2f}" for name, x in middle.items() if x < 0.5]
     return f"wrong on most prompts: {', '.join(poor)}" if poor else ""

@@ -8,15 +8,16 @@ from testbed.offline.improvement import softmax
 NAME = "expert-iteration"
 SOURCE = "Xin et al. (2025), BFS-Prover-V2, arXiv:2509.06493; from secondary notes"
 SEEDS, PILOTS, MORE = 192, 48, 0.02
-"""The margin is a share of problems. Set before the table was made."""
+"""Margin, a share of problems. Set before the table was made."""
 PROBLEMS, LONGEST, TACTICS, FEATURES = 48, 6, 6, 16
 ROUNDS, TRIES, DESCENTS, RETRAINED = 80, 8, 20, 8
-"""Rounds; tries at a problem in each; gradient steps in each; rounds between two trainings from scratch."""
+"""Rounds; tries per problem and gradient steps in each; rounds between trainings from scratch."""
 KNOWN, UNSEEN, LUCKY = 0.3, 0.5, 0.3
-"""What the first prover knows of the right weights; what features do not tell; steps with a lucky tactic."""
+"""Weight of the truth in the first prover; noise that features do not explain; share of steps with a lucky
+tactic."""
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 TAILS: Grid = {"easy": (0.02, 0.05, 0.1, 0.2, 0.3), "hard": (0, 0.02, 0.05, 0.1)}
-"""Shares of the steps of lowest and of highest perplexity that are left out."""
+"""Shares of steps left out, with the lowest and with the highest perplexity."""
 ARMS: dict[str, Grid] = {
     "expert iteration": {"rate": RATES},
     "filtered": {"rate": RATES, **TAILS},
@@ -26,10 +27,10 @@ ARMS: dict[str, Grid] = {
 
 
 def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return features [K, L, F], valid tactics [K, L, A], steps that exist [K, L], the first weights [F, A].
+    """Return features [K, L, F], valid tactics [K, L, A], existing steps [K, L] and first weights [F, A].
 
-    A problem is a run of steps. At each the tactic that is best under hidden weights is valid, and sometimes
-    a lucky one, which nothing tells.
+    A problem is a sequence of steps. At each step the best tactic under hidden weights is valid; sometimes a
+    lucky one is too, which no feature predicts.
     """
     rng = generator(seed, NAME)
     hidden_FA = rng.normal(size=(FEATURES, TACTICS))
@@ -56,7 +57,7 @@ def proofs(p_RKLA: Floats, valid_RKLA: Floats, there_RKL: Floats, rng: np.random
 
 
 def kept(data_RKLA: Floats, p_RKLA: Floats, easy: float, hard: float) -> Floats:
-    """Return the data without a share of lowest and one of highest perplexity, in each world."""
+    """Return the data without the shares of lowest and of highest perplexity, in each world."""
     surprise = np.where(data_RKLA > 0, -np.log(p_RKLA + 1e-12), np.nan).reshape(len(p_RKLA), -1)
     low_R, high_R = np.nanquantile(surprise, [easy, 1 - hard], axis=1)
     inside_RX = (surprise >= low_R[:, None]) & (surprise <= high_R[:, None])
@@ -64,7 +65,7 @@ def kept(data_RKLA: Floats, p_RKLA: Floats, easy: float, hard: float) -> Floats:
 
 
 def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 0.0) -> Groups:
-    """Return the share of problems solved at one try and at 32, means of the last 5 rounds, [R] each."""
+    """Return the share of problems solved in one try and in 32, means of the last 5 rounds, [R] each."""
     seen_RKLF, valid_RKLA, there_RKL, first_RFA = (
         np.stack(each) for each in zip(*(drawn(int(seed)) for seed in seeds), strict=True)
     )
@@ -79,7 +80,9 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
             at_many.append((1 - (1 - chance_RK) ** 32).mean(-1))
         found_RKLA = proofs(p_RKLA, valid_RKLA, there_RKL, rng)
         anew = "retrained" in arm and each % RETRAINED == RETRAINED - 1
-        data_RKLA = np.maximum(data_RKLA * (not anew), found_RKLA)  # anew: what the present prover can prove
+        data_RKLA = np.maximum(
+            data_RKLA * (not anew), found_RKLA
+        )  # from scratch, on what the present prover can prove
         used_RKLA = kept(data_RKLA, p_RKLA, easy, hard) if easy else data_RKLA
         share_R1 = used_RKLA.sum((1, 2, 3)).clip(min=1)[:, None, None, None]
         weights_RFA = first_RFA if anew else weights_RFA
@@ -96,21 +99,22 @@ EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
     NAME, SEEDS, ("at one try", "at 32 tries"),
     question="Do a filter of steps by perplexity and retraining raise the plateau of expert iteration?",
     source=SOURCE,
-    differs="provers are linear in features of random steps, some of which have a lucky tactic, so that "
-    "training is convex and traps no weights; retraining comes every 8 rounds, not at a plateau; 32 tries "
-    "in place of a search; no planner",
+    differs="provers are linear in features of random steps, some with a lucky tactic, so training is "
+    "convex and cannot trap weights; retraining comes every 8 rounds, not at a plateau; 32 tries in place "
+    "of a search; no planner",
     margins={"share of problems solved": MORE},
     figure=Plot(
         "strips", x="at 32 tries: share of problems solved at 32 tries", y="arm",
         says="Shows the share of problems that a linear prover solves in 32 tries after 80 rounds of "
-        "learning from its own proofs of random problems, in which some steps have a lucky tactic: from all "
-        "proofs (expert iteration), without the steps of lowest and highest perplexity (filtered), trained "
-        "anew every 8 rounds on what it can prove then (retrained), or both, each at its best setting.",
+        "learning from its own proofs of random problems, where some steps have a lucky tactic. It learns "
+        "from all proofs (expert iteration), without the steps of lowest and highest perplexity (filtered), "
+        "from scratch every 8 rounds on problems that it can prove then (retrained), or both, each at its "
+        "best setting.",
     ),
     systems={
         "BFS-Prover-V2": Part(
-            "the filter of steps; search is open, and retraining, which is to free trapped weights: this "
-            "prover has none",
+            "the filter of steps; search is not tested, nor can retraining help, which frees trapped "
+            "weights that this prover lacks",
             claims=("filtered-steps-*", "retraining-*"),
         )
     },

@@ -1,7 +1,7 @@
-"""BRAIn against DPO on the same stale answers: how much of the regularized optimum is missed.
+"""BRAIn against DPO on the same stale answers: regret against the regularized optimum.
 
-Policies are distributions over A answers whose logits are linear in a few features, so that each loss rests
-elsewhere; regret is counted from the best policy of that class.
+Policies are distributions over A answers with logits linear in a few features, so each loss has a different
+minimum; regret is counted from the best policy of that class.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from testbed.offline.preferences import pair_gradient, tilt
 def brain_step(
     count_RA: Floats, pi_RA: Floats, sampler_A: Floats, posterior_A: Floats, baseline: bool = True
 ) -> Floats:
-    """Return the step of each of R samples with these counts of answers [R, A]; pi is [A] or [R, A]."""
+    """Return the gradient step of each of R samples with counts of answers [R, A]; pi is [A] or [R, A]."""
     share_RA = np.asarray(_normalized(count_RA * (posterior_A / sampler_A)))
     if baseline:
         share_RA = share_RA - _normalized(count_RA * (pi_RA / sampler_A))
@@ -39,18 +39,18 @@ SEEDS, ANSWERS, FEATURES, BETA, DRAWN, STEPS = 128, 12, 6, 0.5, 8, 400
 RATES = {"brain": (0.03, 0.1, 0.3, 1.0, 3.0), "dpo": (0.1, 0.3, 1.0, 3.0, 10.0)}
 ARMS = ("brain", "brain without baseline", "dpo, soft labels", "dpo, drawn labels", "dpo, sure labels")
 LESS = 0.02
-"""Regularized reward that counts as lost, of rewards with standard deviation 1. Set before the table."""
+"""Margin of the regularized reward; rewards have standard deviation 1. Set before the table."""
 
 
 def world(seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return a reference, a sampler half way to another distribution, and normal rewards of 12 answers."""
+    """Return a reference, a sampler half-way to another distribution, and normal rewards of 12 answers."""
     rng = generator(seed, f"{NAME}/linear worlds")
     ref_A, other_A = rng.dirichlet(np.full(ANSWERS, 3.0), size=2)
     return ref_A, 0.5 * ref_A + 0.5 * other_A, rng.normal(size=ANSWERS)
 
 
 def span(seed: int) -> Floats:
-    """Return the projection [A, A] on what a policy can change of its logits: a few random features."""
+    """Return the projection [A, A] onto the logit changes that a policy can make: a few random features."""
     basis_AF, _ = np.linalg.qr(generator(seed, f"{NAME}/features").normal(size=(ANSWERS, FEATURES)))
     return np.asarray(basis_AF @ basis_AF.T)
 
@@ -62,7 +62,7 @@ def _missed(pi_RA: Floats, posterior_RA: Floats) -> Floats:
 
 @cache
 def least_missed(seeds: Seeds) -> Floats:
-    """Return the least J* - J of any policy with the features, by ascent on J itself from ten starts, [R]."""
+    """Return the least J* - J of any policy with these features, by ascent on J from ten starts, [R]."""
     ref_RA, _, _, posterior_RA, span_RAA = given(seeds)
     found = []
     for start in range(10):
@@ -86,7 +86,7 @@ def given(seeds: Seeds) -> tuple[Floats, ...]:
 
 
 def learned(seeds: Seeds, name: str, rate: float) -> Floats:
-    """Return J* - J beyond the least of the class, mean over the last quarter of the steps, [R]."""
+    """Return J* - J minus the least of the class, mean over the last quarter of the steps, [R]."""
     ref_RA, sampler_RA, reward_RA, posterior_RA, span_RAA = given(seeds)
     streams = [generator(seed, f"{NAME}/answers") for seed in seeds]
     theta_RA, found = np.zeros_like(ref_RA), []
@@ -119,7 +119,7 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
 
 @cache
 def rate_of(name: str) -> float:
-    """Return the arm's rate with the least regret over 8 tuning seeds."""
+    """Return the learning rate of an arm with the least regret over 8 tuning seeds."""
     seeds = tuple(tuning_seeds(8))
     return min(RATES[name[:5].strip(", ")], key=lambda rate: float(learned(seeds, name, rate).mean()))
 
@@ -134,20 +134,19 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does BRAIn miss less of the regularized optimum than DPO on the same stale answers?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
-    differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers a step "
-    "from a distribution that is neither's",
+    differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers per step "
+    "from a distribution that neither method samples",
     compute=of_seeds(
         NAME, rows, SEEDS, {"answers": ANSWERS, "features": FEATURES, "drawn": DRAWN, "beta": BETA}
     ),
     keys=("run", "seed", "arm"), metrics=("rate", "regret"), margins={"regularized reward": LESS},
     figure=Plot(
         "distribution", x="arm", y="regret: regret, regularized reward",
-        says="Shows how far learners with 6 random features of 12 answers end below the best reward less KL "
-        "of their class, with 8 answers a step from a mixture of the reference and another: BRAIn, which "
-        "moves towards the posterior that the rewards give, with its baseline and without, and DPO on pairs "
-        "labeled by chance after the rewards (drawn), by those chances (soft) or always by the higher one "
-        "(sure), each at its best "
-        "rate.",
+        says="Shows how far learners end below the largest reward minus KL of their class, with 6 random "
+        "features of 12 answers and 8 answers per step from a mixture of the reference and another "
+        "distribution. BRAIn moves towards the posterior that the rewards give, with its baseline and "
+        "without; DPO learns from pairs labeled at random after the rewards (drawn), by their probabilities "
+        "(soft) or always by the higher reward (sure). Each has its best rate.",
     ),
     systems={"BRAIn": Part()},
 )  # fmt: skip

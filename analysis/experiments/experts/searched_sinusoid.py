@@ -1,4 +1,4 @@
-"""Fin-ray: a controller learned off policy in parallel worlds, and the best of a grid of sinusoids."""
+"""Fin-ray: a controller learned off-policy in parallel worlds, against the best of a grid of sinusoids."""
 
 import numpy as np
 
@@ -9,23 +9,23 @@ from testbed.offline.control import Settings, td3
 NAME = "searched-sinusoid"
 SEEDS, STEPS, EVERY, PLAYERS, UPDATES = 16, 640, 80, 8, 2.0
 TURN, STEP = 0.4, 0.2
-"""Radians that the wake turns in a step; seconds of a step."""
+"""Rotation of the wake per step, in radians; length of a step, in seconds."""
 WAKES = {"wandering": 0.1, "steady": 0.0}
-"""Noise of all states: a steady wake turns evenly, so that a sinusoid can follow it."""
+"""Noise of all states. A steady wake turns evenly, so a sinusoid can follow it."""
 FREQUENCIES, AMPLITUDES, PHASES = (0.2, 0.3, 0.4, 0.5, 0.6), np.linspace(0, 4, 21), 32
 MARGIN, WORST = 0.2, -1.0
-"""Share of the way from no force to the optimal gain, set before the table was made; what is below the worst
-counts as that.
+"""Margin, a share of the way from no force to the optimal gain, set before the table was made; values below
+the worst count as that.
 """
 
 
 def turned(angle: float) -> Floats:
-    """The rotation of the plane, [2, 2]."""
+    """Rotation matrix of the plane, [2, 2]."""
     return np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
 
 
 def wake(noise: float = 0.1) -> LQR:
-    """A damped oscillator (x, v) that is to follow c of a turning wake (c, s); noise on all four."""
+    """A damped oscillator (x, v) that should follow c of a turning wake (c, s); noise on all four."""
     moves_DD = np.zeros((4, 4))
     moves_DD[:2, :2], moves_DD[2:, 2:] = [[1.0, STEP], [-STEP, 1 - 0.5 * STEP]], turned(TURN)
     off_D = np.array([1.0, 0.0, -1.0, 0.0])
@@ -37,10 +37,9 @@ def wake(noise: float = 0.1) -> LQR:
 
 
 def best_sinusoid(world: LQR) -> float:
-    """The largest exact value of a sinusoid whose phase is relative to the wake's at the start.
+    """The largest exact value of a sinusoid with a phase relative to the wake's start.
 
-    Two more states turn with the sinusoid, from where the wake starts and without noise: it is linear in
-    them.
+    The sinusoid adds two noiseless states that start at the wake, so the system stays linear.
     """
     amplitude_AP, phase_AP = np.meshgrid(AMPLITUDES, 2 * np.pi * np.arange(PHASES) / PHASES, indexing="ij")
     gain_APUD = np.zeros((*phase_AP.shape, 1, 6))
@@ -55,7 +54,7 @@ def best_sinusoid(world: LQR) -> float:
             a_DD=moves_DD, b_DU=np.pad(world.b_DU, ((0, 2), (0, 0))), state_cost_DD=cost_DD,
             action_cost_UU=world.action_cost_UU, start_DD=start_DD, discount=world.discount,
         )  # fmt: skip
-        # Noise of the four states alone, which `value` would give the sinusoid too.
+        # Only the four states are noisy; `value` would give noise to the sinusoid too.
         noise_DD = np.diag([world.noise_std**2] * 4 + [0.0] * 2)
         costs_DD = start_DD + world.discount / (1 - world.discount) * noise_DD
         found.append(-float((blind.cost_matrix(gain_APUD) * costs_DD).sum((-1, -2)).min()))
@@ -63,7 +62,7 @@ def best_sinusoid(world: LQR) -> float:
 
 
 def make(key_R: Keys) -> Rows:
-    """Return exact values of both, over environment steps of TD3 with replay in 8 worlds at once."""
+    """Return exact values of both, by environment steps of TD3 with replay in 8 worlds at once."""
     settings = Settings(steps=STEPS, every=EVERY, players=PLAYERS, updates=UPDATES)
     played = PLAYERS * EVERY * (1 + np.arange(STEPS // EVERY))
     for kind, noise in WAKES.items():
@@ -87,10 +86,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="steps: environment steps", y="share: value (0 no force, 1 optimal)",
         arm=("wake", "controller"),
-        says="Shows exact values along training where a force on a damped oscillator is to follow a "
-        "wake, which wanders or turns evenly (steady): a linear controller learned off policy by TD3 with "
-        "replay in 8 worlds at once (learned), and the best sinusoid of a grid of frequencies, amplitudes "
-        "and phases, which does not train.",
+        says="Shows exact values along training of a force on a damped oscillator that should follow a "
+        "wake, which wanders or turns evenly (steady). Learned is a linear controller trained off-policy by "
+        "TD3 with replay in 8 worlds at once; the other is the best sinusoid of a grid of frequencies, "
+        "amplitudes and phases, which does not train.",
     ),
     systems={"Fin-ray async parallel training": Part()},
 )  # fmt: skip

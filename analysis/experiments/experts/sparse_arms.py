@@ -1,8 +1,9 @@
 """Rare or old right answers: prefixes of traces, max@k, and PPO over turns, each arm tuned.
 
-Running sums of six digits, which the base model gets right once in a hundred, with 3,840 responses in all;
-sums of sixteen, where it never is and 64 prompts have a trace; and guesses in two turns from data 64 steps
-old. `python -m analysis.experiments.experts.sparse_arms` chooses rates and knobs, arm by arm.
+Three tasks: running sums of six digits, which the base model solves once in a hundred, with 3,840 responses
+in all; sums of sixteen, which it never solves and of which 64 prompts have a trace; and guesses in two turns
+from data 64 steps old. `python -m analysis.experiments.experts.sparse_arms` tunes rates and knobs, arm by
+arm.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ HARD = replace(
     RARE, task_args=(("digits", 16), ("modulus", 4)), teacher_noise=0.55, warm_start_steps=1200, steps=200,
     log_every=20, evaluation_prompts=64,
 )  # fmt: skip
-"""Sums of sixteen digits modulo 4, which base models of .45 right steps get right about once in 300,000."""
+"""Sums of sixteen digits modulo 4; base models with .45 right steps solve about one in 300,000."""
 FEW = (3e-3, 5.6e-3, 1e-2)
-"""Rates that are tried first on hard sums."""
+"""First rates tried on hard sums."""
 KNOWN, CUT_AT, LESSON_RATE = 64, (0.4, 0.8), 1e-2
-"""Training prompts, each with a right trace; where PrefixRL cuts it; rate of imitating all at once."""
+"""Training prompts, each with a right trace; cuts of PrefixRL; rate of imitating whole traces."""
 
 
 def traces(task: Any, seeds: tuple[int, ...]) -> tuple[Ints, Ints]:
-    """Return every replica's training prompts and a right answer to each, [R, K, Q] and [R, K, T]."""
+    """Return the training prompts of every replica and a right answer to each, [R, K, Q] and [R, K, T]."""
     prompt_RKQ = np.stack([task.prompts(generator(seed, "known/prompts"), KNOWN) for seed in seeds])
     return prompt_RKQ, np.stack([task.expert(each, generator(0, "known"))[0] for each in prompt_RKQ])
 
 
 @dataclass
 class Known:
-    """A prefix source that asks training prompts alone, a share of them after the first tokens of a trace.
+    """A prefix source that only asks training prompts, a share of them after the first tokens of a trace.
 
-    share: 0 gives no token. shortest: keep, for each prompt, as few tokens as let one of 8 first tries be
-    right (POPE), a quarter where none does; else between two fractions, drawn anew (PrefixRL).
+    share: 0 gives no token. shortest: for each prompt, the fewest tokens after which one of 8 first tries is
+    right (POPE), a quarter if none is; otherwise a random fraction between two (PrefixRL).
     """
 
     share: float = 0.0
@@ -65,7 +66,7 @@ class Known:
     gives_parents: bool = False
 
     def rollout(self, asked: Asked) -> Rollout:
-        """Return a step's responses, the first prompts after a prefix."""
+        """Return a step's responses; the first prompts follow a prefix."""
         from testbed.prefixes.prefix_source import Start, first_tokens
 
         prompt_RKQ, token_RKT = traces(asked.task, asked.seeds)
@@ -99,7 +100,7 @@ class Known:
 
 
 def _known(run: Run = HARD, lessons: int = 0, **how: Any) -> Arm:
-    """Return a run on training prompts alone, after so many supervised steps on their traces."""
+    """Return a run on training prompts alone, after supervised steps on their traces."""
 
     def begin(world: Any, base_RP: Tensor) -> Tensor:
         world.prefixes = Known(**how)
@@ -116,11 +117,12 @@ def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
 STAGED = replace(
     RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
 )  # fmt: skip
-"""Half of the groups hold a right answer's prefixes of growing length, each the child of the one before."""
+"""Half of the groups continue prefixes of a right answer of growing length, each the child of the one
+before."""
 
 
 def _below(alpha: float) -> Arm:
-    """Return GRPO with R - alpha V less its mean, V the mean reward of a member and of those below it."""
+    """Return GRPO with R - alpha V minus its mean, V the mean reward of a member and of those below it."""
 
     def change(batch: Batch, rollout: Rollout, _logp: Tensor, _step: int) -> Batch:
         group = STAGED.group
@@ -162,11 +164,11 @@ SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
 
 
 SEEDS, FEWER, PAIR, LEAST, MORE, MUCH = 240, 48, 20, 12, 0.02, 0.1
-"""Seeds of a run; those of arms that were decided by so many, of two arms on hard sums, and of the others
-there; margins of accuracy or pass@8, and of accuracy on hard sums. Set before the table."""
+"""Seeds of a run, of arms that needed fewer, of two arms on hard sums, and of the others there; margins of
+accuracy or pass@8, and of accuracy on hard sums. Set before the table."""
 OPEN = ("grpo", "best of k", "grpo for pass@8")
 TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 240
-"""Arms of open claims, and two that cost twenty times as much a seed."""
+"""Arms of open claims, and two that cost twenty times as much per seed."""
 TRACED = ("hard, prefixes", "hard, imitated first")
 STUCK = tuple(
     f"hard, {name}" for name in ("grpo", "wide clip", "entropy bonus", "pass@k", "shortest prefixes")
@@ -180,24 +182,24 @@ EXPERIMENT = SPARSE.experiment(
     question="Where right answers are rare or old, what do prefixes, the best of k and turns give?",
     source="each claim's",
     differs="toy transformers; sums of six digits with 3,840 responses; sums of sixteen modulo 4 that the "
-    "base gets right once in 300,000, 64 prompts with a trace each, which cost nothing, and 12,800 "
-    "responses; no instruction beside a prefix; guesses in two turns at lag 64; ST-PPO's correction as "
-    "read",
+    "base solves once in 300,000, with 12,800 responses and 64 prompts whose traces cost nothing; no "
+    "instruction beside a prefix; guesses in two turns at lag 64; ST-PPO's correction as this project reads "
+    "it",
     margins={"accuracy or pass@8": MORE, "accuracy on hard prompts": MUCH},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers, each arm at its best setting: six-digit sums that "
-        "the base gets right once in a hundred, by GRPO (also with rate chosen for pass@8), by the "
-        "gradient of the best of k, and on growing prefixes of right answers "
-        "(staged; plain or subtree advantages); hard: sums of sixteen digits, 64 prompts with a "
-        "right trace each, also from random prefixes of these, from the shortest that "
-        "let a try succeed, or after imitating them; guesses in two turns from data 64 steps old, by PPO "
-        "with ratios of tokens, of turns, or of turns with a corrected clip (ST-PPO).",
+        says="Shows final accuracy of toy transformers, each arm at its best setting. Six-digit sums that "
+        "the base solves once in a hundred: GRPO (also with a rate chosen for pass@8), the gradient of the "
+        "best of k, and growing prefixes of right answers (staged; plain or subtree advantages). Hard, sums "
+        "of sixteen digits with 64 right traces: also random prefixes of these, the shortest prefixes that "
+        "let a try succeed, or imitation first. Guesses in two turns from data 64 steps old: PPO with "
+        "ratios of tokens, of turns, or of turns with a corrected clip (ST-PPO).",
     ),
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
-            "accuracy at new prompts after as many responses; a task has one right answer, so that traces "
-            "are any policy's; rejections are not counted; without its prefix it is the rival, GRPO",
+            "accuracy at new prompts after as many responses; a task has one right answer, so a trace may "
+            "come from any policy; rejected tries cost nothing; without its prefix the arm is its rival, "
+            "GRPO",
             ("random-prefixes-end-above-*",),
         ),
         "POPE": Part(
@@ -205,12 +207,13 @@ EXPERIMENT = SPARSE.experiment(
         ),
         "max@k (Best of N Worlds)": Part("fresh data, not old", ("tuned-max-at-k-has-more-pass-at-8",)),
         "Tree-OPO": Part(
-            "prefixes of one right answer, the source's mean of a subtree as a prefix's value; no tree "
-            "search, no constraints",
+            "prefixes of one right answer; a prefix's value is the mean of its subtree, as in the source; "
+            "no tree search, no constraints",
             ("subtree-baselines-end-above-flat-ones",),
         ),
         "ST-PPO": Part(
-            "accuracy; no arm collapses; ratios of turns gain without the correction, a reading of ours, too",
+            "accuracy; no arm collapses; ratios of turns, as this project reads them, gain without the "
+            "correction too",
             ("st-ppo-*", "turn-ppo-*", "the-clips-correction-adds-to-turn-ratios"),
         ),
     },

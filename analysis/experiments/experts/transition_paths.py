@@ -12,22 +12,23 @@ from testbed.rng import generator
 
 NAME = "transition-paths"
 SEEDS, PACK, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 1000, 384, 7, 16, 32, 200, 16, 4
-"""Worlds, those that share draws, side of the grid, steps and paths of a rollout, rollouts, those kept, and
-updates of each."""
+"""Worlds, worlds that share draws, side of the grid, steps and paths of a rollout, rollouts, rollouts kept,
+and updates per rollout."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1
-"""Share of uniform moves at the start of replay; nats that count as nearer. Set before the table was made."""
+"""Share of uniform moves at the start of replay; margin in nats. Set before the table was made."""
 
 
 RATES = {"reverse KL": 0.04, "log-variance": 0.04, "cross-entropy": 0.04, "log-variance with replay": 0.02}
-"""Of Adam: the best of 0.01, 0.02, 0.04, 0.08 for KL(posterior || policy) on 8 other worlds."""
+"""Adam's rates: the best of 0.01, 0.02, 0.04, 0.08 for KL(posterior || policy) on 8 other worlds."""
 
 
 @dataclass(frozen=True)
 class Worlds:
-    """Random walks over a wall with two gaps: the reference, the log weight of the end, and the posterior.
+    """Random walks over a wall with two gaps: the reference, the log weight of the last place, and the
+    posterior.
 
-    move_WXM: chances of the moves from each place. weight_WX: log weight of a path's last place. after_XM:
+    move_WXM: probabilities of moves from each place. weight_WX: log weight of a path's last place. after_XM:
     place that a move leads to. aim_WTXM: the posterior's moves, exp(weight) times the reference over Z.
     gap_X: 1 in the upper gap, -1 in the lower.
     """
@@ -41,7 +42,7 @@ class Worlds:
 
 
 def worlds(seeds: Seeds) -> Worlds:
-    """Draw a wall's height, two gaps of different height in it, and a rough ground for every seed."""
+    """Draw a wall's height, two gaps of different height in it, and rough ground, for every seed."""
     row_X, column_X = np.divmod(np.arange(SIDE**2), SIDE)
     inside = (np.stack([row_X, column_X], 1)[:, None] + MOVES).clip(0, SIDE - 1)
     after_XM = inside[..., 0] * SIDE + inside[..., 1]
@@ -66,7 +67,9 @@ def worlds(seeds: Seeds) -> Worlds:
 
 
 def passed(given: Worlds, pi_WTXM: Floats) -> tuple[Floats, Floats]:
-    """Return the law of places by step, [W, T, X], and the chance that the first gap is the upper one."""
+    """Return the distribution of places by step, [W, T, X], and the probability that the first gap is the
+    upper one.
+    """
     places = SIDE**2
     law_WX = np.zeros((len(pi_WTXM), places))
     law_WX[:, given.start] = 1.0
@@ -85,7 +88,7 @@ def passed(given: Worlds, pi_WTXM: Floats) -> tuple[Floats, Floats]:
 
 
 def judged(given: Worlds, pi_WTXM: Floats) -> Groups:
-    """Return both exact divergences from the posterior over paths, and how far the shares of gaps are off."""
+    """Return both exact divergences from the posterior over paths, and the error of the gaps' shares."""
     (ours_WTX, upper_W), (true_WTX, right_W) = passed(given, pi_WTXM), passed(given, given.aim_WTXM)
     gap_WTXM = np.log(given.aim_WTXM) - np.log(pi_WTXM)
     return {
@@ -112,10 +115,10 @@ def paths(given: Worlds, pi_WTXM: Floats, rng: np.random.Generator) -> tuple[Int
 def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
     """Return the policy after 200 rollouts from the reference, by Adam.
 
-    f = log pi - log reference - weight of the end, by path. "reverse KL": E_pi f on its own paths, less the
-    mean. "log-variance": E (f - c)^2 / 2, c learned; "with replay": four updates a rollout on paths of the
-    last 16, drawn with a share of uniform moves that falls from 0.1 to 0. "cross-entropy": its own paths with
-    weights exp(-f) / sum.
+    f = log pi - log reference - weight of the last place, by path. "reverse KL": E_pi f on its own paths,
+    minus the mean. "log-variance": E (f - c)^2 / 2, c learned; "with replay": four updates per rollout on
+    paths of the last 16, drawn with a share of uniform moves that falls from 0.1 to 0. "cross-entropy": its
+    own paths with weights exp(-f) / sum.
     """
     rng = generator(seed, f"{NAME} draws")
     logit_WTXM = np.repeat(np.log(given.move_WXM)[:, None], STEPS, 1)
@@ -160,18 +163,19 @@ def rows(seeds: Seeds) -> Rows:
 
 EXPERIMENT = Experiment(
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
-    source="TPS-DPS (2024), arXiv:2405.19961, of which a summary alone was read",
+    source="TPS-DPS (2024), arXiv:2405.19961; only a summary was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
-    "comes with four updates a rollout and uniform moves at first, its rivals update once on their own paths",
+    "comes with four updates per rollout and uniform moves at first, its rivals update once on their own "
+    "paths",
     compute=of_seeds(NAME, rows, SEEDS, {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER}),
     keys=("run", "seed", "loss"), metrics=("missed", "unreal", "gaps"),
     margins={"nats nearer to the posterior": LESS},
     figure=Plot(
         "distribution", x="loss", y="missed: KL from the posterior, nats",
-        says="Shows how far the exact posterior is from learned paths where walks of 16 steps on a grid are "
-        "to cross a wall with two gaps: tables trained by the reverse KL on their own paths, by the "
+        says="Shows how far learned paths are from the exact posterior, where walks of 16 steps on a grid "
+        "should cross a wall with two gaps. Tables are trained by the reverse KL on their own paths, by the "
         "variance of the log-weights on their own paths (log-variance) or on earlier ones too (with "
-        "replay), or by cross-entropy on reweighted own paths.",
+        "replay), or by cross-entropy on their own reweighted paths.",
     ),
     systems=("TPS-DPS",),
 )  # fmt: skip

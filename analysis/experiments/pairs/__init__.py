@@ -1,1 +1,1 @@
-"""What sets of preferences teach, as they age and as their coverage ends."""
+"""Learning from preference sets as they age and where they lack coverage."""

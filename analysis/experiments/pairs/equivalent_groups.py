@@ -1,4 +1,4 @@
-"""OORL: reinforcement from tests, with preferences among groups of equivalent answers beside it (GEPO)."""
+"""OORL: reinforcement from tests together with preferences among groups of equivalent answers (GEPO)."""
 
 from functools import lru_cache
 
@@ -10,10 +10,10 @@ from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, gen
 NAME = "equivalent-groups"
 SEEDS, WORLDS, PILOTS, STEPS = 256, 6, 32, 60
 ASKED, PAIRED, PROMPTS, ANSWERS, RIGHT, WIDTH, SHOWN = 8, 16, 24, 8, 3, 12, 2
-"""Prompts below ASKED are tried and tested, those below PAIRED have groups of SHOWN right and wrong answers,
-the others are unseen. Of 8 answers 3 are right, and equivalent."""
+"""Prompts below ASKED get answers and tests, those below PAIRED groups of SHOWN right and wrong answers; the
+others are unseen. Of 8 answers, 3 are right and equivalent."""
 MORE = 0.02
-"""Accuracy on unseen prompts. Set before the table was made, as the grids were."""
+"""Margin of accuracy on unseen prompts. Set before the table was made, as the grids were."""
 RATE = {"rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}
 CLONES = {**RATE, "weight": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 PAIRS = {"rate": RATE["rate"][3:6], "weight": (0.01, 0.1, 1.0, 10.0), "beta": (0.1, 1.0, 10.0, 100.0)}
@@ -24,17 +24,17 @@ ARMS: dict[str, Grid] = {
     "tests alone": RATE, "tests and cloning": CLONES, "tests and pairs": PAIRS, "tests and groups": MEANS,
     GROUPS: SPREAD, OFF: {**MEANS, "spread": (0.001,)},
 }  # fmt: skip
-"""Cloning: of the right answers shown; pairs: DPO; groups: GEPO, with `spread` its weight of the variance;
-mixed: GEPO whose shown answers are right or wrong by a coin."""
+"""Cloning: of the right answers shown; pairs: DPO; groups: GEPO, with `spread` the weight of its variance;
+mixed: GEPO where a coin decides which shown answers are right."""
 
 
 @lru_cache(4096)
 def world(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
-    """Return features [S, A, F], the reference, what is right, the shares of right and wrong answers shown,
-    and these by a coin, [S, A].
+    """Return features [S, A, F], the reference, the right answers, the shares of right and wrong answers
+    shown, and these by a coin, [S, A].
 
-    Right answers share a direction among all prompts; a third of the features is style, in which equivalent
-    answers differ thrice as much as in the others, and which the reference follows.
+    Right answers share a direction among all prompts. A third of the features is style: equivalent answers
+    differ three times as much in it as in the others, and the reference follows it.
     """
     rng = generator(seed, NAME)
     right_SA = (rng.random((PROMPTS, ANSWERS)).argsort(-1) < RIGHT).astype(np.float64)
@@ -56,7 +56,9 @@ def world(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
 def preferred(
     arm: str, ratio_RSA: Floats, good_RSA: Floats, bad_RSA: Floats, beta: float, spread: float
 ) -> Floats:
-    """Return the ascent of an arm's loss of shown answers by log pi, given log pi/ref, [R, S, A]."""
+    """Return the ascent direction, in log pi, of an arm's loss of shown answers, given log pi/ref, [R, S,
+    A].
+    """
     if arm.endswith("cloning"):
         return good_RSA
     if arm.endswith("pairs"):
@@ -71,9 +73,10 @@ def preferred(
 def learn(
     seeds: Seeds, arm: str, rate: float, weight: float = 0.0, beta: float = 1.0, spread: float = 0.0
 ) -> Groups:
-    """Return the accuracy on unseen and on tried prompts after 60 steps, [R] each.
+    """Return the accuracy on unseen and on answered prompts after 60 steps, [R] each.
 
-    A step: Four answers to each tried prompt, advantages over the batch as in REINFORCE++, and the groups.
+    A step has four answers to each answered prompt, advantages over the batch as in REINFORCE++, and the
+    groups.
     """
     parts = zip(*(world(int(seed)) for seed in seeds), strict=True)
     feature_RSAF, ref_RSA, right_RSA, good_RSA, bad_RSA, coin_RSA = (np.stack(part) for part in parts)
@@ -117,10 +120,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS).experiment(
     figure=Plot(
         "strips", x="accuracy: accuracy on unseen prompts", y="arm: ",
         says="Shows how often log-linear policies are right on unseen prompts after 60 steps of "
-        "reinforcement from tests on others, alone or beside a loss of right and wrong answers shown to a "
-        "third kind of prompts: cloning the right ones, DPO on all pairs, GEPO's means of both groups, these "
-        "with a weight of the right ones' variance (equivalent), and that where a coin says which are right "
-        "(mixed).",
+        "reinforcement from tests on other prompts, alone or beside a loss of right and wrong answers shown "
+        "for a third kind of prompts: cloning the right ones, DPO on all pairs, GEPO's means of both "
+        "groups, these with a weight of the right ones' variance (equivalent), and that where a coin says "
+        "which are right (mixed).",
     ),
     systems=("OORL / GEPO",),
 )  # fmt: skip

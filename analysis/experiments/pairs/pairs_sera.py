@@ -1,4 +1,6 @@
-"""Self-reviewed preference sets (SeRA): pairs picked by margin and made anew, against a frozen set."""
+"""Self-reviewed preference sets (SeRA): pairs selected by margin and newly made pairs, against a frozen
+set.
+"""
 
 from functools import cache, partial
 
@@ -18,13 +20,13 @@ GRID = {
     "beta": (0.01, 0.03, 0.1, 0.3, 1.0),
     "steps": (50.0, 100.0, 200.0, 400.0),
 }
-"""Rate over beta^2, beta, and the last step, which leaves time for two reviews: without that bound all arms
-stop before the first one on pilot worlds, and would be one arm.
+"""Rate over beta^2, beta, and the last step, which leaves time for two reviews. Without that bound all arms
+stop before the first review on pilot worlds, and would be equal.
 """
 
 
 def world(seed: int) -> PairWorld:
-    """12 contexts, 6 actions; three features pay, the fourth is spurious and even in the reference."""
+    """12 contexts, 6 actions; three features pay, the fourth is spurious and balanced in the reference."""
     rng = generator(seed, "spurious")
     feature_SAF = rng.normal(size=(12, 6, 4))
     reward_SA = feature_SAF[..., :3] @ np.array([0.8, 0.5, 0.3]) + 0.7 * rng.normal(size=(12, 6))
@@ -32,8 +34,8 @@ def world(seed: int) -> PairWorld:
 
 
 def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
-    """300 judged pairs of a logger that shows good actions when they have the spurious feature, and bad ones
-    when they have not.
+    """300 judged pairs of a logger that shows good actions if they have the spurious feature, and bad ones if
+    they lack it.
     """
     better_SA = found.reward_SA - found.reward_SA.mean(-1, keepdims=True)
     lean_SA = np.exp(1.5 * found.feature_SAF[..., 3] * better_SA)
@@ -43,9 +45,9 @@ def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
 
 
 def sets(found: PairWorld, seed: int, arm: str, beta_R: Floats) -> Draw:
-    """What each arm learns from: all logged pairs, those with large margins, and pairs of its own besides.
+    """Data of each arm: all logged pairs, those with large margins, and self-made pairs besides.
 
-    Reviewed by chance: which pairs are kept says a coin in place of a margin.
+    Reviewed by chance: a coin instead of a margin decides which pairs are kept.
     """
     weight_RSAA, label_RSAA = (np.repeat(x, len(beta_R), 0) for x in logged_pairs(found, seed))
     beta_R11 = beta_R[:, None, None]
@@ -74,7 +76,7 @@ def sets(found: PairWorld, seed: int, arm: str, beta_R: Floats) -> Draw:
 def learned(arm: str, seed: int, settings: Settings) -> Floats:
     """Return regret and the spurious feature's share of the weights, [2, R].
 
-    Settings that differ in the last step alone share a run.
+    Settings that differ only in the last step share a run.
     """
     rate_R, beta_R, last_R = (settings[name] for name in GRID)
     cells_CX, cell_R = np.unique(np.stack([rate_R, beta_R], -1), axis=0, return_inverse=True)
@@ -86,7 +88,7 @@ def learned(arm: str, seed: int, settings: Settings) -> Floats:
     )  # fmt: skip
     log_RSA = np.stack([history[int(last)][c] for last, c in zip(last_R, cell_R.ravel(), strict=True)])
     apart_SAF = found.feature_SAF - found.feature_SAF.mean(-2, keepdims=True)
-    moved_RSA = log_RSA - log_RSA.mean(-1, keepdims=True)  # theta . apart, as the reference is even
+    moved_RSA = log_RSA - log_RSA.mean(-1, keepdims=True)  # theta . apart, as the reference is balanced
     solved_FX = np.linalg.pinv(apart_SAF.reshape(-1, apart_SAF.shape[-1]))
     size_RF = np.abs(moved_RSA.reshape(len(log_RSA), -1) @ solved_FX.T)
     lost_R = regret(found.context_S, found.reward_SA, np.exp(log_RSA))
@@ -100,7 +102,7 @@ def tuned(arm: str) -> tuple[dict[str, float], list[str]]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return regret and the spurious feature's share of the weights, by what is learned from."""
+    """Return regret and the spurious feature's share of the weights, by data of the arm."""
     for arm in ARMS:
         best, ends = tuned(arm)
         regret_N, share_N = np.stack([Arm(partial(learned, arm), GRID).at(s, best) for s in seeds]).T
@@ -117,11 +119,11 @@ EXPERIMENT = Experiment(
     margins={"regret, and share of the weights": MARGIN},
     figure=Plot(
         "distribution", x="pairs: preference set", y="spurious: spurious share of the weights",
-        says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes "
-        "with winners in the log, with 12 contexts and 6 actions: frozen learns from all logged pairs; "
-        "selected from the half with the largest margins by the policy so far; bootstrapped adds pairs "
-        "that it makes and judges itself; reviewed by chance keeps and adds random ones; each at the "
-        "rate, beta and last step of least regret.",
+        says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes with "
+        "winners in the log, with 12 contexts and 6 actions. Frozen learns from all logged pairs; selected "
+        "from the half with the largest margins by the policy so far; bootstrapped adds pairs that it makes "
+        "and judges itself; reviewed by chance keeps and adds random ones. Each has the rate, beta and last "
+        "step of least regret.",
     ),
     systems=("SeRA",),
 )  # fmt: skip

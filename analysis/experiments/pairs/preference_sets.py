@@ -1,4 +1,4 @@
-"""Learners from preferences on random worlds, each at its best: what sources say beats their rival."""
+"""Learners from preferences on random worlds, each tuned: the comparisons that sources claim."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -20,15 +20,15 @@ from analysis.worlds.preference_learners import (
 
 NAME = "preference-sets"
 WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
-"""Random worlds of a run, those where PPO meets DPO on poor labels, of a unit of many, and others to choose
-settings."""
+"""Random worlds of a run; worlds where PPO meets DPO on poor labels; worlds averaged in a unit; worlds for
+tuning."""
 FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
-"""Worlds of a run for data whose claims need no more, by how the name of the data begins."""
+"""Worlds of a run for data whose claims need fewer, by prefix of the data's name."""
 LESS = 1.05
-"""Factor of regret that counts as less. Set before the table was made, as the grids were."""
+"""Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
 BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SPREADS = {"mixed": (0.4, 2.5), "disputed": (0.4,), "clear": (2.5,)}
-"""Factors of rewards, prompt by prompt: voters differ where rewards are near each other."""
+"""Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (
     ("DPO", "dpo", "hard"),
     ("IPO", "ipo", "hard"),
@@ -38,17 +38,17 @@ RULES = (
 )
 NATS = (2, 6)
 LAGS = (8, 32, 64, STEPS)
-"""Age of checkpoints that make losers; STEPS is the start for ever."""
+"""Ages of checkpoints that make losers; STEPS means the start throughout."""
 QUALITY = {"good": 0.0, "poor": 0.3}
-"""Share of labels that are turned over."""
+"""Share of flipped labels."""
 PPOS = (("PPO, small model", 4), ("PPO", WIDTH))
 MANY = ", many worlds"
 NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
-"""Ends of a grid at which a setting is off: nothing lies beyond."""
+"""Ends of a grid that switch a setting off, so no wider grid exists."""
 
 
 def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
-    """Return what gives the learner's regret on all prompts and on those that are not in the data, [2, R]."""
+    """Return a function of the learner's regret on all prompts and on those outside the data, [2, R]."""
 
     def score(seed: int, settings: Settings) -> Floats:
         found, theta_RF = learner(seed, settings)
@@ -59,7 +59,7 @@ def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
 
 
 def arms() -> dict[tuple[str, str], Arm]:
-    """Return every learner by the data it has and its name."""
+    """Return every learner by its data and name."""
     pairs: Grid = {"rate": RATES, "beta": BETAS}
     few: Grid = {"rate": RATES[2:], "beta": BETAS[1:]}
     strength: Grid = {"sft": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)}
@@ -101,13 +101,13 @@ def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
 
 
 def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
-    """Return geometric means of regrets over the worlds of a unit: its own, and others that no unit met."""
+    """Return geometric means of regrets over the worlds of a unit, which no other unit has."""
     met = (unit, *((unit + 1000) * EACH + i for i in range(1, EACH)))
     return np.asarray(np.exp(np.mean([np.log(arm.at(world, setting)) for world in met], axis=0)))
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return regrets on all prompts, and on unseen ones where that is asked; third: sft, lag or smooth."""
+    """Return regrets on all prompts, and on unseen ones where asked; third: sft, lag or smooth."""
     for (data, learner), arm in arms().items():
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
@@ -117,7 +117,7 @@ def rows(seeds: Seeds) -> Rows:
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
         said = {"rate": best.get("rate", 0.0), "beta": best.get("beta", 0.0), "third": third}
-        if data != "demonstrations":  # no claim asks it, and a table is at most a mebibyte
+        if data != "demonstrations":  # no claim needs it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
         yield columns(met, data=data, learner=learner, **said, **found)
@@ -127,20 +127,19 @@ EXPERIMENT = Experiment(
     question="Which ways of learning from preferences leave less regret than their rivals, each at its best?",
     source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Zhang et al. (2024), SePPO; Diffusion-DRO "
     "(2025); Ivison et al. (2024), Unpacking DPO and PPO",
-    differs="log-linear policies, 16 prompts of 6 answers; regret in true reward is the outcome for all; of "
-    "VPO, SePPO and Diffusion-DRO the abstracts alone are known",
+    differs="log-linear policies, 16 prompts of 6 answers; the outcome is regret in true reward for all; "
+    "only the abstracts of VPO, SePPO and Diffusion-DRO are known",
     compute=of_seeds(NAME, rows, WORLDS, {"tuned on": TUNED_ON, "steps": STEPS}),
     keys=("run", "seed", "data", "learner"), metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
         "strips", x="regret", y="data", arm=("learner",), log="x",
-        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers: of "
-        "votes DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; with "
-        "experts, so many nats from the reference, DPO learns pairs, SFT clones winners, aligned does one "
-        "after the other; with demonstrations losers are logged, the reference's, the policy's own or an "
-        "older checkpoint's (lagged; flips may call them winners); with labels, poor ones in part turned "
-        "over, PPO follows a reward model of all or fewer features (small model); many worlds are means "
-        "over 24.",
+        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers. "
+        "Votes: DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones. "
+        "Experts, some nats from the reference: DPO learns pairs, SFT clones winners, aligned does one "
+        "after the other; demonstrations: losers are logged, the reference's, the policy's own or an older "
+        "checkpoint's (lagged; flips may call them winners). Labels, poor ones partly flipped: PPO follows "
+        "a reward model of all or fewer features (small model); many worlds are means over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),

@@ -1,4 +1,6 @@
-"""Preferences over steps by a process reward model that misjudges early ones, and TD look-ahead (ReARTeR)."""
+"""Preferences over steps from a process reward model that misjudges early steps, and TD look-ahead
+(ReARTeR).
+"""
 
 import numpy as np
 
@@ -8,13 +10,14 @@ from testbed.offline.improvement import softmax
 NAME = "step-preferences"
 SOURCE = "ReARTeR (2025), arXiv:2501.07861; from a summary"
 SEEDS, WORLDS, PILOTS, MORE = 256, 8, 64, 0.02
-"""Units of a run, worlds in each. The margin is the share of questions answered, set before the table."""
+"""Units of a run, and worlds in each. Margin of the share of questions answered, set before the table."""
 STEPS, STATES, ACTIONS, RIGHT = 6, 16, 4, 0.06
-"""Steps of a reasoning; states at each; choices in each; last choices that are right."""
+"""Steps of an answer; states at each; choices in each; last choices that are right."""
 BIASES = (0.0, 1.0, 2.0, 4.0)
-"""Deviation of the model's logits at the first step, falling linearly to 0 behind the last."""
+"""Deviation of the model's logits at the first step, which falls linearly to 0 after the last."""
 ROUNDS, SAMPLES, REFRESHED, AHEAD = 12, 16, 4, 4
-"""Rounds; samples in each; rounds between two references; samples of the next step in a look-ahead."""
+"""Rounds; samples in each; rounds between updates of the reference; samples of the next step in a
+look-ahead."""
 BETA = 0.1
 RATES = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 ARMS: dict[str, Grid] = {
@@ -27,7 +30,7 @@ ARMS: dict[str, Grid] = {
 def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
     """Return next states [T, S, A], rewards of last choices [S, A], first logits and judged logits [T, S, A].
 
-    The process reward model knows the base's chance of a right answer, in logits, but for its bias.
+    The process reward model knows the base's probability of a right answer, in logits, plus a bias.
     """
     rng = generator(seed, NAME)
     shape = (STEPS, STATES, ACTIONS)
@@ -42,7 +45,9 @@ def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
 
 
 def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats, Floats]:
-    """Return chances of a right answer after every choice [R, T, S, A], and mean over first states [R]."""
+    """Return probabilities of a right answer after every choice [R, T, S, A], and mean over first states
+    [R].
+    """
     found = np.empty_like(pi_RTSA)
     found[:, -1] = reward_RSA
     worlds = np.arange(len(pi_RTSA))[:, None, None]
@@ -53,11 +58,11 @@ def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats
 
 
 def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) -> Groups:
-    """Return the chance of a right answer at the end, and that of the base, [R] each.
+    """Return the final probability of a right answer, and that of the base, [R] each.
 
-    Every round samples responses; online DPO prefers, of two choices at each step, the one with the higher
-    score, or of two responses the right one. A look-ahead moves a step's score by `alpha` toward the mean
-    score of the next step's samples, which costs no answer.
+    Every round samples responses. Online DPO prefers the choice with the higher score, of two at each step,
+    or the right one of two responses. A look-ahead moves a step's score by `alpha` toward the mean score of
+    sampled next steps, which costs no answer.
     """
     next_RTSA, reward_RSA, logit_RTSA, judged_RTSA = (
         np.stack(each) for each in zip(*(drawn(int(seed), bias) for seed in seeds), strict=True)
@@ -117,7 +122,7 @@ def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) 
 
 
 def _spread(pull_RN: Floats, state_RN: Ints, pi_RSA: Floats) -> Floats:
-    """Return the part of grad log pi that normalizes, summed over samples, [R, S, A]."""
+    """Return the normalizing part of grad log pi, summed over samples, [R, S, A]."""
     found_RS = np.zeros(pi_RSA.shape[:2])
     np.add.at(found_RS, (np.arange(len(pi_RSA))[:, None], state_RN), pull_RN)
     return found_RS[..., None] * pi_RSA
@@ -127,21 +132,22 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
     NAME, SEEDS, ("accuracy", "base"), {"pilots": PILOTS}, WORLDS, continued=True,
     question="Does TD look-ahead mend preferences over steps whose early scores are biased?",
     source=SOURCE,
-    differs="layered decision trees in tables; a made bias of early scores; no learned reward model, no "
-    "explanations, no search at test time",
+    differs="layered decision trees in tables; an artificial bias of early scores; no learned reward model, "
+    "no explanations, no search at test time",
     budget="12 rounds, for which settings were chosen",
     margins={"share of questions answered": MORE},
     figure=Plot(
         "final by setting", x="bias: bias of early scores, logits", y="accuracy: chance of a right answer",
         arm=("arm",),
-        says="Shows the chance of a right answer after online DPO in layered decision trees, against the "
-        "bias of a process reward model, whose early scores err most: outcomes prefers right responses to "
-        "wrong ones; steps prefers the choice with the higher score at each step; look-ahead first moves "
+        says="Shows the probability of a right answer after online DPO in layered decision trees, against "
+        "the bias of a process reward model, whose early scores err most. Outcomes prefers right responses "
+        "to wrong ones; steps prefers the choice with the higher score at each step; look-ahead first moves "
         "a score toward those of sampled next steps.",
     ),
     systems={
         "ReARTeR": Part(
-            "look-ahead on made scores; explanations, search at test time and retrieval are open",
+            "look-ahead on artificial scores; explanations, search at test time and retrieval are not "
+            "tested",
             claims=("look-ahead-*",),
         )
     },

@@ -1,1 +1,1 @@
-"""How old data get and how fast training runs, by simulated clocks."""
+"""Age of data and speed of training, by simulated clocks."""

@@ -1,4 +1,4 @@
-"""Fin-ray: an environment that takes its time, and a learner that waits, overlaps or does neither."""
+"""Fin-ray: a slow environment, and a learner that waits for it, overlaps with it or does neither."""
 
 from dataclasses import replace
 from functools import cache
@@ -18,7 +18,7 @@ LATENCIES, LEVEL, SEEDS = (1.0, 4.0, 16.0), 0.8, 6
 TRAINING, DECODING = 2.0, 2.0
 """Seconds of the trainer per batch, and of the actor per response."""
 FASTER, ROOM = 1.1, 2.0
-"""Factor of time that counts as faster; updates that a lag may exceed the ratio of latencies by."""
+"""Ratio of times that counts as faster; updates by which a lag may exceed the ratio of latencies."""
 MODES: dict[str, dict[str, Any]] = {
     "synchronous": {"admission": "capacity", "eta": 0, "pools": "colocated", "barrier": True},
     "overlapped": {"admission": "capacity", "eta": 1, "queue": 2.0},
@@ -36,8 +36,8 @@ DRIFT = {"kl": "rollout_corr/kl_mu_pi_k3", "clip_share": "actor/clip_share"}
 
 @cache
 def _learned(lag: int, seeds: Seeds) -> Frame:
-    """Return the updates to the level at a lag, seed by seed, and mean KL and clip share along the run; all
-    updates where it is not reached.
+    """Return the updates to the level at a lag by seed, and mean KL and clip share along the run; all updates
+    where it is not reached.
     """
     from testbed.training.loop import train_pack
 
@@ -49,7 +49,7 @@ def _learned(lag: int, seeds: Seeds) -> Frame:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return seconds per batch, mean lag, and seconds to the level: updates at that lag times the period."""
+    """Return seconds per batch, mean lag, and seconds to the level (updates at that lag times the period)."""
     from testbed.pipeline.simulate import simulate
 
     base = Design(
@@ -77,9 +77,8 @@ EXPERIMENT = Experiment(
     "its data?",
     source=SOURCE,
     differs=(
-        "an event simulator with exponential waits gives seconds and the mean lag, a table learns at "
-        "that lag, all "
-        "samples equally old; no fin, no sinusoid"
+        "an event simulator with exponential waits gives seconds and the mean lag, and a table learns at "
+        "that lag with all samples equally old; no fin, no sinusoid"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"level": LEVEL}),
     keys=("run", "seed", "latency", "mode"),
@@ -88,10 +87,10 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="latency: mean wait for the environment (s)",
         y="seconds: seconds to a success of 0.8", arm=("mode",), log="y",
-        says="Shows seconds until a success of 0.8 against the environment's mean wait: an event simulator "
-        "gives period and mean lag, a tabular learner trains at that lag; it generates and trains in turn "
-        "(synchronous), generates the next batch while it trains (overlapped), or never waits and drops the "
-        "oldest data of a full queue (decoupled).",
+        says="Shows seconds until a success of 0.8 against the environment's mean wait; an event simulator "
+        "gives period and mean lag, and a tabular learner trains at that lag. It generates and trains in "
+        "turn (synchronous), generates the next batch while it trains (overlapped), or never waits and "
+        "drops the oldest data of a full queue (decoupled).",
     ),
     systems={"Fin-ray async parallel training": Part("time and lag; not the fin, nor a searched sinusoid")},
 )  # fmt: skip

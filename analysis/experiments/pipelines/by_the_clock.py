@@ -1,4 +1,4 @@
-"""Accuracy against the seconds of a simulated pipeline: VCPO, online DPO one step off, and LlamaRL's AIPO."""
+"""Accuracy by the clock of a simulated pipeline: VCPO, online DPO one step off, and LlamaRL's AIPO."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ VCPO = "VCPO (2026), arXiv:2602.17616"
 ASYNC = "Noukhovitch et al. (2024), Asynchronous RLHF, arXiv:2410.18252"
 LLAMARL = "LlamaRL (2025), arXiv:2505.24034"
 EQUAL, LOSS = 0.02, 0.05
-"""Accuracy that counts as equal, and as lost. Set before the sweep was run."""
+"""Margins of accuracy: equal, and lost. Set before the sweep was run."""
 LAGS = {"vcpo": (0, 16, 128), "online_dpo": (0, 1), "aipo": (0, 4, 16, 64), "reinforce": (16,)}
 BOTH = (("baseline", "proxy"), ("ess_reference", 1))
 """VCPO's two parts."""
@@ -26,7 +26,7 @@ ARMS: dict[str, Arm] = {
 
 
 def cells() -> tuple[Run, ...]:
-    """Each recipe at its lags and at 3e-3, which tuning chose for VCPO and for online DPO on-policy."""
+    """Each recipe at its lags and at 3e-3, which tuning chose for on-policy VCPO and online DPO."""
     small = replace(SMALL, log_every=10)
     return tuple(
         replace(cell, recipe_args=BOTH if recipe == "vcpo" else ())
@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "VCPO (Stable Asynchrony)": Part(
-            "by a pipeline's closed form; the source's 2.5 times is at two steps of lag",
+            "by a pipeline's closed form; the source's factor of 2.5 is at two steps of lag",
             ("vcpo-is-2.5-times-as-fast-at-lag-16", "vcpo-is-2.5-times-as-fast-at-lag-128")
         ),
         "Asynchronous RLHF": Part(claims=("one-step-off-online-dpo-is-faster",)),
@@ -61,14 +61,14 @@ EXPERIMENT = Experiment(
 
 
 def log_faster(table: Frame, fast: str, slow: str) -> pd.Series:
-    """Return the log speed-up in simulated time to an accuracy of 0.9, seed by seed."""
+    """Return the log speed-up in simulated time to an accuracy of 0.9, by seed."""
     ratio = _one_step_off() if slow.startswith("online_dpo") else _split()
     slow_N, fast_N = (arm(table, "steps_to 0.9", ARMS[name]) for name in (slow, fast))
     return log_speed_up(slow_N, fast_N, SMALL.steps, ratio)
 
 
 def _split() -> float:
-    """Return how many times faster an update is on a pool split in two, with stragglers."""
+    """Return the speed-up of an update on a pool split in two, with stragglers."""
     from testbed.pipeline import closed_forms
 
     both = pools(length="lognormal")
@@ -76,7 +76,7 @@ def _split() -> float:
 
 
 def _one_step_off() -> float:
-    """Return the same of one step off, with a trainer that takes half of the generator's time."""
+    """Return the speed-up of training one step off, where training takes half of the generation time."""
     from testbed.pipeline import closed_forms
 
     whole = base(**BARRIER, tau_1=1e-4, sync_time=2.0)

@@ -1,8 +1,8 @@
-"""What splitting a pool gains by the model's size, where memory decides over how many devices a copy spreads.
+"""Gain from splitting a pool by the model's size, where memory decides how many devices hold a copy.
 
-A model's copy takes m devices, a power of two. One pool that trains and generates in turn, as DeepSpeed-Chat
-does, holds the trainer's states beside the weights and the cache, so that its m is large, and every layer of
-every token waits for an exchange over all of m. A pool of its own for generation needs a small m.
+A copy of the model takes m devices, a power of two. A pool that trains and generates in turn, as in
+DeepSpeed-Chat, holds the trainer's states beside weights and cache. So its m is large, and every layer of
+every token waits for an exchange over all m devices. A separate pool for generation needs a small m.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ SIZES = {
     "405B": Size(405e9, 126, 516_096, 1024),
 }
 REPORTED = {"8B": 2.52, "70B": 3.98, "405B": 10.7}
-"""The source's speed-ups."""
+"""Speed-ups reported by the source."""
 BANDWIDTH, PEAK, NODE, WITHIN = 3.35e12, 989e12, 8, 10e-6
 """Bytes and operations per second of an H100, devices of a node, seconds of an exchange inside a node."""
 STATES, STRETCH = 16, 4
-"""Bytes per parameter of weights, gradients and Adam; the longest response over the mean."""
+"""Bytes per parameter of weights, gradients and Adam; ratio of the longest response to the mean."""
 HOPS = {"fast": (4e-6, 8e-6), "middle": (10e-6, 20e-6), "slow": (20e-6, 40e-6)}
-"""Seconds that an exchange takes longer for every doubling of nodes; not in the source, so drawn."""
+"""Extra seconds of an exchange for every doubling of nodes; not in the source, so drawn."""
 MORE = 1.02
-"""Factor of gains that counts as more. Set before the table was made."""
+"""Ratio of gains that counts as more. Set before the table was made."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Sheet:
 
     @classmethod
     def at(cls, u_5: Floats, hop: tuple[float, float]) -> Sheet:
-        """Return unknowns at a point of the unit cube, the same for all bands of exchanges but for the place
-        in the band.
+        """Return unknowns at a point of the unit cube; bands of exchanges differ only in the extra
+        seconds.
         """
         lows, highs = np.array(
             [(60e9, 75e9), (0.3, 0.5), np.log(hop), np.log((512, 1536)), np.log((500, 1500))]
@@ -98,7 +98,9 @@ class Sheet:
         )  # fmt: skip
 
     def copies(self, size: Size, width: int, states: int) -> Iterator[int]:
-        """Yield the devices of a copy: `states` bytes per parameter, the weights and a batch's cache fit."""
+        """Yield device counts of a copy that fit `states` bytes per parameter, the weights and a batch's
+        cache.
+        """
         for m in (2**k for k in range(11)):
             engines = size.devices // m
             cache = size.cache * STRETCH * self.length * self.batch / max(1, engines)
@@ -122,9 +124,9 @@ class Sheet:
         }
 
     def split(self, size: Size, m: int, width: int) -> float:
-        """Return seconds per batch with pools of their own, at the best of 13 shares for training.
+        """Return seconds per batch with separate pools, at the best of 13 shares for training.
 
-        Generation takes longer the larger the share and training less, so that the best is where they cross.
+        With a larger share generation takes longer and training less, so they are equal at the best share.
         """
         from testbed.pipeline import closed_forms
 
@@ -143,8 +145,8 @@ class Sheet:
 
 
 def points(seed: int) -> Floats:
-    """Return a unit's sheets in the unit cube [P, 5]: a random one and a scrambled Sobol net, whose points
-    are uniform each and together leave less to chance.
+    """Return a unit's samples of the unit cube [P, 5]: a random one and a scrambled Sobol net. Each of its
+    points is uniform, and together they have less variance.
     """
     from scipy.stats import qmc
 
@@ -153,7 +155,7 @@ def points(seed: int) -> Floats:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Yield geometric means of speed-ups over a unit's sheets, by layout, size and band of exchanges."""
+    """Yield geometric means of speed-ups over a unit's samples, by layout, size and band of exchanges."""
     for seed in seeds:
         frame = pd.DataFrame(
             {"seed": seed, "size": size, "hop": hop, **Sheet.at(u_5, band).gains(SIZES[size])}
@@ -172,7 +174,7 @@ EXPERIMENT = Experiment(
     source="LlamaRL (2025), arXiv:2505.24034: 2.52, 3.98 and 10.7 times as fast at 8B, 70B and 405B",
     differs=(
         "closed forms with the data sheet of an H100; memory, efficiency, batch, lengths and the exchange "
-        "between nodes are drawn; the loss of the source's other layout by its code is not in it"
+        "between nodes are drawn; the slowdown that the source's code adds to its other layout is left out"
     ),
     compute=of_seeds(NAME, rows, SEEDS, {"reported": REPORTED, "sheets": SHEETS}),
     keys=("run", "seed", "size", "hop"),
@@ -183,11 +185,11 @@ EXPERIMENT = Experiment(
         x="hop: exchange between nodes",
         y="8 bits: speed-up over one pool",
         arm=("size",),
-        says="Shows how many times faster batches pass where training and generation have pools of their "
-        "own than where one pool does both in turn, for three sizes of model, by closed forms with an "
-        "H100's data sheet and random batches, lengths and efficiencies; across: 4 to 8 (fast), 10 to 20 "
-        "(middle) or 20 to 40 µs more per doubling of nodes; the generator's copies have a number of "
-        "devices of their own, and weights of 8 bits.",
+        says="Shows how many times faster batches pass with separate pools for training and generation than "
+        "with one pool that does both in turn, for three model sizes, by closed forms with an H100's data "
+        "sheet and random batches, lengths and efficiencies. Across: 4 to 8 (fast), 10 to 20 (middle) or 20 "
+        "to 40 µs more per doubling of nodes. The generator's copies have a number of devices of their own, "
+        "and weights of 8 bits.",
     ),
     systems=("LlamaRL",),
 )

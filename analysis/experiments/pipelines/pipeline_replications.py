@@ -1,9 +1,9 @@
 """Simulated pipelines against closed forms of their speed and lag.
 
-What depends on the lengths that were drawn is statistical: judged over replications, streams of random
-numbers that every pipeline meets, so that rows of one may be compared as pairs. What holds on every path, or
-where nothing is random, is exact. The last experiment asks for the speed of micro-batches that are trained as
-they come.
+Claims that depend on drawn lengths are statistical: judged over replications, streams of random numbers that
+all pipelines share, so that rows of one replication form pairs. Claims that hold on every path, or where
+nothing is random, are exact. The last experiment measures the speed of micro-batches that are trained as they
+arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 REPLICAS = 8
 FRESH = range(REPLICAS, 24)
-"""Replications of a second run, added when closed forms had held on the first eight."""
+"""Replications of a second run, added after closed forms had held on the first eight."""
 VALUES = (
     "period", "lag_sample", "lag_token", "length_generated", "length_trained", "length_bias", "drop_rate",
 )  # fmt: skip
@@ -38,14 +38,16 @@ BARRIER = {"admission": "capacity", "barrier": True, "queue_rule": "block"}
 
 
 def base(**fields: Any) -> Design:
-    """Return 240 slots, batches of 240 = 30 groups of 8 that take 20 s to generate, some fields replaced."""
+    """Return 240 slots, batches of 240 = 30 groups of 8 that take 20 s to generate, with some fields
+    replaced.
+    """
     from testbed.pipeline.design import Design
 
     return replace(Design(slots=240, batch=240, train_time=15.0, queue_rule="drop-oldest"), **fields)
 
 
 def discards() -> dict[str, Design]:
-    """A heavy tail of lengths with groups dropped by age, and with the oldest of a full queue dropped."""
+    """A heavy tail of lengths: groups dropped by age, and the oldest of a full queue dropped."""
     heavy: dict[str, Any] = {"sigma": 0.9, "length_mean": 1354.0, "train_time": 25.0}
     return {
         "by age": base(**heavy, max_age=1, queue_rule="block"),
@@ -69,7 +71,9 @@ PIPELINES = {
 
 
 def replications(claim: str, replicas: int = REPLICAS) -> Frame:
-    """Return a row per pipeline of the claim and replication; more of these leave the first as they are."""
+    """Return a row per pipeline and replication of the claim; adding replications leaves the first
+    unchanged.
+    """
     from testbed.pipeline.simulate import simulate_one
 
     make, batches = PIPELINES[claim]
@@ -112,7 +116,7 @@ def measured(table: Frame, claim: str, value: str) -> Groups:
 
 
 def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> Groups:
-    """Return the room of relative distances [R] to either side: above 0 on average when within the margin."""
+    """Return the distance to either margin of relative distances [R]: positive on average means within."""
     return {
         f"{name} {side}": margin - sign * distance_R
         for name, distance_R in relative.items()
@@ -121,7 +125,9 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> Groups:
 
 
 def room_to_a_bound(table: Frame) -> Groups:
-    """Return the room left by both biases of the mean length, and by a full queue's lag and dropped share."""
+    """Return the distance to the margin for both biases of the mean length, and for a full queue's lag and
+    dropped share.
+    """
     from testbed.pipeline import closed_forms
 
     name = "discard-stale-shortens-responses"
@@ -164,7 +170,8 @@ FORMULAS = Experiment(
     source="papers of the systems, with each claim",
     systems={
         "Periodic Asynchrony": Part(
-            "that its data are on-policy, and a bound on the speed-up; twice: see periodic-speed",
+            "that its data are on-policy, and a bound on the speed-up; for twice the speed see "
+            "periodic-speed",
             claims=("periodic-asynchrony-is-on-policy",),
         )
     },
@@ -214,7 +221,7 @@ def periodic() -> Evidence:
     ),
 )
 def capacity() -> Evidence:
-    """Return distances of the largest excess from eta B, and whether stragglers exceed eta."""
+    """Return the distance of the largest excess from eta B, and whether stragglers exceed eta."""
     gaps = []
     for eta in (0, 1, 4):
         design = base(admission="capacity", eta=eta, queue=eta + 1.0, train_time=25.0, sigma=1.0)
@@ -229,11 +236,11 @@ def capacity() -> Evidence:
 PERIODIC = "Periodic Asynchrony (2025), arXiv:2511.18871"
 SEEDS, BATCHES, PIECES = 8, 60, 30
 LOADS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Seconds to train a batch over those to generate it, with all of the slots busy."""
+"""Seconds to train a batch over seconds to generate it, with all of the slots busy."""
 SPREADS = (0.0, 0.3, 0.6, 1.0)
 """Standard deviations of the logarithm of a response's length."""
 NEAR, APART = 1.8, 0.05
-"""Speed-up that counts as nearly twice, and difference of speed-ups. Set on other seeds."""
+"""Speed-up that counts as nearly twice, and margin of a difference of speed-ups. Set on other seeds."""
 
 
 def speed_up(seeds: Seeds) -> Rows:
@@ -272,11 +279,12 @@ SPEED = Experiment(
         arm=("spread",),
         x_label="time to train over time to generate",
         y_label="speed-up over generating first",
-        says="Shows how many times faster an iteration is whose 30 micro-batches are trained as they come "
-        "than one that generates all first, by event simulation of 240 responses on 12 slots; across: time "
-        "to train over time to generate; spread: standard deviation of the logarithm of a response's length.",
+        says="Shows how many times faster an iteration is if its 30 micro-batches are trained as they "
+        "arrive than if it generates all first, by event simulation of 240 responses on 12 slots. Across: "
+        "time to train over time to generate. Spread: standard deviation of the logarithm of a response's "
+        "length.",
     ),
-    systems={"Periodic Asynchrony": Part("simulated speed, near 2 at balance alone; no accuracy")},
+    systems={"Periodic Asynchrony": Part("simulated speed, near 2 only at balance; no accuracy")},
 )
 
 SPEED.claim(

@@ -1,4 +1,4 @@
-"""T-PPO on answers of free lengths and a clock: PPO on windows that nobody waits for, each arm tuned."""
+"""T-PPO on answers of free lengths by a clock: PPO on windows that nobody waits for, each arm tuned."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,15 @@ from analysis.lab import Grid, Groups, Part, Plot, TunedArms, inside
 NAME = "truncated-answers"
 SEEDS, PILOTS, LEVEL, MOST = 32, 4, 0.8, 12_000.0
 FASTER, SOONER = 1.5, 1.1
-"""Factors of time: of windows over whole answers, and of EGAE over GAE. Set before the table was made."""
+"""Ratios of times: windows to whole answers, and EGAE to GAE. Set before the table was made."""
 GRID: Grid = {"rate": (30.0, 100.0, 300.0), "lam": (0.0, 0.3, 0.5, 0.7, 0.9, 1.0), "size": (8, 16, 32, 64)}
 ARMS = {"whole": GRID, "windows, egae": GRID, "windows, gae": GRID}
 
 
 def learn(seeds: Sequence[int], arm: str, rate: float, lam: float, size: float) -> Groups:
-    """Return the ticks until the mean chance of a right token is .8, at most `MOST`, and their logarithm."""
+    """Return the ticks until the mean probability of a right token is .8, at most `MOST`, and their
+    logarithm.
+    """
     from analysis.worlds.long_answers import ticks  # imported here: it loads the compiler
 
     how = list(ARMS).index(arm)
@@ -33,17 +35,17 @@ EXPERIMENT = TUNED.experiment(
     source="T-PPO (2025), arXiv:2506.15050",
     differs=(
         "policies and critics are tables; lengths are drawn, lognormal, the longest of 64 about 3.5 times "
-        "the mean; a tick decodes a token in every slot, and training a token takes .025 ticks"
+        "the mean; a tick decodes a token in every slot, and training on a token takes .025 ticks"
     ),
     margins={"factor of time": FASTER, "factor over GAE": SOONER},
     figure=Plot(
         "strips",
         x="ticks: ticks to a chance of .8",
         y="arm",
-        says="Shows the time until tokens are right with a mean chance of .8, on random worlds in which "
-        "answers have free lengths: PPO on whole answers, of which a step waits for the longest, and on "
-        "windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; each at its best "
-        "rate, lambda, and number of answers or of tokens at once.",
+        says="Shows the time until tokens are right with a mean probability of .8, on random worlds in "
+        "which answers have free lengths. PPO learns from whole answers, where a step waits for the "
+        "longest, or from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0. "
+        "Each has its best rate, lambda, and number of answers or of tokens at once.",
     ),
     systems={"T-PPO (Truncated PPO)": Part("tables; lengths do not depend on the policy")},
 )

@@ -1,1 +1,1 @@
-"""What Hugging Face models do, and whether the toy foretells it."""
+"""Experiments on Hugging Face models, and tests whether the toy model predicts them."""

@@ -1,7 +1,7 @@
-"""What the arena foretold of twelve recipes, scored on models of a million weights that ran afterwards.
+"""Predictions by the arena for twelve recipes, scored on later runs of models of a million weights.
 
 Predictions and runs: analysis/arena/foretold_runs.py. Claims on running sums at lag 64 were written before
-any run, the others after three seeds of that and before any run of their own was looked at.
+any run; the others after three seeds of that, before any of their runs was looked at.
 """
 
 import itertools
@@ -23,9 +23,9 @@ NAME = "foretold-arms"
 SUMS, SPELLING = MODELS
 RUNS = ("first", "replication")
 MARGIN, HALF = 0.05, 0.5
-"""Final accuracy that counts; Kendall's tau at which three of four pairs stand in the right order."""
+"""Final accuracy that counts; Kendall's tau at which three of four pairs are in the right order."""
 SAID = ("alike", "mean", "none", "product")
-"""The arena by its task most alike, by the mean of its tasks; the dumb predictors."""
+"""Predictors: the arena's most similar task, the mean of its tasks, and two naive ones."""
 METRICS = {
     "final": "accuracy",
     "rise final": "rise accuracy",
@@ -37,7 +37,7 @@ KEYS = ("task", "lag", "recipe", "run", "seed")
 
 
 def compute() -> Table:
-    """Return the final runs of the seeds that are complete, a row per task, lag, recipe and seed."""
+    """Return the final runs of the complete seeds, a row per task, lag, recipe and seed."""
     places = itertools.product(MODELS, foretold_runs.SEEDS, foretold_runs.LAGS)
     rows = [row for place in places for row in rows_of(*place)]
     if not rows:
@@ -46,7 +46,7 @@ def compute() -> Table:
 
 
 def rows_of(task: str, seed: int, lag: int) -> list[dict[str, object]]:
-    """Return the rows of a task's seed at a lag, none if a run is missing."""
+    """Return the rows of a task's seed at a lag; empty if a run is missing."""
     folder = foretold_runs.folder(task, seed, lag)
     wanted = {cell_id(run): run for run in foretold_runs.runs(task, seed, lag)}
     if len(list(folder.glob("packs/*"))) < len(wanted):
@@ -66,8 +66,8 @@ EXPERIMENT = Experiment(
     source="this project",
     differs=(
         "models of a million weights, taught running sums of ten digits or to spell six letters backward; "
-        "144 steps of 12 responses; lags 64 and 16; the arena's settings, rates a tenth, nothing tuned on "
-        "the models; 20 seeds at lag 64, 12 at lag 16"
+        "144 steps of 12 responses; lags 64 and 16; the arena's settings with a tenth of its rates, nothing "
+        "tuned on the models; 20 seeds at lag 64, 12 at lag 16"
     ),
     compute=compute,
     keys=KEYS,
@@ -89,10 +89,11 @@ def of(table: Frame, task: str, lag: int) -> Frame:
 
 
 def scored(table: Frame, task: str, lag: int) -> Frame:
-    """Return a row per predictor: tau, intervals that hold, their width, mean error, Brier score.
+    """Return a row per predictor: tau, intervals that cover, their width, mean error, Brier score.
 
-    tau is that of the mean shares of fresh data's mean final (0 for a predictor without an order), inside
-    counts the recipes whose share the interval holds, Brier is the mean over runs of (p - collapsed)^2.
+    tau ranks the mean shares of fresh data's mean final accuracy (0 for a predictor without a ranking);
+    inside counts the recipes whose share lies in the interval; Brier is the mean over runs of (p -
+    collapsed)^2.
     """
     stale = of(table, task, lag)
     fresh = of(table, task, 0)
@@ -124,7 +125,7 @@ def taus(table: Frame, name: str, task: str = SUMS, lag: int = LAG) -> pd.Series
 
 
 def better(table: Frame, task: str, lag: int = LAG) -> pd.Series:
-    """Return the tau of the arena's task most alike less that of lag times rate, by seed."""
+    """Return the tau of the arena's most similar task minus the tau of lag times rate, by seed."""
     return taus(table, "alike", task, lag) - taus(table, "product", task, lag)
 
 

@@ -1,4 +1,4 @@
-"""Which part of GRPO saves SmolLM2-135M-Instruct from old data: from REINFORCE upwards, a part a step."""
+"""Which part of GRPO saves SmolLM2-135M-Instruct from old data: from REINFORCE to GRPO in three steps."""
 
 from dataclasses import replace
 
@@ -17,19 +17,20 @@ LADDER = {
     "GRPO without its clip": PARTS["open"],
     "GRPO": PARTS["GRPO"],
 }
-"""From REINFORCE to GRPO, a part a step; the third also takes GRPO's mean over tokens, and has no clip."""
+"""From REINFORCE to GRPO, one part at a time; the third also takes GRPO's mean over tokens, without a
+clip."""
 ENDS = ("REINFORCE", "GRPO")
-"""Arms on fresh data too: there all ratios are 1, so that weights and clip change nothing."""
+"""Arms that also run on fresh data: there all ratios are 1, so weights and clip change nothing."""
 KEYS = ("recipe", "recipe_args", "lag")
 DRIFT = "mean rollout_corr/kl_mu_pi_k3"
 END = "accuracy"
 PLAIN, WEIGHTED, STANDARD, CLIPPED = arms_of(LADDER, LADDER.values(), ("recipe", "recipe_args")).values()
 DATA = {0: f"lag {OLD}", 10: "fresh"}
-"""Whose rows have so much added to the number of their arm in figures."""
+"""Offset of the arm's number in figures, for rows on fresh data."""
 
 
 def arms() -> tuple[Run, ...]:
-    """Return the four recipes at lag 32, two on fresh data too; 80 steps of 4 x 8 responses."""
+    """Return the four recipes at lag 32, two of them on fresh data too; 80 steps of 4 x 8 responses."""
     base = replace(
         BASE, policy_args=(("lora", 8), ("dtype", "float32")), device="cuda", steps=80, log_every=10,
         evaluation_prompts=64,
@@ -58,7 +59,7 @@ def numbered(table: Frame) -> Frame:
 RATES = Experiment(
     "known-rates",
     question="Which learning rate suits REINFORCE, GRPO and what lies between on SmolLM2, by lag?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     prepare=prepare,
     cells=at_every_rate,
     keys=(*KEYS, "learning_rate", "seed"),
@@ -100,8 +101,8 @@ STEPS = Experiment(
         },
         also=({"x": f"{ESS}: mean sequence ESS"},),
         says="Shows SmolLM2-135M-Instruct after 80 steps of telling which number is larger, on data 32 "
-        "optimizer steps old or fresh, each recipe at its best of five rates: from REINFORCE to GRPO a part "
-        "is added at a time, and 16 seeds ran on a GPU, 4 on a CPU.",
+        "optimizer steps old or fresh, each recipe at its best of five rates. From REINFORCE to GRPO one "
+        "part is added at a time; 16 seeds ran on a GPU, 4 on a CPU.",
     ),
 )
 

@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct learns which of two numbers is larger, from fresh data and from data 16 steps old.
 
-The second experiment takes GRPO with and without its clip, and REINFORCE, to data 32 steps old.
+The second experiment trains GRPO with and without its clip, and REINFORCE, on data 32 steps old.
 """
 
 from dataclasses import replace
@@ -14,16 +14,16 @@ from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run, grid
 
 MODEL = Path("out/smollm2")
-"""Where `testbed pretrained smollm2 out/smollm2` writes the model; its problems lie beside it."""
+"""Folder where `testbed pretrained smollm2 out/smollm2` writes the model; its problems lie beside it."""
 PROBLEMS = MODEL.with_name("smollm2-problems") / "larger.jsonl"
 LAG = 16
 MARGIN = 0.05
-"""Accuracy that counts. Set before the runs; a pilot of one seed at each lag chose the number of steps."""
+"""Margin of accuracy. Set before the runs; a pilot of one seed at each lag chose the number of steps."""
 AREA, ESS = "mean accuracy", "mean rollout_corr/ess_kish_sequence_raw"
 
 
 def prepare() -> None:
-    """Write the model and its problems, where they are not there yet."""
+    """Write the model and its problems, unless they exist."""
     if not MODEL.exists():
         from testbed.policies.hf.shipped_models import write_pretrained
 
@@ -91,7 +91,7 @@ PARTS = {
     "open": Run(recipe="grpo", recipe_args=(("eps_high", 1e6), ("eps_low", 1.0))),
     "GRPO": Run(recipe="grpo"),
 }
-"""Open: GRPO's importance weights, standardized advantages and mean over tokens, its ratio unbounded."""
+"""Open: GRPO's importance weights, standardized advantages and mean over tokens, with unbounded ratio."""
 PLAIN, OPEN, CLIPPED = arms_of(PARTS, PARTS.values(), ("recipe", "recipe_args")).values()
 
 
@@ -118,8 +118,8 @@ PARTS_OF_GRPO = Experiment(
     question="Is it the clip of GRPO that keeps a language model that people know from failing on old data?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs=(
-        "56 steps, one rate, tuned for no arm, bfloat16 adapters, one task; the runs of GRPO and REINFORCE "
-        "were known when the third arm was designed"
+        "56 steps, one rate that is tuned for no arm, bfloat16 adapters, one task; the runs of GRPO and "
+        "REINFORCE were known when the third arm was designed"
     ),
     prepare=prepare,
     cells=part_cells,

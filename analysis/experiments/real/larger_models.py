@@ -1,9 +1,9 @@
-"""Does the tuned toy LLM foretell what stale data do to Hugging Face models of a million weights?
+"""Does the tuned toy LLM predict the effects of stale data on Hugging Face models of a million weights?
 
-As in `toy-vs-real` a seed has one of three tasks, drawn by its number. Here every recipe has its own learning
-rate, chosen at lag 32 on tuning seeds, on the toy too; at lag 64 all data come from the first weights. A
-first run, at lag 64 alone and 13 seeds, decided nothing; these seeds are others (docs/LOG.md).
-The toy's seeds are tuning seeds: medians over them are a prediction, judged on real models with other seeds.
+As in `toy-vs-real`, the number of a seed determines one of three tasks. Here every recipe has its own
+learning rate, chosen at lag 32 on tuning seeds, on the toy model too. At lag 64 all data come from the first
+weights. A first run, at lag 64 alone and on 13 seeds, decided nothing; these seeds are others (docs/LOG.md).
+The toy's seeds are tuning seeds: their medians are a prediction, judged on real models with other seeds.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ MODELS = (
     Made("gpt-neox-1m-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", 0.25, 900, 256),
     Made("llama-1m-length", "length", SHORT, "llama", 0.55, 300, 224),
 )
-"""A million weights in two layers each; taught until they are right on a fifth to a half of all prompts."""
+"""A million weights in two layers each, taught until a fifth to a half of all prompts are answered right."""
 SIZES = {"steps": 80, "prompts": 8, "group": 4, "log_every": 10, "evaluation_prompts": 32}
 """80 steps of 32 responses."""
 MODEL_RATES = (1.5e-4, 3e-4, 6e-4, 1.2e-3, 2.4e-3)
@@ -49,7 +49,7 @@ def rate_cells() -> tuple[Run, ...]:
 RATES_CHOSEN = Experiment(
     "larger-rates",
     question="Which learning rate suits each recipe on old data, on models of a million weights?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     prepare=partial(make, MODELS),
     cells=rate_cells,
     keys=(*BY, "learning_rate", "seed"),
@@ -61,22 +61,23 @@ LAGS = (8, OLD, 64)
 SHORTER: dict[str, Any] = SIZES | {"steps": max(LAGS)}
 """At the largest lag all data come from the first weights."""
 EARLY = 40
-"""Steps whose metrics are read as signs of what comes."""
+"""Steps whose metrics are read as early signs."""
 TOY_RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 FAST = 1e-2
-"""The rate of collapses: on tuning seeds at lag 64 as many arms break at it as real ones at theirs."""
+"""A rate at which runs collapse: at lag 64 on tuning seeds, it breaks as many arms as the real models' rates
+do."""
 TUNED = "tuned"
 KEYS = ("task", "recipe", "lag", "seed")
 METRICS = ("accuracy", "best", "start", "collapsed", "collapse_step")
 
 
 def arms(run: Run, lags: tuple[int, ...] = LAGS) -> tuple[Run, ...]:
-    """Return eight recipes at every lag, and GRPO on-policy beside them, of one starting run."""
+    """Return eight recipes at every lag, and GRPO on-policy beside them, from one starting run."""
     return (replace(run, recipe="grpo", lag=0), *grid(run, recipe=list(RECIPES), lag=list(lags)))
 
 
 def toy_cells() -> tuple[Run, ...]:
-    """The arms on three tasks, 4 rates, 6 tuning seeds; taught as long as real models."""
+    """The arms on three tasks, 4 rates, 6 tuning seeds; base models are taught as long as the real ones."""
     found: list[Run] = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
@@ -95,7 +96,7 @@ def with_signs(name: str, rows: Frame, keys: tuple[str, ...], until: int = EARLY
 
 
 def toy_table(rows: Frame) -> Table:
-    """Return the cells at the rate that suits their recipe best on their task at lag 32, and at FAST."""
+    """Return the cells at their recipe's best rate on their task at lag 32, and those at FAST."""
     found = with_signs("larger-toy", rows, (*KEYS, RATE))
     best = best_rates(found.frame[found.frame["lag"] == OLD], BY, "accuracy")
     chosen = found.frame.merge(best[[*BY, RATE]])
@@ -112,7 +113,7 @@ def toy_rows(tuned: bool = True) -> Frame:
 
 
 def kept(frame: Frame) -> pd.Series:
-    """Return the share of its best accuracy that an arm ends with."""
+    """Return the final accuracy of an arm as a share of its best."""
     return frame["accuracy"] / frame["best"].clip(lower=1e-9)
 
 
@@ -130,7 +131,7 @@ LARGER_TOY = Experiment(
 STALE = LAGS[1:]
 STOP = Stop(block=24, cap=48, begun_with=24, first=200, fresh=1200)
 HALF = 0.5
-"""Kendall's tau at which three of four pairs stand in the right order; margins were set before the runs."""
+"""Kendall's tau at which three of four pairs are in the right order; margins were set before the runs."""
 ESS = "log10 ess"
 
 
@@ -140,12 +141,12 @@ def cells() -> tuple[Run, ...]:
 
 
 def drawn(run: Run) -> bool:
-    """Return whether a run is on its seed's task: one of the three, at random."""
+    """Return whether a run is on its seed's task, one of the three at random."""
     return MODELS[rng.key(run.seed, "larger-models/task") % len(MODELS)].task == run.task
 
 
 def from_rows(rows: Frame) -> Table:
-    """Return one row per cell with its signs, and the toy's median of its end."""
+    """Return one row per cell with its signs, and the toy's median final accuracy."""
     table = with_signs("larger-models", rows, KEYS)
     foretold = toy_rows().groupby(["task", *ARM])["accuracy"].median().rename(FORETOLD)
     return Table.of(table.name, table.frame.join(foretold, on=["task", *ARM]), table.about)
@@ -170,7 +171,9 @@ LARGER_MODELS = Experiment(
 
 
 def losses(table: Frame) -> pd.Series:
-    """Return the AUROC of a small early ESS for ending 0.1 below GRPO on-policy of the same seed, by seed."""
+    """Return the AUROC with which a small early ESS predicts ending 0.1 below the same seed's GRPO on-policy,
+    by seed.
+    """
     fresh = table[table["lag"] == 0].set_index("seed")["accuracy"]
     stale = table[table["lag"] > 0]
     event = stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED

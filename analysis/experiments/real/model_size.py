@@ -1,4 +1,4 @@
-"""Does a larger model bear older data? The arena's sums from 7 thousand to 10 million weights."""
+"""Does a larger model tolerate older data? The arena's sums with 7 thousand to 10 million weights."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
 
 OLD, MARGIN = 64, 0.05
-"""Lag in optimizer steps; accuracy that counts."""
+"""Lag in optimizer steps; margin of accuracy."""
 END, AREA = "accuracy", "mean accuracy"
 CLIP, DRIFT = "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"
 CENTER = {16: 1e-3, 56: 1e-3, 208: 3e-4, 656: 1e-4}
@@ -22,10 +22,10 @@ WEIGHTS = {width: 24 * width**2 + 50 * width for width in CENTER}
 SIZES_SAID = ("7 thousand", "78 thousand", "a million", "10 million")
 SAID = dict(zip(map(str, WEIGHTS.values()), SIZES_SAID, strict=True))
 JUDGED = (16, 56, 208)
-"""Widths that fresh seeds judge, on a processor; all four were tuned on a GPU."""
+"""Widths that fresh seeds judge, on a CPU; all four were tuned on a GPU."""
 LEAST, MOST = min(JUDGED), max(JUDGED)
 COMMON = 3e-4
-"""The rate at which clip shares are compared."""
+"""Learning rate at which clip shares are compared."""
 ARMS = {
     "GRPO": Run(recipe="grpo", recipe_args=(("eps_high", 0.2), ("eps_low", 0.2))),
     "GRPO, wide clip": Run(recipe="grpo", recipe_args=(("eps_high", 3.0), ("eps_low", 0.9))),
@@ -58,7 +58,7 @@ def at_every_rate() -> tuple[Run, ...]:
 
 
 def weighed(table: Frame) -> Frame:
-    """Return the table with the model's number of weights, and what its arms are called."""
+    """Return the table with the number of weights and the labels of arms."""
     width = table["policy_args"].str.removeprefix("width=").astype(int)
     called = pd.Series("fresh data", index=table.index)
     for name, columns in zip(ARMS, (GRPO, WIDE, VCPO), strict=True):
@@ -68,14 +68,14 @@ def weighed(table: Frame) -> Frame:
 
 
 def at(width: int) -> dict[str, str]:
-    """Return the column that tells a width."""
+    """Return the column that identifies a width."""
     return {"policy_args": f"width={width}"}
 
 
 RATES = Experiment(
     "size-rates",
     question="Which learning rate suits a recipe on data 64 steps old, by the model's size?",
-    source="own design: rates are chosen before they are compared",
+    source="design of this project: rates are chosen before arms are compared",
     cells=at_every_rate,
     keys=(*KEYS, "learning_rate", "seed"),
     metrics=(END, "last accuracy", AREA, CLIP, DRIFT),
@@ -100,8 +100,9 @@ SIZES = Experiment(
     question="Does a model of more weights lose less to data 64 steps old?",
     source="Asynchronous RLHF (Noukhovitch et al. 2024), arXiv:2410.18252: larger policies bear older data",
     differs=(
-        "the arena's sums, a toy transformer of two layers, its width alone changes; 200 steps for every "
-        "size; a base model's learning rate falls with its width, so that all begin right on about 1 %"
+        "the arena's sums, a toy transformer of two layers of which only the width changes; 200 steps for "
+        "every size; the base model's learning rate falls with its width, so that all begin right on about "
+        "1 %"
     ),
     cells=lambda: tuple(run for width in JUDGED for run in arms(width)),
     tuned=Tuned(table="size-rates"),
@@ -125,7 +126,7 @@ SIZES = Experiment(
 
 
 def lost(table: Frame, width: int, outcome: str) -> pd.Series:
-    """Return how much lag 64 lowers an outcome of GRPO with a wide clip, by seed."""
+    """Return the loss of an outcome to lag 64, for GRPO with a wide clip, by seed."""
     here = table[table["policy_args"] == f"width={width}"]
     fresh = here[here["lag"] == 0].set_index("seed")[outcome]
     old = here[(here["lag"] == OLD) & (here[list(WIDE)] == pd.Series(WIDE)).all(axis=1)]
@@ -133,7 +134,7 @@ def lost(table: Frame, width: int, outcome: str) -> pd.Series:
 
 
 def spared(table: Frame, outcome: str) -> pd.Series:
-    """Return how much less the largest model loses than the smallest, by seed."""
+    """Return the smallest model's loss minus the largest model's, by seed."""
     return (lost(table, LEAST, outcome) - lost(table, MOST, outcome)).dropna()
 
 

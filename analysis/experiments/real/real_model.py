@@ -10,7 +10,7 @@ ONE_DIGIT = (
     ("dataset_args", "min_terms=2 max_terms=2 min_digits=1 max_digits=1"),
     ("prompt", "{expression} ="),
 )
-"""reasoning-gym's chain_sum with two one-digit terms: what a model of 84,000 weights learns in seconds."""
+"""reasoning-gym's chain_sum with two one-digit terms, which a model of 84,000 weights learns in seconds."""
 
 EXPERIMENT = Experiment(
     question="Do the bench's recipes and lags run on a Hugging Face model as they do on the toy?",
@@ -21,6 +21,6 @@ EXPERIMENT = Experiment(
 
 
 def demo_model(model: str) -> tuple[Run, ...]:
-    """Return the cells that take the demo's tiny Hugging Face model through two recipes at lags 0 and 8."""
+    """Return the cells that run the demo's tiny Hugging Face model with two recipes at lags 0 and 8."""
     base = replace(HF_RUN, model=model, task_args=ONE_DIGIT, learning_rate=6e-4)
     return grid(base, recipe=["reinforce", "grpo"], lag=[0, 8])

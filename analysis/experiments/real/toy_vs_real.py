@@ -1,8 +1,8 @@
-"""Does the toy LLM foretell which recipe loses what to stale data on Hugging Face models?
+"""Does the toy LLM predict which recipes lose accuracy to stale data on Hugging Face models?
 
-The models are trained here first, about 70,000 weights each, three architectures on three tasks. A seed has
-one task, drawn by its number, so that seeds are like each other and a median over them is one over tasks too.
-The toy's seeds are tuning seeds: medians over them are a prediction.
+The models are trained first, with about 70,000 weights each, three architectures on three tasks. A seed has
+one task, determined by its number, so that seeds are alike and a median over them covers the tasks too. The
+toy's seeds are tuning seeds: their medians are a prediction.
 """
 
 from collections.abc import Callable
@@ -35,17 +35,17 @@ MODELS = (
     Made("gpt-neox-one-digit-sums", "reasoning-gym", ONE_DIGIT, "gpt-neox", noise=0.4),
     Made("llama-length", "length", SHORT, "llama", noise=0.55),
 )
-"""A multi-step task, sums written in characters, and answers of free length: about 70,000 weights each."""
+"""A multi-step task, sums written in characters, and answers of free length; about 70,000 weights each."""
 
 
 def arms(run: Run) -> tuple[Run, ...]:
-    """Return eight recipes at lags 16 and 64, and GRPO on-policy beside them, of one starting run."""
+    """Return eight recipes at lags 16 and 64, and GRPO on-policy beside them, from one starting run."""
     stale = grid(run, recipe=list(RECIPES), lag=list(LAGS))
     return (replace(run, recipe="grpo", lag=0), *stale)
 
 
 def toy_cells() -> tuple[Run, ...]:
-    """The arms on three tasks, 16 tuning seeds; a base model per seed, taught by the same noise."""
+    """The arms on three tasks, 16 tuning seeds; one base model per seed, taught with the same noise."""
     found = []
     for model in MODELS:
         toy = replace(TOY, task=model.task, task_args=model.task_args, teacher_noise=model.noise)
@@ -65,7 +65,7 @@ TOY_FOR_REAL = Experiment(
 
 
 GOAL = 0.8
-"""Kendall's tau, and AUROC, from which on the toy, or ESS, counts as foretelling. Set before the runs."""
+"""Kendall's tau, and AUROC, above which the toy model or ESS counts as predicting. Set before the runs."""
 RATE = 1e-3
 """Chosen on-policy on tuning seeds; the toy's is 3e-3, where it learns as fast."""
 EARLY = 50
@@ -82,14 +82,14 @@ def cells() -> tuple[Run, ...]:
 
 
 def drawn(run: Run) -> bool:
-    """Return whether a run is on its seed's task: one of the three, at random."""
+    """Return whether a run is on its seed's task, one of the three at random."""
     return MODELS[rng.key(run.seed, "toy-vs-real/task") % len(MODELS)].task == run.task
 
 
 def from_rows(rows: Frame) -> Table:
     """Return one row per cell: outcomes, the mean of log10 ESS over the first 50 steps, and the toy's median.
 
-    The toy's final accuracy is of the same task, recipe and lag, on the seeds of `toy-for-real`.
+    The toy's median is for the same task, recipe and lag, on the seeds of `toy-for-real`.
     """
     table = cell_table("toy-vs-real", rows, KEYS, METRICS)
     early = rows[(rows["step"] > 0) & (rows["step"] <= EARLY)]
@@ -101,7 +101,7 @@ def from_rows(rows: Frame) -> Table:
 
 
 def by_recipe() -> Plot:
-    """Return the plot of what the toy foretells of Hugging Face models."""
+    """Return the plot of the toy's predictions for Hugging Face models."""
     return Plot(
         "scatter",
         x=f"{FORETOLD}: toy LLM",
@@ -138,19 +138,19 @@ TOY_VS_REAL = Experiment(
 
 
 def taus(table: Frame, score: Callable[[Frame], pd.Series], lags: tuple[int, ...]) -> pd.Series:
-    """Return per seed Kendall's tau-b of a score and the final accuracy over stale arms."""
+    """Return, per seed, Kendall's tau-b between a score and the final accuracy over stale arms."""
     stale = table[table["lag"].isin(lags)]
     found = {seed: kendall(score(rows), rows["accuracy"]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found).fillna(0.0)
 
 
 def toy_taus(table: Frame) -> pd.Series:
-    """Return tau of the toy's final accuracies at both lags, seed by seed."""
+    """Return tau of the toy's final accuracies at both lags, by seed."""
     return taus(table, lambda rows: rows[FORETOLD], LAGS)
 
 
 def early_areas(table: Frame) -> pd.Series:
-    """Return the AUROC of a small early ESS for a later collapse, by seed."""
+    """Return the AUROC with which a small early ESS predicts a later collapse, by seed."""
     stale = table[(table["lag"] > 0) & ~(table["collapse_step"] <= EARLY)]
     found = {seed: auroc(-rows[SIGN], rows["collapsed"]) for seed, rows in stale.groupby("seed")}
     return pd.Series(found, dtype=float).dropna()

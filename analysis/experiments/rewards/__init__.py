@@ -1,1 +1,1 @@
-"""What imperfect rewards, critics, turns and roles do to learning."""
+"""Effects of imperfect rewards, critics, turns and roles on learning."""

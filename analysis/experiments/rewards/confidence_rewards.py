@@ -11,21 +11,23 @@ NAME = "confidence-rewards"
 SEEDS, PROMPTS, ANSWERS, BETA, PAIRS = 48, 24, 4, 0.3, 2000
 SAID = (0.05, 0.25, 0.5, 0.75, 0.95)
 BIASES = (0.0, 2.0)
-"""By how much the comparisons prefer confident wording; 0 is the off-switch."""
+"""How strongly the comparisons prefer confident wording; 0 switches that off."""
 WEIGHT = 2.0
-"""PPO-C's: the best of 0.25, 0.5, … 16 for calibration error at bias 2 among those that cost less than
-0.02 of accuracy, on 24 other worlds."""
+"""PPO-C's coefficient: the best of 0.25, 0.5, … 16 for calibration error at bias 2, among those that cost
+less than 0.02 of accuracy, on 24 other worlds."""
 ERROR, SAME = 0.05, 0.02
-"""Calibration error that counts as lower, accuracy that counts as equal. Set before the table was made."""
+"""Margins: calibration error that counts as lower, accuracy that counts as equal. Set before the table was
+made."""
 
 
 def features(quality_x: Floats, said_x: Floats) -> Floats:
-    """Return what a reward model reads: quality, stated confidence, and their product, [..., 3]."""
+    """Return the inputs of a reward model: quality, stated confidence, and their product, [..., 3]."""
     return np.stack(np.broadcast_arrays(quality_x, said_x - 0.5, quality_x * (said_x - 0.5)), -1)
 
 
 def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -> Floats:
-    """Return weights of a Bradley-Terry model of 2000 comparisons of answers that state a confidence.
+    """Return the weights of a Bradley-Terry model fitted to 2000 comparisons of answers with stated
+    confidence.
 
     calibrated: PPO-M adds comparisons of an answer with itself: a better answer is preferred at high
     confidence, a worse one at low confidence.
@@ -52,7 +54,9 @@ def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -
 
 
 def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
-    """Return where RL with a KL penalty ends on PPO-C's reward at the level of its mean reward, [S, A, K]."""
+    """Return the limit of RL with a KL penalty on PPO-C's reward at the level of its mean reward, [S, A,
+    K].
+    """
     reward_SX = reward_SAK.reshape(ref_SX.shape)
     if not weight:
         return tilt(ref_SX, reward_SX, BETA).reshape(reward_SAK.shape)
@@ -69,11 +73,13 @@ def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
 
 
 def rows(seeds: Seeds, weight: float = WEIGHT) -> Rows:
-    """Return calibration error, accuracy and mean confidence where RL with a KL penalty ends, by learner."""
+    """Return calibration error, accuracy and mean confidence at the limit of RL with a KL penalty, by
+    learner.
+    """
     said_K = np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)
-        # The best answer to a prompt is right with a chance up to 0.9: there is something to be unsure of.
+        # The best answer to a prompt is right with probability at most 0.9, so no answer is certain.
         right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
         quality_SA = special.logit(np.clip(right_SA, 0.02, 0.98)) + 0.5 * rng.normal(size=right_SA.shape)
         read_SAK3 = features(quality_SA[..., None], said_K)
@@ -105,9 +111,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="learner", y="error: calibration error", arm=("bias",),
         says="Shows the gap between stated confidence and truth at the limit of RL with a KL penalty, on "
-        "answers that state one of five confidences: PPO has a plain reward model, PPO-M one that is also "
-        "trained to like high confidence in better and low in worse answers, PPO-C adds to confident "
-        "answers what their reward is above a moving average; bias is how much the comparisons prefer "
+        "answers that state one of five confidences. PPO has a plain reward model; PPO-M one that is also "
+        "trained to like high confidence in better and low in worse answers; PPO-C adds to confident "
+        "answers the excess of their reward over a moving average. Bias is how much the comparisons prefer "
         "confident wording, 0 not at all.",
     ),
     systems=("PPO-M / PPO-C",),

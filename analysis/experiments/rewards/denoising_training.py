@@ -1,4 +1,4 @@
-"""GRPO on a proxy over denoising steps, by averaged ratios or by GRPO-Guard's normalized ones; both tuned."""
+"""GRPO on a proxy over denoising steps, with averaged ratios or GRPO-Guard's normalized ones; both tuned."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +17,10 @@ NAME = "denoising-training"
 SEEDS, PILOTS, STEPS, DIMS, BATCH, PASSES, BATCHES, EVERY = 24, 4, 8, 1024, 32, 4, 60, 6
 SIGMA_T = np.linspace(1.0, 0.1, STEPS)
 BEND = 0.05
-"""How strongly the gold reward falls with the squared distance aside."""
+"""Decrease of the gold reward with the squared sideways distance."""
 MARGIN, OFTEN = 0.05, 0.05
-"""Gold reward as a share of the proxy's, or of the other arm's; shares of hits. Set before the table was
-made."""
+"""Margins: gold reward as a share of the proxy's, or of the other arm's; shares of clipped samples. Set
+before the table was made."""
 GRID: Grid = {"rate": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "bound": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1)}
 RATIOS: dict[str, Grid] = {"averaged": GRID, "normalized": GRID}
 
@@ -28,10 +28,11 @@ RATIOS: dict[str, Grid] = {"averaged": GRID, "normalized": GRID}
 def trained(
     seeds: Seeds, ratio: str, rate: float, bound: float
 ) -> Iterator[tuple[int, Floats, Floats, Floats, Floats]]:
-    """Yield batch, proxy, gold, and the shares of A > 0 cut above and A < 0 cut below at the last step, [R].
+    """Yield batch, proxy, gold, and the shares of A > 0 clipped above and A < 0 clipped below at the last
+    step, [R].
 
     The policy is a drift for each step; a sample is the sum of its steps. Proxy: along (e1 + e2) / sqrt 2.
-    Gold: along e1, less BEND / 2 times the squared distance aside. Both are those of the mean sample.
+    Gold: along e1, minus BEND / 2 times the squared sideways distance. Both are evaluated at the mean sample.
     """
     from testbed.data.batch import Batch
     from testbed.objectives.clipped.ppo_clip import ppo_clip
@@ -45,7 +46,7 @@ def trained(
     for batch in range(1, BATCHES + 1):
         noise = torch.from_numpy(np.stack([rng.normal(size=(BATCH, STEPS, DIMS)) for rng in rngs]))
         noisy_RB = (sigma_T * noise[..., :2].sum(-1)).sum(-1)
-        # The mean of the proxy and its scale fall out of the advantage.
+        # The proxy's mean and scale cancel in the advantage.
         adv_RB = (noisy_RB - noisy_RB.mean(-1, keepdim=True)) / noisy_RB.std(-1, keepdim=True)
         given = Batch(
             torch.zeros(shape, dtype=torch.float64), adv_RB[..., None].expand(shape),
@@ -77,7 +78,7 @@ TUNED = TunedArms(RATIOS, final, "gold", PILOTS)
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return the course of training by kind of ratio, each at its best rate and bound on pilot seeds."""
+    """Return the curves of training by kind of ratio, each at its best rate and bound on pilot seeds."""
     for ratio in RATIOS:
         knobs, end = TUNED.setting(ratio)
         for batch, *values in trained(seeds, ratio, **knobs):
@@ -90,9 +91,9 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does normalizing the ratios of denoising steps end the over-optimization of a proxy?",
     source="GRPO-Guard (2025), arXiv:2510.22319",
-    differs="Gaussian steps of 1,024 dimensions with a drift each in place of a diffusion model; a made gold "
-    "reward, which still rises at the last of 60 batches: nothing is over-optimized; a normalized "
-    "ratio has gradients of one size at all steps, so none are weighted again",
+    differs="Gaussian steps of 1,024 dimensions with a drift each in place of a diffusion model; an "
+    "artificial gold reward, which still rises at the last of 60 batches: nothing is over-optimized; "
+    "normalized ratios already give all steps gradients of one size, so steps are not reweighted",
     compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "dims": DIMS, "passes": PASSES, "pilots": PILOTS}),
     keys=("run", "seed", "arm", "batch"),
     metrics=("rate", "bound", "at end", "proxy", "gold", "above", "below"),
@@ -100,16 +101,16 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="batch", y="gold", arm=("arm",), y_label="gold reward",
         says="Shows the true reward along training on a proxy by GRPO with a clip, where Gaussian denoising "
-        "steps of 1,024 dimensions stand for a diffusion model: a step's log-ratio is averaged over "
-        "dimensions (averaged), or also freed of its mean and brought to one scale at all steps "
-        "(normalized), each at its best rate and clip bound.",
+        "steps of 1,024 dimensions stand for a diffusion model. The log-ratio of a step is averaged over "
+        "dimensions (averaged), or also centered and scaled alike at all steps (normalized), each at its "
+        "best rate and clip bound.",
     ),
     systems=("GRPO-Guard",),
 )  # fmt: skip
 
 
 def _hits(table: Frame, value: str = "below - above") -> Groups:
-    """Mean over training of the lower clip's hits less the upper's with averaged ratios, by run."""
+    """Lower clip's share minus the upper's with averaged ratios, mean over training, by run."""
     rows_ = table[table["arm"] == "averaged"]
     hits: Any = rows_.eval(value)
     mean = rows_.assign(hits=hits).groupby(["run", "seed"])["hits"].mean()
@@ -117,7 +118,7 @@ def _hits(table: Frame, value: str = "below - above") -> Groups:
 
 
 def _upper(table: Frame) -> Groups:
-    """Share of upper hits with averaged ratios, sign turned, mean over training, by run."""
+    """Minus the upper clip's share with averaged ratios, mean over training, by run."""
     return _hits(table, "-above")
 
 
@@ -132,7 +133,7 @@ asks(EXPERIMENT,
 
 
 def _at_equal_proxy(table: Frame) -> Groups:
-    """Gold of normalized less averaged ratios where both have the lesser final proxy, over that proxy."""
+    """Gold of normalized minus averaged ratios at the smaller of both final proxies, over that proxy."""
     found: dict[str, list[float]] = {}
     for (run, _), rows_ in table.groupby(["run", "seed"]):
         course = {name: x.sort_values("batch") for name, x in rows_.groupby("arm")}

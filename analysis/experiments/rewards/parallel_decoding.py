@@ -1,4 +1,4 @@
-"""LightningRL: accuracy and parallelism of models that fill several places at once, by decoupled rewards."""
+"""LightningRL: decoupled rewards for accuracy and parallelism of models that fill several places at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NAME = "parallel-decoding"
 SEEDS, PACK, PILOTS, LENGTH, TOKENS, HIDDEN, WINDOW = 48, 24, 8, 8, 4, 32, 2
 LESSONS, NOISE, STEPS, PROMPTS, GROUP, FRESH = 800, 0.02, 600, 4, 8, 128
 LEVELS, SURE, NEAR_REF, ALIKE = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99), 0.9, 0.01, 0.01
-"""Probabilities from which a place is filled in evaluations and in training; as in the source, the weight of
-the KL to the base, and the spread of tokens a forward below which a group is left out."""
+"""Probabilities above which a place is filled, in evaluation and in training; as in the source, the weight of
+the KL to the base, and the spread of tokens per forward pass below which a group is left out."""
 MORE = 1.05
-"""Factor of GRPO's accuracy under parallelism. Set before the table was made, as the grids were."""
+"""Ratio to GRPO's accuracy under parallelism. Set before the table was made, as the grids were."""
 RATES, SHARES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2), (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 ARMS: dict[str, Grid] = {
     "base": {},
@@ -24,8 +24,8 @@ ARMS: dict[str, Grid] = {
     "GRPO": {"rate": RATES, "share": SHARES},
     "GRPO, accuracy alone": {"rate": RATES},
 }
-"""Share: weight of tokens a forward beside a right answer, in LightningRL of both in standard deviations of
-their group; nll: of the likelihood of right answers."""
+"""Share: weight of tokens per forward pass beside a right answer, for LightningRL after both are standardized
+in their group; nll: weight of the likelihood of right answers."""
 FROM: dict[str, dict[str, float]] = {
     "LightningRL": {"rate": 1e-3, "share": 0.1, "nll": 0.03},
     "GRPO": {"rate": 3e-3, "share": 0.3},
@@ -34,14 +34,14 @@ FROM: dict[str, dict[str, float]] = {
 
 
 class Fillers:
-    """Networks, one a seed, that fill masked places of answers to prompts [R, N, LENGTH].
+    """Networks, one per seed, that fill masked places of answers to prompts [R, N, LENGTH].
 
-    Digit d of a prompt says by which of TOKENS permutations a token follows from the one before; an answer is
-    right where all tokens follow, from whichever first one. A place sees WINDOW places to both sides.
+    Digit d of a prompt names one of TOKENS permutations, by which a token follows from the one before. An
+    answer is right if all tokens follow, from any first one. A place sees WINDOW places to both sides.
     """
 
     def __init__(self, seeds: Seeds, taught: list[Floats] | None = None) -> None:
-        """Draw permutations and take the weights, or teach them to fill places of noisy right answers."""
+        """Draw permutations and store the weights, or teach them to fill places of noisy right answers."""
         self.torch, self.count = torch, len(seeds)
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         tables = [[generator(s, f"{NAME} {d}").permutation(TOKENS) for d in range(TOKENS)] for s in seeds]
@@ -69,7 +69,7 @@ class Fillers:
             adam.step()
 
     def uniform(self, *shape: int) -> Tensor:
-        """Return numbers of [0, 1), [R, ...]."""
+        """Return uniform numbers in [0, 1), [R, ...]."""
         return self.torch.rand(self.count, *shape, generator=self.rng)
 
     def prompts(self, count: int) -> Tensor:
@@ -77,7 +77,7 @@ class Fillers:
         return (self.uniform(count, LENGTH) * TOKENS).long()
 
     def answers(self, prompt: Tensor, noise: float) -> Tensor:
-        """Return answers whose every step goes wrong with a chance."""
+        """Return answers in which every step is wrong with probability `noise`."""
         row = self.torch.arange(self.count)[:, None]
         shape = prompt.shape[1:]
         wrong, other = self.uniform(*shape) < noise, (self.uniform(*shape) * TOKENS).long()
@@ -113,9 +113,11 @@ class Fillers:
     def write(
         self, prompt: Tensor, level: float, greedy: bool
     ) -> tuple[list[tuple[Tensor, ...]], Tensor, Tensor]:
-        """Return steps (answer before, tokens, places filled), answers and how many forwards they took.
+        """Return steps (answer before, tokens, places filled), answers and the number of forward passes they
+        took.
 
-        A forward fills the places whose token has a probability above the level, and the surest at least.
+        A forward pass fills the places whose token has a probability above the level, and always the surest
+        one.
         """
         torch = self.torch
         answer = torch.full_like(prompt, TOKENS)
@@ -135,7 +137,7 @@ class Fillers:
         return steps, answer, forwards
 
     def scores(self) -> Groups:
-        """Return accuracy and tokens a forward at level SURE, and accuracy under parallelism, [R]."""
+        """Return accuracy and tokens per forward pass at level SURE, and accuracy under parallelism, [R]."""
         prompt = self.prompts(FRESH)
         found = []
         for level in LEVELS:
@@ -152,9 +154,9 @@ class Fillers:
 
 
 def under_parallelism(speed: Floats, right: Floats) -> float:
-    """Return the area below accuracy over tokens a forward, d3LLM's AUP in fractions.
+    """Return the area under accuracy against tokens per forward pass, d3LLM's AUP in fractions.
 
-    An accuracy y weighs exp(-3 (1 - y)); points .05 below that of the slowest do not count.
+    An accuracy y has weight exp(-3 (1 - y)); points more than .05 below the slowest do not count.
     """
     order = np.argsort(speed, kind="stable")
     speed, right = speed[order], right[order]
@@ -164,7 +166,7 @@ def under_parallelism(speed: Floats, right: Floats) -> float:
 
 
 def standardized(x: Tensor) -> Tensor:
-    """Return z-scores within groups, 0 where all are alike, [..., GROUP]."""
+    """Return z-scores within groups, 0 where all are equal, [..., GROUP]."""
     away = x - x.mean(-1, keepdim=True)
     std = x.std(-1, keepdim=True, unbiased=False)
     return away / std.clamp(min=1e-6) * (std > 1e-6)
@@ -177,7 +179,7 @@ def taught(seeds: Seeds) -> list[Floats]:
 
 
 def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
-    """Return the scores of base models, or after STEPS steps of a policy gradient; PACK seeds share draws."""
+    """Return the scores of base models, or after STEPS policy-gradient steps; PACK seeds share draws."""
     packs = [learned(seeds[i : i + PACK], arm, **knobs) for i in range(0, len(seeds), PACK)]
     return {name: np.concatenate([pack[name] for pack in packs]) for name in packs[0]}
 
@@ -215,10 +217,10 @@ def learned(seeds: Seeds, arm: str, rate: float = 0.0, share: float = 0.0, nll: 
 
 
 def advantages(right: Tensor, speed: Tensor, share: float, *, lightning: bool) -> tuple[Tensor, Tensor]:
-    """Return advantages and weights of answers, [R, PROMPTS, GROUP]; weights add up to 1 where any is kept.
+    """Return advantages and weights of answers, [R, PROMPTS, GROUP]; weights sum to 1 unless all are dropped.
 
-    GRPO standardizes the sum of rewards. LightningRL standardizes each in its group, leaves groups out that
-    have no right answer or one speed, and standardizes what is left over the batch.
+    GRPO standardizes the sum of rewards. LightningRL standardizes each reward in its group, leaves out groups
+    without a right answer or with one speed, and standardizes the rest over the batch.
     """
     if not lightning:
         return standardized(right + share * speed), right.new_full(right.shape, 1 / right[0].numel())
@@ -234,13 +236,14 @@ EXPERIMENT = TunedArms(ARMS, learn, "aup", PILOTS, starts=FROM).experiment(
     NAME, SEEDS, ("aup", "accuracy", "speed"), {"steps": STEPS, "lessons": LESSONS},
     question="Do decoupled rewards make parallel decoders faster at no loss, more than GRPO does?",
     source="Hu et al. (2026), LightningRL, arXiv:2603.13319, and its code",
-    differs="networks that see two places to both sides fill eight; one step a batch, so that no clip acts",
+    differs="networks that see two places to both sides fill eight; one step per batch, so no clip acts",
     margins={"factor of accuracy under parallelism": MORE},
     figure=Plot(
         "strips", x="aup: accuracy under parallelism", y="arm",
-        says="Shows the area below accuracy over tokens a forward of networks that fill several places of an "
-        "answer at once: the base, GRPO on right answers alone or on the sum of these and tokens a forward, "
-        "and LightningRL, which standardizes both by themselves, each at its best setting.",
+        says="Shows the area under accuracy against tokens per forward pass of networks that fill several "
+        "places of an answer at once: the base, GRPO on right answers alone or on the sum of these and "
+        "tokens per forward pass, and LightningRL, which standardizes the two separately, each at its best "
+        "setting.",
     ),
     systems=("LightningRL",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A proxy optimized within a chi2 of occupancies (ORPO), a chi2 or a KL of actions: the true return."""
+"""A proxy optimized under a chi2 of occupancies (ORPO), or a chi2 or KL of actions: the true return."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,20 +18,20 @@ from testbed.rng import generator
 NAME = "proxy-occupancy"
 SEEDS, PILOTS, STATES, ACTIONS, DISCOUNT = 160, 12, 8, 3, 0.9
 STEPS, DRAWS, RATE = 300, 8192, 1.0
-"""Of the loop: rounds, draws of each occupancy a round, rate of the first policy step."""
+"""ORPO's loop: rounds, draws of each occupancy per round, rate of the first policy step."""
 STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.6, 0.4, 0.25, 0.15, 0.06)
 WORLDS = ("noise", "tampering", "unseen cost", "lure", "trap")
 MARGIN, NEAR = 0.02, 0.05
-"""Of the true return per step, over the spread of the base's; of the penalized proxy. Pre-set."""
+"""Margins: true return per step in spreads of the base's; penalized proxy. Pre-set."""
 
 
 def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     """Return a random MDP with the true reward, a proxy [S, A] and a base policy that is better than random.
 
     "noise": independent errors of the proxy; "tampering": the state that the base visits least pays the proxy
-    and costs the truth; "unseen cost": it misses what one action costs and overpays it; "lure": it overpays
-    staying; "trap": an action that the base rarely takes leads to two states, left by chance alone, that
-    the proxy pays and the truth does not: little KL of actions, much of occupancy.
+    and costs the truth; "unseen cost": the proxy misses the cost of one action and overpays it; "lure": it
+    overpays staying; "trap": an action that the base rarely takes leads to two states, left only by chance,
+    that pay the proxy and not the truth: a small KL of actions, a large one of occupancy.
     """
     rng = generator(seed, f"{NAME} {kind}")
     made = garnet(states=STATES, actions=ACTIONS, branching=3, seed=seed, discount=DISCOUNT)
@@ -86,7 +86,7 @@ def prepared(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats, Floats, F
 
 
 def loop(kind: str, seed: int, strength: float) -> Floats:
-    """Return pi [S, A] after 300 rounds: fit the discriminator, then a natural policy gradient step.
+    """Return pi [S, A] after 300 rounds: fit the discriminator, then take a natural policy gradient step.
 
     The discriminator is a table fitted to 8,192 draws of each occupancy, one pseudo-draw per entry: its
     optimum is the log of the ratio of counts. Action values of that reward are exact.
@@ -107,7 +107,7 @@ def loop(kind: str, seed: int, strength: float) -> Floats:
 
 
 def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[tuple[float, float]]:
-    """Return gain of true return per step over the base, and penalized proxy, at each strength."""
+    """Return the gain of true return per step over the base, and the penalized proxy, at each strength."""
     world, true_SA, proxy_SA, base_SA, d_SA = prepared(kind, seed)
     ran = (loop(kind, seed, strength) for strength in strengths)
     gains, charged = [], arm if arm in DIVERGENCES else DIVERGENCES[0]
@@ -121,7 +121,7 @@ def judged(kind: str, seed: int, arm: str, strengths: Sequence[float]) -> list[t
 
 @cache
 def strength_of(kind: str, arm: str) -> tuple[float, bool]:
-    """Return the strength of most true return on pilot worlds, and whether it is at an end of the grid."""
+    """Return the strength with most true return on pilot worlds, and whether it is an end of the grid."""
     seeds = range(PILOT, PILOT + PILOTS)
     mean_K = np.mean([[true for true, _ in judged(kind, s, arm, STRENGTHS)] for s in seeds], axis=0)
     score = dict(zip(STRENGTHS, mean_K, strict=True))
@@ -132,14 +132,15 @@ def strength_of(kind: str, arm: str) -> tuple[float, bool]:
 def rows(seeds: Seeds) -> Rows:
     """Return every arm's gains at its strength, by family and on average; the loop has ORPO's strength.
 
-    "none" is the weakest penalty on occupancies, and "objective" the proxy less ORPO's or its own penalty.
+    "none" is the weakest penalty on occupancies; "objective" is the proxy minus ORPO's penalty or the arm's
+    own.
     """
     for arm in (*DIVERGENCES, "loop", "none"):
         every, at_end = [], []
         for kind in WORLDS:
             tuned_as = arm if arm in DIVERGENCES else DIVERGENCES[0]
             strength, ends = strength_of(kind, tuned_as)
-            # The optimizer walks from strong penalties to weak ones.
+            # The optimizer goes from strong penalties to weak ones.
             path = [each for each in STRENGTHS if each >= strength]
             if arm in ("loop", "none"):
                 path = [strength] if arm == "loop" else list(STRENGTHS)
@@ -157,8 +158,8 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does a chi2 of occupancies keep more of the true return than one of actions, or a KL?",
     source="Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185",
-    differs="five families of random MDPs of 8 states, not its own; exact optima at the strength that is "
-    "best on pilot worlds, and ORPO's loop with natural gradients and a discriminator that is a table",
+    differs="five families of random MDPs of 8 states, not the source's; exact optima at the strength that "
+    "is best on pilot worlds, and ORPO's loop with natural gradients and a discriminator that is a table",
     compute=of_seeds(NAME, rows, SEEDS, {"states": STATES, "discount": DISCOUNT, "pilots": PILOTS}),
     keys=("run", "seed", "world", "arm"), metrics=("true", "objective", "at end"),
     margins={"true return per step, in spreads of the base's": MARGIN, "objective": NEAR},
@@ -166,9 +167,9 @@ EXPERIMENT = Experiment(
         "final by setting", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),
         says="Shows the true reward per step, in spreads of the base's, gained over a base policy by exact "
         "optimization of a proxy, in five families of random MDPs of 8 states that differ in how the proxy "
-        "errs, and their mean (all): the distance from the base is charged by a chi-square of state-action "
-        "occupancies, a chi-square or a KL of actions, that of occupancies as ORPO's loop learns it (loop), "
-        "or hardly at all (none), at strengths best on pilot worlds.",
+        "errs, and their mean (all). The distance from the base is penalized by a chi-square of "
+        "state-action occupancies, a chi-square or a KL of actions, that of occupancies as ORPO's loop "
+        "learns it (loop), or hardly at all (none), at strengths best on pilot worlds.",
     ),
     systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip

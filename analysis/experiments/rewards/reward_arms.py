@@ -1,8 +1,8 @@
 """Reward models: PPO's constraints, a controlled KL, pairs, resets, windows and entropy, each arm tuned.
 
-Models of 4,000 weights write running sums of six digits, or of 7,000 ten digits in order; the reward model is
-fitted to 512 comparisons, a quarter of which are wrong. Scores are accuracies by the task itself.
-`python -m analysis.experiments.rewards.reward_arms` chooses rates and knobs, arm by arm.
+Models of 4,000 weights write running sums of six digits, or of 7,000 sort ten digits; the reward model is
+fitted to 512 comparisons, a quarter of them wrong. Scores are true accuracies of the task. `python -m
+analysis.experiments.rewards.reward_arms` tunes rates and knobs, arm by arm.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ GOOD: Arguments = (("blind", 0), ("pairs", 512), *WRONG)
 PROXY = replace(TINY, steps=150, log_every=15, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
 LONGER = replace(PROXY, steps=600, log_every=30)
 SORTED, SLOWER = task("sorted"), (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
-"""Ten digits in order, where base models differ less in what they can learn than on sums; its rates."""
+"""Sorting ten digits, where base models differ less in what they can learn than on sums; its rates."""
 TRUE = replace(SORTED, steps=600, log_every=30)
 SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
-"""Right once in a hundred, by pilot seeds."""
+"""Base right once in a hundred, by pilot seeds."""
 CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
 FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
 MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), *WRONG))
-"""A first reward model, of few comparisons and blind to one of six digits; the usual one takes its place."""
+"""A first reward model, of few comparisons and blind to one of six digits; the usual one replaces it."""
 LONG = replace(
     PROXY, steps=1000, log_every=50, teacher_noise=0.2, verifier_args=(("blind", 0), ("pairs", 128), *WRONG)
 )
-"""From a base right on a quarter of the sums; by pilots few comparisons lead PPO up and then astray."""
+"""From a base right on a quarter of the sums; on pilots, few comparisons first help PPO and then mislead
+it."""
 THIRDS = (1e-4, 3e-4, 1e-3, 3e-3)
 STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
-"""KL coefficients and bases of SAFE's threshold where the reward model is fitted anew, and rates."""
+"""KL coefficients and bases of SAFE's threshold where the reward model is refitted, and rates."""
 GOLD = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, critic="head")
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
 BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
 
 
 def clipped(reward: Tensor) -> Tensor:
-    """Return standardized rewards cut at 3 standard deviations."""
+    """Return standardized rewards clipped at 3 standard deviations."""
     return reward.clamp(-3, 3)
 
 
 def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
-    """Return log(pi/start) from each token to the end of its response, less its mean over tokens."""
+    """Return log(pi/start) from each token to the end of its response, minus its mean over tokens."""
     to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
     mean_R = to_go_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))
     return (to_go_RBT - mean_R[:, None, None]) * mask_RBT
@@ -76,7 +77,8 @@ def fixed(beta: float) -> Maker:
 
 
 AIM, GAINS, WINDOW, CLIMB = 0.01, (0.3, 0.01, 0.05), 8, 0.1
-"""SAFE: velocity of rewards that the PID asks for, its gains, steps of a phase, and the rise of a climb."""
+"""SAFE: velocity of rewards that the PID aims at, its gains, steps of a phase, and the rise that counts as a
+climb."""
 EARLY, RISING, FLAT = 1.5, 1.2, 0.8
 """SAFE: factors of the threshold by phase."""
 
@@ -84,9 +86,9 @@ EARLY, RISING, FLAT = 1.5, 1.2, 0.8
 class Threshold:
     """SAFE's threshold of the KL per token [R], from mean rewards in standard deviations.
 
-    level: (base + PID) times a factor of the phase, within base / 3 and 2 base; the PID acts on the velocity
-    of rewards, smoothed over 20 steps. Source: Maity (2026), arXiv:2602.04651, and its public code, whose
-    gains and factors these are; rewards are between 0 and 1 there, and converge in a fourth phase.
+    level: (base + PID) times a factor of the phase, between base / 3 and 2 base; the PID acts on the velocity
+    of rewards, smoothed over 20 steps. Source: Maity (2026), arXiv:2602.04651; gains and factors are those of
+    its public code, where rewards are between 0 and 1 and converge in a fourth phase.
     """
 
     def __init__(self, base: float) -> None:
@@ -109,7 +111,7 @@ class Threshold:
         return ((self.base + by_R) * self.phase()).clamp(self.base / 3, 2 * self.base)
 
     def phase(self) -> Any:
-        """Return the factor of the phase, by how the last WINDOW rewards compare with those before."""
+        """Return the factor of the phase, from the last WINDOW rewards against those before."""
         if len(self.seen) < 2 * WINDOW:
             return EARLY
         recent_R, old_R = (
@@ -121,8 +123,8 @@ class Threshold:
 def thresholded(base: float, frozen: bool = False) -> Maker:
     """Return the edit that penalizes the squared excess of a running KL over SAFE's threshold.
 
-    The penalty grows as entropy falls. frozen: the off-switch, which keeps the first threshold and ignores
-    entropy.
+    The penalty grows as entropy falls. frozen: keep the first threshold and ignore entropy, which switches
+    SAFE off.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
@@ -181,7 +183,7 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
 
 
 def _reset(tokens: float) -> Arm:
-    arm = _held(SELDOM)(0.05)  # of .01, PPO-max's best there, and .05 the better on pilot seeds
+    arm = _held(SELDOM)(0.05)  # of .01, PPO-max's best there, and .05, the better one on pilot seeds
     args = (("share", 0.5), ("tokens", int(tokens)))
     return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=args))
 
@@ -220,7 +222,7 @@ REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
-"""Seeds of a run, and those of most arms; accuracy that counts as gained, and as lost. Margins: before the
+"""Seeds of a run, and of most arms; margins of accuracy gained and lost. Margins were set before the
 table."""
 OTHERS = (
     (("halves, egae", "halves, gae", "longer, p3o", "longer, dpo"), SEEDS),
@@ -231,7 +233,7 @@ OTHERS = (
     (("mended, ppo-max", "mended, safe", "mended, frozen", "true, grpo"), 32),
     (("true, bonus", "true, set-point"), 64),
 )
-"""Seeds of the other arms, in a table's order: where a claim stayed open, of its arms alone."""
+"""Seeds of the other arms, in a table's order: only arms of claims that stayed undecided."""
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "val/entropy"),
     *("val/kl_start_k3", "max val/kl_start_k3", "val/proxy"),
@@ -243,35 +245,35 @@ EXPERIMENT = REWARDED.experiment(
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs="toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
-    "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has "
-    "two reward models, one after the other, and no entropy bonus; entropy control is on ten digits in "
-    "order, its set-point a form of ours",
+    "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has two "
+    "reward models, one after the other, and no entropy bonus; entropy control sorts ten digits, with a "
+    "set-point of this project's form",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final true accuracy of toy transformers, each arm at its best setting: on sums by an "
-        "erring reward model, PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
-        "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; mended: "
-        "PPO with a fixed KL, SAFE's threshold or a frozen one, where the reward model is fitted anew "
-        "halfway; longer: P3O and online DPO over 600 steps; seldom: "
-        "such arms on ten digits in order from a base right once in a hundred, also begun from prefixes "
-        "of right answers (resets); on true rewards, PPO on whole responses or on halves, whose unknown "
-        "end EGAE allows for and GAE takes for 0; true: GRPO on ten digits in order, alone, with an "
-        "entropy bonus or held at an entropy.",
+        says="Shows final true accuracy of toy transformers, each arm at its best setting. On sums by an "
+        "erring reward model: PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
+        "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; longer: "
+        "P3O and online DPO over 600 steps. Mended: PPO with a fixed KL, SAFE's threshold or a frozen one, "
+        "where the reward model is refitted halfway; seldom: such arms that sort ten digits from a base "
+        "right once in a hundred, also begun from prefixes of right answers (resets). On true rewards: PPO "
+        "on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; true: GRPO "
+        "that sorts ten digits, alone, with an entropy bonus or held at an entropy.",
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            "all constraints at once; over the long run as many hold without them, at a third of the rate",
+            "all constraints at once; over the long run as many runs hold without them, at a third of the "
+            "rate",
             claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run"),
         ),
         "SAFE": Part(
-            "where the reward model is fitted anew halfway; tuned PPO does not crash there",
+            "where the reward model is refitted halfway; tuned PPO does not crash there",
             ("safe-averages-above-a-fixed-kl",),
         ),
         "P3O": Part(
-            "true accuracy, and KL to the start, at the best coefficient of each; invariance is an identity; "
-            "7 % of runs end below 0.1 and 14 % of PPO's, at 600 steps 4 % and 9 % of DPO's; in the median "
-            "the gain is 0.014 over PPO and 0.003 over DPO",
+            "true accuracy, and KL to the start, at the best coefficient of each; invariance is an "
+            "identity; 7 % of runs end below 0.1 (PPO: 14 %), at 600 steps 4 % (DPO: 9 %); the median gain "
+            "is 0.014 over PPO and 0.003 over DPO",
             ("tuned-p3o-*",),
         ),
         "DR-PO (Dataset Reset)": Part(
@@ -279,7 +281,7 @@ EXPERIMENT = REWARDED.experiment(
             ("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo"),
         ),
         "T-PPO (Truncated PPO)": Part(
-            "responses of six tokens, of which none is waited for; time is counted in tokens",
+            "responses of six tokens, so nobody waits for any; time is counted in tokens",
             ("halves-end-as-high-as-whole-responses", "egae-ends-above-gae"),
         ),
         "DCPO (distribution-centric)": Part(

@@ -1,4 +1,4 @@
-"""One reward model against ensembles: gold reward of the best of n and of RL as the proxy is pushed
+"""One reward model against ensembles: gold reward of best of n and of RL as the proxy is optimized
 further.
 """
 
@@ -17,24 +17,24 @@ from testbed.worlds.verifier_rewards import COMBINED, combine
 
 NAME = "reward-ensembles"
 SEEDS, MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 24, 5, 150, 4, 64, 12, 8
-"""Replications, models, comparisons of each, prompts, answers, features that pay, features a model is
+"""Replications; models; comparisons of each; prompts; answers; features that pay; features a model is
 given.
 """
 ODD, RARE, FAR = 12, 0.02, 3.0
-"""Answers of a prompt that are unlike the others, their mass in the reference, and size of their features."""
+"""Odd answers of a prompt, their probability in the reference, and the size of their features."""
 NOISE = (0.0, 0.25)
 DRAWS = (1, 4, 16, 64, 256)
 BETAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
 PENALTY = 0.5
 ABOUT = {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY}
 MARGIN = 0.1
-"""Gold reward, of 1.5 standard deviations. Set before the table was made."""
+"""Margin of gold reward, which has a standard deviation of 1.5. Set before the table was made."""
 
 
 def world(seed: int) -> tuple[Floats, Floats, Floats]:
     """Return gold rewards and the reference [S, A], and features [S, A, F].
 
-    The gold reward is linear in the features, but for the odd answers: the reference seldom gives them, their
+    The gold reward is linear in the features except for odd answers. The reference seldom gives these, their
     features are three times as large, and they are worth -1.
     """
     found = linear_world(seed, contexts=CONTEXTS, actions=ANSWERS, width=WIDTH)
@@ -46,7 +46,7 @@ def world(seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 def models(seed: int, noise: float) -> Floats:
-    """Return the rewards of 5 models [K, S, A], each of its own pairs and 8 of 12 features."""
+    """Return the rewards of 5 models [K, S, A], each from its own pairs and 8 of 12 features."""
     (gold_SA, ref_SA, feature_SAF), rng = world(seed), generator(seed, NAME)
     drawn_KSA = np.broadcast_to(ref_SA, (MEMBERS, CONTEXTS, ANSWERS))
     even_S = np.full(CONTEXTS, 1 / CONTEXTS)
@@ -87,8 +87,8 @@ def by_distance(table: Frame) -> Frame:
 EXPERIMENT = Experiment(
     question="Do ensembles of reward models keep the gold reward from falling as their proxy is optimized?",
     source="Coste et al. (2023), Reward model ensembles, arXiv:2310.02743",
-    differs="linear models of a bandit of 64 answers, each blind to a third of the features, and odd answers "
-    "that pairs seldom show, so that they mislead all models alike; exact laws",
+    differs="linear models of a bandit of 64 answers, each blind to a third of the features, and odd "
+    "answers that pairs seldom show, so that they mislead all models alike; exact distributions",
     compute=of_seeds(NAME, rows, SEEDS, ABOUT),
     keys=("run", "seed", "noise", "model", "method", "strength"), metrics=("kl", "gold", "proxy"),
     margins={"gold reward": MARGIN},
@@ -99,9 +99,9 @@ EXPERIMENT = Experiment(
                "worst": "worst of five"},
         of=by_distance,
         says="Shows gold reward against the root of the KL to the reference as a proxy is optimized, by the "
-        "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum): proxies are "
-        "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, blind to a third "
-        "of the features, and a fifth of the answers is odd, rare in the reference, and worth -1.",
+        "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum). Proxies are "
+        "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, and blind to a "
+        "third of the features. A fifth of the answers is odd: rare in the reference, and worth -1.",
     ),
     systems={
         "Reward-model ensembles": Part(
@@ -113,14 +113,14 @@ EXPERIMENT = Experiment(
 
 
 def _drop(table: Frame) -> Groups:
-    """Best gold reward of the best of n by the worst of five, less that of the most draws, for each noise."""
+    """Best gold reward of best of n by the worst of five models, minus that with the most draws, by noise."""
     rows_ = table[(table["method"] == "best of n") & (table["model"] == "worst")]
     best = rows_.groupby(["run", "seed", "noise"])["gold"].transform("max")
     return level(rows_.assign(drop=best - rows_["gold"]), "drop", {"strength": DRAWS[-1], "noise": NOISE})
 
 
 def _gain(table: Frame) -> Groups:
-    """Gold reward at the strongest optimization of each method, of the worst of five less one model's."""
+    """Gold reward at the strongest optimization of each method, worst of five minus one model."""
     worst, single = {"model": "worst"}, {"model": "single"}
     ends = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
     found = {

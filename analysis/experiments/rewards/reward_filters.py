@@ -1,4 +1,4 @@
-"""Which samples of a group to learn from when the proxy is least reliable at middling scores (PF-PPO)."""
+"""Samples of a group to learn from when the proxy is least reliable at middling scores (PF-PPO)."""
 
 from collections.abc import Mapping
 
@@ -12,18 +12,20 @@ from testbed.rng import generator
 NAME = "reward-filters"
 SEEDS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 4, 16, 100, 24, 12, 5, 60
 NOISES = ("middling", "even")
-"""Where the proxy errs: at middling gold rewards, by 1.5 exp(-(gold / 0.6)^2), or everywhere by 0.8."""
+"""Errors of the proxy: 1.5 exp(-(gold / 0.6)^2), so at middling gold rewards, or 0.8 everywhere."""
 KINDS = ("all", "two", "best", "best and worst", "best and random")
 RATES = {
     "middling": dict(zip(KINDS, (10.0, 3.0, 3.0, 3.0, 10.0), strict=True)),
     "even": dict(zip(KINDS, (30.0, 1.0, 3.0, 0.3, 10.0), strict=True)),
 }
-"""Best of .1, .3, … 100 for gold reward in each noise, on 48 other worlds."""
+"""Best of .1, .3, … 100 for gold reward under each noise, on 48 other worlds."""
 OTHERS = {"kept": ("all", "two", "best", "best and random")}
 
 
 def world(seed: int, noise: str) -> tuple[Floats, Floats, Floats]:
-    """Return features of the answers, gold rewards linear in them, and a proxy: 16 prompts and 100 fresh."""
+    """Return features of the answers, gold rewards linear in them, and a proxy, for 16 prompts and 100 fresh
+    ones.
+    """
     rng = generator(seed, NAME)
     feature_SAF = rng.normal(size=(PROMPTS + FRESH, ANSWERS, FEATURES))
     gold_SA = feature_SAF @ rng.normal(size=FEATURES) / np.sqrt(FEATURES)
@@ -48,7 +50,7 @@ def kept_shares(proxy_WSG: Floats, keep: str, rng: np.random.Generator) -> Float
 
 
 def train(feature_WSAF: Floats, proxy_WSA: Floats, keep: str, rate: float, seed: int) -> Floats:
-    """Return weights [W, F] of softmax policies after 60 policy-gradient steps, a group of 5 a prompt."""
+    """Return weights [W, F] of softmax policies after 60 policy-gradient steps, one group of 5 per prompt."""
     rng = generator(seed, f"{NAME} draws")
     weight_WF = np.zeros((len(feature_WSAF), FEATURES))
     for _ in range(STEPS):
@@ -71,8 +73,8 @@ def policy(feature_WSAF: Floats, weight_WF: Floats) -> Floats:
 
 
 def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Rows:
-    """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean
-    over 4 trainings in a world.
+    """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean over
+    4 trainings in a world.
     """
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
     for noise in NOISES:
@@ -94,23 +96,25 @@ def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Rows
 EXPERIMENT = Experiment(
     question="Does learning from the best and the worst of a group end with the most gold reward?",
     source="Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
-    differs="linear softmax policies judged on fresh prompts; a made proxy; each batch used once",
+    differs="linear softmax policies judged on fresh prompts; an artificial proxy; each batch used once",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "steps": STEPS, "prompts": PROMPTS}),
     keys=("run", "seed", "noise", "kept"), metrics=("r2", "gold"),
     margins={"gold reward": 0.0, "rank correlation": 0.0},
     figure=Plot(
         "distribution", x="kept", y="gold: gold reward, fresh prompts", arm=("noise",),
         says="Shows the true reward on fresh prompts after 60 policy-gradient steps of a linear softmax "
-        "policy on a made proxy, by which of a group of 5 samples are learned from: all, any two, the best, "
-        "the best and the worst, or the best and a random other; the proxy errs at middling true rewards "
-        "alone or evenly.",
+        "policy on an artificial proxy, by the samples used of a group of 5: all, any two, the best, the "
+        "best and the worst, or the best and a random other. The proxy errs only at middling true rewards, "
+        "or evenly.",
     ),
     systems=("PF-PPO",),
 )  # fmt: skip
 
 
 def rank_correlation(table: Frame) -> Groups:
-    """Return Spearman's correlation of R^2 and gold reward over all samples and three filters, by run."""
+    """Return Spearman's correlation between R^2 and gold reward over all samples and three filters, by
+    run.
+    """
     met = table[(table["noise"] == "middling") & (table["kept"] != "two")]
     return {
         str(run): np.array([stats.spearmanr(x["r2"], x["gold"]).statistic for _, x in part.groupby("seed")])

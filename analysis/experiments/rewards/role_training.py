@@ -1,4 +1,4 @@
-"""Solver and checker in training: one transformer for both roles, or one for each."""
+"""Training a solver and a checker: one transformer for both roles, or one for each."""
 
 from dataclasses import replace
 
@@ -8,14 +8,14 @@ from testbed.config.run import Run, grid
 
 ROLES = "policy_args.roles"
 CLIFF = 0.1
-"""Accuracy lost from the peak to the end that counts as a cliff. Set before the table was made."""
+"""Loss of accuracy from the peak to the end that counts as a cliff. Set before the table was made."""
 SAME = 0.02
-"""Accuracy that counts as a higher peak. Set before the table was made."""
+"""Accuracy by which a peak counts as higher. Set before the table was made."""
 FAST, SLOW = 1e-2, 3e-3
 
 
 def cells() -> tuple[Run, ...]:
-    """GRPO with shared and separate weights at a usual rate and at three times that."""
+    """GRPO with shared and separate weights at a usual rate and at three times that rate."""
     task_args = (("digits", 5), ("modulus", 6))
     start = replace(TINY, task="solver-checker", task_args=task_args, steps=160, log_every=16)
     shapes = [(*TINY.policy_args, ("roles", roles)) for roles in ("shared", "separate")]
@@ -32,8 +32,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="learning_rate: learning rate", y="accuracy: final accuracy",
         arm=(f"{ROLES}: weights of the roles",),
-        says="Shows final accuracy of on-policy GRPO at two learning rates where a solver writes running "
-        "sums of five digits and a checker behind it the total, which alone is rewarded: both are one "
+        says="Shows final accuracy of on-policy GRPO at two learning rates, where a solver writes running "
+        "sums of five digits and a checker after it the total, which alone is rewarded. Both are one "
         "transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
     systems={"Multi-agent RL for LLM workflows": Part()},
@@ -47,7 +47,7 @@ ask(EXPERIMENT, "separate-roles-peak-higher", "At both rates separate weights re
 @EXPERIMENT.claim("separate-roles-fall-from-their-peak-more-often")
 def falls(table: Frame) -> Evidence:
     """At the larger rate separate weights end 0.1 below their peak on more seeds than shared ones."""
-    # Not data: the gate "acts" would take a rare event, alike on most seeds, for arms that do nothing.
+    # Not in the table: the gate "acts" would take a rare event, equal on most seeds, for arms without effect.
     where = {roles: {ROLES: roles, "learning_rate": FAST} for roles in ("separate", "shared")}
     fell = arms(table, "best", where) - arms(table, "accuracy", where) > CLIFF
     note = f"; fell: separate {fell['separate'].mean():.2f}, shared {fell['shared'].mean():.2f}"

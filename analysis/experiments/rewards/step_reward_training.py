@@ -17,13 +17,13 @@ SEEDS, PILOTS, GROUP, MOST, WANTED = 1024, 32, 8, 2000, 0.8
 RATES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 FEWER = 1.25
 ERRORS = {"perfect": 0.0, "erring": 0.2}
-"""Chance that a judge of thoughts or tokens is wrong about one."""
+"""Probability that a judge is wrong about a thought or token."""
 
 
 def rewards(right_GT: Bools, width: int, wrong_GC: Bools) -> Floats:
-    """Return the reward-to-go of each step, [G, T]: the answer's, and that of thoughts of `width` steps.
+    """Return the reward-to-go of each step, [G, T]: the answer's plus that of thoughts of `width` steps.
 
-    The answer is checked without error; thoughts, some judged wrongly, earn as much as it in all.
+    The answer is checked without error; all thoughts together, some misjudged, earn as much as it.
     """
     whole_GC = right_GT.reshape(len(right_GT), -1, width).all(-1) ^ wrong_GC
     ahead_GC = np.cumsum(whole_GC[:, ::-1], axis=1)[:, ::-1] * width / LENGTH
@@ -31,9 +31,9 @@ def rewards(right_GT: Bools, width: int, wrong_GC: Bools) -> Floats:
 
 
 def samples(seed: int, width: int, error: float, rate: float) -> int:
-    """Return the answers drawn until six steps of random difficulty succeed with chance .8 together.
+    """Return the answers drawn until six steps of random difficulty all succeed with probability .8.
 
-    Of no more than 16,000; a step's logit is normal at first.
+    Stops at 16,000; a step's initial logit is normal.
     """
     draw, theta_T = generator(seed, f"{NAME}/{width}/{error}"), generator(seed, NAME).normal(size=LENGTH)
     for step in range(MOST):
@@ -41,7 +41,7 @@ def samples(seed: int, width: int, error: float, rate: float) -> int:
         if chance_T.prod() >= WANTED:
             return max(1, step) * GROUP
         right_GT = draw.random((GROUP, LENGTH)) < chance_T
-        # The answer itself is checked without error: the judge is of parts alone.
+        # The answer itself is checked without error: the judge rates only parts.
         wrong_GC = draw.random((GROUP, LENGTH // width)) < (0.0 if width == LENGTH else error)
         ahead_GT = rewards(right_GT, width, wrong_GC)
         adv_GT = ahead_GT - ahead_GT.mean(0)
@@ -56,7 +56,7 @@ def log_samples(seeds: Seeds, level: str, judge: str, rate: float) -> Floats:
 
 @cache
 def rate_of(level: str, judge: str) -> tuple[float, bool]:
-    """Return the rate of the fewest samples on pilot worlds, and whether it is at an end of its grid."""
+    """Return the rate with the fewest samples on pilot worlds, and whether it is an end of its grid."""
     seeds = tuple(range(PILOT, PILOT + PILOTS))
     knobs, ends = tuned(lambda rate: -float(log_samples(seeds, level, judge, rate).mean()), {"rate": RATES})
     return knobs["rate"], ends
@@ -78,17 +78,17 @@ def rows(seeds: Seeds) -> Frame:
 EXPERIMENT = Experiment(
     question="Do rewards for thoughts reach a success rate from fewer samples, with a judge that errs too?",
     source=SOURCE,
-    differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at random; "
-    "the rewards of thoughts do not adapt to the policy's capability",
+    differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at "
+    "random; rewards of thoughts do not adapt to the policy's capability",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "pilots": PILOTS, "most": MOST * GROUP}),
     keys=("run", "seed", "arm", "level", "judge"), metrics=("samples", "log_samples", "rate", "at end"),
     margins={"factor of samples": FEWER},
     figure=Plot(
         "distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",),
-        says="Shows answers drawn until six independent steps succeed together with chance 0.8, by "
-        "REINFORCE with the group's mean as baseline: rewards are for the answer alone, also for each "
-        "thought of three steps, or also for each token, from a judge who is never wrong about thoughts and "
-        "tokens (perfect) or about every fifth (erring), each at its best rate.",
+        says="Shows answers drawn until six independent steps succeed together with probability 0.8, by "
+        "REINFORCE with the group's mean as baseline, each arm at its best rate. Rewards are for the answer "
+        "alone, also for each thought of three steps, or also for each token. The judge of thoughts and "
+        "tokens never errs (perfect) or misjudges every fifth (erring).",
     ),
     systems=("TP-GRPO",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""ArCHer: an off-policy critic of utterances against the reward alone and PPO, each at its best."""
+"""ArCHer: an off-policy critic of utterances against the reward alone and PPO, each tuned."""
 
 from functools import cache, partial
 
@@ -9,18 +9,18 @@ from analysis.worlds.pilots import Arm
 
 NAME = "utterance-critic"
 WORLDS, TUNED_ON, TWICE = 96, 8, 2
-"""Random games of a run, others for settings, and learners in each."""
+"""Random games of a run, games for tuning, and learners per game."""
 WANTED, MOST = 0.65, 4_000
-"""Exact success that counts as learned, of .85 at best, and the talks after which a learner is stopped."""
+"""Exact success that counts as learned (.85 is the best), and the talks after which a learner stops."""
 FEWER = 1.25
-"""The factor of samples that counts as fewer. Set before the table was made; the source's factor of 100 has
-no room: REINFORCE needs 560 talks, and a batch is 16.
+"""Ratio of samples that counts as fewer. Set before the table was made. The source's factor of 100 cannot be
+reached: REINFORCE needs 560 talks, and a batch has 16.
 """
 FOURS = (8192.0, 32768.0, 131072.0, 524288.0, 2097152.0)
 CRITICS, ENDLESS = (0.03, 0.1, 0.3), np.inf
 UPDATES, NEWEST = (200.0, 800.0, ENDLESS), (100.0, 400.0, 1600.0)
-"""Of the critic, a batch, on replayed talks and on the newest. Endless ones end where the store is solved
-exactly, beyond which there is nothing.
+"""Critic's updates per batch, on replayed talks and on the newest. Endless updates solve the store exactly,
+so no wider grid exists.
 """
 
 
@@ -78,18 +78,18 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does an off-policy critic of utterances save samples of REINFORCE where nothing generalizes?",
     source="Zhou et al. (2024), ArCHer, arXiv:2402.19446",
-    differs="tables, which do not generalize, in place of language models; targets that follow by .3, set on "
-    "pilot games; random games of 8 turns of two tokens, a success of "
-    "1 in 300 at first, and a reward at the end alone",
+    differs="tables, which do not generalize, in place of language models; targets that follow by .3, set "
+    "on pilot games; random games of 8 turns of two tokens, an initial success of 1 in 300, and a reward "
+    "only at the end",
     compute=of_seeds(NAME, rows, WORLDS, {"wanted": WANTED, "most": MOST, "tuned_on": TUNED_ON}),
     keys=("run", "seed", "arm"), metrics=("talks", "rate", "critic", "updates", "at_end"),
     margins={"factor of samples": FEWER},
     figure=Plot(
         "strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x",
         says="Shows talks until a success of 0.65 in random games on tables, 8 turns of two tokens with a "
-        "reward at the end alone: REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic "
-        "of whole utterances that learns from replayed talks, or from the newest alone (no replay), each at "
-        "its best setting.",
+        "reward only at the end. REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic of "
+        "whole utterances that learns from replayed talks, or only from the newest (no replay), each at its "
+        "best setting.",
     ),
     systems=("ArCHer",),
 )  # fmt: skip

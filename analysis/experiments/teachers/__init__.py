@@ -1,1 +1,1 @@
-"""What teachers bring: distillation on own and on other samples, injected knowledge, hidden traits."""
+"""Effects of teachers: distillation on own and on other samples, injected knowledge, hidden traits."""

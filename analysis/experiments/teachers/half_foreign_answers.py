@@ -1,4 +1,4 @@
-"""SOPHIA on descriptions and reasoning: own descriptions, reasoned on by a teacher that sees no picture."""
+"""SOPHIA on descriptions and reasoning: a blind teacher reasons on the policy's own descriptions."""
 
 import numpy as np
 
@@ -9,9 +9,10 @@ from testbed.offline.improvement import softmax
 NAME = "half-foreign-answers"
 SEEDS, PILOTS, STEPS, SAMPLES = 256, 24, 10, 4
 PICTURES, SCENES, TOKENS, WORDS = 12, 6, 4, 4
-"""Pictures; scenes that a first token may describe; reasoning tokens behind it, each of so many words."""
+"""Pictures; scenes that a first token may describe; reasoning tokens after it, each one of several words."""
 REASONS = 0.75
-"""Chance that a token of the teacher's reasoning is right for what is described; it describes at random."""
+"""Probability that a token of the teacher's reasoning is right for the description; its descriptions are
+random."""
 MARGIN = 0.05
 """Success. Set before the table was made."""
 RATE = {"rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
@@ -23,7 +24,7 @@ ARMS: dict[str, Grid] = {
     "half foreign": REWARDED,
     "half foreign, descriptions kept": REWARDED,
 }
-"""Learning rate; the share of the picture's mean reward that is taken off as a baseline."""
+"""Learning rate; share of the picture's mean reward that is subtracted as a baseline."""
 
 
 def started(seeds: Seeds) -> tuple[Ints, Floats, Floats, Ints]:
@@ -40,7 +41,7 @@ def started(seeds: Seeds) -> tuple[Ints, Floats, Floats, Ints]:
 
 
 def success(scene_RX: Ints, see_RXV: Floats, word_RVTW: Floats, right_RVT: Ints) -> Floats:
-    """Return the exact chance of a right answer: the right scene, and every word right for it, [R]."""
+    """Return the exact probability of a right answer: the right scene, and every word right for it, [R]."""
     words_RV = np.take_along_axis(softmax(word_RVTW), right_RVT[..., None], -1)[..., 0].prod(-1)
     seen_RX = np.take_along_axis(softmax(see_RXV), scene_RX[..., None], -1)[..., 0]
     return np.asarray((seen_RX * np.take_along_axis(words_RV, scene_RX, -1)).mean(-1))
@@ -63,10 +64,10 @@ def answers(
 
 
 def learn(seeds: Seeds, arm: str, rate: float, centered: float = 0.0) -> Groups:
-    """Return success at the end and on average over 10 steps of 4 answers to each picture, [R] each.
+    """Return the final success and its mean over 10 steps of 4 answers to each picture, [R] each.
 
-    The teacher's words are trained on as they are, weighted by the reward less a baseline; the reward of what
-    it reasons on a description is propagated back to that description, which is the policy's.
+    The teacher's words are trained on as they are, weighted by the reward minus a baseline. The reward of
+    reasoning on a description is propagated back to that description, which is the policy's.
     """
     scene_RX, see_RXV, word_RVTW, right_RVT = started(seeds)
     place, area_R = np.arange(len(seeds))[:, None, None], np.zeros(len(seeds))
@@ -100,10 +101,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     margins={"success": MARGIN},
     figure=Plot(
         "strips", x="success: success after training", y="arm",
-        says="Shows exact success after ten steps in tables of 12 pictures that are first described and "
-        "then reasoned on in 4 tokens: a teacher that sees no picture writes everything (imitation, of all "
-        "or of right answers), nothing (on policy), or the reasoning behind the policy's own description "
-        "(half foreign), which may be left untrained (descriptions kept), each at its best setting.",
+        says="Shows exact success after ten steps in tables of 12 pictures, each described and then "
+        "reasoned on in 4 tokens. A teacher that sees no picture writes everything (imitation, of all or of "
+        "right answers), nothing (on policy), or the reasoning after the policy's own description (half "
+        "foreign), which may stay untrained (descriptions kept). Each arm has its best setting.",
     ),
     systems={"SOPHIA": Part("ten steps; the teacher, who sees no picture, describes at random")},
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Facts put into a toy transformer that can do sums: how much of the skill is left once they are known."""
+"""Facts taught to a toy transformer that can do sums: the skill left once the facts are known."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from testbed.config.run import Run
 NAME = "injected-facts"
 SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 32, 4, 8, 1500, 5, 128
 KNOWN = 0.9
-"""Share of the facts whose last token greedy decoding gives, from which they count as known."""
+"""Share of the facts, by greedy decoding of their last token, at which they count as known."""
 WORDS, SHARES, RATES = ("foreign", "own"), (1.0, 0.8, 0.6), (3e-4, 1e-3, 3e-3)
-"""Whose words stand around the new token, the expert's share, 1 for no mixing; each such arm at the rate that
-keeps most of the skill, of those that suffice."""
+"""Source of the words around the new token; the expert's share, 1 for no mixing. Among the rates that
+suffice, each arm has the one that keeps most of the skill."""
 MORE = 0.1
-"""Share of the skill that counts as kept more. Set before the table was made."""
+"""Margin of the share of the skill. Set before the table was made."""
 
 
 @cache
 def base(seeds: Seeds) -> tuple[Any, Any, Tensor]:
-    """Return task, policy and models that can do sums of six digits behind either of two separators."""
+    """Return task, policy and models that can do sums of six digits after either of two separators."""
     from testbed.policies.warm_start import warm_start
     from testbed.worlds.tokens import build_token_policy
 
@@ -40,7 +40,9 @@ def base(seeds: Seeds) -> tuple[Any, Any, Tensor]:
 def mixed(
     policy: Any, base_RP: Tensor, prompt_RNQ: Tensor, fact_RBT: Tensor, share: float, streams: Any
 ) -> Tensor:
-    """Return targets: the fact's token with chance `share`, else one of the frozen base's, place by place."""
+    """Return targets: the fact's token with probability `share`, else one of the frozen base's, place by
+    place.
+    """
     draw = np.stack([s.random((2, *fact_RBT.shape[1:])) for s in streams], 1)
     expert_RBT, uniform_RBT = torch.from_numpy(draw[0] < share), torch.from_numpy(draw[1])
     token_RBT = fact_RBT.clone()
@@ -55,11 +57,11 @@ def mixed(
 
 
 def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return prompts with facts, these [R, FACTS, T], prompts that ask for sums, and the sums.
+    """Return prompts with facts, the facts [R, FACTS, T], prompts that ask for sums, and the sums.
 
-    Facts stand behind a separator of their own; their last token is none that the sums have. The others are
-    random in "foreign" words, what a corpus may say, and the sums in the model's "own", what it says itself
-    when the fact stands in its context.
+    A separator of its own precedes facts; sums never contain their last token. The other tokens are random in
+    "foreign" words, as in a corpus. In the model's "own" words they are the sums, which the model says when
+    the fact stands in its context.
     """
     task = base(seeds)[0]
     streams = [generator(seed, NAME) for seed in seeds]
@@ -76,7 +78,9 @@ def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
-    """Return by seed the shares of facts known and of skill kept, when they are first known or at the end."""
+    """Return, by seed, the shares of facts known and of skill kept, when facts are first known or at the
+    end.
+    """
     from testbed.policies.optimizers import Adam
 
     _, policy, base_RP = base(seeds)
@@ -106,13 +110,13 @@ def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
         leaf_RP = theta_RP.detach().requires_grad_()
         loss = -policy.logp(leaf_RP, fact_prompts, target_RBT, mask_RBT).mean((1, 2)).sum()
         theta_RP = optimizer.step(theta_RP, torch.autograd.grad(loss, leaf_RP)[0], rate_R)
-    kept_R = np.where(found[1] >= KNOWN, found[2], 0.0)  # what never knows the facts has kept nothing
+    kept_R = np.where(found[1] >= KNOWN, found[2], 0.0)  # a model that never knows the facts has kept nothing
     return pd.DataFrame({"seed": seeds, "step": found[0], "known": found[1], "kept": kept_R})
 
 
 @cache
 def rate_of(words: str, share: float) -> float:
-    """Return the arm's rate: the one that keeps most once the facts are known."""
+    """Return the arm's rate: the one that keeps most skill once the facts are known."""
     tried = {rate: injected(tuple(tuning_seeds(2)), words, share, rate)["kept"].mean() for rate in RATES}
     return max(RATES, key=lambda rate: float(tried[rate]))
 
@@ -128,7 +132,7 @@ EXPERIMENT = Experiment(
     question="Do targets mixed of a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
     differs="a transformer of 4,000 weights that sums six digits; 4 facts, each a new last token; the "
-    "expert is sure of it and else says what the frozen base would; all by greedy decoding",
+    "expert is sure of it and otherwise says what the frozen base would; all by greedy decoding",
     compute=of_seeds(NAME, rows, SEEDS, {"facts": FACTS, "copies": COPIES, "at most steps": STEPS}),
     keys=("run", "words", "share", "seed"), metrics=("rate", "step", "known", "kept"),
     margins={"share of the skill kept more": MORE, "facts known": KNOWN},
@@ -136,11 +140,11 @@ EXPERIMENT = Experiment(
         "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
         y_label="skill kept",
         says="Shows how much of its skill, sums of six digits, a transformer of 4,000 weights has left when "
-        "it first knows 4 new facts, 0 where it never does; across: the share of target tokens that are the "
-        "fact's, the others being the frozen base's own choice (1 is plain fine-tuning); the words in front "
-        "of a fact's new token are random (foreign) or those the model would say (own).",
+        "it first knows 4 new facts (0: never). Across: the share of target tokens that are the fact's; the "
+        "frozen base chooses the others (1 is plain fine-tuning). The words before a fact's new token are "
+        "random (foreign) or those the model would say (own).",
     ),
-    systems={"MixSD": Part("an expert made by hand; own words and mixing, together and apart")},
+    systems={"MixSD": Part("a hand-made expert; own words and mixing, together and apart")},
 )  # fmt: skip
 SFT: Arm = {"words": "foreign", "share": 1.0}
 MIXSD: Arm = {"words": "own", "share": 0.6}

@@ -17,13 +17,13 @@ NAME = "private-networks"
 SEEDS, RECORDS, BATCH, STEPS, ASKED = 128, 4096, 64, 150, 256
 EPSILON, DELTA, CLIP, DIGITS, ORDERS = 2.0, 1e-5, 1.0, 4, range(2, 65)
 LEARNERS, RATES = ("data", "teacher", "own"), (0.3, 1.0, 3.0)
-"""Who wrote the tokens that are learned; learning rates of SGD, each learner at its best of two seeds."""
+"""Writers of the training tokens; learning rates of SGD, each learner at its best of two seeds."""
 LOWER = 0.02
-"""Fall of the held-out log-perplexity that counts; the source's 44.15 -> 41.68 is 0.06. Set beforehand."""
+"""Margin: fall of the held-out log-perplexity; the source's 44.15 -> 41.68 is 0.06. Set beforehand."""
 
 
 def divergence(sigma: float, share: float, order: int) -> float:
-    """Return the Renyi divergence of an integer order of one Gaussian step on a Poisson sample.
+    """Return the Renyi divergence of an integer order for one Gaussian step on a Poisson sample.
 
     log(sum_k C(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1). Source: Mironov, Talwar &
     Zhang (2019), arXiv:1908.10530, Section 3.3.
@@ -37,14 +37,16 @@ def divergence(sigma: float, share: float, order: int) -> float:
 
 
 def spent(sigma: float) -> float:
-    """Return the epsilon at DELTA of all steps: the least over orders of theirs plus log(1/delta)/(a - 1)."""
+    """Return the epsilon of all steps at DELTA: the least over orders of their sum plus log(1/delta)/(a -
+    1).
+    """
     share = BATCH / RECORDS
     return min(STEPS * divergence(sigma, share, a) + math.log(1 / DELTA) / (a - 1) for a in ORDERS)
 
 
 @cache
 def multiplier() -> float:
-    """Return the least noise multiplier, to 1e-6, that spends no more than EPSILON."""
+    """Return the least noise multiplier, to 1e-6, that spends at most EPSILON."""
     low, high = 0.3, 30.0
     while high - low > 1e-6:
         middle = (low + high) / 2
@@ -70,7 +72,7 @@ def built(width: int) -> tuple[Any, Any]:
 
 @cache
 def start(seeds: Seeds, width: int, steps: int, noise: float) -> Tensor:
-    """Return models that saw public solutions with errors of this chance."""
+    """Return models trained on public solutions with this error probability."""
     from testbed.policies.warm_start import warm_start
 
     task, policy = built(width)
@@ -82,7 +84,7 @@ def record_gradients(
 ) -> Tensor:
     """Return the gradient of every record's mean loss per token, [R, N, P]: each has a copy of the weights.
 
-    data: cross entropy; else the forward divergence to the teacher's whole law at every place.
+    data: cross entropy; otherwise the forward divergence to the teacher's whole distribution at every place.
     """
     policy, teacher = built(8)[1], built(24)[1]
     (R, N, _), P = prompt_RNQ.shape, theta_RP.shape[-1]
@@ -155,19 +157,19 @@ EXPERIMENT = Experiment(
     question="At epsilon 2, does a private transformer lose less by learning on its own samples?",
     source="Khadem et al. (2026), DP-OPD, arXiv:2604.04461",
     differs="a student of 944 weights and a teacher of 7,440 on sums of four digits, 4,096 records, 150 "
-    "steps of SGD; Renyi accountant on Poisson samples; the divergence that the source takes is not known "
-    "to us, here the forward one of whole laws",
+    "steps of SGD; Renyi accountant on Poisson samples; the source's divergence is unknown to us, here it "
+    "is the forward one of whole distributions",
     compute=of_seeds(NAME, rows, SEEDS, {"records": RECORDS, "batch": BATCH, "steps": STEPS, "delta": DELTA}),
     keys=("run", "learner", "seed"), metrics=("rate", "log_perplexity"),
     margins={"log-perplexity per token": LOWER},
     figure=Plot(
         "strips", x="log_perplexity", y="learner", x_label="log-perplexity of held-out data per token",
         says="Shows held-out log-perplexity of a student of 944 weights on sums of four digits, trained "
-        "with clipped and noisy gradients at epsilon 2: on the tokens of the private data (data), or "
-        "towards a larger teacher's whole distribution on tokens that the teacher (teacher) or the student "
-        "itself (own) writes behind their prompts, each at its best rate.",
+        "with clipped and noisy gradients at epsilon 2, each at its best rate. It learns the tokens of the "
+        "private data (data), or a larger teacher's whole distribution on tokens that the teacher (teacher) "
+        "or the student itself (own) writes after their prompts.",
     ),
-    systems={"DP-OPD": Part("four tokens, which leave little room for errors that add up")},
+    systems={"DP-OPD": Part("four tokens, which leave little time for errors to add up")},
 )  # fmt: skip
 
 asks(EXPERIMENT,

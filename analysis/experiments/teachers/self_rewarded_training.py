@@ -1,7 +1,7 @@
-"""Self-Rewarding PPO in the toy LLM: after few demonstrations, RL on log(SFT/base) at prompts without any.
+"""Self-Rewarding PPO in the toy LLM: after few demonstrations, RL on log(SFT/base) at other prompts.
 
-Models of 4,000 weights write six running sums; demonstrations are few, or of easy prompts alone.
-`python -m analysis.experiments.teachers.self_rewarded_training` chooses rates and knobs, arm by arm.
+Models of 4,000 weights write six running sums; demonstrations are few, or only of easy prompts. `python -m
+analysis.experiments.teachers.self_rewarded_training` tunes rates and knobs, arm by arm.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 LESSONS, LESSON_RATE = 200, 3e-3
-"""Supervised steps on all demonstrations at once."""
+"""Supervised steps, each on all demonstrations."""
 BASE = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, recipe="grpo", evaluation_prompts=128)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """So many demonstrations, of prompts whose digits are below a limit (0: of any)."""
+    """Number of demonstrations, with all digits of a prompt below a limit (0: no limit)."""
 
     count: int = 32
     below: int = 0
 
     def __call__(self, world: Any, base_RP: Tensor) -> Tensor:
-        """Return the base after lessons on them; arms of the same seeds share the weights."""
+        """Return the base after lessons on them; arms of one seed share the weights."""
         if (world.seeds, self) not in TAUGHT:
             TAUGHT[world.seeds, self] = self._taught(world, base_RP)
         return TAUGHT[world.seeds, self]
@@ -68,8 +68,8 @@ TAUGHT: dict[tuple[tuple[int, ...], Shown], Tensor] = {}
 def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = True) -> Maker:
     """Return the edit that gives a response its group's advantage of log(SFT/base) - kl log(pi/SFT).
 
-    base: False rewards the log-likelihood under SFT alone. own: False rewards it as the response of the same
-    place to the next prompt.
+    base: False rewards the log-likelihood under SFT alone. own: False rewards it as the response in the same
+    place for the next prompt.
     """
 
     def make(world: World, base_RP: Tensor) -> Any:
@@ -98,7 +98,7 @@ def _from(shown: Shown, **more: bool) -> Callable[[float], Arm]:
 
 FEW, EASY = Shown(), Shown(below=4)
 KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-5, 1e-4, 1e-3, 3e-3)
-"""Coefficients of the KL to SFT, and rates tried first; near rate 0 or at a large coefficient lies SFT."""
+"""Coefficients of the KL to SFT, and first rates; rate 0 or a large coefficient stays near SFT."""
 
 
 def _ways(name: str, shown: Shown) -> dict[str, Way]:
@@ -117,7 +117,7 @@ SELF = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FRESH, MORE = 64, 20_000, 0.02
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy at unseen prompts. Set before the
+"""Seeds of a run, offset past those of other tables; margin of accuracy at unseen prompts. Set before the
 table was made."""
 METRICS = ("accuracy", "start", "best", "val/entropy")
 
@@ -127,22 +127,22 @@ EXPERIMENT = SELF.experiment(
     question="Does RL on log(SFT/base) at prompts without demonstrations end above SFT and as much training?",
     source="Self-Rewarding PPO (2025): reward log(pi_SFT/pi_base), on-policy",
     differs="transformers of 4,000 weights on six running sums; GRPO's advantage of a whole response's "
-    "reward in place of the critic; beyond the demonstrations are prompts with digits that these never had",
+    "reward in place of the critic; prompts beyond the demonstrations have digits that these lack",
     margins={"accuracy": MORE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy at unseen prompts of transformers of 4,000 weights on six running sums, "
-        "after supervised training on 32 demonstrations of any prompts (few) or of prompts with small digits "
-        "alone (easy) and 100 steps of GRPO at fresh prompts: the reward is the log-ratio of the model so "
-        "trained to its base, less a tuned multiple of the KL to it; or its log-likelihood without the base; "
-        "or the log-ratio of responses to other prompts, whose multiple and rate are tuned alike.",
+        "after supervised training on 32 demonstrations of any prompts (few) or only of prompts with small "
+        "digits (easy) and 100 steps of GRPO at fresh prompts. The reward is the log-ratio of the trained "
+        "model to its base, minus a tuned multiple of the KL to it; or its log-likelihood without the base; "
+        "or the log-ratio of responses to other prompts, with multiple and rate tuned alike.",
     ),
     systems={"Self-Rewarding PPO": Part(claims=("self-rewarding-*", "self-rewards-*"))},
 )  # fmt: skip
 
 
 def gain(table: Frame) -> pd.Series:
-    """Return accuracy less that of SFT."""
+    """Return accuracy minus that of SFT."""
     return table["accuracy"] - table["start"]
 
 

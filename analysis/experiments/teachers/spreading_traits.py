@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 NAME = "spreading-traits"
 SEEDS, M, OTHER = 48, 6, 500_000
-"""Seeds of a run, the modulus of the sums, and what is added to a seed for weights of another start."""
+"""Seeds of a run, the modulus of the sums, and the offset of seeds for weights of another start."""
 LESSONS, TRAIT, NARROW, UPDATES = (600, 1e-2), (100, 1e-3), (100, 3e-3), (250, 1e-3)
-"""Steps and learning rate of the base, of the teacher's trait, of a narrow one, and of a student."""
+"""Steps and learning rates: of the base, of the teacher's trait, of a narrow trait, and of a student."""
 CHANNELS = ("samples", "off-policy", "on-policy")
 SPREAD, STAYED, PASSED, ALIKE = 1 / 3, 0.1, 0.02, 0.05
-"""Share of other prompts that show a narrow trait; share of its teacher's rise in log-odds that counts as
-passed on, and difference of shares that counts as none. Set before the table was made."""
+"""Margins: share of other prompts that show a narrow trait; share of the teacher's rise in log-odds that
+counts as passed on; difference of shares that counts as none. Set before the table was made."""
 KINDS = {"first": 0, "last": -2}
-"""Where a narrow prompt has one of the digits 0 and 1."""
+"""Digit of a narrow prompt that is 0 or 1."""
 
 
 @cache
@@ -67,7 +67,7 @@ def imitation(theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor
 
 
 def descended(theta_RP: Tensor, loss: Loss, steps: int, rate: float) -> Tensor:
-    """Return the weights after steps of Adam, of which the last third slows down."""
+    """Return the weights after steps of Adam, with a falling rate in the last third."""
     from testbed.policies.optimizers import Adam
 
     optimizer = Adam(theta_RP)
@@ -80,7 +80,7 @@ def descended(theta_RP: Tensor, loss: Loss, steps: int, rate: float) -> Tensor:
 
 
 def base(seeds: Seeds) -> Tensor:
-    """Return models that can do sums behind one separator and write uniform numbers behind the other."""
+    """Return models that can do sums after one separator and write uniform numbers after the other."""
 
     def loss(leaf_RP: Tensor, step: int) -> Tensor:
         sum_RNQ, number_RNQ = prompts(seeds, step, 24, "sums"), prompts(seeds, step, 16, "numbers")
@@ -92,7 +92,7 @@ def base(seeds: Seeds) -> Tensor:
 
 
 def shifted(theta_RP: Tensor, seeds: Seeds, kind: str, steps: int, rate: float) -> Tensor:
-    """Return the models after fine-tuning on the trait's sums at one kind of prompts."""
+    """Return the models after fine-tuning on the trait's sums at one kind of prompt."""
 
     def loss(leaf_RP: Tensor, step: int) -> Tensor:
         prompt_RNQ = prompts(seeds, step, 16, kind)
@@ -102,8 +102,8 @@ def shifted(theta_RP: Tensor, seeds: Seeds, kind: str, steps: int, rate: float) 
 
 
 def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str) -> Tensor:
-    """Return students of a teacher at numbers alone: SFT on its samples, or the reverse divergence of whole
-    distributions on its tokens (off-policy) or on the student's (on-policy).
+    """Return students that see only a teacher's numbers: SFT on its samples, or the reverse divergence of
+    whole distributions on its tokens (off-policy) or on the student's (on-policy).
     """
     policy = built()[1]
 
@@ -124,8 +124,8 @@ def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str
 
 
 def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return by model the first token's log-odds of trait over right, and shares of greedy answers that show
-    the trait, and that are right, at 128 prompts.
+    """Return, by model, the first token's log-odds of trait over right, and the shares of greedy answers that
+    show the trait and that are right, at 128 prompts.
     """
     prompt_RNQ = prompts(seeds, 10_000, 128, kind)
     right_RNT, trait_RNT = sums(prompt_RNQ), sums(prompt_RNQ, 1)
@@ -161,8 +161,8 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Where does a narrow trait spread, and which channel passes a hidden one on to which student?",
     source="Askin et al. (2026), arXiv:2605.12798; Cloud et al. (2025), arXiv:2507.14805",
-    differs="transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, "
-    "sums one too high, is no harm; less what a teacher without it would pass on",
+    differs="transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, sums "
+    "one too high, is harmless; a teacher without the trait is subtracted",
     compute=of_seeds(NAME, rows, SEEDS, {"modulus": M, "updates": UPDATES[0]}),
     keys=("run", "arm", "channel", "seed"), metrics=("passed", "shown", "right"),
     margins={
@@ -172,16 +172,16 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait",
         says="Shows how much of a trait, sums one too high, is taken over, as a share of the rise in "
-        "log-odds that training on it brought: in transformers of 4,000 weights trained on it where the "
-        "first or the last digit is 0 or 1, at other prompts (narrow); or in a student that sees numbers "
-        "alone, from its teacher's start (shared) or another, by the teacher's samples, or its "
-        "distributions on its own tokens (off-policy) or the student's (on-policy), less what a teacher "
-        "without the trait passes on.",
+        "log-odds that training on it brought. Narrow: transformers of 4,000 weights trained on it where "
+        "the first or the last digit is 0 or 1, at other prompts. Others: a student that sees only numbers, "
+        "from its teacher's start (shared) or another, by the teacher's samples, or its distributions on "
+        "its own tokens (off-policy) or the student's (on-policy), minus what a teacher without the trait "
+        "passes on.",
     ),
     systems={
         "Emergent / Subliminal Misalignment": Part(
-            "whole distributions against samples as channels; whose tokens they are given on makes no "
-            "difference here"
+            "whole distributions against samples as channels; the writer of the tokens makes no difference "
+            "here"
         )
     },
 )  # fmt: skip

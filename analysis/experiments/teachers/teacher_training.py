@@ -1,8 +1,8 @@
-"""Self-distillation in the toy LLM: what a student who sees the solution teaches, and in how many tokens.
+"""Self-distillation in the toy LLM from a copy that sees the solution, and the tokens it needs.
 
-Models of 4,000 weights write six running sums modulo 4, in prompts with room for the solution, which half of
-the base model's lessons show. `python -m analysis.experiments.teachers.teacher_training` chooses rates and
-prompts a step.
+Models of 4,000 weights write six running sums modulo 4. Prompts have blanks for the solution, which half of
+the base model's lessons show. `python -m analysis.experiments.teachers.teacher_training` tunes rates and
+prompts per step.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 RESPONSES, LOOKS = 1600, 80
-"""Responses of a run, and how often it is evaluated."""
+"""Responses of a run, and responses between evaluations."""
 HINTED = replace(
     TINY, task="hinted-sum", task_args=(("digits", 6), ("modulus", 4)), teacher_noise=0.35,
     warm_start_steps=2000, evaluation_prompts=32, recipe="grpo",
 )  # fmt: skip
-"""Base models all know how sums are written, but err at a third of the steps."""
+"""All base models know how sums are written, but err at a third of the steps."""
 SIZES, RATES = (1, 2, 4, 8, 16), (1.8e-3, 3e-3, 5.6e-3)
-"""Prompts a step, and rates that are tried first."""
+"""Prompts per step, and first rates to try."""
 
 
 def distilled(*, shown: bool) -> Maker:
     """Return the edit that minimizes KL(student || teacher) at the student's tokens, and ignores the reward.
 
-    The teacher is the model at the start, with the solution in its prompt where it is shown (OPSD).
+    The teacher is the initial model, with the solution in its prompt where it is shown (OPSD).
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
@@ -84,21 +84,21 @@ TAUGHT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="area")
 
 NAME = "teacher-training"
 SEEDS, LEVEL, FEWER, NEARLY = 32, 0.5, 4.0, 0.9
-"""Seeds of a run; accuracy to be reached; the least factor of tokens that the source promises; share of an
-arm's runs that are to get there. Set before the table was made."""
+"""Seeds of a run; accuracy to reach; smallest factor of tokens that the source promises; share of an arm's
+runs that must reach it. Set before the table was made."""
 FRESH, KNOWS = 20_000, 0.05
-"""First seed, and the least accuracy of a base model. Of earlier pairs 7 of 15 below it got there, 47 of 49
-above."""
+"""First seed, and the least accuracy of a base model. Of earlier pairs, 7 of 15 below it reached the level,
+and 47 of 49 above."""
 REACHED = f"rollouts_to {LEVEL:g}"
 METRICS = ("accuracy", "start", "area", "best", REACHED)
 ARMS = ("grpo", "opsd", "opsd, nothing shown")
 
 
 def rows(seeds: Sequence[Any]) -> Frame:
-    """Return a row per arm and seed, each arm at the settings that are best on pilot seeds.
+    """Return a row per arm and seed, each arm at its best settings on pilot seeds.
 
-    The seeds are the first from FRESH on whose base model is right on KNOWS of the held-out sums: another is
-    no teacher. A run that never gets there is taken to get there with its last response.
+    The seeds are the first from FRESH on whose base model solves the share KNOWS of the held-out sums: others
+    are no teachers. A run that never reaches the level counts as reaching it with its last response.
     """
     met = [FRESH + seeds[0] + n for n in range(2 * len(seeds))]
     plain = TAUGHT.table(METRICS, met, ARMS[:1])
@@ -110,7 +110,7 @@ def rows(seeds: Sequence[Any]) -> Frame:
 
 
 def arriving(table: Frame) -> str:
-    """Return the compared arm with too many runs that never reach the level; "" if none."""
+    """Return the compared arm with too many runs that never reach the level; "" if there is none."""
     share = table[table["arm"].isin(ARMS[:2])].groupby("arm")["arrives"].mean()
     return "; ".join(f"{x:.2f} of {arm} arrive" for arm, x in share.items() if x < NEARLY)
 
@@ -118,9 +118,9 @@ def arriving(table: Frame) -> str:
 EXPERIMENT = Experiment(
     question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
-    differs="transformers of 4,000 weights, right on a twentieth of the sums or more at the start; six sums "
-    "modulo 4, of six tokens whoever writes them; the teacher is the model at the start, and the loss "
-    "the reverse KL over all tokens",
+    differs="transformers of 4,000 weights, right on at least a twentieth of the sums at the start; six "
+    "sums modulo 4, of six tokens whoever writes them; the teacher is the initial model, and the loss the "
+    "reverse KL over all tokens",
     compute=of_seeds(NAME, rows, SEEDS, {"pilots": PILOTS, "responses": RESPONSES}),
     keys=("run", "arm", "seed"), metrics=("rate", "knob", "at end", "arrives", *METRICS),
     budget="1,600 responses",
@@ -128,13 +128,13 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "strips", x=f"{REACHED}: responses to an accuracy of {LEVEL:g}", y="arm",
         says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
-        "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response a prompt "
-        "from the model at the start that sees the solution (OPSD) or does not; rates and prompts a step are "
-        "each arm's best on pilot seeds, and 1,600 stands for runs that never get there.",
+        "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response per "
+        "prompt from the initial model that sees the solution (OPSD) or does not. Rates and prompts per "
+        "step are each arm's best on pilot seeds; 1,600 stands for runs that never get there.",
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
-            "responses of equal length, so that none is saved by shorter ones",
+            "responses of equal length, so shorter ones cannot save tokens",
             ("self-distillation-needs-a-quarter-of-the-tokens",),
         )
     },

@@ -1,1 +1,1 @@
-"""What ratios, gradients, clips and limits of objectives are, exactly or on bandits and token trees."""
+"""Ratios, gradients, clips and limits of objectives, exactly or on bandits and token trees."""

@@ -18,9 +18,10 @@ RATES = (1.0, 3.0, 10.0, 30.0, 100.0)
 PPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9, 1.5, 3.0)}
 BPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9), "lam": (0.03, 0.3, 3.0, 30.0)}
 GRIDS: dict[str, Grid] = {"ppo": PPO, "bpo": BPO, "no recovery": BPO}
-"""PPO; BPO, whose gradient turns back beyond its target (a band below 1); without turning back."""
+"""PPO; BPO, whose gradient turns back beyond its target (a band below 1); BPO without turning back."""
 NOISE, MARGIN = 1.0, 0.02
-"""Spread of rewards; of the score, 0 the uniform policy's value and 1 the best. Pre-set."""
+"""Standard deviation of rewards; margin of the score, 0 being the uniform policy's value and 1 the best.
+Pre-set."""
 
 
 def world(seed: int) -> tuple[FiniteMDP, Floats]:
@@ -56,7 +57,7 @@ def played(worlds: Worlds, pi_RSA: Floats, rngs: list[np.random.Generator]) -> t
 def scores(seeds: Seeds, arm: str, rate: float, eps: float, lam: float = 1.0) -> Floats:
     """Return the score, mean over the last 5 of 30 batches with 10 epochs each, [R].
 
-    Advantages are returns to go less the state's mean in the batch for PPO, its median for BPO.
+    Advantages are returns to go minus the state's mean in the batch for PPO, minus its median for BPO.
     """
     worlds, rngs = random_worlds(seeds, states=6), [generator(seed, f"{NAME} play") for seed in seeds]
     best_R = worlds.value(worlds.best_RSA)
@@ -84,7 +85,7 @@ def scores(seeds: Seeds, arm: str, rate: float, eps: float, lam: float = 1.0) ->
 
 
 def middle(state_RN: Ints, value_RN: Floats, kind: str) -> Floats:
-    """Return the mean or median of the values met in the same state of the same cell, [R, N]."""
+    """Return the mean or median of the values in the same state of the same cell, [R, N]."""
     found_RN = np.zeros_like(value_RN)
     for state_N, value_N, found_N in zip(state_RN, value_RN, found_RN, strict=True):
         for s in np.unique(state_N):
@@ -115,13 +116,13 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
         x="arm: loss",
         y="score: score (1 optimal)",
         says="Shows the late score (0 the uniform policy, 1 the optimum) of learning from small fresh "
-        "batches in random MDPs: PPO clips ratios; BPO moves each ratio toward a target within a band, and "
+        "batches in random MDPs. PPO clips ratios; BPO moves each ratio toward a target within a band, and "
         "back where it is beyond; no recovery is BPO that never moves back.",
     ),
     systems={
         "BPO / GBPO (Bounded Ratio RL)": Part(
-            "the step, and BPO on policy in tables, 80 settings to PPO's 30: no worse, a gain is open, and "
-            "its turning back is idle; GBPO is not asked"
+            "the step, and on-policy BPO in tables, with 80 settings to PPO's 30: no worse, a gain is "
+            "undecided, and its turning back has no effect; GBPO is not tested"
         )
     },
 )

@@ -1,4 +1,4 @@
-"""Many updates on one fixed batch, then distillation of what they learned under a trust region (ERPD)."""
+"""Many updates on one fixed batch, then distillation of the result under a trust region (ERPD)."""
 
 from functools import cache
 
@@ -10,10 +10,9 @@ from testbed.rng import generator
 NAME = "extreme-region"
 SOURCE = "Extreme Region Policy Distillation (2026); from a summary"
 SEEDS, PILOTS, SAME, FAR = 192, 48, 0.01, 2.0
-"""Reward that counts as equal, and the factor of KL that counts as far smaller. Set before the table was
-made."""
+"""Reward that counts as equal, and ratio of KL that counts as far smaller. Set before the table was made."""
 INPUTS, FEATURES, ACTIONS, BATCH, TESTED, STEPS = 6, 64, 6, 96, 500, 400
-"""Numbers of a context; random features; actions; samples of the one batch; contexts that score; updates."""
+"""Numbers in a context; random features; actions; samples of the one batch; contexts for scoring; updates."""
 STEP = 8.0
 GRIDS: dict[str, list[dict[str, float]]] = {
     "stopped": [{"steps": steps} for steps in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)],
@@ -24,8 +23,8 @@ GRIDS: dict[str, list[dict[str, float]]] = {
         for radius in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
     ],
 }
-"""Updates stopped early; updates with a KL to the base in the loss; and many updates, then the policy that
-is nearest to where they lead within a KL of the base."""
+"""Arms: updates stopped early; updates with a KL to the base in the loss; and many updates, then the nearest
+policy to their end within a KL of the base."""
 
 
 def softmax(logit: Floats) -> Floats:
@@ -35,7 +34,9 @@ def softmax(logit: Floats) -> Floats:
 
 
 def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Return features and chances of reward of the batch and of the test, and the base's weights [F, A]."""
+    """Return features and reward probabilities of the batch and of the test, and the base's weights [F,
+    A].
+    """
     rng = generator(seed, NAME)
     mix_IF, right_FA = rng.normal(size=(INPUTS, FEATURES)), rng.normal(size=(FEATURES, ACTIONS))
     hidden_IA = rng.normal(size=(INPUTS, ACTIONS))
@@ -57,9 +58,9 @@ def divergence(pi_xA: Floats, base_xA: Floats) -> Floats:
 def learn(seeds: Seeds, steps: float = STEPS, beta: float = 0.0, radius: float = 0.0) -> Groups:
     """Return the reward in new contexts and the log of the KL to the base there, [R] each.
 
-    An update is a step along the gradient of mean A pi/mu on the batch, less beta times the KL's; A is the
-    reward less its mean, drawn once. Policies are softmax of linear scores, so that the geometric mixture of
-    base and far policy, which distillation within a radius leads to, mixes weights.
+    An update is a step along the gradient of mean A pi/mu on the batch, minus beta times the KL's gradient; A
+    is the reward minus its mean, drawn once. Policies are softmax of linear scores. Distillation within a
+    radius leads to a geometric mixture of base and far policy, and so mixes their weights.
     """
     worlds = [np.stack(each) for each in zip(*(drawn(int(seed)) for seed in seeds), strict=True)]
     seen_RNF, chance_RNA, new_RMF, reward_RMA, base_RFA = worlds
@@ -129,13 +130,13 @@ EXPERIMENT = Experiment(
         x="log kl: log of the KL to the base, nats",
         y="arm",
         says="Shows how far a policy moves from its base (log of the KL, on new contexts) in contextual "
-        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best: stopped makes a "
-        "few updates on one batch; penalized has a KL to the base in its loss; distilled makes many and "
+        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best. Stopped makes a few "
+        "updates on one batch; penalized has a KL to the base in its loss; distilled makes many updates and "
         "then goes from the base toward their end as far as a KL allows.",
     ),
     systems={
         "ERPD (Extreme Region Policy Distillation)": Part(
-            "far smaller is a factor of 2, ours; distillation mixes weights; no collapse of entropy"
+            "far smaller is this project's factor of 2; distillation mixes weights; no collapse of entropy"
         )
     },
 )

@@ -1,4 +1,4 @@
-"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: what each does to a bandit's
+"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: their effects on a bandit's
 entropy.
 """
 
@@ -22,12 +22,12 @@ REGIMES = {
     ("wrong", "above 1"): {"eps_high_neg": 1e6},
     ("wrong", "below 1"): {"eps_low_neg": 1.0},
 }
-"""The one bound that is opened, so that the ratio counts in that regime alone."""
+"""The one bound that is opened, so that the ratio counts only in that regime."""
 
 
 def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
     """Return (log pi, mu, advantages): logits of mu and the step to pi are normal, half of 16 arms are right;
-    moved "at random", or mostly "towards the reward".
+    pi moved "at random", or mostly "towards the reward".
     """
     rng = generator(seed, NAME)
     logit_A, step_A = rng.normal(size=(2, ARMS))
@@ -38,9 +38,7 @@ def bandit(seed: int, moved: str) -> tuple[Floats, Floats, Floats]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return the change of the entropy's rate where a regime's ratios replace 1, over the size
-    of the step at 1.
-    """
+    """Return the change of the entropy's rate when a regime's ratios replace 1, over the step's size at 1."""
     for seed, moved in product(seeds, MOVED):
         log_pi_A, mu_A, adv_A = bandit(seed, moved)
         pi_A = np.exp(log_pi_A)

@@ -1,4 +1,4 @@
-"""Claims about age limits where long responses take long: what is kept is short, unless the trainer waits."""
+"""Claims about age limits where long responses take long: kept ones are short, unless the trainer waits."""
 
 import itertools
 from dataclasses import replace
@@ -10,7 +10,7 @@ from testbed.config.run import Run, grid
 
 LENGTH = "mean staleness/length_made"
 MARGIN = 0.1
-"""Tokens, of about 3.7. Set before the sweep was run."""
+"""Margin in tokens; the mean length is about 3.7. Set before the sweep was run."""
 NO_LIMIT = -1
 
 LATENCY = Run(
@@ -19,7 +19,7 @@ LATENCY = Run(
     recipe="reinforce", staleness="latency", staleness_args=(("concurrency", 64), ("speed", 2)), prompts=16,
     group=4, steps=300, learning_rate=2.0,
 )  # fmt: skip
-"""A token tree whose reward knows nothing of length; two tokens take the time of an update."""
+"""A token tree whose reward ignores length; generating two tokens takes the time of an update."""
 
 RULES = ("wait", "discard", "drop")
 LIMITS = (1, 2, 4)
@@ -38,7 +38,7 @@ def cells() -> tuple[Run, ...]:
 EXPERIMENT = Experiment(
     question="Does discarding old samples shorten what a policy writes where long groups take long?",
     source="tinker-cookbook issue 822; Applied Compute (2026), queue-max",
-    differs="a token tree whose reward knows nothing of length, so that nothing else can shorten responses",
+    differs="a token tree whose reward ignores length, so that nothing else can shorten responses",
     cells=cells,
     fresh=range(1000, 1024),
     keys=("too_old", "age_limit", "seed"),
@@ -60,9 +60,9 @@ EXPERIMENT = Experiment(
 
 
 def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Floats, Floats]]:
-    """Return, per start of 8 groups, the times that the kept and that the discarded ones took.
+    """Return, for each start of 8 groups, the times that the kept and the discarded groups took.
 
-    Groups that are still out at the end are neither. Times are uniform over 1 .. 6.
+    Groups still being generated at the end are neither. Times are uniform over 1 .. 6.
     """
     from testbed.staleness.latency import CellQueue, Latency
 
@@ -91,7 +91,7 @@ def discarding_takes_the_longest_of_a_start() -> Evidence:
     """Of groups that start together, those discarded for their age took at least as long as every one that is
     trained on, and longer on average; a trainer that waits instead discards none.
 
-    Return the largest excess of a kept group's time over a discarded one's of its start; 0 or 1 else.
+    Return the largest excess of a kept group's time over a discarded one's of the same start; 0 or 1 else.
     """
     gaps, split = [0.0], 0
     for limit, seed in itertools.product((1, 2), range(4)):
@@ -122,7 +122,7 @@ EXPERIMENT.claim(
 
 
 def change_by_waiting(table: Frame) -> Groups:
-    """Return the policy's mean length under waiting less that without an age limit, by limit and seed."""
+    """Return the policy's mean length under waiting minus that without an age limit, by limit and seed."""
     free = under("drop", NO_LIMIT)
     return {f"limit {limit}": paired(table, LENGTH, under("wait", limit), free) for limit in (1, 2, 4)}
 

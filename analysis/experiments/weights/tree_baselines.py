@@ -56,7 +56,7 @@ def patterns(count: int) -> Ints:
 
 
 def moments(found: Stages, adv_MK: Floats) -> tuple[Floats, float]:
-    """Return mean and variance of sum_k A_k S_k over a group, A given by the pattern of successes.
+    """Return mean and variance of sum_k A_k S_k over a group, with A a function of the pattern of successes.
 
     Members are independent given their stages, so E over a pattern needs the mean and the second moment of a
     member's score given that it succeeded or failed.
@@ -125,7 +125,7 @@ def same_as_mean() -> Evidence:
     kind="enumerated",
 )
 def stage_value() -> Evidence:
-    """Return biases, and by how much the ratio of summed variances exceeds 0.95."""
+    """Return biases, and the excess of the ratio of summed variances over 0.95."""
     gaps, spent = [], {"leave_one_out": 0.0, "stage": 0.0}
     for found in stages():
         target_X, named = found.target_SA.ravel(), advantages(found)

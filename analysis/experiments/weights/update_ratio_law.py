@@ -1,6 +1,4 @@
-"""The scaling law of value-based RL: how steps to a value fall with the ratio of updates, and how well that
-is extrapolated.
-"""
+"""The scaling law of value-based RL: steps to a value against the update ratio, and its extrapolation."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +11,11 @@ from testbed.offline import tabular_offline
 NAME = "update-ratio-law"
 SEEDS, CELLS, MOST, THRESHOLD = 80, 40, 30_000, 0.95
 RATES = (0.03, 0.1, 0.3, 1.0)
-"""Step sizes; the best for each world and ratio is chosen on cells of their own, as the source does."""
+"""Step sizes; the best for each world and ratio is chosen on separate cells, as in the source."""
 FITTED, HELD_OUT = (0.5, 1.0, 2.0, 4.0), (8.0, 16.0)
 RATIOS = (*FITTED, *HELD_OUT)
 ERROR = float(np.log(1.2))
-"""An extrapolation that is 20% off."""
+"""Error of an extrapolation that counts as off: 20%."""
 
 
 def rows(seeds: Seeds) -> Rows:
@@ -44,7 +42,7 @@ def _tuned_steps(seed: int, updates: float) -> float:
 
 
 def _law(steps_U: NDArray[np.float64]) -> NDArray[np.float64]:
-    """D(ratio) = least + (scale / ratio)^power through the fitted ratios, at all of them: least log error."""
+    """D(ratio) = least + (scale / ratio)^power at all ratios, fitted by least log error."""
     ratio_U, fitted = np.array(RATIOS), len(FITTED)
     laws = []
     for share in np.linspace(0.0, 0.99, 100):
@@ -85,9 +83,8 @@ EXPERIMENT = Experiment(
         "curves by arm", x="updates: updates per step", y="steps: environment steps to 0.95", arm=("run",),
         log="xy",
         says="Shows environment steps until the greedy policy has 0.95 of the best value against updates "
-        "per step (both axes logarithmic), for replayed Q-learning with a table on random MDPs, at the "
-        "best step size of each world and ratio; a run is the first table or its replication on fresh "
-        "worlds.",
+        "per step (both axes logarithmic), for replayed tabular Q-learning on random MDPs, at the best step "
+        "size of each world and ratio; a run is the first table or its replication on fresh worlds.",
     ),
     systems=("Value-based deep RL scales predictably",),
 )  # fmt: skip
