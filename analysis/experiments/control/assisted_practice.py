@@ -35,7 +35,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
     figure=Plot(
         "strips", x="learning: mean share of the best value", y="arm",
         says="Shows the value of a policy, as a share of the best and averaged over rounds of practice, on "
-        "random tasks of many stages. Cloned copies all episodes so far alike; the others weight them by a "
+        "random tasks of many stages; cloned copies all episodes so far alike; the others weight them by a "
         "critic: of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
     ),
     systems={

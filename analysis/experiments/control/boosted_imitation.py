@@ -104,7 +104,7 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTOR
     figure=Plot(
         "final by setting", x="trajectories: expert trajectories", y="score: score (1 expert)", arm=("arm",),
         says="Shows the value (0 the uniform policy's, 1 the expert's) against the expert's trajectories, "
-        "in random MDPs of 30 states. Boosted deploys an ensemble and replays its members, newer ones with "
+        "in random MDPs of 30 states; boosted deploys an ensemble and replays its members, newer ones with "
         "more weight; uniform ensemble weights all alike; DAC deploys the newest policy of a uniform "
         "replay; cloning copies the expert.",
     ),

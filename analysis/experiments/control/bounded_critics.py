@@ -93,9 +93,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     figure=Plot(
         "strips", x="score: final score", y="arm: ",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
-        "many linear features as pairs, on random MDPs. Usual makes the best number of updates of 8 steps "
+        "many linear features as pairs, on random MDPs; usual makes the best number of updates of 8 steps "
         "per step of the world; few large makes one of 64 steps per four steps; bounded also limits the "
-        "critic's weights and the error that a gradient carries. Both also come with a target network, and "
+        "critic's weights and the error that a gradient carries; both also come with a target network, and "
         "usual updates with samples of a learned model (as in MAD-TD) or with steps drawn by their "
         "trajectory's probability (as in ARB).",
     ),

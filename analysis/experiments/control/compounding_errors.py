@@ -38,7 +38,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="horizon", y="shortfall: shortfall against the expert", arm=("learner",),
         log="y",
         says="Shows how much less a learner's episode earns than the expert's (log axis), by horizon, on a "
-        "rope where each wrong action leads off it. Cloning learns from the expert's episodes. Correction "
+        "rope where each wrong action leads off it; cloning learns from the expert's episodes; correction "
         "learns from one round of these and then from its own episodes with the expert's labels; both get "
         "as many labels.",
     ),

@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
         "frontier", x="outside: share of actions outside the data", y="value: value, share of the best",
         arm=("correction",),
         says="Shows value, as a share of the best, against the share of actions where data are rare, in a "
-        "continuous bandit. None leaves a finished policy alone; score 5 and score 20 move its actions by "
+        "continuous bandit; none leaves a finished policy alone; score 5 and score 20 move its actions by "
         "that many steps up the density of the data; penalty 10 and penalty 100 weight the distance to the "
         "nearest data when it chooses actions.",
     ),

@@ -171,7 +171,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "balanced", PILOTS, {"goals": GOALS}, {"pair
     figure=Plot(
         "final by setting", x="goals", y="balanced: balanced share of hits", arm=("arm",),
         says="Shows the share of actions that hit a goal, counted up to an even share of each goal, against "
-        "the number of goals, all paid alike. PPO has a Gaussian, the others have flows of four steps. "
+        "the number of goals, all paid alike; PPO has a Gaussian, the others have flows of four steps; "
         "PolicyFlow computes ratios from velocities and pushes points apart (except in no Brownian), FPO "
         "from its matching loss, DPPO from the noise of each step.",
     ),

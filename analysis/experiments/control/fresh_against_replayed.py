@@ -136,8 +136,8 @@ EXPERIMENT = Experiment(
         arm=("learner",),
         names={"features": "Q, features", "table": "Q, table", "table, noisy": "Q, table, noisy"},
         says="Shows how far a learner is on average below its best score so far, against updates per step, "
-        "on a rope of 8 contexts and 16 steps. PPO is a table and learns from fresh episodes; Q-learning "
-        "replays all of its steps, with a table or with 32 random features of 64 pairs. With noisy rewards "
+        "on a rope of 8 contexts and 16 steps; PPO is a table and learns from fresh episodes; Q-learning "
+        "replays all of its steps, with a table or with 32 random features of 64 pairs; with noisy rewards "
         "(standard deviation 3) both are tuned for their final score.",
     ),
     systems={"RL in the Era of LLMs (perspective)": Part()},

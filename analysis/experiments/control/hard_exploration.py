@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="arm", y="exponent: exponent of regret",
         says="Shows the exponent with which regret grows with episodes, for actor-critics on random "
-        "combination locks. Optimistic adds a bonus to rarely tried actions; by chance takes a share of "
+        "combination locks; optimistic adds a bonus to rarely tried actions; by chance takes a share of "
         "random actions instead; by chance, logged does so after 200 logged episodes.",
     ),
     systems=("Actor-critics optimal sample efficiency",),

@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="length: digits of the lock", y="value: value, share of best", arm=("critic",),
         where={"features": "table"},
         says="Shows the value late in natural policy gradient, as a share of the best, against the digits "
-        "of a combination lock, with a table for a critic. On-policy fits returns of fresh episodes; hybrid "
+        "of a combination lock, with a table for a critic; on-policy fits returns of fresh episodes; hybrid "
         "fits these and Bellman targets of offline data; off-policy hybrid fits only such targets, of "
         "offline and fresh data.",
     ),

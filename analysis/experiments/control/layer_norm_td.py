@@ -71,7 +71,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     figure=Plot(
         "strips", x="score: mean score over training", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of tabular "
-        "Q-learning on random MDPs. An update reads a step of each of 64 parallel copies of the world, a "
+        "Q-learning on random MDPs; an update reads a step of each of 64 parallel copies of the world, a "
         "step of one copy, or 64 replayed steps of one copy, without or with a target network; at equal "
         "environment steps, that copy makes 64 steps before each update.",
     ),

@@ -48,7 +48,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="updates: updates per step", y="over-estimation", arm=("share",),
         says="Shows how much a linear critic with half as many features as pairs over-estimates its greedy "
-        "policy, in units of reward, against updates per step of the world, on random MDPs. Share is the "
+        "policy, in units of reward, against updates per step of the world, on random MDPs; share is the "
         "part of its samples in which the learner chooses the action and a count model the outcome.",
     ),
     systems=("MAD-TD",),

@@ -56,8 +56,8 @@ EXPERIMENT = Experiment(
         "final by setting", x="power: power of the policy in replay",
         y="early loss: deepest early loss of value", arm=("quality",),
         says="Shows the largest fall of value, as a share of the best, early in online learning after "
-        "offline learning, for a linear critic on random MDPs. Power 0 replays all steps alike, higher "
-        "powers prefer trajectories that the current policy makes likely. Quality is the logger's share of "
+        "offline learning, for a linear critic on random MDPs; power 0 replays all steps alike, higher "
+        "powers prefer trajectories that the current policy makes likely; quality is the logger's share of "
         "best actions; the rest are random.",
     ),
     systems=("ARB (Adaptive Replay Buffer)",),

@@ -284,7 +284,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
     figure=Plot(
         "strips", x="calls: calls until the pendulum stands", y="arm",
         says="Shows the calls until random pendulums stand; a call is a step of all worlds at once or an "
-        "update on a batch. TD3 has one world, FastTD3 32 and distributional critics, PPO 32. Each arm has "
+        "update on a batch; TD3 has one world, FastTD3 32 and distributional critics, PPO 32; each arm has "
         "its best noise, batch and rates; 3,000 stands for pendulums that never stand.",
     ),
     systems=("FastTD3",),

@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
         "curves by arm", x="samples: logged steps", y="error: relative error of Q", arm=("features",),
         log="xy",
         says="Shows the error of Q by least-squares TD, relative to Q, against logged steps (both axes "
-        "logarithmic), as the median of 24 random MDPs of 8 states and 2 actions for each seed. Realizable "
+        "logarithmic), as the median of 24 random MDPs of 8 states and 2 actions for each seed; realizable "
         "classes are 4 features that span the true Q; random ones are 4 that need not.",
     ),
     systems=("When is realizability sufficient",),

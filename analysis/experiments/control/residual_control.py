@@ -122,8 +122,8 @@ EXPERIMENT = TUNED.experiment(
     figure=Plot(
         "distribution", x="arm", y="learning: share of the best value",
         says="Shows the share of the best value, averaged over 200 steps of replayed Q-learning, on random "
-        "point masses that are paid only at a goal. Base is a cloned controller that never learns; scratch "
-        "learns forces; residual learns what to add to the base's forces. With demonstrations, the ten that "
+        "point masses that are paid only at a goal; base is a cloned controller that never learns; scratch "
+        "learns forces; residual learns what to add to the base's forces; with demonstrations, the ten that "
         "the base was cloned from are replayed too.",
     ),
     systems=("Residual off-policy RL (ResFiT)",),

@@ -80,7 +80,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
     figure=Plot(
         "distribution", x="arm", y="end: final score",
         says="Shows the final score (0 the uniform policy, 1 the optimum) of soft actor-critics with linear "
-        "critics on random MDPs of 16 states with noisy rewards. One critic fits the mean return; least of "
+        "critics on random MDPs of 16 states with noisy rewards; one critic fits the mean return; least of "
         "two takes the lower of two such critics; distribution fits the mean and the spread of returns.",
     ),
     systems=("DSAC",),

@@ -124,11 +124,11 @@ EXPERIMENT = Experiment(
     margins={"score that counts as equal": SAME, "as far more": FIFTH},
     figure=Plot(
         "strips", x="area: mean score of 40 iterations", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches. On "
+        says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches; on "
         "random MDPs: PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
         "from three drawn adaptively (props) or not; mirror steps with a KL or none (mdpo), few gradient "
-        "steps, and an exact trust region. In lot sizing: critics of states, or of stocks after the order "
-        "(post). For actions of several tokens: backups over actions, over tokens, or discounted only "
+        "steps, and an exact trust region; in lot sizing: critics of states, or of stocks after the order "
+        "(post); for actions of several tokens: backups over actions, over tokens, or discounted only "
         "between actions (decomposed).",
     ),
     systems={

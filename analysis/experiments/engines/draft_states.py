@@ -179,9 +179,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "strips", x="log accepted: log of the accepted tokens of 4", y="arm",
         says="Shows the log of the number of drafted tokens, of 4, that a random target with 4 tokens "
-        "accepts from a linear draft. The draft sees half of the target's state at the first place (part) "
+        "accepts from a linear draft; the draft sees half of the target's state at the first place (part) "
         "or all of it (whole), and is trained on the target's states at later places (given) or on its own, "
-        "as when it decodes (own). Each arm has its best rate.",
+        "as when it decodes (own); each arm has its best rate.",
     ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(

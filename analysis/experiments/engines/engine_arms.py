@@ -75,9 +75,9 @@ EXPERIMENT = ENGINES.experiment(
         "strips",
         x="accuracy: final accuracy",
         y="arm",
-        says="Shows final accuracy of toy transformers of four layers. Sums of sixteen digits: rollouts in "
+        says="Shows final accuracy of toy transformers of four layers; sums of sixteen digits: rollouts in "
         "emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or without "
-        "FP8. Guesses from an engine with noisy weights, four steps old: GRPO, TIS or ALP, which adds "
+        "FP8; guesses from an engine with noisy weights, four steps old: GRPO, TIS or ALP, which adds "
         "learned noise in all layers or only to the logits.",
     ),
     systems={

@@ -45,7 +45,7 @@ EXPERIMENT = NOISY.experiment(
         x="area: mean accuracy along 9,600 responses",
         y="arm",
         says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob. Weights are sent every 51 steps to an engine whose logits have noise of "
+        "at its best rate and knob; weights are sent every 51 steps to an engine whose logits have noise of "
         "0.3; OAPL regresses log-ratios on advantages.",
     ),
     systems={"KARL": Part("one task, one pass over a batch; no agents, no search, one kind of prompt")},

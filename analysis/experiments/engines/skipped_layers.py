@@ -45,7 +45,7 @@ EXPERIMENT = NESTED.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of toy transformers of eight layers that sort ten digits, each arm at "
-        "its best rate and cap. Rollouts have all layers, or seven drawn for every batch, without weights "
+        "its best rate and cap; rollouts have all layers, or seven drawn for every batch, without weights "
         "or with importance weights truncated by token or by sequence.",
     ),
     systems={

@@ -208,7 +208,7 @@ EXPERIMENT = Experiment(
         arm=("estimator",),
         where={"estimator": tuple(f"{name}{how}" for how in HOW for name in TOLD)},
         says="Shows the log variance, over 24 logs, of the satisfaction that simulated users report with an "
-        "agent that was not logged, against the turns of a talk. Users are tables fitted to 1000 talks and "
+        "agent that was not logged, against the turns of a talk; users are tables fitted to 1000 talks and "
         "know nothing (uncontrolled), a trait known before (a priori), or the talk's outcome (post-hoc), "
         "also with talks reweighted to the agent.",
     ),

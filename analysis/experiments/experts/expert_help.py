@@ -146,11 +146,11 @@ EXPERIMENT = EXPERTS.experiment(
     margins={"accuracy, pass@4 or area": MORE, "DYPO's accuracy": DYPO, "factor of entropy": DIVERSE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits. "
-        "Beside GRPO and retries from the first error stand arms with an expert that errs at a tenth of its "
+        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits; "
+        "beside GRPO and retries from the first error stand arms with an expert that errs at a tenth of its "
         "steps: imitated (SFT), imitated first, mixed in (fixed weight), shown in failing groups (anchors, "
         "gate, DyPO) or followed token by token (distillation, dGRPO), and rewards by right steps "
-        "(rubrics). A colon marks arms with a right expert of another style, who replaces failures by whole "
+        "(rubrics); a colon marks arms with a right expert of another style, who replaces failures by whole "
         "answers or from their first error on (splices), and arms that sort ten digits, with CHORD's "
         "mixture, or rewards by right steps (graded) and right answers in all groups (plain, bent).",
     ),

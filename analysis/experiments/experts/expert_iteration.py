@@ -106,7 +106,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
     figure=Plot(
         "strips", x="at 32 tries: share of problems solved at 32 tries", y="arm",
         says="Shows the share of problems that a linear prover solves in 32 tries after 80 rounds of "
-        "learning from its own proofs of random problems, where some steps have a lucky tactic. It learns "
+        "learning from its own proofs of random problems, where some steps have a lucky tactic; it learns "
         "from all proofs (expert iteration), without the steps of lowest and highest perplexity (filtered), "
         "from scratch every 8 rounds on problems that it can prove then (retrained), or both, each at its "
         "best setting.",

@@ -144,9 +144,9 @@ EXPERIMENT = Experiment(
         "distribution", x="arm", y="regret: regret, regularized reward",
         says="Shows how far learners end below the largest reward minus KL of their class, with 6 random "
         "features of 12 answers and 8 answers per step from a mixture of the reference and another "
-        "distribution. BRAIn moves towards the posterior that the rewards give, with its baseline and "
+        "distribution; BRAIn moves towards the posterior that the rewards give, with its baseline and "
         "without; DPO learns from pairs labeled at random after the rewards (drawn), by their probabilities "
-        "(soft) or always by the higher reward (sure). Each has its best rate.",
+        "(soft) or always by the higher reward (sure); each has its best rate.",
     ),
     systems={"BRAIn": Part()},
 )  # fmt: skip

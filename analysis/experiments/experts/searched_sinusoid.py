@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
         "curves by arm", x="steps: environment steps", y="share: value (0 no force, 1 optimal)",
         arm=("wake", "controller"),
         says="Shows exact values along training of a force on a damped oscillator that should follow a "
-        "wake, which wanders or turns evenly (steady). Learned is a linear controller trained off-policy by "
+        "wake, which wanders or turns evenly (steady); learned is a linear controller trained off-policy by "
         "TD3 with replay in 8 worlds at once; the other is the best sinusoid of a grid of frequencies, "
         "amplitudes and phases, which does not train.",
     ),

@@ -188,11 +188,11 @@ EXPERIMENT = SPARSE.experiment(
     margins={"accuracy or pass@8": MORE, "accuracy on hard prompts": MUCH},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers, each arm at its best setting. Six-digit sums that "
+        says="Shows final accuracy of toy transformers, each arm at its best setting; six-digit sums that "
         "the base solves once in a hundred: GRPO (also with a rate chosen for pass@8), the gradient of the "
-        "best of k, and growing prefixes of right answers (staged; plain or subtree advantages). Hard, sums "
+        "best of k, and growing prefixes of right answers (staged; plain or subtree advantages); hard, sums "
         "of sixteen digits with 64 right traces: also random prefixes of these, the shortest prefixes that "
-        "let a try succeed, or imitation first. Guesses in two turns from data 64 steps old: PPO with "
+        "let a try succeed, or imitation first; guesses in two turns from data 64 steps old: PPO with "
         "ratios of tokens, of turns, or of turns with a corrected clip (ST-PPO).",
     ),
     systems={

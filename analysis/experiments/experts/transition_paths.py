@@ -173,7 +173,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="loss", y="missed: KL from the posterior, nats",
         says="Shows how far learned paths are from the exact posterior, where walks of 16 steps on a grid "
-        "should cross a wall with two gaps. Tables are trained by the reverse KL on their own paths, by the "
+        "should cross a wall with two gaps; tables are trained by the reverse KL on their own paths, by the "
         "variance of the log-weights on their own paths (log-variance) or on earlier ones too (with "
         "replay), or by cross-entropy on their own reweighted paths.",
     ),

@@ -53,9 +53,9 @@ EXPERIMENT = ANCHORS.experiment(
         "strips",
         x="area: mean accuracy along 4,800 responses",
         y="arm",
-        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits. Tokens "
-        "are 8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob. "
-        "Decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
+        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits; tokens "
+        "are 8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob; "
+        "decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
         "weights (averaged), or around the present weights as if the old ones were lost (missing).",
     ),
     systems={"Missing Old Logits": Part("accuracy along 4,800 responses; not the time per step")},

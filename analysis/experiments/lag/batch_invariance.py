@@ -160,8 +160,8 @@ ADAM = Experiment(
             for name, parts in ARMS
         ),
         says="Shows mean accuracy along a run on sums of six digits, by the number of smaller batches that "
-        "replace one of 128 responses; the samples in all are equal, fresh or 1,024 responses old. PPO "
-        "clips around the policy that wrote the data, EWMA around a moving average of the weights. For "
+        "replace one of 128 responses; the samples in all are equal, fresh or 1,024 responses old; PPO "
+        "clips around the policy that wrote the data, EWMA around a moving average of the weights; for "
         "batches c times smaller, Adam's rate is divided by the root of c and the average's decay is "
         "adapted, except where the legend says that decay or rate stays or that the rate is divided by c.",
     ),

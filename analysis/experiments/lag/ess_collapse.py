@@ -43,7 +43,7 @@ EXPERIMENT = Experiment(
         floor=ESS_FLOOR,
         of=lambda table: table.assign(**{EXACT: table[EXACT].clip(lower=DEPTH * table[ESS_FLOOR])}),
         says="Shows the Kish ESS of sequence ratios in a finite MDP, sampled against exact, for every lag, "
-        "seed and logged step. Solid line: both are equal. Dashed line: the floor 1/N, near which a sampled "
+        "seed and logged step; solid line: both are equal; dashed line: the floor 1/N, near which a sampled "
         "ESS says that the estimate is unreliable, but not by how much; exact values below a ten-thousandth "
         "of the floor are drawn there.",
     ),

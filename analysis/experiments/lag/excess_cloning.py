@@ -213,9 +213,9 @@ EXPERIMENT = Experiment(
         y="accuracy",
         arm=("arm",),
         says="Shows exact accuracy in tables of 12 prompts with 16 answers, by steps of cloning "
-        "demonstrations of which 3 in 10 are right. Arms: as cloned (cloning alone), or after 60 more "
+        "demonstrations of which 3 in 10 are right; arms: as cloned (cloning alone), or after 60 more "
         "updates of GRPO with a reward for the right answer alone, of GRPO with a reward that grows towards "
-        "it (fine rewards), or of DPO on pairs that the clone wrote. In training 4 in 10 rewards are wrong; "
+        "it (fine rewards), or of DPO on pairs that the clone wrote; in training 4 in 10 rewards are wrong; "
         "all arms are tuned.",
     ),
     systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},

@@ -57,8 +57,8 @@ EXPERIMENT = Experiment(
         x_label=f"final accuracy at lag {LAG}",
         y_label="negatives and baseline",
         says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
-        "steps old, each arm at its best rate. TOPR weights successes by 1 and failures by the sequence "
-        "ratio, at most 1; rewards are -1 and 1 minus the baseline in the arm's name (none: 0). Naive "
+        "steps old, each arm at its best rate; TOPR weights successes by 1 and failures by the sequence "
+        "ratio, at most 1; rewards are -1 and 1 minus the baseline in the arm's name (none: 0); naive "
         "REINFORCE weights failures by 1, positives alone drops them, and importance sampling weights every "
         "sequence by its whole ratio.",
     ),

@@ -54,9 +54,9 @@ EXPERIMENT = LEFT.experiment(
         x="accuracy: final accuracy",
         y="arm",
         says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
-        "updates on its base model's answers. TOPR weights failures by the sequence ratio, at most 1, naive "
+        "updates on its base model's answers; TOPR weights failures by the sequence ratio, at most 1, naive "
         "REINFORCE by 1; positives alone drops them; importance weights apply the capped ratio to all "
-        "answers. Rate and baseline or cap are tuned for each arm.",
+        "answers; rate and baseline or cap are tuned for each arm.",
     ),
     systems={"TOPR": Part("no larger model; the baseline is tuned for TOPR and for naive REINFORCE")},
 )

@@ -45,7 +45,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="step: outer step size", y="plateau: plateau (1 the optimum)",
         arm=("episodes",),
         says="Shows the mean score (0 the uniform policy, 1 the optimum) of the last 10 of 40 exact "
-        "KL-regularized policy steps, against the size of a step, in random tables of 8 states. The arms "
+        "KL-regularized policy steps, against the size of a step, in random tables of 8 states; the arms "
         "differ in the number of episodes from which each step estimates its advantages.",
     ),
     systems=("PPO with 1M environments",),

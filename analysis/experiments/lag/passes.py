@@ -68,9 +68,9 @@ EXPERIMENT = Experiment(
         x_label="rollouts to accuracy 0.8, fresh data",
         y_label="updates on a batch",
         says="Shows rollouts until an accuracy of 0.8 on fresh sums of six digits, for a transformer of "
-        "7,000 weights; runs that never get there are left out. GRPO makes 1, 4 or 16 updates on a batch. "
+        "7,000 weights; runs that never get there are left out; GRPO makes 1, 4 or 16 updates on a batch; "
         "SFPO makes 1, 3 or 5 fast updates, keeps a share alpha of their change (0.8 where not named), then "
-        "makes a slow one. R2VPO penalizes the variance of the ratios instead of clipping and makes 4 or "
+        "makes a slow one; r2VPO penalizes the variance of the ratios instead of clipping and makes 4 or "
         "16; each arm has its best rate.",
     ),
     systems={

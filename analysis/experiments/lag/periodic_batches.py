@@ -47,7 +47,7 @@ EXPERIMENT = BATCHES.experiment(
         x="area: mean accuracy along 28,800 responses",
         y="arm",
         says="Shows mean accuracy along 28,800 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob. OAPL, which regresses log-ratios on advantages, GRPO, and GRPO with "
+        "at its best rate and knob; OAPL, which regresses log-ratios on advantages, GRPO, and GRPO with "
         "truncated importance weights (TIS) learn from two generations of 14,400 responses, up to 449 steps "
         "old; OAPL and GRPO also learn from fresh ones.",
     ),

@@ -70,9 +70,9 @@ EXPERIMENT = Experiment(
         x_label="updates per generation",
         y_label="final accuracy",
         says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
-        "updates, by the number of batches generated at once and then used one after the other. RAPID "
-        "weights older data by truncated sequence ratios; REINFORCE has no weights and is on-policy at 1. "
-        "Each arm has its best rate.",
+        "updates, by the number of batches generated at once and then used one after the other; RAPID "
+        "weights older data by truncated sequence ratios; REINFORCE has no weights and is on-policy at 1; "
+        "each arm has its best rate.",
     ),
     systems=("RAPID",),
 )

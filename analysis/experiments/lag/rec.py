@@ -69,8 +69,8 @@ REC = Experiment(
         arm=("recipe", "recipe_args.weight: weight"),
         names={str(TOY.steps): "offline"},
         says="Shows final accuracy of a transformer of 26,000 weights on running sums by the age of the "
-        "data; offline means that all data come from the first weights. REC is REINFORCE with a group "
-        "baseline that drops tokens outside its clip range. REC, one side has a range so wide that nothing "
+        "data; offline means that all data come from the first weights; REC is REINFORCE with a group "
+        "baseline that drops tokens outside its clip range; REC, one side has a range so wide that nothing "
         "is dropped on that side; each comes with importance weights or without, and REINFORCE has neither.",
     ),
     systems={
@@ -204,9 +204,9 @@ WIDTHS = Experiment(
         x_label="lag (optimizer steps)",
         y_label="mean accuracy along the run",
         says="Shows mean accuracy along a run of a transformer of 7,000 weights on sums of six digits, at "
-        "two ages of data, each arm at its best rate. REC is REINFORCE with a group baseline that drops "
+        "two ages of data, each arm at its best rate; REC is REINFORCE with a group baseline that drops "
         "tokens whose ratio leaves the clip range, given by its bounds below and above 1 (default: 0.2 and "
-        "0.2). RED has no ratios: it weights samples by exp(advantage) (default) or drops surplus failures. "
+        "0.2); RED has no ratios: it weights samples by exp(advantage) (default) or drops surplus failures; "
         "GRPO clips at 0.2.",
     ),
     systems=("REC (Group-relative REINFORCE is off-policy)",),

@@ -95,9 +95,9 @@ EXPERIMENT = Experiment(
         y="score: score (1 optimal)",
         arm=("arm",),
         says="Shows the score of the final policy in random tabular MDPs (0 for uniform actions), by "
-        "replayed steps per fresh one. The actor-critic replays without weights (plain), at the rates that "
+        "replayed steps per fresh one; the actor-critic replays without weights (plain), at the rates that "
         "are best without replay (untuned), or with both of ERC's conditions: a weaker push from bad "
-        "samples, and none from actions that have become unlikely (both). Soft Q-learning makes as many "
+        "samples, and none from actions that have become unlikely (both); soft Q-learning makes as many "
         "updates.",
     ),
     systems=("ERC (Experience Replayable Conditions)",),

@@ -112,7 +112,7 @@ FIT = Experiment(
 )
 
 
-FORETOLD, BY_RECIPE = "predicted by the pilot", "predicted by the recipe"
+FORETOLD, BY_RECIPE = "foretold by the pilot", "foretold by the recipe"
 GOAL = 1.0
 """Largest mean error of a forecast over recipes, in octaves of lag. Set before the runs."""
 WORLDS = (

@@ -49,8 +49,8 @@ CURVES = Experiment(
         panel_label="lag",
         also=({"y": f"{ESS}: sequence ESS (share of N)", "log": "y"},),
         says="Shows recipes that learn from data exactly `lag` optimizer steps old, all at one learning "
-        "rate: a stress test, not a ranking. Accuracy, and the Kish ESS of sequence ratios as a share of a "
-        "step's N sequences; no sample puts it below 1/N. Up to step = lag the data come from the start "
+        "rate: a stress test, not a ranking; accuracy, and the Kish ESS of sequence ratios as a share of a "
+        "step's N sequences; no sample puts it below 1/N; up to step = lag the data come from the start "
         "weights.",
     ),
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
@@ -79,8 +79,8 @@ TAILS = Experiment(
         log="y",
         of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
         says="Shows the share of sampled sequences whose log importance ratio is at least x, from all steps "
-        "at which the lag was in full effect. Where a curve starts below 1 at the left, the rest are "
-        "sequences that the current policy would hardly write any more. No distribution of ratios exceeds "
+        "at which the lag was in full effect; where a curve starts below 1 at the left, the rest are "
+        "sequences that the current policy would hardly write any more; no distribution of ratios exceeds "
         "exp(-x) (Markov).",
     ),
 )

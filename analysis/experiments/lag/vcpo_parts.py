@@ -84,8 +84,8 @@ EXPERIMENT = Experiment(
             "proxy": "VCPO's",
         },
         says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
-        "steps old, with truncated sequence weights. The baseline is the group's mean or VCPO's off-policy "
-        "one, computed from logits instead of gradients. The step rule scales the named learning rate down "
+        "steps old, with truncated sequence weights; the baseline is the group's mean or VCPO's off-policy "
+        "one, computed from logits instead of gradients; the step rule scales the named learning rate down "
         "with the effective sample size.",
     ),
     systems={

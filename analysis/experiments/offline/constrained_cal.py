@@ -108,7 +108,7 @@ EXPERIMENT = Experiment(
         "frontier", x="violations: share of iterations over budget",
         y="return: return, share of the best feasible", arm=("arm",),
         says="Shows the return, as a share of the best within the budget, against the share of late "
-        "iterations whose cost exceeds it by more than 2 %, in random worlds. Plain uses the mean of "
+        "iterations whose cost exceeds it by more than 2 %, in random worlds; plain uses the mean of "
         "replayed cost critics; conservative adds a multiple of their spread; convexified penalizes the "
         "excess by an augmented Lagrangian; both does both.",
     ),

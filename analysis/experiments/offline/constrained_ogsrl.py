@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="steps: logged steps", y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
         says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans in "
-        "random worlds of 12 states. The plan may take any action (none), only logged actions (actions), or "
+        "random worlds of 12 states; the plan may take any action (none), only logged actions (actions), or "
         "only those that, by the log, never lead to an unsafe or unknown state (trajectories).",
     ),
     systems=("OGSRL",),

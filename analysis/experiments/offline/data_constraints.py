@@ -153,8 +153,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="logger", y="value: value, share of best", arm=("arm: constraint",),
         says="Shows value, as a share of the best, by log, in random one-step bandits with continuous "
-        "actions and a polynomial critic. Logs: poor is spread around a wrong line, a fifth of mixed is "
-        "good, narrow lies beside the best, all is their mean. Arms keep actions free (none), near the mean "
+        "actions and a polynomial critic; logs: poor is spread around a wrong line, a fifth of mixed is "
+        "good, narrow lies beside the best, all is their mean; arms keep actions free (none), near the mean "
         "logged one (cloning), where logs are dense (support), near a logged pair (nearest data, PRDC), or "
         "near logged, or also generated, actions of positive advantage (better data, better and generated, "
         "A2PR).",

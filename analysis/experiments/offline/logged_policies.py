@@ -215,9 +215,9 @@ EXPERIMENT = Experiment(
         "final by setting", x="n: logged rounds", y="regret", arm=("world", "learner"),
         where={"world": ("mild", "peaked")},
         says="Shows regret against logged rounds in random bandits of 10 contexts, logged by a policy of "
-        "high temperature over 6 arms (mild) or of low temperature over 30 (peaked). IPS divides rewards by "
+        "high temperature over 6 arms (mild) or of low temperature over 30 (peaked); IPS divides rewards by "
         "the logged probabilities; clipped raises small probabilities to a floor; smoothed takes them to a "
-        "power below 1. All have a variance penalty.",
+        "power below 1; all have a variance penalty.",
     ),
     systems={
         "Exponential smoothing for OPL": Part(

@@ -67,7 +67,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="steps: logged choices", y="score", arm=("arm",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans against logged choices in "
-        "random worlds, where rewards are not logged but recovered from the choices. Greedy plans with all "
+        "random worlds, where rewards are not logged but recovered from the choices; greedy plans with all "
         "actions, greedy within the log with logged ones; pessimistic also takes a multiple of "
         "1/sqrt(visits) off their rewards.",
     ),

@@ -53,7 +53,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experimen
         "frontier", x="kl: KL to the log, nats", y="score: score (1 optimal)", arm=("arm",),
         where={"steps": 60},
         says="Shows the score (0 the uniform policy, 1 the optimum) against the distance from the clone of "
-        "60 logged steps, in random worlds, for policies made with one critic. Best of N takes the highest "
+        "60 logged steps, in random worlds, for policies made with one critic; best of N takes the highest "
         "Q among N actions that the clone draws (1 is the clone), N tuned; weighted tilts its probabilities "
         "by exp(beta A); filtered keeps its actions with A >= 0.",
     ),

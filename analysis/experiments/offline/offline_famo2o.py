@@ -48,8 +48,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="steps: logged steps", y="score", arm=("budgets",),
         says="Shows the score (0 the uniform policy, 1 the optimum) against logged steps, in random worlds "
-        "where the logger is good in half of the states. A budget is the KL by which a policy may leave the "
-        "log in a state. One has a single budget for all states, per state one for each; the true value "
+        "where the logger is good in half of the states; a budget is the KL by which a policy may leave the "
+        "log in a state; one has a single budget for all states, per state one for each; the true value "
         "chooses both.",
     ),
     systems={

@@ -84,7 +84,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
         y="score: score (0 uniform, 1 optimal)", arm=("world", "arm"),
         says="Shows the score (0 the uniform policy, 1 the optimum) against the number of logged actions in "
         "a state, of four, in random worlds of 8 states and in corridors whose way must be stitched from "
-        "fragments. Cloning copies the log; one step is greedy in the log's own Q; fitted Q plans with "
+        "fragments; cloning copies the log; one step is greedy in the log's own Q; fitted Q plans with "
         "guesses for unseen pairs; IQL weighs logged actions by their lead over an expectile of Q, tuned.",
     ),
     systems=("IQL",),

@@ -227,7 +227,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "final by setting", x="episodes", y="log_rmse: log RMSE", arm=("strength", "estimator"),
         says="Shows the log of the root mean squared error of a policy's value against logged episodes, in "
-        "random worlds of 3 states where a hidden cause moves actions and rewards. Instrument uses a "
+        "random worlds of 3 states where a hidden cause moves actions and rewards; instrument uses a "
         "variable that moves only actions, by the given strength; model solves the logged means and "
         "importance weighs logged returns, as if nothing were hidden.",
     ),

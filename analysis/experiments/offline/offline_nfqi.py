@@ -50,8 +50,8 @@ EXPERIMENT = Experiment(
         "final by setting", x="steps: logged steps of the small group", y="score: score of its policy",
         arm=("gap", "fit"),
         says="Shows the score (0 the uniform policy, 1 the optimum) of a small group's policy against its "
-        "logged steps, beside 4,000 of a large group, in random worlds. Gap is the deviation by which 30 % "
-        "of their rewards differ. Separate fits Q to the small group's data, group-blind to all data alike, "
+        "logged steps, beside 4,000 of a large group, in random worlds; gap is the deviation by which 30 % "
+        "of their rewards differ; separate fits Q to the small group's data, group-blind to all data alike, "
         "nested to all with a penalty on the groups' difference.",
     ),
     systems=("NFQI (nested policy RL)",),

@@ -58,7 +58,7 @@ EXPERIMENT = TUNED.experiment(
     figure=Plot(
         "distribution", x="arm", y="score: score of planning", arm=("steps",),
         says="Shows the score (0 the uniform policy, 1 the optimum) of plans in a learned model of random "
-        "worlds of 8 states, by logged steps. Likelihood fits a low-rank model to logged moves; "
+        "worlds of 8 states, by logged steps; likelihood fits a low-rank model to logged moves; "
         "value-consistent also asks it to agree with the logged policy's value; table counts the moves.",
     ),
     systems=("VIPO (model-based offline RL)",),

@@ -117,8 +117,8 @@ EXPERIMENT = Experiment(
         "strips", x="share worst: share of pairs foretold", y="metric",
         says="Shows how often a metric on three logs predicts which estimator's worst policy of its k "
         "favorites is better on three other logs, for the five pairs of estimators that differ least in "
-        "accuracy and k = 2, 4 and 8. Metrics: SharpeRatio@k, its numerator alone (best), and metrics of "
-        "accuracy. Six estimators, random worlds of 10 steps, 50 episodes, 30 candidates.",
+        "accuracy and k = 2, 4 and 8; metrics: SharpeRatio@k, its numerator alone (best), and metrics of "
+        "accuracy; six estimators, random worlds of 10 steps, 50 episodes, 30 candidates.",
     ),
     systems={"SharpeRatio@k / SCOPE-RL": Part()},
 )  # fmt: skip

@@ -134,7 +134,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     figure=Plot(
         "distribution", x="arm", y="success: mean success of later generations",
         says="Shows the mean success of simulated payments, routed by a linear regression on an earlier "
-        "generation. Uniform explores a share of payments evenly and learns from these; uniform, all rounds "
+        "generation; uniform explores a share of payments evenly and learns from these; uniform, all rounds "
         "learns from all; uneven explores worse-looking routes less and learns from all; uneven, no loop "
         "learns from as many separate, evenly routed payments.",
     ),

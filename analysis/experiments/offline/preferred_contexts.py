@@ -165,7 +165,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     figure=Plot(
         "strips", x="score", y="arm",
         says="Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random MDPs and 60 "
-        "preferences between them. Arms: a clone of all or of the preferred episodes; a policy given a code "
+        "preferences between them; arms: a clone of all or of the preferred episodes; a policy given a code "
         "of its episode (context), at a code chosen by preferences or the mean of the preferred ones; a "
         "plan with rewards fitted to the preferences.",
     ),

@@ -154,7 +154,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "l
     figure=Plot(
         "distribution", x="arm", y="both: mean share of the best clicks and length",
         says="Shows the mean of clicks and session length, each as a share of the best policy's, for random "
-        "users and items. Cloned copies the loggers. Clicks, length, sum and both returns clone the steps "
+        "users and items; cloned copies the loggers; clicks, length, sum and both returns clone the steps "
         "of a state that were followed by the most of one, of their sum, or of each; two tasks predicts "
         "clicks and remaining steps and chooses items by their sum.",
     ),

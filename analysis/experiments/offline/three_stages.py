@@ -45,7 +45,7 @@ EXPERIMENT = TUNED.experiment(
     figure=Plot(
         "strips", x="learning: mean chance of success", y="arm",
         says="Shows the success probability, averaged over eight collections of episodes, on random tasks "
-        "of stages. Imitation clones demonstrations; online adds PPO on each collection. The others update "
+        "of stages; imitation clones demonstrations; online adds PPO on each collection; the others update "
         "offline on all episodes after the first six collections, with every update (ungated) or only those "
         "from which a model expects a gain (gated), and run PPO after the last two.",
     ),

@@ -120,9 +120,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="pairs: preference set", y="spurious: spurious share of the weights",
         says="Shows the share of a log-linear policy's weights on a feature that pays nothing but goes with "
-        "winners in the log, with 12 contexts and 6 actions. Frozen learns from all logged pairs; selected "
+        "winners in the log, with 12 contexts and 6 actions; frozen learns from all logged pairs; selected "
         "from the half with the largest margins by the policy so far; bootstrapped adds pairs that it makes "
-        "and judges itself; reviewed by chance keeps and adds random ones. Each has the rate, beta and last "
+        "and judges itself; reviewed by chance keeps and adds random ones; each has the rate, beta and last "
         "step of least regret.",
     ),
     systems=("SeRA",),

@@ -134,11 +134,11 @@ EXPERIMENT = Experiment(
     margins={"factor of regret": LESS},
     figure=Plot(
         "strips", x="regret", y="data", arm=("learner",), log="x",
-        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers. "
-        "Votes: DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones. "
-        "Experts, some nats from the reference: DPO learns pairs, SFT clones winners, aligned does one "
+        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers; "
+        "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; "
+        "experts, some nats from the reference: DPO learns pairs, SFT clones winners, aligned does one "
         "after the other; demonstrations: losers are logged, the reference's, the policy's own or an older "
-        "checkpoint's (lagged; flips may call them winners). Labels, poor ones partly flipped: PPO follows "
+        "checkpoint's (lagged; flips may call them winners); labels, poor ones partly flipped: PPO follows "
         "a reward model of all or fewer features (small model); many worlds are means over 24.",
     ),
     systems={

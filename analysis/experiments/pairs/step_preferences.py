@@ -140,7 +140,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
         "final by setting", x="bias: bias of early scores, logits", y="accuracy: chance of a right answer",
         arm=("arm",),
         says="Shows the probability of a right answer after online DPO in layered decision trees, against "
-        "the bias of a process reward model, whose early scores err most. Outcomes prefers right responses "
+        "the bias of a process reward model, whose early scores err most; outcomes prefers right responses "
         "to wrong ones; steps prefers the choice with the higher score at each step; look-ahead first moves "
         "a score toward those of sampled next steps.",
     ),

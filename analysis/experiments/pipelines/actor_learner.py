@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="latency: mean wait for the environment (s)",
         y="seconds: seconds to a success of 0.8", arm=("mode",), log="y",
         says="Shows seconds until a success of 0.8 against the environment's mean wait; an event simulator "
-        "gives period and mean lag, and a tabular learner trains at that lag. It generates and trains in "
+        "gives period and mean lag, and a tabular learner trains at that lag; it generates and trains in "
         "turn (synchronous), generates the next batch while it trains (overlapped), or never waits and "
         "drops the oldest data of a full queue (decoupled).",
     ),

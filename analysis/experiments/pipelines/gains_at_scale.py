@@ -187,8 +187,8 @@ EXPERIMENT = Experiment(
         arm=("size",),
         says="Shows how many times faster batches pass with separate pools for training and generation than "
         "with one pool that does both in turn, for three model sizes, by closed forms with an H100's data "
-        "sheet and random batches, lengths and efficiencies. Across: 4 to 8 (fast), 10 to 20 (middle) or 20 "
-        "to 40 µs more per doubling of nodes. The generator's copies have a number of devices of their own, "
+        "sheet and random batches, lengths and efficiencies; across: 4 to 8 (fast), 10 to 20 (middle) or 20 "
+        "to 40 µs more per doubling of nodes; the generator's copies have a number of devices of their own, "
         "and weights of 8 bits.",
     ),
     systems=("LlamaRL",),

@@ -280,8 +280,8 @@ SPEED = Experiment(
         x_label="time to train over time to generate",
         y_label="speed-up over generating first",
         says="Shows how many times faster an iteration is if its 30 micro-batches are trained as they "
-        "arrive than if it generates all first, by event simulation of 240 responses on 12 slots. Across: "
-        "time to train over time to generate. Spread: standard deviation of the logarithm of a response's "
+        "arrive than if it generates all first, by event simulation of 240 responses on 12 slots; across: "
+        "time to train over time to generate; spread: standard deviation of the logarithm of a response's "
         "length.",
     ),
     systems={"Periodic Asynchrony": Part("simulated speed, near 2 only at balance; no accuracy")},

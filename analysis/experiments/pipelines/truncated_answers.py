@@ -43,9 +43,9 @@ EXPERIMENT = TUNED.experiment(
         x="ticks: ticks to a chance of .8",
         y="arm",
         says="Shows the time until tokens are right with a mean probability of .8, on random worlds in "
-        "which answers have free lengths. PPO learns from whole answers, where a step waits for the "
-        "longest, or from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0. "
-        "Each has its best rate, lambda, and number of answers or of tokens at once.",
+        "which answers have free lengths; PPO learns from whole answers, where a step waits for the "
+        "longest, or from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; "
+        "each has its best rate, lambda, and number of answers or of tokens at once.",
     ),
     systems={"T-PPO (Truncated PPO)": Part("tables; lengths do not depend on the policy")},
 )

@@ -101,7 +101,7 @@ STEPS = Experiment(
         },
         also=({"x": f"{ESS}: mean sequence ESS"},),
         says="Shows SmolLM2-135M-Instruct after 80 steps of telling which number is larger, on data 32 "
-        "optimizer steps old or fresh, each recipe at its best of five rates. From REINFORCE to GRPO one "
+        "optimizer steps old or fresh, each recipe at its best of five rates; from REINFORCE to GRPO one "
         "part is added at a time; 16 seeds ran on a GPU, 4 on a CPU.",
     ),
 )

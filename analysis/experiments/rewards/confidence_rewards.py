@@ -111,9 +111,9 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="learner", y="error: calibration error", arm=("bias",),
         says="Shows the gap between stated confidence and truth at the limit of RL with a KL penalty, on "
-        "answers that state one of five confidences. PPO has a plain reward model; PPO-M one that is also "
+        "answers that state one of five confidences; PPO has a plain reward model; PPO-M one that is also "
         "trained to like high confidence in better and low in worse answers; PPO-C adds to confident "
-        "answers the excess of their reward over a moving average. Bias is how much the comparisons prefer "
+        "answers the excess of their reward over a moving average; bias is how much the comparisons prefer "
         "confident wording, 0 not at all.",
     ),
     systems=("PPO-M / PPO-C",),

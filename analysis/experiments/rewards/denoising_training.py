@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "curves by arm", x="batch", y="gold", arm=("arm",), y_label="gold reward",
         says="Shows the true reward along training on a proxy by GRPO with a clip, where Gaussian denoising "
-        "steps of 1,024 dimensions stand for a diffusion model. The log-ratio of a step is averaged over "
+        "steps of 1,024 dimensions stand for a diffusion model; the log-ratio of a step is averaged over "
         "dimensions (averaged), or also centered and scaled alike at all steps (normalized), each at its "
         "best rate and clip bound.",
     ),

@@ -167,7 +167,7 @@ EXPERIMENT = Experiment(
         "final by setting", x="world: family", y="true: gain of the true return", arm=("arm: penalty",),
         says="Shows the true reward per step, in spreads of the base's, gained over a base policy by exact "
         "optimization of a proxy, in five families of random MDPs of 8 states that differ in how the proxy "
-        "errs, and their mean (all). The distance from the base is penalized by a chi-square of "
+        "errs, and their mean (all); the distance from the base is penalized by a chi-square of "
         "state-action occupancies, a chi-square or a KL of actions, that of occupancies as ORPO's loop "
         "learns it (loop), or hardly at all (none), at strengths best on pilot worlds.",
     ),

@@ -251,12 +251,12 @@ EXPERIMENT = REWARDED.experiment(
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final true accuracy of toy transformers, each arm at its best setting. On sums by an "
+        says="Shows final true accuracy of toy transformers, each arm at its best setting; on sums by an "
         "erring reward model: PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
         "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; longer: "
-        "P3O and online DPO over 600 steps. Mended: PPO with a fixed KL, SAFE's threshold or a frozen one, "
+        "P3O and online DPO over 600 steps; mended: PPO with a fixed KL, SAFE's threshold or a frozen one, "
         "where the reward model is refitted halfway; seldom: such arms that sort ten digits from a base "
-        "right once in a hundred, also begun from prefixes of right answers (resets). On true rewards: PPO "
+        "right once in a hundred, also begun from prefixes of right answers (resets); on true rewards: PPO "
         "on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; true: GRPO "
         "that sorts ten digits, alone, with an entropy bonus or held at an entropy.",
     ),

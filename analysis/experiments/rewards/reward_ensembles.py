@@ -99,9 +99,9 @@ EXPERIMENT = Experiment(
                "worst": "worst of five"},
         of=by_distance,
         says="Shows gold reward against the root of the KL to the reference as a proxy is optimized, by the "
-        "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum). Proxies are "
+        "best of 1 to 256 draws and by RL with a KL penalty from 4 to 1/16 (the exact optimum); proxies are "
         "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, and blind to a "
-        "third of the features. A fifth of the answers is odd: rare in the reference, and worth -1.",
+        "third of the features; a fifth of the answers is odd: rare in the reference, and worth -1.",
     ),
     systems={
         "Reward-model ensembles": Part(

@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
         "distribution", x="kept", y="gold: gold reward, fresh prompts", arm=("noise",),
         says="Shows the true reward on fresh prompts after 60 policy-gradient steps of a linear softmax "
         "policy on an artificial proxy, by the samples used of a group of 5: all, any two, the best, the "
-        "best and the worst, or the best and a random other. The proxy errs only at middling true rewards, "
+        "best and the worst, or the best and a random other; the proxy errs only at middling true rewards, "
         "or evenly.",
     ),
     systems=("PF-PPO",),

@@ -33,7 +33,7 @@ EXPERIMENT = Experiment(
         "distribution", x="learning_rate: learning rate", y="accuracy: final accuracy",
         arm=(f"{ROLES}: weights of the roles",),
         says="Shows final accuracy of on-policy GRPO at two learning rates, where a solver writes running "
-        "sums of five digits and a checker after it the total, which alone is rewarded. Both are one "
+        "sums of five digits and a checker after it the total, which alone is rewarded; both are one "
         "transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
     systems={"Multi-agent RL for LLM workflows": Part()},

@@ -86,8 +86,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="level: rewards for", y="samples: samples to 0.8", arm=("judge",),
         says="Shows answers drawn until six independent steps succeed together with probability 0.8, by "
-        "REINFORCE with the group's mean as baseline, each arm at its best rate. Rewards are for the answer "
-        "alone, also for each thought of three steps, or also for each token. The judge of thoughts and "
+        "REINFORCE with the group's mean as baseline, each arm at its best rate; rewards are for the answer "
+        "alone, also for each thought of three steps, or also for each token; the judge of thoughts and "
         "tokens never errs (perfect) or misjudges every fifth (erring).",
     ),
     systems=("TP-GRPO",),

@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x",
         says="Shows talks until a success of 0.65 in random games on tables, 8 turns of two tokens with a "
-        "reward only at the end. REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic of "
+        "reward only at the end; REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic of "
         "whole utterances that learns from replayed talks, or only from the newest (no replay), each at its "
         "best setting.",
     ),

@@ -102,9 +102,9 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     figure=Plot(
         "strips", x="success: success after training", y="arm",
         says="Shows exact success after ten steps in tables of 12 pictures, each described and then "
-        "reasoned on in 4 tokens. A teacher that sees no picture writes everything (imitation, of all or of "
+        "reasoned on in 4 tokens; a teacher that sees no picture writes everything (imitation, of all or of "
         "right answers), nothing (on policy), or the reasoning after the policy's own description (half "
-        "foreign), which may stay untrained (descriptions kept). Each arm has its best setting.",
+        "foreign), which may stay untrained (descriptions kept); each arm has its best setting.",
     ),
     systems={"SOPHIA": Part("ten steps; the teacher, who sees no picture, describes at random")},
 )  # fmt: skip

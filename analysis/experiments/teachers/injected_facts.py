@@ -140,8 +140,8 @@ EXPERIMENT = Experiment(
         "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
         y_label="skill kept",
         says="Shows how much of its skill, sums of six digits, a transformer of 4,000 weights has left when "
-        "it first knows 4 new facts (0: never). Across: the share of target tokens that are the fact's; the "
-        "frozen base chooses the others (1 is plain fine-tuning). The words before a fact's new token are "
+        "it first knows 4 new facts (0: never); across: the share of target tokens that are the fact's; the "
+        "frozen base chooses the others (1 is plain fine-tuning); the words before a fact's new token are "
         "random (foreign) or those the model would say (own).",
     ),
     systems={"MixSD": Part("a hand-made expert; own words and mixing, together and apart")},

@@ -165,7 +165,7 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "strips", x="log_perplexity", y="learner", x_label="log-perplexity of held-out data per token",
         says="Shows held-out log-perplexity of a student of 944 weights on sums of four digits, trained "
-        "with clipped and noisy gradients at epsilon 2, each at its best rate. It learns the tokens of the "
+        "with clipped and noisy gradients at epsilon 2, each at its best rate; it learns the tokens of the "
         "private data (data), or a larger teacher's whole distribution on tokens that the teacher (teacher) "
         "or the student itself (own) writes after their prompts.",
     ),

@@ -133,7 +133,7 @@ EXPERIMENT = SELF.experiment(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy at unseen prompts of transformers of 4,000 weights on six running sums, "
         "after supervised training on 32 demonstrations of any prompts (few) or only of prompts with small "
-        "digits (easy) and 100 steps of GRPO at fresh prompts. The reward is the log-ratio of the trained "
+        "digits (easy) and 100 steps of GRPO at fresh prompts; the reward is the log-ratio of the trained "
         "model to its base, minus a tuned multiple of the KL to it; or its log-likelihood without the base; "
         "or the log-ratio of responses to other prompts, with multiple and rate tuned alike.",
     ),

@@ -172,8 +172,8 @@ EXPERIMENT = Experiment(
     figure=Plot(
         "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait",
         says="Shows how much of a trait, sums one too high, is taken over, as a share of the rise in "
-        "log-odds that training on it brought. Narrow: transformers of 4,000 weights trained on it where "
-        "the first or the last digit is 0 or 1, at other prompts. Others: a student that sees only numbers, "
+        "log-odds that training on it brought; narrow: transformers of 4,000 weights trained on it where "
+        "the first or the last digit is 0 or 1, at other prompts; others: a student that sees only numbers, "
         "from its teacher's start (shared) or another, by the teacher's samples, or its distributions on "
         "its own tokens (off-policy) or the student's (on-policy), minus what a teacher without the trait "
         "passes on.",

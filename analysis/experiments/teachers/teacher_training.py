@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
         "strips", x=f"{REACHED}: responses to an accuracy of {LEVEL:g}", y="arm",
         says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
         "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response per "
-        "prompt from the initial model that sees the solution (OPSD) or does not. Rates and prompts per "
+        "prompt from the initial model that sees the solution (OPSD) or does not; rates and prompts per "
         "step are each arm's best on pilot seeds; 1,600 stands for runs that never get there.",
     ),
     systems={

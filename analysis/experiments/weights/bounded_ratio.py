@@ -116,7 +116,7 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
         x="arm: loss",
         y="score: score (1 optimal)",
         says="Shows the late score (0 the uniform policy, 1 the optimum) of learning from small fresh "
-        "batches in random MDPs. PPO clips ratios; BPO moves each ratio toward a target within a band, and "
+        "batches in random MDPs; PPO clips ratios; BPO moves each ratio toward a target within a band, and "
         "back where it is beyond; no recovery is BPO that never moves back.",
     ),
     systems={

@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
         x="log kl: log of the KL to the base, nats",
         y="arm",
         says="Shows how far a policy moves from its base (log of the KL, on new contexts) in contextual "
-        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best. Stopped makes a few "
+        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best; stopped makes a few "
         "updates on one batch; penalized has a KL to the base in its loss; distilled makes many updates and "
         "then goes from the base toward their end as far as a KL allows.",
     ),
