@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from testbed.logs.record import Log
 
 FACTOR = 3.0
-"""Cells whose KL is within this factor of the log's are its evidence."""
+"""Factor in KL within which cells of the table count as evidence for a log."""
 CLIP = 0.2
-"""Of the clip share that is read from a log."""
+"""Clip at which the clip share of a log is measured."""
 SHOWN = 5
 
 
@@ -44,7 +44,7 @@ class Drift:
 class Advice:
     """Rows of the table near a drift.
 
-    inside: whether the table has cells at this KL. low, high: the KL that it can say something about. rows:
+    inside: whether the table has cells at this KL. low, high: the range of KL that the table covers. rows:
     best methods, best first, each with its loss against fresh data. cells: the evidence. says: sentences.
     """
 
@@ -58,7 +58,7 @@ class Advice:
 
 
 def drift_of(log: Log) -> Drift:
-    """Return the drift of a training log; raise UserError where log-probabilities or finite ratios lack."""
+    """Return the drift of a training log; raise UserError if it lacks log-probabilities or finite ratios."""
     from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import by_step
 
@@ -67,7 +67,9 @@ def drift_of(log: Log) -> Drift:
     kl_N = np.array([row["rollout_corr/kl_mu_pi_k3"] for row in steps])
     ess_N = np.array([row["rollout_corr/ess_kish_sequence_raw"] for row in steps])
     if not np.isfinite(kl_N).any():
-        raise UserError("The log has no step with a finite KL between sampler and trainer; nothing to match.")
+        raise UserError(
+            "The log has no step with a finite KL between sampler and trainer, so no drift can be matched."
+        )
     ratio_N, share, age = tokens.log_rho_N.exp(), math.nan, math.nan
     if tokens.adv_N is not None:
         weighs_N = tokens.mask_N & (tokens.adv_N != 0)
@@ -89,14 +91,11 @@ def drift_of(log: Log) -> Drift:
 def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
     """Return the methods that lose least against fresh data where GRPO's KL is within FACTOR of the log's.
 
-    The order is that of the first run's seeds; loss and interval are read from the replication's, so that
-    choosing the best of many does not flatter it.
+    The first run's seeds give the order and the replication's seeds give loss and interval, so choosing the
+    best of many does not bias them.
 
-    Args:
-        drift: of a log.
-        frame: `table.load()`.
-        guessed: whether the rate cannot be tuned; the order is then that of the loss at a rate that is off
-            by a factor of 3, which has two seeds a cell and no interval.
+    Args: drift: of a log. frame: `table.load()`. guessed: True if the rate cannot be tuned; the order is
+    then by the loss at a rate off by a factor of 3, which has two seeds per cell and no interval.
 
     Raises UserError for a table without stale data on a task with headroom.
     """
@@ -111,7 +110,9 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
         where = "below" if drift.kl < low else "above" if drift.kl > high else "between"
         says = [f"KL of the log is {drift.kl:.3g}, {where} what the table covers ({span}): no advice."]
         if where == "below":
-            says.append("Its least stale cells drift more. What small lags cost: docs/findings.md, 1.")
+            says.append(
+                "Its least stale cells drift more. For the cost of small lags see docs/findings.md, 1."
+            )
         return Advice(drift, False, low, high, [], [], says)
     losses = _losses(frame, near)
     rows = [_row(arm, part, near) for arm, part in losses.groupby("arm", sort=False)]
@@ -125,7 +126,9 @@ def advise(drift: Drift, frame: pd.DataFrame, guessed: bool = False) -> Advice:
 
 
 def _losses(frame: pd.DataFrame, near: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per cell, arm and seed: fresh data's final less the arm's, at its rate and a wrong one."""
+    """Return a row per cell, arm and seed: fresh data's final accuracy minus the arm's, at its rate and at a
+    wrong one.
+    """
     grpo = frame[frame["arm"] == "grpo"]
     fresh = grpo[grpo["lag"] == 0].set_index(["task", "seed"])["final"].rename("fresh")
     rate = grpo.groupby(["task", "lag"])["rate"].first().rename("grpo_rate")
@@ -167,7 +170,9 @@ def _row(arm: object, rows: pd.DataFrame, near: pd.DataFrame) -> dict[str, Any]:
 
 def _says(drift: Drift, rows: list[dict[str, Any]], span: str, guessed: bool, others: int) -> list[str]:
     if not rows:
-        return ["No method has run, with its replication, in every cell at this drift: no advice."]
+        return [
+            "No method has run, with its replication, in every cell at this drift, so there is no advice."
+        ]
     best = rows[0]
     even = [] if guessed else [row["arm"] for row in rows[1:] if row["low"] <= best["high"]]
     which = "best if the rate is a guess" if guessed else "best"

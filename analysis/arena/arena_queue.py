@@ -30,10 +30,10 @@ from testbed.config.run import cell_ids as ids
 from testbed.errors import UserError
 
 BATCH = 4
-"""Arms whose cells run stacked and whose rows come together."""
+"""Arms whose cells run stacked and whose rows are written together."""
 SECONDS = 1.8
-"""Core-seconds of a cell, for the cost that is stated before a queue starts: measured for one arm on sorted;
-arms that run stacked take 0.1 to 0.8."""
+"""Core-seconds of a cell, for the cost printed before a queue starts: measured for one arm on sorted; stacked
+arms take 0.1 to 0.8."""
 
 
 def cost(arms: int, effort: Effort = FULL) -> tuple[int, float]:
@@ -53,14 +53,9 @@ def run_arms(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
-    Args:
-        name: of the task in the table.
-        base: run of the task.
-        arms: arms that run stacked.
-        lag: optimizer steps.
-        folder: where the sweeps are kept; the same call goes on from there.
-        say: told of each step.
-        effort: how many seeds.
+    Args: name: of the task in the table. base: run of the task. arms: arms that run stacked. lag:
+    optimizer steps. folder: keeps the sweeps, from which the same call resumes. say: called with each
+    step. effort: how many seeds.
     """
     from testbed.execution.runner import run_sweep
 
@@ -115,10 +110,10 @@ def run_arms(
 def run_more(
     name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path, count: int
 ) -> pd.DataFrame:
-    """Run the arms at the settings of the committed table until both runs have `count` seeds; write
-    FOLDER/NAME-lag-more.csv, the rows that were missing or had run at another rate.
+    """Run the arms at the settings of the committed table until both runs have `count` seeds; write the rows
+    that were missing or had run at another rate to FOLDER/NAME-lag-more.csv.
 
-    Raises KeyError for an arm that the table lacks at the task and lag.
+    Raises KeyError for an arm that the table lacks at this task and lag.
     """
     from testbed.execution.runner import run_sweep
 
@@ -150,9 +145,10 @@ def run_queue(
     shard: tuple[int, int] = (1, 1),
     effort: Effort = FULL,
 ) -> pd.DataFrame:
-    """Run the arms batch by batch, most valuable first; the rows so far are in FOLDER/NAME-lag.csv.
+    """Run the arms batch by batch, most valuable first; FOLDER/NAME-lag.csv has the rows so far.
 
-    shard: (k, n) runs every n-th batch, from the k-th on, and its file says so; two machines share a queue.
+    shard: (k, n) runs every n-th batch from the k-th on, and marks its file, so that machines can share a
+    queue.
     """
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]

@@ -1,4 +1,4 @@
-"""The arena's arms: recipes, each with one knob of its own and the values that are tried."""
+"""The arena's arms: recipes, each with one knob and its values to try."""
 
 from dataclasses import dataclass, replace
 
@@ -26,12 +26,12 @@ class Arm:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates that are tried first."""
+        """Rates to try first."""
         return RATES if len(self.knob) > 1 else FINE_RATES
 
     @property
     def settings(self) -> tuple[tuple[float, Arguments], ...]:
-        """All pairs of a rate and arguments that are tried first."""
+        """All pairs of a rate and arguments to try first."""
         start = max(0, (len(self.knob) - 3) // 2)
         return tuple((rate, args) for args in self.knob[start : start + 3] for rate in self.rates)
 
@@ -39,7 +39,7 @@ class Arm:
 def grid_of(
     name: str, values: tuple[float, ...], also: dict[float, Arguments] | None = None
 ) -> tuple[Arguments, ...]:
-    """Return one set of arguments per value of a knob; `also` adds what moves along with a value."""
+    """Return one set of arguments per value of a knob; `also` adds arguments that change with it."""
     if len(values) < 2:
         raise UserError(
             f"Knob '{name}' has {len(values)} value(s), expected at least 2, as in --knob {name}=.1,.3,1."
@@ -119,8 +119,8 @@ REUSE: tuple[Arm, ...] = (
     _arm("r2vpo_reuse", "passes", 1, 2, 4, 8, 16),
     _arm("remix_reuse", "passes", 1, 2, 4, 8, 16),
 )
-"""Recipes that update several times on a fresh batch; their knob is how often. SFPO without its pull back,
-alpha 1, is GRPO with so many passes."""
+"""Recipes that update several times on a fresh batch; their knob is how often. SFPO with alpha 1 keeps every
+fast step, so it equals GRPO with that many passes."""
 PASSES: tuple[Arm, ...] = (
     replace(ARMS[0], name="grpo_pass", by="pass@8"),
     replace(_arm("max_at_k", "k", 1, 2, 4, 8), by="pass@8"),

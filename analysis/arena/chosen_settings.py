@@ -1,4 +1,4 @@
-"""Gives the cells of arms at the settings that the committed table chose for them."""
+"""Cells of arms at the settings that the committed table chose for them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,8 @@ def cells_of(
 ) -> tuple[Run, ...]:
     """Return the cells of a task, by arm, lag and seed.
 
-    frame: the committed finals. arms: lags by name of an arm. Raises KeyError for what the table lacks.
+    frame: the committed finals. arms: lags by name of an arm. Raises KeyError for arms or settings that the
+    table lacks.
     """
     rows = {(row["arm"], row["lag"]): row for row in frame[frame["task"] == task].to_dict("records")}
     found: list[Run] = []

@@ -25,7 +25,7 @@ FILE = Path(__file__).with_suffix(".csv")
 SWEEPS = Path("results/arena-curves")
 SEEDS = range(4)
 FINER = 2
-"""Measurements between two of the arena's, plus one: a curve has 21 points."""
+"""Measurements of a curve per measurement of the arena: a curve has 21 points."""
 KEYS = ["task", "lag", "arm", "setting"]
 
 
@@ -43,13 +43,13 @@ def finer(run: Run) -> Run:
 
 
 def line(where: Mapping[str, object], parts: Sequence[pd.DataFrame]) -> dict[str, object]:
-    """Return the row of a mean curve over runs; a run that diverged has 0 from there on, as in the finals."""
+    """Return the row of a mean curve over runs; after divergence a run counts as 0, as in the finals."""
     mean_L = np.mean([part[ACCURACY].fillna(0.0).to_numpy() for part in parts], axis=0)
     return {**where, "curve": " ".join(f"{at:.3f}" for at in mean_L), "seeds": len(parts)}
 
 
 def keep(rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows into FILE, in place of those with their keys."""
+    """Write rows into FILE and replace those with the same keys."""
     both = pd.concat([load(), pd.DataFrame(rows)]).drop_duplicates(KEYS, keep="last")
     both.to_csv(FILE, index=False)
 

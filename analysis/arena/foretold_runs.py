@@ -1,8 +1,8 @@
-"""What the arena foretold of twelve recipes on models of a million weights, and the runs that score it.
+"""The arena's predictions for twelve recipes on models of a million weights, and the runs that score them.
 
-foretold.csv was written from the arena's table before any of these runs and is not to be made again: the
-table has got more seeds since. A final accuracy is foretold as a share of what fresh data reach with GRPO at
-its best setting, per task, lag and recipe, with an interval of 90 %:
+foretold.csv was written from the arena's table before any of these runs. Do not write it again: the table has
+more seeds since. A final accuracy is predicted as a share of that of fresh data with GRPO at its best
+setting, per task, lag and recipe, with an interval of 90 %:
 
 - alike: the share on the arena's task most alike, which orders the recipes, `-+ z s sqrt(2 / 16)`, s the
   spread between fresh seeds as a share; its collapses are a probability, (collapses + 1/2) / (seeds + 1);
@@ -12,11 +12,11 @@ its best setting, per task, lag and recipe, with an interval of 90 %:
 
     python -m analysis.arena.foretold_runs TASK...
 
-goes on where it was stopped. Tuning every arm on such a model would take days, so nothing is tuned: settings
-are those that the arena chose at the lag on the task most alike, the rate a tenth. TOPR does not run on
-running sums at lag 64: the arena's rate for it there is the smallest that was tried, at which nothing could
-be learned. Runs come a seed at a time for all arms of a lag, first runs and replications in turn: whichever
-seeds are complete when time is up count.
+resumes where it stopped. Tuning every arm on such a model would take days, so nothing is tuned. Settings are
+the arena's at the same lag on the most similar task, with a tenth of the rate. TOPR does not run on running
+sums at lag 64: the arena chose its smallest rate there, and a tenth of it would learn nothing. Runs of one
+seed come for all arms of a lag, first runs and replications in turn; the seeds that are complete when time is
+up count.
 """
 
 import sys
@@ -40,9 +40,10 @@ LAGS = (LAG, 16)
 RECIPES = (
     "grpo", "reinforce", "tis", "mis", "gspo", "cispo", "m2po", "vcpo", "minpro", "topr", "asymre", "r2vpo",
 )  # fmt: skip
-"""Those that the arena has on sums and on sorting at lags 16 and 64."""
+"""Recipes that the arena has on sums and on sorting at lags 16 and 64."""
 ALIKE = {"running-sum": "sums", "reasoning-gym": "sorted"}
-"""By task of the real models: the arena's task that is most alike. Both of the second reorder the prompt."""
+"""For each task of the real models, the arena's most similar task. Both tasks of the second pair reorder the
+prompt."""
 REVERSED = (
     ("dataset", "spell_backward"),
     ("dataset_args", "min_word_len=6 max_word_len=6"),
@@ -54,14 +55,14 @@ MODELS = {
     "reasoning-gym": Made("llama-1m-spell6", "reasoning-gym", REVERSED, "llama", 0.2, 600, 224),
 }
 """Bases of a million weights: running sums of ten digits, right on 4 %, and words of six letters to be
-spelled backward, right on 23 %. In a pilot at one rate fresh data ended at .6 to .75 and still rose.
+spelled backward, right on 23 %. In a pilot at one rate, fresh data ended at .6 to .75 and were still rising.
 """
 SIZES = {"steps": 144, "prompts": 3, "group": 4, "log_every": 24, "evaluation_prompts": 64}
-"""144 steps of 12 responses: lag 64 is as large a part of a run as on the arena's sums."""
+"""144 steps of 12 responses: lag 64 is as large a share of a run as on the arena's sums."""
 SEEDS = tuple(seed for pair in zip(range(16), range(FRESH, FRESH + 16), strict=True) for seed in pair)
 """In the order in which they run; those from FRESH on are the replication."""
 SLOWER = 0.1
-"""Rates of a million weights as a share of the toy's."""
+"""Rates of the models of a million weights as a share of the toy's."""
 
 
 def load() -> pd.DataFrame:
@@ -70,13 +71,13 @@ def load() -> pd.DataFrame:
 
 
 def arms(task: str, lag: int) -> tuple[tuple[str, int], ...]:
-    """Return recipes with their lags: those asked at a lag, at 64 GRPO on fresh data too."""
+    """Return recipes with their lags: those claimed at a lag, and GRPO on fresh data at 64."""
     left_out = {"topr"} if (task, lag) == ("running-sum", LAG) else set()
     return (*[("grpo", 0)] * (lag == LAG), *((recipe, lag) for recipe in RECIPES if recipe not in left_out))
 
 
 def folder(task: str, seed: int, lag: int) -> Path:
-    """Return where the runs of a task, seed and lag are kept."""
+    """Return the folder of the runs of a task, seed and lag."""
     return SWEEPS / task / (f"seed-{seed}" if lag == LAG else f"seed-{seed}-lag-{lag}")
 
 

@@ -17,7 +17,8 @@ SCREEN, FINE = (0, 1), (2, 3, 4)
 """Tuning seeds, counted from FIRST_SEED, of all settings and of the best ones."""
 BEST = 3
 GROWTHS = 3
-"""Rounds at most in which the grid grows beyond its edges, by one rate and one value of the knob each."""
+"""Maximal number of rounds in which the grid grows beyond its edges, by one rate and one value of the knob
+each."""
 FRESH = 1000
 """First seed of the replication's finals."""
 SEEDS = (*range(16), *range(FRESH, FRESH + 16))
@@ -25,7 +26,7 @@ SEEDS = (*range(16), *range(FRESH, FRESH + 16))
 WRONG = (0, 1)
 """Seeds of the finals at a wrong rate."""
 FACTOR = 10**0.5
-"""Between neighboring rates, and the error of the rate whose cost is the sensitivity; about 3."""
+"""Ratio of neighboring rates, and of the wrong rate that measures the sensitivity; about 3."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Effort:
 
     @property
     def cells(self) -> int:
-        """How many cells an arm takes at one task and lag, at most."""
+        """Maximal number of cells of an arm at one task and lag."""
         tuned = 9 * len(self.screen) + BEST * len(self.fine)
         grown = self.growths * 2 * len((*self.screen, *self.fine))
         return tuned + grown + len(self.finals) + 2 * len(WRONG)
@@ -47,7 +48,7 @@ class Effort:
 
 FULL = Effort()
 QUICK = Effort((0,), (1,), 0, (*range(8), *range(FRESH, FRESH + 8)))
-"""A third of the cells: the grid as it is, one tuning seed and a second one for the best, half the finals."""
+"""A third of the cells: a fixed grid, one tuning seed and a second one for the best, half the finals."""
 
 
 def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:
@@ -57,7 +58,7 @@ def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:
 
 
 def cell(base: Run, arm: Arm, lag: int, setting: Setting, seed: int) -> Run:
-    """Return the run of an arm at a lag, a setting and a seed, which the arm's shift is added to."""
+    """Return the run of an arm at a lag, a setting and a seed; the arm's shift is added to the seed."""
     rate, args = setting
     made = replace(base, recipe=arm.recipe, recipe_args=args, learning_rate=rate)
     return aged(made, lag, seed + arm.shift)
@@ -71,12 +72,14 @@ def on_tuning_seeds(
 
 
 def best_of(scores: Scores, count: int = BEST) -> list[Setting]:
-    """Return the best settings by the mean of the largest number of seeds they share, smaller rates first."""
+    """Return the best settings by the mean over the largest number of seeds they share, smaller rates
+    first.
+    """
     return sorted(scores, key=lambda setting: (-fmean(scores[setting]), setting[0], setting[1]))[:count]
 
 
 def chosen(scores: Scores) -> Setting:
-    """Return the best of the settings that have most seeds."""
+    """Return the best of the settings with most seeds."""
     most = max(len(values) for values in scores.values())
     return best_of({setting: values for setting, values in scores.items() if len(values) == most}, 1)[0]
 
@@ -84,7 +87,7 @@ def chosen(scores: Scores) -> Setting:
 def beyond(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
     """Return the settings next to the chosen one that lie beyond the rates or knob values tried so far.
 
-    ladder: all values of the knob, from small to large; behind its ends there is nothing.
+    ladder: all values of the knob, from small to large; no value lies beyond its ends.
     """
     rate, args = chosen(scores)
     rates = [other for other, knob in scores if knob == args]
@@ -93,7 +96,7 @@ def beyond(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
         found.append((float(f"{rate / FACTOR:.2g}"), args))
     if rate == max(rates):
         found.append((float(f"{rate * FACTOR:.2g}"), args))
-    values = [tuple(sorted(each)) for each in ladder]  # as a run keeps them
+    values = [tuple(sorted(each)) for each in ladder]  # as a run stores them
     place = values.index(args)
     for other in (place - 1, place + 1):
         if 0 <= other < len(values) and (rate, values[other]) not in scores:

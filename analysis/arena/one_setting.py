@@ -1,4 +1,4 @@
-"""What a setting that is fixed beforehand costs: finals at each arm's one setting, beside those at its own.
+"""Cost of a setting fixed beforehand: finals at each arm's one setting, beside those at its own.
 
     python -m analysis.arena.one_setting [TASK LAG]
 
@@ -77,8 +77,8 @@ def places() -> list[tuple[str, int]]:
 def losses(frame: pd.DataFrame, by: Sequence[str] = KEYS) -> pd.DataFrame:
     """Return own, one and their difference, the loss, with a Student interval of 95 % over seeds.
 
-    Per row of `by`, each seed has the mean of its cells of task and lag; a cell in which the one setting is
-    the arm's own has loss 0.
+    Per row of `by`, each seed has the mean of its cells of task and lag; a cell whose own setting is the
+    arm's one setting has loss 0.
 
     Args:
         frame: `table.load()`.

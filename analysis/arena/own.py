@@ -28,7 +28,7 @@ DRAWS = 2000
 def arm_of(recipe: str, knob: str) -> Arm:
     """Return the arm of a recipe and a knob written NAME=VALUE,VALUE, its values in ascending order.
 
-    A recipe in a file is pinned to the file's digest, so that an edited file is run again, and called
+    A recipe in a file is identified by the file's digest, so an edited file is run again; it is called
     file.py:function.
 
     Raises UserError for an unknown recipe or knob, fewer than two values, a value given twice, and values
@@ -40,7 +40,7 @@ def arm_of(recipe: str, knob: str) -> Arm:
     from testbed.recipes import recipe as recipes
 
     pinned = pin(recipe)
-    # A file is called without its folder, a recipe of ours as it is.
+    # A file is called without its folder, a registered recipe by its name.
     called = Path(pinned.partition("#")[0]).name if in_a_file(pinned) else pinned
     arm = Arm(called, pinned, grid_of(name, _values(knob, name, text)))
     for args in arm.knob:
@@ -59,12 +59,12 @@ def _values(knob: str, name: str, text: str) -> tuple[float, ...]:
 
 
 def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
-    """Return the table's rows of a task and lag, beside which `arm` is to run.
+    """Return the table's rows of a task and lag, for comparison with `arm`.
 
-    Raises UserError without any, without headroom, and where they have an arm of that name.
+    Raises UserError if there are none, the task has no headroom, or an arm has that name.
     """
     if lag == PIPELINE:
-        raise UserError(f"Nothing is tuned on a pipeline's ages; add your recipe with --lag {NEAR}.")
+        raise UserError(f"Nothing is tuned on a pipeline's ages. Add your recipe with --lag {NEAR}.")
     rows = frame[(frame["task"] == task) & (frame["lag"] == lag)]
     if rows.empty:
         raise UserError(f"The committed table has no runs of '{task}' at lag {lag}. It has {held(frame)}.")
@@ -82,7 +82,8 @@ def rivals(frame: pd.DataFrame, task: str, lag: int, arm: str) -> pd.DataFrame:
 def trained(
     name: str, base: Run, arm: Arm, lag: int, folder: Path, say: Callable[[str], None], effort: Effort = FULL
 ) -> pd.DataFrame:
-    """Tune the arm, run its finals and return their rows; its sweeps are kept apart by text, grid and effort.
+    """Tune the arm, run its finals and return their rows; folders of sweeps are named by text, grid and
+    effort.
 
     Raises UserError with the first failure's message where a run failed.
     """
@@ -105,8 +106,8 @@ def joined(committed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 def ranked(committed: pd.DataFrame, rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """Return the arm's row of `summary` with rank, rank_low and rank_high among the committed arms.
 
-    rank: 1 + number of arms with a larger mean final. The interval of 95 % is over resampled seeds, the same
-    for all arms; `seed` names the resamples.
+    rank: 1 + number of arms with a larger mean final. The interval of 95 % resamples seeds, the same for all
+    arms; `seed` identifies the resamples.
     """
     found = joined(committed, rows)
     arm = rows["arm"].iloc[0]

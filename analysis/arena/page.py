@@ -14,20 +14,20 @@ from analysis.arena.tasks import HIGH, LOW, PIPELINE, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "arena.md"
 PICTURE = "assets/arena-{lag}.svg"
-"""Of a lag, beside PAGE."""
+"""File name of the picture of a lag, beside PAGE."""
 HEAD = """# The arena
 
 Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
 grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, and further blocks for arms of
 open claims. The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is
 written from the committed table by `python -m analysis.arena.page`; `testbed arena show` prints the same, and
-the verdicts are the claims of experiment `arena`. What follows from it: [findings](findings.md).
+the verdicts are the claims of experiment `arena`. Conclusions: [findings](findings.md).
 
-The placebo is GRPO tuned and run on other seeds: a gain of the size that it shows is what tuning and seeds
-alone make. Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
-`testbed advise LOG` reads this table at the drift of a training log. In the site the page can be filtered by
-task, lag and recipe; a click on a column's head sorts by it, and a click on a recipe shows its seeds and,
-where they were kept, its curves.
+The placebo is GRPO tuned and run on other seeds: its gain shows how much tuning and seeds alone can make.
+Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
+`testbed advise LOG` reads this table at the drift of a training log. On the site you can filter the page by
+task, lag and recipe. Click the head of a column to sort by it, or a recipe to see its seeds and, where
+stored, its curves.
 
 | column | what it says |
 |---|---|
@@ -40,11 +40,11 @@ where they were kept, its curves.
 """
 WHICH = """## Which to use
 
-Measure KL(mu, pi) per token on your own run: `testbed advise LOG` does, and reads this table at that drift.
-Below are its answers by drift, with rate and knob tuned, and with a rate that is off by a factor of 3: the
-recipe that loses least against fresh data among those that ran in every cell within a factor of 3 of the
-drift. Chosen on the first run's seeds, loss and 95 % interval from the replication's. A negative loss is a
-gain. Below {low:.2g} and above {high:.2g} nats the table says nothing, nor does it of larger models.
+Measure KL(mu, pi) per token on your own run: `testbed advise LOG` does this and reads the table at that
+drift. Below are its answers by drift, with rate and knob tuned, and with a rate that is off by a factor of 3:
+the recipe that loses least against fresh data among those that ran in every cell within a factor of 3 of the
+drift. The first run's seeds choose the recipe; loss and 95 % interval come from the replication's seeds. A
+negative loss is a gain. The table says nothing below {low:.2g} or above {high:.2g} nats, or about larger models.
 
 ![Loss of accuracy of the best recipe, by drift, and of tuned GRPO](assets/arena-which.svg){{ width="640" }}
 
@@ -54,11 +54,11 @@ gain. Below {low:.2g} and above {high:.2g} nats the table says nothing, nor does
 """
 JOINT = """## One setting for all
 
-What a user has to fix beforehand: the one setting of rate and knob with the best mean score over all stale
-tasks and lags of a recipe, among those that tuning tried in all of them, beside each cell's own. On the left
-scores of tuning, on two to five seeds; on the right finals of {seeds} seeds on which nothing was tuned, at
-{places}, with a 95 % interval over seeds. Recipes were tuned on different cells, and grpo and placebo are one
-recipe on other seeds and cells: smaller differences than theirs mean nothing. `testbed arena show
+If you must fix rate and knob beforehand: the setting with the best mean score over all stale tasks and lags
+of a recipe, among those that tuning tried in all of them, beside the best setting of each cell. The left part
+has scores of tuning, on two to five seeds; the right part has finals of {seeds} seeds on which nothing was
+tuned, at {places}, with a 95 % interval over seeds. Recipes were tuned on different cells. grpo and placebo
+are one recipe on other seeds and cells, so differences smaller than theirs mean nothing. `testbed arena show
 --one-setting` prints the finals cell by cell.
 
 <div class="sortable" markdown>
@@ -81,7 +81,7 @@ TITLES = (
 def page(frame: pd.DataFrame) -> str:
     """Return the page: a picture per lag, then a table per task and lag, best final first.
 
-    In the site assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
+    On the site, assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
     """
     found = summary(frame)
     parts = [HEAD, _which(frame), _joint(frame), FILTERS, *(_picture(lag) for lag in pictures(frame))]
@@ -199,7 +199,7 @@ def _line(row: dict[str, object]) -> str:
 
 
 def write(frame: pd.DataFrame, place: Path = PAGE) -> None:
-    """Write the page and, beside it, its pictures; pictures of lags that are gone are removed."""
+    """Write the page and its pictures; remove pictures of lags that the table no longer has."""
     chosen = losses(choices(frame))
     drawn = {place.parent / PICTURE.format(lag=lag): svg for lag, svg in pictures(frame).items()}
     drawn |= {place.parent / PICTURE.format(lag="which"): chosen} if chosen else {}

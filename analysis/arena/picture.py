@@ -1,4 +1,4 @@
-"""Gains over tuned GRPO, and what advised recipes lose, as pictures: dots and intervals, plain SVG."""
+"""Gains over tuned GRPO, and losses of the advised recipes, as pictures: dots and intervals, plain SVG."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, VERMILION)
 WIDTH, LETTER, LINE, BOTTOM = 460, 7.2, 7, 34
-"""Pixels: of the picture, of a letter, of a task in a recipe's row, below the rows."""
-GAIN = "final accuracy less tuned GRPO's; 95 % interval; gray: under .05"
-LOSS = "fresh data's final accuracy less the recipe's; 95 % interval"
+"""Sizes in pixels: the picture, a letter, a task in a recipe's row, the space below the rows."""
+GAIN = "final accuracy minus tuned GRPO's; 95 % interval; gray: under .05"
+LOSS = "fresh data's final accuracy minus the recipe's; 95 % interval"
 MARGIN = 0.05
-"""Half the width of the gray band: gains inside do not count."""
+"""Half the width of the gray band, inside which gains do not count."""
 STEPS = (0.05, 0.1, 0.2, 0.5)
 
 

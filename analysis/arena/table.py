@@ -1,4 +1,4 @@
-"""The arena's table: a row per task, lag, arm and final seed, and what it says of each arm."""
+"""The arena's table: a row per task, lag, arm and final seed, and summaries per arm."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,15 +18,16 @@ from testbed.config.run import Run, cell_id
 from testbed.errors import UserError
 
 VERSION = 2
-"""Rises when tasks, arms or tuning change; rows of different versions are not compared."""
+"""Version of the table, increased when tasks, arms or tuning change; rows of different versions are not
+compared."""
 NAME = "arena"
-"""Of the committed table, and of the experiment that judges it."""
+"""Name of the committed table, and of the experiment that judges it."""
 COLUMNS: Mapping[str, str] = {
     "final": ACCURACY, "area": "area", "collapsed": "collapsed", "entropy": "val/entropy",
     "length": "val/response_length", "pass@8": "last val/pass@8", "kl": "mean rollout_corr/kl_mu_pi_k3",
     "clip_share": "mean actor/clip_share", "ess": "mean rollout_corr/ess_kish_sequence_raw",
 }  # fmt: skip
-"""By column of the table: the word of analysis.tables.cell_table that it holds."""
+"""For each column, its word in analysis.tables.cell_table."""
 KEYS = ("task", "lag", "arm", "seed")
 SETTING = ("rate", "knob", "at_edge")
 KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "steps_to_fresh")
@@ -34,13 +35,13 @@ KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "st
 ABOUT: Mapping[str, Any] = {
     "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING],
 }  # fmt: skip
-"""Of the committed table, for Table.of."""
+"""Keys of the committed table, for Table.of."""
 SHARE = 0.8
-"""Of fresh data's mean final accuracy: the time to reach it is an outcome."""
+"""Share of fresh data's mean final accuracy; the time to reach it is an outcome."""
 
 
 def scores(rows: pd.DataFrame, by: str = "final") -> dict[str, float]:
-    """Return an outcome of every cell by name of a column; "final" is 0 where the run diverged."""
+    """Return an outcome of every cell by column name; "final" is 0 where the run diverged."""
     return {str(name): value_of(part.sort_values("step"), COLUMNS[by]) for name, part in rows.groupby("cell")}
 
 
@@ -97,7 +98,7 @@ def tuning_of(task: str, lag: int, scores: Mapping[str, Scores]) -> pd.DataFrame
 
 
 def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return outcomes to four decimals, ESS to three; a rate of 3e-5 stays what it is."""
+    """Return outcomes rounded to four decimals and ESS to three; rates keep their digits."""
     return frame.round(
         {name: 3 if name == "ess" else 4 for name in frame.select_dtypes("float") if name != "rate"}
     )
@@ -111,8 +112,8 @@ def _logged(part: pd.DataFrame, word: str) -> bool:
 def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the finals of every TASK-LAG.csv in a folder that `testbed arena run` wrote to, columns KEPT.
 
-    committed: `load()`, whose rows stay beside those of the folder; fresh data's final, behind the time to
-    SHARE of it, is theirs then.
+    committed: `load()`; its rows are kept beside those of the folder, and the time to SHARE refers to its
+    final on fresh data.
 
     Raises UserError where the folder has none.
     """
@@ -142,9 +143,9 @@ def tuning() -> pd.DataFrame:
 def joint(scores: pd.DataFrame) -> pd.DataFrame:
     """Return per arm the one setting that is best on all its stale tasks and lags, smallest loss first.
 
-    scores: `tuning()`. Eligible is what was tried in every cell of the arm, of which it has two at least.
-    joint: mean score of the setting; own: mean of the best scores of each cell; loss: own less joint, which
-    includes what the best of many gains by luck on two to five seeds.
+    scores: `tuning()`. A setting is eligible if it was tried in every cell of the arm, of which there must be
+    two. joint: mean score of the setting; own: mean of the best scores of each cell; loss: own minus joint,
+    which includes the luck of choosing the best of many on two to five seeds.
     """
     found: list[dict[str, Any]] = []
     for arm, rows in scores[scores["lag"] > 0].groupby("arm"):
@@ -219,7 +220,7 @@ def roomy(frame: pd.DataFrame) -> pd.Index:
 
 
 def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
-    """Return the tasks on which the lag costs tuned GRPO at least so much final accuracy: others say nothing
+    """Return the tasks on which the lag costs tuned GRPO at least `least` final accuracy: others say nothing
     about staleness.
     """
     means = frame[frame["arm"] == "grpo"].groupby(["task", "lag"], sort=False)["final"].mean().unstack()
@@ -230,7 +231,7 @@ def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
 
 
 def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
-    """Return per row the step at which its curve reaches SHARE of fresh data's mean final, among `others`.
+    """Return, per row, the step at which its curve reaches SHARE of fresh data's mean final in `others`.
 
     Infinite where it never does; NaN on tasks without GRPO at lag 0.
     """
@@ -244,7 +245,7 @@ def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows to be shown: three digits behind the point, rates as they are, lags as people say."""
+    """Return the rows for display: three decimals, rates unrounded, lags as words."""
     rows = frame.assign(**frame.drop(columns="rate", errors="ignore").select_dtypes("number").round(3))
     if "lag" in rows:
         rows["lag"] = [shown(lag) if lag == PIPELINE else lag for lag in rows["lag"]]

@@ -25,7 +25,7 @@ TASKS: Mapping[str, Run] = MappingProxyType(
         ),
     }
 )
-"""By name: a run that the arena gives a recipe, rate, lag and seed."""
+"""By name: a run to which the arena adds recipe, rate, lag and seed."""
 LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
         "sorted": (0, 16, 64),
@@ -37,7 +37,7 @@ LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 """Optimizer steps; 256 only where that is less than two thirds of the budget."""
 PIPELINE, NEAR = -1, 16
-"""What stands for the ages of PIPELINES among lags, and the constant lag at whose settings they run."""
+"""Name of the ages of PIPELINES among lags, and the constant lag whose settings they use."""
 PIPELINES = (
     "slots=208 engines=8 sigma=1 group=8 batch=32 train_time=2 "
     "in_flight=true queue_rule=drop-oldest max_age=40"
@@ -45,9 +45,9 @@ PIPELINES = (
 """Design of `testbed pipeline`: running responses go on with new weights, groups older than 40 updates are
 dropped; ages from 3 to 40, mean 16 over the 200 and 300 steps of `sums` and `sorted`."""
 PIPELINE_SEEDS = 16
-"""Of each run, at PIPELINE."""
+"""Pipeline of each run at PIPELINE."""
 LOW, HIGH = 0.5, 0.9
-"""Final accuracy of fresh data between which a task has headroom."""
+"""Range of the final accuracy on fresh data within which a task has headroom."""
 
 
 def queue() -> list[tuple[str, int]]:
@@ -56,7 +56,7 @@ def queue() -> list[tuple[str, int]]:
 
 
 def aged(base: Run, lag: int, seed: int) -> Run:
-    """Return the run at a lag, or at PIPELINE, where each seed has a pipeline of its own; see `lag_of`."""
+    """Return the run at a lag, or at PIPELINE, where each seed has its own pipeline; see `lag_of`."""
     if lag != PIPELINE:
         return replace(base, lag=lag, seed=seed)
     words = (("design", PIPELINES), ("seed", seed), ("token", "first"))
@@ -64,7 +64,7 @@ def aged(base: Run, lag: int, seed: int) -> Run:
 
 
 def tuned_at(lag: int) -> int:
-    """Return the constant lag at whose settings the arms run at a lag."""
+    """Return the constant lag whose settings the arms use at a lag."""
     return NEAR if lag == PIPELINE else lag
 
 
@@ -74,7 +74,7 @@ def lag_of(run: Run) -> int:
 
 
 def shown(lag: int) -> str:
-    """Return a lag as people read and write it."""
+    """Return a lag as users read and write it."""
     return "pipeline" if lag == PIPELINE else str(lag)
 
 

@@ -1,1 +1,1 @@
-"""Judge claims: evidence, the decision rule, gates, verdicts and the systems they speak of."""
+"""Judge claims: evidence, the decision rule, gates, verdicts and the systems that they concern."""

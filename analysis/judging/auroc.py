@@ -1,13 +1,13 @@
-"""Measure how well a score orders runs, or separates those that will collapse from others."""
+"""Measure how well a score ranks runs, or separates those that will collapse from others."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 
 def auroc(score_N: ArrayLike, event_N: ArrayLike) -> float:
-    """Return the chance that a run with the event has the larger score, ties counted half (Mann-Whitney).
+    """Return the probability that a run with the event has the larger score; ties count half (Mann-Whitney).
 
-    NaN where one of the two kinds is missing. Rows without a score are left out.
+    NaN if no run, or every run, has the event. Rows without a score are left out.
     """
     from scipy.stats import rankdata
 
@@ -22,7 +22,7 @@ def auroc(score_N: ArrayLike, event_N: ArrayLike) -> float:
 
 
 def kendall(x_N: ArrayLike, y_N: ArrayLike) -> float:
-    """Return Kendall's tau-b, pairs without a number left out; NaN where either is constant."""
+    """Return Kendall's tau-b without pairs that lack a number; NaN if either is constant."""
     from scipy.stats import kendalltau
 
     x, y = np.asarray(x_N, dtype=np.float64), np.asarray(y_N, dtype=np.float64)

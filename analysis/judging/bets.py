@@ -1,16 +1,16 @@
 """E-values: the wealth of bets against "x is at most t", one function per kind of number.
 
 An e-value has mean at most 1 while the bet-against statement holds, so 1/e bounds the chance of so much
-wealth (Ville 1939). All kinds stay valid when seeds are added until one likes to stop, and multiply:
-the wealth of a first run is the stake of the next.
+wealth (Ville 1939). All kinds stay valid when seeds are added until any stopping time, and they multiply: the
+wealth of a first run is the stake of the next.
 
     shares(won, chance)   a win has more than its chance: Beta-binomial mixture
     median(x, t)          the median is above t: `shares` of the signs of x - t
     mean(x, t)            the mean is above t: Gaussian units, unknown spread (right-Haar mixture)
 
 Each returns (above, below): evidence that the quantity is above t, and that it is below. `above` falls and
-`below` rises in t, so one pair of bets stands behind every word of a verdict (docs/theory/verdicts.md).
-Units must be in the order in which they came where one stops early.
+`below` rises in t, so one pair of bets stands behind every word of a verdict (docs/theory/verdicts.md). Units
+must be in the order in which they arrived if sampling can stop early.
 """
 
 import math
@@ -29,11 +29,12 @@ LARGEST = 700.0
 """Largest log e-value that is reported; exp of more overflows."""
 _POINTS = 400
 TABLED = 1023
-"""Most units for which bets at even chances are looked up in a table that all claims share."""
+"""Number of units up to which bets at even odds come from a table that all claims share."""
 
 
 def shares(won: float, lost: float, chance: float = 0.5) -> tuple[float, float]:
-    """Return the e-values that a win has more, and less, than its chance c, after so many wins and losses.
+    """Return the e-values that a win has more, and less, than its chance c, after `won` wins and `lost`
+    losses.
 
     above = int_c^1 p^won (1-p)^lost dp / ((1 - c) c^won (1-c)^lost): bets on every larger chance, mixed
     evenly. Each is a supermartingale while a win has at most the chance c. Source: Robbins (1970), section 2;
@@ -51,7 +52,7 @@ def _more(won: float, lost: float, chance: float) -> float:
 
 
 def median(x_N: ArrayLike, t: float) -> tuple[float, float]:
-    """Return the e-values that the median is above t, and below. A unit at t is no bet."""
+    """Return the e-values that the median is above t, and below. A unit equal to t is no bet."""
     x_N = np.asarray(x_N, dtype=np.float64)
     return shares(int((x_N > t).sum()), int((x_N < t).sum()))
 
@@ -62,7 +63,7 @@ def mean(x_N: ArrayLike, t: float) -> tuple[float, float]:
     above = E_d[f(T | d) / f(T | 0)], T Student's statistic with n - 1 degrees of freedom, f its noncentral
     density, d = (mean - t) / spread half-normal: a ratio of maximal invariants, hence an e-process at d = 0
     (Perez-Ortiz et al. 2024, corollary 8); it grows in T, so at d < 0 its mean is smaller. Units that are all
-    equal have no spread to compare with: their signs are bet on instead. Fewer than two units: no bet.
+    equal have no spread, so the bet is on their signs. Fewer than two units: no bet.
     """
     x_N = np.asarray(x_N, dtype=np.float64)
     if x_N.size < 2:
@@ -94,10 +95,10 @@ def at_statistic(statistic: float, n: int) -> float:
 
 
 def median_sequence(x_N: ArrayLike, level: float = 0.05) -> tuple[float, float]:
-    """Return the ends of a confidence sequence for the median: what no bet has ever ruled out.
+    """Return the ends of a confidence sequence for the median: the values that no bet has ever ruled out.
 
-    It covers at every n at once with chance 1 - level, as wealth is compared at its largest so far. Ends
-    are values of x; -inf and inf while there are too few.
+    It covers at every n at once with probability 1 - level, as the largest wealth so far is compared. Ends
+    are values of x, or -inf and inf while there are too few units.
     """
     x_N = np.asarray(x_N, dtype=np.float64)
     value_C = np.unique(x_N)
@@ -110,7 +111,7 @@ def median_sequence(x_N: ArrayLike, level: float = 0.05) -> tuple[float, float]:
 
 
 def share_sequence(won_N: ArrayLike, level: float = 0.05, grid: int = 200) -> tuple[float, float]:
-    """Return the ends of a confidence sequence for the chance of a win, to 1/grid, rounded outwards."""
+    """Return the ends of a confidence sequence for the probability of a win, rounded outwards to 1/grid."""
     won_CN = np.asarray(won_N, dtype=bool)[None]
     chance_C = np.arange(1, grid) / grid
     up_C = _largest_so_far(won_CN, chance_C[:, None])

@@ -25,7 +25,7 @@ from testbed.errors import unknown
 from testbed.registry import Entry, Registry
 
 REPLICATION = 1_000_000
-"""Added to the seeds of a table's replication, so that no two units of both runs share one."""
+"""Offset of the replication's seeds, so that no seed occurs in both runs."""
 
 
 class Claims(Registry):
@@ -47,7 +47,7 @@ class Claims(Registry):
         return self.alone(name) or super().__getitem__(name)
 
     def alone(self, name: str) -> Entry | None:
-        """Return a claim of the committed table and load its experiment only; None if all must be loaded."""
+        """Return a claim of the committed table, and load only its experiment; None if all must be loaded."""
         there = committed().get(name, "")
         if self._experiments is None or there not in self._experiments:
             return None
@@ -70,7 +70,7 @@ def committed() -> dict[str, str]:
 def matching(pattern: str) -> list[str]:
     """Return the claims that match a shell pattern, or those of the experiment of that name.
 
-    Raises UserError with the nearest name where there are none.
+    Raises UserError with the nearest name if none matches.
     """
     if CLAIMS.alone(pattern):
         return [pattern]
@@ -113,7 +113,7 @@ def _made_of(experiment: Experiment) -> str:
 class Seen(NamedTuple):
     """A judged claim on a table: its evidence, the evidence of the whole table, and the arms compared.
 
-    table: both runs as one, no seed of which occurs in both; None for a claim without a table.
+    table: both runs as one, with distinct seeds; None for a claim without a table.
     """
 
     evidence: Evidence
@@ -127,10 +127,10 @@ def look(entry: Entry, frame: pd.DataFrame | None) -> Evidence:
 
 
 def examine(entry: Entry, frame: pd.DataFrame | None) -> Seen:
-    """Return a claim's evidence: of a computation, of a table, or of both runs that a table holds.
+    """Return a claim's evidence: from a computation, from a table, or from both runs in a table.
 
-    The evidence of two runs is that of all their units in order: the bets on the replication start with what
-    those on the first run have won, so their e-values multiply. frame: the claim's table; None for a claim
+    The evidence of two runs is that of all their units in order: bets on the replication start with the
+    wealth of those on the first run, so their e-values multiply. frame: the claim's table; None for a claim
     without one.
     """
     if frame is None:
@@ -143,11 +143,11 @@ def examine(entry: Entry, frame: pd.DataFrame | None) -> Seen:
 
 
 _LAST: list[tuple[pd.DataFrame, int | None, tuple[pd.DataFrame, ...], pd.DataFrame]] = []
-"""The table split last: all claims of an experiment read the same parts, which nobody changes."""
+"""The table split last; all claims of an experiment read the same parts, which must not be changed."""
 
 
 def _split(entry: Entry, frame: pd.DataFrame) -> tuple[tuple[pd.DataFrame, ...], pd.DataFrame]:
-    """Return the two runs of a table, if it has them, and all of it as one."""
+    """Return the two runs of a table, if it has them, and both as one."""
     fresh = entry.promises["fresh"]
     if not (_LAST and _LAST[0][0] is frame and _LAST[0][1] == fresh):
         _LAST[:] = [(frame, fresh, tuple(_runs(entry, frame)), _both(frame))]
@@ -155,7 +155,9 @@ def _split(entry: Entry, frame: pd.DataFrame) -> tuple[tuple[pd.DataFrame, ...],
 
 
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the first run and of the replication, where a table has both; seed -1 is of both."""
+    """Yield the rows of the first run and of the replication, if a table has both; seed -1 belongs to
+    both.
+    """
     if entry.promises["fresh"] is not None:
         unit = frame["seed" if "seed" in frame else "replica"]
         again, shared = unit >= entry.promises["fresh"], unit < 0
@@ -170,7 +172,7 @@ def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _both(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of both runs as one run, no seed of which occurs in both."""
+    """Return the rows of both runs as one run, with distinct seeds."""
     if "run" not in frame:
         return frame
     again = frame["run"] == "replication"

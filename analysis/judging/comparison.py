@@ -21,7 +21,7 @@ from analysis.judging.e_values import MEAN, MEDIAN, Evidence, exceeds, stays_bel
 from analysis.judging.replication import difference, level, slopes
 
 Outcome: TypeAlias = str | Callable[[pd.DataFrame], Any]
-"""A column, or what computes one from the table; without an arm, what computes a number per unit."""
+"""A column or a function of the table; without an arm, a function that returns a number per unit."""
 Way: TypeAlias = Literal["above", "below", "equal", "happens", "spared", "alone", "sooner"]
 MEASURES = {"median": MEDIAN, "mean": MEAN}
 DERIVED = "outcome"
@@ -30,7 +30,7 @@ DERIVED = "outcome"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One sentence about arms of a table, as data: it is its own check, and gates read its arms.
+    """One sentence about arms of a table, as data: it evaluates itself, and gates read its arms.
 
     way: what is asked. outcome: of what. first, second: arms; second None for a level, first None where the
     outcome is a number per unit, or {cell: numbers}.
@@ -144,7 +144,7 @@ class Comparison:
 
 
 def _at(where: Arm) -> str:
-    """Return " at learner IQL, steps 600"; the names of cells say what has several values."""
+    """Return " at learner IQL, steps 600"; where a value varies, the names of cells have it."""
     said = ", ".join(
         f"{name} {x}" for name, x in where.items() if isinstance(x, str) or not isinstance(x, Collection)
     )

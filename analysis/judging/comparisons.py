@@ -5,8 +5,8 @@ return median_within({"lag 4": …, "lag 8": …}, 0.05, note)   # |median| belo
 return happens_more_often(first, second, note)             # of two events, in pairs
 return happens_mostly(event, note)                         # on more than half of all seeds
 
-Medians and shares assume nothing of the units but their independence: accuracies pile up at 0 and 1 and have
-two peaks where some seeds collapse. Means take units as Gaussian, as Student's t does.
+Medians and shares assume only that units are independent: accuracies pile up at 0 and 1 and have two peaks
+where some seeds collapse. Means take units as Gaussian, as Student's t does.
 """
 
 import math
@@ -26,11 +26,11 @@ from envs.arrays import Floats
 from testbed.errors import UserError, unknown
 
 Arm: TypeAlias = Mapping[str, Any]
-"""Columns and their values: which rows are an arm."""
+"""Columns and their values, which select the rows of an arm."""
 
 
 class Read(NamedTuple):
-    """What a check asked `arm` for: column, arm, and its values."""
+    """Arguments of a check's call of `arm`: column, arm, and its values."""
 
     column: str
     where: Arm
@@ -42,7 +42,7 @@ _READ: ContextVar[list[Read] | None] = ContextVar("arms read", default=None)
 
 @contextmanager
 def reading() -> Iterator[list[Read]]:
-    """Collect what `arm` is asked for inside, so that gates see what a check compared; may be nested."""
+    """Collect the calls of `arm` inside, so that gates see what a check compared; may be nested."""
     found: list[Read] = []
     token = _READ.set(found)
     try:
@@ -54,9 +54,10 @@ def reading() -> Iterator[list[Read]]:
 
 
 def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed") -> pd.Series:
-    """Return a column of an arm's rows, indexed by what pairs them, in its order; empty without such rows.
+    """Return a column of an arm's rows, indexed by the columns that pair them, in order; empty without such
+    rows.
 
-    Raises UserError for a column that is not there, and for two rows of one pair.
+    Raises UserError for a missing column, and for two rows of one pair.
     """
     keys = [by] if isinstance(by, str) else by
     for column in [value, *where, *keys]:
@@ -69,7 +70,8 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
     if found.index.has_duplicates:
         twice = found.index[found.index.duplicated()][0]
         raise UserError(
-            f"Two rows with {dict(where)} share {' and '.join(keys)} {twice}; say what tells them apart."
+            f"Two rows with {dict(where)} share {' and '.join(keys)} {twice}. Name the column that tells "
+            "them apart."
         )
     if (read := _READ.get()) is not None and found.size:
         read.append(Read(value, where, found.to_numpy(dtype=np.float64)))
@@ -77,11 +79,11 @@ def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed
 
 
 _MET: list[tuple[pd.DataFrame, dict[tuple[str, ...], Mapping[Any, Any]]]] = []
-"""Tables that arms were read from last, and the places of every combination of some columns' values."""
+"""Tables read last, with the row numbers of every combination of some columns' values."""
 
 
 def places(table: pd.DataFrame, where: Arm) -> NDArray[np.intp]:
-    """Return the places of an arm's rows in order; a table that is asked again is sorted into arms once."""
+    """Return the row numbers of an arm in order; a table is sorted into arms only once."""
     met = next((known for each, known in _MET if each is table), None)
     if met is None or not where:
         _MET[:] = [(table, {}), *_MET[:3]]
@@ -97,7 +99,7 @@ def places(table: pd.DataFrame, where: Arm) -> NDArray[np.intp]:
 
 
 def arms(table: pd.DataFrame, value: str, by_name: Mapping[str, Arm]) -> pd.DataFrame:
-    """Return a column of every arm, a row per seed that all of them have."""
+    """Return a column of every arm, with a row for each seed that all arms have."""
     return pd.DataFrame({name: arm(table, value, where) for name, where in by_name.items()}).dropna()
 
 
@@ -122,15 +124,15 @@ def median_within(
 
 
 def happens_mostly(event_N: Sequence[bool] | pd.Series, note: str) -> Evidence:
-    """Return evidence that an event has a chance above 1/2."""
+    """Return evidence that an event has a probability above 1/2."""
     return exceeds(np.asarray(event_N, dtype=np.float64), 0.5, note, SHARE, null=0.5)
 
 
 def happens_more_often(first: pd.Series, second: pd.Series, note: str) -> Evidence:
-    """Return evidence that the first event, above 1/2, is the more frequent one, in pairs of one index.
+    """Return evidence that the first of two events, paired by index, is the more frequent one.
 
-    Only pairs in which exactly one of the two happened say anything; effect: the first's share of them.
-    Where the second event never happens alone, no number of pairs can refute. Source: McNemar (1947).
+    Only pairs in which exactly one of the two happened count; effect: the first's share of them. Where the
+    second event never happens alone, no number of pairs can refute. Source: McNemar (1947).
     """
     both = pd.DataFrame({"first": first, "second": second}).dropna() > 0.5
     alone = both[both["first"] != both["second"]]
@@ -142,9 +144,9 @@ def happens_more_often(first: pd.Series, second: pd.Series, note: str) -> Eviden
 
 
 def sooner(outcome: str, first: Arm, second: Arm, times: float = 1.0) -> Callable[[pd.DataFrame], Evidence]:
-    """Return the check that the first of two arms needs under 1/times of the second's, on most seeds.
+    """Return the check that the first arm needs under 1/times of the second arm's number, on most seeds.
 
-    A run that never has the accuracy needs infinitely many; two of them are no saving.
+    A run that never reaches the accuracy needs infinitely many; two such runs count as no saving.
     """
 
     def check(table: pd.DataFrame) -> Evidence:
@@ -163,15 +165,16 @@ def sooner(outcome: str, first: Arm, second: Arm, times: float = 1.0) -> Callabl
 
 
 def short_of(found: float, least: float) -> float:
-    """Return by how much `found` misses a bound from below, 0 when it reaches it; NaN stays."""
+    """Return how far `found` misses a bound from below, 0 when it reaches it; NaN stays NaN."""
     return found if np.isnan(found) else max(0.0, least - found)
 
 
 def at_floor(arms: Iterable[ArrayLike], margin: float, floor: float = 0.0) -> bool:
-    """Whether no arm's mean is clear of floor + margin: the lower end of its 95% Student interval is below.
+    """Return whether no arm's mean is clear of floor + margin: its lower end of the 95% Student interval is
+    below.
 
-    Values cannot fall below the floor, so that arms this near to it differ by less than the margin whatever
-    was done to them: their equality is no evidence. An arm of one value, or without any, is not clear.
+    Values cannot fall below the floor, so arms this near to it differ by less than the margin in any case:
+    their equality is no evidence. An arm with at most one value is not clear.
     """
     values = [np.asarray(x_N, dtype=np.float64).ravel() for x_N in arms]
     return not any(x_N.size > 1 and student_interval(x_N).low > floor + margin for x_N in values)

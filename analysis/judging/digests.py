@@ -1,9 +1,9 @@
-"""Digests of what a verdict rests on: the experiment's file, its table, and the code that judges.
+"""Digests of the inputs of a verdict: the experiment's file, its table, and the code that judges.
 
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
-`analysis` that its file or the gates import, and theirs; the objections to its claims, and what the sources
-of its systems say of drift, count as code. A
-computation rests on the packages of `testbed` and `envs` too, with their tables.
+`analysis` that its file or the gates import, directly or not. Objections to its claims, and its sources'
+statements on drift, count as code. A computation also depends on the packages of `testbed` and `envs`, with
+their tables.
 """
 
 import ast
@@ -32,7 +32,7 @@ def of_question(experiment: str) -> str:
 def of_code(experiment: str, computed: bool) -> str:
     """Return the digest of all code that an experiment's claims run when they are judged.
 
-    computed: whether one of them is decided by a computation, which `testbed` and `envs` carry out.
+    computed: whether a claim is decided by a computation in `testbed` and `envs`.
     """
     start = EXPERIMENTS.module(experiment)
     modules = (_reached(start) | _reached(GATES)) - {start}
@@ -66,12 +66,12 @@ HUGGING_FACE = {"testbed.policies.hf.hf_policy", "analysis.worlds.hf_bases", "an
 
 
 def trains(experiment: str) -> bool:
-    """Whether an experiment's computed table holds training runs of the toy transformer."""
+    """Return whether an experiment's computed table holds training runs of the toy transformer."""
     return bool(TRAIN_THE_TOY & set(_imports(EXPERIMENTS.module(experiment))))
 
 
 def loads_a_model(experiment: str) -> bool:
-    """Whether an experiment's computed table comes from a Hugging Face model."""
+    """Return whether an experiment's computed table comes from a Hugging Face model."""
     return bool(HUGGING_FACE & set(_imports(EXPERIMENTS.module(experiment))))
 
 
@@ -96,7 +96,7 @@ def _file(module: str) -> Path:
     path = ROOT.joinpath(*module.split("."))
     found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not found.is_file() and (loaded := sys.modules.get(module)) and loaded.__file__:
-        return Path(loaded.__file__)  # an experiment that lies outside the repository
+        return Path(loaded.__file__)  # an experiment outside the repository
     return found
 
 
@@ -107,7 +107,7 @@ def _reached(start: str) -> set[str]:
         for name in _imports(todo.pop()):
             if name not in found:
                 found.add(name)
-                # What testbed and envs import in turn lies in packages of theirs that are hashed whole.
+                # Packages of testbed and envs are hashed whole, so their imports are not followed.
                 todo.append(name)
     return found
 

@@ -13,8 +13,8 @@ cell gives two monotone bets (analysis.judging.bets): that x is above t, and tha
                  refuted              above(m) or below(-m) in some cell
 
 "in every cell" takes the smallest e-value, "in some" the mean over cells: both are e-values again. Whatever
-the truth is, a wrong word needs a bet of one fixed pair to win, so half the largest e-value is one e-value
-for the whole claim (docs/theory/verdicts.md). The last two of "exceeds" are half words: they tell one end of
+the truth is, a wrong word needs a bet of one fixed pair to win. So half the largest e-value is one e-value
+for the whole claim (docs/theory/verdicts.md). The last two of "exceeds" are half words: they state one end of
 the effect, and count only where no other word is earned.
 """
 
@@ -36,7 +36,7 @@ SUPPORTED, SMALLER, NONE, REFUTED = "supported", "smaller than claimed", "no dif
 UNDECIDED = "undecided"
 HALVES = DIRECTION, MISSED = "direction only", "margin missed"
 WORDS = (SUPPORTED, SMALLER, NONE, REFUTED)
-"""Words that a claim can earn, in the order in which equal evidence is read."""
+"""Words that a claim can earn; ties in evidence go to the earlier word."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ SHARE = Measure("share", _share, lambda x_N: float(x_N.mean()), bets.share_seque
 
 @dataclass(frozen=True)
 class Cell:
-    """One group of independent units: its name, estimate, number, and whether the estimate agrees."""
+    """One group of independent units: its name, estimate, size, and whether the estimate agrees."""
 
     name: str
     effect: float
@@ -103,7 +103,7 @@ class Evidence:
 
 
 def exact(gap_C: ArrayLike, tolerance: float, note: str) -> Evidence:
-    """Return evidence that every gap is at most `tolerance`; effect is the largest. NaN does not hold."""
+    """Return evidence that every gap is at most `tolerance`; effect is the largest. A NaN gap fails."""
     gaps_C = np.atleast_1d(np.asarray(gap_C, dtype=np.float64)).ravel()
     worst = float(gaps_C.max())
     holds = bool(worst <= tolerance)
@@ -115,8 +115,8 @@ def exceeds(
 ) -> Evidence:
     """Return evidence that x is above the margin, in every group of independent units.
 
-    null: the value of "no effect", from which the direction is read; the margin itself where there is none,
-    as of a level. A group without units decides nothing.
+    null: the value of "no effect", from which the direction is read; the margin itself where no such value
+    exists, as for a level. A group without units decides nothing.
     """
     cells = _cells(x, measure, lambda effect: effect > margin)
     if cells is None:
@@ -131,7 +131,7 @@ def exceeds(
     if margin > null:
         half = {DIRECTION: _every(a for a, _ in at[null]), MISSED: _some(b for _, b in at[margin])}
         e[SMALLER] = min(half.values())
-    if margin > null == 0:  # around another value, as a chance of 1/2, the margin is no band of equality
+    if margin > null == 0:  # around a null such as 1/2 the margin is no band of equality
         e[NONE] = min(_every(a for a, _ in at[-margin]), _every(b for _, b in at[margin]))
     worst = min(range(len(found)), key=lambda index: found[index].effect)
     evidence = _evidence(found, worst, measure.interval(groups[worst]), e, note, f"> {margin:g}")

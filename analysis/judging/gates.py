@@ -10,8 +10,8 @@
     drift         a lag is given with the drift that it caused, beside that of which the source speaks
 
 objections.csv holds what a review against the source found: such a gate counts as failed until the claim is
-asked again in an experiment that passes it. A claim may declare checks of its own (`gates=`); what a
-table answers by itself is in analysis.judging.table_gates. A gate that does not apply says nothing.
+asked again in an experiment that passes it. A claim may declare checks of its own (`gates=`);
+analysis.judging.table_gates has those that read only the table. A gate that does not apply yields nothing.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from testbed.errors import UserError, unknown
 from testbed.registry import Entry
 
 LEAST_WORLDS = 20
-"""Fewest worlds, seeds nested inside, of a claim on worlds that a computation draws."""
+"""Least number of worlds, with seeds nested inside, for a claim on drawn worlds."""
 DRAWN = ("bandit", "garnet", "logged-bandit")
 """Tasks that are random worlds."""
 NESTED = ("prompts", "worlds")
-"""What a table's `about` calls the worlds that one seed draws."""
+"""Key in a table's `about` with the number of worlds that one seed draws."""
 SIMULATED = "pipelines"
-"""Area of experiments on simulated queues: their seeds repeat one design, and draw no world."""
+"""Area of experiments on simulated queues: their seeds repeat one design and draw no world."""
 MORE_IS_BETTER = ("accuracy", "area", "best", "last val/pass@8")
-"""Outcomes that a better rate could only raise; what it does to others, as an entropy, nobody can say."""
+"""Outcomes that a better rate could only raise; for others, such as an entropy, the direction is unknown."""
 NOTHING_TO_GAIN = 0.98
-"""Score of a chosen rate from which a better one beyond the edge cannot matter."""
+"""Score of a chosen rate above which a better one beyond the edge cannot matter."""
 ON_BASE_DATA = 0.6
-"""Share of an arm's steps up to which data of the model that training started from are an episode."""
+"""Largest share of an arm's steps on data of the initial model that counts as an episode."""
 KL = {
     "kl": lambda x_N: x_N,
     "mean rollout_corr/kl_mu_pi_k3": lambda x_N: x_N,
     "log10 kl": lambda x_N: 10.0**x_N,
 }
-"""Columns of the KL per token from the data to the policy, and what makes nats of them."""
+"""Columns with the KL per token from the data to the policy, and their factors to nats."""
 NO_DRIFT = "a lag without its KL and clip share"
 CLIPPED = ("clip_share", "clip share", "mean actor/clip_share", "mean actor/clip_share_last_pass")
 
@@ -72,8 +72,8 @@ def design_answers(
 ) -> Iterator[Answer]:
     """Yield the gates' results for a statistical claim.
 
-    frame: its table as all of it is judged. read: the arms that its check read. evidence: what it returned.
-    Raises UserError for an arm that a claim declares and the table lacks.
+    frame: its whole table. read: the arms that its check read. evidence: the result of its check. Raises
+    UserError for an arm that a claim declares and the table lacks.
     """
     name, systems, old = entry.promises["experiment"], list[str](), frozenset[str]()
     if name in EXPERIMENTS and EXPERIMENTS[name].claims.get(entry.name) is entry:
@@ -90,8 +90,8 @@ def design_answers(
 
 
 def worlds(experiment: Experiment, frame: pd.DataFrame) -> Iterator[Answer]:
-    """Yield whether a table has worlds enough: a computation draws them by seed, or several by each, and
-    cells on random bandits or MDPs say which; a task of digits, a corridor or a lock is no random world.
+    """Yield whether a table has enough worlds. A computation draws one or several per seed; cells count if
+    they are on random bandits or MDPs; a task of digits, a corridor or a lock is no random world.
     """
     cells = experiment.cells() if experiment.cells is not None else ()
     if drawn := [dict(cell.task_args) for cell in cells if cell.task in DRAWN]:
@@ -116,9 +116,9 @@ def tuned(
 ) -> Iterator[Answer]:
     """Yield whether the rates of two compared arms lie inside their grids; chosen: a row per tuned arm.
 
-    A difference that is found although the better arm's rate is at its edge could only be larger, so there
-    that arm is let pass. Of a check that reads more arms nobody can tell which of them it compares. That one
-    is not so many times as fast as another is no word on who is faster, and is left alone.
+    If the better arm's rate is at its edge, the difference found could only be larger, so that arm passes. If
+    a check reads more than two arms, it is unknown which of them it compares. "Not so many times as fast"
+    does not say who is faster, and is left alone.
     """
     columns = {each.column.partition(" ")[0] for each in read}
     fewer = columns.issubset({*FEWER, "collapsed"})
@@ -151,9 +151,9 @@ def tuned(
 
 
 def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:
-    """Yield whether most steps learn from other data than the first model's; base: a row per arm.
+    """Yield whether most steps learn from data of later models than the first; base: a row per arm.
 
-    An arm whose lag is not shorter than its run is trained on fixed data on purpose.
+    An arm whose lag is as long as its run is trained on fixed data on purpose.
     """
     found = pd.concat([_rows(base, each.where) for each in read]) if read and not base.empty else base
     if found.empty or not found["lag"].max():
@@ -175,11 +175,11 @@ def drift(
     systems: Iterable[str] = (),
     old: Collection[str] = (),
 ) -> Iterator[Answer]:
-    """Yield whether what a lag did to the compared arms was measured, and is what the source speaks of.
+    """Yield whether the effect of a lag on the compared arms was measured and is in its source's range.
 
-    The largest of their KL counts: a lag is as large as what it did to the arm that nothing held back, and no
-    arm may be driven further than the source speaks of. experiment: whose table it is. systems: those of the
-    claim. old: names of arms on old data, of a table without a column "lag".
+    The largest of their KLs counts, that of the least restrained arm, and no arm may drift further than the
+    source's. experiment: owner of the table. systems: those of the claim. old: names of arms on old data, for
+    a table without a column "lag".
     """
     wanted: list[Arm] = [each.where for each in read]
     if isinstance(check, Comparison):
@@ -216,9 +216,10 @@ def _stale(frame: pd.DataFrame, wanted: Sequence[Arm]) -> list[pd.DataFrame]:
 
 
 def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:
-    """Yield whether any run of the table collapses, where a claim is about that: else nobody was spared.
+    """Yield whether any run of the table collapses, if a claim is about collapse: otherwise nothing was
+    prevented.
 
-    That something which is said to collapse does not, needs no such run.
+    A claim that something said to collapse does not needs no such run.
     """
     if any(each.column == "collapsed" for each in read) and leaning(evidence) != REFUTED:
         count = int((frame["collapsed"] > 0.5).sum())
@@ -226,7 +227,7 @@ def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> 
 
 
 def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answer]:
-    """Yield whether the sentence fails, as it must, with a declared arm in the first one's place.
+    """Yield whether the sentence fails, as it must, with a declared arm in place of the first one.
 
     Raises UserError for an arm without rows, also for the second one, with which the first is compared.
     """
@@ -300,7 +301,7 @@ OBJECTIONS = Path(__file__).with_name("objections.csv")
 
 @cache
 def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
-    """Return (gate, why) by claim, as a review found them.
+    """Return (gate, why) by claim, from a review.
 
     Raises UserError for an unknown gate and for two lines about one claim.
     """
@@ -318,7 +319,7 @@ def objections(path: Path = OBJECTIONS) -> dict[str, tuple[str, str]]:
 def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) -> list[Answer]:
     """Return the result of every gate that applies to a claim: objections, declared checks, and its table.
 
-    seen: what judging it met, if it was judged already.
+    seen: the claim as examined, if it was judged already.
     """
     found = []
     if entry.name in objections():

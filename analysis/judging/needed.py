@@ -1,8 +1,8 @@
 """How many seeds or worlds would decide a claim that is undecided, and why they were not spent.
 
-Both follow from the claim's row in the table of verdicts, and from unit_costs.csv: seconds of one core that
-the arms of an experiment's open claims take for one unit, a seed or a mean over worlds, measured over 20
-units, tuning left out; and why more were not spent, where cost is not the reason.
+Both follow from the claim's row in the table of verdicts and from unit_costs.csv. This has the seconds of one
+core that one unit (a seed, or a mean over worlds) of an experiment's open claims takes, measured over 20
+units without tuning; and why more units were not spent, if cost is not the reason.
 """
 
 import csv
@@ -18,26 +18,26 @@ from analysis.judging import bets, rule
 from analysis.judging.e_values import HALVES, UNDECIDED
 
 OPEN = (UNDECIDED, *HALVES)
-"""Verdicts that more units may turn into another word."""
+"""Verdicts that more units may change."""
 POWER = float(stats.norm.ppf(0.8))
-"""Standard errors by which chance brings an effect nearer to a boundary, at most, in four cases of five."""
+"""Standard errors by which chance moves an effect towards a boundary, at most, in four cases of five."""
 MOST = 1e7
 LARGEST = 10.0
-"""Student's statistic that is enough for any e-value asked here."""
+"""Student's statistic that suffices for any e-value used here."""
 NEAR = 0.1
-"""Distance from a boundary, as a share of the margin, below which the effect is said to lie at it."""
+"""Distance from a boundary, as a share of the margin, below which the effect counts as lying on it."""
 COSTS = Path(__file__).with_name("unit_costs.csv")
 CLOSED = 2 / 0.05
-"""e-value at which a confidence sequence leaves a value out."""
+"""e-value at which a confidence sequence excludes a value."""
 
 
 def units_to_decide(row: Mapping[str, Any]) -> int | None:
-    """Return the units, of both runs together, after which the claim earns a word in four cases of five.
+    """Return the units, in both runs together, after which the claim earns a word in four cases of five.
 
-    Taken as they were estimated: the effect in the cell that agrees least, and its spread, which is read off
-    the interval. Rounded up to two digits. None for a claim that is decided or has no interval, where its
-    interval decides already, and where ten million units would not do, as the effect lies on a boundary
-    between words.
+    Assumes the estimated effect in the cell that agrees least, and its spread, derived from the interval.
+    Rounded up to two digits. None for a claim that is decided, has no interval, or is decided by its interval
+    already, and where ten million units would not suffice because the effect lies on a boundary between
+    words.
     """
     far = _far(row)
     if not far or decides_already(row):
@@ -53,21 +53,21 @@ def units_to_decide(row: Mapping[str, Any]) -> int | None:
 
 
 def decides_already(row: Mapping[str, Any]) -> bool:
-    """Return whether an open claim's interval is narrow enough for a word, and only its bets are not.
+    """Return whether an open claim's interval is narrow enough for a word, while its bets are not.
 
-    A word asks for e > 1 of the fresh run alone, and bets are made on each run. How many more units that
-    takes depends on the runs' own effects, which the row does not hold.
+    A word asks for e > 1 of the fresh run alone, and bets are made on each run. The units needed for that
+    depend on the effects of each run, which the row does not hold.
     """
     return _reaches(_far(row) * math.sqrt(row["n"] or 0), int(row["n"] or 0), rule.USUAL)
 
 
 def _far(row: Mapping[str, Any]) -> float:
-    """Return an open claim's distance from the nearest boundary in spreads of a unit; 0 for none."""
+    """Return an open claim's distance from the nearest boundary in spreads of a unit; 0 if there is none."""
     effect, low, high, n = (row[name] for name in ("effect", "low", "high", "n"))
     if row["verdict"] not in OPEN or effect is None or not n or n < 2 or not math.isfinite(high - low):
         return 0.0
     boundary = _boundary(effect, row["asks"])
-    # Student's interval lies around the estimate; what does not is a confidence sequence.
+    # Student's interval is centered on the estimate; a confidence sequence is not.
     mean = abs(high + low - 2 * effect) <= 1e-3 * (high - low)
     width = abs(effect - (low if boundary < effect else high))
     spread = width / (stats.t.ppf(0.975, n - 1) if mean else _statistic(int(n), CLOSED)) * math.sqrt(n)
@@ -75,9 +75,10 @@ def _far(row: Mapping[str, Any]) -> float:
 
 
 def why_not(row: Mapping[str, Any]) -> str:
-    """Return, in words, why the units that would decide an undecided claim were not spent; "" for another.
+    """Return, in words, why the units that would decide an undecided claim were not spent; "" for another
+    claim.
 
-    Their cost, where one is on record, and whether the effect lies at a boundary between two words.
+    This names their cost, if recorded, and whether the effect lies on a boundary between two words.
     """
     if row["verdict"] not in OPEN:
         return ""
@@ -109,14 +110,14 @@ def costs() -> dict[str, tuple[float, str]]:
 
 
 def _boundary(effect: float, asks: str) -> float:
-    """Return the value that an interval must leave out for the word that the effect would earn first."""
+    """Return the value that an interval must exclude for the first word that the effect would earn."""
     sign, _, number = asks.partition(" ")
     margin = float(number)
     if sign == "within":
         return math.copysign(margin, effect)
     if sign == "<":
         return -_boundary(-effect, f"> {-margin}")
-    if margin <= 0 or effect >= 0 or margin == 0.5:  # 1/2 is no effect of a share
+    if margin <= 0 or effect >= 0 or margin == 0.5:  # 1/2 means no effect for a share
         return margin
     return 0.0 if -effect > effect + margin else -margin
 
@@ -131,5 +132,5 @@ def _statistic(n: int, e: float) -> float:
 
 
 def _reaches(statistic: float, n: int, e: float) -> bool:
-    """Return whether bets on the mean of n units are worth e at a statistic; they grow with it."""
+    """Return whether bets on the mean of n units reach e at a statistic; they grow with it."""
     return statistic >= LARGEST or (statistic > 0 and bets.at_statistic(statistic, n) >= e)

@@ -17,7 +17,7 @@ from testbed.errors import UserError
 from testbed.results import atomic_files
 
 PRESET, UNCHANGED, CHANGED, PILOT = "pre-set", "unchanged", "changed since", "pilot"
-"""How a claim stands to its table, see `standing`."""
+"""Relation of a claim to its table, see `standing`."""
 
 
 def digest(said: Any) -> str:
@@ -39,11 +39,11 @@ def design(experiment: Experiment) -> dict[str, Any]:
 
 
 _LAST: list[tuple[Experiment, int, dict[str, Any]]] = []
-"""The design asked for last, which all claims of an experiment share, and how many claims it had."""
+"""The last design asked for, which all claims of an experiment share, and its number of claims."""
 
 
 def commit(experiment: Experiment, root: Path) -> dict[str, Any]:
-    """Write an experiment's design beside its runs, or return what is written there already."""
+    """Write an experiment's design beside its runs, or return the one written earlier."""
     path = root / f"{experiment.name}.preset.json"
     if not path.exists():
         root.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def commit(experiment: Experiment, root: Path) -> dict[str, Any]:
 
 
 def read(experiment: Experiment, root: Path) -> dict[str, Any]:
-    """Return what was written before the runs; {} where nothing was."""
+    """Return the design written before the runs; {} if there is none."""
     path = root / f"{experiment.name}.preset.json"
     try:
         found = json.loads(path.read_bytes())
@@ -73,11 +73,11 @@ def _designs(experiment: Experiment) -> dict[str, Any]:
 
 
 def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> str:
-    """Return how a claim stands to the table that it is judged on.
+    """Return the relation of a claim to its table.
 
-    "pre-set": what was written down before the first run is what the file says today; of a table that is
-    computed in one go, where nobody can tell whether it had been looked at before: "unchanged". "changed
-    since": something else was written. "pilot": nothing was. written: of the table's manifest, or {}.
+    "pre-set": the file still says what was written before the first run. "unchanged": the same for a table
+    that is computed in one go, where nobody can tell whether it was looked at before. "changed since": the
+    file says something else now. "pilot": nothing was written. written: from the table's manifest, or {}.
     """
     if claim not in written.get("claims", {}):
         return PILOT

@@ -1,5 +1,4 @@
-"""Computed tables whose rows are replications: every arm meets the same seeds, and all is repeated on fresh
-ones.
+"""Computed tables of replications: all arms share the seeds, and everything is repeated on fresh seeds.
 
 A claim on such a table is judged on the first run and on the replication, see `claims.look`.
 """
@@ -31,7 +30,7 @@ Keys: TypeAlias = NDArray[np.uint64]
 """What an experiment computes by: a table of rows, parts of one, and keys of replicas, [R]."""
 Frames: TypeAlias = pd.DataFrame | Iterable[pd.DataFrame]
 Groups: TypeAlias = dict[str, Floats]
-"""Units, mostly differences of pairs, by the group that they are of."""
+"""Units, mostly paired differences, by group."""
 Check: TypeAlias = Callable[[pd.DataFrame], Evidence]
 
 
@@ -45,7 +44,7 @@ def of_seeds(
 ) -> Callable[[], Table]:
     """Return the function that computes `repeated`'s table; it keeps the name of `rows`, for tracebacks.
 
-    It raises UserError for a new table of too few seeds.
+    It raises UserError for a new table with too few seeds.
     """
 
     @functools.wraps(rows)
@@ -59,10 +58,10 @@ def of_seeds(
 def averaged(
     rows: Callable[[Seeds], Frames], worlds: int, values: tuple[str, ...], *, continued: bool = False
 ) -> Callable[..., Any]:
-    """Return rows(seeds) in which a unit is the mean of these columns over so many random worlds.
+    """Return rows(seeds) in which a unit is the mean of these columns over `worlds` random worlds.
 
-    Unit s has the worlds from (s + 1000) * worlds on, which no unit of a single world had; with `continued`
-    its first world is s, the one it had as a single world. The table of many worlds stays small this way.
+    Unit s has the worlds from (s + 1000) * worlds on, which no single-world unit had; with `continued` its
+    first world is s, as for a single world. This keeps the table of many worlds small.
     """
 
     def met(s: int) -> Iterator[int]:
@@ -93,8 +92,8 @@ def of_keys(
 ) -> Callable[[], Table]:
     """Return a function for make(key_R) of both runs: `seeds` keys that no other run or experiment has.
 
-    Settings and margins may be chosen on other keys, a pilot's, that are in no table. It has the name of
-    `make`, as in `of_seeds`.
+    Settings and margins may be chosen on other keys, those of a pilot, which are in no table. It keeps the
+    name of `make`, as in `of_seeds`.
     """
 
     @functools.wraps(make)
@@ -107,11 +106,11 @@ def of_keys(
 
 
 def _refuse_too_few(name: str, seeds: int) -> None:
-    """Raise UserError for a table that is not there yet and could not decide a gap of one deviation."""
+    """Raise UserError for a new table that could not decide a gap of one standard deviation."""
     if seeds < LEAST_CAP and name not in manifest():
         raise UserError(
-            f"'{name}' would have {seeds} seeds a run, too few to decide a gap of one standard deviation; "
-            f"give it {LEAST_CAP} (testbed power --gap 1 --spread 1)."
+            f"'{name}' would have {seeds} seeds a run, too few to decide a gap of one standard deviation. "
+            f"Give it {LEAST_CAP} (testbed power --gap 1 --spread 1)."
         )
 
 
@@ -126,7 +125,7 @@ def _both(found: Mapping[str, Frames]) -> pd.DataFrame:
 
 
 def runs_of(table: pd.DataFrame) -> list[str]:
-    """Return the runs that a table holds: one of the two, or "both" where they are judged together."""
+    """Return the runs in a table: one of the two, or "both" where they are judged together."""
     return list(dict.fromkeys(map(str, table["run"])))
 
 
@@ -150,10 +149,10 @@ def columns(seeds: Seeds, **values: object) -> pd.DataFrame:
 def difference(
     table: pd.DataFrame, value: str, first: Arm, second: Arm, *, log: bool = False, **each: Any
 ) -> Groups:
-    """Return a column of the first arm less that of the second, seed by seed.
+    """Return a column of the first arm minus that of the second, by seed.
 
-    Where an arm has several values of a column, every combination of them is a group, named by what
-    varies. each: further columns, which both arms share. log: of the column's logarithms.
+    Where an arm has several values of a column, every combination of them is a group, named by its values.
+    each: further columns that both arms share. log: take logarithms of the column.
     """
     if log:
         table = table.assign(**{value: np.log(table[value])})

@@ -38,7 +38,7 @@ def _values(x_N: ArrayLike) -> NDArray[np.float64]:
         missing = int(np.isnan(values_N).sum())
         raise UserError(
             f"An interval was asked of {values_N.size} values, {missing} of them NaN; it needs at least one "
-            "and no NaN. Decide first what a missing seed counts as."
+            "and no NaN. Decide first how a missing seed counts."
         )
     return values_N
 
@@ -47,7 +47,7 @@ def median_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
     """Return the median and the order statistics x_(k), x_(n+1-k) that cover the distribution's median.
 
     Coverage is 1 - 2 P(Binomial(n, 1/2) < k), exact for every continuous distribution. k is the largest with
-    coverage of at least `level`. With fewer than 6 seeds none reaches 0.95: the interval is then the smallest
+    coverage of at least `level`. With fewer than 6 seeds none reaches 0.95. The interval is then the smallest
     and largest seed, and its `level` is 1 - 2^(1-n), i.e. 0.5, 0.75, 0.875, 0.94 for n = 2 … 5.
     """
     values_N = np.sort(_values(x_N))
@@ -76,7 +76,7 @@ def _order_statistic(n: int, level: float) -> tuple[int, float]:
 
 
 def student_interval(x_N: ArrayLike, level: float = 0.95) -> Interval:
-    """Return mean ± t(n-1) s / sqrt(n); valid for roughly normal values. One value gives no bounds."""
+    """Return mean ± t(n-1) s / sqrt(n); valid for roughly normal values. One value has no bounds."""
     values_N = _values(x_N)
     n, mean = values_N.size, float(values_N.mean())
     if n == 1:

@@ -1,4 +1,6 @@
-"""The chance that a design decides a gap: two runs of bets on signs, looked at after every block of seeds."""
+"""The probability that a design decides a gap: two runs of bets on signs, evaluated after every block of
+seeds.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,16 +14,16 @@ from analysis.judging import bets, rule
 from envs.arrays import Floats
 
 CAP = 256
-"""Most seeds that a run of bets is given."""
+"""Largest number of seeds in a run of bets."""
 
 
 def agreeing(gap: float, spread: float) -> float:
-    """Return the chance that one normal difference has the sign of the gap."""
+    """Return the probability that a normal difference has the sign of the gap."""
     return float(stats.norm.cdf(abs(gap) / spread))
 
 
 def decided(chance: float, stop: Stop, at: float = rule.USUAL) -> float:
-    """Return the chance that both runs of a design together earn the right word, exactly.
+    """Return the exact probability that both runs of a design together earn the right word.
 
     chance: that a seed agrees. at: threshold on the e-value. The wealth after n seeds depends on how many of
     them agreed, so that (seeds, seeds that agreed) is a chain with a stop at every look; the second run
@@ -45,12 +47,12 @@ def bet_seeds(chance: float, stop: Stop, power: float = 0.8) -> int | None:
 
 
 def _with_first_run(k: int, n: int, least: float) -> Callable[[int, int], bool]:
-    """Return whether a replication brings a first run, n seeds of which k agreed, to so much evidence."""
+    """Return whether a replication raises a first run, with k of n seeds agreeing, to this evidence."""
     return lambda k2, n2: _above(k + k2, n + n2) >= least and _above(k2, n2) > 1
 
 
 def _ends(chance: float, stop: Stop, enough: Callable[[int, int], bool]) -> dict[tuple[int, int], float]:
-    """Return the chance of every (seeds that agreed, seeds) at which a run ends."""
+    """Return the probability of every (seeds that agreed, seeds) at which a run ends."""
     ended: dict[tuple[int, int], float] = {}
     agreed_K: Floats = np.ones(1)
     more_K = stats.binom.pmf(np.arange(stop.block + 1), stop.block, chance)

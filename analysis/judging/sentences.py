@@ -1,4 +1,4 @@
-"""What an experiment says of its table: a named statement, and one of four kinds of evidence.
+"""Statements of an experiment about its table: a name, a sentence, and one of four kinds of evidence.
 
     EXPERIMENT.claim("topr-above-grpo", "At lags 16 and 64 TOPR ends 0.05 above GRPO.").compare(
         "accuracy", {"recipe": "topr"}, {"recipe": "grpo"}, by=0.05, over={"lag": (16, 64)}
@@ -8,12 +8,13 @@
     EXPERIMENT.claim(…).trend("accuracy", a, x="lag", by=0.01)  # least-squares slope within each seed
 
 Units are seeds, which all arms share. A value of an arm, or of `over`, that is a collection gives a cell for
-each of its members, and the statement must hold in every cell. What no two arms say, as a rank correlation
-within each seed, is a function of the table that returns a number per unit, or {cell: numbers}:
+each of its members, and the statement must hold in every cell. A quantity that two arms' columns do not give,
+such as a rank correlation within each seed, is a function of the table that returns a number per unit, or
+{cell: numbers}:
 
     EXPERIMENT.claim(…).compare(taus, by=0.5)
 
-What none of the four says, a check computes:
+For evidence of another kind, write a check:
 
     @EXPERIMENT.claim("another")
     def another(table: pd.DataFrame) -> Evidence:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that waits for its evidence; each method registers the claim.
+    """A statement without evidence yet; each method adds it and registers the claim.
 
     register: takes the check. typical: "mean" or "median" over seeds, where a method is not told.
     outcome: a column, or what computes one from the table. a, b: arms, columns and their values.
@@ -66,10 +67,10 @@ class Statement:
     ) -> None:
         """Say that the outcome of a is above that of b by `by`; without b, that it is above `by` itself.
 
-        Without a, the outcome is what computes a number per unit; it is above `by`, and `null` is what it
-        would be if there were no effect, 0 by default.
-        times: how many times as large, in place of `by`. below: below in place of above. off, rival: arms
-        for which, in place of a, the same must not hold, else the claim is invalid.
+        Without a, the outcome is a function that returns a number per unit; it is above `by`, and `null` is
+        its value without an effect, 0 by default. times: ratio, in place of `by`. below: below in place of
+        above. off, rival: arms for which, in place of a, the same must not hold; otherwise the claim is
+        invalid.
         """
         margin = math.log(times) if times is not None else by
         more = {"log": times is not None, "off": off, "rival": rival, "null": null}
@@ -138,6 +139,6 @@ class Statement:
         typical: str,
         **more: Any,
     ) -> None:
-        from analysis.judging.comparison import Comparison  # pandas, which lists of names do without
+        from analysis.judging.comparison import Comparison  # pandas, which listing names does not need
 
         self.register(Comparison(way, outcome, a, b, margin, over or {}, typical or self.typical, **more))

@@ -1,4 +1,4 @@
-"""At which drift a system's source speaks, as far as it was read (source_drift.csv): lag, clip share, KL."""
+"""Drift of which a system's source speaks, where it was read (source_drift.csv): lag, clip share, KL."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ NONE = "its source gives none that was read"
 
 
 class Range(NamedTuple):
-    """Values of a measure of which a source speaks, and the place in it that says so."""
+    """Range of a measure in a source, and the place in the source."""
 
     measure: str
     low: float
@@ -23,13 +23,13 @@ class Range(NamedTuple):
     where: str
 
     def place(self, here: float) -> str:
-        """Return whether a value lies inside, below or above."""
+        """Return whether a value lies inside, below or above the range."""
         return "above" if here > self.high else "below" if here < self.low else "inside"
 
 
 @cache
 def spoken(path: Path = TABLE) -> dict[str, tuple[Range, ...]]:
-    """Return what a source says of drift, by system; () where what was read says nothing.
+    """Return a source's ranges of drift, by system; () if the part that was read names none.
 
     Raises UserError for an unknown measure.
     """
@@ -46,10 +46,9 @@ def spoken(path: Path = TABLE) -> dict[str, tuple[Range, ...]]:
 
 
 def beside(systems: Iterable[str], here: Mapping[str, float]) -> tuple[bool, str]:
-    """Return whether no KL lies outside its source's, and each range beside the value here, in words.
+    """Return whether no KL lies outside its source's range, and in words each range beside the value here.
 
-    A lag is as large as its steps and a clip share as its clip is wide, so that these two are told and
-    refuse nothing.
+    Lags in steps and clip shares are not comparable, so they are reported but fail nothing.
     """
     listed = [spoken()[system] for system in systems if system in spoken()]
     told = [
@@ -62,7 +61,7 @@ def beside(systems: Iterable[str], here: Mapping[str, float]) -> tuple[bool, str
 
 
 def in_words(system: str) -> str:
-    """Return what the source of a system says of drift, and where; "" where nobody looked."""
+    """Return a source's drift and its place in words; "" if nobody looked."""
     known = spoken().get(system, ())
     said = "; ".join(f"{each.measure} {each.low:g} to {each.high:g} ({each.where})" for each in known)
     return said or NONE * (system in spoken())

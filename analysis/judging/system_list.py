@@ -1,8 +1,8 @@
-"""The systems of the literature behind this project, and what was found on the central claim of each.
+"""The systems of the literature behind this project, and the verdict on the central claim of each.
 
-systems.csv lists them: what the source claims, and which of this project's claims judge that ("central"). A
-status follows from the verdicts on these claims alone; nobody declares one. asked.csv says what a review
-asked for beyond, and whether it was done.
+systems.csv lists the claim of each source, and the claims of this project that judge it ("central"). A status
+follows only from the verdicts on these claims. asked.csv has the further requests of a review, and whether
+they were done.
 """
 
 import csv
@@ -26,10 +26,10 @@ ANSWERS = {
     "delivered but for what is wrong": "Done, but for parts that would test nothing here",
     "delivered but for what is open": "Done in part",
 }
-"""What became of a reviewer's request, as asked.csv and as pages say it; the reason stands beside it."""
+"""Outcome of a reviewer's request, as in asked.csv and on pages; the reason stands beside it."""
 DECIDED, HALF, SIDE = "decided", "half decided", "side matter only"
 CITED = re.compile(r"\d{4}\)|arXiv:\d")
-"""What tells a cited work from other words about a source: a year or an arXiv number."""
+"""Marks of a cited work in a source: a year or an arXiv number."""
 STATUSES = (DECIDED, SMALLER, HALF, UNDECIDED, INVALID, SIDE)
 
 
@@ -37,10 +37,10 @@ STATUSES = (DECIDED, SMALLER, HALF, UNDECIDED, INVALID, SIDE)
 class System:
     """A row of the list.
 
-    n: its number. name: how experiments refer to it. kind: "A" a training recipe, "B" a simulation, "C" an
-    engine or scheduler, "D" a kernel of a domain that does not fit here. says: the claim of the source.
-    would_show: the experiment that would judge it. central: the claims here that judge what the source
-    claims; () where none does. without: why none does, in words.
+    n: its number. name: used by experiments. kind: "A" a training recipe, "B" a simulation, "C" an engine or
+    scheduler, "D" a kernel of a domain outside this project. says: the claim of the source. would_show: the
+    experiment that would judge it. central: claims here that judge the source's claim; () if none does.
+    without: why none does, in words.
     """
 
     n: int
@@ -67,7 +67,7 @@ def systems() -> dict[str, System]:
 def asked() -> dict[str, str]:
     """Return the reviewer's request and its outcome, as text, for each system in asked.csv.
 
-    Raises UserError for an unknown system or another word than ANSWERS.
+    Raises UserError for an unknown system, or for a word outside ANSWERS.
     """
     found: dict[str, str] = {}
     with ASKED.open(newline="", encoding="utf-8") as file:
@@ -81,7 +81,7 @@ def asked() -> dict[str, str]:
 
 
 def find(word: str) -> System:
-    """Return the system of this number or name, in any case, with or without what stands in parentheses.
+    """Return the system of this number or name, in any case, with or without the text in parentheses.
 
     Raises UserError with the nearest name for an unknown one.
     """
@@ -95,7 +95,7 @@ def find(word: str) -> System:
 
 
 def short_names(name: str) -> tuple[str, ...]:
-    """Return the short names of a system, in lower case: the parts that punctuation separates."""
+    """Return the short names of a system in lower case: its parts between punctuation."""
     before, _, inside = name.removesuffix(")").partition(" (")
     parts = [before, *re.split(r" [/→] ", before)]
     parts += [inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []
@@ -103,9 +103,9 @@ def short_names(name: str) -> tuple[str, ...]:
 
 
 def source(name: str) -> str:
-    """Return the works that the claims about a system cite, parts divided by "; "; "" where none is named.
+    """Return the works cited by claims about a system, separated by "; "; "" if none is cited.
 
-    Those that name the system, if any does, else all.
+    If some of them name the system, return only those.
     """
     said = (CLAIMS[claim].source for part in trials()[name].values() for claim in part.claims)
     parts = (part for each in said for part in re.split(r"; |, of which", each.replace("arXiv ", "arXiv:")))
@@ -116,15 +116,14 @@ def source(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text in lower case with its ² and ü as keyboards have them."""
+    """Return text in lower case, with ² and ü replaced by 2 and ue."""
     return unicodedata.normalize("NFKD", text.lower())
 
 
 def trials(experiments: Mapping[str, Experiment] = EXPERIMENTS) -> dict[str, dict[str, Part]]:
-    """Return for every system the experiments that speak of it, by name, with the part that they judge.
+    """Return, for every system, the names of the experiments about it, with the part that they judge.
 
-    Raises UserError for an experiment that names a system which is not in the list, or names one without
-    making a claim.
+    Raises UserError for an experiment that names an unlisted system, or names one without making a claim.
     """
     found: dict[str, dict[str, Part]] = {name: {} for name in systems()}
     for name, experiment in experiments.items():
@@ -172,7 +171,7 @@ def counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def _verdict(system: System, claim: str, judged: Mapping[str, Row]) -> str:
     if claim not in judged:
         raise UserError(
-            f"System '{system.name}' names the central claim '{claim}', which has no verdict. Mend "
+            f"System '{system.name}' names the central claim '{claim}', which has no verdict. Correct "
             f"{TABLE.name}, or judge it: testbed evidence judge --write"
         )
     return str(judged[claim]["verdict"])

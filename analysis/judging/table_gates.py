@@ -1,4 +1,4 @@
-"""Gates that a comparison's own table can answer: room above and below, arms that differ, grids, plateaus.
+"""Gates that read only a comparison's own table: headroom, arms that differ, grids, plateaus.
 
 A gate holds, fails, or does not apply; the first two come with the number behind them.
 """
@@ -23,29 +23,29 @@ from analysis.judging.seed_intervals import student_interval
 from analysis.tables.committed import remeasured
 
 SHARES = re.compile(r"accuracy|area|final|share|score|solved|success|pass@|right|^(?:learning|end|value)$")
-"""Names of outcomes that lie between 0 and 1, more being better."""
+"""Names of outcomes between 0 and 1 for which more is better."""
 LOSSES = re.compile(r"regret|violations|unsafe|missed")
-"""Names of outcomes that lie at 0 or above, less being better."""
+"""Names of outcomes of at least 0 for which less is better."""
 NEAR = 0.02
-"""Distance from 0 or 1 at which a value counts as lying there."""
+"""Distance from 0 or 1 within which a value counts as being there."""
 PILED = 0.5
 """Share of an arm's seeds at one end from which the arm counts as piled up there."""
 SAME, SEEDS = 0.9, 8
-"""Share of seeds with equal outcomes, of at least so many, from which on nothing acted between two arms."""
+"""Share of equal outcomes, and number of seeds, from which the arms count as not differing."""
 ENDS = ("accuracy", "final", "exact/value")
 """Outcomes that are read at the end of training."""
 STILL_MOVING = 0.5
-"""Share of a gap, or of an equality's margin, that the last fifth of the steps may take away, or open."""
+"""Share of a gap, or of an equality's margin, by which the last fifth of the steps may close or open it."""
 NOT_RECORDED = "not recorded"
 _REASONS = Path(__file__).with_name("unmeasured.csv").read_text(encoding="utf-8").splitlines()
 UNMEASURED: dict[str, str] = dict(csv.reader(_REASONS[1:]))
-"""Why `long enough` or `drift` stays open, by experiment whose table lacks what it reads, or by claim on
-finals that runs made again leave open. Pages say what is missing beside its verdict (docs/decisions/013)."""
+"""Why `long enough` or `drift` stays open: by experiment if its table lacks the data, or by claim on finals
+if repeated runs leave it open. Pages say beside the verdict what is missing (docs/decisions/013)."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a gate says of a claim: gate, whether it holds, and the number behind it."""
+    """Result of a gate for a claim: gate, whether it holds, and the number behind it."""
 
     gate: str
     holds: bool
@@ -53,25 +53,27 @@ class Answer:
 
 
 def unmeasured(checked: str) -> list[str]:
-    """Return the gates that hold only because the table is older than they are, of a row's `checked`."""
+    """Return the gates of a row's `checked` that hold only because the table is older than the gate."""
     return [part.partition(":")[0] for part in checked.split("; ") if f": {NOT_RECORDED}" in part]
 
 
 def excuse(row: Mapping[str, Any]) -> str:
-    """Return the gates that a claim's row in the table of verdicts leaves open, and why; "" for none."""
+    """Return the gates left open for a claim in the table of verdicts, and why; "" if there is none."""
     gates = ", ".join(unmeasured(row["checked"]))
     why = UNMEASURED.get(row["claim"], UNMEASURED.get(row["experiment"], ""))
     return gates and f"{gates}: {why}"
 
 
 def lacking(gate: str, experiment: str, what: str) -> Answer:
-    """Return a gate's result if its measurement is missing: failed, except for tables older than the gate."""
+    """Return a gate's result if its measurement is missing: failed, unless the table is older than the
+    gate.
+    """
     known = UNMEASURED.get(experiment, "")
     return Answer(gate, bool(known), f"{NOT_RECORDED}, {known or what}")
 
 
 def leaning(evidence: Evidence) -> str:
-    """Return the word that the evidence speaks for most; "" for none."""
+    """Return the word with most evidence; "" if there is none."""
     return max(evidence.e, key=lambda word: evidence.e[word], default="")
 
 
@@ -85,7 +87,7 @@ def answers(
 ) -> list[Answer]:
     """Return the gates' results for a check on a table with one unit a seed.
 
-    read: its arms. evidence: what it found. experiment: whose table it is. budget: at which equal budget it
+    read: its arms. evidence: its result. experiment: owner of the table. budget: the equal budget at which it
     compares arms that still learn, if it states one.
     """
     found = [*_headroom(read)]
@@ -100,7 +102,7 @@ def answers(
 
 
 def _headroom(read: Sequence[Read]) -> Iterator[Answer]:
-    """Not all arms may pile up at one end: nothing that is done to them could then be seen."""
+    """Not all arms may pile up at one end, where no effect could be seen."""
     arms = [x_N for name, _, x_N in read if SHARES.search(name)]
     if len(arms) < 2 or any(np.isnan(x_N).any() or x_N.min() < 0 or x_N.max() > 1 for x_N in arms):
         return
@@ -111,7 +113,7 @@ def _headroom(read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
-    """A gain that is asked for must fit between the arm to be beaten and the best possible, 1 or 0."""
+    """A requested gain must fit between the arm to beat and the best possible value, 1 or 0."""
     gain = check.margin if check.way == "above" else -check.margin
     if check.second is None or check.way not in ("above", "below") or check.log or gain <= 0 or len(read) % 2:
         return
@@ -128,7 +130,7 @@ def _fits(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
 
 
 def _acts(check: Comparison, read: Sequence[Read]) -> Iterator[Answer]:
-    """An arm that is asked to differ from another may not be the same run under another name."""
+    """An arm that should differ from another must not be the same run under another name."""
     if check.second is None or check.way in ("equal", "alone") or check.x or len(read) % 2:
         return
     pairs = [(a.values, b.values) for a, b in zip(read[::2], read[1::2], strict=True)]
@@ -156,12 +158,13 @@ def _tuned(check: Comparison, table: pd.DataFrame) -> Iterator[Answer]:
 def _long_enough(
     check: Comparison, table: pd.DataFrame, evidence: Evidence, experiment: str, budget: str
 ) -> Iterator[Answer]:
-    """The gap of two finals may not be closing, nor that of equals opening, when training stops; at a stated
-    budget it may. Arms of which the evidence says that they are no equals have a gap.
+    """The gap of two finals must not be closing when training stops, nor that of equals opening; at a stated
+    budget it may. Arms that the evidence shows to differ have a gap.
 
-    A movement counts by the gap, or by the margin where the gap is smaller. An arm that is to be no worse,
-    with a margin below 0, may not be falling behind. Of few runs made again the mean counts with its 95 %
-    Student interval: the gate fails, or holds, where all of it says so, else it is not recorded.
+    A movement is measured against the gap, or against the margin where the gap is smaller. An arm that should
+    be no worse, with a margin below 0, must not be falling behind. For few repeated runs, the mean counts
+    with its 95 % Student interval: the gate fails or holds if the whole interval says so; otherwise it is not
+    recorded.
     """
     end = str(check.outcome)
     if check.first is None or check.second is None or check.x or end not in ENDS:
@@ -187,7 +190,7 @@ def _long_enough(
         closes = -moved if check.margin < 0 else -moved * np.sign(gap)
         if equals:
             closes = np.abs(moved)
-            closes[1] *= moved[1] * moved[2] > 0  # else 0 lies between the ends
+            closes[1] *= moved[1] * moved[2] > 0  # otherwise 0 lies between the ends
         met += [(closes / unit, "of itself" if unit == abs(gap) else "of the margin")] if unit else []
     share, of = max((float(closes[0]), of) for closes, of in met)
     low, high = (max(float(end_of(closes[1:])) for closes, _ in met) for end_of in (np.min, np.max))

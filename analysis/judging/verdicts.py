@@ -1,8 +1,8 @@
 """The table of verdicts, analysis/verdicts.csv: a row per claim, judged again only where something changed.
 
-A row holds the evidence and the digests of what it rests on. The word in `leans` is what the evidence speaks
-for; the verdict is that word where its e-value reaches the page's threshold (analysis.judging.rule) and no
-gate failed (analysis.judging.gates), else the word in `half` on the same terms.
+A row holds the evidence and the digests of its inputs. `leans` has the word that the evidence favors. The
+verdict is that word if its e-value reaches the page's threshold (analysis.judging.rule) and no gate failed
+(analysis.judging.gates); otherwise the word in `half`, on the same terms.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Row: TypeAlias = dict[str, Any]
 
 @functools.cache
 def stored(path: Path = TABLE) -> tuple[Row, ...]:
-    """Return the committed rows, numbers as floats, None where there is none.
+    """Return the committed rows, numbers as floats, None for empty fields.
 
     Raises UserError for a file that is missing or has other columns.
     """
@@ -91,7 +91,7 @@ def write(rows: Sequence[Row], path: Path = TABLE) -> None:
 
 
 def changed(rows: Iterable[Row], tables: Mapping[str, str]) -> list[str]:
-    """Return the experiments with claims that have no row, or whose digests are not those of today.
+    """Return the experiments that have claims without a row, or other digests than today's.
 
     tables: digests of the committed tables by name.
     """
@@ -115,7 +115,7 @@ def judge(
 ) -> list[Row]:
     """Return the rows of experiments' claims, judged now; verdicts by the rule come with `decide`.
 
-    experiments: by default all. tables: in place of the committed ones. only: these claims alone.
+    experiments: by default all. tables: in place of the committed ones. only: only these claims.
 
     Raises UserError for a committed table without a column of its experiment's design.
     """
@@ -170,8 +170,8 @@ def _of_this_design(name: str, table: Table) -> None:
     lacks = {*experiment.keys, *experiment.metrics} - set(table.frame.columns)
     if lacks:
         raise UserError(
-            f"The table of '{name}' lacks {', '.join(sorted(lacks))}: another design made it. "
-            f"Make it again: testbed evidence run {name} --write"
+            f"The table of '{name}' lacks {', '.join(sorted(lacks))}, so another design made it. Make it "
+            f"again: testbed evidence run {name} --write"
         )
 
 
@@ -180,7 +180,7 @@ def _said(claim: str) -> dict[str, str]:
 
 
 def decide(rows: Iterable[Row]) -> list[Row]:
-    """Return all rows with their verdicts by the one rule; rows must be those of every claim."""
+    """Return all rows with their verdicts by the one rule; rows must cover every claim."""
     found = list(rows)
     betting = [row for row in found if row["kind"] not in ("identity", "enumerated")]
     best = (max(row["e"] or 0.0, row["e_half"] or 0.0) for row in betting if not row["gates"])
@@ -239,7 +239,8 @@ def _evidence(found: Evidence) -> Row:
     first, fresh = (each.e.get(word) for each in found.runs) if found.runs else (None, None)
     return {
         **{name: getattr(found, name) for name in ("effect", "n", "note", "tolerance")},
-        # A sequence may once have ruled out today's estimate; its end moves out to it, and covers as often.
+        # A sequence may have excluded today's estimate; its end then moves to the estimate and keeps its
+        # coverage.
         **{"low": min(found.low, found.effect), "high": max(found.high, found.effect)},
         "asks": found.asks if found.holds is None else f"<= {found.tolerance:g}",
         **{"leans": word, "e": e, "e_first": first, "e_fresh": fresh},
@@ -255,7 +256,7 @@ def _systems(claim: str) -> list[str]:
 
 
 def _standing(claim: str, table: Table | None) -> str:
-    """Return how a claim stands to its table, see preregistration.standing; "" for a computation."""
+    """Return the relation of a claim to its table, see preregistration.standing; "" for a computation."""
     entry = CLAIMS[claim]
     if not is_statistical(entry):
         return ""

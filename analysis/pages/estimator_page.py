@@ -1,6 +1,6 @@
 """Write the tables of docs/estimators.md: python -m analysis.pages.estimator_page.
 
-A table stands between <!-- table NAME --> and <!-- end -->; everything else is written by hand and stays.
+A table stands between <!-- table NAME --> and <!-- end -->; the rest of the page is hand-written and kept.
 """
 
 import re
@@ -28,7 +28,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "state_marginal_importance_weight_NT": "exact state ratios",
     }
 )
-"""What an estimator that needs such a field must be given, beside overlap, to be unbiased."""
+"""Condition, beside overlap, under which an estimator that needs such a field is unbiased."""
 
 
 def estimators(family: str) -> str:
@@ -74,7 +74,7 @@ TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 def filled(text: str) -> str:
-    """Return the page with every table made anew; raise UserError for a table that there is not, or none."""
+    """Return the page with every table written again; raise UserError for an unknown or missing table."""
     found = [match[2] for match in BLOCK.finditer(text)]
     for name in found:
         if name not in TABLES:

@@ -23,7 +23,7 @@ NAME` does all of it again.
 COLUMNS = ("claim", "verdict", "effect", "asked", "kind", "n", "lag", "what the effect is, and gates")
 CHOSEN_BY = "verdict kind lag"
 BLOCK = '<div class="block sortable claims found" markdown>\n\n'
-"""Around a table: docs/assets/tables.js sorts it, and filters it by the fields of `filters`."""
+"""Lines around a table that docs/assets/tables.js sorts, and filters by the fields of `filters`."""
 
 
 def pages(judged: Mapping[str, Row]) -> dict[str, str]:
@@ -41,7 +41,7 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
 
 
 def filters(columns: str, text: str) -> str:
-    """Return the fields over the tables of a page: values of columns, methods that the text names, words."""
+    """Return the filters over the tables of a page: values of columns, methods named in the text, words."""
     from testbed.recipes import recipe
 
     named = {*recipe, *objective} & set(re.findall(r"[a-z0-9_@]+", text.lower()))
@@ -50,7 +50,7 @@ def filters(columns: str, text: str) -> str:
 
 
 def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str:
-    """Return every claim in a line: name with a link to its experiment, verdict, effect, kind and lag."""
+    """Return one line per claim: name with a link to its experiment, verdict, effect, kind and lag."""
     lines = [
         f"| [{claim}]({area}.md#{name}) | {judged[claim]['verdict']} | {effect(judged[claim])} "
         f"| {judged[claim]['kind']} | {_lags(claim, judged[claim])} |"
@@ -66,7 +66,7 @@ def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str
 
 
 def _lags(claim: str, row: Row) -> str:
-    """Return the lags that a claim names, "16, 64"."""
+    """Return the lags in a claim's name, "16, 64"."""
     said = f"{claim} {CLAIMS[claim].promises['statement']} {row['note']}"
     return ", ".join(map(str, sorted({int(lag) for lag in re.findall(r"\blags?[ -](?:of )?(\d+)", said)})))
 

@@ -1,4 +1,4 @@
-"""Reads the numbers of docs/findings.md, as text, from the arena's tables and the verdicts."""
+"""Numbers of docs/findings.md as text, read from the arena's tables and the verdicts."""
 
 import math
 import re
@@ -27,7 +27,7 @@ class Facts:
         self.frame, self.tuning, self.rows = frame, tuning, rows
 
     def claim(self, name: str) -> str:
-        """Return "0.17 [0.13, 0.27][^name]", with the verdict after it where it is open."""
+        """Return "0.17 [0.13, 0.27][^name]", followed by the verdict if it is open."""
         return self._said(name, lambda value: f"{value:.2g}")
 
     def factor(self, name: str) -> str:
@@ -57,7 +57,7 @@ class Facts:
         return in_words(*self.interval(task, arm, rival, lag))
 
     def aged(self, arm: str) -> tuple[float, float, float]:
-        """Return low end, mean and high end of what a pipeline's ages add to lag NEAR on sorted."""
+        """Return low end, mean and high end of the gain from a pipeline's ages over lag NEAR on sorted."""
         more = self._finals("sorted", arm, PIPELINE) - self._finals("sorted", arm, NEAR)
         found = student_interval(more.dropna().to_numpy())
         return found.low, found.center, found.high
@@ -124,7 +124,7 @@ class Facts:
 
     @property
     def tasks(self) -> list[str]:
-        """Tasks on which LAG costs something."""
+        """Tasks on which LAG costs accuracy."""
         return costly(self.frame, LAG)
 
 

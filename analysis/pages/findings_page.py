@@ -1,4 +1,4 @@
-"""Writes docs/findings.md from the arena and the decided claims: every number is read from their tables."""
+"""Write docs/findings.md from the arena and the decided claims; every number is read from their tables."""
 
 from analysis.arena import one_setting
 from analysis.arena import table as arena
@@ -14,10 +14,10 @@ HEAD = """# Findings
 
 What stale data do to policy-gradient training on this bench, in order of use. `testbed evidence pages
 findings` writes this page from analysis/verdicts.csv and the arena's tables, so that no result is typed by
-hand. Intervals are 95 %. A footnote states the claim behind a number, with its verdict; where the verdict is
-open, it stands beside the number, too. `testbed show NAME` prints a claim's evidence. Unless a finding says
-otherwise, it was found on transformers of 7,000 to 70,000 weights, on tasks of digits, with lags in optimizer
-steps. What holds on a model of a billion weights is not known.
+hand. Intervals are 95 %. A footnote states the claim behind a number and its verdict; an open verdict also
+stands beside the number. `testbed show NAME` prints a claim's evidence. Unless a finding says otherwise, it
+holds for transformers of 7,000 to 70,000 weights on tasks of digits, with lags in optimizer steps. Nobody has
+tested these findings on a model of a billion weights.
 """
 SHORT = ("sorted", "sums")
 ASKED = (*SHORT, "guess")
@@ -47,7 +47,7 @@ SCOPES = (
     "longer training, other tasks, caps and windows of the corrections.",
     "stale data, other formats and tasks, all weights trained, larger models, other caps.",
 )
-"""What is beyond each finding, in order."""
+"""Limits of each finding, in order."""
 
 
 def stored() -> list[tuple[str, str]]:
@@ -78,7 +78,7 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
     placebo = ", ".join(f"{f.gain(task, 'placebo')} on {task}" for task in f.tasks)
     return [
         (
-            "A lag of a few steps costs nothing that can be seen; a lag of 64 does on most tasks",
+            "A lag of a few steps has no visible cost; a lag of 64 has one on most tasks",
             "Three steps of lag change GRPO's final accuracy by "
             f"{f.claim('three-steps-of-lag-cost-grpo-less-than-five-points')}. "
             "At lag 128, at a rate tuned for fresh data, it loses "
@@ -101,9 +101,9 @@ def _of_recipes(f: Facts) -> list[tuple[str, str]]:
         ),
         (
             "A wide clip alone gives part of the gain of other methods; a smaller rate gives little",
-            f"{_knobs(f)}\n\nThe table shows GRPO's scores in tuning at lag {LAG}, on two to five seeds. "
-            "Whoever compares a method with GRPO at a clip of 0.2, or at the rate of fresh data, credits the "
-            "method with these differences.",
+            f"{_knobs(f)}\n\nThe table shows GRPO's scores in tuning at lag {LAG}, on two to five seeds. A "
+            "comparison with GRPO at a clip of 0.2, or at the rate of fresh data, credits the method with "
+            "these differences.",
         ),
         ("What one setting for all tasks and lags costs", _of_one_setting(f)),
         (

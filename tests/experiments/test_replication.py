@@ -126,7 +126,7 @@ def test_a_computed_table_has_the_name_of_the_code_that_makes_its_rows():
 def test_a_new_table_of_too_few_seeds_is_refused_before_it_runs():
     ran = []
     for made in (replication.of_seeds, replication.of_keys):
-        refuses("'new' would have 31 seeds a run, too few .* give it 32", made("new", ran.append, 31))
+        refuses("'new' would have 31 seeds a run, too few .* Give it 32", made("new", ran.append, 31))
     assert not ran
 
 
