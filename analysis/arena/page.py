@@ -44,7 +44,8 @@ Measure KL(mu, pi) per token on your own run: `testbed advise LOG` does this and
 drift. Below are its answers by drift, with rate and knob tuned, and with a rate that is off by a factor of 3:
 the recipe that loses least against fresh data among those that ran in every cell within a factor of 3 of the
 drift. The first run's seeds choose the recipe; loss and 95 % interval come from the replication's seeds. A
-negative loss is a gain. The table says nothing below {low:.2g} or above {high:.2g} nats, or about larger models.
+negative loss is a gain. The table says nothing below {low:.2g} or above {high:.2g} nats, or about larger
+models.
 
 ![Loss of accuracy of the best recipe, by drift, and of tuned GRPO](assets/arena-which.svg){{ width="640" }}
 
