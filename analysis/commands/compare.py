@@ -51,6 +51,8 @@ def compare(
     else:
         show.table(short)
         show.say(NOTE.format(baseline=found[0]["baseline"], rows=counted(len(found), "row")).splitlines())
+        if any(row["verdict"] == "both 0" for row in found):
+            print("Both 0: no run of either arm left 0, so nothing was compared. Train longer.")
     if missing := unfinished(*folders):
         text = f"{counted(missing, 'planned cell')} without a result: the comparison may flatter their arms."
         print(text, file=sys.stderr)

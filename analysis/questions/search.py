@@ -37,8 +37,15 @@ KIN = (
     {"crash", "collapse", "fail"},
     {"log-probabilities", "log-probability", "log-probs", "log-prob", "logprobs", "logprob", "logps", "logp"},
     {"quantized", "quantization", "four-bit", "4-bit", "int4", "q4-0"},
+    {"kv", "cache"},
+    {"partial", "interrupted", "half-way"},
+    {"dynamic", "zero-variance", "equal rewards"},
+    {"overlong", "cut at the limit"},
+    {"microbatch", "micro-batch"},
+    {"normalization", "divide", "denominator"},
+    {"aggregation", "token mean", "sequence mean"},
 )
-"""Words that ask for the same."""
+"""Words and phrases that ask for the same."""
 FINDINGS = 3
 """Findings and answered questions that one screen has room for."""
 
@@ -86,9 +93,10 @@ def ask(question: Iterable[str]) -> Answer:
     titles = {q.n: _plain(q.title) for q in asked}
     sections = {n: _plain(f"{title} {text}") for n, (title, text) in enumerate(found, 1)}
     heads = {n: _plain(title) for n, (title, _) in enumerate(found, 1)}
+    answers = {q.n: _plain(f"{q.title} {q.answer} {q.holds}") for q in asked}
     names = [_plain(each.name) for each in listed.values()]
     words, unknown = _searched(
-        tokens(" ".join(question)), [*texts.values(), *titles.values(), *sections.values(), *names]
+        tokens(" ".join(question)), [*texts.values(), *answers.values(), *sections.values(), *names]
     )
     counts = {word: _weight(word, texts.values()) for word in words}
     near = _nearest(texts, counts)
@@ -103,7 +111,10 @@ def ask(question: Iterable[str]) -> Answer:
         [_claim(judged[name]) for name in order[:SHOWN]],
         [{"n": n, "name": found[n - 1][0], "text": found[n - 1][1]} for n in _best(sections, counts, heads)],
         [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
-        [_question(QUESTIONS[n], judged) for n in _best(titles, counts, titles)],
+        [
+            _question(QUESTIONS[n], judged)
+            for n in _best(titles, counts, titles) or _best(answers, counts, titles)
+        ],
         _arena(words),
     )
 
@@ -117,17 +128,19 @@ def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[tuple[str, ..
         )
     known = tuple(word for word in words if any(_has(text, word) for text in texts))
     if not known:
-        every = {each for text in texts for each in text.split()}
+        every = {each for text in texts for each in text.split() if len(each) > 2}
         raise UserError(
-            f"Nothing here is about '{words[0]}'.{suggest(words[0], every)} All: testbed list claims"
+            f"Nothing here is about '{words[0]}'.{suggest(words[0], every)} All questions "
+            "are in docs/questions.md, all claims in: testbed list claims"
         )
     return known, tuple(word for word in words if word not in known)
 
 
 def _stem(word: str) -> str:
-    """Return a word without its ending: clips, clipped and clipping are clip."""
+    """Return a word without its ending: clips, clipped and clipping are clip, truncation is truncat."""
     if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
+    word = re.sub(r"(?<=[a-z]{3})(iz|at)(ation|ion)$", r"\1", word)
     bare = re.sub(r"(?<=[a-z]{3})(ness|ing|ed|e)$", "", re.sub(r"ness$", "", word))
     return bare[:-1] if re.search(r"([bdgmnprt])\1$", bare) and bare != word else bare
 

@@ -54,7 +54,7 @@ def compare(
     mean, low_mean, high_mean: of the arm; baseline_mean. difference: mean of arm less baseline, with its 95%
     interval low, high (Student's t on paired differences); spread: their standard deviation.
     p: two-sided; p_holm: corrected (Holm 1979) for all rows. verdict: higher or lower where p_holm <= alpha,
-    equal where all pairs are, else undecided.
+    equal where all pairs are, both 0 where no run of either left 0, else undecided.
     higher: probability of improvement P(arm > baseline) (Agarwal et al. 2021, arXiv:2108.13264), ties
     counting half, with higher_low and higher_high of `improvement`.
     collapsed: share of seeds, with collapsed_low and collapsed_high (Wilson), and baseline_collapsed; NaN
@@ -194,7 +194,7 @@ def _root(function: Callable[[float], float], outside: float, inside: float) -> 
 
 def _verdict(row: Mapping[Any, Any], alpha: float) -> str:
     if row["difference"] == 0 and row["spread"] == 0:
-        return "equal"
+        return "both 0" if row["mean"] == row["baseline_mean"] == 0 else "equal"
     if row["p_holm"] > alpha:
         return "undecided"
     return "higher" if row["difference"] > 0 else "lower"

@@ -134,6 +134,13 @@ def test_a_question_asked_in_other_words_is_answered_before_near_claims(capsys):
         lines = capsys.readouterr().out.splitlines()
         asked = next(at for at, line in enumerate(lines) if line.startswith(f"Question {n}: "))
         assert asked < next(at for at, line in enumerate(lines) if "Nearest: " in line)
+    for n, word in {
+        5: "kv", 12: "aggregation", 13: "truncation", 14: "normalization", 22: "partial", 23: "overlong",
+        28: "microbatch", 35: "dynamic", 7: "reference",
+    }.items():  # fmt: skip
+        found = search.ask([word])
+        assert n in {each["n"] for each in found.questions}, word
+        assert found.unknown == ()
     assert search.ask(["processed logprobs"]).unknown == ()
     answer = search.ask(["keep the cache"]).questions[0]["answer"]
     assert answer.startswith("Compute it again")
@@ -141,7 +148,7 @@ def test_a_question_asked_in_other_words_is_answered_before_near_claims(capsys):
 
 
 def test_ask_refuses_unknown_and_empty_questions():
-    refuses("'m2pp'. Did you mean 'm2po'", search.ask, ["m2pp"])
+    refuses("'m2pp'. Did you mean 'm2po'.*docs/questions.md", search.ask, ["m2pp"])
     refuses("no word to search for", search.ask, ["what", "is", "better"])
 
 

@@ -81,6 +81,8 @@ def test_what_else_varies_is_a_setting_and_collapse_is_counted(tmp_path):
     found = compare(load(made(tmp_path / "s"))).set_index("setting")
     assert list(found.index) == ["lag 0", "lag 8", "lag 64"]
     assert found.loc["lag 8", "verdict"] == "equal"
+    none = {"difference": 0.0, "spread": 0.0, "mean": 0.0, "baseline_mean": 0.0}
+    assert sweep_comparison._verdict(none, 0.05) == "both 0", "nothing was measured"
     lost = found.loc["lag 64"]
     assert (lost["collapsed"], lost["baseline_collapsed"]) == (1, 0)
     assert lost["collapsed_low"] == pytest.approx(0.51, abs=0.005)
