@@ -1,0 +1,65 @@
+"""What functions return while the tests of golden/results/tests.txt run, each compared with its row there.
+
+`TESTBED_WRITE_RESULTS=1 pytest tests/contracts/test_results.py` writes the rows anew; read the difference
+before you commit it. A row has the function, the number of its results, a checksum of their texts, a weighted
+sum of their numbers with its size, and the first result. The tests run in a process of their own: what others
+left in caches would change what is called.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.results import AREAS, ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "results"
+ROUNDING = 1e-4
+"""Share of its size by which float32 on another processor may move a sum."""
+Rows = dict[str, list]
+
+
+@pytest.mark.timeout(280)
+def test_every_function_returns_what_the_golden_files_hold(tmp_path):
+    """Compare each function's row: a slip anywhere in the areas moves one where these tests go."""
+    found = _recorded(tmp_path / "rows.json")
+    if os.environ.get("TESTBED_WRITE_RESULTS"):
+        _write(found)
+    held = {name: row for area in AREAS for name, row in _read(_file(area)).items()}
+    wrong = [name for name in sorted(held | found) if not _same(held.get(name), found.get(name))]
+    told = "\n".join(f"{name}\n  was {held.get(name)}\n  is  {found.get(name)}" for name in wrong[:12])
+    assert not wrong, f"{len(wrong)} functions return something else:\n{told}"
+
+
+def _recorded(path: Path) -> Rows:
+    environment = {**os.environ, "TESTBED_RESULTS": str(path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    environment = {name: each for name, each in environment.items() if not name.startswith("PYTEST_")}
+    options = ("-q", "-p", "support.results", "-p", "no:cacheprovider", f"@{GOLDEN / 'tests.txt'}")
+    command = (sys.executable, "-m", "pytest", *options)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert path.exists(), done.stdout[-2000:]
+    return json.loads(path.read_text())
+
+
+def _file(area: str) -> Path:
+    return GOLDEN / f"{area.replace('/', '.')}.tsv"
+
+
+def _write(found: Rows) -> None:
+    for area in AREAS:
+        rows = {name: row for name, row in found.items() if name.startswith(f"{area}/")}
+        text = ("\t".join((name, *map(json.dumps, row))) + "\n" for name, row in sorted(rows.items()))
+        _file(area).write_text("".join(text))
+
+
+def _read(path: Path) -> Rows:
+    lines = (line.split("\t") for line in path.read_text().split("\n") if line)
+    return {name: [json.loads(each) for each in row] for name, *row in lines}
+
+
+def _same(held: list | None, found: list | None) -> bool:
+    if held is None or found is None:
+        return False
+    return held[:2] == found[:2] and abs(held[2] - found[2]) <= ROUNDING * (1 + held[3])
