@@ -40,7 +40,7 @@ LEFT_OUT = (
     "toy/simd.py", "json_files.py", "lora.py _saved_settings", "lora.py checked_settings",
 )  # fmt: skip
 """Functions that return something else on another machine or day."""
-MOMENTARY = re.compile(r"^(perf|live|time)\b|seconds|memory")
+MOMENTARY = re.compile(r"^(perf|live|time)\b|seconds|memory|began|since|^_?last$|provenance|^versions$")
 """Names of values that do."""
 NAMELESS = ("__repr__", "<lambda>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<module>")
 CALLS = 8
