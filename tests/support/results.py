@@ -31,9 +31,9 @@ AREAS = (
 LEFT_OUT = (
     # reads clock, memory, cores, versions or environment
     "memory.py Room.versions", "progress.py Progress.left", "execution/threads.py", "worker.py _provenance",
-    "worker.py _setting", "worker.py _threads", "base_models.py", "executors.py Local.__init__",
-    " _default_executor",
-    "loop.py peak", "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown",
+    "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py",
+    "executors.py Local.__init__", " _default_executor", "loop.py peak",
+    "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown",
     # holds memory that is not yet written
     "growing_cache.py", "Decoder.__init__", "layers.py _arrays", "layers.py _like",
     # writes compiled code, or sets of names in any order
