@@ -5,11 +5,14 @@ import contextlib
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from testbed.errors import UserError, printable, suggest
 from testbed.registry import Entry
@@ -164,16 +167,25 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
 def settings_kept() -> Iterator[None]:
     """Restore torch's gradient mode and default dtype, and numpy's error mode, after a user's code.
 
-    A file that sets them for itself must not change how everything else is computed.
+    A file that sets them for itself must not change how everything else is computed. Its os._exit raises
+    SystemExit here, as sys.exit does, instead of ending a sweep without a word.
     """
     import numpy as np
     import torch
 
-    dtype = torch.get_default_dtype()
+    dtype, leave, here = torch.get_default_dtype(), os._exit, (os.getpid(), threading.get_ident())
+
+    def exits(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) != here:
+            leave(status)  # a fork of the user's, or a thread of ours
+        raise SystemExit(status)
+
     with torch.set_grad_enabled(torch.is_grad_enabled()), np.errstate():
+        os._exit = exits
         try:
             yield
         finally:
+            os._exit = leave
             torch.set_default_dtype(dtype)
 
 
