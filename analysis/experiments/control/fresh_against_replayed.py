@@ -140,7 +140,7 @@ EXPERIMENT = Experiment(
         "replays all of its steps, with a table or with 32 random features of 64 pairs; with noisy rewards "
         "(standard deviation 3) both are tuned for their final score.",
     ),
-    systems={"RL in the Era of LLMs (perspective)": Part()},
+    systems={"RL in the Era of LLMs (perspective)": Part("data and learner change at once")},
 )  # fmt: skip
 
 asks(EXPERIMENT,
@@ -149,8 +149,9 @@ asks(EXPERIMENT,
      "what there is to gain.", {"learner": "features"}, {"learner": "PPO"},
      {"outcome": "fall", "over": {"updates": 8.0}}),
     ("ppo-with-a-table-ends-above-replayed-q-with-one-in-noise", "With a table each and rewards of standard "
-     "deviation 3, PPO on fresh episodes ends 0.05 of what there is to gain above Q-learning from replay "
-     "with 8 updates a step, both tuned.", {"learner": "PPO, noisy"}, {"learner": "table, noisy"},
+     "deviation 3, PPO on fresh episodes at its best step size ends 0.05 of what there is to gain above "
+     "Q-learning from replay at its best step and exploration, with 8 updates a step.",
+     {"learner": "PPO, noisy"}, {"learner": "table, noisy"},
      {"outcome": "score", "over": {"updates": 8.0}}),
     ("replay-alone-does-not-make-q-learning-fall", "With a table, Q-learning from replay is at 1 and at 8 "
      "updates a step less than 0.05 below its best so far, on average: what falls is the approximation.",

@@ -78,8 +78,9 @@ def rows(seeds: Seeds) -> Frame:
 EXPERIMENT = Experiment(
     question="Do rewards for thoughts reach a success rate from fewer samples, with a judge that errs too?",
     source=SOURCE,
-    differs="six independent steps in two thoughts, REINFORCE with the group's mean; a judge errs at "
-    "random; rewards of thoughts do not adapt to the policy's capability",
+    differs="six independent steps, REINFORCE with the group's mean; a thought is three steps, right if all "
+    "are, where the source joins neighbors of equal correctness; a judge errs at random, as often about a "
+    "thought as about a token; the rewards of thoughts do not adapt to the policy's capability",
     compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "pilots": PILOTS, "most": MOST * GROUP}),
     keys=("run", "seed", "arm", "level", "judge"), metrics=("samples", "log_samples", "rate", "at end"),
     margins={"factor of samples": FEWER},
