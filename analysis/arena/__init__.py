@@ -39,6 +39,8 @@ fresh data ended at .43) and is given up.
   M2PO and VCPO, then both `guess` and `long` TOPR, TIS, GSPO, MIS, PPO-EWMA, decoupled PPO and REINFORCE, so
   that twelve arms ran on both, tuned as every arm, 16 + 16 seeds. OAPL's arm leaves out groups with equal
   rewards, as its paper does; its rows at lag 64 are made again.
+- **Lags 400 and 1**, added after all of the above had been read and before its own runs: 400 on `long` for
+  the twelve arms that ran there at 256 and the placebo; 1 on `sorted` and `sums` for eleven of them.
 - **Pipeline**, a column added after lag 16 of `sorted` and `sums` had been read and before its own runs:
   eleven of the arms that ran there, at the settings tuned there, 16 + 16 seeds, on ages that a simulated
   pipeline gives (`tasks.PIPELINES`: in-flight updates, groups dropped, responses resumed; ages 3 to 40, mean

@@ -28,14 +28,14 @@ TASKS: Mapping[str, Run] = MappingProxyType(
 """By name: a run to which the arena adds recipe, rate, lag and seed."""
 LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "sorted": (0, 16, 64),
-        "sums": (0, 16, 64),
+        "sorted": (0, 1, 16, 64),
+        "sums": (0, 1, 16, 64),
         "guess": (0, 64, 256),
         "length": (0, 64, 256),
-        "long": (0, 256),
+        "long": (0, 256, 400),
     }
 )
-"""Optimizer steps; 256 only where that is less than two thirds of the budget."""
+"""Optimizer steps; 256 and 400 only where that is less than two thirds of the budget."""
 PIPELINE, NEAR = -1, 16
 """Name of the ages of PIPELINES among lags, and the constant lag whose settings they use."""
 PIPELINES = (
@@ -51,8 +51,8 @@ LOW, HIGH = 0.5, 0.9
 
 
 def queue() -> list[tuple[str, int]]:
-    """Return task and lag in the order of work: fresh data, lag 64, the longest lag, the shortest."""
-    return [(name, lag) for lag in (0, 64, 256, 16) for name in TASKS if lag in LAGS[name]]
+    """Return task and lag in the order of work: fresh data, lag 64, then what was added later."""
+    return [(name, lag) for lag in (0, 64, 256, 16, 400, 1) for name in TASKS if lag in LAGS[name]]
 
 
 def aged(base: Run, lag: int, seed: int) -> Run:

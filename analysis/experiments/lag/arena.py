@@ -187,6 +187,20 @@ gspo-ends-above-tuned-grpo-at-lag-256-on-guess gspo-ends-above-tuned-grpo-at-lag
 mis-ends-above-tuned-grpo-at-lag-256-on-guess mis-ends-above-tuned-grpo-at-lag-256-on-long
 ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-guess ppo-ewma-ends-above-tuned-grpo-at-lag-256-on-long
 decoupled-ends-above-tuned-grpo-at-lag-256-on-guess decoupled-ends-above-tuned-grpo-at-lag-256-on-long
+topr-ends-above-tuned-grpo-at-lag-400-on-long vcpo-ends-above-tuned-grpo-at-lag-400-on-long
+gspo-ends-above-tuned-grpo-at-lag-400-on-long decoupled-ends-above-tuned-grpo-at-lag-400-on-long
+ppo-ewma-ends-above-tuned-grpo-at-lag-400-on-long mis-ends-above-tuned-grpo-at-lag-400-on-long
+minpro-ends-above-tuned-grpo-at-lag-400-on-long tis-ends-above-tuned-grpo-at-lag-400-on-long
+cispo-ends-above-tuned-grpo-at-lag-400-on-long m2po-ends-above-tuned-grpo-at-lag-400-on-long
+topr-gains-over-tuned-grpo-at-lag-1-on-sorted topr-gains-over-tuned-grpo-at-lag-1-on-sums
+gspo-gains-over-tuned-grpo-at-lag-1-on-sorted gspo-gains-over-tuned-grpo-at-lag-1-on-sums
+ppo-ewma-gains-over-tuned-grpo-at-lag-1-on-sorted ppo-ewma-gains-over-tuned-grpo-at-lag-1-on-sums
+m2po-gains-over-tuned-grpo-at-lag-1-on-sorted m2po-gains-over-tuned-grpo-at-lag-1-on-sums
+vcpo-gains-over-tuned-grpo-at-lag-1-on-sorted vcpo-gains-over-tuned-grpo-at-lag-1-on-sums
+minpro-gains-over-tuned-grpo-at-lag-1-on-sorted minpro-gains-over-tuned-grpo-at-lag-1-on-sums
+mis-gains-over-tuned-grpo-at-lag-1-on-sorted mis-gains-over-tuned-grpo-at-lag-1-on-sums
+cispo-gains-over-tuned-grpo-at-lag-1-on-sorted cispo-gains-over-tuned-grpo-at-lag-1-on-sums
+tis-gains-over-tuned-grpo-at-lag-1-on-sorted tis-gains-over-tuned-grpo-at-lag-1-on-sums
 """.split()  # noqa: SIM905
 """ARM gains over tuned RIVAL, or ends above it, at lag LAG on TASK."""
 KEEPS = """
@@ -204,6 +218,10 @@ cispo-keeps-fresh-accuracy-at-lag-64-on-guess reinforce-keeps-fresh-accuracy-at-
 reinforce-keeps-fresh-accuracy-at-lag-64-on-sums reinforce-keeps-fresh-accuracy-at-lag-64-on-guess
 grpo-keeps-fresh-accuracy-at-lag-256-on-long m2po-keeps-fresh-accuracy-at-lag-256-on-long
 vcpo-keeps-fresh-accuracy-at-lag-256-on-long
+grpo-keeps-fresh-accuracy-at-lag-400-on-long topr-keeps-fresh-accuracy-at-lag-400-on-long
+vcpo-keeps-fresh-accuracy-at-lag-400-on-long grpo-keeps-fresh-accuracy-at-lag-1-on-sorted
+grpo-keeps-fresh-accuracy-at-lag-1-on-sums topr-keeps-fresh-accuracy-at-lag-1-on-sorted
+topr-keeps-fresh-accuracy-at-lag-1-on-sums
 """.split()  # noqa: SIM905
 """A tuned ARM loses less than the margin on stale data at lag LAG on TASK."""
 
@@ -226,6 +244,7 @@ for _name, _task, _at in (
     ("the-placebo-equals-grpo-at-lag-64-on-sums", "sums", 64),
     ("the-placebo-equals-grpo-at-lag-64-on-guess", "guess", 64),
     ("the-placebo-equals-grpo-at-lag-256-on-guess", "guess", 256),
+    ("the-placebo-equals-grpo-at-lag-400-on-long", "long", 400),
 ):
     EXPERIMENT.claim(
         _name, f"GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag {_at} on {_task}."
