@@ -32,7 +32,7 @@ LAGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "sums": (0, 1, 16, 64),
         "guess": (0, 64, 256),
         "length": (0, 64, 256),
-        "long": (0, 256, 400),
+        "long": (0, 64, 256, 400),
     }
 )
 """Optimizer steps; 256 and 400 only where that is less than two thirds of the budget."""

@@ -201,6 +201,11 @@ minpro-gains-over-tuned-grpo-at-lag-1-on-sorted minpro-gains-over-tuned-grpo-at-
 mis-gains-over-tuned-grpo-at-lag-1-on-sorted mis-gains-over-tuned-grpo-at-lag-1-on-sums
 cispo-gains-over-tuned-grpo-at-lag-1-on-sorted cispo-gains-over-tuned-grpo-at-lag-1-on-sums
 tis-gains-over-tuned-grpo-at-lag-1-on-sorted tis-gains-over-tuned-grpo-at-lag-1-on-sums
+topr-gains-over-tuned-grpo-at-lag-64-on-long vcpo-gains-over-tuned-grpo-at-lag-64-on-long
+gspo-gains-over-tuned-grpo-at-lag-64-on-long decoupled-gains-over-tuned-grpo-at-lag-64-on-long
+ppo-ewma-gains-over-tuned-grpo-at-lag-64-on-long mis-gains-over-tuned-grpo-at-lag-64-on-long
+minpro-gains-over-tuned-grpo-at-lag-64-on-long tis-gains-over-tuned-grpo-at-lag-64-on-long
+cispo-gains-over-tuned-grpo-at-lag-64-on-long m2po-gains-over-tuned-grpo-at-lag-64-on-long
 """.split()  # noqa: SIM905
 """ARM gains over tuned RIVAL, or ends above it, at lag LAG on TASK."""
 KEEPS = """
@@ -245,6 +250,7 @@ for _name, _task, _at in (
     ("the-placebo-equals-grpo-at-lag-64-on-guess", "guess", 64),
     ("the-placebo-equals-grpo-at-lag-256-on-guess", "guess", 256),
     ("the-placebo-equals-grpo-at-lag-400-on-long", "long", 400),
+    ("the-placebo-equals-grpo-at-lag-64-on-long", "long", 64),
 ):
     EXPERIMENT.claim(
         _name, f"GRPO under another name, on other seeds, ends within 0.05 of GRPO at lag {_at} on {_task}."
