@@ -1,8 +1,7 @@
 """The systems of the literature behind this project, and the verdict on the central claim of each.
 
 systems.csv lists the claim of each source, and the claims of this project that judge it ("central"). A status
-follows only from the verdicts on these claims. asked.csv has the further requests of a review, and whether
-they were done.
+follows only from the verdicts on these claims. asked.csv has what a fair test needs, and what ours has.
 """
 
 import csv
@@ -26,7 +25,7 @@ ANSWERS = {
     "delivered but for what is wrong": "Done, but for parts that would test nothing here",
     "delivered but for what is open": "Done in part",
 }
-"""Outcome of a reviewer's request, as in asked.csv and on pages; the reason stands beside it."""
+"""What ours has of it, as in asked.csv and on pages; the reason stands beside it."""
 DECIDED, HALF, SIDE = "decided", "half decided", "side matter only"
 CITED = re.compile(r"\d{4}\)|arXiv:\d")
 """Marks of a cited work in a source: a year or an arXiv number."""
@@ -65,7 +64,7 @@ def systems() -> dict[str, System]:
 
 @cache
 def asked() -> dict[str, str]:
-    """Return the reviewer's request and its outcome, as text, for each system in asked.csv.
+    """Return what a fair test needs and what ours has, as text, for each system in asked.csv.
 
     Raises UserError for an unknown system, or for a word outside ANSWERS.
     """

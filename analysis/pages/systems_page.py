@@ -67,7 +67,7 @@ def _facts(
         "without": system.without,
         "would show": system.would_show,
         "drift of the source": in_words(system.name),
-        "asked": asked().get(system.name, ""),
+        "a fair test needs": asked().get(system.name, ""),
         "experiments": [
             {
                 "name": name,
@@ -197,7 +197,7 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     if row["drift of the source"]:
         lines += [f"\nDrift in its source: {_sentence(row['drift of the source'])}"]
         lines += [f"`{one['claim']}`: {_sentence(one['drift'])}" for one in row["central"] if one["drift"]]
-    lines += [f"\nA review asked for: {row['asked']}"] if row["asked"] else []
+    lines += [f"\nA fair test of the central claim would need {row['a fair test needs']}"] if row["a fair test needs"] else []
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]
         lines += [f"Here: {each['differs']}. "] if each["differs"] else []
