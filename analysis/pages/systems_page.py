@@ -197,7 +197,8 @@ def _page(row: Mapping[str, Any], judged: Mapping[str, Row]) -> str:
     if row["drift of the source"]:
         lines += [f"\nDrift in its source: {_sentence(row['drift of the source'])}"]
         lines += [f"`{one['claim']}`: {_sentence(one['drift'])}" for one in row["central"] if one["drift"]]
-    lines += [f"\nA fair test of the central claim would need {row['a fair test needs']}"] if row["a fair test needs"] else []
+    if needed := row["a fair test needs"]:
+        lines.append(f"\nA fair test of the central claim would need {needed}")
     for each in row["experiments"]:
         lines += ["", f"## {each['name']}\n", f"{each['question']} "]
         lines += [f"Here: {each['differs']}. "] if each["differs"] else []

@@ -30,7 +30,7 @@ EXPERIMENT = BANDS.experiment(
     first=LATER,
     question="Does GBPO learn as much as GRPO from fresh batches, four passes each?",
     source="Bounded ratio RL (2026), GBPO, arXiv:2604.18578",
-    differs="toy transformers that sort ten digits, right once in fifty before; 4,800 responses, four passes each",
+    differs="toy transformers that sort ten digits, right once in fifty; 4,800 responses, four passes each",
     margins={"mean accuracy": MARGIN},
     figure=Plot(
         "strips",
