@@ -108,3 +108,19 @@ def test_the_checker_alone_is_paid_for():
     response_NT = np.array([[1, 2, 2], [0, 0, 2], [1, 2, 0]])
     assert task.score(prompt_NQ, response_NT, np.ones((3, 3), bool)).tolist() == [1.0, 1.0, 0.0]
     assert task.turn_T == (0, 0, 1)
+
+
+def test_a_hinted_answer_that_stops_early_scores_nothing():
+    from envs.tokens.hinted import Hinted
+
+    task = Hinted(digits=3, modulus=4)
+    prompt_NQ = task.prompts(np.random.default_rng(0), 2)
+    answer_NT, mask_NT = task.teacher(prompt_NQ, np.random.default_rng(0), 0.0)
+    mask_NT[1, 2] = False
+    assert task.score(prompt_NQ, answer_NT, mask_NT).tolist() == [1, 0]
+
+
+def test_the_tasks_with_turns_are_these():
+    from testbed.worlds.task_registry import tasks_with_turns
+
+    assert tasks_with_turns() == ["guess", "solver-checker"]

@@ -379,3 +379,10 @@ def test_weights_that_sum_to_zero_have_no_self_normalized_estimate():
 
 
 # Conditions under which an estimator is unbiased, as docs/estimators.md names them
+
+
+def test_data_sets_share_a_mean_weight_only_if_each_has_one():
+    data = Logged(
+        reward_N=np.ones((2, 2)), pscore_N=np.full((2, 2), 0.5), target_N=np.array([[0, 0], [0.5, 0.5]])
+    )
+    assert data.mean_weight is None

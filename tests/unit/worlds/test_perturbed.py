@@ -18,7 +18,7 @@ from testbed.policies.toy.toy_transformer import ToyTransformer
 from testbed.training.loop import train, train_pack
 from testbed.training.update import Trainer
 from testbed.worlds.build_world import build_world
-from testbed.worlds.loss_noise import MOST_PASSES, Perturbed, check_perturbable, loss_noise_draw
+from testbed.worlds.loss_noise import MOST_PASSES, Perturbed, check_perturbable, loss_noise_draw, perturb_of
 from testbed.worlds.task_registry import build_task
 
 ALP = dataclasses.replace(TOY, recipe="alp", policy_args=(*TOY.policy_args, ("perturb", 0.1)))
@@ -264,3 +264,8 @@ def test_alp_trains_a_real_model_and_refuses_what_has_no_places(real):
         refuses(says, train, dataclasses.replace(run, policy_args=(*run.policy_args, *more.items())))
     shared = type("Shared", (), {"ranks": object()})()
     refuses("has perturb and ranks", check_perturbable, shared, "")
+
+
+def test_size_and_places_of_the_noise_leave_the_policys_arguments():
+    given = {"perturb": 0.1, "perturb_where": "first", "width": 8}
+    assert (perturb_of(given), given) == ((0.1, "first"), {"width": 8})
