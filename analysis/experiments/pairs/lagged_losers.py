@@ -8,11 +8,11 @@ from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import STEPS, demonstrations
 
 NAME = "lagged-losers"
-WORLDS, FRESH, PILOTS, LESS = 192, 5_000_000, 16, 1.05
+WORLDS, FRESH, PILOTS, LESS = 96, 6_000_000, 16, 1.05
 """Random worlds of a run, which begin so far beyond those of other tables; pilot worlds; factor of regret
 that counts as less. Set before the table was made."""
-PAIRS: Grid = {"rate": (0.3, 1.0, 3.0, 10.0, 30.0), "beta": (0.03, 0.1, 0.3, 1.0)}
-GRIDS: dict[str, Grid] = {"reference's losers": PAIRS, "lagged": {"lag": (4, 8, 16, 32, 64), **PAIRS}}
+PAIRS: Grid = {"rate": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), "beta": (0.01, 0.03, 0.1, 0.3, 1.0)}
+GRIDS: dict[str, Grid] = {"reference's losers": PAIRS, "lagged": {"lag": (8, 16, 32, 64), **PAIRS}}
 LONGEST = {"lag": 64}
 """Beyond it most steps of a run have the start's losers, as the rival has."""
 
