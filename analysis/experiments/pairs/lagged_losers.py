@@ -29,7 +29,8 @@ def rows(seeds: Seeds) -> Rows:
         best, ends = tuned(learner)
         arm = Arm(regrets(demonstrations(learner)), grid)
         found = [arm.at(FRESH + seed, best)[0] for seed in seeds]
-        yield columns(seeds, learner=learner, regret=found, **{"lag": STEPS, **best}, at_end=" ".join(ends))
+        said = {"knob": best.get("lag", STEPS), "rate": best["rate"], "beta": best["beta"]}
+        yield columns(seeds, learner=learner, regret=found, **said, at_end=" ".join(ends))
 
 
 EXPERIMENT = Experiment(
@@ -38,7 +39,7 @@ EXPERIMENT = Experiment(
     differs="log-linear policies, 16 prompts of 6 answers, regret in true reward; the checkpoint that makes "
     "losers is the reference of the loss too; no anchor, no images",
     compute=of_seeds(NAME, rows, WORLDS, {"pilots": PILOTS, "steps": STEPS}),
-    keys=("run", "seed", "learner"), metrics=("regret", "lag", "rate", "beta", "at_end"),
+    keys=("run", "seed", "learner"), metrics=("regret", "knob", "rate", "beta", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
         "strips", x="regret", y="learner", log="x",
