@@ -18,11 +18,11 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "distribution": "dots: {over}; marks and bars: their median and quartiles",
         "strips": "dots: {over}; marks and bars: their median and its order-statistic 95% interval",
         "ROC": "shares of runs with, and without, the event whose score is at or above a threshold",
-        "frontier": "points: mean over {over}; line: what no other point beats in both",
+        "frontier": "points: mean over {over}; line: points that no other point beats in both",
         "scatter": "marks: {over}",
     }
 )
-"""Shared kinds, with what their marks are; over: what a mark is a mean of, or a dot is, as seeds."""
+"""Shared kinds with the meaning of their marks; over: the units behind a mean or a dot, such as seeds."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Plot:
     the rows that are drawn of the table. says: a sentence of the caption in place of what x and y are
     called.
 
-    Raises UserError for an unknown kind, or a heat map without, another with, a value.
+    Raises UserError for an unknown kind, a heat map without a value, or another kind with one.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Plot:
 
     @property
     def plots(self) -> tuple["Plot", ...]:
-        """The plot, and those beside it."""
+        """The plot, and the plots beside it."""
         unnamed = [
             {f"{axis}_label": "" for axis in ("x", "y", "value") if axis in each} for each in self.also
         ]
@@ -96,6 +96,6 @@ class Plot:
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it reads, of the table or of what `of` makes of it."""
+        """The columns that it reads, of the table or of the result of `of`."""
         found = {self.x, self.y, *self.arm, *self.where, self.value, self.panel, self.floor} - {""}
         return found.union(*(each.columns for each in self.plots[1:]))

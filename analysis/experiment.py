@@ -23,11 +23,11 @@ A file in an area of `analysis/experiments/` is one experiment, named as the fil
     def my_claim(table: pd.DataFrame) -> Evidence:
         \"\"\"The sentence that is judged.\"\"\"
 
-In my_experiment.py this is `my-experiment`, and `testbed evidence run my-experiment` does all of it. An
-experiment whose table is computed has `compute` in place of `cells`; a family of exact claims has neither.
+In my_experiment.py this is `my-experiment`; `testbed evidence run my-experiment` runs and judges all of it.
+An experiment whose table is computed has `compute` in place of `cells`; a family of exact claims has neither.
 
-Experiments that share worlds, arms or runs are one file: each is assigned at the left margin and begins with
-its name, `STALENESS = Experiment("staleness", …)`, and no other string stands there.
+Experiments that share worlds, arms or runs are one file. Each is assigned at the left margin and begins with
+its name as a literal, `STALENESS = Experiment("staleness", …)`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ Gate: TypeAlias = "Callable[[pd.DataFrame], str]"
 class Part:
     """The part of a published method's claim that this experiment tests.
 
-    what: the part, in words, and what stays open; "" where the claims speak of all of it.
-    claims: those of the experiment that speak of it, or shell patterns of them; () for all.
+    what: the part, in words, and what stays open; "" if the claims cover all of it. claims: names or shell
+    patterns of the experiment's claims about it; () for all.
     """
 
     what: str = ""
@@ -80,7 +80,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as one file declares it; its table has the same name.
+    """The declaration of one experiment; its table has the same name.
 
     name: of the experiment and of its table; by default that of the file that declares it, with "-" for "_".
         In a file of several, each has one.
@@ -190,7 +190,7 @@ class Experiment:
         kind: str = "",
         gates: Mapping[str, Gate] | None = None,
     ) -> Statement:
-        """Declare a claim of this experiment that waits for its evidence (see analysis.judging.sentences).
+        """Declare a claim of this experiment; its evidence follows (see analysis.judging.sentences).
 
         Args:
             name: how the claim is asked for; one name among all experiments. By default the check's, with "-"
@@ -235,7 +235,7 @@ class Experiment:
         return Statement(register, "mean" if self.compute else "median")
 
     def judges(self) -> dict[str, Part]:
-        """Return the part that it judges of each system's statement, with the claims that do.
+        """Return, for each system, the part of its statement that is judged, with the claims that judge it.
 
         Raises UserError for a claim that the experiment does not make.
         """
@@ -252,7 +252,7 @@ class Experiment:
         return found
 
     def make_ready(self, *, quiet: bool = False) -> None:
-        """Make what the runs need and is not there yet."""
+        """Make what the runs need and is missing."""
         if self.prepare is None:
             return
         if not quiet:
@@ -262,7 +262,7 @@ class Experiment:
     def table_cells(self) -> tuple[Run, ...]:
         """Return the cells of the committed table, or of its largest first run; () for a computed one.
 
-        Raises UserError for fresh seeds that the first run has too.
+        Raises UserError for fresh seeds that overlap the first run's.
         """
         first = self.first_cells()
         if self.cells is None or self.fresh is None:
@@ -283,7 +283,7 @@ class Experiment:
         return self.cells() if self.seeds is None else self.cells_at(self.seeds)
 
     def cells_at(self, seeds: Sequence[int]) -> tuple[Run, ...]:
-        """Return the cells with these seeds in place of their own."""
+        """Return the cells with these seeds instead."""
         assert self.cells is not None
         first = dict.fromkeys(replace(cell, seed=0) for cell in self.cells())
         found = tuple(replace(cell, seed=seed) for cell in first for seed in seeds)
@@ -295,9 +295,9 @@ _NAMED = re.compile(r'^[A-Z_0-9]+ = (?:.*\.e|E)xperiment\(\s*"([a-z0-9-]+)",', r
 
 
 class Experiments(Mapping[str, Experiment]):
-    """The experiments of a package's areas by name; a file is imported when its experiment is asked for.
+    """The experiments of a package's areas by name; a file is imported when its experiment is first used.
 
-    Names are read from the text of files, so that listing them imports none.
+    Names are read from the text of files, so listing them imports none.
     """
 
     def __init__(self, package: str) -> None:
@@ -329,7 +329,7 @@ class Experiments(Mapping[str, Experiment]):
         return dict(sorted(found.items()))
 
     def about(self, area: str) -> str:
-        """Return the sentence that says what an area asks."""
+        """Return the first sentence of an area's description."""
         package = self._modules[self.areas()[area][0]].rpartition(".")[0]
         return (importlib.import_module(package).__doc__ or "").strip()
 
@@ -367,7 +367,7 @@ EXPERIMENTS = Experiments("analysis.experiments")
 
 
 def sweeps() -> dict[str, tuple[Run, ...]]:
-    """Return what `testbed run NAME` knows: the cells of every experiment that has some."""
+    """Return the sweeps of `testbed run NAME`: the cells of every experiment that has some."""
     return {name: each.cells() for name, each in EXPERIMENTS.items() if each.cells is not None}
 
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 EXACT, COST = card_exact.NAME, card_cost.NAME
 PART = {EXACT: 2, COST: 4}
 ADDED = ("terms",)
-"""Families that are added to a loss and no objective by themselves: nobody's percentile counts them."""
+"""Families that are terms of a loss and not objectives by themselves: no percentile counts them."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """One number of a card: its table column and its meaning.
 
-    better: 1 where more is better, -1 where less is, 0 for neither. axis: that of the radar which its
-    percentile goes into; "" for none.
+    better: 1 where more is better, -1 where less is, 0 for neither. axis: axis of the radar that its
+    percentile enters; "" for none.
     """
 
     table: str
@@ -72,11 +72,11 @@ def kinds() -> tuple[Kind, ...]:
 
 @dataclass(frozen=True)
 class Line:
-    """A number with its place among all registered objectives.
+    """A number and its rank among all registered objectives.
 
-    low, high: its range where it hangs on last digits, else None. percentile: share of the others that it is
-    better than, ties by half, 0 to 100; None without others or a better end. typical: their median; among:
-    how many.
+    low, high: its range if it depends on last digits, else None. percentile: share of the others that it
+    beats, ties counted half, 0 to 100; None without others or without a better direction. typical: their
+    median; among: how many.
     """
 
     part: int
@@ -124,7 +124,7 @@ def committed(folder: Path = COMMITTED) -> dict[str, pd.DataFrame]:
 def percentile(value: float, others: Iterable[float], better: int) -> float | None:
     """Return the percentage of other values that this value beats; a tie counts half.
 
-    None where there are no others, the value is NaN, or neither end is the better one.
+    None if there are no others, the value is NaN, or neither direction is better.
     """
     other_N = np.asarray([x for x in others if not np.isnan(x)], dtype=np.float64)
     if not better or np.isnan(value) or not other_N.size:
@@ -139,7 +139,7 @@ def _line(name: str, kind: Kind, row: Mapping[str, float]) -> Line:
     value = float(row[kind.column])
     ends = [row.get(f"{kind.column} {end}") for end in ("low", "high")]
     if kind.column == "gain" and not np.isnan(value):
-        ends = [None, None]  # its range is that of the last digits, where it hangs on them
+        ends = [None, None]  # its range is over the last digits, if it depends on them
     return Line(
         PART[kind.table], kind.title, value, ends[0], ends[1], kind.better, kind.axis,
         percentile(value, others, kind.better), typical, len(others),
@@ -185,9 +185,9 @@ def axes_of(lines: Iterable[Line]) -> dict[str, float]:
 def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
     """Return the card of an objective: a registered name, or path/to/file.py:function.
 
-    quick: without relatives. said: told what is being done.
+    quick: without relatives. said: called with each step.
 
-    Raises UserError, with file and line, where the objective cannot be called at all.
+    Raises UserError, with file and line, if the objective cannot be called.
     """
     pinned = pin(name)
     refuse_broken(pinned)
@@ -199,8 +199,8 @@ def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
     arena = arena_rows(name)
     if not arena:
         left_out.append(
-            "part 3: no recipe of the arena has it; "
-            f"testbed arena add {name} --knob NAME=VALUE,VALUE,… trains it beside them"
+            f"part 3: no recipe of the arena has it; testbed arena add {name} --knob NAME=VALUE,VALUE,… "
+            "trains one"
         )
     if sound:
         said(
@@ -215,7 +215,7 @@ def make_card(name: str, *, quick: bool, said: Callable[[str], None]) -> Card:
 
             relatives = tuple(nearest(pinned, [each for each in objective if _counts(each)]))
     else:
-        left_out.append("parts 2, 4 and 5: they stack batches, which this objective does not take (part 1)")
+        left_out.append("parts 2, 4 and 5 need stacked batches, which this objective does not take (part 1)")
     lines = tuple(
         _line(name, kind, numbers[kind.table])
         for kind in kinds()

@@ -102,13 +102,11 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a log.
 
-    Args:
-        log: a training log, of tokens or of scalars.
-        objectives: names; all by default, [] for none.
-        folder: of the committed tables, for the limits found in the laboratory.
-        weighing: is entered while the weights of the objectives are computed, the slow part.
+    Args: log: a training log, of tokens or of scalars. objectives: names; all by default, [] for none.
+    folder: the committed tables, for the limits learned from our experiments. weighing: context entered
+    while the objectives' weights are computed, the slow part.
 
-    Raises UserError for an unknown objective, and where objectives are named and none can be asked.
+    Raises UserError for an unknown objective, or if the named objectives cannot be evaluated.
     """
     if isinstance(log, ScalarLog):
         return _of_scalars(log, objectives, folder)
@@ -117,7 +115,7 @@ def diagnose(
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails
 
     for name in objectives or ():
-        _ = objective[name]  # an unknown one is told before anything is computed
+        _ = objective[name]  # an unknown name fails before anything is computed
     limits, said = learned(folder)
     notes = list(log.notes)
     try:
@@ -125,7 +123,7 @@ def diagnose(
     except UserError as error:
         if objectives:
             raise UserError(f"{error} --model and --behavior-model recompute them.") from None
-        notes.append(f"{error} Nothing can be said of ratios; --model and --behavior-model recompute them.")
+        notes.append(f"{error} Ratios cannot be computed; --model and --behavior-model recompute them.")
         return Diagnosis(_facts(log), notes, suspicions(log), laboratory_note=said, verdict=verdict(log))
     steps = by_step(log)
     rows: list[Row] = []
@@ -136,10 +134,10 @@ def diagnose(
             notes += more
     except UserError as error:
         if objectives:
-            raise UserError(f"No objective can be asked about these tokens: {error}") from None
-        notes.append(f"No objective could be asked about these tokens: {error}")
+            raise UserError(f"No objective can be evaluated on these tokens: {error}") from None
+        notes.append(f"No objective could be evaluated on these tokens: {error}")
     if objectives and not rows:
-        raise UserError(" ".join(["None of the named objectives can be asked about this log.", *more]))
+        raise UserError(" ".join(["None of the named objectives can be evaluated on this log.", *more]))
     peers = alerts(steps, PEERS)
     fired = [alert.threshold.metric for alert in peers if alert.fired]
     return Diagnosis(

@@ -1,1 +1,1 @@
-"""Questions that users of training stacks ask in public threads, and what the code or a verdict answers."""
+"""Questions of users of training stacks in public threads, answered by code or by a verdict."""

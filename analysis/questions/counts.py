@@ -1,4 +1,4 @@
-"""Questions that a sum over counts, a closed form or one call of an objective answers; nothing is sampled."""
+"""Questions answered by a sum over counts, a closed form or one call of an objective, without sampling."""
 
 import math
 from typing import Any
@@ -82,7 +82,7 @@ def _advantages(name: str, reward: list[float]) -> Floats:
 
 @computed(15)
 def dropped_baselines() -> Numbers:
-    """Return expected steps over p (1 - p), by what the baseline is taken over and what is dropped."""
+    """Return expected steps over p (1 - p), by the set that the baseline averages and the answers dropped."""
     rate, drop = 0.25, 0.5
     table = [
         {
@@ -96,7 +96,7 @@ def dropped_baselines() -> Numbers:
             ("mean, over the deviation", "group_std"),
         )
     ]
-    # A random drop of half of all answers, put on the scale of a full group.
+    # A random drop of half of all answers, on the scale of a full group.
     random = _step("leave_one_out", rate, drop, drop, over_all=True) / (1 - drop)
     return {"table": table, "rate": rate, "random": random}
 

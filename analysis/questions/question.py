@@ -54,10 +54,10 @@ class Finding(Range):
 class Question:
     """A question with its answer.
 
-    n: its number. title: the question in plain words. thread: where it is asked, OWNER/REPOSITORY#N.
-    answer: a text; {name} and {table[0][column]} are computed numbers, {0}, {1}, … effects of the claims.
-    holds: where it is true. compute: what gives the numbers, None where claims alone answer. claims: judged
-    claims, with the verdicts that the words of the answer suppose.
+    n: its number. title: the question in plain words. thread: its source, OWNER/REPOSITORY#N. answer: a text;
+    {name} and {table[0][column]} are computed numbers, {0}, {1}, … effects of the claims. holds: its scope.
+    compute: the function that computes the numbers, None if claims alone answer. claims: judged claims, with
+    the verdicts that the answer assumes.
     """
 
     n: int
@@ -80,14 +80,14 @@ class Question:
         If a claim's verdict has changed since the answer was written, a last sentence says so.
         """
         moved = [
-            f" The verdict on `{name}` is {judged[name]['verdict']} by now; these words suppose {supposed}."
+            f" The verdict on `{name}` is now {judged[name]['verdict']}; this answer assumed {supposed}."
             for name, supposed in self.claims.items()
             if judged[name]["verdict"] != supposed
         ]
         return self._filled(self.answer, numbers, judged) + "".join(moved)
 
     def scope(self, numbers: Numbers, judged: Judgments) -> str:
-        """Return where the answer holds, with its numbers."""
+        """Return the scope of the answer, with its numbers."""
         return self._filled(self.holds, numbers, judged)
 
     def _filled(self, text: str, numbers: Numbers, judged: Judgments) -> str:
@@ -105,7 +105,7 @@ def in_ranges(value: Any) -> Any:
 
 
 FUNCTIONS: dict[int, Callable[[], Numbers]] = {}
-"""What computes the numbers of a question; the modules of this package fill it."""
+"""Functions that compute the numbers of a question; the modules of this package register them."""
 
 
 def computed(n: int) -> Callable[[Callable[[], Numbers]], Callable[[], Numbers]]:
@@ -136,7 +136,7 @@ def read(path: Path) -> dict[int, Question]:
 
 
 def in_brief(row: Mapping[str, Any]) -> str:
-    """Return "0.21 [0.18, 0.24], supported" of a row of verdicts; of an identity how exact it is."""
+    """Return "0.21 [0.18, 0.24], supported" for a row of verdicts, and the exactness for an identity."""
     if row["effect"] is None:
         return str(row["verdict"])
     if row["kind"] in ("identity", "enumerated") and row["tolerance"] is not None:

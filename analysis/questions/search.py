@@ -1,4 +1,4 @@
-"""Finds the claims, systems, questions and rows of the arena that a question in words names."""
+"""Find claims, systems, questions and rows of the arena that match a question in words."""
 
 import functools
 import math
@@ -19,16 +19,16 @@ from analysis.questions.question_list import QUESTIONS
 from testbed.errors import UserError, suggest
 
 SHOWN = 8
-"""Claims that one screen has room for."""
+"""Number of claims that fit on one screen."""
 BEST = 3
-"""Arms of a task that a question without a method gets."""
+"""Arms of a task to show for a question without a method."""
 WORDLESS = frozenset(
     """a about above after all an and any are as at be beat beats best better between by can compare compared
     do does for from good has have help helps hold holds how i if in is it its known me method my of off on
     one or over should so than that the their there they this to under use used vs was we well what when where
     which who why will with work works worse worth would""".split()  # noqa: SIM905
 )
-"""Words of a question that name nothing."""
+"""Words of a question to ignore."""
 
 
 KIN = (
@@ -45,21 +45,20 @@ KIN = (
     {"normalization", "divide", "denominator"},
     {"aggregation", "token mean", "sequence mean"},
 )
-"""Words and phrases that ask for the same."""
+"""Words and phrases that mean the same."""
 FINDINGS = 3
-"""Findings and answered questions that one screen has room for."""
+"""Findings and answered questions that fit on one screen."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question finds.
+    """Result of a search.
 
-    words: those that were searched for. unknown: those that nothing here has. complete: whether some claim
-    has all words. verdicts: their number among the `total` claims, the most frequent first. claims: the
-    first SHOWN, with verdict, effect, interval and scope. findings: number, title and text. systems: with
-    status and the verdicts on their central claims. questions: number, title and the answer's first
-    sentence. arena: means of an arm by
-    task and lag, gains over GRPO.
+    words: those searched for. unknown: those that match nothing. complete: whether some claim has all words.
+    verdicts: their counts among the `total` claims, the most frequent first. claims: the first SHOWN, with
+    verdict, effect, interval and scope. findings: number, title and text. systems: with status and the
+    verdicts on their central claims. questions: number, title and the answer's first sentence. arena: means
+    of an arm by task and lag, gains over GRPO.
     """
 
     words: tuple[str, ...]
@@ -83,9 +82,9 @@ def tokens(text: str) -> list[str]:
 def ask(question: Iterable[str]) -> Answer:
     """Return all results that match the words of a question.
 
-    A word counts for more the fewer claims have it. Claims that have all words come first; where none has,
-    those that have at least half of what the words count for. Raises UserError for a question that names
-    nothing, and for words of which nothing here has one, with the nearest one.
+    Rare words count for more. Claims with all words come first; if there are none, claims with at least half
+    of the words' total weight. Raises UserError for a question without a known word, and suggests the nearest
+    one.
     """
     judged, listed, asked = by_claim(), systems(), question_list.find(())
     found = findings_page.stored()
@@ -120,7 +119,7 @@ def ask(question: Iterable[str]) -> Answer:
 
 
 def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words that some text has, and those that none has."""
+    """Return the words that occur in some text, and the others."""
     words = tuple(dict.fromkeys(word for word in given if word not in WORDLESS))
     if not words:
         raise UserError(
@@ -158,7 +157,7 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _has(plain: str, word: str) -> bool:
-    """Return whether a plain text has the whole word, in another form or by a word of the same meaning."""
+    """Return whether a plain text has the whole word, another form of it, or a synonym."""
     return any(form in plain for form in _forms(word))
 
 
@@ -176,7 +175,7 @@ def _nearest(texts: Mapping[Any, str], weight: Mapping[str, float]) -> dict[Any,
 
 
 def _best(texts: Mapping[int, str], weight: Mapping[str, float], titles: Mapping[int, str]) -> list[int]:
-    """Return the FINDINGS keys whose texts are nearest, those that say it in their titles first."""
+    """Return the FINDINGS keys of the best matching texts, titles first."""
     near = _nearest(texts, weight)
     said = {key: sum(w for word, w in weight.items() if _has(titles[key], word)) for key in near}
     return sorted(near, key=lambda key: (-said[key], -near[key], key))[:FINDINGS]
@@ -232,7 +231,7 @@ def _arena(words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def gains(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return per arm on how many tasks and lags its interval lies above or below tuned GRPO."""
+    """Return, per arm, the number of tasks and lags where its interval is above or below tuned GRPO."""
     found = []
     for arm in dict.fromkeys(row["arm"] for row in rows):
         here = [row for row in rows if row["arm"] == arm and row["gain"] == row["gain"]]
@@ -245,7 +244,7 @@ def gains(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def summary(found: Answer) -> str:
-    """Return the first line: what was searched for, and how many claims were found."""
+    """Return the first line: the words searched for, and the number of claims found."""
     words = " ".join(found.words)
     if not found.total:
         return f"No claim is about: {words}."

@@ -1,4 +1,4 @@
-"""Runs that several experiments start from, and what `testbed run --model` starts from."""
+"""Runs from which several experiments and `testbed run --model` start."""
 
 from dataclasses import replace
 
@@ -11,13 +11,13 @@ TOY = Run(
 """The toy LLM: 12 digits modulo 8, width 32, 2 layers, 4 heads, a base model that succeeds at 5 to 8 %."""
 
 LAB = replace(TOY, steps=600, log_every=20)
-"""The toy LLM of the laboratory: long enough for slow learning rates to finish what they begin."""
+"""The toy LLM of most experiments: long enough for slow learning rates to converge."""
 
 SMALL = replace(
     LAB, steps=400, task_args=(("digits", 6),), policy_args=(("width", 16),), teacher_noise=0.35,
     learning_rate=3e-3,
 )  # fmt: skip
-"""Six digits and width 16, a fifth of LAB's cost; noise that leaves the base model as seldom right."""
+"""Six digits and width 16, a fifth of LAB's cost; noise that makes the base model as rarely right."""
 
 TINY = replace(SMALL, policy_args=(("heads", 2), ("layers", 1), ("width", 16)))
 """SMALL with one layer and two heads: 4,000 weights."""
@@ -29,4 +29,4 @@ CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, le
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
 
 HF_RUN = MODEL_RUN
-"""Starting settings of `testbed run --model`; the command line gives the model."""
+"""Starting settings of `testbed run --model`; the command line adds the model."""

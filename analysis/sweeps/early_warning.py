@@ -18,16 +18,16 @@ LOGGED = (
     "rollout_corr/ess_max_sequence_raw",
     "rollout_corr/kl_mu_pi_k3",
 )
-"""Metrics behind the early signs that a log of tokens has whatever the objective."""
+"""Metrics behind the early signs that are in every log of tokens."""
 
 
 def learned(folder: Path = COMMITTED) -> tuple[tuple[Threshold, ...], str]:
-    """Return the limits that tell collapsing runs best, from the committed table of signs, and a sentence.
+    """Return the limits that best separate collapsing runs in the committed table of signs, and a sentence.
 
-    For every sign that a log of tokens has: the limit with the largest Youden index (Youden 1950), share of
-    the collapsing runs that it flags less share of the others, where that share's Wilson interval excludes
-    chance, that is where the lowest true positive share is above the highest false positive one. Nothing
-    without the table.
+    For every sign in a log of tokens, take the limit with the largest Youden index (Youden 1950): the share
+    of collapsing runs that it flags minus the share of others. Its Wilson intervals must exclude chance, so
+    the lowest true positive share must exceed the highest false positive one. Without the table there are no
+    limits.
     """
     try:
         table = load_committed([PREDICTED.name], folder)[PREDICTED.name].frame
@@ -74,7 +74,7 @@ def _youden(table: pd.DataFrame, name: str, metric: str, scale: str) -> Threshol
 def early(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
     """Apply the learned limits to the metrics' means over a log's first EARLY steps after step 0.
 
-    As in the table: step 0 is on-policy whatever follows. A log of one step is read as it is.
+    Step 0 is left out as in the table: it is always on-policy. A log of one step is read as it is.
     """
     return alerts(_means(rows, thresholds), thresholds)
 

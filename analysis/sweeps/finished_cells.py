@@ -1,4 +1,4 @@
-"""Outcomes of the cells of one finished pack, for displays of a sweep that still runs."""
+"""Outcomes of the cells of one finished pack, for displays of a running sweep."""
 
 import re
 from collections.abc import Iterator

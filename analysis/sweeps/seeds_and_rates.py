@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from testbed.config.run import Run
 
 LEAST_CAP = 32
-"""Fewest seeds a run may be allowed: with 32 + 32 a gap of one standard deviation is decided in .996."""
+"""Smallest allowed cap on seeds per run: 32 + 32 decide a gap of one standard deviation with probability
+.996."""
 
 
 @dataclass(frozen=True)
 class Stop:
     """Stopping rule: add seeds in blocks until the evidence suffices or a cap is reached.
 
-    Bets (analysis.judging.bets) allow a look after every block. A first run and a replication on fresh seeds
-    follow each other; see analysis.judging.rule for how much evidence ends each of them.
+    Bets (analysis.judging.bets) allow a look after every block. A replication on fresh seeds follows the
+    first run; see analysis.judging.rule for the evidence at which each of them ends.
 
     block: seeds added at once. cap: largest number of seeds of a run; below LEAST_CAP a gap of one standard
-    deviation is decided too rarely to be asked. begun_with: the cap that was written down before the first
-    run, where it has been raised since, which bets allow at any time. first, fresh: first seed of the first
-    run, and of the replication.
+    deviation is rarely decided. begun_with: the cap written down before the first run, if it was raised
+    since, which bets allow at any time. first, fresh: first seed of the first run, and of the replication.
     """
 
     block: int = 8
@@ -54,9 +54,8 @@ class Stop:
 class Tuned:
     """Tuning rule: each arm of an experiment runs at its best learning rate on tuning seeds.
 
-    rates: those that are tried; a function of the cell where they differ. outcome: column whose median is to
-    be the highest. table: experiment whose table has the tuning runs. all_at: number of a cell at whose rate
-    all others run, too.
+    rates: those to try; a function of the cell if they differ. outcome: column whose median is maximized.
+    table: experiment whose table has the tuning runs. all_at: index of a cell whose rate all others use, too.
     """
 
     rates: Sequence[float] | Callable[[Run], Sequence[float]] = (1e-3, 3e-3, 1e-2)

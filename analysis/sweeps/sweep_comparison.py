@@ -32,7 +32,8 @@ from testbed.errors import UserError, unknown
 
 USUAL = "grpo"
 MISSED = 0.2
-"""Chance that the number of seeds that is asked for does not decide a difference as large as the one seen."""
+"""Probability that the suggested number of seeds does not decide a difference as large as the observed
+one."""
 ARM, SETTING = "(arm)", "(setting)"
 
 
@@ -167,9 +168,9 @@ def _collapse(cells: pd.DataFrame, ours: dict[str, str], theirs: dict[str, str])
 def improvement(x_N: NDArray[np.float64], y_N: NDArray[np.float64], level: float = 0.95) -> Interval:
     """Return P(X > Y) + P(X = Y)/2 over all pairs of seeds, and its interval, which is proper at 0 and 1 too.
 
-    The bounds are the theta with |estimate - theta| = z sqrt(V(theta)), n^2 V = theta (1 - theta)
-    (1 + (n - 1) ((1 - theta)/(2 - theta) + theta/(1 + theta))). Source: Newcombe (2006), Statistics in
-    Medicine 25, 559-573, method 5. It takes the arms as independent; pairing mostly narrows the truth.
+    The bounds are the theta with |estimate - theta| = z sqrt(V(theta)), n^2 V = theta (1 - theta) (1 + (n -
+    1) ((1 - theta)/(2 - theta) + theta/(1 + theta))). Source: Newcombe (2006), Statistics in Medicine 25,
+    559-573, method 5. It treats the arms as independent; with pairing the true interval is mostly narrower.
     """
     n, z = len(x_N), float(special.ndtri(0.5 + level / 2))
     above_NN = (x_N[:, None] > y_N) + 0.5 * (x_N[:, None] == y_N)
@@ -185,7 +186,7 @@ def improvement(x_N: NDArray[np.float64], y_N: NDArray[np.float64], level: float
 
 
 def _root(function: Callable[[float], float], outside: float, inside: float) -> float:
-    """Return, by bisection, where a function changes sign: it is positive outside and not inside."""
+    """Return, by bisection, where a function changes sign from positive outside to negative inside."""
     for _ in range(60):
         middle = (outside + inside) / 2
         outside, inside = (middle, inside) if function(middle) > 0 else (outside, middle)
@@ -201,7 +202,7 @@ def _verdict(row: Mapping[Any, Any], alpha: float) -> str:
 
 
 def _needed(row: Mapping[Any, Any], alpha: float) -> float:
-    """Return the seeds that would decide, NaN where they are not needed or the spread is not known."""
+    """Return the number of seeds that would decide; NaN if not needed, or if the spread is unknown."""
     if row["verdict"] != "undecided" or not row["spread"] > 0 or row["difference"] == 0:
         return math.nan
     seeds = t_seeds(row["difference"], row["spread"], alpha, 1 - MISSED)

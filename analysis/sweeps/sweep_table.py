@@ -4,7 +4,8 @@
     rows = load("results/mine")                   # a row per cell and logged step
     cells = per_cell(rows, "final accuracy")      # a row per cell: settings, seed, value
 
-A setting is a field of Run that the sweep varies, or one argument of it, `recipe_args.eps`; the seed is none.
+A setting is a field of Run that the sweep varies, or one of its arguments, `recipe_args.eps`; the seed is no
+setting.
 """
 
 import re
@@ -27,15 +28,15 @@ from testbed.words import split
 ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 REWARD = "reward/mean"
 OF_FILES = ("task", "recipe", "staleness")
-"""Fields whose part may come from a file of the user's; its whole name is kept in `recipe_file` and so on."""
+"""Fields that may name an object in a user's file; `recipe_file` and so on keep the whole name."""
 
 
 def load(*folders: str | Path) -> pd.DataFrame:
-    """Return every finished row of results folders (or of those directly inside them), as pandas knows it.
+    """Return every finished row of results folders, or of those directly inside them, as a pandas frame.
 
-    Columns: cell and step, every field of Run, a column per argument that a cell gives (`recipe_args.eps`,
-    missing where a cell does not give it), every logged metric. Of the same cell in two folders the first is
-    taken. What comes from a file is called by its function, as in `recipe`, and in full in `recipe_file`.
+    Columns: cell and step, every field of Run, a column for each argument (`recipe_args.eps`, missing for
+    cells without it), every logged metric. If two folders have the same cell, the first is taken. An object
+    from a file is named by its function, as in `recipe`, with the full name in `recipe_file`.
 
     Raises UserError when a folder holds no results, or none that are finished.
     """
@@ -55,7 +56,7 @@ def load(*folders: str | Path) -> pd.DataFrame:
 def _arguments(field: str, column: pd.Series) -> dict[str, pd.Series]:
     """Return a column per argument of a field.
 
-    A comma ends a value if a name and "=" follow: a user's text may have others, and no column for them.
+    A comma ends a value only if a name and "=" follow, because a user's text may contain commas.
     """
     by_text = {
         text: dict(pair.split("=", 1) for pair in re.split(r",(?=[A-Za-z_]\w*=)", text) if "=" in pair)
@@ -104,7 +105,7 @@ def numeric(rows: pd.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def metrics(rows: pd.DataFrame) -> list[str]:
-    """Return the logged metrics that are numbers in at least one row."""
+    """Return the logged metrics with a number in at least one row."""
     others = {"cell", "step", *FIELDS}
     return [
         str(name)
@@ -117,7 +118,7 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 
 
 def usual_metric(rows: pd.DataFrame) -> str:
-    """Return accuracy, else the exact value, else the mean reward: the first that was logged."""
+    """Return the first logged metric of accuracy, exact value and mean reward."""
     there = metrics(rows)
     for name in (ACCURACY, VALUE, REWARD, *there):
         if name in there:
@@ -161,7 +162,7 @@ def logged_metric(rows: pd.DataFrame, name: str) -> str:
 
 
 def setting(rows: pd.DataFrame, name: str) -> str:
-    """Return the name of a column that tells cells apart; raise UserError with candidates for another.
+    """Return the column that a name means; raise UserError with candidates for an unknown name.
 
     "learning rate" and "eps", as tables print them, stand for learning_rate and recipe_args.eps.
     """
@@ -174,7 +175,7 @@ def setting(rows: pd.DataFrame, name: str) -> str:
 
 
 def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that `field=value,value` words name; raise UserError for one that names none."""
+    """Return the rows selected by `field=value,value` words; raise UserError if a word selects none."""
     for word in words:
         name, text = split(word, "setting=value, as lag=0,16")
         shown = rows[setting(rows, name)].map(as_word)
@@ -184,7 +185,9 @@ def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
 
 
 def named(kind: str, given: str, known: Iterable[str]) -> str:
-    """Return the known word that is meant, 1e-3 for 0.001 too; raise UserError with candidates for none."""
+    """Return the known value that is meant, 1e-3 for 0.001 too; raise UserError with candidates if none
+    is.
+    """
     known = list(known)
     try:
         numbers = {f"{float(given):g}", str(int(float(given)))}
@@ -197,7 +200,7 @@ def named(kind: str, given: str, known: Iterable[str]) -> str:
 
 
 def as_word(value: Any) -> str:
-    """Return a setting's value as a person writes it: 0.3, 16, grpo; "default" if a cell does not give it."""
+    """Return a setting's value in short form: 0.3, 16, grpo; "default" if a cell does not give it."""
     if isinstance(value, float):
         return "default" if pd.isna(value) else f"{value:g}"
     return "default" if value is None or value == "" else str(value)
@@ -252,7 +255,9 @@ def about(rows: pd.DataFrame) -> Mapping[str, str]:
 
 
 def gaps(rows: pd.DataFrame) -> dict[str, int]:
-    """Return, per logged metric with gaps, how many cells lack a number at a step where others have one."""
+    """Return, for each logged metric with gaps, the number of cells without a number at a step where others
+    have one.
+    """
     found = {}
     for name in metrics(rows):
         known = rows[name].notna()
@@ -262,6 +267,8 @@ def gaps(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def unfinished(*folders: str | Path) -> int:
-    """Return how many planned cells of these results folders have no result: they failed, or never ran."""
+    """Return the number of planned cells of these results folders without a result: they failed, or never
+    ran.
+    """
     counted = [store.status(each) for folder in folders for each in results_folders(Path(folder))]
     return sum(one.planned - one.done for one in counted)

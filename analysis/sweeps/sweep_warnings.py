@@ -8,7 +8,7 @@ from analysis.tables.outcomes import DIVERGED, ESS, ESS_FLOOR
 NEAR = 1.05
 """A sampled ESS up to this many times its floor is at the floor."""
 FEW = 6
-"""Fewer seeds give the range in place of a 95% interval of the median."""
+"""With fewer seeds the range replaces the 95% interval of the median."""
 GRADIENT, LIMIT, RATE = "actor/grad_norm", "max_grad_norm", "learning_rate"
 NONFINITE = "rollout_corr/nonfinite"
 
@@ -19,7 +19,9 @@ def sweep_warnings(rows: pd.DataFrame) -> list[str]:
     found = []
     if ESS in rows and ESS_FLOOR in rows:
         reached = rows[ESS] <= NEAR * rows[ESS_FLOOR]
-        found += _cells(rows, label, reached, "had a sequence ESS at its floor 1/N, where it cannot be read")
+        found += _cells(
+            rows, label, reached, "had a sequence ESS at its floor 1/N, where it carries no information"
+        )
     if GRADIENT in rows and LIMIT in rows:
         limited = (rows[LIMIT] > 0) & (rows[GRADIENT] > rows[LIMIT])
         share = limited.groupby(label, sort=False).mean()

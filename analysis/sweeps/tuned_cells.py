@@ -37,8 +37,8 @@ def tuned(
 ) -> tuple[Run, ...]:
     """Return the cells, each at the best rate of its arm in a committed table; see tuning.at_best_rates.
 
-    table: name of an experiment whose seeds are tuning seeds. by: columns that tell its arms apart; the
-    arguments of the recipe may be one, where at_best_rates would take them for a tuned knob.
+    table: name of an experiment whose seeds are tuning seeds. by: columns that identify its arms, which may
+    include the recipe's arguments; at_best_rates would otherwise take them for a tuned knob.
     """
     read = load_committed([table])[table]
     best = _best(read, tuple(by), outcome)
@@ -53,7 +53,7 @@ def tuned(
 
 
 _BEST: dict[tuple[str, tuple[str, ...], str], pd.DataFrame] = {}
-"""Best rates by digest of the table, columns and outcome: many experiments are tuned by one table."""
+"""Best rates by digest of the table, columns and outcome: one table tunes many experiments."""
 
 
 def _best(table: Table, by: tuple[str, ...], outcome: str) -> pd.DataFrame:
@@ -64,7 +64,9 @@ def _best(table: Table, by: tuple[str, ...], outcome: str) -> pd.DataFrame:
 
 
 def _common(frame: pd.DataFrame, by: tuple[str, ...]) -> float | None:
-    """Return None, for the best rate that all arms share, or the most frequent rate if they share none."""
+    """Return None, which means the best rate that all arms share, or the most frequent rate if they share
+    none.
+    """
     arms = frame.groupby(list(by), dropna=False)[RATE].agg(set)
     return None if set.intersection(*arms) else float(frame[RATE].mode().iloc[0])
 

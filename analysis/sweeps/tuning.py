@@ -1,9 +1,9 @@
 """The learning rate of every recipe, chosen on seeds that no claim uses, by the median of an outcome.
 
-A table of runs holds one row per arm, rate and tuning seed. `scores` takes the median over seeds,
-`best_rates` keeps each arm's best rate, beside what the arm scores at the rate common to all and how much the
-rate matters. The score of a chosen rate is the largest of several medians, so it flatters: fresh seeds judge,
-these only choose.
+A table of runs holds one row per arm, rate and tuning seed. `scores` takes the median over seeds.
+`best_rates` keeps each arm's best rate, its score at the rate common to all, and the width of good rates. The
+score of a chosen rate is the largest of several medians and so biased upward: these seeds choose, and fresh
+seeds judge.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 
 FIRST_SEED = 10_000
-"""First tuning seed: those of experiments and of their replications lie below, which a test holds."""
+"""First tuning seed: experiments and their replications use smaller seeds, as a test checks."""
 WITHIN = 0.05
-"""A rate is as good as the best one when its score is within this much of it."""
+"""A rate counts as good as the best one if its score is within this distance."""
 RATE, SEED, ARGS = "learning_rate", "seed", "recipe_args"
 FEWER = ("steps_to", "rollouts_to")
 """Outcomes of which less is better."""
@@ -47,7 +47,9 @@ def at_rates(runs: Iterable[Run], rates: Sequence[float], seeds: int = 2) -> tup
 
 
 def rates_around(rate: float, below: int = 3, above: int = 1) -> tuple[float, ...]:
-    """Return the rate with so many smaller and larger ones, half a decade apart, two digits each."""
+    """Return the rate with `below` smaller and `above` larger ones, half a decade apart, rounded to two
+    digits.
+    """
     return tuple(float(f"{rate * 10 ** (k / 2):.2g}") for k in range(-below, 0)) + tuple(
         rate if k == 0 else float(f"{rate * 10 ** (k / 2):.2g}") for k in range(above + 1)
     )
@@ -111,7 +113,7 @@ def best_rates(
     common: float | None = None,
     within: float = WITHIN,
 ) -> pd.DataFrame:
-    """Return each arm's best rate in one row: what it scores there and at the common rate, and the width.
+    """Return each arm's best rate in one row: its score there and at the common rate, and the width.
 
     Columns: by, learning_rate, knobs, score (median over seeds), common_rate, common_score (at "default"
     knobs, else the first ones; NaN where the arm did not run at the rate), width, at_edge, seeds.

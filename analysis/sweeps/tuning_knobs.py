@@ -1,8 +1,8 @@
 """The one hyperparameter beside the learning rate that a recipe's paper tunes, and the values to try.
 
-A recipe that is not here is tuned in its learning rate alone: M2PO's tau was 0.04 "in every run", and no
-ablation of OAPL's two betas is known. Values come from the paper where `source` says so; others span what
-public stacks use under the name, and say that.
+Recipes that are not listed have only their learning rate tuned: M2PO's tau was 0.04 "in every run", and no
+ablation of OAPL's two betas is known. Values come from the paper if `source` says so; others span those of
+public stacks, and `source` says that.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One row per cell of a sweep: what was varied, and what became of every metric.
+"""One row per cell of a sweep: its settings, and the outcome of every metric.
 
 Metrics are words:
     accuracy, or any logged metric    its final value: the mean over the last 3 logged rows
@@ -32,9 +32,9 @@ OUTCOMES = (
     "diverged_step", "steps_to", "rollouts_to",
 )  # fmt: skip
 REACHED = {"steps_to": "step", "rollouts_to": ROLLOUTS}
-"""Words that take an accuracy, and the column that they read where it is reached."""
+"""Words with an accuracy as argument, and the column read where it is reached."""
 DEFAULT = "default"
-"""Stands for empty arguments: an empty field of a CSV file would be read as a missing number."""
+"""Written for empty arguments, because an empty field of a CSV file would be read as a missing number."""
 
 REDUCTIONS: Mapping[str, Callable[[NDArray[np.float64]], float]] = MappingProxyType(
     {
@@ -55,7 +55,7 @@ def _end(x_L: NDArray[np.float64]) -> float:
 
 
 def _known(x_L: NDArray[np.float64], reduce: Callable[[NDArray[np.float64]], Any]) -> float:
-    """Return the reduction of the rows that have a number; NaN where none has."""
+    """Return the reduction of the rows that have a number; NaN if no row has one."""
     known_M = x_L[~np.isnan(x_L)]
     return float(reduce(known_M)) if known_M.size else np.nan
 
@@ -90,7 +90,7 @@ def cell_table(name: str, frame: pd.DataFrame, keys: Sequence[str], metrics: Seq
 
 
 def _logged(metrics: Sequence[str]) -> list[str]:
-    """Return the columns that the metrics are read from."""
+    """Return the columns from which the metrics are read."""
     found: list[str] = []
     for metric in metrics:
         word = metric.partition(" ")[0]
@@ -122,7 +122,7 @@ def value_of(rows: pd.DataFrame, metric: str) -> float:
 
 
 def _threshold(metric: str, text: str) -> float:
-    """Return the accuracy that a word names; raise UserError when it is none."""
+    """Return the accuracy in a word; raise UserError if it is none."""
     try:
         threshold = float(text)
     except ValueError:
@@ -154,7 +154,7 @@ def words(args: Arguments) -> str:
 
 
 def arms_of(names: Iterable[str], runs: Iterable[Run], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return by name what a table with these keys says of each run, but for its seed."""
+    """Return, by name, the row of a run in a table with these keys, except for its seed."""
 
     def said(run: Run, key: str) -> Any:
         field, _, argument = key.partition(".")
@@ -201,5 +201,5 @@ def _refuse_clashes(table: Table, cells: pd.DataFrame, keys: Sequence[str]) -> N
     varied = ", ".join(_varied(cells[same]))
     raise UserError(
         f"{int(same.sum())} cells agree in {', '.join(keys)} ({', '.join(cells.index[same][:2])}, …) and "
-        f"differ in {varied or 'nothing else'}; add what tells them apart to the keys."
+        f"differ in {varied or 'nothing else'}; add a column that differs to the keys."
     )

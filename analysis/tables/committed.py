@@ -1,4 +1,4 @@
-"""Tables in: a results folder of Parquet packs, or the small committed CSV files behind the figures."""
+"""Read tables: a results folder of Parquet packs, or the small committed CSV files behind the figures."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ COMMITTED = Path(__file__).resolve().parents[2] / "paper_figs" / "data"
 """Folder of the committed tables and their manifest."""
 
 REMEASURED = COMMITTED / "remeasured"
-"""Folder of what gates ask and a table, made before they did, lacks."""
+"""Folder of the data that gates need and older tables lack."""
 
 MANIFEST = "manifest.json"
 SWEEP = "sweep.json"
-"""The file that makes a folder a results folder."""
+"""File that marks a results folder."""
 DIGITS = 5
 """Significant digits in a CSV file."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A small result table as the bytes of its CSV file, so that a digest names what a figure was drawn from.
+    """A small result table as the bytes of its CSV file, so that a digest identifies the data of a figure.
 
-    name: that of its experiment. about: what it was made from (cells, tasks, recipes), JSON-able. made: how:
-    "preset", what was fixed before (analysis.judging.preregistration), and "machines", on what; {} where
-    nobody wrote it down.
+    name: that of its experiment. about: its contents (cells, tasks, recipes), JSON-able. made: "preset", the
+    design fixed before (analysis.judging.preregistration), and "machines"; {} if nobody recorded it.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Table:
     def of(cls, name: str, frame: pd.DataFrame, about: Mapping[str, Any] | None = None) -> Table:
         """Return the frame as a table: floats with five significant digits, rows in the given order.
 
-        about["once"]: columns that are written only in a row that differs from the one before it in any.
+        about["once"]: columns written only in a row that differs in any of them from the row before.
         """
         if once := (about or {}).get("once"):
             words = frame[once].astype(str).fillna("")
@@ -63,14 +62,16 @@ class Table:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Rows; what the file writes `once` is in all, and `run` follows from seeds if `about` says how."""
+        """Rows; columns written `once` are filled in, and `run` is derived from seeds if `about` says how."""
         rows = pd.read_csv(io.BytesIO(self.csv))
         if once := self.about.get("once"):
             starts = rows[once[0]].notna()
             of_row = starts.cumsum() - 1
             for column in once:
                 said = rows.loc[starts, column]
-                whole = said.dtype.kind == "f" and said.mod(1).eq(0).all()  # blanks had made floats of them
+                whole = (
+                    said.dtype.kind == "f" and said.mod(1).eq(0).all()
+                )  # blanks had turned them into floats
                 rows[column] = (said.astype(int) if whole else said).to_numpy()[of_row]
         if "fresh" in self.about:
             run = np.where(rows["seed"] < self.about["fresh"], "first", "replication")
@@ -116,10 +117,10 @@ def load_committed(names: Iterable[str] | None = None, folder: Path = COMMITTED)
 
 @cache
 def remeasured(experiment: str) -> pd.DataFrame | None:
-    """Return keys, accuracy, its rise, and KL and clip share, from runs of an experiment's arms made again.
+    """Return keys, accuracy, its rise, and KL and clip share, from repeated runs of an experiment's arms.
 
-    They are not the table's runs, which later code does not repeat bit by bit; accuracy says how near they
-    end. None where nothing was made again.
+    They are not the table's runs, because later code does not repeat those bit for bit; accuracy shows how
+    close they end. None if nothing was repeated.
     """
     path = REMEASURED / f"{experiment}.csv"
     return pd.read_csv(path) if path.exists() else None
@@ -133,21 +134,22 @@ def _read_csv(name: str, entry: Mapping[str, Any], folder: Path) -> Table:
         raise UserError(f"{path} is in the manifest but cannot be read: {error.strerror}.") from error
     if table.sha256 != entry.get("sha256"):
         raise UserError(
-            f"{path} has sha256 {table.sha256[:12]}…, the manifest says {str(entry.get('sha256'))[:12]}…: it "
-            "was changed by hand or cut. Make it again with: testbed evidence run NAME --write"
+            f"{path} has sha256 {table.sha256[:12]}…, but the manifest says "
+            f"{str(entry.get('sha256'))[:12]}…: the file was edited or truncated. Make it again with: "
+            "testbed evidence run NAME --write"
         )
     return table
 
 
 def is_committed(folder: Path) -> bool:
-    """Return whether the folder holds condensed CSV tables (else it is read as a results folder)."""
+    """Return whether the folder holds condensed CSV tables; otherwise it is read as a results folder."""
     return (folder / MANIFEST).is_file() and any(folder.glob("*.csv"))
 
 
 def load_results(folder: Path) -> pd.DataFrame:
     """Return all finished rows of a results folder, or of those directly inside it, as one frame.
 
-    Raises UserError when there is nothing to read.
+    Raises UserError if there is nothing to read.
     """
     from testbed.results import store
 
@@ -156,13 +158,13 @@ def load_results(folder: Path) -> pd.DataFrame:
 
 
 def results_folders(folder: Path) -> list[Path]:
-    """Return the folder itself when a sweep wrote to it, else the results folders inside it, by name."""
-    if (folder / SWEEP).is_file() or has_results(folder):  # a lost plan is told by who reads it
+    """Return the folder itself if a sweep wrote to it, else the results folders inside it, by name."""
+    if (folder / SWEEP).is_file() or has_results(folder):  # whoever reads a lost plan reports it
         return [folder]
     found = sorted(path.parent for path in folder.glob(f"*/{SWEEP}")) if folder.is_dir() else []
     if not found:
         raise UserError(
-            f"{folder} is not a results folder and holds none ({SWEEP} is missing): give the folder that a "
-            "sweep wrote to, or the one above it."
+            f"{folder} is not a results folder and contains none ({SWEEP} is missing). Give the folder that "
+            "a sweep wrote to, or the one above it."
         )
     return found

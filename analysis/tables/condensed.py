@@ -1,4 +1,4 @@
-"""Result rows condensed into the three small tables that figures and claims read."""
+"""Condense result rows into the three small tables that figures and claims read."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ LIMIT = 300 * 1024
 """Largest size of a committed table in bytes; above it, steps are thinned."""
 
 UNLIMITED = 2**40
-"""Largest size of a table that is made from results only to be drawn."""
+"""Largest size of a table that is made from results only for drawing."""
 
 NAMES = ("ess-collapse", "ratio-tails", "staleness")
 KEYS = ("recipe", "lag", "seed")
@@ -32,7 +32,7 @@ ESS_COLLAPSE = (EXACT, ESS, TOKEN_ESS, ESS_FLOOR, EXACT_VALUE)
 def load_tables(folder: Path | None = None) -> dict[str, Table]:
     """Return the tables by name: committed (None, or a folder of CSV files) or condensed from results.
 
-    Results are condensed whole, however many cells they have; only committed tables have to be small.
+    Results are condensed whole, however many cells they have; only committed tables must be small.
     """
     if folder is None:
         return load_committed()
@@ -71,7 +71,7 @@ def condense(frame: pd.DataFrame, limit: int = LIMIT) -> dict[str, Table]:
 
 
 def _one_setting(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows in order; raise UserError when more than recipe, lag and seed varies between cells.
+    """Return the rows in order; raise UserError if more than recipe, lag and seed varies between cells.
 
     The same cell read from two folders counts once: its id stands for its numbers.
     """
@@ -117,7 +117,7 @@ def _curves(name: str, rows: pd.DataFrame, columns: tuple[str, ...], limit: int)
     The row with the smallest exact ESS of every cell stays, whatever its step.
     """
     kept = [*KEYS, "step", *(column for column in columns if column in rows)]
-    if ACCURACY in kept:  # a diverged run has lost everything; leaving it out would flatter its recipe
+    if ACCURACY in kept:  # a diverged run has lost everything; leaving it out would favor its recipe
         rows = rows.assign(**{ACCURACY: rows[ACCURACY].fillna(0.0)})
     about = _about(rows)
     always = rows.index.isin(deepest(rows).index) if EXACT in kept else np.zeros(len(rows), dtype=bool)

@@ -1,4 +1,4 @@
-"""The one door of tables: an experiment's runs, or its computation, become NAME.csv beside the others.
+"""Make all tables: an experiment's runs, or its computation, become NAME.csv beside the others.
 
 Equal results give equal bytes, and a table that is not made again stays as it is.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from testbed.execution.progress import Progress
 
 RESULTS = Path("out/experiments")
-"""Where the runs behind tables are kept, a folder per experiment."""
+"""Folder of the runs behind tables, with a folder per experiment."""
 
 
 def make(
@@ -51,23 +51,19 @@ def make(
 ) -> Table:
     """Return an experiment's table: computed, read from results folders, or from runs made now.
 
-    Args:
-        experiment: whose table it is.
-        folders: results folders, or folders of such, to read in place of running anything.
-        root: where runs are kept; what root/NAME already holds is not run again.
-        workers: as in testbed.execution.runner.run_sweep.
-        progress: as there.
-        partial: read folders though some of their cells have no result.
+    Args: experiment: owner of the table. folders: results folders, or folders of such, to read instead of
+    running anything. root: folder of the runs; those in root/NAME are not run again. workers: as in
+    testbed.execution.runner.run_sweep. progress: as there. partial: read folders although some of their
+    cells have no result.
 
-    Raises:
-        UserError: the experiment makes no table; folders for one that is computed; a cell without result, as
-            a table of survivors flatters what fails.
+    Raises: UserError: the experiment makes no table; folders were given for a computed table; a cell has
+    no result, because a table of survivors favors arms that fail.
     """
     if not experiment.keys:
-        raise UserError(f"Experiment '{experiment.name}' makes no table; it is judged without one.")
+        raise UserError(f"Experiment '{experiment.name}' makes no table: it is judged without one.")
     if experiment.compute is not None:
         if folders:
-            raise UserError(f"The table of '{experiment.name}' is computed, it is made of no results folder.")
+            raise UserError(f"The table of '{experiment.name}' is computed, not made from a results folder.")
         return replace(experiment.compute(), made={"preset": preset.design(experiment), "machines": []})
     source = EXPERIMENTS[experiment.runs] if experiment.runs else experiment
     found = list(folders) or [run(source, root, workers=workers, progress=progress)]
@@ -97,9 +93,9 @@ def run(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Run what is missing of the cells behind an experiment's table; return the results folder, root/NAME.
+    """Run the missing cells behind an experiment's table; return the results folder, root/NAME.
 
-    With a stopping rule that holds a results folder per block of seeds. Raises UserError for failed cells.
+    With a stopping rule it holds a results folder per block of seeds. Raises UserError for failed cells.
     """
     from testbed.results.store import folder_for
 
@@ -117,7 +113,7 @@ def run(
             _run(experiment.cells_at(new), parts[-1], workers, progress)
             if not undecided(experiment, asked, _of_folders(experiment, parts)):
                 break
-        # Fresh seeds are spent on what the first run speaks of at all.
+        # Fresh seeds are spent only on claims with evidence in the first run.
         found = {name: look(experiment.claims[name], _of_folders(experiment, parts).frame) for name in asked}
         asked = [name for name in asked if rule.strongest(found[name]) >= rule.WORTH_A_REPLICATION]
         if not asked:
@@ -128,8 +124,8 @@ def run(
 def undecided(experiment: Experiment, claims: Sequence[str], table: Table) -> list[str]:
     """Return the claims that need more seeds, of the first run or of both together.
 
-    A first run has evidence enough at rule.FIRST_RUN for any word; both runs at rule.ENOUGH for a word to
-    which the fresh seeds point too.
+    A first run has enough evidence at rule.FIRST_RUN for any word; both runs at rule.ENOUGH for a word that
+    the fresh seeds confirm.
     """
     found = {name: look(experiment.claims[name], table.frame) for name in claims}
     return [
@@ -179,7 +175,7 @@ def write_tables(tables: Mapping[str, Table], out: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which dies with the process; none where there is no folder or no lock."""
+    """Hold the lock of a folder, released with the process; do nothing if there is no folder or no lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -191,7 +187,8 @@ def _alone(folder: Path) -> Iterator[None]:
 def add_tables(made: Mapping[str, Table], data: Path) -> list[Path]:
     """Write tables beside the folder's others, which stay as they are, and return their paths.
 
-    One that is made again may have been missing or broken. Processes that add to one folder take turns.
+    The previous file of a rewritten table may be missing or broken. Processes that add to one folder take
+    turns.
 
     Raises UserError when it cannot be written.
     """

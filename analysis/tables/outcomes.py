@@ -1,4 +1,4 @@
-"""Outcomes of a run, by definitions fixed beforehand (docs/outcomes.md): of pi, on held-out prompts."""
+"""Outcomes of a run of pi on held-out prompts, defined beforehand (docs/outcomes.md)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,20 +20,21 @@ LENGTH = "val/response_length"
 ROLLOUTS = "rollouts"
 
 WINDOW = 3
-""""final" and "best" are means of so many consecutive logged rows, lest one lucky evaluation be a peak."""
+""""final" and "best" are means of this many consecutive logged rows, so that one lucky evaluation is no
+peak."""
 RISE = 0.2
-"""A peak counts only when it is this far above the first logged row: what was not learned cannot be lost."""
+"""A peak counts only if it is this far above the first logged row: only learned accuracy can be lost."""
 KEPT = 0.5
-"""A run collapsed when less than this share of its best accuracy is left at the end."""
+"""A run collapsed if it ends with less than this share of its best accuracy."""
 
 ENTROPY_KEPT = 0.1
-"""The entropy collapsed when less than this share of its first value is left until the end, …"""
+"""The entropy collapsed if it ends with less than this share of its first value, …"""
 SOLVED = 0.9
 """… and the final accuracy is below this: a policy that knows the answer needs no entropy."""
 LENGTH_KEPT = 0.5
-"""The length collapsed when less than this share of its first value is left until the end."""
+"""The length collapsed if it ends with less than this share of its first value."""
 THRESHOLD = 0.8
-"""The accuracy that `steps_to` and `rollouts_to` ask for, unless another is named."""
+"""Default accuracy of `steps_to` and `rollouts_to`."""
 
 READS = {
     **dict.fromkeys(("entropy_collapsed", "entropy_collapse_step"), (ACCURACY, ENTROPY)),
@@ -41,21 +42,21 @@ READS = {
     **dict.fromkeys(("diverged", "diverged_step"), (DIVERGED,)),
     "rollouts_to": (ACCURACY, ROLLOUTS),
 }
-"""Columns that an outcome reads where it reads more than the accuracy."""
+"""Columns of outcomes that read more than the accuracy."""
 
 CELL = ("task", "recipe", "lag", "seed")
-"""Fields that name a cell of a condensed table; those that the table has are used."""
+"""Fields that identify a cell of a condensed table; those in the table are used."""
 
 
 def cell_fields(frame: pd.DataFrame) -> list[str]:
-    """Return the fields that tell the table's cells apart: CELL, and every other field of Run that varies."""
+    """Return the fields that identify the table's cells: CELL, and every other field of Run that varies."""
     others = [item.name for item in dataclasses.fields(Run) if item.name not in CELL]
     varying = [name for name in others if name in frame and frame[name].nunique(dropna=False) > 1]
     return [name for name in CELL if name in frame] + varying
 
 
 def need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise UserError naming the columns that are missing, or say that the table is empty."""
+    """Raise UserError naming the missing columns, or saying that the table is empty."""
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         known = ", ".join(map(str, frame.columns))
@@ -83,7 +84,7 @@ def outcome(
     final < kept * best. peak_step is the last step of the best window; collapse_step the first step after it
     from which every window stays below kept * best (NaN when the run did not collapse). diverged: a loss or
     gradient was not finite, so the weights stood still from there; that is another outcome and is counted on
-    its own. The others are those of docs/outcomes.md; NaN where what they read was not logged.
+    its own. docs/outcomes.md defines the others; NaN if their columns were not logged.
     """
     rows = rows.sort_values("step")
     step_L = rows["step"].to_numpy(dtype=np.float64)
@@ -163,7 +164,7 @@ def _area(step_L: NDArray[np.float64], accuracy_L: NDArray[np.float64]) -> float
 def _lost_for_good(rows: pd.DataFrame, column: str, kept: float, window: int) -> float | None:
     """Return the first step from which every window stays below kept * first value; NaN if there is none.
 
-    None where the column was not logged.
+    None if the column was not logged.
     """
     if column not in rows or rows[column].isna().any():
         return None
@@ -183,8 +184,8 @@ def cells(
     names = cell_fields(frame)
     if frame.duplicated([*names, "step"]).any():
         raise UserError(
-            f"Two rows share {', '.join(names)} and step, so the sweep varies something else too; "
-            "select the rows of one setting first."
+            f"Two rows share {', '.join(names)} and step, so the sweep varies something else too. Select the "
+            "rows of one setting first."
         )
     rows = []
     for key, group in frame.groupby(names, sort=True):

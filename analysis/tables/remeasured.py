@@ -1,8 +1,8 @@
-"""Measure what gates ask and an older table lacks, on runs of the same arms made again.
+"""Measure what gates need and older tables lack, on repeated runs of the same arms.
 
-`python -m analysis.tables.remeasured 8 NAME…` runs the arms that claims of an experiment compare whose gates
-`long enough` or `drift` are open, on the first 8 seeds of both runs of its table, and writes, arm by arm,
-what analysis.tables.committed.remeasured reads. Runs that are there already stay.
+`python -m analysis.tables.remeasured 8 NAME…` repeats the arms compared by an experiment's claims with open
+gates `long enough` or `drift`, on the first 8 seeds of both runs of its table. It writes, arm by arm, the
+file that analysis.tables.committed.remeasured reads. Existing runs stay.
 """
 
 import sys
@@ -27,11 +27,11 @@ RISE = ("accuracy", "rise accuracy")
 DRIFT = ("mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
 AGE = "mean staleness/age_mean_token"
 Again = Callable[[Sequence[int]], pd.DataFrame]
-"""What makes an arm's rows at some seeds."""
+"""A function that makes an arm's rows at some seeds."""
 
 
 def arms(experiment: Experiment) -> Iterator[tuple[Mapping[str, Any], Again]]:
-    """Yield what the table says of every arm, of cells or of a `Family`, and what makes it again."""
+    """Yield the table's columns of every arm, of cells or of a `Family`, and the function that repeats it."""
     if experiment.cells is None:
         module = sys.modules[EXPERIMENTS.module(experiment.name)]
         family = next(each for each in vars(module).values() if isinstance(each, Family))
@@ -43,7 +43,7 @@ def arms(experiment: Experiment) -> Iterator[tuple[Mapping[str, Any], Again]]:
 
 
 def _of_family(family: Family, name: str, seeds: Sequence[int]) -> pd.DataFrame:
-    """Return an arm's rows; the mean age of its data is the lag that its table lacks."""
+    """Return an arm's rows; the mean age of its data gives the lag that its table lacks."""
     found = family.table((*RISE, *DRIFT, AGE), seeds, (name,)).rename(columns={AGE: "lag"})
     return found[["arm", "seed", *RISE, *(("lag", *DRIFT) if found["lag"].any() else ())]]
 
@@ -57,7 +57,7 @@ def _of_cell(experiment: Experiment, cell: Run, seeds: Sequence[int]) -> pd.Data
 
 
 def compared(experiment: Experiment, frame: pd.DataFrame) -> list[Mapping[str, Any]]:
-    """Return the arms that claims compare of which a gate says that it was not recorded."""
+    """Return the arms compared by claims for which some gate was not recorded."""
     found = []
     for entry in experiment.claims.values():
         if is_statistical(entry):
@@ -68,7 +68,7 @@ def compared(experiment: Experiment, frame: pd.DataFrame) -> list[Mapping[str, A
 
 
 def first_seeds(experiment: Experiment, frame: pd.DataFrame, count: int) -> list[int]:
-    """Return the first seeds of both runs of a table, `count` of each."""
+    """Return the first `count` seeds of each run of a table."""
     fresh = frame["seed"].min() + REPLICATION // 2 if experiment.stop is None else experiment.stop.fresh
     seeds = sorted({int(seed) for seed in frame["seed"]})
     runs = ([seed for seed in seeds if (seed < fresh) == first] for first in (True, False))
@@ -76,7 +76,7 @@ def first_seeds(experiment: Experiment, frame: pd.DataFrame, count: int) -> list
 
 
 def measure(experiment: Experiment, frame: pd.DataFrame, count: int, path: Path) -> None:
-    """Make the compared arms' missing runs, and write them beside those that are there."""
+    """Make the missing runs of the compared arms, and write them beside the existing ones."""
     wanted, seeds = compared(experiment, frame), first_seeds(experiment, frame, count)
     known = pd.read_csv(path) if path.exists() else pd.DataFrame()
     for arm, again in arms(experiment):

@@ -1,4 +1,4 @@
-"""Sampled ESS against exact ESS: where the sampled one can still be believed."""
+"""Sampled ESS against exact ESS: the range in which the sampled one is accurate."""
 
 import math
 

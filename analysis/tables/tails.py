@@ -1,4 +1,4 @@
-"""Tails of the sequence ratios: complementary distributions from the histograms that a run logs."""
+"""Tails of the sequence ratios: complementary distributions from the histograms of a run."""
 
 from collections.abc import Sequence
 
@@ -52,11 +52,11 @@ def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> 
 def exceedances(pooled: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Return P(log rho >= x) of every row of `pool` from where one falls below 1: keys, log rho, share.
 
-    A row keeps its zeros up to the largest x that any row reaches: a median over the rows that are left would
+    A row keeps its zeros up to the largest x of any row; otherwise a median over the remaining rows would
     rise again.
     """
     if (pooled := pooled[pooled["ratios"] > 0]).empty:
-        raise UserError("No step after the lag has ratios of sequences; run more steps.")
+        raise UserError("No step after the lag has sequence ratios. Run more steps.")
     found = pooled.loc[pooled.index.repeat(len(HISTOGRAM_EDGES)), list(keys)].reset_index(drop=True)
     found["log rho"] = np.tile(np.asarray(HISTOGRAM_EDGES, dtype=float), len(pooled))
     found["share"] = exceedance(counts(pooled[HISTOGRAM])).ravel()

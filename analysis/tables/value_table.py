@@ -18,7 +18,7 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
     diverged: share of seeds with a loss or gradient that was not finite.
     """
     need(frame, [VALUE, ESS])
-    if EXACT not in frame:  # where length decides a sample's version, no exact ESS is logged
+    if EXACT not in frame:  # if length decides a sample's version, no exact ESS is logged
         frame = frame.assign(**{EXACT: float("nan")})
     if DIVERGED not in frame:
         frame = frame.assign(**{DIVERGED: 0.0})

@@ -1,4 +1,4 @@
-"""Return against the wall clock of a pipeline: when did a run reach a level?"""
+"""Return of a run by the clock of a pipeline: the time at which it reaches a level."""
 
 import math
 from typing import Any
@@ -12,10 +12,10 @@ from analysis.tables.value_table import VALUE
 TIME = "pipeline/time"
 AGE = "staleness/age_mean_token"
 SHARE = 0.9
-"""The level asked by default: this share of the best final return among the recipes."""
+"""Default level: this share of the best final return among the recipes."""
 LATE = 10.0
-"""A run that never has a level counts as its last second where it should be slow, as LATE times that where it
-should be fast."""
+"""A run that never reaches the level counts as its last second in the slow arm, and as LATE times that in the
+fast arm."""
 
 
 def smoothed(rows: pd.DataFrame, column: str) -> np.ndarray:
@@ -27,7 +27,7 @@ def smoothed(rows: pd.DataFrame, column: str) -> np.ndarray:
 def reached(rows: pd.DataFrame, column: str, level: float) -> tuple[float, float]:
     """Return the step and the pipeline's time of a run's first logged row at `level` or above, or (inf, inf).
 
-    A row tells the return of the weights before its update, and when its batch was taken.
+    A row has the return of the weights before its update, and the time when its batch was taken.
     """
     value_W = smoothed(rows, column)
     there_W = np.flatnonzero(value_W >= level)
@@ -38,7 +38,7 @@ def reached(rows: pd.DataFrame, column: str, level: float) -> tuple[float, float
 
 
 def wall_clock(frame: pd.DataFrame, level: float | None = None) -> tuple[float, list[dict[str, Any]]]:
-    """Return the level and one row per setting of a sweep that followed a trace, over its seeds.
+    """Return the level and one row per setting, over seeds, of a sweep that followed a trace.
 
     level: of return; None takes SHARE times the best mean final return of a setting. A row has the setting
     (recipe, and what else varies), final (mean over seeds), age (mean over tokens and steps), seconds per
@@ -76,7 +76,7 @@ def pace(rows: pd.DataFrame) -> float:
 
 
 def log_speed_up(slow_N: pd.Series, fast_N: pd.Series, last: float, ratio: float) -> pd.Series:
-    """Return log(seconds of the slow arm / seconds of the fast one) until both have a level, per seed.
+    """Return log(seconds of the slow arm / seconds of the fast one) until both reach a level, per seed.
 
     slow_N, fast_N: updates that they needed, NaN for never. last: updates of a whole run. ratio: seconds per
     update of the slow pipeline over those of the fast one.

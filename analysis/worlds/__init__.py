@@ -1,1 +1,1 @@
-"""Worlds and starting points that several experiments share."""
+"""Worlds and base models that several experiments share."""

@@ -1,9 +1,10 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
-"""A task of L stages that a cloned policy learns from demonstrations, its tries and a person's interventions.
+"""A task of L stages that a cloned policy learns from demonstrations, its own tries and interventions of a
+person.
 
-In each stage one action leads on, one throws back to the start and the others do nothing; any may slip.
-Critics of the pooled episodes weigh what is cloned: logged outcomes, or temporal differences over chunks of k
-actions.
+In each stage one action leads on, one leads back to the start and the others do nothing; any may slip.
+Critics of the pooled episodes weight the cloned steps: logged outcomes, or temporal differences over chunks
+of k actions.
 """
 
 import numba
@@ -14,8 +15,8 @@ from testbed.rng import generator
 
 STAGES, ACTIONS, HORIZON, DISCOUNT, SLIP = 16, 8, 80, 0.97, 0.2
 DEMOS, TRIES, ROUNDS, SKILL, HELP, STORE = 2, 2, 8, 0.5, 0.3, 4096
-"""Demonstrations, tries per round, rounds; chance that the demonstrator takes the right action in place of a
-random one, and that a person corrects what would throw back.
+"""Demonstrations, tries per round, rounds; probability that the demonstrator takes the right action instead
+of a random one, and that a person corrects an action that leads back.
 """
 SWEEPS, PRIOR = 20, 0.2
 
@@ -109,7 +110,7 @@ def practise(effect_LA: Ints, seed: int, chunk: int, sharpness: float) -> Floats
         for stage in range(STAGES):
             clone_LA[stage] /= clone_LA[stage].sum()
         for _ in range(3):
-            # The critic follows the policy, which follows the critic.
+            # The critic and the policy follow each other.
             q_LA = critic(store_K3, stored, clone_LA if turn == 0 else pi_LA, chunk)
             for stage in range(STAGES):
                 value = (clone_LA[stage] * q_LA[stage]).sum()

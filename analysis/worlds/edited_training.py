@@ -1,7 +1,7 @@
 """Runs with batches changed before the loss reads them: effects on rewards and advantages.
 
 An arm is a Run and a Change. The loop, the sources, the critics and the losses are the project's own; a
-change sees what a learner makes of a rollout and gives something else in its place.
+change receives a learner's batch and returns another.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from testbed.worlds.world import World
 
     Change: TypeAlias = Callable[[Batch, Rollout, Tensor, int], Batch]
-    """(batch, rollout, log-probabilities before the step [R, B, T], step) -> the batch that is learned."""
+    """(batch, rollout, log-probabilities before the step [R, B, T], step) -> the batch to learn from."""
 Maker: TypeAlias = "Callable[[World, Tensor], Change]"
-"""(world, weights at the start [R, P]) -> the change of a pack."""
+"""(world, initial weights [R, P]) -> the change of a pack."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A run without seed and rate, and what is changed in it.
+    """A run without seed and rate, and its change.
 
-    change: makes the change of a pack; None for none. bend: rewards [R, B] -> those that are learned from.
-    early: steps at first whose samples come from
-    the weights at the start. begin: (world, weights of the base) -> the weights to begin from, in place of
-    the base, which a change still gets. later: the run whose verifier rewards the second half of the steps.
+    change: makes the change of a pack; None for none. bend: rewards [R, B] -> rewards to learn from. early:
+    number of first steps with samples from the initial weights. begin: (world, weights of the base) ->
+    initial weights in place of the base, which a change still gets. later: the run whose verifier rewards the
+    second half of the steps.
     """
 
     run: Run
@@ -84,7 +84,7 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     torch.set_num_threads(1)
     for step in range(runs[0].steps):
         trainer.switch_recipes(state, step)
-        generated = source.batch(state.theta_RP, step)  # also early: it keeps the weights of every step
+        generated = source.batch(state.theta_RP, step)  # also early: it stores the weights of every step
         if step < arm.early:
             generated = before.batch(state.theta_RP, step)
         rollout, state = mask_nonfinite_replicas(generated.rollout, state)
@@ -119,7 +119,7 @@ def lessons(
 
 
 def metric_values(rows: pd.DataFrame, metric: str) -> list[float]:
-    """Return a metric of every cell; NaN where the arm does not log it, as a proxy without a verifier."""
+    """Return a metric of every cell; NaN if the arm does not log it, such as a proxy without a verifier."""
     lacks = metric.startswith(("val/", "max val/", "mean val/")) and metric.split(" ")[-1] not in rows
     return [np.nan if lacks else value_of(cell, metric) for _, cell in rows.groupby("cell", sort=False)]
 

@@ -11,7 +11,7 @@ from analysis.sweeps.base_runs import HF_RUN
 from testbed.config.run import Run
 
 MODELS = Path("out/models")
-"""Where they are kept: relative to the working folder, so that a cell has one name on every machine."""
+"""Their folder, relative to the working folder, so that a cell has one name on every machine."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
-"""Combination locks, and actor-critics that open them: with optimism, by chance, or from logged episodes.
+"""Combination locks, and actor-critics that open them: optimistic, exploring at random, or from logged
+episodes.
 
-A lock has H places. In each one action leads on, save for a slip, and all others out of the lock, where every
-step pays a little. At the last place two actions pay nearly the same.
+A lock has H places. In each place one action leads on, unless it slips, and all others lead out of the lock,
+where every step pays a little. At the last place two actions pay nearly the same.
 """
 
 import numba
@@ -17,7 +18,7 @@ STATES = PLACES + 1
 
 
 def lock(seed: int) -> tuple[Floats, Floats]:
-    """Return chances [S, A, S] of the next state and of a reward of 1, [S, A]."""
+    """Return probabilities [S, A, S] of the next state, and of a reward of 1, [S, A]."""
     rng = generator(seed, "lock")
     moves_SAS, pays_SA = np.zeros((STATES, ACTIONS, STATES)), np.zeros((STATES, ACTIONS))
     slip, lure, gap = rng.uniform(0.0, 0.1), rng.uniform(0.01, 0.05), rng.uniform(0.02, 0.4)
@@ -58,7 +59,7 @@ def _value(moves_SAS: Floats, pays_SA: Floats, pi_HSA: Floats) -> float:
 def critic(visit_SA: Floats, going_SAS: Floats, earned_SA: Floats, bonus: float) -> Floats:
     """Return Q_h = min(r + bonus / sqrt(n) + P max Q_{h+1}, H - h), [H, S, A]; unseen pairs have H - h.
 
-    bonus below 0: no optimism at all, unseen pairs have 0.
+    bonus below 0: no optimism, unseen pairs have Q = 0.
     """
     q_HSA, value_S = np.zeros((PLACES, STATES, ACTIONS)), np.zeros(STATES)
     for h in range(PLACES - 1, -1, -1):
@@ -108,9 +109,9 @@ def regrets(
 ) -> Floats:  # fmt: skip
     """Return the regret up to each of `marks_K` episodes, [K].
 
-    The critic is refitted when some pair's visits have doubled; the actor then starts anew, and takes a
-    mirror step, logits += rate Q, after every episode. logged: episodes that are there from the start, of a
-    policy that takes the best action with chance `skill`, else any.
+    The critic is refitted when some pair's visits have doubled. The actor then restarts, and takes a mirror
+    step, logits += rate Q, after every episode. logged: initial episodes of a policy that takes the best
+    action with probability `skill`, otherwise a random one.
     """
     np.random.seed(seed)
     shape = (STATES, ACTIONS)

@@ -1,9 +1,9 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
-"""Answers of free lengths, a clock, and PPO on whole answers or on windows of them that nobody waits for.
+"""Answers of free lengths, a clock, and PPO on whole answers or on windows that nobody waits for.
 
-A prompt has one of 8 kinds. A token is right with a chance that the policy learns for its kind and place
-modulo 4; lengths are lognormal, and the reward is 1 with the chance of the share of right tokens squared.
-64 slots decode a token each in one tick, however many are busy; a token costs the trainer .025 ticks.
+A prompt has one of 8 kinds. A token is right with a probability that the policy learns for its kind and place
+modulo 4. Lengths are lognormal, and the reward is 1 with probability (share of right tokens)^2. 64 slots
+decode a token each in one tick, however many are busy; training on a token takes .025 ticks.
 """
 
 import numba
@@ -14,17 +14,17 @@ from testbed.rng import key
 
 KINDS, PLACES, TOKENS, SLOTS, LONGEST = 8, 4, 4, 64, 128
 TRAINING = 0.025
-"""Ticks of training a token, near a third of PPO's time on whole answers."""
+"""Ticks per token in training, near a third of PPO's time on whole answers."""
 MIDDLE, SPREAD, CRITIC, CLIP, PASSES = 16.0, 0.6, 0.1, 0.2, 2
 """Median and log standard deviation of lengths: the longest of 64 is about 3.5 times the mean."""
 WHOLE, EGAE, GAE = 0, 1, 2
 
 
 def ticks(seed: int, how: int, rate: float, lam: float, size: int, level: float, most: float) -> float:
-    """Return the ticks until the mean chance of a right token is `level`; `most` if that is never.
+    """Return the ticks until the mean probability of a right token is `level`; `most` if that is never.
 
-    how: WHOLE answers, `size` at once; or windows of `size` tokens, whose end the advantage takes for no news
-    (EGAE) or for a reward of 0 (GAE).
+    how: WHOLE answers, `size` at once; or windows of `size` tokens, at whose end the advantage assumes no
+    news (EGAE) or a reward of 0 (GAE).
     """
     drawn = key(seed, f"long answers {seed}") % 2**32
     return float(_ticks(drawn, how, rate, lam, size, level, most))
@@ -49,7 +49,9 @@ def _softmax(logit_A: Floats) -> Floats:
 
 @numba.njit(cache=True)
 def _td_error(value_S: Floats, state_T: Ints, t: int, end: int, reward: float, unknown: bool) -> float:
-    """Return the error at token t; unknown: nothing is known of what follows the last, which is no news."""
+    """Return the error at token t; unknown: whatever follows the last token is not known, which counts as no
+    news.
+    """
     now = value_S[state_T[t]]
     if t < end - 1:
         return value_S[state_T[t + 1]] - now
@@ -67,7 +69,7 @@ def _fit(value_S: Floats, state_T: Ints, end: int, reward: float) -> None:
 def _add_slope(
     slope_MPA: Floats, logits_MPA: Floats, m: int, p: int, token: int, chance: float, adv: float
 ) -> None:
-    """Add the gradient of a token's clipped objective; chance: its probability where it was written."""
+    """Add the gradient of a token's clipped objective; chance: its probability under the sampling weights."""
     pi_A = _softmax(logits_MPA[m, p])
     ratio = pi_A[token] / chance
     if (adv > 0 and ratio < 1 + CLIP) or (adv < 0 and ratio > 1 - CLIP):

@@ -1,4 +1,4 @@
-"""Random worlds and their logs behind the experiments on offline tables: one world per seed, side by side."""
+"""Random worlds and their logs for the experiments on offline tables: one world per seed, stacked."""
 
 from dataclasses import dataclass, replace
 
@@ -103,7 +103,7 @@ def random_policies(seeds: Seeds, states: int, actions: int, purpose: str, sprea
 def guessed_rewards(counts: Counts, seeds: Seeds) -> Floats:
     """Logged mean rewards, and for pairs without data normal numbers of the size of Q, [R, S, A].
 
-    An unseen pair has no logged successor, so this is its Q: what a function that knows nothing of it says.
+    An unseen pair has no logged successor, so this is its Q: the guess of a function without data.
     """
     known_RSA = fitted_q(counts.moves_RSAS, counts.reward_RSA, DISCOUNT, counts.seen_RSA)
     wild_RSA = np.stack([generator(s, "extrapolation").normal(size=known_RSA.shape[1:]) for s in seeds])

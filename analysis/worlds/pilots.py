@@ -1,4 +1,4 @@
-"""Settings of arms chosen on pilot worlds, which no table has, and the gate that asks for wide grids."""
+"""Settings of arms, chosen on pilot worlds that no table has, and the gate that requires wide grids."""
 
 import functools
 import itertools
@@ -18,7 +18,7 @@ from envs.arrays import Floats
 
 Grid: TypeAlias = Mapping[str, Sequence[float]]
 PILOT, OTHERS = 5_000_000, 9_000_000
-"""First seed of pilot worlds, and of those of `Arm`; the runs of tables begin at 0 and 1,000,000."""
+"""First seed of pilot worlds, and of those of `Arm`; runs of tables begin at 0 and 1,000,000."""
 FLAT = 0.01
 """Gain toward the end of a grid, or share of `Arm`'s loss, below which a wider grid would change nothing."""
 Settings: TypeAlias = Mapping[str, Floats]
@@ -40,10 +40,10 @@ def best(
 ) -> tuple[dict[str, float], list[str]]:
     """Return the setting with the highest score(**setting), and the knobs for which it is at a grid's end.
 
-    It is at an end where the next one inward of the same knob is worse by more than `flat`: a wider
-    grid might then have a better one. Neither knobs with one value nor the value 0 have an end, nor values
-    that are `endless`, since nothing lies beyond. start: climb from there, knob by knob, until no step of one
-    knob is better, for grids too large to try.
+    It is at an end if the next value inward is worse by more than `flat`, as a wider grid might then have a
+    better one. Knobs with one value, the value 0, and values in `endless` have no end, since nothing lies
+    beyond. start: climb from there, knob by knob, until no step of one knob is better, for grids too large to
+    try.
     """
     scores: dict[tuple[float, ...], float] = {}
 
@@ -72,16 +72,16 @@ def best(
         if len(values) < 2 or (down and up) or chosen[name] in endless.get(name, ()):
             continue
         if not down and values[0] == 0:
-            continue  # nothing lies below a weight, a share or a chance of 0
+            continue  # no weight, share or probability is below 0
         ends += [name] * (at(chosen) - at((down or up)[0]) > flat)
     return chosen, ends
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A learner that meets many settings of one world at once, with the grid of every knob.
+    """A learner that evaluates many settings of one world at once, with the grid of every knob.
 
-    score: (seed, settings) -> outcomes [K, R], of which the first is lost, and to be small.
+    score: (seed, settings) -> outcomes [K, R], of which the first is a loss to minimize.
     """
 
     score: Callable[[int, Settings], Floats]
@@ -94,7 +94,7 @@ class Arm:
     def tuned(self, pilots: int, off: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
         """Return the same as `best`, for the log of the mean loss over pilot worlds.
 
-        off: settings at which a mechanism is off, or that no grid goes beyond.
+        off: settings that switch a mechanism off, or beyond which no grid goes.
         """
         points = list(itertools.product(*self.grid.values()))
         settings = dict(zip(self.grid, np.array(points).T, strict=True))
@@ -109,8 +109,8 @@ class TunedArms:
     """Arms of a table, each at its best setting on pilot worlds, in each of some cells.
 
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
-    outcome that is to be high on average over `pilots` pilot worlds. cells: further columns and their values.
-    endless, starts: as `tuned` takes them, starts by arm.
+    outcome to maximize on average over `pilots` pilot worlds. cells: further columns and their values.
+    endless, starts: as in `tuned`, starts by arm.
     """
 
     arms: Mapping[str, Grid]
@@ -150,9 +150,9 @@ class TunedArms:
         continued: bool = False,
         **more: Any,
     ) -> Experiment:
-        """Return the experiment with the table of `rows`; more: what else `Experiment` takes.
+        """Return the experiment with the table of `rows`; more: further arguments of `Experiment`.
 
-        worlds, continued: a unit is the mean of the metrics over so many, by `averaged`.
+        worlds, continued: a unit is the mean of the metrics over this many worlds, by `averaged`.
         """
         about = {"pilots": self.pilots, **(about or {})}
         rows = averaged(self.rows, worlds, metrics, continued=continued) if worlds > 1 else self.rows
@@ -180,10 +180,10 @@ def by_world(*names: str) -> Callable[[Callable[..., Any]], Callable[..., dict[s
 
 
 def inside(**where: Any) -> Callable[[pd.DataFrame], str]:
-    """Return the gate that no setting of the rows asked for lies at an end of its grid.
+    """Return the gate that no setting of the selected rows lies at an end of its grid.
 
-    Column `at end` says whether one does, or `at_end` which. where: values of columns, or collections of
-    them, as `arm=("ppo", "bpo")`; without any, all rows count.
+    Column `at end` says this, or `at_end` does. where: values of columns, or collections of them, as
+    `arm=("ppo", "bpo")`; without any, all rows count.
     """
 
     def gate(table: pd.DataFrame) -> str:
@@ -227,7 +227,9 @@ def _values(x: Any) -> tuple[Any, ...]:
 
 
 def asks(experiment: Experiment, *rows: tuple[Any, ...], **shared: Any) -> None:
-    """Declare a claim by each row: what `ask` takes behind the experiment, and what it has of `shared`."""
+    """Declare a claim for each row: the arguments that follow the experiment in `ask`, and those in
+    `shared`.
+    """
     for row in rows:
         own = row[-1] if len(row) > 4 and isinstance(row[-1], Mapping) else {}
         ask(experiment, *(row[:-1] if own else row), **{**shared, **own})

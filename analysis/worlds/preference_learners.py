@@ -1,6 +1,6 @@
 """Learners from preference sets: (seed, settings [R]) -> a world and R policies on it, a grid at once.
 
-Gradients are sums over all drawn pairs; random are the data and PPO's rollouts.
+Gradients are sums over all drawn pairs; only the data and PPO's rollouts are random.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,10 +46,10 @@ class SetWorld:
 def world(
     seed: int, *, spread_S: Floats | float = 1.0, nats: float | None = None, sees: int = WIDTH
 ) -> SetWorld:
-    """Return rewards of 6 normal features and of a part that features do not show and the reference knows.
+    """Return rewards of 6 normal features plus a part that features do not show but the reference knows.
 
-    spread_S: factor of each prompt's rewards. nats: - log of the reference's mass on the best answer; None:
-    the reference is as it is. sees: features that the policy has.
+    spread_S: factor of each prompt's rewards. nats: -log of the reference's probability of the best answer;
+    None leaves the reference as it is. sees: features of the policy.
     """
     rng = generator(seed, "preference set")
     full_SAF = rng.normal(size=(PROMPTS, ANSWERS, WIDTH))
@@ -75,7 +75,7 @@ STEPS = 150
 Settings = Mapping[str, Floats]
 """Name of a setting: its values [R]."""
 Slope = Callable[[int, list[Floats]], Floats]
-"""From the step and the parameters [R, F] so far, the newest last: what to add, before the rate."""
+"""From the step and the parameters [R, F] so far, the newest last, to the update before the rate."""
 Learner = Callable[[int, Settings], tuple[SetWorld, Floats]]
 """From a seed and settings: the world and theta [R, F]."""
 VOTES = (1, 2, 4, 8, 16, 32)
@@ -97,7 +97,7 @@ def on_pairs(
     kind: str = "dpo",
     start: Floats | None = None,
 ) -> Floats:
-    """Return theta of DPO or IPO [R, F], from a policy that is the reference; DPO's rate is over beta^2."""
+    """Return theta of DPO or IPO [R, F], starting at the reference; DPO's rate is over beta^2."""
     beta_R, cells = settings["beta"], len(settings["beta"])
     weight_RSAA, label_RSAA = (np.broadcast_to(x, (cells, *x.shape[1:])) for x in given)
     scale_R = 1 / beta_R**2 if kind == "dpo" else np.ones(cells)
@@ -113,7 +113,7 @@ def on_pairs(
 
 
 def likelihood(found: SetWorld, shown_SA: Floats) -> Slope:
-    """Return the ascent of the mean log-likelihood of answers that were shown so often, [S, A]."""
+    """Return the gradient of the mean log-likelihood of answers shown with these counts, [S, A]."""
     share_SA = shown_SA / shown_SA.sum()
 
     def slope(_: int, thetas: list[Floats]) -> Floats:
@@ -134,8 +134,9 @@ def sft(found: SetWorld, shown_SA: Floats, rate_R: Floats) -> Floats:
 def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings, *, flips: bool) -> Floats:
     """Return theta [R, F] of DPO on shown winners against samples of the checkpoint `lag` steps back.
 
-    That checkpoint is the reference too, with lag 0 the policy itself, and the start is its reference. flips:
-    where the policy gives the winner with less probability than the checkpoint, the sample counts as winning.
+    That checkpoint is also the reference; with lag 0 it is the policy itself, and the start is its reference.
+    flips: if the policy gives the winner less probability than the checkpoint does, the sample counts as
+    winning.
     """
     beta_R, lag_R = settings["beta"], settings["lag"].astype(int)
     cells, share_SA, beta_R111 = len(beta_R), win_SA / win_SA.sum(), beta_R[:, None, None, None]
@@ -181,7 +182,7 @@ def ppo(found: SetWorld, model_SA: Floats, settings: Settings, rng: np.random.Ge
 def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
     """Return DPO or IPO on pairs of the reference, labeled by 1 to 32 votes; spread: factors of rewards.
 
-    rule: of `vote_labels`; "smoothed": majorities drawn to 1/2 by a factor that is tuned, whatever the votes.
+    rule: of `vote_labels`; "smoothed": majorities moved to 1/2 by a tuned factor, whatever the votes.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -210,8 +211,8 @@ def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
 def experts(arm: str, nats: float) -> Learner:
     """Return a learner from 80 pairs of the best answer and the reference's, which gives it exp(-nats).
 
-    DPO on the pairs; SFT on the winners; "aligned": SFT, then DPO on the pairs with that as reference, as
-    OPA-DPO has it.
+    DPO on the pairs; SFT on the winners; "aligned": SFT, then DPO on the pairs with that as reference, as in
+    OPA-DPO.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -235,7 +236,7 @@ def _judged(weight_RSAA: Floats, chance_SAA: Floats, seed: int, name: str) -> tu
 
 
 def demonstrations(arm: str) -> Learner:
-    """Return a learner from 4 good answers to each prompt seen, against losers of the arm's."""
+    """Return a learner from 4 good answers to each prompt seen, against the losers of its arm."""
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
         found, rng = world(seed), generator(seed, "demonstrations")
@@ -261,8 +262,8 @@ def demonstrations(arm: str) -> Learner:
 def gap(arm: str, wrong: float, width: int = WIDTH) -> Learner:
     """Return a learner from 100 pairs of the first 3 answers, whose policy has 4 of the 6 features.
 
-    wrong: share of labels that are turned over. PPO has a reward model of `width` features and rolls out on
-    the prompts of the pairs.
+    wrong: share of flipped labels. PPO has a reward model of `width` features and rolls out on the prompts of
+    the pairs.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:

@@ -1,4 +1,4 @@
-"""Contextual bandits with known rewards behind the experiments on preference sets."""
+"""Contextual bandits with known rewards for the experiments on preference sets."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from testbed.rng import generator
 
 @dataclass(frozen=True)
 class PairWorld:
-    """Rewards [S, A], a reference policy, features [S, A, F]; contexts are even."""
+    """Rewards [S, A], a reference policy, features [S, A, F]; contexts are uniform."""
 
     reward_SA: Floats
     ref_SA: Floats
@@ -61,7 +61,7 @@ class PairWorld:
 def linear_world(
     seed: int, *, contexts: int = 12, actions: int = 6, width: int = 4, hidden: float = 0.0
 ) -> PairWorld:
-    """Rewards w . phi, plus `hidden` normal ones that features do not show; an even reference."""
+    """Rewards w . phi, plus `hidden` normal ones that features do not show; a uniform reference."""
     rng = generator(seed, "linear pair world")
     feature_SAF = rng.normal(size=(contexts, actions, width))
     reward_SA = feature_SAF @ (rng.normal(size=width) / np.sqrt(width) * 1.5)

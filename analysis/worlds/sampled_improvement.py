@@ -1,7 +1,7 @@
 """Policy improvement from small batches of steps, in many random worlds side by side.
 
-An arm says how steps are drawn, which are kept, who judges them, and how the policy moves. Steps are
-independent draws of the behavior's discounted occupancy, so that a batch is a table of counts.
+An arm determines how steps are drawn and kept, the critic, and the policy update. Steps are independent draws
+of the behavior's discounted occupancy, so a batch is a table of counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.offline.improvement import clipped_passes, pooled_by_post, softmax
 from testbed.offline.tabular_offline import within_kl
 
 CHUNK, FLOOR = 8, -30.0
-"""Steps after which an adaptive behavior looks at the data again; least logit."""
+"""Steps after which an adaptive behavior reads the data again; least logit."""
 BISECTIONS = 30
 """Halvings of the step that keep the behavior within its KL budget."""
 
@@ -61,7 +61,7 @@ class Tokens:
 
     @classmethod
     def tree(cls, levels: int = 3, vocabulary: int = 4) -> Tokens:
-        """Half of the tokens end the action, the others go on, up to `levels` tokens."""
+        """Half of the tokens end the action; the others go on, up to `levels` tokens."""
         after: list[list[int]] = [[]]
         paths: list[dict[int, int]] = []
         todo: list[tuple[int, int, dict[int, int]]] = [(0, 1, {})]
@@ -120,7 +120,7 @@ def sampled(
     rng: np.random.Generator,
     noise: float,
 ) -> Counts:
-    """Return a new batch; an adaptive behavior takes what the kept data and the batch have too little of."""
+    """Return a new batch; an adaptive behavior takes actions that are rare in the kept data and the batch."""
     if not arm.adapt:
         return draw(worlds, pi_RSA, batch, rng, noise)
     found: Counts | None = None
@@ -195,7 +195,7 @@ def token_advantages(data: Counts, discount: float, arm: Arm, tokens: Tokens) ->
 
 
 def moved(log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: float) -> Floats:
-    """Return the logits after an update; left: share of the iterations that are to come."""
+    """Return the logits after an update; left: share of the iterations still to come."""
     old_RSA = softmax(log_RSA)
     count_RS1 = visit_RSA.sum(-1, keepdims=True)
     weight_RS1 = count_RS1 / count_RS1.sum(1, keepdims=True)
@@ -259,8 +259,8 @@ def learn(
 
 
 def adapted_policy(pi_RSA: Floats, visit_RSA: Floats, step_size: ArrayLike, kl_budget: float) -> Floats:
-    """mu = softmax(log pi - step n(s) (n(a|s)/n(s) - pi)), [R, S, A]: more of what the data have too little
-    of.
+    """mu = softmax(log pi - step n(s) (n(a|s)/n(s) - pi)), [R, S, A]: actions that are rare in the data
+    become likelier.
 
     A gradient step down the data's log-likelihood under pi; where KL(mu || pi) would exceed the budget in a
     state, its step is halved until it does not. step_size: a number or [R]; 0 is pi itself. Source: ROS

@@ -2,7 +2,7 @@
 """Soft actor-critics on random MDPs with noisy rewards: one critic, the lesser of two, a distribution.
 
 A critic is linear, Q = phi w with |phi| = 1. A step on the pair x adds c phi(x) to w, so c phi phi(x) to all
-of Q: tables stand for weights here, at a fifth of the products. X: pairs of a state and an action, x =
+of Q. Tables of Q replace weights here, at a fifth of the products. X: pairs of a state and an action, x =
 state * ACTIONS + action.
 """
 
@@ -50,9 +50,9 @@ def _update(
 ) -> None:  # fmt: skip
     """Take one step on a transition (pair, reward, next state), tables in place.
 
-    The distribution's steps are those of its Gaussian likelihood: (y - q) / sigma^2 for the mean,
-    (y - q)^2 / sigma^2 - 1 for log sigma, y there clipped to 3 sigma; y holds a drawn return
-    (Duan et al. 2021).
+    The distribution's steps are those of its Gaussian likelihood: (y - q) / sigma^2 for the mean and (y -
+    q)^2 / sigma^2 - 1 for log sigma, with y clipped to 3 sigma in the latter; y contains a drawn return (Duan
+    et al. 2021).
     """
     x, to = int(step_3[0]), int(step_3[2])
     chosen = _act(kind, q_2X, to, temperature, pi_A)

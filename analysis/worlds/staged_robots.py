@@ -1,7 +1,7 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
 """Imitation, offline updates between collections and online updates, by one clipped objective (RL-100).
 
-Tasks are those of `assisted_robots`, stages in a row, with more actions that throw back to the start.
+Tasks are those of `assisted_robots`, stages in a row, with more actions that lead back to the start.
 """
 
 import numba
@@ -21,10 +21,10 @@ from envs.arrays import Floats, Ints
 from testbed.rng import generator
 
 DEMOS, SKILL, BACK, TRIES, BATCHES = 2, 0.7, 3, 1, 8
-"""Demonstrations, the chance that they take the right action in place of any, actions that throw back, tries
-of a batch, and batches in all."""
+"""Demonstrations, probability that they take the right action instead of a random one, actions that lead
+back, tries per batch, and number of batches."""
 UPDATES, PASSES, SWEEPS, CLIP = 5, 8, 30, 0.2
-"""Offline updates a batch, steps of an update, sweeps of a critic, and the clip of ratios."""
+"""Offline updates per batch, steps of an update, sweeps of a critic, and the clip of ratios."""
 
 
 def task(seed: int) -> Ints:
@@ -55,7 +55,9 @@ def _fitted(store_K3: Ints, stored: int, expectile: float) -> tuple[Floats, Floa
 
 @numba.njit(cache=True)
 def _modelled(store_K3: Ints, stored: int, pi_LA: Floats) -> float:
-    """Return the value of a policy in the model of all stored steps; an action never taken stays."""
+    """Return the value of a policy in the model of all stored steps, where an action never taken stays in
+    place.
+    """
     chance_LAL = np.zeros((STAGES, ACTIONS, STAGES + 1))
     for i in range(stored):
         if store_K3[i, 2] != 2:
@@ -107,11 +109,11 @@ def staged(
     effect_LA: Ints, seed: int, offline: int, rate: float, offline_rate: float, trace: float,
     expectile: float, gain: float,
 ) -> Floats:  # fmt: skip
-    """Return the exact chance of success before the first collection and after each, [1 + BATCHES].
+    """Return the exact success probability before the first collection and after each, [1 + BATCHES].
 
-    After the first `offline` of them the policy takes updates on all stored steps, by implicit Q-learning's
-    advantages, each if its value in a model grows by the share `gain`; after the others PPO's on the fresh
-    ones, by traces of temporal differences.
+    After each of the first `offline` collections the policy takes updates on all stored steps by implicit
+    Q-learning's advantages, each only if its value in a model grows by the share `gain`. After the others it
+    takes PPO's updates on the fresh steps, by traces of temporal differences.
     """
     np.random.seed(seed)
     store_K3, stored = np.zeros((STORE, 3), dtype=np.int64), 0

@@ -1,6 +1,6 @@
 """Arms of toy training at their best rate and value of one knob, chosen on pilot seeds.
 
-A family is its ways of learning, by name, and the file of settings that was chosen for them.
+A family has learning methods by name, and the file of the settings chosen for them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def with_recipe(
 class Family:
     """Ways by name, and the file of their settings: arm, rate, value, score, at_end.
 
-    by: the metric that settings are chosen by, in the words of cell_table.
+    by: the metric by which settings are chosen, in the words of cell_table.
     """
 
     ways: Mapping[str, Way]
@@ -77,26 +77,28 @@ class Family:
 
     @cached_property
     def chosen(self) -> dict[str, dict[str, float]]:
-        """Settings of every arm that has some: rate, value, score on pilot seeds, at_end."""
+        """Chosen settings of every arm: rate, value, score on pilot seeds, at_end."""
         if not self.file.exists():
             return {}
         frame = pd.read_csv(self.file).set_index("arm")
         return {str(arm): {str(k): float(x) for k, x in row.items()} for arm, row in frame.iterrows()}
 
     def arm(self, name: str) -> Arm:
-        """Return an arm at its value of the knob; its rate stands in `chosen`."""
+        """Return an arm at its value of the knob; `chosen` has its rate."""
         way, value = self.ways[name], self.chosen[name]["value"]
         return way.arm(next(each for each in way.ladder if each == value))
 
     def old(self) -> set[str]:
-        """Return the arms that learn from old data, whatever the value of their knob; a window's is new."""
+        """Return the arms that learn from old data at any value of their knob; windows learn from new
+        data.
+        """
         runs = {name: way.arm(way.ladder[0]).run for name, way in self.ways.items()}
         return {name for name, run in runs.items() if run.lag or run.staleness not in ("exact", "windowed")}
 
     def table(self, metrics: Sequence[str], seeds: Sequence[Any], names: Sequence[str] = ()) -> pd.DataFrame:
         """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end.
 
-        names: the arms that are wanted; all of them if there are none.
+        names: the wanted arms; all if there are none.
         """
         names = names or tuple(self.ways)
         rates = {name: self.chosen[name]["rate"] for name in names}
@@ -113,7 +115,8 @@ class Family:
         first: int = 0,
         **more: Any,
     ) -> Experiment:
-        """Return the experiment with the arms' table, named as the file; more: as `Experiment` takes it.
+        """Return the experiment with the arms' table, named as the file; more: further arguments of
+        `Experiment`.
 
         asked: arms, () for those that are not named elsewhere, how many seeds they have, 0 for all, and by
         how much these are higher. first: the same for all arms.
@@ -137,7 +140,7 @@ class Family:
         )
 
     def choose(self) -> None:
-        """Choose the settings of the ways that have none yet, and write each down at once."""
+        """Choose the settings of methods that have none yet, and write each at once."""
         done = dict(self.chosen)
         for name, way in self.ways.items():
             if name not in done:
@@ -148,7 +151,7 @@ class Family:
 
 
 def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
-    """Return the mean over pilot seeds of what the way is chosen by, at each rate."""
+    """Return the mean tuning metric of a method over pilot seeds, at each rate."""
     arm = way.arm(value)
     seeds = range(PILOT, PILOT + way.pilots)
     runs = tuple(replace(arm.run, learning_rate=rate, seed=seed) for rate in rates for seed in seeds)
@@ -161,7 +164,7 @@ def score(way: Way, value: float, rates: list[float]) -> dict[float, float]:
 def ends(scores: Scores, way: Way) -> list[str]:
     """Return the settings, rate or knob, whose best value is an end and beats its neighbor by more than FLAT.
 
-    An end of the knob's whole ladder is none where nothing sensible lies beyond.
+    The end of a whole ladder does not count, as nothing sensible lies beyond.
     """
     best = max(scores, key=lambda key: (scores[key], -key[0]))
     found = []
@@ -178,7 +181,7 @@ def ends(scores: Scores, way: Way) -> list[str]:
 
 
 def grown(scores: Scores, way: Way, rates: list[float], values: list[float]) -> bool:
-    """Add a rate or a value beyond each end at which the best setting lies; return whether there was one."""
+    """Add a rate or a value beyond each end with the best setting; return whether one was added."""
     rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
     before = len(rates), len(values)
     for name in ends(scores, way):

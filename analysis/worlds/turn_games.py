@@ -1,9 +1,9 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
-"""Talks of 8 turns with a reward at the end, and learners of tables: reward alone, PPO, utterance critics.
+"""Talks of 8 turns with a reward at the end, and tabular learners: reward alone, PPO, utterance critics.
 
-A talk is alive until a wrong utterance kills it, which its state does not tell; a talk that is alive at the
-end earns 1. An utterance is two tokens of four, so 16 of them, half of which kill, anew in every state.
-A talk goes on in an even state of the next turn, so that no one talk can be learned by heart.
+A talk is alive until a wrong utterance kills it, which its state does not show; a talk alive at the end earns
+1. An utterance is two tokens of four, so there are 16; half of them kill, drawn for every state. A talk
+continues in a random state of the next turn, so that no single talk can be memorized.
 """
 
 import numba
@@ -13,12 +13,12 @@ from envs.arrays import Floats, Ints
 from testbed.rng import generator
 
 TURNS, ALIVE, TOKENS, SLIP = 8, 6, 4, 0.02
-"""Turns; states of a living talk in each, and as many of a dead one; the chance to be killed anyway."""
+"""Turns; states of a living talk in each, and as many of a dead one; probability to be killed anyway."""
 STATES, UTTERANCES = 2 * ALIVE, TOKENS**2
 BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, STORE = 16, 0.2, 0.95, 0.3, 64, 65_536
 REINFORCE, PPO, REPLAYED, ON_POLICY, CONVERGED = range(5)
-"""Learners: the reward alone; a critic of tokens; one of utterances, with a replay of talks, and without;
-one that is fitted to all stored talks without end.
+"""Learners: the reward alone; a critic of tokens; a critic of utterances with a replay of talks, and without;
+one that is fitted to all stored talks until convergence.
 """
 
 
@@ -48,7 +48,7 @@ def _draw(p_A: Floats) -> int:
 
 @numba.njit(cache=True)
 def success(kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats) -> float:
-    """Return the exact chance of a talk that is alive at the end, from an even state of the living."""
+    """Return the exact probability that a talk from a random living state is alive at the end."""
     value_S = np.zeros(STATES)
     value_S[:ALIVE] = 1.0
     for turn in range(TURNS - 1, -1, -1):
@@ -69,7 +69,7 @@ def _hold_talks(
     kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats, state_BH: Ints, utterance_BH: Ints,
     chance_BH2: Floats, store_K4: Ints, stored: int,
 ) -> int:  # fmt: skip
-    """Fill a batch of talks in place, store them, and return how many utterances were stored."""
+    """Fill a batch of talks in place, store them, and return the number of stored utterances."""
     for i in range(BATCH):
         state_BH[i, 0] = np.random.randint(ALIVE)
         for turn in range(TURNS):
@@ -145,7 +145,7 @@ def _fit_utterances(
 
 @numba.njit(cache=True)
 def _solve_utterances(q_HSU: Floats, v_HS: Floats, pi_HSU: Floats, seen_HSUT: Floats) -> None:
-    """Set Q and V in place to where endless updates on all stored utterances end; Q of unseen ones stays 0.
+    """Set Q and V in place to the limit of updates on all stored utterances; Q of unseen ones stays 0.
 
     seen_HSUT: how often an utterance led from a state to another.
     """
@@ -195,16 +195,16 @@ def talks_to(
     kills_HSU: Ints, seed: int, learner: int, rate: float, critic_rate: float, updates: int, wanted: float,
     most: int,
 ) -> int:  # fmt: skip
-    """Return the talks a learner holds until its exact success is `wanted`, `most` where it never is.
+    """Return the talks that a learner needs until its exact success is `wanted`, `most` if that is never.
 
     A batch is 16 talks. PPO: GAE over tokens with values of states and of first tokens, two passes, clip .2.
-    Utterance critics: Q and V with targets that follow by .3, `updates` a batch on 64 utterances each
-    of the store (without replay: of the batch), or to their end; tokens are moved by Q - V of it.
+    Utterance critics: Q and V with targets that follow by .3, `updates` per batch on 64 utterances each of
+    the store (without replay: of the batch), or until convergence; tokens are moved by Q - V of it.
     """
     np.random.seed(seed)
     first_HSA = np.zeros((TURNS, STATES, TOKENS))
     second_HSAA = np.zeros((TURNS, STATES, TOKENS, TOKENS))
-    value_HSK = np.zeros((TURNS + 1, STATES, TOKENS + 1))  # of a state, and behind each first token
+    value_HSK = np.zeros((TURNS + 1, STATES, TOKENS + 1))  # of a state, and after each first token
     q_HSU, v_HS = np.zeros((TURNS, STATES, UTTERANCES)), np.zeros((TURNS + 1, STATES))
     q_slow_HSU, v_slow_HS = q_HSU.copy(), v_HS.copy()
     store_K4, stored = np.zeros((STORE, 4), np.int64), 0

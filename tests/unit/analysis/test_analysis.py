@@ -199,7 +199,7 @@ def test_shares_above_a_ratio_are_those_of_each_run():
     found = tails.exceedances(frame, ["seed"])
     assert found[found["log rho"] == 1.0]["share"].tolist() == [1.0, pytest.approx(1 / 3)]
     assert found["log rho"].min() == -0.75  # a step from where the first share is below 1
-    refuses("No step after the lag has ratios", tails.exceedances, frame.assign(ratios=0), ["seed"])
+    refuses("No step after the lag has sequence ratios", tails.exceedances, frame.assign(ratios=0), ["seed"])
     wide = tails.exceedances(frame.assign(**{HISTOGRAM: [histogram(-0.9), histogram(1.1)]}), ["seed"])
     medians = wide.groupby("log rho")["share"].median()
     assert (medians.diff().dropna() <= 0).all(), "one seed ends early: its zeros stay, and no median rises"
@@ -276,7 +276,7 @@ def test_committed_tables_are_checked_against_their_manifest(tmp_path):
     assert condense.load_tables(tmp_path)["staleness"].sha256 == tables["staleness"].sha256
     refuses("Did you mean 'staleness'", load.load_committed, ["stalenes"], tmp_path)
     (tmp_path / "staleness.csv").write_bytes(tables["staleness"].csv.replace(b"grpo", b"gspo"))
-    refuses("changed by hand or cut", load.load_committed, folder=tmp_path)
+    refuses("edited or truncated", load.load_committed, folder=tmp_path)
 
 
 def test_a_folder_without_results_or_tables_says_what_to_give(tmp_path):

@@ -56,7 +56,7 @@ def test_an_answer_says_where_a_verdict_has_left_its_words_behind():
     assert "by now" not in one.text({}, judged)
     text = one.text({}, now)
     assert "-0.004 [-0.010, 0.000]" in text
-    assert text.endswith(f"The verdict on `{name}` is undecided by now; these words suppose supported.")
+    assert text.endswith(f"The verdict on `{name}` is now undecided; this answer assumed supported.")
 
 
 def test_a_finding_in_brief_says_how_exact_an_identity_is():
