@@ -166,7 +166,7 @@ def test_arms_of_a_table_are_read_as_before():
                  ({"no difference": 50.0, "smaller than claimed": 19.0}, {"no difference": 50.0,
                  "smaller than claimed": 21.0}, {})],
         "eligible": [rule.leaning(Evidence(0.1, 0, 1, 9, "n", e={"no difference": 50.0,
-        "smaller than claimed": 30.0},
+        "smaller than claimed": 3e4},
                      runs=(Evidence(0, 0, 0, 1, ""), Evidence(0, 0, 0, 1, "", e={"no difference": 2.0,
                      "smaller than claimed": x}))))
                      for x in (0.5, 3.0)],
@@ -215,7 +215,7 @@ def test_rows_of_verdicts_are_worded_as_before():
         "world": "",
         "central": [],
     }
-    central = [{**row, "effect": "0.1"} for row in rows()[:2]]
+    central = [{**row, "effect": "0.1", "needs": row["asks"] * (row["n"] < 2)} for row in rows()[:6]]
     lines = [
         outcome(systems_page._line, {**line, **change}, link)
         for change, link in itertools.product(
