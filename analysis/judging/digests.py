@@ -1,8 +1,8 @@
 """Digests of the inputs of a verdict: the experiment's file, its table, and the code that judges.
 
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
-`analysis` that its file or the gates import, directly or not. Objections to its claims, and its sources'
-statements on drift, count as code. A computation also depends on the packages of `testbed` and `envs`, with
+`analysis` that its file or the gates import, directly or not. Objections to its claims, how its arms
+are set, and its sources' statements on drift count as code. A computation also depends on the packages of `testbed` and `envs`, with
 their tables.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from analysis.experiment import EXPERIMENTS
 from analysis.judging.source_drift import spoken
-from analysis.judging.table_gates import UNMEASURED
+from analysis.judging.table_gates import SETTINGS, UNMEASURED
 from analysis.tables.committed import REMEASURED
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,8 @@ def of_code(experiment: str, computed: bool) -> str:
     again = REMEASURED / f"{experiment}.csv"
     found += [_of_file(again)] if again.exists() else []
     found += [UNMEASURED.get(experiment, "")]
+    named = (experiment, *EXPERIMENTS[experiment].claims)
+    found += [f"{name} {SETTINGS[name]}" for name in named if name in SETTINGS]
     found += [str(spoken()[each]) for each in EXPERIMENTS[experiment].judges() if each in spoken()]
     found += [f"{claim} {said}" for claim, said in _objected() if claim in EXPERIMENTS[experiment].claims]
     return _short("".join(found).encode())

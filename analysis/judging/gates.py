@@ -1,7 +1,8 @@
 """Gates: what must hold before a comparison may have a verdict. A failed gate makes the claim invalid.
 
     headroom      neither arm piles up at floor or ceiling; the margin can be reached and missed
-    tuned         every arm's rate, and the one knob that its paper tunes, lies inside its grid
+    tuned         every arm's rate, and the one knob that its paper tunes, lies inside its grid, or
+                  settings.csv says why no arm could have won by another setting
     long enough   outcomes are compared after each arm's plateau, or per unit of a stated budget
     acts          what the method adds did something
     off-switch    with the mechanism switched off the same claim is not supported
@@ -34,7 +35,7 @@ from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Arm, Read, places
 from analysis.judging.e_values import REFUTED, SUPPORTED, Evidence
 from analysis.judging.source_drift import LAG, NATS, SHARE, beside
-from analysis.judging.table_gates import Answer, answers, lacking, leaning
+from analysis.judging.table_gates import BY_HAND, NOBODY, SETTINGS, Answer, answers, lacking, leaning
 from analysis.sweeps.tuned_cells import choosing
 from analysis.sweeps.tuning import FEWER
 from analysis.tables.cell_table import FIELDS, words
@@ -337,4 +338,19 @@ def checked(entry: Entry, frame: pd.DataFrame | None, seen: Seen | None = None) 
         budget = EXPERIMENTS[name].budget if name in EXPERIMENTS else ""
         found += answers(entry.function, table, read, evidence, name, budget)
         found += design_answers(entry, table, read, evidence)
+        if all(answer.gate != "tuned" for answer in found):
+            found += declared(entry)
     return found
+
+
+def declared(entry: Entry) -> Iterator[Answer]:
+    """Yield what is declared of a comparison's settings, where its table has neither rates nor ends of grids.
+
+    One arm against a number needs no word: no rival could have won.
+    """
+    of_claim = SETTINGS.get(entry.name) or SETTINGS.get(entry.promises["experiment"])
+    check = entry.function
+    if of_claim is not None:
+        yield Answer("tuned", of_claim[0] != BY_HAND, ", ".join(of_claim))
+    elif not isinstance(check, Comparison) or check.first is None or check.second is not None:
+        yield Answer("tuned", False, NOBODY)

@@ -41,6 +41,12 @@ _REASONS = Path(__file__).with_name("unmeasured.csv").read_text(encoding="utf-8"
 UNMEASURED: dict[str, str] = dict(csv.reader(_REASONS[1:]))
 """Why `long enough` or `drift` stays open: by experiment if its table lacks the data, or by claim on finals
 if repeated runs leave it open. Pages say beside the verdict what is missing (docs/decisions/013)."""
+_SETTINGS = Path(__file__).with_name("settings.csv").read_text(encoding="utf-8").splitlines()
+SETTINGS: dict[str, tuple[str, str]] = {name: (how, why) for name, how, why in csv.reader(_SETTINGS[1:])}
+"""How arms are set, and a reason, by experiment or by claim, of comparisons whose table has neither rates nor
+ends of grids (docs/decisions/016)."""
+BY_HAND, NOBODY = "by hand", "nobody says how its arms are set"
+HOW = ("no contest", "nothing to set", "swept", "tuned", "one setting", BY_HAND)
 
 
 @dataclass(frozen=True)
