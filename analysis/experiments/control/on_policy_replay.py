@@ -2,68 +2,77 @@
 
 import numpy as np
 
-from analysis.lab import Experiment, Keys, Plot, Rows, ask, combinations, of_keys
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, keys
 from envs import infinite_horizon
 from envs.logged_data import collect, skilled
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy, optimal_q
 
 NAME = "on-policy-replay"
-SEEDS, STEPS, FEATURES, EPISODES, EARLY = 256, 2000, 32, 50, 10
-POWERS = (0.0, 0.25, 1.0, 2.0)
-"""Powers of the geometric mean of a trajectory's current probabilities by which its steps are drawn; 0 is
-uniform replay. The source has a temperature of 5 or 0.2 to 5, the inverse of the power."""
+SEEDS, PILOTS, STEPS, FEATURES, EPISODES, EARLY = 256, 48, 2000, 32, 50, 10
+RATES = (0.0016, 0.005, 0.016, 0.05, 0.16, 0.5)
+ARMS: dict[str, Grid] = {
+    "uniform": {"rate": RATES},
+    "on-policy": {"rate": RATES, "power": (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)},
+}
+"""Step size online, and the power of the geometric mean of a trajectory's current probabilities, as which its
+steps are drawn; 0 is uniform replay. The source divides by a temperature, 5 or 0.2 to 5: the inverse."""
 LESS = 0.02
-"""Margins, shares of the best value."""
+"""Share of the best value."""
 
 
-def make(key_R: Keys) -> Rows:
-    """Yield the largest early loss of value and the final value, as shares of the best, by seed.
+def learn(seeds: Seeds, arm: str, quality: float, rate: float, power: float = 0.0) -> Groups:
+    """Return the deepest early loss of value, and values along and late, as shares of the best, [R].
 
     In a random world a linear critic (32 features of 64 pairs) makes 4000 updates on 50 logged episodes
     alone, then 2 updates on each of 2000 steps from a buffer of both.
     """
     from testbed.offline.replay_control import replay_q
 
-    for seed, key in enumerate(key_R):
-        rng = np.random.default_rng(key)
+    found = []
+    for key in keys(seeds, f"{NAME}/tuned"):
+        rng, one = np.random.default_rng(key), np.array([key])
         world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
         feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
         best_1SA = greedy(optimal_q(world))
-        frame, key_N = combinations(np.array([key]), quality=[0.0, 0.5], power=POWERS)
-        log = collect(world, skilled(best_1SA[0], frame["quality"].to_numpy())[:, None], EPISODES, key_N)
-        common = {"feature_SAF": feature_SAF, "offline": log, "step_size": 0.05}
-        before, _ = replay_q(world, key_N, steps=1, every=1, updates=4000.0, epsilon=0.0, **common)
+        log = collect(world, skilled(best_1SA[0], quality)[None, None], EPISODES, one)
+        common = {"feature_SAF": feature_SAF, "offline": log}
+        before, _ = replay_q(
+            world, one, steps=1, every=1, updates=4000.0, epsilon=0.0, step_size=0.05, **common
+        )
         fitted_FX = np.linalg.pinv(feature_SAF.reshape(-1, FEATURES))
-        q_RKSA, _ = replay_q(
-            world, key_N, steps=STEPS, every=50, initial=before[:, 0].reshape(len(frame), -1) @ fitted_FX.T,
-            updates=2.0, epsilon=0.1, on_policy=frame["power"].to_numpy(), **common,
+        q_1KSA, _ = replay_q(
+            world, one, steps=STEPS, every=50, initial=before[:, 0].reshape(1, -1) @ fitted_FX.T,
+            updates=2.0, epsilon=0.1, step_size=rate, on_policy=power, **common,
         )  # fmt: skip
         top = infinite_horizon.value(world, best_1SA)
-        start_RK, value_RK = (infinite_horizon.value(world, greedy(x)) / top for x in (before, q_RKSA))
-        frame["early loss"] = start_RK[:, 0] - value_RK[:, :EARLY].min(-1)
-        yield frame.assign(seed=seed, **{"late value": value_RK[:, -20:].mean(-1)})
+        start_1K, value_1K = (infinite_horizon.value(world, greedy(x)) / top for x in (before, q_1KSA))
+        early = start_1K[0, 0] - value_1K[0, :EARLY].min()
+        found.append((early, value_1K[0].mean(), value_1K[0, -20:].mean()))
+    return dict(zip(("early loss", "mean value", "late value"), np.array(found).T, strict=True))
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(
+    ARMS, learn, "mean value", PILOTS, {"quality": (0.0, 0.5)}, starts={"on-policy": {"rate": 0.05, "power": 1.0}}
+).experiment(
+    NAME, SEEDS, ("early loss", "mean value", "late value"), {"steps": STEPS, "features": FEATURES},
     question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
-    differs="a linear critic on random MDPs; weights are recomputed at every draw, new steps get no bonus",
-    compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "features": FEATURES}),
-    keys=("run", "quality", "power", "seed"), metrics=("early loss", "late value"),
+    differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus; each arm "
+    "at the settings with the highest mean value online",
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
-        "final by setting", x="power: power of the policy in replay",
-        y="early loss: deepest early loss of value", arm=("quality",),
-        says="Shows the largest fall of value, as a share of the best, early in online learning after "
-        "offline learning, for a linear critic on random MDPs; power 0 replays all steps alike, higher "
-        "powers prefer trajectories that the current policy makes likely; quality is the logger's share of "
-        "best actions; the rest are random.",
+        "distribution", x="quality: logger's share of best actions",
+        y="early loss: deepest early loss of value", arm=("arm: replay",),
+        says="Shows the deepest fall of value, as a share of the best, early in online learning after "
+        "offline learning of a linear critic on random MDPs: replay is uniform, or on-policy, which prefers "
+        "trajectories that the current policy makes likely; each at the settings with the highest mean value "
+        "online; the logger's other actions are random.",
     ),
     systems=("ARB (Adaptive Replay Buffer)",),
 )  # fmt: skip
 
-ask(EXPERIMENT, "on-policy-replay-softens-the-drop-from-offline-to-online", "Drawing steps as the geometric "
-    "mean of their trajectory's current probabilities makes the deepest early loss smaller by 0.02 of the "
-    "best value, with random and with half-skilled loggers.", {"power": 0.0}, {"power": 1.0}, LESS,
-    "early loss", over={"quality": (0.0, 0.5)})  # fmt: skip
+ask(EXPERIMENT, "on-policy-replay-softens-the-drop-from-offline-to-online", "Drawing steps as a power of the "
+    "geometric mean of their trajectory's current probabilities makes the deepest early loss smaller by 0.02 "
+    "of the best value, with random and with half-skilled loggers, each at its best settings for the mean "
+    "value online.", "uniform", "on-policy", LESS, "early loss", over={"quality": (0.0, 0.5)})  # fmt: skip
