@@ -109,7 +109,7 @@ class TunedArms:
     """Arms of a table, each at its best setting on pilot worlds, in each of some cells.
 
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
-    outcome that is to be high on average over `pilots` pilot worlds, low behind "-"; in braces a cell's column.
+    outcome that is to be high on average over `pilots` pilot worlds, low behind "-"; in braces a column.
     cells: further columns and their values.
     endless, starts: as `tuned` takes them, starts by arm.
     """

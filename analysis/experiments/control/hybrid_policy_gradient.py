@@ -10,17 +10,17 @@ from testbed.offline import tabular_offline
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 
 NAME = "hybrid-policy-gradient"
-SEEDS, WORLDS, PILOTS, ITERATIONS, EPISODES, LOGGED = 80, 8, 32, 30, 20, 100
-"""Units of a run, and the draws of features of which each is the mean; pilot draws; iterations, fresh episodes
-of each, offline episodes."""
+SEEDS, WORLDS, PILOTS, ITERATIONS, EPISODES, LOGGED = 64, 6, 24, 30, 20, 100
+"""Units of a run, and the draws of features of which each is the mean; pilot draws; iterations, fresh
+episodes of each, offline episodes."""
 STEPS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 ARMS: dict[str, Grid] = {
     "on-policy": {"step": STEPS},
     "hybrid": {"step": STEPS, "trust": (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)},
     "off-policy hybrid": {"step": STEPS},
 }
-"""Of the policy; and the weight of Bellman targets against returns, the knob of the source. The last regresses
-on targets alone, over all data there are."""
+"""Of the policy; and the weight of Bellman targets against returns, the knob of the source. The last
+regresses on targets alone, over all data there are."""
 ALONE = 1e6
 """A weight at which returns count for nothing."""
 SHORT = 0.05
@@ -28,7 +28,7 @@ SHORT = 0.05
 
 
 def learn(seeds: Seeds, arm: str, length: int, step: float, trust: float = 0.0) -> Groups:
-    """Return the mean share of the best value in the last ten of 30 iterations, [R], on a lock of this length.
+    """Return the mean share of the best value in the last ten of 30 iterations on a lock, [R].
 
     Offline data: 100 episodes of a logger that knows 80 % of the code. Features: half as many random
     directions as pairs, per seed.

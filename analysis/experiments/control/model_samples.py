@@ -16,7 +16,7 @@ LESS = 2.0
 
 
 def learn(seeds: Seeds, arm: str, updates: float, rate: float) -> Groups:
-    """Return max Q less the true value of the greedy policy, mean over states, cut at 100, and that value, [R].
+    """Return max Q less the true value of the greedy policy, cut at 100, and that value, [R].
 
     Each seed is a random world with 32 random features for 64 pairs, so updates change the Q of untried
     actions.
@@ -44,8 +44,8 @@ EXPERIMENT: Experiment = TUNED.experiment(
     NAME, SEEDS, ("over-estimation", "value"), {"steps": STEPS, "features": FEATURES},
     question="Does a twentieth of model-made samples keep over-estimation bounded at high update ratios?",
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
-    differs="a linear critic on random MDPs; the model is a table of counts; each arm at the step size of the "
-    "highest value",
+    differs="a linear critic on random MDPs; the model is a table of counts; each arm at the step size "
+    "of the highest value",
     margins={"over-estimation that counts as less": LESS, "over-estimation that counts as bounded": LESS},
     figure=Plot(
         "final by setting", x="updates: updates per step", y="over-estimation",
@@ -61,7 +61,8 @@ EXPERIMENT: Experiment = TUNED.experiment(
 OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}
 asks(EXPERIMENT,
     ("a-twentieth-of-model-made-samples-lowers-over-estimation", "At 32 updates per step 5% of model-made "
-     "samples lower the over-estimation by more than 2, each at its best step size.", "none", "a twentieth", {"over": OFTEN}),
+     "samples lower the over-estimation by more than 2, each at its best step size.", "none", "a twentieth",
+     {"over": OFTEN}),
     ("a-twentieth-of-model-made-samples-bounds-over-estimation", "With 5% of model-made samples the "
      "over-estimation is at 32 updates per step at most 2 above that at 1, each at its best step size.",
      OFTEN, ONCE, {"over": {"arm": "a twentieth"}, "below": True}),

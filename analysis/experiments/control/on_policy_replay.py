@@ -21,7 +21,13 @@ LESS = 0.02
 """Share of the best value."""
 
 
-def learn(seeds: Seeds, arm: str, quality: float, rate: float, power: float = 0.0) -> Groups:
+def learn(
+    seeds: Seeds,
+    arm: str,  # noqa: ARG001 - its power says which
+    quality: float,
+    rate: float,
+    power: float = 0.0,
+) -> Groups:
     """Return the deepest early loss of value, and values along and late, as shares of the best, [R].
 
     In a random world a linear critic (32 features of 64 pairs) makes 4000 updates on 50 logged episodes
@@ -53,13 +59,18 @@ def learn(seeds: Seeds, arm: str, quality: float, rate: float, power: float = 0.
 
 
 EXPERIMENT = TunedArms(
-    ARMS, learn, "mean value", PILOTS, {"quality": (0.0, 0.5)}, starts={"on-policy": {"rate": 0.05, "power": 1.0}}
+    ARMS,
+    learn,
+    "mean value",
+    PILOTS,
+    {"quality": (0.0, 0.5)},
+    starts={"on-policy": {"rate": 0.05, "power": 1.0}},
 ).experiment(
     NAME, SEEDS, ("early loss", "mean value", "late value"), {"steps": STEPS, "features": FEATURES},
     question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
-    differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus; each arm "
-    "at the settings with the highest mean value online",
+    differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus; each "
+    "arm at the settings with the highest mean value online",
     margins={"share of the value that counts as less lost": LESS},
     figure=Plot(
         "distribution", x="quality: logger's share of best actions",

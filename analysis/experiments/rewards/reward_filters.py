@@ -1,32 +1,24 @@
 """Samples of a group to learn from when the proxy is least reliable at middling scores (PF-PPO)."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy import special, stats
 
 from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
-from analysis.lab import Experiment, Floats, Frame, Groups, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.lab import Floats, Frame, Grid, Groups, Plot, Seeds, TunedArms, asks
 from testbed.rng import generator
 
 NAME = "reward-filters"
-SEEDS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 4, 16, 100, 24, 12, 5, 60
+SEEDS, PILOTS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 48, 4, 16, 100, 24, 12, 5, 60
 NOISES = ("middling", "even")
 """Errors of the proxy: 1.5 exp(-(gold / 0.6)^2), so at middling gold rewards, or 0.8 everywhere."""
 KINDS = ("all", "two", "best", "best and worst", "best and random")
-RATES = {
-    "middling": dict(zip(KINDS, (10.0, 3.0, 3.0, 3.0, 10.0), strict=True)),
-    "even": dict(zip(KINDS, (30.0, 1.0, 3.0, 0.3, 10.0), strict=True)),
-}
-"""Best of .1, .3, … 100 for gold reward under each noise, on 48 other worlds."""
-OTHERS = {"kept": ("all", "two", "best", "best and random")}
+RATES: Grid = {"rate": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
+OTHERS = ("all", "two", "best", "best and random")
 
 
 def world(seed: int, noise: str) -> tuple[Floats, Floats, Floats]:
-    """Return features of the answers, gold rewards linear in them, and a proxy, for 16 prompts and 100 fresh
-    ones.
-    """
-    rng = generator(seed, NAME)
+    """Return features of the answers, gold rewards linear in them, and a proxy: 16 prompts and 100 fresh."""
+    rng = generator(seed, f"{NAME}/tuned")
     feature_SAF = rng.normal(size=(PROMPTS + FRESH, ANSWERS, FEATURES))
     gold_SA = feature_SAF @ rng.normal(size=FEATURES) / np.sqrt(FEATURES)
     deviation_SA = 1.5 * np.exp(-((gold_SA / 0.6) ** 2)) if noise == "middling" else 0.8
@@ -72,36 +64,34 @@ def policy(feature_WSAF: Floats, weight_WF: Floats) -> Floats:
     return np.asarray(special.softmax(np.einsum("wsaf,wf->wsa", feature_WSAF, weight_WF), -1))
 
 
-def rows(seeds: Seeds, rates: Mapping[str, Mapping[str, float]] = RATES) -> Rows:
-    """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by filter; mean over
+def learn(seeds: Seeds, arm: str, noise: str, rate: float) -> Groups:
+    """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by world; mean over
     4 trainings in a world.
     """
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
-    for noise in NOISES:
-        found = (np.stack(x) for x in zip(*(world(seed, noise) for seed in seeds), strict=True))
-        feature_WSAF, gold_WSA, proxy_WSA = found
-        seen, fresh = np.s_[:, :PROMPTS], np.s_[:, PROMPTS:]
-        for keep, rate in rates[noise].items():
-            law = keep if keep in KEPT else "all"
-            pairs = zip(proxy_WSA[seen], gold_WSA[seen], strict=True)
-            r2_W = [reliability(filtered_dist(even_SA, x_SA, GROUP, law), x_SA, y_SA) for x_SA, y_SA in pairs]
-            gold_DW = []
-            for draw in range(DRAWS):
-                weight_WF = train(feature_WSAF[seen], proxy_WSA[seen], keep, rate, seeds[0] + draw)
-                pi_WSA = policy(feature_WSAF[fresh], weight_WF)
-                gold_DW.append((pi_WSA * gold_WSA[fresh]).sum(-1).mean(-1))
-            yield columns(seeds, noise=noise, kept=keep, r2=r2_W, gold=np.mean(gold_DW, axis=0))
+    found = (np.stack(x) for x in zip(*(world(seed, noise) for seed in seeds), strict=True))
+    feature_WSAF, gold_WSA, proxy_WSA = found
+    seen, fresh = np.s_[:, :PROMPTS], np.s_[:, PROMPTS:]
+    law = arm if arm in KEPT else "all"
+    pairs = zip(proxy_WSA[seen], gold_WSA[seen], strict=True)
+    r2_W = [reliability(filtered_dist(even_SA, x_SA, GROUP, law), x_SA, y_SA) for x_SA, y_SA in pairs]
+    gold_DW = []
+    for draw in range(DRAWS):
+        weight_WF = train(feature_WSAF[seen], proxy_WSA[seen], arm, rate, seeds[0] + draw)
+        pi_WSA = policy(feature_WSAF[fresh], weight_WF)
+        gold_DW.append((pi_WSA * gold_WSA[fresh]).sum(-1).mean(-1))
+    return {"r2": np.array(r2_W), "gold": np.mean(gold_DW, axis=0)}
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(dict.fromkeys(KINDS, RATES), learn, "gold", PILOTS, {"noise": NOISES}).experiment(
+    NAME, SEEDS, ("r2", "gold"), {"group": GROUP, "steps": STEPS, "prompts": PROMPTS},
     question="Does learning from the best and the worst of a group end with the most gold reward?",
     source="Shen and Zhang (2024), PF-PPO, arXiv:2409.06957",
-    differs="linear softmax policies judged on fresh prompts; an artificial proxy; each batch used once",
-    compute=of_seeds(NAME, rows, SEEDS, {"group": GROUP, "steps": STEPS, "prompts": PROMPTS}),
-    keys=("run", "seed", "noise", "kept"), metrics=("r2", "gold"),
+    differs="linear softmax policies judged on fresh prompts; a made proxy; each batch used once; "
+    "rates by arm",
     margins={"gold reward": 0.0, "rank correlation": 0.0},
     figure=Plot(
-        "distribution", x="kept", y="gold: gold reward, fresh prompts", arm=("noise",),
+        "distribution", x="arm: kept", y="gold: gold reward, fresh prompts", arm=("noise",),
         says="Shows the true reward on fresh prompts after 60 policy-gradient steps of a linear softmax "
         "policy on an artificial proxy, by the samples used of a group of 5: all, any two, the best, the "
         "best and the worst, or the best and a random other; the proxy errs only at middling true rewards, "
@@ -112,10 +102,8 @@ EXPERIMENT = Experiment(
 
 
 def rank_correlation(table: Frame) -> Groups:
-    """Return Spearman's correlation between R^2 and gold reward over all samples and three filters, by
-    run.
-    """
-    met = table[(table["noise"] == "middling") & (table["kept"] != "two")]
+    """Return Spearman's correlation of R^2 and gold reward over all samples and three filters, by run."""
+    met = table[(table["noise"] == "middling") & (table["arm"] != "two")]
     return {
         str(run): np.array([stats.spearmanr(x["r2"], x["gold"]).statistic for _, x in part.groupby("seed")])
         for run, part in met.groupby("run")
@@ -126,10 +114,10 @@ asks(EXPERIMENT,
     ("r2-ranks-the-filters", "Over all samples and the three filters the rank correlation of R^2 and gold "
      "reward is positive.", None, None, {"outcome": rank_correlation}),
     ("best-and-worst-wins", "Best and worst end with more gold reward than all samples, any two, best, and "
-     "best and random.", {"kept": "best and worst"}, OTHERS, 0.0, "gold", {"over": {"noise": "middling"}}),
+     "best and random.", "best and worst", OTHERS, 0.0, "gold", {"over": {"noise": "middling"}}),
     ("best-and-worst-beats-all-samples-in-even-noise", "Where the proxy errs as much at every score, and R^2 "
-     "of best and worst is the highest, they end above all five samples.", {"kept": "best and worst"},
-     {"kept": "all"}, 0.0, "gold", {"over": {"noise": "even"}}),
+     "of best and worst is the highest, they end above all five samples.", "best and worst",
+     "all", 0.0, "gold", {"over": {"noise": "even"}}),
     ("best-and-worst-beats-any-two-in-even-noise", "There they end above as many samples, any two.",
-     {"kept": "best and worst"}, {"kept": "two"}, 0.0, "gold", {"over": {"noise": "even"}}),
+     "best and worst", "two", 0.0, "gold", {"over": {"noise": "even"}}),
 )  # fmt: skip

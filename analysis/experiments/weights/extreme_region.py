@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import PILOT, Experiment, Floats, Groups, Part, Plot, Rows, Seeds, columns, of_seeds
+from analysis.lab import PILOT, Experiment, Floats, Groups, Part, Plot, Rows, Seeds, ask, columns, of_seeds
 from testbed.rng import generator
 
 NAME = "extreme-region"
@@ -19,7 +19,7 @@ GRIDS: dict[str, list[dict[str, float]]] = {
     "penalized": [{"beta": beta} for beta in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5)],
     "distilled": [
         {"steps": steps, "radius": radius}
-        for steps in (100, 400)
+        for steps in (10, 30, 100, 400)
         for radius in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
     ],
 }
@@ -34,10 +34,8 @@ def softmax(logit: Floats) -> Floats:
 
 
 def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Return features and reward probabilities of the batch and of the test, and the base's weights [F,
-    A].
-    """
-    rng = generator(seed, NAME)
+    """Return features and chances of reward of the batch and of the test, and the base's weights [F, A]."""
+    rng = generator(seed, f"{NAME}/tuned")
     mix_IF, right_FA = rng.normal(size=(INPUTS, FEATURES)), rng.normal(size=(FEATURES, ACTIONS))
     hidden_IA = rng.normal(size=(INPUTS, ACTIONS))
     found = []
@@ -110,11 +108,18 @@ def settings() -> dict[str, dict[str, float]]:
     return {arm: GRIDS[arm][min(each)[1]] for arm, each in near.items() if each}
 
 
+def ends(arm: str) -> bool:
+    """Return whether a knob of an arm's setting is the least or the largest of its grid."""
+    grid = {name: sorted({each[name] for each in GRIDS[arm]}) for name in GRIDS[arm][0]}
+    return any(value in (grid[name][0], grid[name][-1]) for name, value in settings()[arm].items())
+
+
 def rows(seeds: Seeds) -> Rows:
     """Return a row per arm and world, each arm at its setting."""
     for arm, knobs in settings().items():
         knob = knobs.get("beta", knobs.get("radius", 0.0))
-        yield columns(seeds, arm=arm, steps=knobs.get("steps", STEPS), knob=knob, **learn(seeds, **knobs))
+        given = {"arm": arm, "steps": knobs.get("steps", STEPS), "knob": knob, "at end": int(ends(arm))}
+        yield columns(seeds, **given, **learn(seeds, **knobs))
 
 
 EXPERIMENT = Experiment(
@@ -123,7 +128,7 @@ EXPERIMENT = Experiment(
     differs="contextual bandits with linear scores, where distillation leads to a mixture of weights",
     compute=of_seeds(NAME, rows, SEEDS, {"batch": BATCH, "pilots": PILOTS}),
     keys=("run", "seed", "arm"),
-    metrics=("steps", "knob", "reward", "log kl", "base"),
+    metrics=("steps", "knob", "at end", "reward", "log kl", "base"),
     margins={"reward that counts as equal": SAME, "factor of KL": FAR},
     figure=Plot(
         "strips",
@@ -147,6 +152,4 @@ for _name, _says, _rival in (
     ("distilled-updates-stay-far-nearer-than-stopped-ones", "There they have less than half the KL "
      "of updates stopped early.", "stopped"),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, _says).compare(
-        "log kl", {"arm": _rival}, {"arm": "distilled"}, by=float(np.log(FAR))
-    )
+    ask(EXPERIMENT, _name, _says, _rival, "distilled", float(np.log(FAR)), "log kl")
