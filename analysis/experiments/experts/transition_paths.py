@@ -171,8 +171,8 @@ EXPERIMENT = TUNED.experiment(
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
     source="TPS-DPS (2024), arXiv:2405.19961; only a summary was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
-    "comes with four updates a rollout and uniform moves at first, its rivals update once on their own paths; rates "
-    "by arm and by what is asked",
+    "comes with four updates a rollout and uniform moves at first, its rivals update once on their own paths; "
+    "rates by arm and by what is asked",
     margins={"nats nearer to the posterior": LESS},
     figure=Plot(
         "distribution", x="arm: loss", where={"aim": "missed"}, y="missed: KL from the posterior, nats",
