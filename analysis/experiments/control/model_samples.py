@@ -8,7 +8,7 @@ from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy
 
 NAME = "model-samples"
-SEEDS, PILOTS, STEPS, FEATURES, CUT = 256, 48, 1500, 32, 100.0
+SEEDS, PILOTS, STEPS, FEATURES, CUT = 192, 24, 1500, 32, 100.0
 RATES: Grid = {"rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 SHARES = {"none": 0.0, "a twentieth": 0.05, "a fifth": 0.2}
 LESS = 2.0
