@@ -1,15 +1,19 @@
 """ARB: from offline to online learning with replay that prefers likely trajectories of the current policy."""
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
-from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, keys
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, keys
 from envs import infinite_horizon
+from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, skilled
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy, optimal_q
 
 NAME = "on-policy-replay"
-SEEDS, PILOTS, STEPS, FEATURES, EPISODES, EARLY = 256, 48, 2000, 32, 50, 10
+SEEDS, PILOTS, STEPS, FEATURES, EPISODES, EARLY = 96, 16, 2000, 32, 50, 10
 RATES = (0.0016, 0.005, 0.016, 0.05, 0.16, 0.5)
 ARMS: dict[str, Grid] = {
     "uniform": {"rate": RATES},
@@ -19,6 +23,21 @@ ARMS: dict[str, Grid] = {
 steps are drawn; 0 is uniform replay. The source divides by a temperature, 5 or 0.2 to 5: the inverse."""
 LESS = 0.02
 """Share of the best value."""
+
+
+@cache
+def begun(key: int, quality: float) -> tuple[FiniteMDP, dict[str, Any], Floats, Floats]:
+    """Return a world, its features and log, Q after offline learning, and the best policy."""
+    from testbed.offline.replay_control import replay_q
+
+    rng, one = np.random.default_rng(key), np.array([key], np.uint64)
+    world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
+    feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
+    best_1SA = greedy(optimal_q(world))
+    log = collect(world, skilled(best_1SA[0], quality)[None, None], EPISODES, one)
+    common = {"feature_SAF": feature_SAF, "offline": log}
+    how = {"steps": 1, "every": 1, "updates": 4000.0, "epsilon": 0.0, "step_size": 0.05}
+    return world, common, replay_q(world, one, **how, **common)[0], best_1SA
 
 
 def learn(
@@ -37,18 +56,10 @@ def learn(
 
     found = []
     for key in keys(seeds, f"{NAME}/tuned"):
-        rng, one = np.random.default_rng(key), np.array([key])
-        world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
-        feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-        best_1SA = greedy(optimal_q(world))
-        log = collect(world, skilled(best_1SA[0], quality)[None, None], EPISODES, one)
-        common = {"feature_SAF": feature_SAF, "offline": log}
-        before, _ = replay_q(
-            world, one, steps=1, every=1, updates=4000.0, epsilon=0.0, step_size=0.05, **common
-        )
-        fitted_FX = np.linalg.pinv(feature_SAF.reshape(-1, FEATURES))
+        world, common, before, best_1SA = begun(int(key), quality)
+        fitted_FX = np.linalg.pinv(common["feature_SAF"].reshape(-1, FEATURES))
         q_1KSA, _ = replay_q(
-            world, one, steps=STEPS, every=50, initial=before[:, 0].reshape(1, -1) @ fitted_FX.T,
+            world, np.array([key]), steps=STEPS, every=50, initial=before[:, 0].reshape(1, -1) @ fitted_FX.T,
             updates=2.0, epsilon=0.1, step_size=rate, on_policy=power, **common,
         )  # fmt: skip
         top = infinite_horizon.value(world, best_1SA)

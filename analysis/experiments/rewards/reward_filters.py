@@ -8,7 +8,7 @@ from analysis.lab import Floats, Frame, Grid, Groups, Plot, Seeds, TunedArms, as
 from testbed.rng import generator
 
 NAME = "reward-filters"
-SEEDS, PILOTS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 48, 4, 16, 100, 24, 12, 5, 60
+SEEDS, PILOTS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 24, 4, 16, 100, 24, 12, 5, 60
 NOISES = ("middling", "even")
 """Errors of the proxy: 1.5 exp(-(gold / 0.6)^2), so at middling gold rewards, or 0.8 everywhere."""
 KINDS = ("all", "two", "best", "best and worst", "best and random")

@@ -19,7 +19,7 @@ GRIDS: dict[str, list[dict[str, float]]] = {
     "penalized": [{"beta": beta} for beta in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5)],
     "distilled": [
         {"steps": steps, "radius": radius}
-        for steps in (10, 30, 100, 400)
+        for steps in (2, 3, 5, 10, 30, 100, 400)
         for radius in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
     ],
 }
@@ -35,7 +35,7 @@ def softmax(logit: Floats) -> Floats:
 
 def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return features and chances of reward of the batch and of the test, and the base's weights [F, A]."""
-    rng = generator(seed, f"{NAME}/tuned")
+    rng = generator(seed, f"{NAME}/grown")
     mix_IF, right_FA = rng.normal(size=(INPUTS, FEATURES)), rng.normal(size=(FEATURES, ACTIONS))
     hidden_IA = rng.normal(size=(INPUTS, ACTIONS))
     found = []
