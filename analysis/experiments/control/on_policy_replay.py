@@ -35,8 +35,8 @@ def begun(key: int, quality: float) -> tuple[FiniteMDP, dict[str, Any], Floats, 
     feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
     best_1SA = greedy(optimal_q(world))
     log = collect(world, skilled(best_1SA[0], quality)[None, None], EPISODES, one)
-    common = {"feature_SAF": feature_SAF, "offline": log}
-    how = {"steps": 1, "every": 1, "updates": 4000.0, "epsilon": 0.0, "step_size": 0.05}
+    common: dict[str, Any] = {"feature_SAF": feature_SAF, "offline": log}
+    how: dict[str, Any] = {"steps": 1, "every": 1, "updates": 4000.0, "epsilon": 0.0, "step_size": 0.05}
     return world, common, replay_q(world, one, **how, **common)[0], best_1SA
 
 
