@@ -470,3 +470,12 @@ def test_a_table_is_excused_from_the_measurement_only_while_it_lacks_it():
         experiment, again = EXPERIMENTS[path.stem], remeasured(path.stem)
         assert set(again.columns) & set(experiment.keys) == set(experiment.keys) - {"run"}
         assert not again.duplicated([key for key in experiment.keys if key != "run"]).any(), path
+
+
+def test_every_comparison_says_how_its_arms_are_set_and_no_central_one_has_one_setting():
+    central = {claim for each in systems().values() for claim in each.central}
+    said = {row["claim"]: f"{row['gates']}; {row['checked']}" for row in by_claim().values()}
+    assert not [claim for claim, text in said.items() if table_gates.NOBODY in text]
+    assert not [claim for claim in central if "tuned: one setting" in said[claim]]
+    assert set(table_gates.SETTINGS) <= set(EXPERIMENTS) | set(CLAIMS)
+    assert {how for how, _ in table_gates.SETTINGS.values()} <= set(table_gates.HOW)

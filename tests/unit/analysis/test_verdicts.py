@@ -186,8 +186,8 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
     def _(table): ...
 
     entry = made.claims["z"]
-    (held,) = gates.checked(entry, pd.DataFrame({"moved": [0, 1]}))
-    (failed,) = gates.checked(entry, pd.DataFrame({"moved": [0, 0]}))
+    held, _ = gates.checked(entry, pd.DataFrame({"moved": [0, 1]}))
+    failed, _ = gates.checked(entry, pd.DataFrame({"moved": [0, 0]}))
     assert (held.gate, held.holds) == ("acts", True)
     assert (failed.gate, failed.holds, failed.why) == ("acts", False, "no bound moved")
 
