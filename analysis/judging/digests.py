@@ -1,9 +1,9 @@
 """Digests of the inputs of a verdict: the experiment's file, its table, and the code that judges.
 
 A verdict is judged again when one of the three has changed. The code of a claim on a table is every module of
-`analysis` that its file or the gates import, directly or not. Objections to its claims, how its arms
-are set, and its sources' statements on drift count as code. A computation also depends on the packages of `testbed` and `envs`, with
-their tables.
+`analysis` that its file or the gates import, directly or not. Objections to its claims, how its arms are set,
+and its sources' statements on drift count as code. A computation also depends on the packages of `testbed`
+and `envs`, with their tables.
 """
 
 import ast
