@@ -109,7 +109,8 @@ class TunedArms:
     """Arms of a table, each at its best setting on pilot worlds, in each of some cells.
 
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
-    outcome that is to be high on average over `pilots` pilot worlds. cells: further columns and their values.
+    outcome that is to be high on average over `pilots` pilot worlds, low behind "-"; in braces a column.
+    cells: further columns and their values.
     endless, starts: as `tuned` takes them, starts by arm.
     """
 
@@ -125,8 +126,9 @@ class TunedArms:
     def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
         """Return an arm's setting in a cell, by its values, and whether it is at an end of its grid."""
         seeds, named = tuple(range(PILOT, PILOT + self.pilots)), dict(zip(self.cells, cell, strict=True))
+        score, sign = self.score.format(**named), -1.0 if self.score[0] == "-" else 1.0
         return tuned(
-            lambda **knobs: float(np.mean(self.learn(seeds, arm, **named, **knobs)[self.score])),
+            lambda **knobs: sign * float(np.mean(self.learn(seeds, arm, **named, **knobs)[score.strip("-")])),
             self.arms[arm],
             endless=self.endless,
             start=self.starts.get(arm),

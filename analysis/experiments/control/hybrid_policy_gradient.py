@@ -1,10 +1,8 @@
 """HNPG on combination locks: natural policy gradient with a critic that also reads offline data."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Keys, Plot, Rows, combinations, keys, of_keys
+from analysis.lab import Floats, Grid, Groups, Keys, Plot, Seeds, TunedArms, ask, keys
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, ratio, skilled
 from envs.mdps import combination_lock
@@ -12,38 +10,38 @@ from testbed.offline import tabular_offline
 from testbed.offline.improvement import hybrid_critic, natural_step, softmax
 
 NAME = "hybrid-policy-gradient"
-SEEDS, ITERATIONS, EPISODES, LOGGED, STEP = 500, 30, 20, 100, 4.0
-WORLDS: Mapping[int, int] = {4: 12, 8: 48}
-"""Draws of wrong features that a unit averages over, by digits of the lock."""
-TRUST: Mapping[str, float] = {"on-policy": 0.0, "hybrid": 1.0, "off-policy hybrid": 1e6}
-"""Weight of Bellman targets against returns; the last critic regresses on targets alone, over all data."""
-SOLVED, GAINED, SHORT = 0.9, 0.2, 0.05
+SEEDS, WORLDS, PILOTS, ITERATIONS, EPISODES, LOGGED = 64, 6, 24, 30, 20, 100
+"""Units of a run, and the draws of features of which each is the mean; pilot draws; iterations, fresh
+episodes of each, offline episodes."""
+STEPS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+ARMS: dict[str, Grid] = {
+    "on-policy": {"step": STEPS},
+    "hybrid": {"step": STEPS, "trust": (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)},
+    "off-policy hybrid": {"step": STEPS},
+}
+"""Of the policy; and the weight of Bellman targets against returns, the knob of the source. The last
+regresses on targets alone, over all data there are."""
+ALONE = 1e6
+"""A weight at which returns count for nothing."""
+SHORT = 0.05
+"""Share of the best value."""
 
 
-def make(key_R: Keys) -> Rows:
-    """Return the share of the best value, averaged over the last ten of 30 iterations, by lock, features and
-    critic.
+def learn(seeds: Seeds, arm: str, length: int, step: float, trust: float = 0.0) -> Groups:
+    """Return the mean share of the best value in the last ten of 30 iterations on a lock, [R].
 
-    Offline data: 100 episodes of a logger that knows 80% of the code. Misspecified features: half as many
-    random directions as pairs, drawn per seed; otherwise a table.
+    Offline data: 100 episodes of a logger that knows 80 % of the code. Features: half as many random
+    directions as pairs, per seed.
     """
-    for length, exact_features in ((4, True), (8, True), (16, True), (4, False), (8, False)):
-        world = combination_lock(length=length, actions=2, horizon=3 * length, discount=0.95)
-        features = "table" if exact_features else "half"
-        frame, _ = combinations(key_R, length=[length], features=[features], critic=TRUST)
-        shape = (world.states, world.actions, -1)
-        feature_RSAF: Floats = np.eye(2 * length + 2).reshape(shape)
-        drawn_R = key_R
-        if not exact_features:
-            inner = tuple(range(WORLDS[length]))
-            drawn_R = np.concatenate([keys(inner, f"{NAME} {key}") for key in key_R])
-            drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in drawn_R]
-            feature_RSAF = np.stack(drawn).reshape(len(drawn_R), *shape)
-        found = [_train(world, feature_RSAF, e, drawn_R).reshape(len(key_R), -1).mean(1) for e in TRUST]
-        yield frame.assign(value=np.concatenate(found))
+    world = combination_lock(length=length, actions=2, horizon=3 * length, discount=0.95)
+    key_R = keys(seeds, f"{NAME}/tuned")
+    drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in key_R]
+    feature_RSAF = np.stack(drawn).reshape(len(key_R), world.states, world.actions, -1)
+    targets = ALONE if arm == "off-policy hybrid" else trust
+    return {"value": _train(world, feature_RSAF, targets, key_R, step)}
 
 
-def _train(world: FiniteMDP, feature_RSAF: Floats, critic: str, key_R: Keys) -> Floats:
+def _train(world: FiniteMDP, feature_RSAF: Floats, trust: float, key_R: Keys, step: float) -> Floats:
     shape = (world.states, world.actions)
     best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))
@@ -54,35 +52,32 @@ def _train(world: FiniteMDP, feature_RSAF: Floats, critic: str, key_R: Keys) -> 
         values += [world.value(pi_RSA)] if iteration >= ITERATIONS - 10 else []
         log = collect(world, pi_RSA[:, None], EPISODES, key_R, step=iteration)
         fresh, sums = log.counts(*shape), log.counts(*shape, log.returns_to_go(world.discount))
-        if critic == "off-policy hybrid":
+        if trust == ALONE:
             known = known + fresh
         q_RSA = hybrid_critic(
             feature_RSAF, pi_RSA, world.discount, offline=known, visit_RSA=fresh.visit_RSA,
-            return_RSA=ratio(sums.visit_RSA, fresh.visit_RSA), trust=TRUST[critic], rounds=30,
+            return_RSA=ratio(sums.visit_RSA, fresh.visit_RSA), trust=trust, rounds=30,
         )  # fmt: skip
-        # Returns are within [0, 1], but a regression on wrong features can leave it.
-        logits_RSA = natural_step(logits_RSA, np.clip(q_RSA, -5.0, 5.0), STEP)
-    return np.mean(values, axis=0) / world.value(best_1SA)
+        # Returns are within [0, 1]; a regression on wrong features is not.
+        logits_RSA = natural_step(logits_RSA, np.clip(q_RSA, -5.0, 5.0), step)
+    return np.asarray(np.mean(values, axis=0) / world.value(best_1SA))
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(
+    ARMS, learn, "value", PILOTS, {"length": (4, 8)}, starts={"hybrid": {"step": 4.0, "trust": 1.0}}
+).experiment(
+    NAME, SEEDS, ("value",), {"iterations": ITERATIONS, "episodes": EPISODES}, worlds=WORLDS,
     question="Does a critic of returns and of offline targets have the best of both?",
     source="Zhou et al. (2023), Offline data enhanced on-policy policy gradient with provable guarantees",
-    differs="locks of 4 to 16 digits with two actions; wrong features are random directions",
-    compute=of_keys(NAME, make, SEEDS, {"iterations": ITERATIONS, "episodes": EPISODES}),
-    keys=("run", "length", "features", "critic", "seed"), metrics=("value",),
-    margins={
-        "share of the best value that counts as solved": SOLVED,
-        "share that counts as gained": GAINED,
-        "share that counts as short": SHORT,
-    },
+    differs="locks of 4 and 8 digits with two actions; features are half as many random directions as pairs; "
+    "each arm at its best step, the hybrid at its best weight of targets",
+    margins={"share that counts as short": SHORT},
     figure=Plot(
-        "final by setting", x="length: digits of the lock", y="value: value, share of best", arm=("critic",),
-        where={"features": "table"},
-        says="Shows the value late in natural policy gradient, as a share of the best, against the digits "
-        "of a combination lock, with a table for a critic; on-policy fits returns of fresh episodes; hybrid "
-        "fits these and Bellman targets of offline data; off-policy hybrid fits only such targets, of "
-        "offline and fresh data.",
+        "distribution", x="length: digits of the lock", y="value: value, share of best", arm=("arm: critic",),
+        says="Shows the value late in natural policy gradient, as a share of the best, by the digits of a "
+        "combination lock, with half of the features missing: on-policy fits returns of fresh episodes; "
+        "hybrid fits these and Bellman targets of offline data; off-policy hybrid fits such targets alone, "
+        "of offline and fresh data; each at its best settings.",
     ),
     systems=("HNPG (hybrid RL)",),
 )  # fmt: skip
@@ -102,7 +97,5 @@ for _name, _says, _length, _first, _second, _below in (
     ("a-hybrid-critic-beats-an-off-policy-hybrid-with-wrong-features-at-8-digits", TARGETS, 8, "hybrid",
      "off-policy hybrid", False),
 ):  # fmt: skip
-    EXPERIMENT.claim(_name, f"{_says} {_length} digits.").compare(
-        "value", {"critic": _first}, {"critic": _second}, by=SHORT, below=_below,
-        over={"length": _length, "features": "half"},
-    )  # fmt: skip
+    ask(EXPERIMENT, _name, f"{_says} {_length} digits, each at its best.", _first, _second, SHORT, "value",
+        below=_below, over={"length": _length})  # fmt: skip

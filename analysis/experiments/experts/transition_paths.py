@@ -1,26 +1,27 @@
 """Paths over a barrier with two gaps: the log-variance loss with replay (TPS-DPS), and on-policy losses."""
 
-import itertools
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Groups, Ints, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks
 from testbed.offline.control import Adam
 from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "transition-paths"
-SEEDS, PACK, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 1000, 384, 7, 16, 32, 200, 16, 4
-"""Worlds, worlds that share draws, side of the grid, steps and paths of a rollout, rollouts, rollouts kept,
-and updates per rollout."""
+SEEDS, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 192, 32, 7, 16, 32, 200, 16, 4
+"""Worlds, pilot worlds, side of the grid, steps and paths of a rollout, rollouts, those kept, and
+updates of each."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1
 """Share of uniform moves at the start of replay; margin in nats. Set before the table was made."""
 
 
-RATES = {"reverse KL": 0.04, "log-variance": 0.04, "cross-entropy": 0.04, "log-variance with replay": 0.02}
-"""Adam's rates: the best of 0.01, 0.02, 0.04, 0.08 for KL(posterior || policy) on 8 other worlds."""
+RATES: Grid = {"rate": (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)}
+LOSSES = ("reverse KL", "log-variance", "cross-entropy", "log-variance with replay")
+"""Of Adam's rates each has the one with the least of the divergence that is asked."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def worlds(seeds: Seeds) -> Worlds:
     gap_X = (column_X == SIDE // 2) * np.where(row_X == 1, 1.0, np.where(row_X == SIDE - 2, -1.0, 0.0))
     heights = []
     for seed in seeds:
-        rng = generator(seed, NAME)
+        rng = generator(seed, f"{NAME}/tuned")
         height_X = rng.uniform(0.0, 0.5, size=SIDE**2)
         height_X[column_X == SIDE // 2] += 5.0
         height_X[gap_X > 0], height_X[gap_X < 0] = rng.uniform(0.5, 2.5, size=2)
@@ -153,42 +154,47 @@ def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
     return softmax(logit_WTXM)
 
 
-def rows(seeds: Seeds) -> Rows:
-    """Yield both divergences and the error of the gaps' shares, by loss."""
-    for loss, start in itertools.product(RATES, range(0, len(seeds), PACK)):
-        pack = seeds[start : start + PACK]
-        given = worlds(pack)
-        yield columns(pack, loss=loss, **judged(given, trained(given, loss, RATES[loss], pack[0])))
+@functools.cache
+def learn(seeds: Seeds, arm: str, rate: float, aim: str = "") -> Groups:
+    """Return both divergences and the error of the gaps' shares, by world, whatever is aimed at."""
+    return (
+        learn(seeds, arm, rate) if aim else judged(worlds(seeds), trained(worlds(seeds), arm, rate, seeds[0]))
+    )
 
 
-EXPERIMENT = Experiment(
+TUNED = TunedArms(
+    dict.fromkeys(LOSSES, RATES), learn, "-{aim}", PILOTS, {"aim": ("missed", "unreal", "gaps")},
+    starts={loss: {"rate": 0.02} for loss in LOSSES},
+)  # fmt: skip
+EXPERIMENT = TUNED.experiment(
+    NAME, SEEDS, ("missed", "unreal", "gaps"), {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER},
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
     source="TPS-DPS (2024), arXiv:2405.19961; only a summary was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
-    "comes with four updates per rollout and uniform moves at first, its rivals update once on their own "
-    "paths",
-    compute=of_seeds(NAME, rows, SEEDS, {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER}),
-    keys=("run", "seed", "loss"), metrics=("missed", "unreal", "gaps"),
+    "comes with four updates a rollout and uniform moves at first, rivals update once on their own paths; "
+    "rates by arm and by what is asked",
     margins={"nats nearer to the posterior": LESS},
     figure=Plot(
-        "distribution", x="loss", y="missed: KL from the posterior, nats",
-        says="Shows how far learned paths are from the exact posterior, where walks of 16 steps on a grid "
-        "should cross a wall with two gaps; tables are trained by the reverse KL on their own paths, by the "
+        "distribution", x="arm: loss", where={"aim": "missed"}, y="missed: KL from the posterior, nats",
+        says="Shows how far the exact posterior is from learned paths where walks of 16 steps on a grid are "
+        "to cross a wall with two gaps: tables trained by the reverse KL on their own paths, by the "
         "variance of the log-weights on their own paths (log-variance) or on earlier ones too (with "
         "replay), or by cross-entropy on their own reweighted paths.",
     ),
     systems=("TPS-DPS",),
 )  # fmt: skip
 
-REPLAY, OTHERS = {"loss": "log-variance with replay"}, {"loss": ("reverse KL", "cross-entropy")}
+OTHERS = {"arm": ("reverse KL", "cross-entropy")}
+REPLAY = {"arm": "log-variance with replay"}
 asks(EXPERIMENT,
     ("replayed-log-variance-misses-less-of-the-paths", "From as many paths drawn, KL(posterior || policy) "
      "over paths is 0.1 nats smaller by the log-variance loss with replay, its four updates and its uniform "
-     "moves than by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "missed"),
+     "moves than by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "missed",
+     {"over": {"aim": "missed"}}),
     ("replayed-log-variance-draws-more-realistic-paths", "From as many paths drawn, KL(policy || posterior) "
      "is 0.1 nats smaller by the log-variance loss with replay, its four updates and its uniform moves than "
-     "by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "unreal"),
+     "by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "unreal", {"over": {"aim": "unreal"}}),
     ("replayed-log-variance-shares-paths-between-the-gaps", "The share of paths through each gap is nearer "
      "to the posterior's by the log-variance loss with replay than by reverse KL and by cross-entropy.",
-     OTHERS, REPLAY, 0.0, "gaps"),
+     OTHERS, REPLAY, 0.0, "gaps", {"over": {"aim": "gaps"}}),
 )  # fmt: skip
