@@ -3,7 +3,7 @@
 from analysis.arena import one_setting
 from analysis.arena import table as arena
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
-from analysis.experiments.lag.arena import AGED
+from analysis.experiments.arena.arena import AGED
 from analysis.judging.verdicts import by_claim
 from analysis.pages import short_answers
 from analysis.pages.finding_facts import LAG, Facts, in_words

@@ -181,7 +181,7 @@ def at_once(text):
      (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
      (["x.jsonl", "--open"], "--open needs a page"),
      (["log", "--objective", "ppo_clipp"], "Unknown objective"),
-     (["log", "--objective", "dpo"], "None of the named objectives can be asked")],
+     (["log", "--objective", "dpo"], "None of the named objectives can be evaluated")],
 )  # fmt: skip
 def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,1 @@
+"""What each recipe of the arena gains on old data, its rate and one knob tuned as those of its rivals."""
