@@ -141,7 +141,7 @@ def _of_old_data(f: Facts) -> list[tuple[str, str]]:
             f"64, VCPO ends {f.claim('vcpo-ends-above-grpo-on-larger-models')} above GRPO.",
         ),
         (
-            "Importance weights hurt at a full rate and are nearly idle at a small one",
+            "Importance weights beside REC's clip hurt at a full rate; at a small one nothing is decided",
             f.effects(
                 ("beside REC's clip", "at", "change of final accuracy"),
                 (

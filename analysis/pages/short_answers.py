@@ -88,8 +88,8 @@ def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
             "When do importance weights help, when do they hurt?",
             "They help where no clip limits the ratio: SmolLM2's REINFORCE gains "
             f"{f.claim('importance-weights-help-smollm2-at-the-end')} at lag 32. Beside a clip they change "
-            f"final accuracy by {f.claim('rec-importance-weights-change-nothing')} at a full rate, and next "
-            "to nothing at a tenth of it.",
+            f"final accuracy by {f.claim('rec-importance-weights-change-nothing')} at a full rate; at a "
+            "tenth of it nothing is decided.",
             "9, 17",
         ),
         (
