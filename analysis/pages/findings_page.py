@@ -4,6 +4,7 @@ from analysis.arena import one_setting
 from analysis.arena import table as arena
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.experiments.arena.arena import AGED
+from analysis.judging.gates import objections
 from analysis.judging.verdicts import by_claim
 from analysis.pages import short_answers
 from analysis.pages.finding_facts import LAG, Facts, in_words
@@ -125,7 +126,8 @@ def _of_old_data(f: Facts) -> list[tuple[str, str]]:
             "Very old data can be used",
             "Each recipe is tuned at its task and lag; `long` sorts 14 digits over 900 steps. Final accuracy "
             f"less that of GRPO, tuned there:\n\n{_at_the_oldest(f)}\n\nThe placebo is GRPO "
-            "on other seeds: differences of its size mean nothing. Beside fresh data, on `long`:\n\n"
+            "on other seeds: differences of its size mean nothing. On `long` the gains are no verdicts yet: "
+            f"{objections()['gspo-ends-above-tuned-grpo-at-lag-400-on-long'][1]}. Beside fresh data:\n\n"
             + f.effects(
                 ("recipe", "lag", "final accuracy less that of GRPO on fresh data"),
                 (
