@@ -59,9 +59,7 @@ class LQR:
         return np.asarray(np.linalg.solve(inner_UU, root * self.b_DU.T @ p_DD @ self.a_DD))
 
     def riccati(self) -> Floats:
-        """P with V*(x) = -x.P x - const, [D, D]: the undiscounted equation of sqrt(discount) A and
-        sqrt(discount) B.
-        """
+        """P with V*(x) = -x.P x - const, [D, D]: undiscounted, with sqrt(discount) A and sqrt(discount) B."""
         from scipy.linalg import solve_discrete_are
 
         root = np.sqrt(self.discount)
@@ -69,9 +67,7 @@ class LQR:
         return np.asarray(p_DD, dtype=np.float64)
 
     def cost_matrix(self, gain_xUD: Floats) -> Floats:
-        """P = Q + K.R K + discount (A - B K).P (A - B K), [x, D, D], a linear system; inf if the sum
-        diverges.
-        """
+        """P = Q + K.R K + discount (A - B K).P (A - B K), [x, D, D]; linear, inf if the sum diverges."""
         closed_xDD = self.a_DD - self.b_DU @ gain_xUD
         d = len(self.a_DD)
         paid_xDD = self.state_cost_DD + np.swapaxes(gain_xUD, -1, -2) @ self.action_cost_UU @ gain_xUD

@@ -155,9 +155,7 @@ def _split(entry: Entry, frame: pd.DataFrame) -> tuple[tuple[pd.DataFrame, ...],
 
 
 def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the first run and of the replication, if a table has both; seed -1 belongs to
-    both.
-    """
+    """Yield rows of the first run and of the replication, if a table has both; seed -1 is in both."""
     if entry.promises["fresh"] is not None:
         unit = frame["seed" if "seed" in frame else "replica"]
         again, shared = unit >= entry.promises["fresh"], unit < 0

@@ -1,6 +1,4 @@
-"""The probability that a design decides a gap: two runs of bets on signs, evaluated after every block of
-seeds.
-"""
+"""Compute the chance that a design decides a gap: two runs of bets on signs, looked at after every block."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -71,9 +71,7 @@ def excuse(row: Mapping[str, Any]) -> str:
 
 
 def lacking(gate: str, experiment: str, what: str) -> Answer:
-    """Return a gate's result if its measurement is missing: failed, unless the table is older than the
-    gate.
-    """
+    """Return a gate's result if its measurement is missing: failed, unless the table predates the gate."""
     known = UNMEASURED.get(experiment, "")
     return Answer(gate, bool(known), f"{NOT_RECORDED}, {known or what}")
 

@@ -79,9 +79,7 @@ def augmented_multiplier(multiplier_R: Floats, convexity_R: Floats, excess_R: Fl
 
 @dataclass(frozen=True)
 class PrimalDual:
-    """Per iteration and cell, [K, R]: the policy's exact return and cost, the critic's estimate of that cost,
-    and the multiplier.
-    """
+    """Per iteration, [K, R]: the policy's exact return and cost, the critic's cost, the multiplier."""
 
     value_KR: Floats
     cost_KR: Floats

@@ -32,8 +32,7 @@ from testbed.errors import UserError, unknown
 
 USUAL = "grpo"
 MISSED = 0.2
-"""Probability that the suggested number of seeds does not decide a difference as large as the observed
-one."""
+"""Chance that the suggested number of seeds does not decide a difference as large as the observed one."""
 ARM, SETTING = "(arm)", "(setting)"
 
 

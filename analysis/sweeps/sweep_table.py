@@ -185,9 +185,7 @@ def only(rows: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
 
 
 def named(kind: str, given: str, known: Iterable[str]) -> str:
-    """Return the known value that is meant, 1e-3 for 0.001 too; raise UserError with candidates if none
-    is.
-    """
+    """Return the known value that is meant, 1e-3 for 0.001 too; raise UserError with candidates if none."""
     known = list(known)
     try:
         numbers = {f"{float(given):g}", str(int(float(given)))}
@@ -255,9 +253,7 @@ def about(rows: pd.DataFrame) -> Mapping[str, str]:
 
 
 def gaps(rows: pd.DataFrame) -> dict[str, int]:
-    """Return, for each logged metric with gaps, the number of cells without a number at a step where others
-    have one.
-    """
+    """Return, for each logged metric with gaps, the number of cells that lack it where others have it."""
     found = {}
     for name in metrics(rows):
         known = rows[name].notna()
@@ -267,8 +263,6 @@ def gaps(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def unfinished(*folders: str | Path) -> int:
-    """Return the number of planned cells of these results folders without a result: they failed, or never
-    ran.
-    """
+    """Return how many planned cells of these results folders have no result: they failed, or never ran."""
     counted = [store.status(each) for folder in folders for each in results_folders(Path(folder))]
     return sum(one.planned - one.done for one in counted)

@@ -64,9 +64,7 @@ def _best(table: Table, by: tuple[str, ...], outcome: str) -> pd.DataFrame:
 
 
 def _common(frame: pd.DataFrame, by: tuple[str, ...]) -> float | None:
-    """Return None, which means the best rate that all arms share, or the most frequent rate if they share
-    none.
-    """
+    """Return None, the best rate that all arms share, or the most frequent rate if they share none."""
     arms = frame.groupby(list(by), dropna=False)[RATE].agg(set)
     return None if set.intersection(*arms) else float(frame[RATE].mode().iloc[0])
 

@@ -20,8 +20,7 @@ LENGTH = "val/response_length"
 ROLLOUTS = "rollouts"
 
 WINDOW = 3
-""""final" and "best" are means of this many consecutive logged rows, so that one lucky evaluation is no
-peak."""
+""""final" and "best" are means of so many consecutive logged rows: one lucky evaluation is no peak."""
 RISE = 0.2
 """A peak counts only if it is this far above the first logged row: only learned accuracy can be lost."""
 KEPT = 0.5

@@ -14,8 +14,7 @@ AGE = "staleness/age_mean_token"
 SHARE = 0.9
 """Default level: this share of the best final return among the recipes."""
 LATE = 10.0
-"""A run that never reaches the level counts as its last second in the slow arm, and as LATE times that in the
-fast arm."""
+"""A run that misses the level counts as its last second in the slow arm, LATE times that in the fast arm."""
 
 
 def smoothed(rows: pd.DataFrame, column: str) -> np.ndarray:

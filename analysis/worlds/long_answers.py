@@ -49,9 +49,7 @@ def _softmax(logit_A: Floats) -> Floats:
 
 @numba.njit(cache=True)
 def _td_error(value_S: Floats, state_T: Ints, t: int, end: int, reward: float, unknown: bool) -> float:
-    """Return the error at token t; unknown: whatever follows the last token is not known, which counts as no
-    news.
-    """
+    """Return the error at token t; unknown: whatever follows the last token counts as no news."""
     now = value_S[state_T[t]]
     if t < end - 1:
         return value_S[state_T[t + 1]] - now

@@ -229,9 +229,7 @@ def _values(x: Any) -> tuple[Any, ...]:
 
 
 def asks(experiment: Experiment, *rows: tuple[Any, ...], **shared: Any) -> None:
-    """Declare a claim for each row: the arguments that follow the experiment in `ask`, and those in
-    `shared`.
-    """
+    """Declare a claim per row: arguments after the experiment in `ask`, and those in `shared`."""
     for row in rows:
         own = row[-1] if len(row) > 4 and isinstance(row[-1], Mapping) else {}
         ask(experiment, *(row[:-1] if own else row), **{**shared, **own})

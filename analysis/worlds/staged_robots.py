@@ -55,9 +55,7 @@ def _fitted(store_K3: Ints, stored: int, expectile: float) -> tuple[Floats, Floa
 
 @numba.njit(cache=True)
 def _modelled(store_K3: Ints, stored: int, pi_LA: Floats) -> float:
-    """Return the value of a policy in the model of all stored steps, where an action never taken stays in
-    place.
-    """
+    """Return a policy's value in the model of all stored steps; an untaken action stays in place."""
     chance_LAL = np.zeros((STAGES, ACTIONS, STAGES + 1))
     for i in range(stored):
         if store_K3[i, 2] != 2:

@@ -89,9 +89,7 @@ class Family:
         return way.arm(next(each for each in way.ladder if each == value))
 
     def old(self) -> set[str]:
-        """Return the arms that learn from old data at any value of their knob; windows learn from new
-        data.
-        """
+        """Return the arms that learn from old data at any knob; windows learn from new data."""
         runs = {name: way.arm(way.ladder[0]).run for name, way in self.ways.items()}
         return {name for name, run in runs.items() if run.lag or run.staleness not in ("exact", "windowed")}
 

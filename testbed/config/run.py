@@ -21,8 +21,7 @@ YOUNGER = (
     "anchor_args", "prefix", "prefix_args", "critic", "critic_args", "teacher", "teacher_args", "guide",
     "guide_args", "verifier", "verifier_args",
 )  # fmt: skip
-"""Fields added after RUN_VERSION 1: the id ignores them at their default, so a new setting renames no older
-result."""
+"""Fields added after RUN_VERSION 1: at their default the id ignores them, so no older result is renamed."""
 
 OLD_NAME, NEW_NAME = "law", "distribution"
 RENAMED = {"staleness_args": "staleness", "prefix_args": "prefix"}

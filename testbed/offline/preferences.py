@@ -16,9 +16,7 @@ from envs.arrays import Floats
 from testbed.errors import UserError
 
 Draw = Callable[[int, list[Floats]], "tuple[Floats, Floats] | None"]
-"""From the step and all log-policies [R, S, A] so far, the newest last: a new (weight, label), or None for no
-change.
-"""
+"""(step, all log-policies [R, S, A] so far, newest last) -> a new (weight, label), or None for no change."""
 
 
 def bradley_terry(reward_xA: Floats) -> Floats:

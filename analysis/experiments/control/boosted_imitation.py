@@ -26,8 +26,7 @@ GRIDS: dict[str, Grid] = {
 }  # fmt: skip
 """AILBoost; AILBoost with equal weights; DAC, the newest policy of a uniform replay; cloning."""
 MARGIN = 0.02
-"""Margin of the score, 0 being the uniform policy's value and 1 the expert's. Set before the table was
-made."""
+"""Margin of the score, 0 the uniform policy's value and 1 the expert's. Set before the table was made."""
 
 
 @cache

@@ -58,9 +58,7 @@ FROM = {
 
 @lru_cache(1024)
 def given(seed: int) -> tuple[FiniteMDP, Floats, float, float]:
-    """Return a world with noisy rewards, unit features [S, A, F], and the values of the uniform and the best
-    policy.
-    """
+    """Return a world with noisy rewards, unit features [S, A, F], and values of uniform and best policy."""
     world = garnet(states=STATES, actions=ACTIONS, discount=0.9, seed=seed, horizon=24, noise_std=2.0)
     feature_SAF = generator(seed, NAME).normal(size=(STATES, ACTIONS, FEATURES))
     feature_SAF /= np.linalg.norm(feature_SAF, axis=-1, keepdims=True)

@@ -18,9 +18,7 @@ LOGGERS: Mapping[str, Any] = {
     "mixed": {"mean_W": [-0.8, 1.5], "std_W": [0.3, 0.4], "share_W": [0.3, 0.7]},
     "narrow": {"mean_W": [-0.4], "std_W": [0.3], "share_W": [1.0]},
 }
-"""Means and deviations of logged actions: a wide, aimless logger, a mixture of two, and one near the
-optimum.
-"""
+"""Means and deviations of logged actions: wide and aimless, a mixture of two, and one near the optimum."""
 ARMS = ("none", "score 5", "score 20", "penalty 10", "penalty 100")
 """Steps of correction, or the weight of a penalty on the distance to the nearest data."""
 FEWER, SAME = 0.2, 0.05
@@ -28,9 +26,7 @@ FEWER, SAME = 0.2, 0.05
 
 
 def make(key_R: Keys) -> Rows:
-    """Yield the share of actions outside the data and the share of the best value, in a bandit of two
-    bumps.
-    """
+    """Yield the share of actions outside the data, and of the best value, in a bandit of two bumps."""
     bandit = BumpBandit(
         center_K=np.array([-1.0, 1.0]), tilt_K=np.array([0.5, 0.0]), height_K=np.array([1.0, 0.7]),
         width_K=np.array([0.3, 0.5]),

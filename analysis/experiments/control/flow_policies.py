@@ -30,9 +30,7 @@ a ratio. Noise: deviation of each of DPPO's steps."""
 
 
 class Policies:
-    """Networks of an arm, one per seed; states, actions and log ratios to the sampling policy are [R, N,
-    ...].
-    """
+    """Networks of an arm, one per seed; states, actions and log ratios to the sampler are [R, N, ...]."""
 
     def __init__(self, arm: str, seeds: Seeds, knobs: dict[str, Any]) -> None:
         """Start at N(0, 1) in the plane, with little noise; a flow starts as the identity."""

@@ -38,9 +38,7 @@ class Pendulum:
     """Pendulums, one per seed, in `count` copies each that restart after HORIZON steps."""
 
     def __init__(self, seeds: Seeds, count: int, rng: Any) -> None:
-        """Draw gravity, friction and the largest torque, which is too small to lift the pendulum in one
-        swing.
-        """
+        """Draw gravity, friction and the largest torque, too small to lift the pendulum in one swing."""
         self.torch, self.rng, self.shape = torch, rng, (len(seeds), count)
         drawn = np.array(
             [generator(s, f"{NAME}, all knobs turned").uniform((8, 0.0, 0.3), (12, 0.2, 0.6)) for s in seeds]

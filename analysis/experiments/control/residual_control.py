@@ -1,6 +1,4 @@
-"""ResFiT on a point mass with a sparse reward: a residual on a cloned controller, against learning from
-scratch.
-"""
+"""ResFiT on a point mass with a sparse reward: a residual on a cloned controller, or a start from zero."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -104,9 +102,7 @@ TUNED = TunedArms({arm: {} if arm == "base" else LEARNER for arm in ARMS}, learn
 
 
 def unsolved(table: Frame) -> str:
-    """Return "" if neither scratch nor the base succeeds in most worlds within the budget, else which one
-    does.
-    """
+    """Return "" if neither scratch nor base succeeds in most worlds within the budget, else which does."""
     share = table.groupby("arm")["solved"].mean()
     done = [arm for arm in ("scratch", "base") if share[arm] > 0.5]
     return f"solved on most worlds by {' and '.join(done)}" if done else ""

@@ -12,9 +12,7 @@ from testbed.offline.tabular_offline import fitted_q, policy_q
 NAME = "return-distributions"
 SEEDS, WORLDS, PILOTS, STEPS = 512, 16, 64, 1500
 SCORE, LESS = 0.02, 0.1
-"""Margins: score, 1 being the optimum's lead over the uniform policy; over-estimation in units of reward. Set
-before the table was made.
-"""
+"""Margins: score, 1 the optimum's lead over uniform; over-estimation in rewards. Set before the table."""
 KNOBS = {"rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), "temperature": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 ARMS: dict[str, Grid] = {
     "one critic": KNOBS,

@@ -8,8 +8,7 @@ from testbed.exact.value_learning import baird_star
 
 NAME = "target-period"
 SEEDS, UPDATES, PARTS, DISCOUNT = 24, 6000, 20, 0.99
-"""Seeds; updates between rescalings of the values, which prevent overflow, and the number of rescalings;
-discount."""
+"""Seeds; updates between rescalings of the values, against overflow; number of rescalings; discount."""
 STEPS, PERIODS = (0.02, 0.05, 0.1), (1, 3, 10, 30, 100, 300)
 CLEAR = 0.005
 """Distance of the radius from 1, per refresh, beyond which a sampled run must agree with it."""
@@ -61,9 +60,7 @@ EXPERIMENT = Experiment(
 
 
 def growth_on_the_side_of_the_radius(table: Frame) -> Groups:
-    """Return the log growth per refresh, times the sign of radius - 1, for every pair with a radius clear of
-    1.
-    """
+    """Return the log growth per refresh times the sign of radius - 1, for pairs with a radius clear of 1."""
     logs = table.assign(growth=np.log(table["growth"]))
     groups: Groups = {}
     for (step, period), part in table.groupby(["step", "period"]):

@@ -16,8 +16,7 @@ SEEDS, FIRST, MARGIN = 32, 50_000, 0.05
 FULL = replace(task("sorted"), recipe="rec_oneside", recipe_args=UNCORRECTED)
 COARSE = (("matrices", "all"), ("mantissa", 1))
 ROLLOUTS = replace(FULL, mismatch=FP8, mismatch_args=COARSE)
-"""The format starts 0.08 nats per token from the trainer, 0.8 per response; FP8 drifts about 8 nats in 8,000
-tokens."""
+"""The format starts 0.08 nats a token from the trainer, 0.8 a response; FP8 drifts 8 nats in 8,000 tokens."""
 BOTH = replace(
     FULL, policy_args=(*FULL.policy_args, ("precision", f"{FP8} matrices=all mantissa=1")), teacher_noise=0.23
 )

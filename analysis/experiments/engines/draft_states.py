@@ -1,6 +1,4 @@
-"""Drafts of speculative decoding that see all or a part of a target's state, trained as they decode or
-not.
-"""
+"""Drafts of speculative decoding that see all or part of a target's state, trained as they decode or not."""
 
 from __future__ import annotations
 
@@ -53,15 +51,13 @@ NAME = "draft-states"
 SOURCE = "Mixture of Attentions for Speculative Decoding (2024), arXiv:2410.03804"
 SEEDS, PILOTS, STEPS = 64, 16, 120
 V, T, D, SEEN, KEPT = 4, 4, 6, 3, 0.6
-"""Vocabulary; drafted places; numbers in a state, and those that a partial draft sees; weight of the previous
-state."""
+"""Vocabulary; drafted places; numbers in a state, and in a partial draft's; weight of the previous state."""
 LONGER, SOURCES, FASTER, COST = 0.02, 0.25, 0.095, 0.05
 """Relative gains: the smallest that counts, and the source's in accepted length and in speed; time of a
 drafted token, in target calls. Set before the table was made."""
 RATES: Grid = {"rate": (0.003, 0.01, 0.03, 0.1, 0.3)}
 ARMS: dict[str, Grid] = dict.fromkeys(("part, given", "part, own", "whole, given", "whole, own"), RATES)
-"""The part of the state seen at the first place, and whether training uses the target's states or the
-draft's."""
+"""Part of the state seen at the first place; whether training uses the target's states or the draft's."""
 
 
 def place_gradients(
@@ -116,9 +112,7 @@ def target_states(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def drafted(state_SD: Tensor, turn_DD: Tensor, word_VD: Tensor, own: bool) -> Tensor:
-    """Return the draft's state at every prefix, A x + E_token; x is the target's previous state, or its
-    own.
-    """
+    """Return the draft's state at every prefix, A x + E_token; x: the target's previous state, or its own."""
     found, start = [state_SD[:1]], 0
     for t in range(T - 1):
         before = found[-1] if own else state_SD[start : start + V**t]

@@ -17,9 +17,7 @@ RATES = (3e-5, 1e-4, 3e-4, 1e-3)
 
 
 def arms() -> tuple[Run, ...]:
-    """Return arms with float32 rollouts, and with those of Q4_0 uncorrected, with TIS and with MIS, on fresh
-    data.
-    """
+    """Return arms on fresh data: float32 rollouts, and those of Q4_0 uncorrected, with TIS and with MIS."""
     counting = (
         ("file", str(PROBLEMS.with_name("count.jsonl"))),
         ("verifier", "exact"),

@@ -15,8 +15,7 @@ UNCORRECTED: Arguments = (
     ("eps_high", 1e9),
     ("weight", "none"),
 )
-"""The recipe rec_oneside with a region that holds every token, which equals the recipe tis without its
-weight."""
+"""rec_oneside with a region that holds every token, which equals the recipe tis without its weight."""
 FP8 = "fp8-tensor+fp8-activations"
 """Weights and inputs of linear layers are in e4m3, embeddings and head included."""
 NOISE = 0.2

@@ -101,9 +101,7 @@ def at_learning_rate_zero_all_drift_is_mismatch() -> Evidence:
 
 
 def _bits_that_lag_changes(run: Any) -> list[float]:
-    """Return 0 for each logged column that is equal at lag 4, else 1; and the distance of the last age from
-    4.
-    """
+    """Return 0 for each logged column equal at lag 4, else 1; and the distance of the last age from 4."""
     from testbed.training.loop import train
 
     fresh, stale = train(run), train(replace(run, lag=4))

@@ -13,8 +13,7 @@ from analysis.worlds.pilots import ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, MORE = 128, 80_000, 0.02
-"""Seeds of a run, offset past those of other tables; accuracy gain that counts. Set before the table was
-made."""
+"""Seeds of a run, offset past those of other tables; accuracy gain that counts. Set before the table."""
 BATCHES = replace(
     task("sorted"), staleness="periodic", lag=25, log_every=30, mismatch="logit-noise",
     mismatch_args=(("sigma", 0.3),),

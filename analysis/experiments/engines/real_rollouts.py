@@ -30,8 +30,7 @@ ENGINES = {
 ALIKE = ("int8", "bfloat16")
 """Engines that run without a correction only: their effect is small."""
 CORRECTIONS = {"no correction": "grpo", "TIS": "tis", "MIS": "mis", "IcePop": "icepop"}
-"""Recipes at their defaults, as training stacks have them; GRPO does not read the engine's
-log-probabilities."""
+"""Recipes at the defaults of training stacks; GRPO does not read the engine's log-probabilities."""
 RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 SUMS = MODELS["running-sum"]
 CALLED = {run.mismatch: name for name, run in ENGINES.items()}

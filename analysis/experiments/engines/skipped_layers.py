@@ -12,8 +12,7 @@ from analysis.lab import Part, Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FIRST, LITTLE = 16, 30_000, 0.05
-"""Seeds of a run, offset past those of other tables; accuracy loss that counts. Set before the table was
-made."""
+"""Seeds of a run, offset past those of other tables; accuracy loss that counts. Set before the table."""
 WHOLE = replace(task("sorted"), policy_args=(("layers", 8), ("width", 16)))
 SKIPS = replace(WHOLE, mismatch="skip-layers", mismatch_args=(("ratio", 0.125),))
 RATES, CAPS = (3e-4, 5.6e-4, 1e-3, 1.8e-3), (1, 2, 4, 8, 32, 128, 1024)

@@ -1,6 +1,4 @@
-"""Coverage of 95% intervals of the mean: counted exactly for two-point distributions, otherwise from seeded
-samples.
-"""
+"""Coverage of 95% intervals of the mean: exact for two-point distributions, else from seeded samples."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -31,8 +31,7 @@ GUESS = replace(
 EARLY = 300
 """Steps over which the reward of tool calls fades and replay grows; 100 to 300 in the source."""
 CALL, CUT, LEAST = 0.1, 0.02, 1.0
-"""Initial reward of a call, share of tokens that the clip drops, and their least covariance, as in the
-source."""
+"""Initial reward of a call, share of tokens that the clip drops, their least covariance, as in the source."""
 
 
 def standardized(rollout: Rollout, fade: float) -> Tensor:

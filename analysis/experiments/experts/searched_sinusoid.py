@@ -14,9 +14,7 @@ WAKES = {"wandering": 0.1, "steady": 0.0}
 """Noise of all states. A steady wake turns evenly, so a sinusoid can follow it."""
 FREQUENCIES, AMPLITUDES, PHASES = (0.2, 0.3, 0.4, 0.5, 0.6), np.linspace(0, 4, 21), 32
 MARGIN, WORST = 0.2, -1.0
-"""Margin, a share of the way from no force to the optimal gain, set before the table was made; values below
-the worst count as that.
-"""
+"""Margin, a share of the way from no force to the optimal gain, pre-set; least value that counts."""
 
 
 def turned(angle: float) -> Floats:

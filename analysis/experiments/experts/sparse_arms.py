@@ -117,8 +117,7 @@ def _hard(name: str, knob: str = "", **fields: Any) -> Callable[[float], Arm]:
 STAGED = replace(
     RARE, prefix="teacher", prefix_args=(("distribution", "staged"), ("share", 0.5), ("tokens", 5))
 )  # fmt: skip
-"""Half of the groups continue prefixes of a right answer of growing length, each the child of the one
-before."""
+"""Half of the groups continue prefixes of a right answer of growing length, each the child of the last."""
 
 
 def _below(alpha: float) -> Arm:

@@ -38,8 +38,7 @@ ANCHORS = Family({
 """On four pilots, clips of .1 and .4 do no better than .2 around the average; around the present weights no
 clip binds."""
 SEEDS, LATER, MARGIN = 32, 70_000, 0.02
-"""Seeds of a run, offset past those of other tables; smallest accuracy gain that counts. Set before the
-table."""
+"""Seeds of a run, offset past those of other tables; smallest gain that counts. Set before the table."""
 
 EXPERIMENT = ANCHORS.experiment(
     (*METRICS, "mean actor/clip_share_last_pass"),

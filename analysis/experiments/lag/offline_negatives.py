@@ -29,8 +29,7 @@ LEFT = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FIRST, MORE = 64, 32, 0.02
-"""Seeds of a run, and seeds that importance weights needed; the smallest gain in accuracy that counts, set
-before the table was made."""
+"""Seeds of a run; seeds that importance weights needed; smallest gain that counts, set before the table."""
 WEIGHTS = "importance weights"
 METRICS = (
     *("accuracy", "best", "start", "area", "collapsed", "rise accuracy", "val/entropy"),

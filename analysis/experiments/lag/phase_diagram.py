@@ -153,9 +153,7 @@ WARNED = Experiment(
 
 
 def areas(table: Frame, sign: str) -> pd.Series:
-    """Return, per seed, the AUROC with which a small value predicts a later collapse, where both outcomes
-    occur.
-    """
+    """Return, per seed, the AUROC with which a small value predicts a later collapse, if both occur."""
     found = {
         seed: auroc(-rows[sign].to_numpy(dtype=float), rows["collapsed"].to_numpy(dtype=float))
         for seed, rows in table.groupby("seed")

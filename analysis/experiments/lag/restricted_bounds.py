@@ -27,8 +27,7 @@ BOUNDS = Family(
     Path(__file__).with_suffix(".csv"),
 )
 SEEDS, LATER, MARGIN = 32, 80_000, 0.05
-"""Seeds of a run, which begin so far beyond those of other tables; accuracy, as in the arena. Set before the
-table was made."""
+"""Seeds of a run, offset past those of other tables; accuracy, as in the arena. Set before the table."""
 
 EXPERIMENT = BOUNDS.experiment(
     (*METRICS, "collapsed", "min actor/entropy"),

@@ -18,9 +18,7 @@ SIZES = (300, 1000, 3000)
 LURE = 1.0
 """Extra reward of an unsafe state."""
 MARGIN, NEAR = 0.01, 0.1
-"""Margins: probability of an unsafe state per discounted step; value, where rewards have deviation 1. Set
-before the table was made.
-"""
+"""Margins: probability of an unsafe state a discounted step; value, rewards having deviation 1. Pre-set."""
 
 
 def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:

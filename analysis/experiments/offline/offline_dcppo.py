@@ -20,8 +20,7 @@ ARMS: dict[str, Grid] = {
     "greedy within the log": {"prior": PRIORS},
     "pessimistic": {"prior": PRIORS, "scale": (0.1, 0.3, 1.0, 3.0, 10.0)},
 }
-"""Plans on the estimated model and rewards: with all actions, with logged ones, or with scale / sqrt(visits)
-taken off."""
+"""Plans on estimated model and rewards: all actions, logged ones, or scale / sqrt(visits) taken off."""
 DULLER, MORE = 0.3, 0.05
 """Factor on rewards, which makes choices noisy; margin of the score, 1 being the optimum's lead over the
 uniform policy. Set on pilot worlds, before the table was made.

@@ -11,8 +11,7 @@ NAME = "offline-vipo"
 SEEDS, PILOTS = 1280, 256
 SIZES, RANKS, WEIGHTS = (100, 300), (1, 2, 4), (0.0, 0.01, 0.1, 1.0, 10.0)
 MARGIN, MORE = 0.1, 0.02
-"""Margins of a log error and of the score, 1 being the optimum's lead over the uniform policy. Set before the
-table."""
+"""Margins of a log error and of the score, 1 being the optimum's lead over uniform. Set before the table."""
 ARMS: dict[str, Grid] = {
     "likelihood": {"rank": RANKS},
     "value-consistent": {"rank": RANKS, "weight": WEIGHTS},

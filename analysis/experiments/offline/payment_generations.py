@@ -13,8 +13,7 @@ ROUNDS, ROUTES, TRAITS, HIDDEN, DELAY, FRESH = 1000, 6, 6, 8, 1, 2000
 feedback in generations, payments on which a generation is scored.
 """
 LEAD, SWING = 0.005, 0.1
-"""Margins of success, and of the correlation between a generation and the one that learns from it. Set before
-the table."""
+"""Margins of success, and of the correlation of a generation with its learner. Set before the table."""
 PENALTY = (3.0, 30.0, 100.0, 300.0, 1000.0)
 EVEN = (0.02, 0.05, 0.1, 0.2, 0.4)
 UNEVEN = (300.0, 3000.0, 10000.0, 30000.0, 100000.0, 1000000.0)

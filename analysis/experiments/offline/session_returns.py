@@ -1,6 +1,4 @@
-"""DT4IER on a recommender's sessions: clone steps that led to many clicks and long sessions, or to one of
-them.
-"""
+"""DT4IER on a recommender's sessions: clone steps that led to many clicks, long sessions, or both."""
 
 from functools import cache
 

@@ -56,9 +56,7 @@ def world(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
 def preferred(
     arm: str, ratio_RSA: Floats, good_RSA: Floats, bad_RSA: Floats, beta: float, spread: float
 ) -> Floats:
-    """Return the ascent direction, in log pi, of an arm's loss of shown answers, given log pi/ref, [R, S,
-    A].
-    """
+    """Return an arm's ascent direction in log pi from shown answers, given log pi/ref, [R, S, A]."""
     if arm.endswith("cloning"):
         return good_RSA
     if arm.endswith("pairs"):

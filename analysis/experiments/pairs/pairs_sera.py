@@ -1,6 +1,4 @@
-"""Self-reviewed preference sets (SeRA): pairs selected by margin and newly made pairs, against a frozen
-set.
-"""
+"""Self-reviewed preference sets (SeRA): pairs selected by margin, and new pairs, against a frozen set."""
 
 from functools import cache, partial
 
@@ -34,9 +32,7 @@ def world(seed: int) -> PairWorld:
 
 
 def logged_pairs(found: PairWorld, seed: int) -> tuple[Floats, Floats]:
-    """300 judged pairs of a logger that shows good actions if they have the spurious feature, and bad ones if
-    they lack it.
-    """
+    """300 judged pairs: good actions are shown with the spurious feature, bad ones without it."""
     better_SA = found.reward_SA - found.reward_SA.mean(-1, keepdims=True)
     lean_SA = np.exp(1.5 * found.feature_SAF[..., 3] * better_SA)
     logger_RSA = (lean_SA / lean_SA.sum(-1, keepdims=True))[None]

@@ -20,8 +20,7 @@ from analysis.worlds.preference_learners import (
 
 NAME = "preference-sets"
 WORLDS, MORE, EACH, TUNED_ON, TUNED_MORE = 384, 1216, 24, 16, 96
-"""Random worlds of a run; worlds where PPO meets DPO on poor labels; worlds averaged in a unit; worlds for
-tuning."""
+"""Random worlds of a run; of PPO against DPO on poor labels; worlds averaged in a unit; for tuning."""
 FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
 """Worlds of a run for data whose claims need fewer, by prefix of the data's name."""
 LESS = 1.05

@@ -1,6 +1,4 @@
-"""Preferences over steps from a process reward model that misjudges early steps, and TD look-ahead
-(ReARTeR).
-"""
+"""Preferences over steps from a reward model that misjudges early steps, and TD look-ahead (ReARTeR)."""
 
 import numpy as np
 
@@ -16,8 +14,7 @@ STEPS, STATES, ACTIONS, RIGHT = 6, 16, 4, 0.06
 BIASES = (0.0, 1.0, 2.0, 4.0)
 """Deviation of the model's logits at the first step, which falls linearly to 0 after the last."""
 ROUNDS, SAMPLES, REFRESHED, AHEAD = 12, 16, 4, 4
-"""Rounds; samples in each; rounds between updates of the reference; samples of the next step in a
-look-ahead."""
+"""Rounds; samples in each; rounds between updates of the reference; next steps sampled in a look-ahead."""
 BETA = 0.1
 RATES = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 ARMS: dict[str, Grid] = {
@@ -45,9 +42,7 @@ def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
 
 
 def values(pi_RTSA: Floats, next_RTSA: Ints, reward_RSA: Floats) -> tuple[Floats, Floats]:
-    """Return probabilities of a right answer after every choice [R, T, S, A], and mean over first states
-    [R].
-    """
+    """Return chances of a right answer after every choice [R, T, S, A], and their mean at the start [R]."""
     found = np.empty_like(pi_RTSA)
     found[:, -1] = reward_RSA
     worlds = np.arange(len(pi_RTSA))[:, None, None]

@@ -67,9 +67,7 @@ class Sheet:
 
     @classmethod
     def at(cls, u_5: Floats, hop: tuple[float, float]) -> Sheet:
-        """Return unknowns at a point of the unit cube; bands of exchanges differ only in the extra
-        seconds.
-        """
+        """Return unknowns at a point of the unit cube; bands of exchanges differ in extra seconds alone."""
         lows, highs = np.array(
             [(60e9, 75e9), (0.3, 0.5), np.log(hop), np.log((512, 1536)), np.log((500, 1500))]
         ).T
@@ -98,9 +96,7 @@ class Sheet:
         )  # fmt: skip
 
     def copies(self, size: Size, width: int, states: int) -> Iterator[int]:
-        """Yield device counts of a copy that fit `states` bytes per parameter, the weights and a batch's
-        cache.
-        """
+        """Yield device counts of a copy that fit `states` bytes a parameter, weights and a batch's cache."""
         for m in (2**k for k in range(11)):
             engines = size.devices // m
             cache = size.cache * STRETCH * self.length * self.batch / max(1, engines)

@@ -38,9 +38,7 @@ BARRIER = {"admission": "capacity", "barrier": True, "queue_rule": "block"}
 
 
 def base(**fields: Any) -> Design:
-    """Return 240 slots, batches of 240 = 30 groups of 8 that take 20 s to generate, with some fields
-    replaced.
-    """
+    """Return 240 slots, batches of 240 = 30 groups of 8 that take 20 s, with some fields replaced."""
     from testbed.pipeline.design import Design
 
     return replace(Design(slots=240, batch=240, train_time=15.0, queue_rule="drop-oldest"), **fields)
@@ -71,9 +69,7 @@ PIPELINES = {
 
 
 def replications(claim: str, replicas: int = REPLICAS) -> Frame:
-    """Return a row per pipeline and replication of the claim; adding replications leaves the first
-    unchanged.
-    """
+    """Return a row per pipeline and replication of the claim; more replications keep the first ones."""
     from testbed.pipeline.simulate import simulate_one
 
     make, batches = PIPELINES[claim]
@@ -125,9 +121,7 @@ def within(relative: Mapping[str, Floats], margin: float = LOOSE) -> Groups:
 
 
 def room_to_a_bound(table: Frame) -> Groups:
-    """Return the distance to the margin for both biases of the mean length, and for a full queue's lag and
-    dropped share.
-    """
+    """Return the distance to the margin of both length biases, and a full queue's lag and dropped share."""
     from testbed.pipeline import closed_forms
 
     name = "discard-stale-shortens-responses"

@@ -16,9 +16,7 @@ ARMS = {"whole": GRID, "windows, egae": GRID, "windows, gae": GRID}
 
 
 def learn(seeds: Sequence[int], arm: str, rate: float, lam: float, size: float) -> Groups:
-    """Return the ticks until the mean probability of a right token is .8, at most `MOST`, and their
-    logarithm.
-    """
+    """Return the ticks until the mean chance of a right token is .8, at most `MOST`, and their logarithm."""
     from analysis.worlds.long_answers import ticks  # imported here: it loads the compiler
 
     how = list(ARMS).index(arm)

@@ -17,8 +17,7 @@ LADDER = {
     "GRPO without its clip": PARTS["open"],
     "GRPO": PARTS["GRPO"],
 }
-"""From REINFORCE to GRPO, one part at a time; the third also takes GRPO's mean over tokens, without a
-clip."""
+"""From REINFORCE to GRPO, one part at a time; the third takes GRPO's mean over tokens, without a clip."""
 ENDS = ("REINFORCE", "GRPO")
 """Arms that also run on fresh data: there all ratios are 1, so weights and clip change nothing."""
 KEYS = ("recipe", "recipe_args", "lag")

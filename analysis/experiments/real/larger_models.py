@@ -65,8 +65,7 @@ EARLY = 40
 """Steps whose metrics are read as early signs."""
 TOY_RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 FAST = 1e-2
-"""A rate at which runs collapse: at lag 64 on tuning seeds, it breaks as many arms as the real models' rates
-do."""
+"""A rate that breaks as many arms at lag 64, on tuning seeds, as the real models' rates do."""
 TUNED = "tuned"
 KEYS = ("task", "recipe", "lag", "seed")
 METRICS = ("accuracy", "best", "start", "collapsed", "collapse_step")
@@ -146,9 +145,7 @@ LARGER_TOY = Experiment(
 STALE = LAGS[1:]
 STOP = Stop(block=24, cap=48, begun_with=24, first=200, fresh=1200)
 GOAL, HALF, ALLOWED = 0.8, 0.5, 0.1
-"""Tau or AUROC that counts as predicting; tau at which three of four pairs are in the right order; loss of
-accuracy. Set before the runs.
-"""
+"""Tau or AUROC that predicts; tau with three of four pairs in order; accuracy lost. Set before the runs."""
 ESS, FORETOLD = "log10 ess", "toy accuracy"
 
 
@@ -203,9 +200,7 @@ def taus(table: Frame, lags: tuple[int, ...]) -> pd.Series:
 
 
 def losses(table: Frame) -> pd.Series:
-    """Return the AUROC with which a small early ESS predicts ending 0.1 below the same seed's GRPO on-policy,
-    by seed.
-    """
+    """Return by seed the AUROC of a small early ESS for ending 0.1 below the same seed's GRPO on-policy."""
     fresh = table[table["lag"] == 0].set_index("seed")["accuracy"]
     stale = table[table["lag"] > 0]
     event = stale["accuracy"] < stale["seed"].map(fresh) - ALLOWED

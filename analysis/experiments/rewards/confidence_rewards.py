@@ -16,8 +16,7 @@ WEIGHT = 2.0
 """PPO-C's coefficient: the best of 0.25, 0.5, … 16 for calibration error at bias 2, among those that cost
 less than 0.02 of accuracy, on 24 other worlds."""
 ERROR, SAME = 0.05, 0.02
-"""Margins: calibration error that counts as lower, accuracy that counts as equal. Set before the table was
-made."""
+"""Margins: calibration error that counts as lower, accuracy that counts as equal. Set before the table."""
 
 
 def features(quality_x: Floats, said_x: Floats) -> Floats:
@@ -54,9 +53,7 @@ def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -
 
 
 def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
-    """Return the limit of RL with a KL penalty on PPO-C's reward at the level of its mean reward, [S, A,
-    K].
-    """
+    """Return the limit of KL-penalized RL on PPO-C's reward at the level of its mean reward, [S, A, K]."""
     reward_SX = reward_SAK.reshape(ref_SX.shape)
     if not weight:
         return tilt(ref_SX, reward_SX, BETA).reshape(reward_SAK.shape)
@@ -73,9 +70,7 @@ def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
 
 
 def rows(seeds: Seeds, weight: float = WEIGHT) -> Rows:
-    """Return calibration error, accuracy and mean confidence at the limit of RL with a KL penalty, by
-    learner.
-    """
+    """Return calibration error, accuracy and mean confidence at the limit of KL-penalized RL, by learner."""
     said_K = np.array(SAID)
     for seed in seeds:
         rng = generator(seed, NAME)

@@ -19,8 +19,7 @@ SIGMA_T = np.linspace(1.0, 0.1, STEPS)
 BEND = 0.05
 """Decrease of the gold reward with the squared sideways distance."""
 MARGIN, OFTEN = 0.05, 0.05
-"""Margins: gold reward as a share of the proxy's, or of the other arm's; shares of clipped samples. Set
-before the table was made."""
+"""Margins: gold as a share of the proxy's or the other arm's; shares of clipped samples. Pre-set."""
 GRID: Grid = {"rate": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "bound": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1)}
 RATIOS: dict[str, Grid] = {"averaged": GRID, "normalized": GRID}
 

@@ -1,6 +1,4 @@
-"""One reward model against ensembles: gold reward of best of n and of RL as the proxy is optimized
-further.
-"""
+"""One reward model against ensembles: gold reward of best of n and of RL as the proxy is optimized."""
 
 import itertools
 from functools import cache
@@ -22,9 +20,7 @@ NAME = "reward-ensembles"
 SEEDS, PILOTS, FRESH = 64, 48, 40_000
 """Replications; pilots; what is added to a seed, so that no world of an earlier table is met again."""
 MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 5, 150, 4, 64, 12, 8
-"""Models, comparisons of each, prompts, answers, features that pay, features a model is
-given.
-"""
+"""Models, comparisons of each, prompts, answers, features that pay, features a model is given."""
 ODD, RARE, FAR = 12, 0.02, 3.0
 """Odd answers of a prompt, their probability in the reference, and the size of their features."""
 NOISE = (0.0, 0.25)

@@ -19,9 +19,7 @@ reached: REINFORCE needs 560 talks, and a batch has 16.
 FOURS = (8192.0, 32768.0, 131072.0, 524288.0, 2097152.0)
 CRITICS, ENDLESS = (0.03, 0.1, 0.3), np.inf
 UPDATES, NEWEST = (200.0, 800.0, ENDLESS), (100.0, 400.0, 1600.0)
-"""Critic's updates per batch, on replayed talks and on the newest. Endless updates solve the store exactly,
-so no wider grid exists.
-"""
+"""Critic's updates a batch, on replayed and new talks. Endless updates solve the store: no grid is wider."""
 
 
 REINFORCE, PPO, REPLAYED, ON_POLICY, CONVERGED = range(5)

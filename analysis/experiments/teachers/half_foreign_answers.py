@@ -11,8 +11,7 @@ SEEDS, PILOTS, STEPS, SAMPLES = 256, 24, 10, 4
 PICTURES, SCENES, TOKENS, WORDS = 12, 6, 4, 4
 """Pictures; scenes that a first token may describe; reasoning tokens after it, each one of several words."""
 REASONS = 0.75
-"""Probability that a token of the teacher's reasoning is right for the description; its descriptions are
-random."""
+"""Probability that a token of the teacher's reasoning fits the description; its descriptions are random."""
 MARGIN = 0.05
 """Success. Set before the table was made."""
 RATE = {"rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}

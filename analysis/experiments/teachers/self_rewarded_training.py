@@ -117,8 +117,7 @@ SELF = Family(WAYS, Path(__file__).with_suffix(".csv"))
 
 
 SEEDS, FRESH, MORE = 64, 20_000, 0.02
-"""Seeds of a run, offset past those of other tables; margin of accuracy at unseen prompts. Set before the
-table was made."""
+"""Seeds of a run, offset past those of other tables; margin at unseen prompts. Set before the table."""
 METRICS = ("accuracy", "start", "best", "val/entropy")
 
 

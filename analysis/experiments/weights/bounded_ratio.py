@@ -20,8 +20,7 @@ BPO: Grid = {"rate": RATES, "eps": (0.2, 0.4, 0.6, 0.9), "lam": (0.03, 0.3, 3.0,
 GRIDS: dict[str, Grid] = {"ppo": PPO, "bpo": BPO, "no recovery": BPO}
 """PPO; BPO, whose gradient turns back beyond its target (a band below 1); BPO without turning back."""
 NOISE, MARGIN = 1.0, 0.02
-"""Standard deviation of rewards; margin of the score, 0 being the uniform policy's value and 1 the best.
-Pre-set."""
+"""Deviation of rewards; margin of the score, 0 the uniform policy's value and 1 the best. Pre-set."""
 
 
 def world(seed: int) -> tuple[FiniteMDP, Floats]:

@@ -1,6 +1,4 @@
-"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: their effects on a bandit's
-entropy.
-"""
+"""Four regimes of a weight, A > 0 or < 0 times ratio above or below 1: effects on a bandit's entropy."""
 
 from itertools import product
 
