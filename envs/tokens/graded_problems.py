@@ -53,7 +53,7 @@ answer as its last number; "count", of answers of up to 24 tokens, needs the ver
 def problems(family: str, count: int, seed: int = 0, chat: bool = True) -> list[Problem]:
     """Return distinct problems {"prompt", "answer"} of a family; fewer if it has no more.
 
-    prompt: messages; one text without chat, for base models, whose answer ends at its full stop.
+    prompt: messages; without chat one text, for base models, and answers end at their full stop.
     """
     rng, found = np.random.default_rng(seed), {}
     draw, question, answer = FAMILIES[family]

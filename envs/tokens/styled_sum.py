@@ -47,7 +47,7 @@ class StyledSum(RunningSum):
         return np.maximum(*first)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """Return the right response in each one's longest-kept style; the expert's if it has none."""
+        """Return right responses, each in the style that it kept longest; the expert's if it kept none."""
         sums_NT, complement_NT = self._styles(prompt_NQ)
         own_N, other_N = (
             _first_wrong((response_NT != style_NT) | ~mask_NT) for style_NT in (sums_NT, complement_NT)

@@ -59,7 +59,7 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
         return self._place.copy(), reward, True, False, {"text": self.task.text(response_T, mask_T)}
 
     def _tool_ends(self) -> bool:
-        """Let a tool write if the next positions are its own; return True if it ended the response."""
+        """Let a tool write if the next positions belong to it; return True if it ended the response."""
         Q, tool_T = self.task.prompt_length, self.task.tool_T
         while tool_T and tool_T[self._written]:
             so_far_1t = self._place[None, Q : Q + self._written]

@@ -179,7 +179,7 @@ def miswritten(
     answers: Sequence[str], tokens: Sequence[Sequence[int]], longest: int, characters: int,
     rng: np.random.Generator, noise: float,
 ) -> tuple[Ints, Bools]:  # fmt: skip
-    """Return answers whose characters are replaced with probability `noise`, then the end token `characters`.
+    """Return answers with characters replaced at probability `noise`, then the end token `characters`.
 
     tokens: of each answer. Raises ValueError for an answer that does not fit into `longest` tokens.
     """

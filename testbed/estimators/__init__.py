@@ -99,7 +99,7 @@ def _now(later_N: Later) -> Floats:
 
 
 def mean_of_terms(terms_N: Later, weight_N: Later, value: Floats | None = None) -> Estimate:
-    """Return the Estimate whose value is the mean of the terms over the last axis.
+    """Return the Estimate with the mean of the terms over the last axis as value.
 
     Terms and weights can be functions. They are called on first access, so never if only a known value is
     read.

@@ -23,7 +23,7 @@ class DiceSolution:
 
     matrix_XX, start_X, reward_X: A, b and D r, X = S A. ratio_SA: zeta; if A is singular, the least-norm one.
     singular [...]: True when a pair has no data or A has no inverse; zeta is then not unique. residual [...]:
-    largest |A^T zeta - b|. Larger than rounding: pi reaches pairs without data, whose rewards are missed.
+    largest |A^T zeta - b|. Larger than rounding: pi reaches pairs without data; their rewards are missed.
     """
 
     matrix_XX: Floats

@@ -20,7 +20,7 @@ SPACE = re.compile(r"\s*")
 
 
 def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Return (place, object) of every line, or of a file whose objects span lines, as `jq .` prints them.
+    """Return (place, object) of every line, or of objects that span lines, as `jq .` prints them.
 
     An incomplete end is reported in notes. Raises UserError for anything else that is not an object, and for
     a file without a complete one.

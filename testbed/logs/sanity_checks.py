@@ -10,9 +10,9 @@ from testbed.logs.ratio_checks import findings, tested
 from testbed.logs.record import Log
 
 SLOPE = 1.1
-"""Spread of log pi over that of log mu above which (or below its inverse) temperature is suspected."""
+"""Suspect a temperature if spread(log pi) / spread(log mu) is above this, or below its inverse."""
 TOGETHER = 0.9
-"""Least correlation of the two for that suspicion: spreads of unrelated numbers mean little."""
+"""Smallest correlation of both for that suspicion: spreads of unrelated numbers mean little."""
 FEW = 50
 """Number of tokens below which nothing is suspected."""
 SURE = 0.1

@@ -143,7 +143,7 @@ def _pick(
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _trajectory_mean(pair_K: Ints, last_K: Bools, filled: int, place: int, log_pi_X: Floats) -> float:
-    """Return the mean of log pi(a|s) over what is stored of the trajectory that holds a step."""
+    """Return the mean of log pi(a|s) over the stored steps of the trajectory of a step."""
     size = pair_K.shape[0]
     first, end = place, place + 1
     while first > max(0, filled - size) and not last_K[_wrapped(first - 1, size)]:

@@ -30,7 +30,7 @@ def _entries(path: Path) -> list[tuple[str, Any, Mapping[str, Any]]]:
     ((_, state),) = files.json_lines(path, [])
     history = state["log_history"]
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
-        raise UserError(f"{path}: log_history is no list of objects.")
+        raise UserError(f"{path}: log_history is not a list of objects, as a trainer writes it.")
     if not history:
         raise UserError(
             f"{path}: log_history is empty, so nothing was logged before the checkpoint; lower logging_steps."

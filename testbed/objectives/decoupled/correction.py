@@ -1,7 +1,7 @@
 """Objectives with three policies: d = anchor/mu gives a weight or drops a token, u = pi/anchor is clipped.
 
 `decoupled` computes one from two parts, each a function of (logp_BT, batch) and hyperparameters: `weight`
-returns the log of h, `keep` the tokens that stay. Which objective has which parts stands in objectives.csv.
+returns the log of h, `keep` the tokens that stay. with_settings.csv names the parts of each objective.
 """
 
 import math

@@ -179,7 +179,7 @@ class CausalModel:
         return self._adapted and self._change is None
 
     def replicas(self, weights: dict[str, Tensor]) -> int:
-        """Return the number of replicas whose weights these are; stacked ones have a dimension more."""
+        """Return the number of replicas in these weights; stacked ones have a dimension more."""
         name, shape = self.flat.names[0], self.flat.shapes[0]
         return len(weights[name]) if weights[name].dim() > len(shape) else 1
 
@@ -237,9 +237,8 @@ class CausalModel:
     ) -> Prefix:
         """Run each prompt once and repeat its cache `group` times; columns without a real token are dropped.
 
-        What all prompts begin with, as a system prompt or a worked example, runs once for all. real_NQ is
-        False on padding, which must be on the left. Differentiable: the group's gradients add up in the
-        shared prompt, which costs one pass instead of `group`.
+        A common beginning of all prompts, as a system prompt, runs once for all. real_NQ: False on padding,
+        on the left. Differentiable: the group's gradients add up in the shared prompt, for one pass.
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         self._check_length(prompt_NQ.shape[1])

@@ -1,4 +1,4 @@
-"""Find the tokens with which all prompts begin, and what is left of the prompts behind them."""
+"""Find the common beginning of all prompts, and the rest of each prompt."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 LEAST = 16
-"""Fewest common tokens for which a pass of their own pays."""
+"""Fewest common tokens for which a separate pass pays."""
 
 
 def common_tokens(prompt_NQ: Tensor, real_NQ: Tensor, least: int) -> Tensor:
@@ -32,7 +32,7 @@ def behind(common: int, prompt_NQ: Tensor, real_NQ: Tensor) -> tuple[Tensor, Ten
 
 
 def windowed(model: Any) -> bool:
-    """True for a model of which some layers see a window: they count columns, padding included."""
+    """True if some layers of a model see a window: they count columns, padding included."""
     kinds = getattr(model.config, "layer_types", None)
     if kinds is None:
         return getattr(model.config, "sliding_window", None) is not None

@@ -132,7 +132,7 @@ def out_of_memory(error: BaseException) -> bool:
 def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
     """Context that turns running out of memory into a UserError with the largest micro-batch that fits.
 
-    tokens: those of one pass. attempt: a forward and backward pass with so many tokens per micro-batch.
+    tokens: in one pass. attempt: a forward and backward pass with so many tokens per micro-batch.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Find out by a few tokens what a model can do: caches, packed rows, common beginnings, a plain head."""
+"""Probe the abilities of a model with a few tokens: caches, packed rows, common beginnings, a plain head."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Share every batch of one model among processes: each takes some prompts, and all gather the results.
 
-A loss reads the weights only through log-probabilities. So every rank computes those of its prompts, all
+A loss reads the weights only through log-probabilities. So every rank computes them for its prompts, all
 ranks gather them, every rank takes the loss over the whole batch, and the gradients of the ranks' shares add
 up to the whole batch's. Computations across sequences (M2PO's mask, BAPO's bounds, ESS, statistics of groups
 and batches) therefore see the same data as with one process, and no objective depends on ranks. Every rank

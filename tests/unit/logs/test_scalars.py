@@ -135,7 +135,7 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
     ("name", "held", "message"),
     [("trainer_state.json", {"global_step": 1, "epoch": 0.5}, "is trl-scalars, without log_history"),
      ("trainer_state.json", {"global_step": 1, "log_history": []}, "log_history is empty"),
-     ("trainer_state.json", {"global_step": 1, "log_history": {"step": 1}}, "no list of objects"),
+     ("trainer_state.json", {"global_step": 1, "log_history": {"step": 1}}, "not a list of objects"),
      ("trainer_state.json", {"global_step": 1, "log_history": [{"kl": 1}]}, "log_history 1: step is mis"),
      ("trainer_state.json", {"global_step": 1, "log_history": [{"step": 1, "rewrd": 1}]},
       "nearest format is TRL's, without .* Did you mean 'reward'"),
