@@ -259,19 +259,17 @@ def demonstrations(arm: str) -> Learner:
     return learn
 
 
-def gap(arm: str, wrong: float, width: int = WIDTH) -> Learner:
+def gap(arm: str, width: int = WIDTH) -> Learner:
     """Return a learner from 100 pairs of the first 3 answers, whose policy has 4 of the 6 features.
 
-    wrong: share of flipped labels. PPO has a reward model of `width` features and rolls out on the prompts of
-    the pairs.
+    PPO has a reward model of `width` features and rolls out on the prompts of the pairs.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
         found = world(seed, sees=4)
         shown_RSA = np.broadcast_to((np.arange(ANSWERS) < 3) / 3, (1, PROMPTS, ANSWERS))
         weight_RSAA = seen_pairs(shown_RSA, shown_RSA, 100, generator(seed, "pairs"))
-        chance_SAA = bradley_terry(found.reward_SA)
-        given = _judged(weight_RSAA, wrong + (1 - 2 * wrong) * chance_SAA, seed, "labels")
+        given = _judged(weight_RSAA, bradley_terry(found.reward_SA), seed, "labels")
         if arm == "DPO":
             return found, on_pairs(found, given, settings)
         model_SA = fit_reward(*given, found.full_SAF[..., :width], 1.0)[0]
