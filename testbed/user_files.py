@@ -167,26 +167,34 @@ def _entry(name: str, path: Path, function: str, digest: str) -> Entry:
 def settings_kept() -> Iterator[None]:
     """Restore torch's gradient mode and default dtype, and numpy's error mode, after a user's code.
 
-    A file that sets them for itself must not change how everything else is computed. Its os._exit raises
-    SystemExit here, as sys.exit does, instead of ending a sweep without a word.
+    A file that sets them for itself must not change how everything else is computed.
     """
     import numpy as np
     import torch
 
-    dtype, leave, here = torch.get_default_dtype(), os._exit, (os.getpid(), threading.get_ident())
+    dtype = torch.get_default_dtype()
+    with torch.set_grad_enabled(torch.is_grad_enabled()), np.errstate(), no_silent_exit():
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+
+
+@contextlib.contextmanager
+def no_silent_exit() -> Iterator[None]:
+    """Let os._exit raise SystemExit, as sys.exit does: a user's code would end a sweep without a word."""
+    leave, here = os._exit, (os.getpid(), threading.get_ident())
 
     def exits(status: int) -> NoReturn:
         if (os.getpid(), threading.get_ident()) != here:
             leave(status)  # a fork of the user's, or a thread of ours
         raise SystemExit(status)
 
-    with torch.set_grad_enabled(torch.is_grad_enabled()), np.errstate():
-        os._exit = exits
-        try:
-            yield
-        finally:
-            os._exit = leave
-            torch.set_default_dtype(dtype)
+    os._exit = exits
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def source_of(name: str) -> str:

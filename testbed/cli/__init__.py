@@ -17,6 +17,7 @@ from testbed.cli.moved import moved
 from testbed.cli.pipeline_run import WithTail
 from testbed.errors import UnknownName, UserError, printable
 from testbed.execution.threads import environment
+from testbed.user_files import line_of_a_user, no_silent_exit, words_of
 
 
 class Stopped(Exception):
@@ -114,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(_complain(answer))
     try:
         _refuse_pipes(words)
-        code = command_line()(words, standalone_mode=False, prog_name="testbed")
+        with no_silent_exit():
+            code = command_line()(words, standalone_mode=False, prog_name="testbed")
     except UserError as error:
         sys.exit(_complain(_recipe_named(error) or str(error)))
     except (Stopped, KeyboardInterrupt, typer.Abort) as stop:
@@ -124,8 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
     except BaseException as error:  # click's usage errors have a text; exit() in a user's file is an error
         if not hasattr(error, "format_message"):
-            from testbed.user_files import line_of_a_user, words_of
-
             if place := line_of_a_user(error):
                 sys.exit(_complain(f"{place}: {words_of(error)}"))
             if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # Path.resolve before 3.13

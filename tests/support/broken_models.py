@@ -131,6 +131,12 @@ BROKEN: dict[str, Breaking] = {
     "a tensor less": tensors(lambda held: held.pop("model.norm.weight")),
     "a renamed tensor": tensors(lambda held: held.update(other=held.pop("model.norm.weight"))),
     "a tensor of another shape": tensors(lambda held: held.update({"model.norm.weight": torch.ones(33)})),
+    "a weight of NaN": tensors(lambda held: held["model.norm.weight"].view(-1)[:1].fill_(torch.nan)),
+    "an infinite weight": tensors(lambda held: held["lm_head.weight"].view(-1)[7:8].fill_(torch.inf)),
+    "a weight in int8": tensors(lambda held: held.update({"lm_head.weight": held["lm_head.weight"].char()})),
+    "all weights in eight-bit floats": tensors(
+        lambda held: held.update({n: w.to(torch.float8_e4m3fn) for n, w in held.items()})
+    ),
     "an adapter": edited("adapter_config.json", r=4),
     "a tokenizer cut": written("tokenizer.json", b'{"version": "1.0", "model": {'),
     "a tokenizer of no kind": written("tokenizer.json", b"{}"),

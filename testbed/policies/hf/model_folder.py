@@ -4,7 +4,8 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import prod
+from functools import cache
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ def weight_shapes(folder: Path) -> dict[str, list[int]]:
     return shapes
 
 
-def refuse_other_size(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise UserError if config.json describes more weights than the files hold, before any is made.
+def refuse_other_size(folder: Path, config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the described shapes; UserError if they exceed the weights in the files, before any is made.
 
     The model is built without memory (torch's device "meta"), after its numbers of layers and embeddings were
     compared with the headers, so a large number in a small folder costs nothing.
@@ -96,6 +97,7 @@ def refuse_other_size(folder: Path, config: Mapping[str, Any]) -> None:
     if (count := sum(map(prod, described.values()))) > held:
         first = next((f"; {n} fits not" for n, shape in described.items() if shapes.get(n) != shape), "")
         raise UserError(_too_few(folder, f"{count:,} weights", f"{held:,}{first}"))
+    return described
 
 
 def _too_few(folder: Path, described: str, held: str) -> str:
@@ -256,9 +258,33 @@ def load_model(path: str | Path, dtype: torch.dtype, attention: str) -> Any:
 
 
 def refuse_unloadable(folder: Path) -> None:
-    """Raise UserError if headers, configuration and architecture do not match; loads nothing."""
+    """Raise UserError if headers, configuration and architecture do not match, or weights are no numbers."""
     with quiet_transformers():
-        refuse_other_size(folder, read_json(folder / "config.json"))
+        described = refuse_other_size(folder, read_json(folder / "config.json"))
+    for path in weight_files(folder):
+        state = path.stat()
+        for name, fault in _faults(path, state.st_size, state.st_mtime_ns):
+            if any(f".{known}".endswith(f".{name}") for known in described):  # files may hold buffers, too
+                raise UserError(
+                    f"Weight '{name}' in {path} {fault}; expected finite numbers of type "
+                    f"{', '.join(DTYPES)}. The model cannot be trained; take a sound copy of it."
+                )
+
+
+@cache
+def _faults(path: Path, _size: int, _changed_ns: int) -> tuple[tuple[str, str], ...]:
+    """Return the tensors of a file that have another type or are not finite; a gigabyte takes about 0.1 s."""
+    from safetensors import safe_open
+
+    found = []
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118
+            tensor = file.get_tensor(name)
+            if tensor.dtype not in DTYPES.values():
+                found.append((name, f"has type {str(tensor.dtype).removeprefix('torch.')}"))
+            elif tensor.numel() and not all(map(isfinite, map(float, tensor.aminmax()))):
+                found.append((name, "holds NaN or infinity"))
+    return tuple(found)
 
 
 def _first_attention(factory: Any, folder: Path, options: dict[str, Any], attention: str) -> Any:

@@ -179,7 +179,8 @@ def test_divergence_is_in_the_table_and_in_the_closing_lines(capsys, own, sweep)
     assert any("grpo" in line and line.endswith(f"0 of {seeds}") for line in lines)
 
 
-HEAD = """import sys
+HEAD = """import os
+import sys
 from envs.tokens.running_sum import RunningSum
 
 
@@ -200,6 +201,7 @@ class MuteExit(Exception):
 """
 BAD = {
     "sys.exit(0)": "SystemExit: 0",
+    "os._exit(0)": "SystemExit: 0",
     "raise Gone('away')": "Gone: away",
     "raise Mute()": "Mute, with a message that cannot be printed",
     "raise MuteExit()": "MuteExit, with a message that cannot be printed",
