@@ -108,6 +108,8 @@ def _mean(rows: list[Floats], null: float) -> Mean | None:
     value = null + float(sum_B.sum()) / tokens
     if spread <= 1e-12 * max(1.0, abs(mean)):
         return Mean(value, 0.0, 0.0 if abs(value - null) > MATERIAL else 1.0)
+    if max(np.abs(row).max(initial=0.0) for row in rows) < MATERIAL:  # rounding alone: nothing to test
+        return Mean(value, spread * math.sqrt(many) / tokens, 1.0)
     square_B = (sum_B - mean) ** 2
     carrying = float(square_B.sum() ** 2 / (square_B**2).sum())
     if carrying < FEW:
@@ -165,7 +167,7 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
                 "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely tokens)"
             )
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
-        return "mu and pi look swapped, or log mu is another model's (the mean of mu/pi is 1)"
+        return "mu and pi look swapped, or log mu is of another model or temperature (the mean of mu/pi is 1)"
     return (
         "log mu is not from the sampling distribution (another temperature or model?), or some tokens "
         "in the mask were not sampled"
@@ -191,12 +193,13 @@ def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:
     zero = [(mu == 0) & (pi == 0) for mu, pi in pairs]
     inner = np.mean(np.concatenate([row[1:-1] for row in zero])) if any(len(r) > 2 for r in zero) else 0.0
     found = []
-    for place, name, where in ((0, "first", "begins a token early"), (-1, "last", "ends a token late")):
+    for place, name, where in ((0, "first", "begin a token early"), (-1, "last", "end a token late")):
         many = sum(bool(row[place]) for row in zero)
         if many > len(zero) / 2 and inner < 0.1:
             found.append(
-                f"The mask {where}: both log-probabilities are exactly 0 at the {name} masked token of "
-                f"{many} of {len(zero)} sequences; prompt tokens or padding are in the mask."
+                f"The mask may {where}: both log-probabilities are exactly 0 at the {name} masked token of "
+                f"{many} of {len(zero)} sequences. Prompt tokens or padding are in the mask, or the policy "
+                "is certain of that token."
             )
     return found
 

@@ -22,7 +22,7 @@ SMALL = 1e-3
 
 def suspicions(log: Log) -> list[str]:
     """Return the suspicions about a log, one sentence each; none changes a number."""
-    found = [*serious(log), *_missing(log), *_mixed(log), *_groups(log)]
+    found = [*serious(log), *ambiguous(log), *_missing(log), *_mixed(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
         found += _rounding(_under_mask(log, name), label)
     return found + _declared(log)
@@ -31,14 +31,34 @@ def suspicions(log: Log) -> list[str]:
 def serious(log: Log) -> list[str]:
     """Return the problems that invalidate all numbers about the ratios, the likeliest cause first."""
     found = findings(log)
-    pairs = [one for one in log.sequences if one.logp_mu is not None and one.logp_pi is not None]
-    if pairs:
-        mu, pi = (
-            np.concatenate([getattr(one, n)[one.mask] for one in pairs]) for n in ("logp_mu", "logp_pi")
-        )
-        explained = bool(found)  # a shift or a wrong mask causes such zeros and spreads
-        found += [] if explained else [*_zeros(mu, pi), *_temperature(mu, pi)]
+    if not found and (pairs := _pairs(log)):  # a shift or a wrong mask causes such zeros and spreads
+        found = _zeros(*pairs) + [ONE_ENGINE.format(slope) for slope in _slopes(_pairs(log, fresh=True))]
     return found + _above_zero(log)
+
+
+def ambiguous(log: Log) -> list[str]:
+    """Return what a mistake and stale data both explain, where no token of age 0 tells them apart."""
+    fresh = _pairs(log, fresh=True)
+    told = bool(findings(log)) or (fresh and len(fresh[0]) >= FEW)
+    return [] if told else [EITHER.format(slope) for slope in _slopes(_pairs(log))]
+
+
+def _pairs(log: Log, fresh: bool = False) -> tuple[Floats, Floats] | tuple[()]:
+    """Return log mu and log pi under the mask, [N] each; () without any. fresh: of tokens of age 0 alone."""
+    found = []
+    for one in log.sequences:
+        if one.logp_mu is None or one.logp_pi is None:
+            continue
+        kept = one.mask
+        if fresh:
+            if one.version is None or one.trainer_version is None:
+                continue
+            kept = kept & (one.version == one.trainer_version)
+        found.append(np.stack([one.logp_mu[kept], one.logp_pi[kept]]))
+    if not found:
+        return ()
+    mu, pi = np.concatenate(found, axis=1)
+    return mu, pi
 
 
 def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
@@ -52,14 +72,18 @@ def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
         return "Undecided: the log lacks log-probabilities of the sampler (mu) or of the trainer (pi)."
     if found := serious(log):
         return f"Look at the log-probabilities: {found[0]}"
+    if unclear := ambiguous(log):
+        return f"Undecided: {unclear[0]}"
+    others = suspicions(log)
+    note = f". Note: {others[0]}" if others else ", and no check found anything."
     if tested(log).token is None:
         return (
-            f"Undecided: no check found anything, but the mean ratio cannot be tested against 1: fewer than "
-            f"{MANY_ENOUGH} sequences carry its variance, or log-ratios spread too far."
+            f"Undecided: fewer than {MANY_ENOUGH} sequences carry the variance of the mean ratio, or "
+            f"log-ratios spread too far, so that it cannot be tested against 1{note}"
         )
     if alerts:
         return f"Look at {alerts[0]}: it crossed a limit that peers document; log-probabilities look right."
-    return "Healthy: mean ratios are 1 within their errors, and no check found anything."
+    return f"Healthy: mean ratios are 1 within their errors{note}"
 
 
 def _above_zero(log: Log) -> list[str]:
@@ -134,7 +158,22 @@ def _zeros(mu: Floats, pi: Floats) -> list[str]:
     return found
 
 
-def _temperature(mu: Floats, pi: Floats) -> list[str]:
+SPREADS = "log pi spreads {:.2f} times as far as log mu, with which it is correlated. "
+ONE_ENGINE = SPREADS + (
+    "A temperature that only one engine applies to its log-probabilities has this effect at age 0, and the "
+    "ratios are then wrong."
+)
+EITHER = SPREADS + (
+    "Either the policy has changed so since it sampled, or one engine alone applies a temperature; tokens of "
+    "age 0 would tell."
+)
+
+
+def _slopes(pairs: tuple[Floats, Floats] | tuple[()]) -> list[float]:
+    """Return the spread of log pi over that of log mu, if it is beyond SLOPE and the two are correlated."""
+    if not pairs:
+        return []
+    mu, pi = pairs
     known = np.isfinite(mu) & np.isfinite(pi) & (mu != 0) & (pi != 0)
     mu, pi = mu[known], pi[known]
     if mu.size < FEW or min(mu.std(), pi.std()) == 0:
@@ -142,10 +181,7 @@ def _temperature(mu: Floats, pi: Floats) -> list[str]:
     slope = float(pi.std() / mu.std())
     if np.corrcoef(mu, pi)[0, 1] < TOGETHER or 1 / SLOPE <= slope <= SLOPE:
         return []
-    return [
-        f"log pi spreads {slope:.2f} times as far as log mu, with which it is correlated. A temperature that "
-        "only one engine applies to its log-probabilities has this effect, and the ratios are then wrong."
-    ]
+    return [slope]
 
 
 def _declared(log: Log) -> list[str]:

@@ -7,7 +7,16 @@ import pytest
 from support.sampled_logs import sampled
 
 from testbed.logs.record import Log, LoggedSequence
-from testbed.logs.sanity_checks import _groups, _rounding, _temperature, serious, suspicions, verdict
+from testbed.logs.sanity_checks import (
+    SPREADS,
+    _groups,
+    _rounding,
+    _slopes,
+    ambiguous,
+    serious,
+    suspicions,
+    verdict,
+)
 
 INF, NAN = np.inf, np.nan
 
@@ -90,27 +99,31 @@ def test_numbers_of_sixteen_bits_are_told_with_the_noise_of_their_steps():
     assert [_rounding(np.array(values * 50), "log mu") for values in odd] == [[]] * 6
 
 
-def test_a_spread_that_only_a_temperature_gives_is_told():
+def test_a_spread_is_a_temperature_at_age_0_and_may_be_staleness_elsewhere():
     x = np.linspace(-1, 1, 50)
     y = x**2 - np.mean(x**2)
     x, y = x / x.std(), y / y.std()  # uncorrelated
+    more = [0, -9, -INF, -9], [-99, 0, -9, -INF]  # which say nothing of it
     for slope, corr, told in ((1.12, 1, 1), (1.08, 1, 0), (0.9, 1, 1), (0.92, 1, 0), (2, 0.91, 1),
-    (2, 0.89, 0),
-                              (2, -0.95, 0)):  # fmt: skip
+                              (2, 0.89, 0), (2, -0.95, 0)):  # fmt: skip
         mu, pi = x - 5, slope * (corr * x + np.sqrt(1 - corr**2) * y) - 12
-        said = [
-            f"log pi spreads {slope:.2f} times as far as log mu, with which it is correlated. A temperature "
-            f"that "
-            "only one engine applies to its log-probabilities has this effect, and the ratios are then wrong."
-        ]
-        more = (
-            np.append(mu, [0, -9, -INF, -9]),
-            np.append(pi, [-99, 0, -9, -INF]),
-        )  # which say nothing of it
-        assert _temperature(mu, pi) == _temperature(*more) == said * told
-        assert _temperature(mu[1:], pi[1:]) == []
-    assert (_temperature(np.full(60, -1.0), -np.arange(60.0))
-            == _temperature(-np.arange(60.0), np.full(60, -1.0)) == [])  # fmt: skip
+        assert _slopes((mu, pi)) == pytest.approx([slope] * told)
+        assert _slopes(tuple(map(np.append, (mu, pi), more))) == pytest.approx([slope] * told)
+        assert _slopes((mu[1:], pi[1:])) == []
+    assert (
+        _slopes((np.full(60, -1.0), -np.arange(60.0))) == _slopes((-np.arange(60.0), np.full(60, -1.0))) == []
+    )
+    wide = of([1] * 50, x - 5, 2 * x - 12, version=[8] * 50)
+    equal = replace(wide, logp_pi=x - 5, trainer_version=8)
+    for age, alike in ((0, 0), (8, 0), (None, 0), (8, 1)):  # alike: sequences of age 0 without a spread
+        aged = replace(wide, trainer_version=None if age is None else 8 + age)
+        log = Log("made", (aged, *[equal] * alike))
+        said = [SPREADS.format(2)] * (alike == 0)
+        assert [one[: len(SPREADS) - 2] for one in serious(log)] == said * (age == 0)
+        assert [one[: len(SPREADS) - 2] for one in ambiguous(log)] == said * (age != 0)
+        assert verdict(log).startswith(
+            "Look at" if age == 0 else "Undecided: log pi" if said else "Undecided: few"
+        )
 
 
 def test_one_line_says_what_is_wrong_or_that_nothing_is():
@@ -123,10 +136,18 @@ def test_one_line_says_what_is_wrong_or_that_nothing_is():
     assert verdict(swapped) == f"Look at the log-probabilities: {serious(swapped)[0]}"
     assert len(serious(swapped)) == 1  # it explains what other checks find
     assert verdict(few, ["ess"]) == (
-        "Undecided: no check found anything, but the mean ratio cannot be tested against 1: fewer than 20 "
-        "sequences carry its variance, or log-ratios spread too far."
+        "Undecided: fewer than 20 sequences carry the variance of the mean ratio, or log-ratios spread too "
+        "far, so that it cannot be tested against 1, and no check found anything."
     )
     assert verdict(sound, ["ess", "kl"]) == (
         "Look at ess: it crossed a limit that peers document; log-probabilities look right."
     )
     assert verdict(sound) == "Healthy: mean ratios are 1 within their errors, and no check found anything."
+    hot = Log("made", tuple(replace(one, temperature=0.7) for one in sound.sequences))
+    assert verdict(hot).startswith(
+        "Healthy: mean ratios are 1 within their errors. Note: Sampled at temperature 0.7"
+    )
+    equal = [replace(one, logp_pi=one.logp_mu + 1e-7 * (n == 0)) for n, one in enumerate(sound.sequences)]
+    assert verdict(Log("made", tuple(equal))).startswith("Healthy"), (
+        "rounding in one sequence decides nothing"
+    )
