@@ -4,11 +4,11 @@ import json
 import pickle
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import UserError
+from testbed.errors import UserError, suggest
 
 PICKLES = (".pkl", ".pickle")
 DAMAGED = (
@@ -17,6 +17,21 @@ DAMAGED = (
 )  # fmt: skip
 """Errors that torch's loader raises on a file with a wrong byte."""
 SPACE = re.compile(r"\s*")
+
+
+class Row(dict[str, Any]):
+    """Fields of a row of a log; one that is missing is named with the row."""
+
+    def __init__(self, fields: Mapping[str, Any], place: str) -> None:
+        super().__init__(fields)
+        self.place = place
+
+    def __missing__(self, key: str) -> None:
+        raise Missing(f"{self.place} has no field '{key}'.{suggest(key, map(str, self))}")
+
+
+class Missing(UserError):
+    """A field that a row lacks."""
 
 
 def json_lines(path: Path, notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -76,14 +91,14 @@ def _across_lines(path: Path, text: str, notes: list[str]) -> list[tuple[str, di
             break
         found += [each for _, each in _objects(value, "", str(path))]
         at = next(SPACE.finditer(text, at)).end()
-    return [(f"{path.name}:{n}", each) for n, each in enumerate(found, start=1)]
+    return [(place := f"{path.name}:{n}", Row(each, place)) for n, each in enumerate(found, start=1)]
 
 
 def _objects(row: Any, place: str, where: str) -> list[tuple[str, dict[str, Any]]]:
     rows = row if isinstance(row, list) else [row]
     if not all(isinstance(each, dict) for each in rows):
         raise UserError(f"{where} holds {json.dumps(row)[:60]}; expected objects, one or a list per line.")
-    return [(place, each) for each in rows]
+    return [(place, Row(each, place)) for each in rows]
 
 
 def parquet_rows(path: Path) -> list[dict[str, Any]]:
@@ -100,7 +115,7 @@ def parquet_rows(path: Path) -> list[dict[str, Any]]:
         ) from error
     if not rows:
         raise UserError(f"{path} has no rows.")
-    return rows
+    return [Row(each, f"{path.name}, row {n}") for n, each in enumerate(rows, start=1)]
 
 
 def tensors(path: Path) -> Any:

@@ -203,6 +203,13 @@ def whole(value: Any, where: str) -> int | None:
     return int(found)
 
 
+def text(value: Any, where: str) -> str:
+    """Return a text; UserError for anything else."""
+    if not isinstance(value, str):
+        raise UserError(f"{where} is {_shown(value)}, expected a text.")
+    return value
+
+
 def _shown(value: Any) -> str:
     try:
         return str(value)[:60]

@@ -183,10 +183,12 @@ def scalar_log(
 
 def nothing_known(keys: Sequence[str], stack: str) -> UserError:
     """Return the error for numbers that no stack is known to log."""
+    if not keys:
+        return UserError('No value is a number; expected JSON numbers by key, as 0.5 and not "0.5".')
     wanted = list(names(stack or "verl"))
     near = next((said for key in keys[:50] if (said := suggest(key, wanted))), "")
     return UserError(
-        f"None of the keys {', '.join(keys[:8]) or '(there are none)'} is a metric known here. The nearest "
+        f"None of the keys {', '.join(keys[:8])} is a metric known here. The nearest "
         f"format is {stack or 'verl'}'s, without {', '.join(wanted[:4])} or another of its {len(wanted)} "
         f"names.{near} `testbed list metrics` has all of them."
     )
@@ -264,6 +266,10 @@ def verdict(log: ScalarLog, found: Sequence[Alert]) -> str:
     if log.broken:
         key, (first, many, of) = min(log.broken.items(), key=lambda each: each[1][0])
         return f"Look at {key}: it is not finite at {many} of {of} logged steps, since step {first:.0f}."
+    for metric, (key, _) in log.keys.items():
+        most = max((row[metric] for row in log.rows if metric in row), default=0.0)
+        if most > 1 and ("/ess_" in metric or "clip_share" in metric):
+            return f"Look at {metric} (their {key}): it is a share of at most 1, {most:.3g} here. In percent?"
     fired = sorted((alert for alert in found if alert.fired), key=lambda alert: alert.first)
     if fired:
         one = fired[0]

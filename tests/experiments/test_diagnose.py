@@ -178,7 +178,7 @@ def at_once(text):
     ("words", "message"),
     [(["none.jsonl"], "does not exist"), (["x.jsonl"], "no reader knows"),
      (["x.jsonl", "--format", "nemorl"], "Unknown log format"),
-     (["x.jsonl", "--format", "verl"], "does not hold what the verl reader expects"),
+     (["x.jsonl", "--format", "verl"], "x.jsonl:1 has no field 'step'. Every row of the verl format"),
      (["x.jsonl", "--open"], "--open needs a page"),
      (["log", "--objective", "ppo_clipp"], "Unknown objective"),
      (["log", "--objective", "dpo"], "None of the named objectives can be evaluated")],

@@ -29,7 +29,8 @@ class Reader:
 
     name: of the stack. writes: its name for the files. patterns: file names below a folder. keys: fields that
     only its rows have together. read: from all files of one format to a Log, or to a ScalarLog if the format
-    has no tokens. accepts: recognizes rows that `keys` do not, asked if no keys match.
+    has no tokens. accepts: recognizes rows that `keys` do not, asked if no keys match. lacks: says what
+    such a row misses, "" if it is of another kind.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Reader:
     keys: tuple[str, ...]
     read: Callable[[Sequence[Path]], Log | ScalarLog]
     accepts: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    lacks: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
 
 @cache
@@ -122,6 +124,8 @@ def _told(reader: Reader, paths: Sequence[Path]) -> Log | ScalarLog:
     """Read files; turn a missing field, or one of another shape, into one message."""
     try:
         return reader.read(paths)
+    except files.Missing as error:
+        raise UserError(f"{error} Every row of the {reader.name} format has it.") from error
     except UserError:
         raise
     except MALFORMED as error:
@@ -169,7 +173,8 @@ def _nearest(first: Mapping[str, Any]) -> str:
     }
     best = max(shared, key=lambda name: shared[name])
     if not shared[best]:
-        return ""
+        lacking = {name: lack for name, reader in readers().items() if (lack := reader.lacks(first))}
+        return next((f"The nearest format is {name}, without {lack}. " for name, lack in lacking.items()), "")
     missing = ", ".join(key for key in readers()[best].keys if key not in first)
     return f"The nearest format is {best}, without {missing}. "
 

@@ -15,7 +15,7 @@ import numpy as np
 from testbed.errors import UserError, counted
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, made, number, whole
+from testbed.logs.record import Log, LoggedSequence, made, number, text, whole
 
 NOTE = (
     "AReaL's rollout files hold texts, rewards and versions, but no log-probabilities; its step is not "
@@ -42,7 +42,10 @@ def read(paths: Sequence[Path]) -> Log:
                     group=f"{step}/{row['task_id']}",
                     mask=np.zeros(0, dtype=bool),
                     reward=number(row["reward"], f"{where}: reward"),
-                    text=(str(row["prompt"]), str(row["completion"])),
+                    text=(
+                        text(row["prompt"], f"{where}: prompt"),
+                        text(row["completion"], f"{where}: completion"),
+                    ),
                 )
             )
     if mixed:

@@ -58,4 +58,12 @@ def accepts(row: Mapping[str, Any]) -> bool:
     return _step(row) is not None and 2 * numbers > len(row) and bool(stack_of(map(str, row)))
 
 
-READER = Reader("metrics-jsonl", "EXPERIMENT.jsonl", ("*.jsonl",), ("step", "data"), read, accepts)
+def lacks(row: Mapping[str, Any]) -> str:
+    """Return the keys that a line of a step's numbers misses: its step, or any metric known here."""
+    stack = stack_of(map(str, row))
+    if stack and _step(row) is None:
+        return f"{', '.join(STEPS[:-1])} or {STEPS[-1]}, beside numbers of {stack}"
+    return "" if stack or _step(row) is None else "a key of `testbed list metrics` beside its step"
+
+
+READER = Reader("metrics-jsonl", "EXPERIMENT.jsonl", ("*.jsonl",), ("step", "data"), read, accepts, lacks)

@@ -98,8 +98,9 @@ def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]
 
 def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSequence:
     where = f"rollout {step}, sample {index}"
-    token = ints(row.get("tokens"), f"{where}: tokens")
-    length = whole(row.get("response_length"), f"{where}: response_length") or 0
+    row = files.Row(row, where)
+    token = ints(row["tokens"], f"{where}: tokens")
+    length = whole(row["response_length"], f"{where}: response_length") or 0
     if token is None or not 0 < length < len(token):
         return LoggedSequence(step, str(index), where, np.zeros(0, dtype=bool))
     mask = (

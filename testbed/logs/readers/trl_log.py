@@ -15,7 +15,7 @@ import numpy as np
 
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, made, number, whole
+from testbed.logs.record import Log, LoggedSequence, made, number, text, whole
 
 KNOWN = ("step", "prompt", "completion", "advantage")
 
@@ -39,7 +39,8 @@ def _is_number(value: Any) -> bool:
 
 def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> LoggedSequence:
     prompt, completion = (
-        value if isinstance(value, str) else json.dumps(value) for value in (row["prompt"], row["completion"])
+        json.dumps(row[name]) if isinstance(row[name], list) else text(row[name], f"{where}: {name}")
+        for name in ("prompt", "completion")
     )
     advantage = number(row.get("advantage"), f"{where}: advantage")
     given = [float(row[name]) for name in rewards if row[name] is not None]

@@ -12,7 +12,7 @@ import numpy as np
 
 from testbed.logs import files
 from testbed.logs.readers import Reader
-from testbed.logs.record import Log, LoggedSequence, made, number, whole
+from testbed.logs.record import Log, LoggedSequence, made, number, text, whole
 
 
 def read(paths: Sequence[Path]) -> Log:
@@ -22,7 +22,7 @@ def read(paths: Sequence[Path]) -> Log:
     for path in paths:
         for where, row in files.json_lines(path, notes):
             step = whole(row["step"], f"{where}: step") or 0
-            prompt = str(row["input"])
+            prompt = text(row["input"], f"{where}: input")
             found.append(
                 LoggedSequence(
                     step=step,
@@ -30,7 +30,7 @@ def read(paths: Sequence[Path]) -> Log:
                     group=f"{step}/{row.get('uid', prompt)}",
                     mask=np.zeros(0, dtype=bool),
                     reward=number(row["score"], f"{where}: score"),
-                    text=(prompt, str(row["output"])),
+                    text=(prompt, text(row["output"], f"{where}: output")),
                 )
             )
             if "uid" not in row:

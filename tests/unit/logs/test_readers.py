@@ -110,7 +110,7 @@ BY_HAND = {
                 {"sample_index": 3, "index": 99, "tokens": [1, 2, 3], "response_length": 2,
                  "reward": {"score": 1}, "weight_versions": ["default", "4"]},
                 {"tokens": [1, 2, 9], "response_length": 2, "remove_sample": True},
-                {"index": 4, "tokens": [1, 2], "response_length": 2}, {"index": 5, "tokens": [1, 2]},
+                {"index": 4, "tokens": [1, 2], "response_length": 2}, {"index": 5, "tokens": [], "response_length": 0},
             ]},
             "train_5_0.pt": {"rollout_id": 5, "rank": 0, "rollout_data": {
                 "sample_indices": [7, 3, 50],
@@ -398,7 +398,7 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
       "x.jsonl:1 has no token_loss_mask.*with a newer NeMo-RL"),
      ("x.jsonl", '{"input": "a", "output": "b", "score": "good", "step": 1}\n',
       "score is good, expected a number"),
-     ("x.jsonl", '{"prompt_tokens": [1], "response_tokens": [1]}\n', "field 'step' is missing")],
+     ("x.jsonl", '{"prompt_tokens": [1], "response_tokens": [1]}\n', "has no field 'step'")],
 )  # fmt: skip
 def test_bad_files_get_one_message(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
@@ -458,7 +458,7 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     torch.save([1], tmp_path / "a.pt")
     refuses("has the fields nothing, which no reader knows. Name one", read, [tmp_path / "a.pt"])
     told = refuses("", read, [tmp_path / "a.jsonl"], "verl")
-    assert "reader expects (field 'score' is missing). Its format may have changed; see" in told
+    assert "a.jsonl:1 has no field 'score'. Every row of the verl format has it" in told
     short = Reader("short", "", (), (), lambda _: [][0])
     refuses(r"reader expects \(IndexError: list index out of range\)", _told, short, [tmp_path])
     (tmp_path / "a.jsonl").write_text(json.dumps({"eid": 1, "prompt_length": 1, "info": 3}))

@@ -41,6 +41,9 @@ VERL = {
 }  # fmt: skip
 
 
+VERL_ROW = {"input": "1+1=", "output": "2", "score": 1.0, "step": 3}
+
+
 def trainer_state(folder, rows):
     """Write a checkpoint's state as transformers does; test_genuine_files has its own class write one."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,9 +86,9 @@ def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
     assert log.source == "verl"
     assert log.rows[0]["rollout_corr/chi2_sequence"] == 0.3
     limited = {alert.threshold.metric for alert in log.alerts()}
-    assert len(limited) == 5
+    assert len(limited) == 5  # two of them on the mean weight
     assert said(log) == (
-        "Healthy as far as scalars tell: the 5 limits that peers document were not crossed at 4 logged steps."
+        "Healthy as far as scalars tell: the 6 limits that peers document were not crossed at 4 logged steps."
     )
     near = GRPO | {"sampling/sampling_logp_difference/mean": 0.01}
     log = read_any([trainer_state(tmp_path / "near", [near | {"step": 1}])])
@@ -142,7 +145,14 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
      ("a.jsonl", {"step": 1, "metrics": {}}, "nearest format is metrics-jsonl, without data"),
      ("a.jsonl", {"step": 1, "data": [1]}, "data is a list, expected an object"),
      ("a.jsonl", {"step": 1, "data": {"rollout_corr/k1": 1}}, "format is verl's, without rollout_corr/"),
-     ("a.jsonl", {"step": 1.5, "data": {"actor/entropy": 1}}, "expected a whole number")],
+     ("a.jsonl", {"step": 1.5, "data": {"actor/entropy": 1}}, "expected a whole number"),
+     ("a.jsonl", {"step": 1, "data": {"actor/entropy": "1"}}, "No value is a number"),
+     ("a.jsonl", {"train/steps": 1, "train/policy_loss": 0.1, "train/kl": 0.1, "train/actor_lr": 1e-6},
+      "nearest format is metrics-jsonl, without step, .* beside numbers of TRL"),
+     ("a.jsonl", {"train/global_step": 1, "train/policyLoss": 0.1}, "without a key of `testbed list"),
+     ("a.jsonl", VERL_ROW | {"inputs": VERL_ROW["input"], "input": None}, "input is None, expected a text"),
+     ("a.jsonl", [VERL_ROW, {k + "s" * (k == "score"): v for k, v in VERL_ROW.items()}],
+      "a.jsonl:1 has no field 'score'. Did you mean 'scores'\\? Every row of the verl format has it")],
 )  # fmt: skip
 def test_a_refusal_names_the_nearest_format_and_what_is_missing(name, held, message, tmp_path):
     (tmp_path / name).write_text(json.dumps(held, indent=2 if name.endswith(".json") else None))
@@ -154,6 +164,12 @@ def test_every_limit_can_be_reached_from_some_stack():
     own = {"rollout_corr/rollout_is_mean", "rollout_corr/pareto_k_sequence"}  # of verl, of our callback
     twice = {"rollout_corr/ess_kish_sequence_clamped"}  # verl's key is read as the token's
     assert {limit.metric for limit in LIMITS} <= known | own | twice
+
+
+def test_a_share_in_percent_is_told_by_its_size(tmp_path):
+    log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL, VERL | {"actor/pg_clipfrac": 12.5}])])
+    told = "it is a share of at most 1, 12.5 here. In percent?"
+    assert said(log) == f"Look at actor/clip_share (their actor/pg_clipfrac): {told}"
 
 
 SOON = Alert(Threshold("m", 0.25, True, "src", "k"), 4.0, 2, 5, 0.123456, "note")
@@ -262,8 +278,8 @@ def test_the_error_for_unknown_numbers_names_the_nearest_format():
     near = [*[f"z{n:02}" * 4 for n in range(49)], "entropi"]
     assert "Did you mean 'entropy'?" in str(nothing_known(near, "TRL"))
     assert "Did you mean" not in str(nothing_known(["z" * 9, *near], "TRL"))
-    assert "keys (there are none) is" in str(nothing_known([], ""))
-    assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known([], ""))
+    assert str(nothing_known([], "")).startswith("No value is a number")
+    assert f"verl's, without {', '.join(list(names('verl'))[:4])} or" in str(nothing_known(["z"], ""))
 
 
 def _rewards(reward, **more):
