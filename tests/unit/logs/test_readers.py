@@ -110,7 +110,8 @@ BY_HAND = {
                 {"sample_index": 3, "index": 99, "tokens": [1, 2, 3], "response_length": 2,
                  "reward": {"score": 1}, "weight_versions": ["default", "4"]},
                 {"tokens": [1, 2, 9], "response_length": 2, "remove_sample": True},
-                {"index": 4, "tokens": [1, 2], "response_length": 2}, {"index": 5, "tokens": [], "response_length": 0},
+                {"index": 4, "tokens": [1, 2], "response_length": 2},
+                {"index": 5, "tokens": [], "response_length": 0},
             ]},
             "train_5_0.pt": {"rollout_id": 5, "rank": 0, "rollout_data": {
                 "sample_indices": [7, 3, 50],
