@@ -21,7 +21,9 @@ EXPLORE, LESS = 0.1, 0.1
 
 RATES: Grid = {"rate": (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)}
 LOSSES = ("reverse KL", "log-variance", "cross-entropy", "log-variance with replay")
-"""Of Adam's rates each has the one with the least of the divergence that is asked."""
+"""Of Adam's rates each has the one with the least of the divergence that is asked; shares of the gaps are
+read where KL(posterior || policy) is least, as by themselves they are best where nothing is learned: the
+reference hardly crosses, and shares its crossings well."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def worlds(seeds: Seeds) -> Worlds:
     gap_X = (column_X == SIDE // 2) * np.where(row_X == 1, 1.0, np.where(row_X == SIDE - 2, -1.0, 0.0))
     heights = []
     for seed in seeds:
-        rng = generator(seed, f"{NAME}/tuned")
+        rng = generator(seed, f"{NAME}/crossed")
         height_X = rng.uniform(0.0, 0.5, size=SIDE**2)
         height_X[column_X == SIDE // 2] += 5.0
         height_X[gap_X > 0], height_X[gap_X < 0] = rng.uniform(0.5, 2.5, size=2)
@@ -163,7 +165,7 @@ def learn(seeds: Seeds, arm: str, rate: float, aim: str = "") -> Groups:
 
 
 TUNED = TunedArms(
-    dict.fromkeys(LOSSES, RATES), learn, "-{aim}", PILOTS, {"aim": ("missed", "unreal", "gaps")},
+    dict.fromkeys(LOSSES, RATES), learn, "-{aim}", PILOTS, {"aim": ("missed", "unreal")},
     starts={loss: {"rate": 0.02} for loss in LOSSES},
 )  # fmt: skip
 EXPERIMENT = TUNED.experiment(
@@ -195,6 +197,7 @@ asks(EXPERIMENT,
      "is 0.1 nats smaller by the log-variance loss with replay, its four updates and its uniform moves than "
      "by reverse KL and by cross-entropy.", OTHERS, REPLAY, LESS, "unreal", {"over": {"aim": "unreal"}}),
     ("replayed-log-variance-shares-paths-between-the-gaps", "The share of paths through each gap is nearer "
-     "to the posterior's by the log-variance loss with replay than by reverse KL and by cross-entropy.",
-     OTHERS, REPLAY, 0.0, "gaps", {"over": {"aim": "gaps"}}),
+     "to the posterior's by the log-variance loss with replay than by reverse KL and by cross-entropy, each "
+     "at the rate of least KL(posterior || policy).", OTHERS, REPLAY, 0.0, "gaps",
+     {"over": {"aim": "missed"}}),
 )  # fmt: skip
