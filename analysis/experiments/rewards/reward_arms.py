@@ -267,7 +267,8 @@ EXPERIMENT = REWARDED.experiment(
             claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run"),
         ),
         "SAFE": Part(
-            "where the reward model is refitted halfway; tuned PPO does not crash there",
+            "where the reward model is refitted halfway; no crash is there to prevent, as tuned PPO with a "
+            "fixed KL crashes in none of 870 runs of four settings",
             ("safe-averages-above-a-fixed-kl",),
         ),
         "P3O": Part(
