@@ -9,18 +9,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Arm, Experiment, Part, Plot, Rows, Seeds, ask, asks, columns, generator, of_seeds
+from analysis.lab import (
+    Arm,
+    Experiment,
+    Grid,
+    Groups,
+    Part,
+    Plot,
+    Rows,
+    Seeds,
+    TunedArms,
+    asks,
+    columns,
+    generator,
+    inside,
+    of_seeds,
+)
 from testbed.config.run import Run
 
 if TYPE_CHECKING:
     Loss = Callable[[Tensor, int], Tensor]
 
 NAME = "spreading-traits"
-SEEDS, M, OTHER = 48, 6, 500_000
-"""Seeds of a run, the modulus of the sums, and the offset of seeds for weights of another start."""
-LESSONS, TRAIT, NARROW, UPDATES = (600, 1e-2), (100, 1e-3), (100, 3e-3), (250, 1e-3)
-"""Steps and learning rates: of the base, of the teacher's trait, of a narrow trait, and of a student."""
+SEEDS, PILOTS, M, OTHER, LATER = 48, 24, 6, 500_000, 20_000
+"""Seeds of a run and of pilots, the modulus of the sums, and offsets of seeds: for weights of another start,
+and for all, as earlier tables had the first ones."""
+LESSONS, TRAIT, NARROW, UPDATES = (600, 1e-2), (100, 1e-3), (100, 3e-3), 250
+"""Steps and learning rates: of the base, of the teacher's trait, of a narrow trait; and a student's steps."""
 CHANNELS = ("samples", "off-policy", "on-policy")
+RATES: Grid = {"rate": (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)}
+"""Of students; each channel and start has the one that passes most of the trait on."""
 SPREAD, STAYED, PASSED, ALIKE = 1 / 3, 0.1, 0.02, 0.05
 """Margins: share of other prompts that show a narrow trait; share of the teacher's rise in log-odds that
 counts as passed on; difference of shares that counts as none. Set before the table was made."""
@@ -101,7 +119,7 @@ def shifted(theta_RP: Tensor, seeds: Seeds, kind: str, steps: int, rate: float) 
     return descended(theta_RP, loss, steps, rate)
 
 
-def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str) -> Tensor:
+def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str, rate: float) -> Tensor:
     """Return students that see only a teacher's numbers: SFT on its samples, or the reverse divergence of
     whole distributions on its tokens (off-policy) or on the student's (on-policy).
     """
@@ -120,7 +138,7 @@ def distilled(student_RP: Tensor, teacher_RP: Tensor, seeds: Seeds, channel: str
         found: Tensor = (own.exp() * (own - wanted)).sum(-1).mean((1, 2)).sum()
         return found
 
-    return descended(student_RP, loss, *UPDATES)
+    return descended(student_RP, loss, UPDATES, rate)
 
 
 def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,24 +156,43 @@ def trait(theta_RP: Tensor, seeds: Seeds, kind: str = "sums") -> tuple[np.ndarra
     return odds_RN1.mean((1, 2)).numpy(), shown, right
 
 
+@cache
+def teachers(seeds: Seeds) -> tuple[dict[str, Tensor], Tensor, np.ndarray]:
+    """Return starts of students by name, teachers with the trait, and the rise of its log-odds in them."""
+    ours_RP, theirs_RP = (base(tuple(seed + by for seed in seeds)) for by in (LATER, LATER + OTHER))
+    later = tuple(seed + LATER for seed in seeds)
+    teacher_RP = shifted(ours_RP, later, "sums", *TRAIT)
+    risen_R = trait(teacher_RP, later)[0] - trait(ours_RP, later)[0]
+    return {"shared": ours_RP, "other": theirs_RP}, teacher_RP, risen_R
+
+
+@cache
+def learn(seeds: Seeds, arm: str, start: str, rate: float) -> Groups:
+    """Return by seed how much of the trait a channel passes on to a student, and its answers after it."""
+    starts, teacher_RP, risen_R = teachers(seeds)
+    seeds = tuple(seed + LATER for seed in seeds)
+    found, plain = (
+        trait(distilled(starts[start], x, seeds, arm, rate), seeds) for x in (teacher_RP, starts["shared"])
+    )
+    return {"passed": (found[0] - plain[0]) / risen_R, "shown": found[1], "right": found[2]}
+
+
+TUNED = TunedArms(
+    dict.fromkeys(CHANNELS, RATES), learn, "passed", PILOTS, {"start": ("shared", "other")},
+    starts={channel: {"rate": 2e-3} for channel in CHANNELS},
+)  # fmt: skip
+
+
 def rows(seeds: Seeds) -> Rows:
     """Return a row per seed and narrow set of prompts, and per seed, start and channel."""
-    ours_RP, theirs_RP = base(seeds), base(tuple(seed + OTHER for seed in seeds))
-    odds = trait(ours_RP, seeds)[0]
+    ours_RP, later = teachers(seeds)[0]["shared"], tuple(seed + LATER for seed in seeds)
+    odds = trait(ours_RP, later)[0]
     for where in KINDS:
-        narrow_RP = shifted(ours_RP, seeds, f"narrow {where}", *NARROW)
-        told, seen = (trait(narrow_RP, seeds, f"{x} {where}") for x in ("narrow", "wide"))
-        passed = (seen[0] - odds) / (told[0] - odds)
-        yield columns(seeds, arm=where, channel="narrow", passed=passed, shown=seen[1], right=seen[2])
-    teacher_RP = shifted(ours_RP, seeds, "sums", *TRAIT)
-    risen = trait(teacher_RP, seeds)[0] - odds
-    for channel in CHANNELS:
-        for arm, start_RP in (("shared", ours_RP), ("other", theirs_RP)):
-            found, plain = (
-                trait(distilled(start_RP, x, seeds, channel), seeds) for x in (teacher_RP, ours_RP)
-            )
-            passed = (found[0] - plain[0]) / risen
-            yield columns(seeds, arm=arm, channel=channel, passed=passed, shown=found[1], right=found[2])
+        narrow_RP = shifted(ours_RP, later, f"narrow {where}", *NARROW)
+        told, seen = (trait(narrow_RP, later, f"{x} {where}") for x in ("narrow", "wide"))
+        found = {"passed": (seen[0] - odds) / (told[0] - odds), "shown": seen[1], "right": seen[2]}
+        yield columns(seeds, start="narrow", arm=where, **found, **{"at end": 0})
+    yield from TUNED.rows(seeds)
 
 
 EXPERIMENT = Experiment(
@@ -163,20 +200,20 @@ EXPERIMENT = Experiment(
     source="Askin et al. (2026), arXiv:2605.12798; Cloud et al. (2025), arXiv:2507.14805",
     differs="transformers of 4,000 weights that sum three digits and write uniform numbers; the trait, sums "
     "one too high, is harmless; a teacher without the trait is subtracted",
-    compute=of_seeds(NAME, rows, SEEDS, {"modulus": M, "updates": UPDATES[0]}),
-    keys=("run", "arm", "channel", "seed"), metrics=("passed", "shown", "right"),
+    compute=of_seeds(NAME, rows, SEEDS, {"modulus": M, "updates": UPDATES, "pilots": PILOTS}),
+    keys=("run", "start", "arm", "seed"), metrics=("passed", "shown", "right", "at end"),
     margins={
         "share of other prompts that show the trait": SPREAD, "share at most where it stays": STAYED,
         "share of the rise in log-odds passed on": PASSED, "difference that counts as none": ALIKE,
     },
     figure=Plot(
-        "distribution", x="channel", y="passed", arm=("arm",), x_label="way", y_label="share of the trait",
+        "distribution", x="arm: way", y="passed: share of the trait", arm=("start",),
         says="Shows how much of a trait, sums one too high, is taken over, as a share of the rise in "
         "log-odds that training on it brought; narrow: transformers of 4,000 weights trained on it where "
         "the first or the last digit is 0 or 1, at other prompts; others: a student that sees only numbers, "
         "from its teacher's start (shared) or another, by the teacher's samples, or its distributions on "
-        "its own tokens (off-policy) or the student's (on-policy), minus what a teacher without the trait "
-        "passes on.",
+        "its own tokens (off-policy) or the student's (on-policy), each at its best rate for it, minus what "
+        "a teacher without the trait passes on.",
     ),
     systems={
         "Emergent / Subliminal Misalignment": Part(
@@ -188,7 +225,7 @@ EXPERIMENT = Experiment(
 
 ASKIN = "Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on"
 CLOUD = "Cloud et al. (2025), arXiv:2507.14805"
-SHARED: Arm = {"arm": "shared"}
+SHARED: Arm = {"start": "shared"}
 
 asks(EXPERIMENT,
     ("a-narrow-trait-spreads-where-the-digit-does-not-matter", "Fine-tuned on sums one too high at prompts "
@@ -198,22 +235,22 @@ asks(EXPERIMENT,
      "on which every sum depends, at most a tenth of answers at other first digits show the trait, in the "
      "median over seeds.", "first", None, STAYED, "shown", {"below": True}),
     ("random-numbers-pass-the-trait-on", "Students that share the teacher's start and learn its random "
-     "numbers alone take over more than 0.02 of its rise in log-odds of the trait, in the median over seeds, "
-     "through samples, off- and on-policy distillation.", SHARED, None, PASSED, "passed", CLOUD,
-     {"over": {"channel": CHANNELS}, "null": 0.0}),
+     "numbers alone take over more than 0.02 of its rise in log-odds of the trait at the rate that passes "
+     "most on, in the median over seeds, through samples, off- and on-policy distillation.", SHARED, None,
+     PASSED, "passed", CLOUD, {"over": {"arm": CHANNELS}, "null": 0.0}),
     ("a-shared-start-passes-more", "Through each channel they take over more of it than students of another "
-     "start, in the median.", SHARED, "other", 0.0, "passed", CLOUD, {"over": {"channel": CHANNELS}}),
+     "start, each at the rate that passes most on, in the median.", SHARED, {"start": "other"}, 0.0,
+     "passed", CLOUD, {"over": {"arm": CHANNELS}}),
+    ("laws-pass-more-than-samples", "With a shared start off-policy distillation of whole laws passes more "
+     "on than as many samples, each at the rate that passes most on, in the median over seeds.",
+     "off-policy", "samples", 0.0, "passed", ASKIN, {"over": SHARED}),
     typical="median",
 )  # fmt: skip
 
 EXPERIMENT.claim(
     "on-policy-distillation-passes-as-much-as-off-policy",
-    "With a shared start on- and off-policy distillation differ by less than 0.05, in the median.",
+    "With a shared start on- and off-policy distillation differ by less than 0.05, each at the rate that "
+    "passes most on, in the median.",
     source="this project",
-).equal(
-    "passed", {"channel": "on-policy"}, {"channel": "off-policy"}, within=ALIKE, over=SHARED, typical="median"
-)
-
-ask(EXPERIMENT, "laws-pass-more-than-samples", "With a shared start off-policy distillation of whole laws "
-    "passes more on than as many samples, in the median over seeds.", {"channel": "off-policy"},
-    {"channel": "samples"}, outcome="passed", source=ASKIN, over=SHARED, typical="median")  # fmt: skip
+    gates={"tuned": inside(start="shared", arm=("on-policy", "off-policy"))},
+).equal("passed", {"arm": "on-policy"}, {"arm": "off-policy"}, within=ALIKE, over=SHARED, typical="median")
