@@ -198,21 +198,9 @@ def changes(table: Frame) -> dict[str, pd.Series]:
     return {f"1/{parts}": (_curve(table, "EWMA", parts) - whole).dropna() for parts in PARTS}
 
 
-def gain_when_old(table: Frame) -> dict[str, pd.Series]:
-    """Return PPO-EWMA's lead over PPO along the run on old data at each size, by seed."""
-    pairs = {n: (_curve(table, "EWMA, old", n), _curve(table, "PPO, old", n)) for n in (1, *PARTS)}
-    return {f"1/{n}": (mine - rival).dropna() for n, (mine, rival) in pairs.items()}
-
-
 ADAM.claim(
     "ppo-ewma-with-adam-is-batch-size-invariant",
     "In the toy LLM on fresh data, with Adam's rate divided by sqrt(c), and decay and lag rescaled, batches "
     "of a 4th and a 16th of the size change PPO-EWMA's mean accuracy along the run by less than 0.01, in "
     "the median over seeds.",
 ).equal(changes, within=SAME)
-ADAM.claim(
-    "ppo-ewma-is-above-ppo-on-old-data-at-any-batch-size",
-    "On data 1,024 responses old, PPO clipped around an average of earlier weights has a higher mean "
-    "accuracy along the run than PPO clipped around the sampler, on most seeds, at the whole batch, a 4th "
-    "and a 16th.",
-).compare(gain_when_old)

@@ -83,14 +83,10 @@ EXPERIMENT = Experiment(
     },
 )
 
-for _name, _arm, _rival, _times in (
-    ("sfpo-3-fast-needs-fewer-rollouts-than-grpo-x4", "SFPO, 3 fast", "GRPO x4", 1),
-    ("r2vpo-x4-needs-half-the-rollouts-of-grpo", "R2VPO x4", "GRPO", 2),
-):
-    _share = "under half the rollouts of" if _times > 1 else "fewer rollouts than"
-    EXPERIMENT.claim(_name, f"{_arm} needs {_share} {_rival} to accuracy 0.8, on most seeds.").happens(
-        NEEDED, FRESH[_arm], FRESH[_rival], times=_times
-    )
+EXPERIMENT.claim(
+    "sfpo-3-fast-needs-fewer-rollouts-than-grpo-x4",
+    "SFPO, 3 fast needs fewer rollouts than GRPO x4 to accuracy 0.8, on most seeds.",
+).happens(NEEDED, FRESH["SFPO, 3 fast"], FRESH["GRPO x4"], times=1)
 EXPERIMENT.claim(
     "r2vpo-halves-the-rollouts-of-grpo-at-lag-64",
     "At lag 64, R2VPO x4 needs under half the rollouts of GRPO to accuracy 0.8, on most seeds.",

@@ -3,7 +3,10 @@
 Gates that a table answers: an unfair comparison fails the gate that is meant for it, a fair one passes.
 """
 
+import inspect
 import math
+import re
+import sys
 from functools import partial
 
 import numpy as np
@@ -479,3 +482,15 @@ def test_every_comparison_says_how_its_arms_are_set_and_no_central_one_has_one_s
     assert not [claim for claim in central if "tuned: one setting" in said[claim]]
     assert set(table_gates.SETTINGS) <= set(EXPERIMENTS) | set(CLAIMS)
     assert {how for how, _ in table_gates.SETTINGS.values()} <= set(table_gates.HOW)
+
+
+GRID = re.compile(r"Tuned\(|TunedArms\(|Family\(|\btuned\(|\bbest\(|min\(\s*RATES|at_rates\(")
+"""Ways to choose a setting from a grid, or to make a table of one."""
+
+
+def test_comparisons_called_tuned_have_a_grid_in_their_experiment_or_in_one_that_they_name():
+    for name, (how, why) in table_gates.SETTINGS.items():
+        owner = name if name in EXPERIMENTS else CLAIMS[name].promises["experiment"]
+        named = [each for each in (owner, *re.findall(r"\(([a-z-]+)\)", why)) if each in EXPERIMENTS]
+        modules = [sys.modules[EXPERIMENTS.module(EXPERIMENTS[each].name)] for each in named]
+        assert how != "tuned" or any(GRID.search(inspect.getsource(each)) for each in modules), name
