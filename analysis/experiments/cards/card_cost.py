@@ -70,9 +70,6 @@ def cost_table(names: Iterable[str] | None = None) -> Table:
 
 EXPERIMENT = Experiment(
     question="How much time do every objective's loss and gradient take, against ppo_clip's?",
-    source="this project",
-    differs="a stopwatch: other machines give other digits",
-    compute=cost_table,
-    keys=("objective",),
-    metrics=("forward", "backward", "both"),
-)
+    source="this project", differs="a stopwatch: other machines give other digits", compute=cost_table,
+    keys=("objective",), metrics=("forward", "backward", "both"),
+)  # fmt: skip

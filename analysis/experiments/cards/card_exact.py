@@ -69,7 +69,5 @@ def exact_table(names: Iterable[str] | None = None, said: Callable[[str], None] 
 EXPERIMENT = Experiment(
     question="What are every objective's bias, noise and effective sample size, and where does it end?",
     source="papers of the objectives, in docs/objectives.md; exact enumeration",
-    compute=exact_table,
-    keys=("objective", "family"),
-    metrics=(*COLUMNS, *ENDS),
-)
+    compute=exact_table, keys=("objective", "family"), metrics=(*COLUMNS, *ENDS),
+)  # fmt: skip

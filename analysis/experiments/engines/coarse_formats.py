@@ -32,17 +32,14 @@ FORMATS = Family(
 
 EXPERIMENT = FORMATS.experiment(
     ("accuracy", "area", "start", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
-    SEEDS,
-    first=FIRST,
+    SEEDS, first=FIRST,
     question="Where rollouts in a coarse format cost accuracy, does a trainer in that format regain it?",
     source="Jet-RL, arXiv:2601.14243 (abstract): FP8 rollouts break a trainer in BF16, one flow does not",
     differs="toy transformers that sort ten digits; floats of one mantissa bit, emulated, with full master "
     "weights; no speed",
     margins={"accuracy gained or lost": MARGIN},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate: in "
         "full precision; with floats of one mantissa bit in rollouts only; and with them in rollouts and "
         "training, from a base model that is right as often.",
@@ -57,7 +54,7 @@ EXPERIMENT = FORMATS.experiment(
             ),
         )
     },
-)
+)  # fmt: skip
 
 ask(
     EXPERIMENT, "one-precision-ends-above-coarse-rollouts",

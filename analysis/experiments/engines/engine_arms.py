@@ -61,20 +61,14 @@ METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence
 
 
 EXPERIMENT = ENGINES.experiment(
-    METRICS,
-    SEEDS,
-    ((FP8_ARMS, SEEDS), ((), FEWER)),
+    METRICS, SEEDS, ((FP8_ARMS, SEEDS), ((), FEWER)),
     question="What do rollouts in FP8 or with noise cost, each arm tuned?",
     source="Jet-RL, arXiv:2601.14243; ALP (2026), arXiv:2603.19470",
-    differs=(
-        "toy transformers of four layers; guesses in two turns, sums of sixteen digits for FP8, which is "
-        "emulated; no speed is measured"
-    ),
+    differs="toy transformers of four layers; guesses in two turns, sums of sixteen digits for FP8, which is "
+    "emulated; no speed is measured",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers of four layers; sums of sixteen digits: rollouts in "
         "emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or without "
         "FP8; guesses from an engine with noisy weights, four steps old: GRPO, TIS or ALP, which adds "
@@ -89,7 +83,7 @@ EXPERIMENT = ENGINES.experiment(
             claims=("tuned-alp-ends-above-grpo", "tuned-alp-ends-above-tis", "alp-ends-above-noise-on-logits")
         ),
     },
-)
+)  # fmt: skip
 
 
 JET, ALP = "Jet-RL, arXiv:2601.14243 (abstract)", "ALP (2026), arXiv:2603.19470"

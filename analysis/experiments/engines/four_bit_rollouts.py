@@ -35,33 +35,24 @@ FOUR_BIT_RATES = Experiment(
     "four-bit-rates",
     question="Which learning rate suits SmolLM2 on four-bit rollouts, by correction?",
     source="design of this project: rates are chosen before arms are compared",
-    prepare=prepare,
-    cells=lambda: at_rates(arms(), RATES, seeds=2),
-    keys=(*KEYS, "learning_rate", "seed"),
+    prepare=prepare, cells=lambda: at_rates(arms(), RATES, seeds=2), keys=(*KEYS, "learning_rate", "seed"),
     metrics=("accuracy", "last accuracy", AREA, DRIFT),
-)
+)  # fmt: skip
 FOUR_BITS = Experiment(
     "four-bit-rollouts",
     question="What do four-bit rollouts cost a language model that people know, and what corrects them?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; llama.cpp's format Q4_0",
-    differs=(
-        "48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32 over "
-        "a model in Q4_0 for rollouts; each arm at its best of four rates"
-    ),
-    prepare=prepare,
-    cells=arms,
-    tuned=Tuned(table=FOUR_BIT_RATES.name, outcome=AREA),
-    stop=Stop(block=8, cap=32, first=600, fresh=6000),
-    keys=(*KEYS, "seed"),
+    differs="48 steps of 32 responses of up to 24 tokens, counting upwards; adapters of rank 8 in float32 "
+    "over a model in Q4_0 for rollouts; each arm at its best of four rates",
+    prepare=prepare, cells=arms, tuned=Tuned(table=FOUR_BIT_RATES.name, outcome=AREA),
+    stop=Stop(block=8, cap=32, first=600, fresh=6000), keys=(*KEYS, "seed"),
     metrics=(
         *(AREA, "accuracy", "rise accuracy", "last accuracy", "collapsed", ESS, DRIFT),
         "mean actor/clip_share",
     ),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
-        "strips",
-        x=f"{AREA}: mean held-out accuracy",
-        y="called: rollouts and correction",
+        "strips", x=f"{AREA}: mean held-out accuracy", y="called: rollouts and correction",
         of=lambda table: table.assign(
             called=table["mismatch"].map({"off": "float32, ", "q4-0": "Q4_0, "})
             + table["recipe"].map({"grpo": "uncorrected", "tis": "TIS", "mis": "MIS"})
@@ -69,7 +60,7 @@ FOUR_BITS = Experiment(
         says="Shows SmolLM2-135M-Instruct over 48 steps of counting, by the format of its rollouts and by "
         "their correction.",
     ),
-)
+)  # fmt: skip
 
 TRAINER, BARE = {"mismatch": "off", "recipe": "grpo"}, {"mismatch": "q4-0", "recipe": "grpo"}
 TIS, MIS = {**BARE, "recipe": "tis"}, {**BARE, "recipe": "mis"}

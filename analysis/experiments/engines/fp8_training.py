@@ -45,18 +45,14 @@ EXPERIMENT = Experiment(
     question="Do FP8 rollouts collapse a trainer in full precision, and what repairs it?",
     source="Jet-RL, arXiv:2601.14243 (abstract); truncated importance sampling as in verl's documentation",
     differs="a transformer of 26,000 weights on running sums; e4m3 is emulated",
-    cells=cells,
-    stop=Stop(cap=32),
-    keys=("mismatch", "policy_args", "recipe", "seed"),
+    cells=cells, stop=Stop(cap=32), keys=("mismatch", "policy_args", "recipe", "seed"),
     metrics=(
         *("accuracy", "best", "start", "collapsed", "mean rollout_corr/ess_kish_sequence_raw"),
         *("mean rollout_corr/kl_mu_pi_k3", "max rollout_corr/log_rho_token_p999"),
     ),
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
-        "distribution",
-        x="mismatch: engine of the rollouts",
-        y="accuracy: final accuracy",
+        "distribution", x="mismatch: engine of the rollouts", y="accuracy: final accuracy",
         arm=("policy_args", "recipe"),
         names={
             "default": "full precision",
@@ -73,7 +69,7 @@ EXPERIMENT = Experiment(
             claims=("fp8-rollouts-collapse-most-seeds", "one-precision-on-both-sides-costs-nothing"),
         )
     },
-)
+)  # fmt: skip
 
 
 EXPERIMENT.claim(

@@ -88,16 +88,12 @@ def compared(engine: str, log_ratio_NGT: Tensor, mask_NGT: Tensor) -> pd.DataFra
 EXPERIMENT = Experiment(
     question="How far from a float32 trainer are the distributions of common rollout engines?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0; formats of llama.cpp",
-    differs=(
-        "equal weights, no training; the model's weights come from a 4-bit file (Q4_1) and represent it "
-        "exactly, so that this file as an engine would differ only in arithmetic; Q4_0 is the coarser 4-bit "
-        "format"
-    ),
-    compute=compute,
-    keys=("engine", "run", "seed"),
-    metrics=("kl", "largest", "ess"),
+    differs="equal weights, no training; the model's weights come from a 4-bit file (Q4_1) and represent it "
+    "exactly, so that this file as an engine would differ only in arithmetic; Q4_0 is the coarser 4-bit "
+    "format",
+    compute=compute, keys=("engine", "run", "seed"), metrics=("kl", "largest", "ess"),
     margins={"KL that is small": SMALL, "KL that is large": LARGE, "share of sequences": HALF},
-)
+)  # fmt: skip
 
 
 for _name, _engine in (

@@ -41,17 +41,14 @@ EXPERIMENT = Experiment(
     question="Do engine mismatch and staleness add up, in the log-ratio and in what they cost?",
     source="landscape of rollout-trainer mismatch reports; lag and mismatch as two factors of pi/mu",
     differs="logit noise of known size in place of an engine, on a token tree that is known exactly",
-    cells=cells,
-    fresh=range(1000, 1016),
+    cells=cells, fresh=range(1000, 1016),
     keys=("recipe", "learning_rate", "mismatch_args.sigma", "lag", "seed"),
     metrics=(
         *("exact/value", "mean exact/value", "mean exact/ess_kish_sequence", "min exact/ess_kish_sequence"),
         *("first exact/kl_pi_mu", "exact/kl_pi_mu"),
     ),
     figure=Plot(
-        "heat map",
-        x="lag: lag (updates)",
-        y=f"{SIGMA}: sigma of the logits",
+        "heat map", x="lag: lag (updates)", y=f"{SIGMA}: sigma of the logits",
         value="mean exact/ess_kish_sequence: ESS / N, no weights",
         where={"recipe": "reinforce", "learning_rate": 3.0},
         also=(
@@ -62,7 +59,7 @@ EXPERIMENT = Experiment(
             },
         ),
     ),
-)
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(

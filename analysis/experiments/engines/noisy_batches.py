@@ -31,24 +31,20 @@ NOISY = Family(
 )
 
 EXPERIMENT = NOISY.experiment(
-    METRICS,
-    SEEDS,
-    first=LATER,
+    METRICS, SEEDS, first=LATER,
     question="Does OAPL learn more than GRPO from old batches of an engine as far away as FP8?",
     source="KARL (2026): OAPL on large batches, several times over, without correction of the engine",
     differs="toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on "
     "the engine's logits, at first 0.024 nats per token; FP8 in blocks is 0.022 away on SmolLM2",
     margins={"accuracy gained": MORE},
     figure=Plot(
-        "strips",
-        x="area: mean accuracy along 9,600 responses",
-        y="arm",
+        "strips", x="area: mean accuracy along 9,600 responses", y="arm",
         says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
         "at its best rate and knob; weights are sent every 51 steps to an engine whose logits have noise of "
         "0.3; OAPL regresses log-ratios on advantages.",
     ),
     systems={"KARL": Part("one task, one pass over a batch; no agents, no search, one kind of prompt")},
-)
+)  # fmt: skip
 
 ask(
     EXPERIMENT, "oapl-gains-over-grpo-on-noisy-batches",

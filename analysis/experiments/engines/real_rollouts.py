@@ -65,37 +65,25 @@ ENGINE_RATES = Experiment(
     "engine-rates",
     question="Which learning rate suits a model of a million weights on another engine's rollouts, by lag?",
     source="design of this project: rates are chosen before arms are compared",
-    prepare=lambda: make([SUMS]),
-    cells=lambda: at_rates(arms(), RATES, seeds=2),
-    keys=(*KEYS, "learning_rate", "seed"),
-    metrics=(END, "last accuracy", AREA, DRIFT),
-)
+    prepare=lambda: make([SUMS]), cells=lambda: at_rates(arms(), RATES, seeds=2),
+    keys=(*KEYS, "learning_rate", "seed"), metrics=(END, "last accuracy", AREA, DRIFT),
+)  # fmt: skip
 AT_A_LAG = Experiment(
     "engines-at-a-lag",
     question="What do rollouts of another engine cost a model from outside, fresh and 16 steps old?",
     source="mismatch reports of training stacks; TIS, MIS and IcePop at their defaults",
-    differs=(
-        "a model of a million weights on running sums of ten digits; 144 steps of 12 responses; emulated "
-        "engines; each arm at its best of five rates, corrections at their defaults"
-    ),
-    prepare=lambda: make([SUMS]),
-    cells=arms,
-    tuned=Tuned(table="engine-rates"),
-    stop=Stop(block=8, cap=32, first=600, fresh=6000),
-    keys=(*KEYS, "seed"),
-    metrics=METRICS,
+    differs="a model of a million weights on running sums of ten digits; 144 steps of 12 responses; emulated "
+    "engines; each arm at its best of five rates, corrections at their defaults",
+    prepare=lambda: make([SUMS]), cells=arms, tuned=Tuned(table="engine-rates"),
+    stop=Stop(block=8, cap=32, first=600, fresh=6000), keys=(*KEYS, "seed"), metrics=METRICS,
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
-        "strips",
-        x=f"{END}: final accuracy",
-        y="called: rollouts and correction",
-        of=named,
-        panel="lag",
+        "strips", x=f"{END}: final accuracy", y="called: rollouts and correction", of=named, panel="lag",
         panel_label="lag",
         says="Shows final accuracy of a model of a million weights after 144 steps of running sums, by the "
         "engine of its rollouts and by their correction.",
     ),
-)
+)  # fmt: skip
 AS_TABLED = arms_of(ENGINES, ENGINES.values(), ("mismatch", "mismatch_args"))
 
 

@@ -121,15 +121,11 @@ EXPERIMENT = Experiment(
     question="How often does each 95% interval hold the mean where weights are rare or heavy?",
     source="papers of the intervals; docstrings of testbed.estimators.intervals",
     differs="two-point and log-normal weights, the first counted, not sampled",
-    compute=interval_coverage,
-    keys=("interval", "law", "parameter", "n"),
+    compute=interval_coverage, keys=("interval", "law", "parameter", "n"),
     metrics=("coverage", "low", "high", "samples"),
     figure=Plot(
-        "final by setting",
-        x="parameter: sigma of a log-normal weight",
-        y="coverage",
-        arm=("interval", "n"),
+        "final by setting", x="parameter: sigma of a log-normal weight", y="coverage", arm=("interval", "n"),
         where={"law": "lognormal"},
         names={"student": "Student's t", "log_smoothing_bound": "log smoothing"},
     ),
-)
+)  # fmt: skip

@@ -197,15 +197,10 @@ EXPERIMENT = Experiment(
     question="What do abstract processes and simulated users say of an agent that was not logged?",
     source="STAR (2024); Tennenholtz et al. (2026), as each claim says",
     differs="random walks on 400 places with squares for abstractions; users are tables fitted to 1000 talks",
-    compute=of_seeds(NAME, rows, SEEDS, {"logs": LOGS}),
-    keys=("run", "seed", "estimator", "turns"),
-    metrics=("error", "bias", "log_variance"),
-    margins={"rise of a log variance by turn": GROWTH},
+    compute=of_seeds(NAME, rows, SEEDS, {"logs": LOGS}), keys=("run", "seed", "estimator", "turns"),
+    metrics=("error", "bias", "log_variance"), margins={"rise of a log variance by turn": GROWTH},
     figure=Plot(
-        "final by setting",
-        x="turns",
-        y="log_variance: log variance of the metric",
-        arm=("estimator",),
+        "final by setting", x="turns", y="log_variance: log variance of the metric", arm=("estimator",),
         where={"estimator": tuple(f"{name}{how}" for how in HOW for name in TOLD)},
         says="Shows the log variance, over 24 logs, of the satisfaction that simulated users report with an "
         "agent that was not logged, against the turns of a talk; users are tables fitted to 1000 talks and "
@@ -227,7 +222,7 @@ EXPERIMENT = Experiment(
             )
         ),
     },
-)
+)  # fmt: skip
 
 STAR = "Chaudhari et al. (2024), Abstract reward processes"
 for _name, _source in (("best", "12 of 12 cases"), ("median", "7 of 12 cases")):

@@ -41,24 +41,20 @@ SEEDS, LATER, MARGIN = 32, 70_000, 0.02
 """Seeds of a run, offset past those of other tables; smallest gain that counts. Set before the table."""
 
 EXPERIMENT = ANCHORS.experiment(
-    (*METRICS, "mean actor/clip_share_last_pass"),
-    SEEDS,
-    first=LATER,
+    (*METRICS, "mean actor/clip_share_last_pass"), SEEDS, first=LATER,
     question="Does an average of earlier weights regain what lost old log-probabilities cost PPO?",
     source="Missing Old Logits (2026), arXiv:2605.12070",
     differs="toy transformers that sort ten digits; 4,800 responses, four passes over every batch",
     margins={"mean accuracy": MARGIN},
     figure=Plot(
-        "strips",
-        x="area: mean accuracy along 4,800 responses",
-        y="arm",
-        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits; tokens "
-        "are 8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob; "
+        "strips", x="area: mean accuracy along 4,800 responses", y="arm",
+        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits; tokens are "
+        "8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob; "
         "decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
         "weights (averaged), or around the present weights as if the old ones were lost (missing).",
     ),
     systems={"Missing Old Logits": Part("accuracy along 4,800 responses; not the time per step")},
-)
+)  # fmt: skip
 _HERE = "Where tokens are 8 to 17 updates old and batches are learned from four times,"
 asks(EXPERIMENT,
     ("an-ewma-anchor-gains-over-missing-log-probabilities",

@@ -16,6 +16,5 @@ def cells() -> tuple[Run, ...]:
 
 EXPERIMENT = Experiment(
     question="At which lag does each of four recipes stop learning a contextual bandit?",
-    source="this project",
-    cells=cells,
-)
+    source="this project", cells=cells,
+)  # fmt: skip

@@ -27,27 +27,18 @@ def curves(rows: Frame) -> Table:
 
 EXPERIMENT = Experiment(
     question="Does the ESS that a run measures say when its data are too old to learn from?",
-    source="this project",
-    cells=cells,
-    fresh=range(1000, 1016),
-    from_rows=curves,
-    keys=("recipe", "lag", "seed", "step"),
-    metrics=ESS_COLLAPSE,
+    source="this project", cells=cells, fresh=range(1000, 1016), from_rows=curves,
+    keys=("recipe", "lag", "seed", "step"), metrics=ESS_COLLAPSE,
     figure=Plot(
-        "scatter",
-        x=f"{EXACT}: exact sequence ESS (share of N)",
-        y=f"{ESS}: sampled sequence ESS",
-        arm=("lag: lag",),
-        log="xy",
-        equal=True,
-        floor=ESS_FLOOR,
+        "scatter", x=f"{EXACT}: exact sequence ESS (share of N)", y=f"{ESS}: sampled sequence ESS",
+        arm=("lag: lag",), log="xy", equal=True, floor=ESS_FLOOR,
         of=lambda table: table.assign(**{EXACT: table[EXACT].clip(lower=DEPTH * table[ESS_FLOOR])}),
         says="Shows the Kish ESS of sequence ratios in a finite MDP, sampled against exact, for every lag, "
         "seed and logged step; solid line: both are equal; dashed line: the floor 1/N, near which a sampled "
         "ESS says that the estimate is unreliable, but not by how much; exact values below a ten-thousandth "
         "of the floor are drawn there.",
     ),
-)
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(

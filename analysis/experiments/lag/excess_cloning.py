@@ -199,19 +199,13 @@ def make(key_R: Words) -> Rows:
 EXPERIMENT = Experiment(
     question="Does cloning for longer leave less for RL to explore?",
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
-    differs=(
-        "tables of 12 prompts with 16 answers, 3 demonstrations each, 3 in 10 of them right; 60 updates on "
-        "rewards of which 4 in 10 are wrong; DPO on pairs of the starting policy; no ORPO"
-    ),
+    differs="tables of 12 prompts with 16 answers, 3 demonstrations each, 3 in 10 of them right; 60 updates "
+    "on rewards of which 4 in 10 are wrong; DPO on pairs of the starting policy; no ORPO",
     compute=of_keys(NAME, make, SEEDS, {"steps": STEPS, "noise": NOISE}),
-    keys=("run", "seed", "cloned", "arm"),
-    metrics=("accuracy", "rise accuracy", "at end"),
+    keys=("run", "seed", "cloned", "arm"), metrics=("accuracy", "rise accuracy", "at end"),
     margins={"accuracy": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="cloned: steps of cloning",
-        y="accuracy",
-        arm=("arm",),
+        "final by setting", x="cloned: steps of cloning", y="accuracy", arm=("arm",),
         says="Shows exact accuracy in tables of 12 prompts with 16 answers, by steps of cloning "
         "demonstrations of which 3 in 10 are right; arms: as cloned (cloning alone), or after 60 more "
         "updates of GRPO with a reward for the right answer alone, of GRPO with a reward that grows towards "
@@ -219,7 +213,7 @@ EXPERIMENT = Experiment(
         "all arms are tuned.",
     ),
     systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},
-)
+)  # fmt: skip
 
 asks(EXPERIMENT,
     ("excess-cloning-lowers-what-grpo-reaches", "After 1000 steps of cloning GRPO ends 0.05 lower than after "

@@ -24,22 +24,18 @@ BASELINES = Family(
 LESS = 0.05  # accuracy that counts as lost; set before the table was made
 
 EXPERIMENT = BASELINES.experiment(
-    ("accuracy", "area", "val/entropy", "max actor/grad_norm"),
-    48,
+    ("accuracy", "area", "val/entropy", "max actor/grad_norm"), 48,
     question="How much of PPO's accuracy do baselines without a critic keep on fresh data?",
-    source="Li et al. (2023), ReMax, arXiv:2310.10505",
-    differs="toy transformers that guess",
+    source="Li et al. (2023), ReMax, arXiv:2310.10505", differs="toy transformers that guess",
     margins={"accuracy lost": LESS},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers that guess on fresh data, each arm at its best "
         "setting: PPO with a critic, and REINFORCE with the greedy response (ReMax) or the group's mean as "
         "baseline.",
     ),
     systems={"ReMax": Part("no memory or time is measured")},
-)
+)  # fmt: skip
 ask(
     EXPERIMENT, "remax-ends-as-high-as-ppo",
     "On fresh data, with the greedy response as baseline, REINFORCE ends less than 0.05 below PPO.",

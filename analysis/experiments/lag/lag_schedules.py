@@ -49,21 +49,16 @@ def cells() -> tuple[Run, ...]:
 
 EXPERIMENT = Experiment(
     question="Does it matter how ages are spread around the same mean?",
-    source="this project",
-    cells=cells,
-    fresh=range(1000, 1032),
-    keys=("recipe", "staleness", "lag", "seed"),
+    source="this project", cells=cells, fresh=range(1000, 1032), keys=("recipe", "staleness", "lag", "seed"),
     metrics=(
         *("exact/value", "mean exact/value", "mean exact/ess_kish_sequence", "min exact/ess_kish_sequence"),
         *("mean staleness/age_mean_token", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
     ),
     figure=Plot(
-        "distribution",
-        x="staleness: schedule of ages",
-        y="mean exact/value: mean exact value over the run",
+        "distribution", x="staleness: schedule of ages", y="mean exact/value: mean exact value over the run",
         arm=("recipe", "lag"),
     ),
-)
+)  # fmt: skip
 
 
 def age_distributions() -> dict[str, Any]:

@@ -43,19 +43,14 @@ EXPERIMENT = Experiment(
     question="Is it lag times learning rate that counts?",
     source="arXiv:2607.01083: stale gradients cost what lag times learning rate says",
     differs="REINFORCE on a token tree; curves are drawn against learning rate times steps",
-    cells=cells,
-    fresh=range(1000, 1016),
-    keys=("learning_rate", "lag", "seed"),
+    cells=cells, fresh=range(1000, 1016), keys=("learning_rate", "lag", "seed"),
     metrics=("exact/value", "mean exact/value", "min exact/ess_kish_sequence"),
     margins={"mean value along the curve that counts as equal": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="lag: lag (optimizer steps)",
-        y=f"{MEAN}: mean exact value",
-        arm=("learning_rate",),
-        log="x",
+        "final by setting", x="lag: lag (optimizer steps)", y=f"{MEAN}: mean exact value",
+        arm=("learning_rate",), log="x",
     ),
-)
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(

@@ -39,9 +39,7 @@ EXPERIMENT = Experiment(
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
     differs="a transformer of 7,000 weights, sums of 6 digits, 300 steps of 32 responses; each arm at its "
     "own rate",
-    cells=cells,
-    tuned=Tuned(),
-    stop=Stop(block=16, cap=32),
+    cells=cells, tuned=Tuned(), stop=Stop(block=16, cap=32),
     keys=("staleness", "recipe", "recipe_args", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed", "val/entropy", "known actor/positive_share"),
@@ -49,13 +47,9 @@ EXPERIMENT = Experiment(
     ),
     margins={"accuracy, or share of the mass, that counts as lost": LOST},
     figure=Plot(
-        "strips",
-        x="accuracy",
-        y="recipe_args",
-        where={"staleness": "exact"},
+        "strips", x="accuracy", y="recipe_args", where={"staleness": "exact"},
         names={str(arm["recipe_args"]): name for name, arm in ARMS.items()},
-        x_label=f"final accuracy at lag {LAG}",
-        y_label="negatives and baseline",
+        x_label=f"final accuracy at lag {LAG}", y_label="negatives and baseline",
         says="Shows final accuracy of a transformer of 7,000 weights on sums of six digits, on data 128 "
         "steps old, each arm at its best rate; TOPR weights successes by 1 and failures by the sequence "
         "ratio, at most 1; rewards are -1 and 1 minus the baseline in the arm's name (none: 0); naive "
@@ -63,7 +57,7 @@ EXPERIMENT = Experiment(
         "sequence by its whole ratio.",
     ),
     systems={"TOPR": Part("its baseline, no larger model")},
-)
+)  # fmt: skip
 
 
 def loss(table: Frame) -> Floats:

@@ -38,27 +38,21 @@ METRICS = (
 
 
 EXPERIMENT = LEFT.experiment(
-    METRICS,
-    SEEDS,
-    (((), SEEDS), ((WEIGHTS,), FIRST)),
+    METRICS, SEEDS, (((), SEEDS), ((WEIGHTS,), FIRST)),
     question="On fixed data and without a KL term, what do tapered failures add, every arm at its best?",
     source="TOPR, Le Roux et al. (2025), arXiv:2503.14286",
-    differs=(
-        "a transformer of 7,000 weights that sorts ten digits, right once in fifty answers; 300 batches of "
-        "32 new answers of the base model, rewards 0 and 1 minus a tuned baseline"
-    ),
+    differs="a transformer of 7,000 weights that sorts ten digits, right once in fifty answers; 300 batches "
+    "of 32 new answers of the base model, rewards 0 and 1 minus a tuned baseline",
     margins={"accuracy gained": MORE},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
         "updates on its base model's answers; TOPR weights failures by the sequence ratio, at most 1, naive "
         "REINFORCE by 1; positives alone drops them; importance weights apply the capped ratio to all "
         "answers; rate and baseline or cap are tuned for each arm.",
     ),
     systems={"TOPR": Part("no larger model; the baseline is tuned for TOPR and for naive REINFORCE")},
-)
+)  # fmt: skip
 for _name, _statement, _rival in (
     ("topr-ends-above-naive-reinforce-offline",
      "Fully offline and without a KL term TOPR ends 0.02 more accurate than naive REINFORCE.",

@@ -35,17 +35,13 @@ SEEDS, LATER, MORE, LESS, TIMES = 32, 70_000, 0.02, 0.05, 3
 and the factor between numbers of responses. Set before the table was made."""
 
 EXPERIMENT = BATCHES.experiment(
-    (*METRICS, "steps_to 0.5"),
-    SEEDS,
-    first=LATER,
+    (*METRICS, "steps_to 0.5"), SEEDS, first=LATER,
     question="Does OAPL learn more from two old generations than GRPO with importance sampling?",
     source="Ritter et al. (2026), OAPL, arXiv:2602.19362",
     differs="toy transformers that sort ten digits; 28,800 responses, every one trained on once",
     margins={"accuracy gained": MORE, "accuracy lost": LESS, "times as many generations": TIMES},
     figure=Plot(
-        "strips",
-        x="area: mean accuracy along 28,800 responses",
-        y="arm",
+        "strips", x="area: mean accuracy along 28,800 responses", y="arm",
         says="Shows mean accuracy along 28,800 responses of toy transformers that sort ten digits, each arm "
         "at its best rate and knob; OAPL, which regresses log-ratios on advantages, GRPO, and GRPO with "
         "truncated importance weights (TIS) learn from two generations of 14,400 responses, up to 449 steps "
@@ -56,7 +52,7 @@ EXPERIMENT = BATCHES.experiment(
             "one task, one small model; the responses come from the trained policy there, not from DeepCoder"
         )
     },
-)
+)  # fmt: skip
 asks(EXPERIMENT,
     ("oapl-gains-over-tis-on-two-generations",
      "Where two generations of 450 batches are trained on once, up to 449 steps later, OAPL's mean accuracy "

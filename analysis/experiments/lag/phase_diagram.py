@@ -46,22 +46,18 @@ DIAGRAM = Experiment(
     question="Where in lag and learning rate does each recipe learn, and where does it collapse?",
     source="the recipes' papers; comparing each at its best learning rate is this project's idea",
     differs="a transformer of 26,000 weights on running sums in place of large language models",
-    cells=cells,
-    keys=("recipe", "lag", "learning_rate", "seed"),
+    cells=cells, keys=("recipe", "lag", "learning_rate", "seed"),
     metrics=(
         *("accuracy", "best", "start", "area", "collapsed", "collapse_step", "entropy_collapsed"),
         *("steps_to 0.5", "last val/pass@8", "mean actor/clip_share", "known actor/positive_share"),
         *("min rollout_corr/ess_kish_sequence_raw", "mean rollout_corr/kl_mu_pi_k3"),
     ),
     figure=Plot(
-        "heat map",
-        x="lag: lag (optimizer steps)",
-        y="recipe",
-        value="accuracy: final accuracy, best rate",
+        "heat map", x="lag: lag (optimizer steps)", y="recipe", value="accuracy: final accuracy, best rate",
         of=lambda table: at_best_rate(table),
         also=({"value": "collapsed: share collapsed", "of": None, "y": "recipe: "},),
     ),
-)
+)  # fmt: skip
 
 
 EARLY = 200
@@ -107,23 +103,18 @@ PREDICTED = Experiment(
     question="Does a small effective sample size early in training foretell a collapse later?",
     source="Stable Asynchrony (VCPO): a falling ESS precedes collapse",
     differs="read over all recipes, lags and learning rates of the phase diagram together",
-    runs="phase-diagram",
-    from_rows=early_signs,
-    keys=KEYS,
+    runs="phase-diagram", from_rows=early_signs, keys=KEYS,
     metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     margins={"AUROC that counts as foretelling": GOOD},
     figure=Plot(
-        "ROC",
-        x="alarm",
-        y="collapsed",
-        arm=("sign",),
+        "ROC", x="alarm", y="collapsed", arm=("sign",),
         names={"log10 max-weight ess": "max-weight ESS", "log10 gradient norm": "gradient norm"},
         of=lambda table: pd.concat(
             table.assign(sign=sign, alarm=table[sign] * (1 if sign in ("kl", "clip share", "hill") else -1))
             for sign in SIGNS
         ).dropna(subset="alarm"),
     ),
-)
+)  # fmt: skip
 
 
 VCPO = "VCPO (2026), arXiv:2602.17616: a falling ESS precedes collapse"
@@ -142,14 +133,11 @@ WARNED = Experiment(
     question="Among recipes at one lag and learning rate, does an early ESS say which will collapse?",
     source=f"{VCPO}; this project added the comparison at one lag and rate, chosen on the phase diagram",
     differs="six recipes on running sums; the mean over the first 200 steps, collapses after them",
-    cells=warned_cells,
-    from_rows=partial(early_signs, name="ess-warns"),
-    stop=Stop(cap=32, begun_with=24),
-    keys=KEYS,
-    metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
+    cells=warned_cells, from_rows=partial(early_signs, name="ess-warns"), stop=Stop(cap=32, begun_with=24),
+    keys=KEYS, metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     margins={"AUROC that counts as foretelling": GOOD},
     systems={"VCPO (Stable Asynchrony)": Part("ESS as an early sign among recipes at one lag and rate")},
-)
+)  # fmt: skip
 
 
 def areas(table: Frame, sign: str) -> pd.Series:

@@ -49,33 +49,25 @@ def drawn(run: Run) -> bool:
 EXPERIMENT = Experiment(
     question="How many updates can one generation serve, and are importance weights what allows it?",
     source=RAPID,
-    differs=(
-        "a transformer of 7,000 weights that sorts ten digits; 300 updates in every arm; best of four "
-        "rates; seconds from a pipeline's closed form, in which generation takes nine tenths of a "
-        "synchronous step"
-    ),
-    cells=cells,
-    tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)),
-    drawn=drawn,
+    differs="a transformer of 7,000 weights that sorts ten digits; 300 updates in every arm; best of four "
+    "rates; seconds from a pipeline's closed form, in which generation takes nine tenths of a synchronous "
+    "step",
+    cells=cells, tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)), drawn=drawn,
     stop=Stop(block=16, cap=192, begun_with=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
     metrics=("accuracy", "collapsed", LEVEL, "rise accuracy", "min rollout_corr/ess_kish_sequence_raw"),
     margins={"accuracy that counts as equal": MARGIN, "share of simulated time": SAVED},
     figure=Plot(
-        "distribution",
-        x="staleness_args",
-        y="accuracy",
-        arm=("recipe",),
+        "distribution", x="staleness_args", y="accuracy", arm=("recipe",),
         names={"default": "1", **{f"period={n}": str(n) for n in UPDATES}},
-        x_label="updates per generation",
-        y_label="final accuracy",
+        x_label="updates per generation", y_label="final accuracy",
         says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
         "updates, by the number of batches generated at once and then used one after the other; RAPID "
         "weights older data by truncated sequence ratios; REINFORCE has no weights and is on-policy at 1; "
         "each arm has its best rate.",
     ),
     systems=("RAPID",),
-)
+)  # fmt: skip
 
 
 for _name, _n in (

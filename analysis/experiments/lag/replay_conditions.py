@@ -81,19 +81,12 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does an actor-critic need ERC's conditions to replay, and equal soft Q-learning then?",
     source="Kobayashi (2024), Experience replayable conditions; only the abstract was read",
-    differs=(
-        "random tabular MDPs; the two conditions follow the abstract: repulsion from negative samples is "
-        "scaled down, and samples whose action has become unlikely are dropped"
-    ),
+    differs="random tabular MDPs; the two conditions follow the abstract: repulsion from negative samples is "
+    "scaled down, and samples whose action has become unlikely are dropped",
     compute=of_seeds(NAME, rows, SEEDS, {"steps": STEPS, "inner": INNER, "pilots": PILOTS}),
-    keys=("run", "seed", "arm", "replays"),
-    metrics=("score", "at end"),
-    margins={"score": MARGIN},
+    keys=("run", "seed", "arm", "replays"), metrics=("score", "at end"), margins={"score": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="replays: replays per step",
-        y="score: score (1 optimal)",
-        arm=("arm",),
+        "final by setting", x="replays: replays per step", y="score: score (1 optimal)", arm=("arm",),
         says="Shows the score of the final policy in random tabular MDPs (0 for uniform actions), by "
         "replayed steps per fresh one; the actor-critic replays without weights (plain), at the rates that "
         "are best without replay (untuned), or with both of ERC's conditions: a weaker push from bad "
@@ -101,7 +94,7 @@ EXPERIMENT = Experiment(
         "updates.",
     ),
     systems=("ERC (Experience Replayable Conditions)",),
-)
+)  # fmt: skip
 
 
 INSIDE = {"tuned": inside(arm=("plain", "both", "soft Q"), replays=4)}

@@ -30,23 +30,19 @@ SEEDS, LATER, MARGIN = 32, 80_000, 0.05
 """Seeds of a run, offset past those of other tables; accuracy, as in the arena. Set before the table."""
 
 EXPERIMENT = BOUNDS.experiment(
-    (*METRICS, "collapsed", "min actor/entropy"),
-    SEEDS,
-    first=LATER,
+    (*METRICS, "collapsed", "min actor/entropy"), SEEDS, first=LATER,
     question="Does DISPO on old data collapse where one bound for wrong answers is restricted?",
     source="Karaman et al. (2026), DISPO, arXiv:2602.00983, abstract",
     differs="toy transformers that sort ten digits; bounds from a secondary source; answers of one length",
     margins={"accuracy lost": MARGIN},
     figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
+        "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers that sort ten digits from data 64 steps old by DISPO, "
         "whose importance weights of wrong answers reach from 0 to 101, and with weights of at least .8 "
         "(small restricted) or at most 1.2 (large restricted), at each arm's best rate and at DISPO's.",
     ),
     systems={"DISPO": Part("one bound at a time, on one task; answers have one length")},
-)
+)  # fmt: skip
 asks(EXPERIMENT,
     ("restricted-small-weights-of-wrong-answers-cost-dispo-accuracy",
      "On data 64 steps old DISPO ends 0.05 above the same with weights of at least .8 for wrong answers, "

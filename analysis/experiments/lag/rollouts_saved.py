@@ -28,20 +28,15 @@ def rows(seeds: Seeds) -> Frame:
 EXPERIMENT = Experiment(
     question="How many of GRPO's steps on fresh batches does ReMix save by up to 16 updates on each?",
     source="ReMix, arXiv:2507.06892: 30 to 450 times fewer rollouts",
-    differs="a transformer of 7,000 weights that sorts ten digits; at most 16 updates on a batch; GRPO "
-    "needs about 170 steps, so a factor of 30 could hardly be measured",
-    compute=of_seeds("rollouts-saved", rows, SEEDS),
-    keys=("run", "arm", "seed"),
-    metrics=("rate", "at end", NEEDED, "accuracy"),
-    margins={"times as many steps": TIMES},
+    differs="a transformer of 7,000 weights that sorts ten digits; at most 16 updates on a batch; GRPO needs "
+    "about 170 steps, so a factor of 30 could hardly be measured",
+    compute=of_seeds("rollouts-saved", rows, SEEDS), keys=("run", "arm", "seed"),
+    metrics=("rate", "at end", NEEDED, "accuracy"), margins={"times as many steps": TIMES},
     figure=Plot(
-        "strips",
-        x=NEEDED,
-        y="arm",
-        x_label="steps to accuracy 0.62",
-        says="Shows steps of 32 responses until toy transformers sort ten digits with an accuracy of 0.62 "
-        "on fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on "
-        "a batch and replay of older batches.",
+        "strips", x=NEEDED, y="arm", x_label="steps to accuracy 0.62",
+        says="Shows steps of 32 responses until toy transformers sort ten digits with an accuracy of 0.62 on "
+        "fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on a "
+        "batch and replay of older batches.",
     ),
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(
@@ -50,7 +45,7 @@ EXPERIMENT = Experiment(
             ("remix-needs-a-third-of-the-rollouts-of-grpo",),
         )
     },
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "remix-needs-a-third-of-the-rollouts-of-grpo",

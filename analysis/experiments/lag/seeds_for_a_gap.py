@@ -24,13 +24,11 @@ EXPERIMENT = Experiment(
     question="How many seeds would have shown whether data three steps old make training collapse?",
     source=SOURCE,
     differs="GRPO on running sums, a transformer of 7,000 weights; the gap and level are the source's",
-    cells=cells,
-    stop=Stop(block=16, cap=32),
-    keys=("lag", "seed"),
+    cells=cells, stop=Stop(block=16, cap=32), keys=("lag", "seed"),
     metrics=("accuracy", "best", "area", "collapsed"),
     margins={"median difference of final accuracies that counts as equal": MARGIN},
     figure=Plot("distribution", x="lag: lag (optimizer steps)", y="accuracy: final accuracy"),
-)
+)  # fmt: skip
 
 
 @EXPERIMENT.claim("a-gap-below-the-seed-spread-takes-dozens-of-seeds")

@@ -31,30 +31,19 @@ CURVES = Experiment(
     "staleness",
     question="Which recipes hold, and which collapse, as the data that they learn from grow old?",
     source=SOURCE,
-    differs=(
-        "a transformer of 26,000 weights on running sums in place of large language models; one learning "
-        "rate for all, so a stress test, not a ranking of methods"
-    ),
-    cells=by_lag,
-    seeds=range(8),
-    from_rows=curves,
-    keys=("recipe", "lag", "seed", "step"),
-    metrics=STALENESS,
+    differs="a transformer of 26,000 weights on running sums in place of large language models; one learning "
+    "rate for all, so a stress test, not a ranking of methods",
+    cells=by_lag, seeds=range(8), from_rows=curves, keys=("recipe", "lag", "seed", "step"), metrics=STALENESS,
     figure=Plot(
-        "curves by arm",
-        x="step: optimizer step",
-        y=f"{ACCURACY}: held-out accuracy",
-        arm=("recipe",),
-        panel="lag",
-        panel_label="lag",
-        also=({"y": f"{ESS}: sequence ESS (share of N)", "log": "y"},),
+        "curves by arm", x="step: optimizer step", y=f"{ACCURACY}: held-out accuracy", arm=("recipe",),
+        panel="lag", panel_label="lag", also=({"y": f"{ESS}: sequence ESS (share of N)", "log": "y"},),
         says="Shows recipes that learn from data exactly `lag` optimizer steps old, all at one learning "
         "rate: a stress test, not a ranking; accuracy, and the Kish ESS of sequence ratios as a share of a "
         "step's N sequences; no sample puts it below 1/N; up to step = lag the data come from the start "
         "weights.",
     ),
     see=("token-ess-hides-collapse", "staleness-costs-grpo-accuracy"),
-)
+)  # fmt: skip
 
 
 def histograms(rows: Frame) -> Table:
@@ -65,25 +54,17 @@ def histograms(rows: Frame) -> Table:
 TAILS = Experiment(
     "ratio-tails",
     question="How heavy are the tails of sequence ratios while a recipe learns from stale data?",
-    source="this project",
-    runs="staleness",
-    from_rows=histograms,
-    keys=("recipe", "lag", "seed"),
+    source="this project", runs="staleness", from_rows=histograms, keys=("recipe", "lag", "seed"),
     metrics=(HISTOGRAM, "ratios"),
     figure=Plot(
-        "curves by arm",
-        x="log rho: log ρ of a sequence",
-        y="share: P(log ρ ≥ x)",
-        arm=("lag: lag",),
-        panel="recipe",
-        log="y",
-        of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
+        "curves by arm", x="log rho: log ρ of a sequence", y="share: P(log ρ ≥ x)", arm=("lag: lag",),
+        panel="recipe", log="y", of=lambda table: exceedances(table, ["recipe", "lag", "seed"]),
         says="Shows the share of sampled sequences whose log importance ratio is at least x, from all steps "
         "at which the lag was in full effect; where a curve starts below 1 at the left, the rest are "
         "sequences that the current policy would hardly write any more; no distribution of ratios exceeds "
         "exp(-x) (Markov).",
     ),
-)
+)  # fmt: skip
 
 
 OLD = 128
@@ -99,14 +80,12 @@ COST = Experiment(
     question="What do data that are 128 steps old cost, with a clip and without?",
     source=SOURCE,
     differs="a transformer of 26,000 weights on running sums; the learning rate of the stress test",
-    cells=fresh_and_old,
-    stop=Stop(),
-    keys=("recipe", "lag", "seed"),
+    cells=fresh_and_old, stop=Stop(), keys=("recipe", "lag", "seed"),
     metrics=("accuracy", "best", "start", "collapsed", "collapse_step"),
     figure=Plot(
-        "final by setting", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",)
+        "final by setting", x="lag: lag (optimizer steps)", y="accuracy: final accuracy", arm=("recipe",),
     ),
-)
+)  # fmt: skip
 
 
 PLAIN, CLIPPED = {"recipe": "reinforce"}, {"recipe": "grpo"}

@@ -60,9 +60,7 @@ EXPERIMENT = Experiment(
     question="Which of VCPO's two parts makes data safe that are 128 steps old?",
     source=SOURCE,
     differs="a transformer of 7,000 weights; the authors' logit proxy in the baseline; rates from three",
-    cells=cells,
-    tuned=Tuned(all_at=-1),
-    stop=Stop(block=16, cap=32, begun_with=16),
+    cells=cells, tuned=Tuned(all_at=-1), stop=Stop(block=16, cap=32, begun_with=16),
     keys=(RULE, BASELINE, "lag", "learning_rate", "seed"),
     metrics=(
         *("accuracy", "best", "start", "collapsed", "mean actor/learning_rate"),
@@ -70,11 +68,8 @@ EXPERIMENT = Experiment(
     ),
     margins={"accuracy that counts as equal": MARGIN},
     figure=Plot(
-        "distribution",
-        x=f"{BASELINE}: baseline",
-        y="accuracy: final accuracy",
-        arm=(f"{RULE}: ", "learning_rate: "),
-        where={"lag": OLD},
+        "distribution", x=f"{BASELINE}: baseline", y="accuracy: final accuracy",
+        arm=(f"{RULE}: ", "learning_rate: "), where={"lag": OLD},
         names={
             "0": "no step rule",
             "1": "step rule",
@@ -94,7 +89,7 @@ EXPERIMENT = Experiment(
             "third of the rate; for ESS as a warning see ess-warns, for speed by-the-clock"
         )
     },
-)
+)  # fmt: skip
 
 
 def _two(table: Frame, outcome: str, rate: str, *names: str) -> Frame:

@@ -168,18 +168,14 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="Does what splitting a pool gains grow with the model, because memory spreads it over devices?",
     source="LlamaRL (2025), arXiv:2505.24034: 2.52, 3.98 and 10.7 times as fast at 8B, 70B and 405B",
-    differs=(
-        "closed forms with the data sheet of an H100; memory, efficiency, batch, lengths and the exchange "
-        "between nodes are drawn; the slowdown that the source's code adds to its other layout is left out"
-    ),
+    differs="closed forms with the data sheet of an H100; memory, efficiency, batch, lengths and the "
+    "exchange between nodes are drawn; the slowdown that the source's code adds to its other layout is left "
+    "out",
     compute=of_seeds(NAME, rows, SEEDS, {"reported": REPORTED, "sheets": SHEETS}),
-    keys=("run", "seed", "size", "hop"),
-    metrics=tuple(LAYOUTS),
+    keys=("run", "seed", "size", "hop"), metrics=tuple(LAYOUTS),
     margins={"factor of gains that counts as more": MORE},
     figure=Plot(
-        "final by setting",
-        x="hop: exchange between nodes",
-        y="8 bits: speed-up over one pool",
+        "final by setting", x="hop: exchange between nodes", y="8 bits: speed-up over one pool",
         arm=("size",),
         says="Shows how many times faster batches pass with separate pools for training and generation than "
         "with one pool that does both in turn, for three model sizes, by closed forms with an H100's data "
@@ -188,7 +184,7 @@ EXPERIMENT = Experiment(
         "and weights of 8 bits.",
     ),
     systems=("LlamaRL",),
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "the-gain-of-splitting-grows-with-the-model-where-exchanges-are-slow",

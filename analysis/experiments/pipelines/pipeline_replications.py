@@ -90,11 +90,8 @@ def table() -> Table:
 REPLICATED = Experiment(
     "pipeline-replications",
     question="Do closed forms of speed and lag hold for random pipelines, replication by replication?",
-    source="papers of the systems, with each claim",
-    compute=table,
-    fresh=FRESH,
-    keys=("claim", "pipeline", "replica"),
-    metrics=VALUES,
+    source="papers of the systems, with each claim", compute=table, fresh=FRESH,
+    keys=("claim", "pipeline", "replica"), metrics=VALUES,
     margins={"relative distance from a closed form": LOOSE},
     systems={
         "LlamaRL": Part(
@@ -102,7 +99,7 @@ REPLICATED = Experiment(
             claims=("stragglers-make-pipelining-pay",),
         )
     },
-)
+)  # fmt: skip
 
 
 def measured(table: Frame, claim: str, value: str) -> Groups:
@@ -258,28 +255,20 @@ SPEED = Experiment(
     "periodic-speed",
     question="How much faster is an iteration whose micro-batches are trained as they come?",
     source=PERIODIC,
-    differs=(
-        "event simulation: 240 responses of log-normal length on 12 slots, 30 micro-batches, free syncs; "
-        "nothing is trained, and equal updates are taken for equal accuracy"
-    ),
+    differs="event simulation: 240 responses of log-normal length on 12 slots, 30 micro-batches, free syncs; "
+    "nothing is trained, and equal updates are taken for equal accuracy",
     compute=of_seeds("periodic-speed", speed_up, SEEDS, {"pieces": PIECES, "batches": BATCHES}),
-    keys=("run", "seed", "load", "spread"),
-    metrics=("gain", "lag"),
+    keys=("run", "seed", "load", "spread"), metrics=("gain", "lag"),
     margins={"speed-up that counts as nearly twice": NEAR, "difference of speed-ups": APART},
     figure=Plot(
-        "final by setting",
-        x="load",
-        y="gain",
-        arm=("spread",),
-        x_label="time to train over time to generate",
-        y_label="speed-up over generating first",
-        says="Shows how many times faster an iteration is if its 30 micro-batches are trained as they "
-        "arrive than if it generates all first, by event simulation of 240 responses on 12 slots; across: "
-        "time to train over time to generate; spread: standard deviation of the logarithm of a response's "
-        "length.",
+        "final by setting", x="load", y="gain", arm=("spread",),
+        x_label="time to train over time to generate", y_label="speed-up over generating first",
+        says="Shows how many times faster an iteration is if its 30 micro-batches are trained as they arrive "
+        "than if it generates all first, by event simulation of 240 responses on 12 slots; across: time to "
+        "train over time to generate; spread: standard deviation of the logarithm of a response's length.",
     ),
     systems={"Periodic Asynchrony": Part("simulated speed, near 2 only at balance; no accuracy")},
-)
+)  # fmt: skip
 
 SPEED.claim(
     "periodic-asynchrony-nearly-doubles-the-speed-at-balance",

@@ -26,28 +26,21 @@ def learn(seeds: Sequence[int], arm: str, rate: float, lam: float, size: float) 
 
 TUNED = TunedArms(ARMS, learn, "sooner", PILOTS, endless={"size": (64,)})  # all slots at once
 EXPERIMENT = TUNED.experiment(
-    NAME,
-    SEEDS,
-    ("ticks", "sooner"),
-    {"level": LEVEL},
+    NAME, SEEDS, ("ticks", "sooner"), {"level": LEVEL},
     question="How much time does PPO save that learns from windows of answers in place of whole ones?",
     source="T-PPO (2025), arXiv:2506.15050",
-    differs=(
-        "policies and critics are tables; lengths are drawn, lognormal, the longest of 64 about 3.5 times "
-        "the mean; a tick decodes a token in every slot, and training on a token takes .025 ticks"
-    ),
+    differs="policies and critics are tables; lengths are drawn, lognormal, the longest of 64 about 3.5 "
+    "times the mean; a tick decodes a token in every slot, and training on a token takes .025 ticks",
     margins={"factor of time": FASTER, "factor over GAE": SOONER},
     figure=Plot(
-        "strips",
-        x="ticks: ticks to a chance of .8",
-        y="arm",
-        says="Shows the time until tokens are right with a mean probability of .8, on random worlds in "
-        "which answers have free lengths; PPO learns from whole answers, where a step waits for the "
-        "longest, or from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; "
-        "each has its best rate, lambda, and number of answers or of tokens at once.",
+        "strips", x="ticks: ticks to a chance of .8", y="arm",
+        says="Shows the time until tokens are right with a mean probability of .8, on random worlds in which "
+        "answers have free lengths; PPO learns from whole answers, where a step waits for the longest, or "
+        "from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; each has its "
+        "best rate, lambda, and number of answers or of tokens at once.",
     ),
     systems={"T-PPO (Truncated PPO)": Part("tables; lengths do not depend on the policy")},
-)
+)  # fmt: skip
 for _name, _statement, _slow, _fast, _by in (
     ("windows-of-answers-save-a-third-of-the-time",
      "PPO with EGAE on windows of answers is right with a mean chance of .8 after less than 1 / 1.5 of the "

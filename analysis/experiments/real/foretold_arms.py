@@ -64,17 +64,13 @@ def rows_of(task: str, seed: int, lag: int) -> list[dict[str, object]]:
 EXPERIMENT = Experiment(
     question="Does the arena foretell how twelve recipes do on models of a million weights?",
     source="this project",
-    differs=(
-        "models of a million weights, taught running sums of ten digits or to spell six letters backward; "
-        "144 steps of 12 responses; lags 64 and 16; the arena's settings with a tenth of its rates, nothing "
-        "tuned on the models; 20 seeds at lag 64, 12 at lag 16"
-    ),
-    compute=compute,
-    keys=KEYS,
-    metrics=("rate", "knob", *METRICS),
+    differs="models of a million weights, taught running sums of ten digits or to spell six letters "
+    "backward; 144 steps of 12 responses; lags 64 and 16; the arena's settings with a tenth of its rates, "
+    "nothing tuned on the models; 20 seeds at lag 64, 12 at lag 16",
+    compute=compute, keys=KEYS, metrics=("rate", "knob", *METRICS),
     margins={"final accuracy that counts": MARGIN, "tau": HALF},
     command=f"python -m analysis.arena.foretold_runs {SUMS} {SPELLING}",
-)
+)  # fmt: skip
 
 
 def said(task: str = SUMS, lag: int = LAG) -> Frame:

@@ -59,42 +59,28 @@ RATES = Experiment(
     "known-rates",
     question="Which learning rate suits REINFORCE, GRPO and what lies between on SmolLM2, by lag?",
     source="design of this project: rates are chosen before arms are compared",
-    prepare=prepare,
-    cells=at_every_rate,
-    keys=(*KEYS, "learning_rate", "seed"),
+    prepare=prepare, cells=at_every_rate, keys=(*KEYS, "learning_rate", "seed"),
     metrics=(END, "last accuracy", AREA, DRIFT),
     figure=Plot(
-        "final by setting",
-        x="learning_rate: learning rate",
-        y=f"{END}: final held-out accuracy",
-        of=numbered,
-        arm=("arm: ",),
-        names={str(place): said for place, said in enumerate(LADDER, 1)},
-        panel="lag",
-        panel_label="lag",
-        log="x",
+        "final by setting", x="learning_rate: learning rate", y=f"{END}: final held-out accuracy",
+        of=numbered, arm=("arm: ",), names={str(place): said for place, said in enumerate(LADDER, 1)},
+        panel="lag", panel_label="lag", log="x",
     ),
-)
+)  # fmt: skip
 
 STEPS = Experiment(
     "known-ladder",
     question="Which part of GRPO keeps a language model that people know from failing on old data?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs="80 steps of 32 responses, adapters in float32, one task; each arm at its best of five rates",
-    prepare=prepare,
-    cells=arms,
-    tuned=Tuned(table="known-rates"),
-    stop=Stop(block=16, cap=32, first=400, fresh=4000),
-    keys=(*KEYS, "seed"),
+    prepare=prepare, cells=arms, tuned=Tuned(table="known-rates"),
+    stop=Stop(block=16, cap=32, first=400, fresh=4000), keys=(*KEYS, "seed"),
     metrics=(
         *(END, "rise accuracy", "last accuracy", AREA, "collapsed", ESS, "mean actor/clip_share", DRIFT),
     ),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
-        "strips",
-        x=f"{END}: final held-out accuracy",
-        y="recipe: ",
-        of=numbered,
+        "strips", x=f"{END}: final held-out accuracy", y="recipe: ", of=numbered,
         names={
             str(n + at): f"{data}: {said}" for n, data in DATA.items() for at, said in enumerate(LADDER, 1)
         },
@@ -103,7 +89,7 @@ STEPS = Experiment(
         "optimizer steps old or fresh, each recipe at its best of five rates; from REINFORCE to GRPO one "
         "part is added at a time; 16 seeds ran on a GPU, 4 on a CPU.",
     ),
-)
+)  # fmt: skip
 
 for _name, _words, _outcome, _with, _without in (
     ("importance-weights-help-smollm2-at-the-end", "importance weights per token add", END, WEIGHTED, PLAIN),

@@ -52,20 +52,15 @@ FRESH_AND_OLD = Experiment(
     question="What do data 16 steps old cost a language model that people know?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
     differs="31 steps, one learning rate at both lags, bfloat16 adapters, one task",
-    prepare=prepare,
-    cells=cells,
-    stop=Stop(block=8, cap=32),
-    keys=("lag", "seed"),
+    prepare=prepare, cells=cells, stop=Stop(block=8, cap=32), keys=("lag", "seed"),
     metrics=("accuracy", AREA, ESS, "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
-        "strips",
-        x=f"{AREA}: mean held-out accuracy",
-        y="lag: ",
+        "strips", x=f"{AREA}: mean held-out accuracy", y="lag: ",
         names={"0": "fresh", str(LAG): f"lag {LAG}"},
         also=({"x": "accuracy: final held-out accuracy"}, {"x": f"{ESS}: mean sequence ESS"}),
     ),
-)
+)  # fmt: skip
 
 FRESH_AND_OLD.claim(
     "old-data-slow-smollm2-down",
@@ -117,24 +112,17 @@ PARTS_OF_GRPO = Experiment(
     "known-parts",
     question="Is it the clip of GRPO that keeps a language model that people know from failing on old data?",
     source="this project; SmolLM2-135M-Instruct, Apache-2.0",
-    differs=(
-        "56 steps, one rate that is tuned for no arm, bfloat16 adapters, one task; the runs of GRPO and "
-        "REINFORCE were known when the third arm was designed"
-    ),
-    prepare=prepare,
-    cells=part_cells,
-    stop=Stop(block=10, cap=40, first=200, fresh=2000),
+    differs="56 steps, one rate that is tuned for no arm, bfloat16 adapters, one task; the runs of GRPO and "
+    "REINFORCE were known when the third arm was designed",
+    prepare=prepare, cells=part_cells, stop=Stop(block=10, cap=40, first=200, fresh=2000),
     keys=("recipe", "recipe_args", "seed"),
     metrics=("accuracy", LAST, AREA, ESS, "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"),
     margins={"accuracy that counts": MARGIN, "accuracy of a collapsed run": LOST},
     figure=Plot(
-        "strips",
-        x=f"{LAST}: held-out accuracy after 56 steps",
-        y="recipe: ",
-        of=lambda table: table.assign(recipe=named(table)),
-        also=({"x": f"{ESS}: mean sequence ESS"},),
+        "strips", x=f"{LAST}: held-out accuracy after 56 steps", y="recipe: ",
+        of=lambda table: table.assign(recipe=named(table)), also=({"x": f"{ESS}: mean sequence ESS"},),
     ),
-)
+)  # fmt: skip
 
 PARTS_OF_GRPO.claim(
     "reinforce-fails-on-smollm2-on-old-data",

@@ -51,11 +51,9 @@ RATES_CHOSEN = Experiment(
     "larger-rates",
     question="Which learning rate suits each recipe on old data, on models of a million weights?",
     source="design of this project: rates are chosen before arms are compared",
-    prepare=partial(make, MODELS),
-    cells=rate_cells,
-    keys=(*BY, "learning_rate", "seed"),
+    prepare=partial(make, MODELS), cells=rate_cells, keys=(*BY, "learning_rate", "seed"),
     metrics=("accuracy", "area", "collapsed"),
-)
+)  # fmt: skip
 
 
 LAGS = (8, OLD, 64)
@@ -134,12 +132,9 @@ def toy_rows(tuned: bool = True) -> Frame:
 LARGER_TOY = Experiment(
     "larger-toy",
     question="How do eight tuned recipes end on the toy LLM where models of a million weights take them too?",
-    source="this project",
-    cells=toy_cells,
-    from_rows=toy_table,
-    keys=(TUNED, *KEYS),
+    source="this project", cells=toy_cells, from_rows=toy_table, keys=(TUNED, *KEYS),
     metrics=(RATE, *METRICS, *SIGNS),
-)
+)  # fmt: skip
 
 
 STALE = LAGS[1:]
@@ -171,25 +166,15 @@ LARGER_MODELS = Experiment(
     question="Does the tuned toy LLM foretell what stale data do to models of a million weights?",
     source="this project",
     differs="models of a million weights, trained here; 64 steps of 32 responses; rates chosen from five",
-    prepare=partial(make, MODELS),
-    cells=cells,
-    tuned=Tuned(table="larger-rates"),
-    drawn=drawn,
-    from_rows=from_rows,
-    stop=STOP,
-    keys=KEYS,
-    metrics=(*METRICS, *SIGNS, FORETOLD),
+    prepare=partial(make, MODELS), cells=cells, tuned=Tuned(table="larger-rates"), drawn=drawn,
+    from_rows=from_rows, stop=STOP, keys=KEYS, metrics=(*METRICS, *SIGNS, FORETOLD),
     margins={"tau, AUROC to foretell": GOAL, "tau": HALF, "accuracy lost": ALLOWED},
     figure=Plot(
-        "scatter",
-        x=f"{FORETOLD}: toy LLM",
-        y="accuracy: Hugging Face model",
-        arm=("recipe",),
-        panel="task",
+        "scatter", x=f"{FORETOLD}: toy LLM", y="accuracy: Hugging Face model", arm=("recipe",), panel="task",
         of=lambda table: table.groupby(["task", *ARM], as_index=False).median(numeric_only=True),
         says="Drawn: median final accuracies of a recipe at a lag, of the model against the toy LLM.",
     ),
-)
+)  # fmt: skip
 
 
 def taus(table: Frame, lags: tuple[int, ...]) -> pd.Series:

@@ -76,53 +76,38 @@ RATES = Experiment(
     "size-rates",
     question="Which learning rate suits a recipe on data 64 steps old, by the model's size?",
     source="design of this project: rates are chosen before arms are compared",
-    cells=at_every_rate,
-    keys=(*KEYS, "learning_rate", "seed"),
+    cells=at_every_rate, keys=(*KEYS, "learning_rate", "seed"),
     metrics=(END, "last accuracy", AREA, CLIP, DRIFT),
     figure=Plot(
-        "final by setting",
-        x="learning_rate: learning rate",
-        y=f"{END}: final accuracy",
-        of=weighed,
-        arm=("called: ",),
-        panel="weights",
-        panel_label="weights:",
+        "final by setting", x="learning_rate: learning rate", y=f"{END}: final accuracy", of=weighed,
+        arm=("called: ",), panel="weights", panel_label="weights:",
         names={
             **{size: f"{said} weights" for size, said in SAID.items()},
             **{f"{rate:g}": f"{1.02 * rate:.0e}".replace("e-0", "e-") for rate in TRIED},
         },
         log="x",
     ),
-)
+)  # fmt: skip
 
 SIZES = Experiment(
     "model-size",
     question="Does a model of more weights lose less to data 64 steps old?",
     source="Asynchronous RLHF (Noukhovitch et al. 2024), arXiv:2410.18252: larger policies bear older data",
-    differs=(
-        "the arena's sums, a toy transformer of two layers of which only the width changes; 200 steps for "
-        "every size; the base model's learning rate falls with its width, so that all begin right on about "
-        "1 %"
-    ),
+    differs="the arena's sums, a toy transformer of two layers of which only the width changes; 200 steps "
+    "for every size; the base model's learning rate falls with its width, so that all begin right on about "
+    "1 %",
     cells=lambda: tuple(run for width in JUDGED for run in arms(width)),
-    tuned=Tuned(table="size-rates"),
-    stop=Stop(block=8, cap=32, first=500, fresh=5000),
-    keys=(*KEYS, "seed"),
+    tuned=Tuned(table="size-rates"), stop=Stop(block=8, cap=32, first=500, fresh=5000), keys=(*KEYS, "seed"),
     metrics=(END, "rise accuracy", "last accuracy", AREA, "collapsed", CLIP, DRIFT),
     margins={"accuracy that counts": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="weights: weights of the model",
-        y=f"{END}: final accuracy",
-        of=weighed,
-        arm=("called: ",),
-        names=SAID,
-        log="x",
+        "final by setting", x="weights: weights of the model", y=f"{END}: final accuracy", of=weighed,
+        arm=("called: ",), names=SAID, log="x",
         also=({"y": f"{AREA}: mean accuracy over training"}, {"y": f"{DRIFT}: mean KL of a token (nats)"}),
         says="Shows the arena's sums after 200 steps, on fresh data with GRPO and on data 64 steps old, by "
         "the model's size, each at its best of five rates.",
     ),
-)
+)  # fmt: skip
 
 
 def lost(table: Frame, width: int, outcome: str) -> pd.Series:
@@ -172,21 +157,16 @@ CLIPS = Experiment(
     source="this project",
     differs="the arena's sums at lag 64 and a learning rate of 3e-4 for every size",
     cells=lambda: tuple(replace(sized(width, ARMS["GRPO"], OLD), learning_rate=COMMON) for width in JUDGED),
-    stop=Stop(block=8, cap=32, first=500, fresh=5000),
-    keys=("policy_args", "seed"),
+    stop=Stop(block=8, cap=32, first=500, fresh=5000), keys=("policy_args", "seed"),
     metrics=(END, "last accuracy", CLIP, DRIFT),
     figure=Plot(
-        "final by setting",
-        x="weights: weights of the model",
-        y=f"{CLIP}: share of tokens beyond the clip",
+        "final by setting", x="weights: weights of the model", y=f"{CLIP}: share of tokens beyond the clip",
         of=lambda table: table.assign(
             weights=table["policy_args"].str.removeprefix("width=").astype(int).map(WEIGHTS)
         ),
-        names=SAID,
-        log="xy",
-        also=({"y": f"{DRIFT}: mean KL of a token (nats)"},),
+        names=SAID, log="xy", also=({"y": f"{DRIFT}: mean KL of a token (nats)"},),
     ),
-)
+)  # fmt: skip
 CLIPS.claim(
     "a-larger-model-is-clipped-less-at-one-rate",
     "At lag 64 and a rate of 3e-4 a clip of 0.2 touches a smaller share of the tokens of a million weights "

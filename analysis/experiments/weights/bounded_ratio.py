@@ -97,21 +97,14 @@ def learn(seeds: Seeds, arm: str, **knobs: float) -> Groups:
 
 
 EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
-    NAME,
-    SEEDS,
-    ("score",),
-    {"iterations": ITERATIONS, "episodes": EPISODES},
+    NAME, SEEDS, ("score",), {"iterations": ITERATIONS, "episodes": EPISODES},
     question="Is the best step in a band of ratios monotone, and does BPO's loss learn as well as PPO's?",
     source="Bounded ratio RL (2026), BPO, arXiv:2604.18578",
-    differs=(
-        "random MDPs of 6 states with noisy rewards; a softmax table; 30 fresh batches of 16 episodes, 10 "
-        "epochs of plain gradient; critics are batch means and medians"
-    ),
+    differs="random MDPs of 6 states with noisy rewards; a softmax table; 30 fresh batches of 16 episodes, "
+    "10 epochs of plain gradient; critics are batch means and medians",
     margins={"score": MARGIN},
     figure=Plot(
-        "distribution",
-        x="arm: loss",
-        y="score: score (1 optimal)",
+        "distribution", x="arm: loss", y="score: score (1 optimal)",
         says="Shows the late score (0 the uniform policy, 1 the optimum) of learning from small fresh "
         "batches in random MDPs; PPO clips ratios; BPO moves each ratio toward a target within a band, and "
         "back where it is beyond.",
@@ -122,7 +115,7 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
             "undecided; GBPO is not tested"
         )
     },
-)
+)  # fmt: skip
 
 
 @EXPERIMENT.claim(

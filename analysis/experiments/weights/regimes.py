@@ -60,13 +60,12 @@ EXPERIMENT = Experiment(
     source="Karaman et al. (2026), DISPO, arXiv:2602.00983, abstract",
     differs="one expected step of a bandit of 16 answers; entropy of the policy, no lengths, no collapse",
     compute=of_seeds(NAME, rows, SEEDS, {"arms": ARMS, "drift": DRIFT, "objective": "dispo"}),
-    keys=("run", "seed", "moved", "answers", "ratio"),
-    metrics=("change", "entropy"),
+    keys=("run", "seed", "moved", "answers", "ratio"), metrics=("change", "entropy"),
     margins={"change of the entropy's rate, per unit of step": 0.0},
     figure=Plot(
-        "final by setting", x="answers", y="change: change of dH/dt", arm=("ratio",), panel="moved: pi moved"
+        "final by setting", x="answers", y="change: change of dH/dt", arm=("ratio",), panel="moved: pi moved",
     ),
-)
+)  # fmt: skip
 
 EXPERIMENT.claim(
     "small-ratios-on-wrong-answers-raise-entropy",

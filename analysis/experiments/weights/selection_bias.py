@@ -39,9 +39,7 @@ EXPERIMENT = Experiment(
     question="Does discarding old samples shorten what a policy writes where long groups take long?",
     source="tinker-cookbook issue 822; Applied Compute (2026), queue-max",
     differs="a token tree whose reward ignores length, so that nothing else can shorten responses",
-    cells=cells,
-    fresh=range(1000, 1024),
-    keys=("too_old", "age_limit", "seed"),
+    cells=cells, fresh=range(1000, 1024), keys=("too_old", "age_limit", "seed"),
     metrics=(
         *("mean staleness/length_made", "staleness/length_made", "first staleness/length_made"),
         *("exact/value", "mean exact/value", "mean staleness/stalled", "mean staleness/empty"),
@@ -49,14 +47,11 @@ EXPERIMENT = Experiment(
     ),
     margins={"tokens that count as the same length": MARGIN},
     figure=Plot(
-        "final by setting",
-        x="age_limit: age limit (optimizer steps)",
-        y=f"{LENGTH}: mean length (tokens)",
-        arm=("too_old: groups that are too old",),
-        names={"-1": "none"},
+        "final by setting", x="age_limit: age limit (optimizer steps)", y=f"{LENGTH}: mean length (tokens)",
+        arm=("too_old: groups that are too old",), names={"-1": "none"},
         also=({"y": "exact/value: final value"}, {"y": "mean staleness/stalled: time steps stalled"}),
     ),
-)
+)  # fmt: skip
 
 
 def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Floats, Floats]]:
