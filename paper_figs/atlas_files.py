@@ -18,10 +18,7 @@ DPI = 140
 
 
 def write(data: Path = DATA, docs: Path = DOCS) -> list[Path]:
-    """Write table, manifest, pages and pictures from the registry and the stacks; return their paths.
-
-    Raises UserError when a folder cannot be written.
-    """
+    """Write table, manifest, pages and pictures, and return their paths; UserError if a folder refuses."""
     from testbed.inspection import atlas  # loads torch, as nothing else in this package
 
     table = table_of(atlas.atlas())

@@ -231,10 +231,7 @@ def roc(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 
 
 def roc_points(score_N: np.ndarray, event_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return false and true alarm rates from (0, 0) to (1, 1), a point per distinct score, from the highest.
-
-    Rates are NaN if there are no events or only events.
-    """
+    """Return false and true alarm rates from (0, 0) to (1, 1) by distinct score, or NaN without both."""
     level_K = np.unique(score_N)[::-1]
     alarm_KN = score_N >= level_K[:, None]
     with np.errstate(invalid="ignore"):

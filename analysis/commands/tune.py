@@ -61,7 +61,8 @@ def tune(
 
     testbed tune lag-schedules --outcome area --csv rates.csv
     """
-    _refuse_seeds(overrides or [])
+    if any(word.startswith("seed=") for word in overrides or []):
+        raise UserError("Tuning uses seeds from 10000 up; give their number: --seeds 8.")
     from analysis.sweeps.tuning import best_rates, tuning_seeds
     from testbed.execution.runner import run_sweep
     from testbed.results.store import folder_for
@@ -131,11 +132,6 @@ def table(folder: Path, cells: Sequence[Run], outcome: str) -> tuple[Any, tuple[
     others = [name for name in varied if name not in (RATE, SEED, "recipe", "lag", *tuned)]
     by = ("recipe", "lag", *others)
     return cell_table("tuning", load_results(folder), [*by, *tuned, RATE, SEED], [outcome]).frame, by, tuned
-
-
-def _refuse_seeds(words: Sequence[str]) -> None:
-    if any(word.startswith("seed=") for word in words):
-        raise UserError("Tuning uses seeds from 10000 up; give their number: --seeds 8.")
 
 
 def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Sequence[str]) -> None:

@@ -29,10 +29,7 @@ class Range(NamedTuple):
 
 @cache
 def spoken(path: Path = TABLE) -> dict[str, tuple[Range, ...]]:
-    """Return a source's ranges of drift, by system; () if the part that was read names none.
-
-    Raises UserError for an unknown measure.
-    """
+    """Return a source's ranges of drift by system, () if it names none; UserError for unknown measures."""
     found: dict[str, tuple[Range, ...]] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):

@@ -55,10 +55,7 @@ Row: TypeAlias = dict[str, Any]
 
 @functools.cache
 def stored(path: Path = TABLE) -> tuple[Row, ...]:
-    """Return the committed rows, numbers as floats, None for empty fields.
-
-    Raises UserError for a file that is missing or has other columns.
-    """
+    """Return the committed rows, numbers as floats, empty as None; UserError for a wrong or missing file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -15,10 +15,7 @@ KEPT = ("all", "best", "best and worst", "best and random")
 
 
 def flipped(chance_SAA: Floats, share: float) -> Floats:
-    """P(a is labeled better than b) if a share of the labels is flipped, [S, A, A].
-
-    Raises UserError for a share outside [0, 1/2].
-    """
+    """P(a labeled better than b), a share of labels flipped, [S, A, A]; UserError outside [0, 1/2]."""
     if not 0 <= share <= 0.5:
         raise UserError(
             f"The share of wrong labels is {share:g}, expected 0 to 0.5: above that, wrong labels inform "

@@ -89,7 +89,8 @@ def _section(family: str, entries: Sequence[Entry]) -> str:
         *["| " + " | ".join(row) + " |" for row in rows],
     ]
     if variants:
-        lines += ["\nVariants:\n", *(_variant(entry) for entry in variants)]
+        lines.append("\nVariants:\n")
+        lines += [f"- `{e.name}` ({settings(e)}). {difference(e)} *{e.source}*" for e in variants]
     return "\n".join(lines) + "\n"
 
 
@@ -105,10 +106,6 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         *("–" if value is None else _code(brief(value)) for value in shown),
         _cell(entry.source),
     )
-
-
-def _variant(entry: Entry) -> str:
-    return f"- `{entry.name}` ({settings(entry)}). {difference(entry)} *{entry.source}*"
 
 
 def _code(text: str) -> str:

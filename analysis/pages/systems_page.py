@@ -106,10 +106,7 @@ def needs(row: Row) -> str:
 
 
 def index(judged: Mapping[str, Row], link: str = "") -> str:
-    """Return the small index, a line a system.
-
-    link: how a system's page is named, "{n}.md"; "" without pages.
-    """
+    """Return the small index, a line a system; link: of a system's page, "{n}.md", or "" without pages."""
     rows = [_facts(each, {}, judged, {}) for each in systems().values()]
     curve, drift = (
         sum(f"{gate}: {NOT_RECORDED}" in row["checked"] for row in judged.values())

@@ -80,10 +80,7 @@ class Table:
 
 
 def manifest(folder: Path = COMMITTED) -> dict[str, Any]:
-    """Return the manifest's entries by table: file, sha256, rows, columns and how it was made.
-
-    Raises UserError for a folder without one.
-    """
+    """Return the manifest's entries by table: file, sha256, rows, columns, how made; or raise UserError."""
     try:
         path = folder / MANIFEST
         known = path.stat()
@@ -147,10 +144,7 @@ def is_committed(folder: Path) -> bool:
 
 
 def load_results(folder: Path) -> pd.DataFrame:
-    """Return all finished rows of a results folder, or of those directly inside it, as one frame.
-
-    Raises UserError if there is nothing to read.
-    """
+    """Return all finished rows of a results folder, or of those inside it; UserError if there are none."""
     from testbed.results import store
 
     frames: list[pd.DataFrame] = [store.read(each).to_pandas() for each in results_folders(folder)]

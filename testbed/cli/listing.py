@@ -206,10 +206,7 @@ def list_all(
 
 
 def narrowed(name: str, kind: Kind, words: Sequence[str]) -> Rows:
-    """Return the rows that match every pattern, by name or, for COLUMN=PATTERN, by that column.
-
-    Raises UserError, with the nearest name or value, if no row matches.
-    """
+    """Return the rows that match every pattern, by name or COLUMN=PATTERN; UserError if none does."""
     rows = kind.rows()
     for word in words:
         column, pattern = split(word, "COLUMN=PATTERN") if "=" in word else ("name", word)

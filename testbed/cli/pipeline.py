@@ -85,8 +85,8 @@ def pipeline(
     if then is None:
         _report(design, batches, replicas or 4, seed, figure, json)
         return
-    _refuse_figure(figure)
-
+    if figure:
+        raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
     pipeline_run(then, design, seed, reach, json)
 
 
@@ -109,11 +109,6 @@ def _refuse_files(*given: object) -> None:
             "A plan has many designs; --trace, --figure, --config and --then take one design. Leave out "
             "`plan` to use them."
         )
-
-
-def _refuse_figure(figure: Path | None) -> None:
-    if figure:
-        raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
 
 
 def _rows(design: "Design", found: "Report") -> list[dict[str, Any]]:

@@ -31,10 +31,7 @@ class WithTail(typer.core.TyperCommand):
 
 
 def pipeline_run(text: str, design: "Design", seed: int, reach: float | None, json: bool) -> None:
-    """Train the sweep named by the words after --then, under the lags of this design.
-
-    Raises UserError for another command than `run`, or cells that cannot follow the pipeline.
-    """
+    """Train the sweep of the words after --then at this design's lags; UserError for other commands."""
     from testbed.cli.run_sweep import describe, resolve
     from testbed.results.store import folder_for
 

@@ -43,10 +43,7 @@ def unwatched(_what: str, _count: int, cells: Iterable[Run]) -> Iterable[Run]:
 
 
 def from_toml(path: str | Path, known: Known | None = None, watch: Watch = unwatched) -> tuple[Run, ...]:
-    """Return the cells of a sweep file: the [run] table, once per combination of the [grid] axes.
-
-    Raises UserError with one line `file:line: problem` for every error of the file.
-    """
+    """Return the cells of a sweep file, [run] per combination of [grid]; UserError with a line per error."""
     text = _text(Path(path))
     try:
         data = tomllib.loads(text)

@@ -38,14 +38,6 @@ def _on_bounds(judged: Judged) -> st.SearchStrategy[Rows]:
     return st.lists(row, min_size=1, max_size=3).map(tuple)
 
 
-def _silent(judged: Judged) -> st.SearchStrategy[Rows]:
-    return ordinary(judged, advantages=(0.0, 1.0, -1.0), groups=5)
-
-
-def _one_position(judged: Judged) -> st.SearchStrategy[Rows]:
-    return ordinary(judged, longest=1)
-
-
 def _no_padding(judged: Judged) -> str:
     return "" if judged.binding.layout == "padded" else "rows of this layout have no padding"
 
@@ -88,10 +80,12 @@ BATTERY = (
     Property("both sides of every bound", "weights just inside and outside each bound, for both signs of A",
              lambda judged: ordinary(judged, log_ratios=around(judged)), equal, examples=60),
     Property("on the bounds", "weights on a bound are those of one of its sides", _on_bounds, equal),
-    Property("responses of one token", "weights where T = 1", _one_position, equal, examples=25),
+    Property("responses of one token", "weights where T = 1",
+             lambda judged: ordinary(judged, longest=1), equal, examples=25),
     Property("ragged rows, masked middles", "weights with tool tokens inside responses",
              lambda judged: ordinary(judged, holes=True), equal, examples=50),
-    Property("groups of one, equal rewards, A = 0", "weights where groups say nothing", _silent, equal),
+    Property("groups of one, equal rewards, A = 0", "weights where groups say nothing",
+             lambda judged: ordinary(judged, advantages=(0.0, 1.0, -1.0), groups=5), equal),
     Property("padding", "weights with more columns, other numbers in them",
              lambda judged: ordinary(judged, holes=True), padded,
              when="three more columns, -7 in all of them", absent=_no_padding, examples=25),

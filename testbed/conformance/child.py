@@ -17,10 +17,7 @@ IMPORT = "nothing yet: its file was being imported"
 
 
 def load(target: str) -> Callable[..., Any]:
-    """Return the callable of "path/to/file.py:function" or "package.module:function".
-
-    Raises UserError if there is none.
-    """
+    """Return the callable of "path/to/file.py:function" or "package.module:function", or raise UserError."""
     if in_a_file(target):
         return outside_callable(target).function
     module, _, name = target.partition(":")

@@ -78,10 +78,7 @@ def _cut(weight_BT: Tensor, rows: Rows) -> tuple[tuple[float, ...], ...]:
 def where_they_part(
     binding: Binding, reference: Reference, tolerance: float, first: Rows | None = None, examples: int = 150
 ) -> Counterexample | None:
-    """Return the smallest batch found on which loss and reference have different weights, or None.
-
-    first: a batch with different weights, returned if the search finds none.
-    """
+    """Return the smallest batch found with different weights, `first` if no smaller one, or None."""
     parted = failing(differs(binding, reference, tolerance))
     rows = smallest(batches(holes=True, mismatch=not binding.one_old), parted, examples) or first
     return None if rows is None else told(binding, reference, rows)

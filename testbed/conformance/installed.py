@@ -82,7 +82,8 @@ def _one(package: str, release: str, name: str, function: Callable[..., Any]) ->
     try:
         found = identify(bind(function, name))
     except LossError as error:
-        return Outcome(package, release, name, "cannot be called", _why(error, name))
+        why = str(error).removeprefix(name).strip().partition(" It was passed ")[0]
+        return Outcome(package, release, name, "cannot be called", why)
     if found.equals:
         first = found.equals[0]
         same = [
@@ -110,10 +111,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return _literal(value.tolist())
     return f"{value:.7g}" if isinstance(value, float) else repr(value)
-
-
-def _why(error: LossError, name: str) -> str:
-    return str(error).removeprefix(name).strip().partition(" It was passed ")[0]
 
 
 HEAD = """\

@@ -37,10 +37,7 @@ PENALTIES: tuple[tuple[str, Arguments], ...] = (
 
 
 def without_penalty(evidence: Evidence) -> tuple[Evidence, Evidence] | None:
-    """Return the evidence minus the loss's weights at zero advantages, and those weights alone.
-
-    None if these weights are 0.
-    """
+    """Return the evidence minus the loss's weights at A = 0, and those; None if these weights are 0."""
     silent = replace(
         evidence.batch,
         adv_BT=torch.zeros_like(evidence.batch.adv_BT),
@@ -176,10 +173,7 @@ def _values(evidence: Evidence, reference: Reference) -> str:
 
 
 def observed(binding: Binding) -> Evidence:
-    """Return the evidence of the loss on the stack, called in the way that best matches any entry.
-
-    Raises the first way's LossError if none works.
-    """
+    """Return the loss's evidence, called in the way that matches an entry best; else the first LossError."""
     found: list[Evidence] = []
     first: LossError | None = None
     for variant in binding.variants():

@@ -17,10 +17,7 @@ LIMIT = 300.0
 
 
 def run(job: dict[str, Any], call_limit: float = CALL_LIMIT, limit: float = LIMIT) -> dict[str, Any]:
-    """Return the answer of `testbed.conformance.child` to a job.
-
-    Raises UserError with the child's message, or with the last call's arguments if it hangs or dies.
-    """
+    """Return the answer of `testbed.conformance.child` to a job; UserError if it fails, hangs or dies."""
     read, write = os.pipe()
     command = [sys.executable, "-m", "testbed.conformance.child", str(write)]
     try:

@@ -82,8 +82,9 @@ def bind(
         raise UserError(f"layout '{layout}' is unknown; expected {', '.join(LAYOUTS)}.")
     parameters = _parameters(function, name)
     inputs, given = dict(inputs or {}), dict(given or {})
+    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
     for word in (*inputs, *given):
-        if word not in parameters and not _takes_any(function):
+        if word not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             known = ", ".join(parameters)
             raise UserError(f"{name} has no parameter '{word}'.{suggest(word, parameters)} It has: {known}.")
     arguments = {key: _role(value) for key, value in inputs.items()}
@@ -111,10 +112,6 @@ def _parameters(function: Callable[..., Any], name: str) -> dict[str, inspect.Pa
             f"{name} has no signature that Python can read ({error}); wrap it in a def."
         ) from error
     return {p.name: p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-
-
-def _takes_any(function: Callable[..., Any]) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
 
 
 def _role(word: str) -> str:

@@ -55,10 +55,7 @@ class EpisodeEstimates:
 
 
 def squared_ratio(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Floats:
-    """pi^2 / mu, [S, A], 0 where pi = 0.
-
-    Raises UserError naming state and action if pi > 0 = mu in a state with a way out.
-    """
+    """pi^2 / mu, [S, A], 0 where pi = 0. UserError names a pair with pi > 0 = mu that has a way out."""
     alive_S1 = ~world.tables.terminal_S[:, None]
     missing_SA = (pi_SA > 0) & (mu_SA <= 0) & alive_S1
     if missing_SA.any():

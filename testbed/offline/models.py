@@ -12,10 +12,7 @@ from testbed.offline.tabular_offline import CLOSE, MOST_ROUNDS, ahead, fitted_q
 
 
 def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:
-    """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: a model class smaller than a table.
-
-    Designed here.
-    """
+    """P(s'|s, a) = softmax_s'(left(s, a) . right(s')), [R, S, A, S]: smaller than a table. Designed here."""
     return np.asarray(special.softmax(np.einsum("rsak,rtk->rsat", left_RSAF, right_RSF), axis=-1))
 
 

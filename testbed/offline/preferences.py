@@ -34,10 +34,7 @@ def pair_dist(context_S: Floats, first_RSA: Floats, second_RSA: Floats) -> Float
 
 
 def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats:
-    """Counts of each (x, a, b) in `pairs` draws, [R, S, A, A].
-
-    Designed here: a multinomial in place of single pairs.
-    """
+    """Counts of each (x, a, b) in `pairs` draws, [R, S, A, A]: a multinomial, designed here."""
     flat_RX = law_RSAA.reshape(len(law_RSAA), -1)
     drawn_RX = rng.multinomial(pairs, flat_RX / flat_RX.sum(-1, keepdims=True))
     return drawn_RX.reshape(law_RSAA.shape).astype(np.float64)

@@ -70,10 +70,7 @@ class Asked:
 
 
 class PrefixSource(ABC):
-    """A source of prefixes and their lengths.
-
-    gives_parents: True if its rollouts record which sequence continues which.
-    """
+    """Prefixes and their lengths. gives_parents: rollouts record which sequence continues which."""
 
     gives_parents: bool = False
 

@@ -34,10 +34,7 @@ schedule = Schedules("schedule", package="testbed.staleness")
 
 
 def plan_for(run: Run) -> SchedulePlan:
-    """Return the plan of a cell under its age limit.
-
-    Raises UserError for an unknown schedule, argument or impossible value.
-    """
+    """Return a cell's plan under its age limit; UserError for unknown names or impossible values."""
     from testbed.staleness.too_old import limited
 
     entry, given = schedule[run.staleness], dict(run.staleness_args)

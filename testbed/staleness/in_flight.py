@@ -30,10 +30,7 @@ class InFlight(SchedulePlan):
     most_versions: int
 
     def check(self, run: Run) -> None:
-        """Raise UserError if an age limit drops every sample.
-
-        A sample is as old as its first token.
-        """
+        """Raise UserError if an age limit drops every sample; a sample is as old as its first token."""
         length = longest_response(run)
         oldest = self.shortest + (length - 1) // self.tokens
         if run.too_old == "drop" and 0 <= run.age_limit < oldest:

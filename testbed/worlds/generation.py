@@ -54,10 +54,7 @@ class Generation:
 
 
 def engine_of(run: Run) -> SamplerEngine:
-    """Return the engine that generates for a run.
-
-    Raises UserError, before any training, if the run's policy cannot have it.
-    """
+    """Return the engine that generates for a run; UserError before training if its policy cannot have it."""
     made = engine(run.mismatch, **dict(run.mismatch_args))
     needs = {need for part in run.mismatch.split("+") for need in mismatch[part].promises.get("needs", ())}
     if run.policy == "tabular" and (made.forward is not None or "layers" in needs):

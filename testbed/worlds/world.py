@@ -188,17 +188,11 @@ class World(ABC):
         """
 
     def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
-        """Return the rollout's responses, corrected from their first error on.
-
-        Raises UserError if nothing checks steps.
-        """
+        """Return responses corrected from their first error on; UserError if nothing checks steps."""
         del rollout, rows
         raise UserError(CORRECTIONS)
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
-        """Return a teacher's answers to the rollout's prompts, one per group member.
-
-        Raises UserError without a teacher.
-        """
+        """Return a teacher's answers to the prompts, one per member; UserError without a teacher."""
         del rollout, rows, step
         raise UserError("this world has no teacher to demonstrate; take a token task with policy 'toy'.")
