@@ -22,7 +22,10 @@ def ips(data: Logged) -> Estimate:
 
 @estimator("clipped_ips", source="Ionides (2008); Bottou et al. (2013)", family="bandit", linear=True)
 def clipped_ips(data: Logged, *, lambda_: float = np.inf) -> Estimate:
-    """(1/N) sum min(w, lambda) r. Bias -E_mu[(w - lambda)_+ q]: never positive for rewards >= 0."""
+    """(1/N) sum min(w, lambda) r.
+
+    Bias -E_mu[(w - lambda)_+ q]: never positive for rewards >= 0.
+    """
     check_not_negative("lambda_", lambda_)
     return weighted(data, np.minimum(data.weight_N, lambda_))
 

@@ -74,7 +74,10 @@ def top_p(*, p: float = 0.95) -> SamplerEngine:
     support="partial", identity={"k": 0},
 )  # fmt: skip
 def top_k(*, k: int = 20) -> SamplerEngine:
-    """mu = pi / pi(K) on the k likeliest tokens K, lower first in ties; k = 0 or k >= V uses all."""
+    """mu = pi / pi(K) on the k likeliest tokens K; k = 0 or k >= V uses all.
+
+    Ties: the lower token first.
+    """
     if k < 0:
         raise UserError(f"k is {k}, the number of tokens that are kept; expected at least 1, or 0 for all.")
 

@@ -11,5 +11,8 @@ from testbed.objectives import objective
     max_weight=1,
 )  # fmt: skip
 def reinforce(logp_BT: Tensor, batch: Batch) -> Tensor:
-    """L = -A log pi. Unbiased for the policy gradient only on on-policy data."""
+    """L = -A log pi.
+
+    Unbiased for the policy gradient only on on-policy data.
+    """
     return -batch.adv_BT * logp_BT
