@@ -143,16 +143,17 @@ def _of_old_data(f: Facts) -> list[tuple[str, str]]:
             f"64, VCPO ends {f.claim('vcpo-ends-above-grpo-on-larger-models')} above GRPO.",
         ),
         (
-            "Importance weights beside REC's clip hurt at a full rate; at a small one nothing is decided",
+            "REC's clip is what old data need; importance weights beside it cost accuracy",
             f.effects(
-                ("beside REC's clip", "at", "change of final accuracy"),
+                ("each arm tuned, sorting ten digits", "at", "difference of final accuracy"),
                 (
-                    ("weights added", "rate 0.003, lag 16", "rec-importance-weights-change-nothing"),
-                    ("weights added", "rate 0.0003", "rec-slow-importance-weights-change-nothing"),
-                    ("weights left out", "rate 0.003, any lag, at worst", "rec-clip-alone-ends-no-lower"),
+                    ("clip, less clip and weights", "at worst", "tuned-rec-clip-alone-ends-no-lower"),
+                    ("clip, less clip and weights", "at most", "tuned-rec-importance-weights-change-nothing"),
+                    ("clip, less no clip", "lag 64", "tuned-rec-clip-gains-at-lag-64"),
+                    ("clip, less no clip", "fixed data", "tuned-rec-clip-gains-offline"),
                 ),
             )
-            + "\n\nThe clip is what prevents collapse on offline data: where one of two runs on a seed "
+            + "\n\nAt one rate the clip prevents collapse on fixed data: where one of two runs on a seed "
             "collapses, it is the one without the clip on a share of "
             f"{f.claim('rec-clip-prevents-collapse')}. Where nothing else limits the ratio, weights make old "
             "data usable: finding 17.",
