@@ -1,48 +1,12 @@
-"""Worlds that isolate one mechanism each: maximization bias, post-decision states, compounding error."""
+"""A rope that isolates compounding error."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from envs.arrays import Floats
-from envs.checks import check_distributions
 from envs.finite_mdp import FiniteMDP
 
 ACTIONS = 4
 """Actions of the tightrope."""
-
-
-def lot_sizing(
-    *,
-    capacity: int = 10,
-    largest_order: int = 4,
-    demand_K: ArrayLike = (0.2, 0.2, 0.2, 0.2, 0.2),
-    price: float = 2.0,
-    holding_cost: float = 0.1,
-) -> tuple[FiniteMDP, NDArray[np.int64]]:
-    """Inventory s, order a, then random demand: the world, and the post-decision stock y = min(s + a,
-    capacity), [S, A].
-
-    reward = price sold - (y - s) - holding_cost s', s' = y - sold; 20 steps. The first step is deterministic
-    and the second depends on y alone: P(s' | s, a) = P(s' | y). demand_K[k] = P(demand = k).
-    Source: the two-step structure of PDPPO (2025); Powell (2011), section 4.6, for post-decision states.
-    """
-    law_K = np.asarray(demand_K, np.float64)
-    check_distributions("demand_K", law_K, "Give the chance of each demand, from 0 on.")
-    stock_S = np.arange(capacity + 1)
-    post_SA = np.minimum(stock_S[:, None] + np.arange(largest_order + 1), capacity)
-    after_KS = np.zeros((capacity + 1, capacity + 1))
-    for demand, chance in enumerate(law_K):
-        np.add.at(after_KS, (stock_S, np.maximum(stock_S - demand, 0)), chance)
-    # Sold is y - s', so terms in s' are a bonus of the next state.
-    world = FiniteMDP(
-        transition_SAS=after_KS[post_SA],
-        reward_SA=price * post_SA - 1.0 * (post_SA - stock_S[:, None]),
-        bonus_S=np.asarray(-(price + holding_cost) * stock_S, dtype=np.float64),
-        start_S=np.eye(capacity + 1)[0],
-        horizon=20,
-        discount=0.9,
-    )
-    return world, post_SA
 
 
 def tightrope(*, contexts: int = 8, recoverable: bool = True, horizon: int = 16) -> tuple[FiniteMDP, Floats]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from analysis.worlds.offline_worlds import Worlds
 from envs.arrays import Floats, Ints
 from envs.logged_data import Counts, ratio
-from testbed.offline.improvement import clipped_passes, pooled_by_post, softmax
+from testbed.offline.improvement import clipped_passes, softmax
 from testbed.offline.tabular_offline import within_kl
 
 CHUNK, FLOOR = 8, -30.0
@@ -31,7 +31,7 @@ class Arm:
     the iterations; inf for no KL), "trust region" (knob: the KL of every state). rate, passes: of gradient
     steps on a batch. falls: the KL of a trust region falls to 0 over the iterations too.
     adapt: step of an adaptive behavior, 0 draws from the policy. kept: batches in the buffer.
-    critic: "state", "post" (post-decision states), or of actions that are several tokens "action", "token",
+    critic: "state", or of actions that are several tokens "action", "token",
     "decomposed". token_discount: of every token, for "token". scaled: advantages to a mean square of 1.
     """
 
@@ -141,22 +141,11 @@ def critic_value(moves_RSAS: Floats, reward_RSA: Floats, share_RSA: Floats) -> F
     return np.asarray(np.linalg.solve(left_RSS, (share_RSA * reward_RSA).sum(-1)[..., None])[..., 0])
 
 
-def advantages(
-    data: Counts, discount: float, critic: str, post_SA: Ints | None = None, paid_RSA: Floats | None = None
-) -> Floats:
+def advantages(data: Counts, discount: float) -> Floats:
     """Return r + discount V(s') - V(s) by pair, averaged over the data, 0 without; [R, S, A]."""
     share_RSA = ratio(data.visit_RSA, data.visit_RSA.sum(-1, keepdims=True))
     value_RS = critic_value(discount * data.moves_RSAS, data.reward_RSA, share_RSA)
-    if critic == "post":
-        assert post_SA is not None
-        assert paid_RSA is not None
-        data_post = pooled_by_post(data, post_SA, paid_RSA)
-        value_RS = critic_value(discount * data_post.moves_RSAS, data_post.reward_RSA, share_RSA)
-        ahead_RSA = (
-            data_post.reward_RSA + discount * (data_post.moves_RSAS @ value_RS[:, None, :, None])[..., 0]
-        )
-    else:
-        ahead_RSA = data.reward_RSA + discount * (data.moves_RSAS @ value_RS[:, None, :, None])[..., 0]
+    ahead_RSA = data.reward_RSA + discount * (data.moves_RSAS @ value_RS[:, None, :, None])[..., 0]
     return np.where(data.visit_RSA > 0, ahead_RSA - value_RS[..., None], 0.0)
 
 
@@ -168,7 +157,7 @@ def token_advantages(data: Counts, discount: float, arm: Arm, tokens: Tokens) ->
     """
     visit_RSNV = tokens.sums(data.visit_RSA)
     if arm.critic == "action":
-        mean_RSA = advantages(data, discount, "state")
+        mean_RSA = advantages(data, discount)
         return visit_RSNV, ratio(tokens.sums(data.visit_RSA * mean_RSA), visit_RSNV)
     inside, between = (1.0, discount) if arm.critic == "decomposed" else (arm.token_discount,) * 2
     cells, states, _ = data.visit_RSA.shape
@@ -229,8 +218,6 @@ def learn(
     seed: int,
     noise: float = 0.5,
     tokens: Tokens | None = None,
-    post_SA: Ints | None = None,
-    paid_RSA: Floats | None = None,
 ) -> Floats:
     """Return the exact score of the policy before each iteration and after the last, [K + 1, R]."""
     rng = np.random.default_rng(seed)
@@ -248,7 +235,7 @@ def learn(
         kept = [*kept, fresh][-arm.kept + 1 :] if arm.kept > 1 else []
         left = 1 - iteration / iterations
         if tokens is None:
-            adv_RSA = advantages(data, worlds.discount, arm.critic, post_SA, paid_RSA)
+            adv_RSA = advantages(data, worlds.discount)
             log = moved(log, data.visit_RSA, adv_RSA, arm, left)
         else:
             visit, adv = token_advantages(data, worlds.discount, arm, tokens)

@@ -1,9 +1,9 @@
-"""Policy improvement between on and off policy: hybrid and post-decision critics, PPO's outer loop."""
+"""Policy improvement between on and off policy: hybrid critics, PPO's outer loop."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs.arrays import Floats, Ints
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Counts, collect, ratio
 
@@ -150,18 +150,3 @@ def outer_loop(
         else:
             logits_RSA = natural_step(logits_RSA, centered_RSA, step_size)
     return np.stack(values)
-
-
-def pooled_by_post(counts: Counts, post_SA: Ints, paid_SA: Floats) -> Counts:
-    """Counts with successors shared by pairs of equal post-decision state, like a post-decision critic.
-
-    paid_SA: the part of the reward determined by (s, a); the rest of the mean reward is pooled too. Pairs
-    without data borrow the visits of their post-decision state. Source: PDPPO (2025).
-    """
-    posts = int(post_SA.max()) + 1
-    member_ZX = np.eye(posts)[post_SA.ravel()].T
-    cells, states = counts.visit_RSA.shape[:2]
-    visit_RZ = counts.visit_RSA.reshape(cells, -1) @ member_ZX.T
-    going_RZS = member_ZX @ counts.going_RSAS.reshape(cells, -1, states)
-    rest_RZ = (counts.visit_RSA * (counts.reward_RSA - paid_SA)).reshape(cells, -1) @ member_ZX.T
-    return Counts(visit_RZ[:, post_SA], going_RZS[:, post_SA], paid_SA + ratio(rest_RZ, visit_RZ)[:, post_SA])

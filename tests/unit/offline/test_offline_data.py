@@ -12,7 +12,7 @@ from support.refusals import refuses
 from support.small_mdps import SMALL, policies
 
 from analysis.experiments.offline.offline_iv import confounded
-from analysis.kernels.mechanisms import lot_sizing, tightrope
+from analysis.kernels.mechanisms import tightrope
 from analysis.worlds.offline_worlds import two_groups
 from envs import infinite_horizon
 from envs.logged_data import Counts, collect, covering, draw_counts, exact_model, expected_counts, skilled
@@ -110,16 +110,6 @@ def test_a_confounded_world_is_the_plain_one_for_policies_that_do_not_see_the_ca
     naive = log.counts(5, 3).reward_RSA
     assert np.abs(naive - world.reward_SA).min() > 0.05
     assert set(np.unique(z)) == {0, 1}
-
-
-def test_lot_sizing_pays_for_what_is_sold_and_moves_by_the_post_decision_stock():
-    world, post = lot_sizing(capacity=4, largest_order=2, demand_K=(0.5, 0.0, 0.5))
-    # Stock 1, order 1: y = 2, sells 0 or 2: 2 * E[sold] - 1 - 0.1 E[left].
-    assert world.mean_reward_SA[1, 1] == pytest.approx(2 * 1 - 1 - 0.1 * 1)
-    assert world.transition_SAS[1, 1].tolist() == [0.5, 0, 0.5, 0, 0]
-    assert post[4].tolist() == [4, 4, 4]
-    for s, a in np.ndindex(*post.shape):
-        assert (world.transition_SAS[s, a] == world.transition_SAS[post[s, a], 0]).all()
 
 
 def test_the_expert_of_the_tightrope_never_falls_and_nobody_recovers_without_it():

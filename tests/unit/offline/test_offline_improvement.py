@@ -153,21 +153,6 @@ def test_natural_steps_are_mirror_steps():
     assert_allclose(improvement.softmax(logits + 1e4), np.exp(logits) / np.exp(logits).sum(-1)[..., None])
 
 
-def test_post_decision_states_pool_what_they_share():
-    rng = np.random.default_rng(0)
-    counts, paid = counted(rng, unseen=[(0, 1, 1), (0, 2, 0)]), rng.normal(size=(3, 2))
-    post = np.array([[0, 1], [1, 2], [0, 2]])
-    found = improvement.pooled_by_post(counts, post, paid)
-    for r, s, a in np.ndindex(2, 3, 2):
-        same = [(r, *place) for place in np.argwhere(post == post[s, a])]
-        same = [tuple(place) for place in same]
-        visit = sum(counts.visit_RSA[place] for place in same)
-        rest = sum(counts.visit_RSA[place] * (counts.reward_RSA[place] - paid[place[1:]]) for place in same)
-        assert found.visit_RSA[r, s, a] == visit
-        assert_allclose(found.going_RSAS[r, s, a], sum(counts.going_RSAS[place] for place in same))
-        assert found.reward_RSA[r, s, a] == pytest.approx(paid[s, a] + (rest / visit if visit else 0.0))
-
-
 def test_parts_of_imitation_are_what_their_formulas_say():
     world, expert = WORLD, tabular_offline.greedy(BEST[None])[0]
     law = imitation.occupancy(world, np.stack([expert, policies(world, 1)[0]]))
