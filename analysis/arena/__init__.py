@@ -56,6 +56,15 @@ fresh data ended at .43) and is given up.
   64 of `sorted`, `sums` and `guess`, then lag 16 of `sorted` and `sums`, 10 + 10 seeds of the finals. Where
   an arm's one setting is its own nothing runs and the loss is 0. Reported: own less one with an interval over
   seeds; no claim is asked. Curves are measured twice as often as the arena measures, finals at its steps.
+- **Finer rates**, added after all finals had been read and before its own runs. GRPO at 5.6e-4, between two
+  rates of its grid, scores .18 more on `long` at lag 400 than at its chosen rate (five tuning seeds), so a
+  factor of three between rates is too coarse. Every arm, the placebo and fresh data's GRPO too, goes on
+  from its tuning on the same five seeds: while a rate halfway to a neighbor more than a factor of 2 away,
+  or a neighbor of `beyond`, is untried, it runs, at most three rounds; a new arm does so after its growth.
+  Arms with nine rates have steps of 1.8 already. Where the setting changes the finals run again, on as many
+  seeds as the arm had, and its old rows go. Order: `long` at 400, 256, 64 and 0; `sums`, `sorted` and
+  `guess` at 64; `guess` at 256; lags 0, 16 and 1; then `length`. Lag 16's pipeline and the finals at one
+  setting stay what they were, at the coarse settings.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -1,7 +1,7 @@
 """The arena's queue: tune arms, run their finals, keep their rows. A step is a sweep that can be resumed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from analysis.arena.halving import (
     FULL,
     WRONG,
     Effort,
+    Scores,
     Setting,
     best_of,
+    between,
     beyond,
     cell,
     chosen,
@@ -50,17 +52,23 @@ def run_arms(
     folder: Path,
     say: Callable[[str], None] = print,
     effort: Effort = FULL,
+    tried: Mapping[str, Scores] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
     Args: name: of the task in the table. base: run of the task. arms: arms that run stacked. lag:
     optimizer steps. folder: keeps the sweeps, from which the same call resumes. say: called with each
-    step. effort: how many seeds.
+    step. effort: how many seeds. tried: scores of an earlier tuning by arm, from which it goes on; then
+    finals run for arms whose setting changes.
     """
     from testbed.execution.runner import run_sweep
 
     started = time.monotonic()
-    scores: dict[str, dict[Setting, list[float]]] = {arm.name: {} for arm in arms}
+    before = {name: chosen(found) for name, found in (tried or {}).items()}
+    scores: dict[str, dict[Setting, list[float]]] = {
+        arm.name: {setting: [*each] for setting, each in (tried or {}).get(arm.name, {}).items()}
+        for arm in arms
+    }
 
     def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
         runs = [run for _, run in wanted]
@@ -88,22 +96,30 @@ def run_arms(
             score = found[arm.by][cell_id]
             scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
-    tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
-    tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
-    for growth in range(effort.growths):
-        more = {arm.name: beyond(scores[arm.name], arm.knob) for arm in arms}
-        tune(f"growth-{growth}", more, (*effort.screen, *effort.fine))
+    if tried is None:
+        tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
+        tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
+        for growth in range(effort.growths):
+            more = {arm.name: beyond(scores[arm.name], arm.knob) for arm in arms}
+            tune(f"growth-{growth}", more, (*effort.screen, *effort.fine))
+    for finer in range(effort.growths):
+        more = {arm.name: between(scores[arm.name], arm.knob) for arm in arms}
+        tune(f"finer-{finer}", more, (*effort.screen, *effort.fine))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
-    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in arms for seed in effort.finals]
+    moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
+    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in moved for seed in effort.finals]
     wrong = [
         (arm, replace(run, learning_rate=float(f"{run.learning_rate * factor:.2g}")))
         for arm, run in wanted
         for factor in (1 / FACTOR, FACTOR)
         if run.seed - arm.shift in WRONG
     ]
+    say("; ".join(f"{arm.name}: {before.get(arm.name)} -> {best[arm.name]}" for arm in moved) or "as before")
+    tuned = table.tuning_of(name, lag, scores)
+    if not moved:
+        return pd.DataFrame(), tuned
     rows = step("finals", [*wanted, *wrong])
     edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
-    tuned = table.tuning_of(name, lag, scores)
     return table.rows_of(name, rows, wanted, wrong, edges), tuned
 
 
@@ -144,11 +160,14 @@ def run_queue(
     say: Callable[[str], None] = print,
     shard: tuple[int, int] = (1, 1),
     effort: Effort = FULL,
+    finer: bool = False,
 ) -> pd.DataFrame:
     """Run the arms batch by batch, most valuable first; FOLDER/NAME-lag.csv has the rows so far.
 
     shard: (k, n) runs every n-th batch from the k-th on, and marks its file, so that machines can share a
-    queue.
+    queue. finer: go on from the committed tuning.
+
+    Raises UserError for arms whose tuning is not committed.
     """
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
@@ -159,7 +178,8 @@ def run_queue(
     for first in range(0, len(arms), BATCH):
         some = arms[first : first + BATCH]
         place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in some)
-        done.append(run_arms(name, base, some, lag, place, say, effort))
+        tried = {arm.name: table.tried(name, lag, arm) for arm in some} if finer else None
+        done.append(run_arms(name, base, some, lag, place, say, effort, tried))
         for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
             pd.concat(frames).to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)
     return pd.concat([rows for rows, _ in done])

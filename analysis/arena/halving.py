@@ -26,7 +26,9 @@ SEEDS = (*range(16), *range(FRESH, FRESH + 16))
 WRONG = (0, 1)
 """Seeds of the finals at a wrong rate."""
 FACTOR = 10**0.5
-"""Ratio of neighboring rates, and of the wrong rate that measures the sensitivity; about 3."""
+"""Ratio of neighboring rates of the first grid, and of the wrong rate of the sensitivity; about 3."""
+FINER = 2
+"""Largest ratio of the chosen rate to its neighbors among those tried, once the rates between have run."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,13 @@ class Effort:
     def cells(self) -> int:
         """Maximal number of cells of an arm at one task and lag."""
         tuned = 9 * len(self.screen) + BEST * len(self.fine)
-        grown = self.growths * 2 * len((*self.screen, *self.fine))
+        grown = 2 * self.growths * 2 * len((*self.screen, *self.fine))
         return tuned + grown + len(self.finals) + 2 * len(WRONG)
 
 
 FULL = Effort()
 QUICK = Effort((0,), (1,), 0, (*range(8), *range(FRESH, FRESH + 8)))
-"""A third of the cells: a fixed grid, one tuning seed and a second one for the best, half the finals."""
+"""A quarter of the cells: a fixed grid, one tuning seed and a second one for the best, half the finals."""
 
 
 def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:
@@ -82,6 +84,18 @@ def chosen(scores: Scores) -> Setting:
     """Return the best of the settings with most seeds."""
     most = max(len(values) for values in scores.values())
     return best_of({setting: values for setting, values in scores.items() if len(values) == most}, 1)[0]
+
+
+def between(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
+    """Return the settings next to the chosen one that lie `beyond`, or at a rate halfway, on a logarithmic
+    scale, to a neighbor more than FINER away.
+    """
+    rate, args = chosen(scores)
+    rates = [other for other, knob in scores if knob == args]
+    near = [max(r for r in rates if r < rate)] if rate > min(rates) else []
+    near += [min(r for r in rates if r > rate)] if rate < max(rates) else []
+    far = [other for other in near if max(rate / other, other / rate) > FINER]
+    return [*beyond(scores, ladder), *((float(f"{(rate * other) ** 0.5:.2g}"), args) for other in far)]
 
 
 def beyond(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.arena.arms import Arm
-from analysis.arena.halving import FRESH, Scores
+from analysis.arena.halving import FRESH, Scores, cell
 from analysis.arena.tasks import HIGH, LOW, PIPELINE, TASKS, lag_of, shown
 from analysis.judging.seed_intervals import student_interval
 from analysis.tables import committed as tables
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.outcomes import ACCURACY
-from testbed.config.run import Run, cell_id
+from testbed.config.run import Arguments, Run, cell_id
 from testbed.errors import UserError
 
 VERSION = 2
@@ -138,6 +138,24 @@ TUNING = Path(__file__).with_name("tuning.csv")
 def tuning() -> pd.DataFrame:
     """Return the committed scores of tuning, a row per setting: task, lag, arm, rate, knob, seeds, final."""
     return pd.read_csv(TUNING)
+
+
+def tried(task: str, lag: int, arm: Arm) -> dict[tuple[float, Arguments], list[float]]:
+    """Return the committed tuning of an arm as scores, each seed with the mean of its setting.
+
+    Raises UserError where nothing is committed.
+    """
+    rows = tuning().query("task == @task and lag == @lag and arm == @arm.name")
+    if rows.empty:
+        raise UserError(
+            f"No tuning of {arm.name} on {task} at lag {lag} is committed; run it without --finer."
+        )
+    tried_args = [cell(TASKS[task], arm, lag, (0.001, args), 0).recipe_args for args in arm.knob]
+    knobs = {words(args): args for args in tried_args}
+    return {
+        (float(row["rate"]), knobs[row["knob"]]): [row["final"]] * row["seeds"]
+        for row in rows.fillna({"knob": ""}).to_dict("records")
+    }
 
 
 def joint(scores: pd.DataFrame) -> pd.DataFrame:

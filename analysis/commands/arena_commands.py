@@ -79,6 +79,9 @@ def run_arena(
     seeds: Annotated[
         int, typer.Option(min=0, help="Continue arms of the table to this many seeds, at its settings.")
     ] = 0,
+    finer: Annotated[
+        bool, typer.Option("--finer", help="Go on from the committed tuning; finals where a setting changes.")
+    ] = False,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
 ) -> None:
@@ -111,7 +114,7 @@ def run_arena(
         arena_queue.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
         return
     for name, at in tasks.queue() if task == "all" else [(task, steps)]:
-        arena_queue.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part)
+        arena_queue.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part, finer=finer)
 
 
 @app.command("add")
@@ -122,7 +125,7 @@ def add(
     lag: Lag = "64",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A third of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
+        typer.Option("--quick", help="A quarter of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
     ] = False,
     out: Out = Path("results/arena"),
     html: Annotated[Path | None, typer.Option(help="Write the row and a picture to this page.")] = None,

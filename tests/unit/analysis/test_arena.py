@@ -14,7 +14,7 @@ from analysis.arena import arena_queue, curves, foretold_runs, halving, one_sett
 from analysis.arena.arena_queue import cost, run_queue
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
-from analysis.arena.halving import QUICK, Effort, best_of, beyond, chosen, on_tuning_seeds
+from analysis.arena.halving import QUICK, Effort, best_of, between, beyond, chosen, on_tuning_seeds
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
 from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.cell_table import words
@@ -340,9 +340,9 @@ def test_a_queue_keeps_its_budget_and_goes_on_from_what_is_done(tmp_path):
     arms = [Arm("cispo", "cispo", tuple((("eps_high", x),) for x in (1, 2, 4)))]
     said: list[str] = []
     first = run_queue("small", SMALL, arms, 0, tmp_path, said.append)
-    ran = sum(int(line.split(": ")[1].split()[0]) for line in said[1:])
+    ran = sum(int(line.split(": ")[1].split()[0]) for line in said[1:] if "cells" in line)
     assert 18 + 9 + 32 + 4 <= ran <= cost(1)[0]
-    assert cost(1, QUICK)[0] / cost(1)[0] == pytest.approx(1 / 3, abs=0.02)
+    assert cost(1, QUICK)[0] / cost(1)[0] == pytest.approx(1 / 4, abs=0.02)
     assert sorted(first["seed"]) == [*range(16), *range(1000, 1016)]
     assert first["off_rate"].notna().sum() == 2
     tried = pd.read_csv(tmp_path / "small-0-tuning.csv")
@@ -417,3 +417,21 @@ def test_foretold_runs_have_a_folder_for_every_seed_and_lag(monkeypatch):
     asked = [(lag, seed) for lag in foretold_runs.LAGS for seed in foretold_runs.SEEDS]
     assert [(lag, seed) for (_, seed, lag), _ in seen] == asked
     assert len({folder for _, folder in seen}) == len(asked)
+
+
+def test_rates_halfway_to_far_neighbors_are_tried_and_near_ones_are_not():
+    knob = ((("cap", 1),), (("cap", 2),))
+    far = {(rate, args): [score] for rate, score in ((1e-3, 0.1), (3e-3, 0.9), (9e-3, 0.2)) for args in knob}
+    assert between(far, knob) == [(0.0017, knob[0]), (0.0052, knob[0])]
+    near = {(rate, knob[0]): [score] for rate, score in ((1e-3, 0.1), (1.8e-3, 0.9), (3e-3, 0.2))}
+    assert between(near, knob) == [(1.8e-3, knob[1])]  # beyond: the knob's other value at this rate
+
+
+def test_finer_tuning_goes_on_from_what_is_committed():
+    grpo = known()["grpo"]
+    settings = table.tried("long", 400, grpo)
+    rows = table.tuning().query("task == 'long' and lag == 400 and arm == 'grpo'")
+    assert len(settings) == len(rows)
+    assert {len(each) for each in settings.values()} == {2, 5}
+    with pytest.raises(UserError, match="without --finer"):
+        table.tried("long", 16, grpo)
