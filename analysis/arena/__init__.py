@@ -63,8 +63,11 @@ fresh data ended at .43) and is given up.
   or a neighbor of `beyond`, is untried, it runs, at most three rounds; a new arm does so after its growth.
   Arms with nine rates have steps of 1.8 already. Where the setting changes the finals run again, on as many
   seeds as the arm had, and its old rows go. Order: `long` at 400, 256, 64 and 0; `sums`, `sorted` and
-  `guess` at 64; `guess` at 256; lags 0, 16 and 1; then `length`. Lag 16's pipeline and the finals at one
-  setting stay what they were, at the coarse settings.
+  `guess` at 64; `guess` at 256; lags 0, 16 and 1; then `length`. Finals at one setting stay what they were,
+  that setting one of the first grid's. The pipeline's runs are made again where lag 16's setting changes
+  (decided while lag 16 ran), as the two are compared. `sfpo_reuse` gets 64 + 64 seeds in place of 432 +
+  432. GRPO alone was scored at three clips at fresh data's new rate on `sorted` and `guess` at lag 64, for
+  the findings; none of these is its best.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -12,11 +12,11 @@ setting, per task, lag and recipe, with an interval of 90 %:
 
     python -m analysis.arena.foretold_runs TASK...
 
-resumes where it stopped. Tuning every arm on such a model would take days, so nothing is tuned. Settings are
-the arena's at the same lag on the most similar task, with a tenth of the rate. TOPR does not run on running
-sums at lag 64: the arena chose its smallest rate there, and a tenth of it would learn nothing. Runs of one
-seed come for all arms of a lag, first runs and replications in turn; the seeds that are complete when time is
-up count.
+resumes where it stopped. Tuning every arm on such a model would take days, so nothing is tuned. Settings
+are the arena's of that day at the same lag on the most similar task, with a tenth of the rate. TOPR does
+not run on running sums at lag 64: the arena chose its smallest rate there, and a tenth of it would learn
+nothing. Runs of one seed come for all arms of a lag, first runs and replications in turn; the seeds that
+are complete when time is up count.
 """
 
 import sys
@@ -25,14 +25,16 @@ from string import ascii_letters
 
 import pandas as pd
 
-from analysis.arena import table
 from analysis.arena.arms import known
 from analysis.arena.halving import FRESH, cell
 from analysis.tables.cell_table import words
+from analysis.tables.committed import load_committed
 from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Run
 
 FILE = Path(__file__).with_name("foretold.csv")
+TABLE = "foretold-arms"
+"""Committed results; they keep the settings, as the arena's have changed since."""
 SWEEPS = Path("out/foretold")
 LAG = 64
 LAGS = (LAG, 16)
@@ -41,9 +43,6 @@ RECIPES = (
     "grpo", "reinforce", "tis", "mis", "gspo", "cispo", "m2po", "vcpo", "minpro", "topr", "asymre", "r2vpo",
 )  # fmt: skip
 """Recipes that the arena has on sums and on sorting at lags 16 and 64."""
-ALIKE = {"running-sum": "sums", "reasoning-gym": "sorted"}
-"""For each task of the real models, the arena's most similar task. Both tasks of the second pair reorder the
-prompt."""
 REVERSED = (
     ("dataset", "spell_backward"),
     ("dataset_args", "min_word_len=6 max_word_len=6"),
@@ -61,8 +60,6 @@ SIZES = {"steps": 144, "prompts": 3, "group": 4, "log_every": 24, "evaluation_pr
 """144 steps of 12 responses: lag 64 is as large a share of a run as on the arena's sums."""
 SEEDS = tuple(seed for pair in zip(range(16), range(FRESH, FRESH + 16), strict=True) for seed in pair)
 """In the order in which they run; those from FRESH on are the replication."""
-SLOWER = 0.1
-"""Rates of the models of a million weights as a share of the toy's."""
 
 
 def load() -> pd.DataFrame:
@@ -82,15 +79,14 @@ def folder(task: str, seed: int, lag: int) -> Path:
 
 
 def runs(task: str, seed: int, lag: int) -> tuple[Run, ...]:
-    """Return the runs of `arms` on a seed."""
-    finals = table.load()
-    finals = finals[finals["task"] == ALIKE[task]]
+    """Return the runs of `arms` on a seed, at the settings that the committed results have."""
+    rows = load_committed([TABLE])[TABLE].frame.query("task == @task").to_dict("records")
+    settings = {(row["recipe"], row["lag"]): (float(row["rate"]), row["knob"]) for row in rows}
     base, found = MODELS[task].run(**SIZES), []
     for name, age in arms(task, lag):
-        row = finals[(finals["arm"] == name) & (finals["lag"] == age)].iloc[0]
-        setting = float(f"{SLOWER * row['rate']:.2g}")
-        tried = [cell(base, known()[name], age, (setting, args), seed) for args in known()[name].knob]
-        found.append(next(run for run in tried if words(run.recipe_args) == row["knob"]))
+        rate, knob = settings[name, age]
+        tried = [cell(base, known()[name], age, (rate, args), seed) for args in known()[name].knob]
+        found.append(next(run for run in tried if words(run.recipe_args) == knob))
     return tuple(found)
 
 

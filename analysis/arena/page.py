@@ -18,10 +18,11 @@ PICTURE = "assets/arena-{lag}.svg"
 HEAD = """# The arena
 
 Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
-grids that grow until the optimum is inside; then 16 seeds and 16 fresh ones, and further blocks for arms of
-open claims. The design, fixed before the first run, is the text of `analysis/arena/__init__.py`. This page is
-written from the committed table by `python -m analysis.arena.page`; `testbed arena show` prints the same, and
-the verdicts are the claims of experiment `arena`. Conclusions: [findings](findings.md).
+grids that grow until the optimum is inside and rates halfway to its neighbors; then 16 seeds and 16 fresh
+ones, and further blocks for arms of open claims. The design, fixed before the runs, is the text of
+`analysis/arena/__init__.py`. This page is written from the committed table by `python -m
+analysis.arena.page`; `testbed arena show` prints the same, and the verdicts are the claims of experiment
+`arena`. Conclusions: [findings](findings.md).
 
 The placebo is GRPO tuned and run on other seeds: its gain shows how much tuning and seeds alone can make.
 Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and

@@ -112,8 +112,8 @@ def _logged(part: pd.DataFrame, word: str) -> bool:
 def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the finals of every TASK-LAG.csv in a folder that `testbed arena run` wrote to, columns KEPT.
 
-    committed: `load()`; its rows are kept beside those of the folder, and the time to SHARE refers to its
-    final on fresh data.
+    committed: `load()`; its rows are kept beside those of the folder, except an arm's at another setting than
+    the folder's, and the time to SHARE refers to its final on fresh data.
 
     Raises UserError where the folder has none.
     """
@@ -124,7 +124,13 @@ def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFram
     frame["run"] = np.where(frame["seed"] < FRESH, "first", "replication")
     frame["steps_to_fresh"] = steps_to_fresh(frame, frame if committed is None else committed)
     if committed is not None:
-        frame = pd.concat([committed, frame]).drop_duplicates(list(KEYS), keep="last")
+        where = [frame[name] for name in KEYS[:3]]
+        now = dict(zip(zip(*where, strict=True), zip(frame["rate"], frame["knob"], strict=True), strict=True))
+        kept = [
+            now.get(row[:3], row[3:]) == row[3:]
+            for row in committed[[*KEYS[:3], "rate", "knob"]].to_records(False).tolist()
+        ]
+        frame = pd.concat([committed[kept], frame]).drop_duplicates(list(KEYS), keep="last")
     order = {name: place for place, name in enumerate(TASKS)}
     frame = frame.sort_values(
         ["task", "lag", "arm", "seed"], key=lambda x: x.map(order) if x.name == "task" else x

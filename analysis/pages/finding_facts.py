@@ -81,6 +81,14 @@ class Facts:
         found = (narrow[narrow["rate"] == rate], wide, narrow, rows[rows["seeds"] == rows["seeds"].max()])
         return [f"{part['final'].max():.2f}" if len(part) else "not tried" for part in found]
 
+    def by_grid(self, task: str, lag: int) -> tuple[float, float]:
+        """Return GRPO's best tuning score on all five seeds: at rates half a decade apart, and at any."""
+        rows = self.tuning[(self.tuning["task"] == task) & (self.tuning["lag"] == lag)]
+        rows = rows[rows["arm"] == "grpo"]
+        rows = rows[rows["seeds"] == rows["seeds"].max()]
+        coarse = [abs(math.remainder(math.log10(rate), 0.5)) < 0.1 for rate in rows["rate"]]
+        return float(rows["final"][coarse].max()), float(rows["final"].max())
+
     def effects(
         self,
         head: Sequence[str],
