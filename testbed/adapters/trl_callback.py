@@ -142,20 +142,31 @@ class DiagnosticsCallback(TrainerCallback):
         def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             self._heard, self._listening = [], True
             try:
-                return loss(model, inputs, *args, **kwargs)
+                found = loss(model, inputs, *args, **kwargs)
             finally:
                 self._listening = False
-                if self._heard and trainer.model.training:
-                    logp_BT = self._heard[0]
-                    old_BT = inputs.get("old_per_token_logps")
-                    mu_BT = inputs.get("sampling_per_token_logps", logp_BT if old_BT is None else old_BT)
-                    mask_BT = inputs["completion_mask"].bool()
-                    if "tool_mask" in inputs:
-                        mask_BT = mask_BT & inputs["tool_mask"].bool()
-                    self._parts.append((logp_BT.cpu(), mu_BT.detach().cpu(), mask_BT.cpu()))
+            if self._heard and trainer.model.training:
+                logp_BT = self._heard[0]
+                held = (inputs.get(name) for name in ("sampling_per_token_logps", "old_per_token_logps"))
+                mu_BT = next((each for each in held if each is not None), logp_BT)
+                mask_BT = inputs["completion_mask"].bool()
+                if "tool_mask" in inputs:
+                    mask_BT = mask_BT & inputs["tool_mask"].bool()
+                # Differences of bfloat16 numbers would be rounded again.
+                self._parts.append((logp_BT.double().cpu(), mu_BT.detach().double().cpu(), mask_BT.cpu()))
+            return found
 
         setattr(trainer, SCORES, scores)
         trainer._compute_loss = compute_loss
+
+    def on_step_begin(self, args: Any, *_args: Any, **_kwargs: Any) -> None:
+        """Forget what an interrupted step left; raise UserError in a trainer that this was not made for."""
+        if args is not self.trainer.args:
+            raise UserError(
+                "This DiagnosticsCallback was made for another trainer, whose forward pass it reads. Add it "
+                "to that one: trainer.add_callback(DiagnosticsCallback(trainer))."
+            )
+        self._parts = []
 
     def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
         """Add the step's numbers to those that TRL averages until it logs."""
@@ -167,7 +178,7 @@ class DiagnosticsCallback(TrainerCallback):
             torch.cat([pad(part[i], (0, width - part[i].shape[1])) for part in parts]) for i in range(3)
         )
         found = live_metrics(pi_BT, mu_BT, mask_BT, stack="")
-        log_rho_N = (pi_BT - mu_BT)[mask_BT].double()
+        log_rho_N = (pi_BT - mu_BT)[mask_BT]
         log_rho_N = log_rho_N[~torch.isnan(log_rho_N)]
         if log_rho_N.numel():
             for name, value in (("min", log_rho_N.min()), ("mean", log_rho_N), ("max", log_rho_N.max())):

@@ -1,5 +1,7 @@
 """Live numbers in TRL and verl-style trainers are those of the diagnosis, under the trainers' own names."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -131,6 +133,41 @@ def test_a_whole_trl_run_logs_the_numbers_and_learns_the_same(tmp_path):
     assert log.source == "TRL"
     assert len(log.rows) == 2
     assert {"reward/mean", "actor/grad_norm", "actor/clip_share", "rollout_corr/kl_mu_pi_k3"} <= set(log.keys)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_callbacks_numbers_are_those_derived_by_hand(dtype):
+    """log rho is 8.0546875 and 0, then -1: the first needs more bits than bfloat16 has."""
+    pytest.importorskip("trl")
+    from testbed.adapters.trl_callback import DiagnosticsCallback
+
+    pi, mu = (torch.tensor(rows, dtype=dtype) for rows in ([[-2**-7, -2.0], [-3.0, -1.0]],
+                                                           [[-8.0625, -2.0], [-2.0, -9.0]]))  # fmt: skip
+    inputs = {"completion_mask": torch.tensor([[1, 1], [1, 0]]), "old_per_token_logps": mu}
+    trainer = stub_trainer(pi)
+    trainer.model.training = True
+    trainer._get_per_token_logps_and_entropies = lambda: (pi, None, None)
+    trainer._compute_loss = lambda _, given: (
+        trainer._get_per_token_logps_and_entropies() and given["old_per_token_logps"]
+    )
+    first, second = DiagnosticsCallback(trainer), DiagnosticsCallback(trainer)
+    with pytest.raises(KeyError, match="old"):
+        trainer._compute_loss(None, {})  # the loss's error, not ours
+    trainer._compute_loss(None, inputs)  # of a step that was interrupted
+    for callback in (first, second):
+        callback.on_step_begin(trainer.args)
+    trainer._compute_loss(None, inputs | {"sampling_per_token_logps": None})
+    for callback in (first, second):
+        callback.on_step_end()
+    e, big = math.exp, math.exp(8.0546875)
+    wanted = {
+        "ratio_max": big, "ratio_mean": (big + 1 + e(-1)) / 3, "ess_floor": 0.5,
+        "ess_token": (big + 1 + e(-1)) ** 2 / (3 * (big**2 + 1 + e(-2))),
+        "ess_sequence": (big + e(-1)) ** 2 / (2 * (big**2 + e(-2))), "kl": (big - 1 - 8.0546875 + e(-1)) / 3,
+    }  # fmt: skip
+    logged = {name: trainer._metrics["train"][f"testbed/{name}"] for name in wanted}
+    assert logged == {name: [pytest.approx(value, rel=1e-6)] * 2 for name, value in wanted.items()}
+    refuses("made for another trainer", first.on_step_begin, object())
 
 
 def test_other_trainers_are_refused():
