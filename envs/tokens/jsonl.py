@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ class Jsonl(TokenTask):
         self.problems = read_problems(file, prompt_field, answer_field, dedupe)
         self.judge: Verifier = open_verifier(verifier.partition("#")[0], limit)
         _check_digest(verifier)
-        self._check_first(verifier)
+        self._check_answers(verifier)
         self.judge_unfinished, self.system, self.chat = judge_unfinished, system, chat
         self.stops, self.tokens = stop_strings(stop), response_length
         self.failed: Counter[int] = Counter()
@@ -165,14 +167,17 @@ class Jsonl(TokenTask):
         except VerifierError as error:
             return 0.0, TIMEOUT if error.timeout else ERROR
 
-    def _check_first(self, verifier: str) -> None:
-        problem = self.problems[0]
-        try:
-            checked(self.judge(problem.answer, problem.fields))
-        except VerifierError as error:
-            raise ValueError(
-                f"verifier {verifier!r} cannot judge the reference answer of line {problem.line}: {error}."
-            ) from error
+    def _check_answers(self, verifier: str) -> None:
+        """Judge every reference answer; the first alone where a scorer or a user's process takes its time."""
+        wrong = list[str]()
+        for problem in self.problems if isfunction(self.judge) else self.problems[:1]:
+            try:
+                checked(self.judge(problem.answer, problem.fields))
+            except VerifierError as error:
+                wrong.append(f"line {problem.line}: {error}")
+        if wrong:
+            more = f" ({len(wrong) - 1} more lines likewise)" if wrong[1:] else ""
+            raise ValueError(f"verifier {verifier!r} cannot judge the reference answer of {wrong[0]}{more}.")
 
     def _written(self, index_N: Ints) -> Ints:
         prompt_NQ = np.full((len(index_N), self.prompt_length), self.pad_token, dtype=np.int64)
@@ -231,8 +236,11 @@ def _lines(text: str, prompt_field: str, answer_field: str) -> Iterator[Problem 
             continue
         try:
             fields = json.loads(line)
+        except RecursionError:
+            yield f"line {number}: brackets are nested too deeply"
+            continue
         except ValueError as error:
-            yield f"line {number}: {error}"
+            yield f"line {number}: {str(error).partition('; use sys.')[0]}"
             continue
         if not isinstance(fields, dict):
             yield f"line {number}: a {type(fields).__name__}, expected an object"
@@ -244,7 +252,8 @@ def _lines(text: str, prompt_field: str, answer_field: str) -> Iterator[Problem 
 
 def _problem(fields: dict[str, Any], prompt_field: str, answer_field: str, number: int) -> Problem | str:
     prompt, answer = fields[prompt_field], fields[answer_field]
-    if answer is None or isinstance(answer, dict | list):
+    odd = isinstance(answer, float) and not math.isfinite(answer)
+    if answer is None or isinstance(answer, dict | list) or odd:
         return f"line {number}: {answer_field!r} is {answer!r}, expected text or a number"
     messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
     sound = messages and all(

@@ -38,7 +38,10 @@ class VerifierError(Exception):
 
 def exact(response: str, problem: Problem) -> float:
     """1 if the response equals the answer, ignoring surrounding blanks."""
-    return float(response.strip() == str(problem["answer"]).strip())
+    wanted = str(problem["answer"]).strip()
+    if not wanted:
+        raise VerifierError(f"the answer {problem['answer']!r} is empty")
+    return float(response.strip() == wanted)
 
 
 def number(response: str, problem: Problem) -> float:
