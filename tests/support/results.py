@@ -119,7 +119,7 @@ def parts(value: object, depth: int) -> Iterator[str | np.ndarray]:
 
 def as_array(value: object) -> np.ndarray | None:
     """Return the numbers of an array or tensor, None for anything else."""
-    if hasattr(value, "detach"):
+    if hasattr(value, "requires_grad"):  # a text stream, too, can be detached
         value = value.detach().cpu()
         value = (value if str(value.dtype) != "torch.bfloat16" else value.float()).numpy()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

@@ -151,14 +151,6 @@ def test_the_power_mean_is_precise_for_small_exponents_and_single_precision():
         assert abs(float(log_power_mean(log_u, mask, p)) - exact) < 1e-7
 
 
-def test_a_power_mean_that_overflows_is_not_nan():
-    logp, batch = batch_of([(-1.0, (1.0, 1.0, 1.0))])
-    far = logp + torch.tensor([1e4, -1e4, 0.0])
-    for p in (2.0, -2.0):
-        for clip in ("sequence", "token"):
-            assert not torch.isnan(effective_weights("holder", far, batch, p=p, clip=clip)).any()
-
-
 def test_the_exponent_follows_its_schedule():
     start_middle_end = [holder_exponent(x) for x in (0.0, 0.5, 1.0)]
     assert start_middle_end == [2.0, 0.0, -2.0]
@@ -380,3 +372,17 @@ def test_areal_counts_every_token_keeps_one_at_least_and_caps_the_engine_ratio()
 def test_areal_stops_a_token_as_soon_as_it_moves_with_its_advantage():
     sequences = of_logs((1.0, (1e-6, -1e-6)), (-1.0, (1e-6, -1e-6)))
     assert (weights("m2po@areal", sequences) != 0).tolist() == [[False, True], [True, False]]
+
+
+def test_m2po_with_no_budget_keeps_only_what_is_not_harmful():
+    logp, batch = batch_of()
+    harmful = batch.mask_BT & (batch.adv_BT * (logp - batch.logp_mu_BT) > 0)
+    assert ((weights("m2po", tau=0.0) == 0) == (harmful | ~batch.mask_BT)).all()
+
+
+def test_a_weight_that_overflows_weighs_nothing_where_there_is_no_advantage():
+    logp, batch = batch_of([(0.0, (1.5, 0.5)), (1.0, (1.1,))])
+    far = logp + 1e4
+    weight = effective_weights("importance_reinforce", far, batch)
+    assert (weight[0] == 0).all()
+    assert weight[1, 0] == torch.inf

@@ -1,6 +1,5 @@
 """Three policies: the worked table, limits between objectives, and both meanings of a dropped token."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -129,16 +128,6 @@ def test_windows_include_their_ends():
     assert (weights("token_veto", exact, floor=1.0) == 1).all()
     assert (weights("kl_rejection", exact, limit=0.0) == 1).all()
     assert (weights("decoupled_ppo@areal", exact, cap=1.0) == 1).all()
-
-
-@pytest.mark.parametrize("name", DECOUPLED)
-def test_an_extreme_mismatch_never_gives_nan(name):
-    logp, batch = batch_of()
-    adv = torch.where(torch.arange(8)[:, None] < 6, batch.adv_BT, torch.zeros_like(batch.adv_BT))
-    for jump, moved in itertools.product((1e4, -1e4), ("logp_mu_BT", "logp_anchor_BT")):
-        far = replace(batch, adv_BT=adv, **{moved: getattr(batch, moved) + jump})
-        assert not torch.isnan(effective_weights(name, logp, far)).any(), (jump, moved)
-        assert not torch.isnan(objective[name].function(logp, far)).any(), (jump, moved)
 
 
 def test_a_vanishing_mismatch_times_an_overflowing_ratio_is_their_product():

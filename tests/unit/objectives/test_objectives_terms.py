@@ -1,8 +1,5 @@
 """Which gradient a sampled divergence really has: exact expectations over a softmax of five tokens."""
 
-import itertools
-from dataclasses import replace
-
 import pytest
 import torch
 from support.fixtures import Sequence, batch_of
@@ -120,33 +117,6 @@ def test_the_total_is_the_value_plus_its_slope(direction, estimator):
     value = VALUES[direction, estimator](x)
     (slope,) = torch.autograd.grad(value.sum(), x)
     same(TOTALS[direction, estimator](x).detach(), (value + slope).detach())
-
-
-@pytest.mark.parametrize(("direction", "estimator"), sorted(VALUES))
-@pytest.mark.parametrize("gradient", ["pathwise", "score", "both"])
-def test_extreme_log_ratios_give_no_nan(direction, estimator, gradient):
-    logp, batch = batch_of()
-    for jump in (1e4, -1e4):
-        far = replace(batch, logp_ref_BT=batch.logp_ref_BT + jump)
-        hyper = {"direction": direction, "estimator": estimator, "gradient": gradient}
-        assert not torch.isnan(effective_weights("kl_penalty", logp, far, **hyper)).any()
-        assert not torch.isnan(objective["kl_penalty"].bind(**hyper)(logp, far)).any()
-
-
-@pytest.mark.parametrize("name", sorted(name for name in objective if objective[name].family == "terms"))
-def test_policies_far_apart_give_no_nan(name):
-    logp, batch = batch_of()
-    # pi = ref in one token, mu = ref in another: there the term is 0, whatever overflows.
-    touching = batch.logp_ref_BT.clone()
-    touching[1, 0], touching[1, 1] = logp[1, 0], batch.logp_mu_BT[1, 1]
-    hypers = [{}, {"gradient": "importance"}] if name == "entropy_bonus" else [{}]
-    for mu, ref, hyper in itertools.product((1e4, 0.0, -1e4), (1e4, 0.0, -1e4), hypers):
-        far = replace(
-            batch, logp_mu_BT=batch.logp_mu_BT + mu, logp_anchor_BT=batch.logp_anchor_BT + mu,
-            logp_ref_BT=touching + ref,
-        )  # fmt: skip
-        assert not torch.isnan(effective_weights(name, logp, far, **hyper)).any(), (mu, ref)
-        assert not torch.isnan(objective[name].bind(**hyper)(logp, far)).any(), (mu, ref)
 
 
 @pytest.mark.parametrize(("base", "other"), [("mu", SAMPLER), ("anchor", OTHER)])
