@@ -44,13 +44,14 @@ class Effort:
     def cells(self) -> int:
         """Maximal number of cells of an arm at one task and lag."""
         tuned = 9 * len(self.screen) + BEST * len(self.fine)
-        grown = 2 * self.growths * 2 * len((*self.screen, *self.fine))
+        # a round tries at most 2 settings while the grid grows and 4 around its best
+        grown = self.growths * (2 + 4) * len((*self.screen, *self.fine))
         return tuned + grown + len(self.finals) + 2 * len(WRONG)
 
 
 FULL = Effort()
 QUICK = Effort((0,), (1,), 0, (*range(8), *range(FRESH, FRESH + 8)))
-"""A quarter of the cells: a fixed grid, one tuning seed and a second one for the best, half the finals."""
+"""A fifth of the cells: a fixed grid, one tuning seed and a second one for the best, half the finals."""
 
 
 def seeds_up_to(count: int, had: Collection[int]) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ def add(
     lag: Lag = "64",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A quarter of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
+        typer.Option("--quick", help="A fifth of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
     ] = False,
     out: Out = Path("results/arena"),
     html: Annotated[Path | None, typer.Option(help="Write the row and a picture to this page.")] = None,
