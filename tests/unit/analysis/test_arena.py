@@ -224,7 +224,8 @@ def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task_th
         if lag == 0:
             final = cells.loc[cells["arm"] == "grpo", "final"].mean()
             if name == "length":  # no claim is on it
-                pytest.raises(UserError, refuse_without_headroom, name, final)
+                with pytest.raises(UserError, match="no headroom"):
+                    refuse_without_headroom(name, final)
             else:
                 refuse_without_headroom(name, final)
     assert page.PAGE.read_text() == page.page(frame), "write it again: python -m analysis.arena.page"
