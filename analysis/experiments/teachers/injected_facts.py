@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
 from typing import Any
 
@@ -10,17 +9,21 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Arm, Experiment, Frame, Part, Plot, Rows, Seeds, ask, asks, generator, of_seeds
-from analysis.sweeps.tuning import tuning_seeds
+from analysis.lab import Frame, Grid, Groups, Part, Plot, Seeds, TunedArms, ask, asks, generator
 from testbed.config.run import Run
 
-NAME = "injected-facts"
-SEEDS, FACTS, COPIES, STEPS, EVERY, ASKED = 32, 4, 8, 1500, 5, 128
+NAME, LATER = "injected-facts", 20_000
+SEEDS, PILOTS, FACTS, COPIES, STEPS, EVERY, ASKED = 32, 16, 4, 8, 3000, 5, 128
 KNOWN = 0.9
 """Share of the facts, by greedy decoding of their last token, at which they count as known."""
-WORDS, SHARES, RATES = ("foreign", "own"), (1.0, 0.8, 0.6), (3e-4, 1e-3, 3e-3)
-"""Source of the words around the new token; the expert's share, 1 for no mixing. Among the rates that
-suffice, each arm has the one that keeps most of the skill."""
+RATES = (3.9e-6, 7.8e-6, 1.55e-5, 3.1e-5, 6.2e-5, 1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3)
+ARMS: dict[str, Grid] = {
+    "foreign": {"rate": RATES},
+    "own": {"rate": RATES},
+    "mixed": {"rate": RATES, "share": (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)},
+}
+"""Words around the new token, the model's own in the last two; and the expert's share, 1 for no mixing. Each
+arm has the setting that keeps most of the skill; facts that are never known keep none."""
 MORE = 0.1
 """Margin of the share of the skill. Set before the table was made."""
 
@@ -77,14 +80,16 @@ def facts_of(seeds: Seeds, words: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return asked, told, others, sums
 
 
-def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
+@cache
+def learn(seeds: Seeds, arm: str, rate: float, share: float = 1.0) -> Groups:
     """Return, by seed, the shares of facts known and of skill kept, when facts are first known or at the
-    end.
+    end, and the step; models and facts have seeds that no earlier table had.
     """
     from testbed.policies.optimizers import Adam
 
+    seeds = tuple(seed + LATER for seed in seeds)
     _, policy, base_RP = base(seeds)
-    fact_prompts, fact_RNT, others, sums_RNT = facts_of(seeds, words)
+    fact_prompts, fact_RNT, others, sums_RNT = facts_of(seeds, arm)
     streams = [generator(seed, f"{NAME}/mixed") for seed in seeds]
     fact_RBT = fact_RNT.repeat_interleave(COPIES, 1)
     theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
@@ -111,53 +116,39 @@ def injected(seeds: Seeds, words: str, share: float, rate: float) -> Frame:
         loss = -policy.logp(leaf_RP, fact_prompts, target_RBT, mask_RBT).mean((1, 2)).sum()
         theta_RP = optimizer.step(theta_RP, torch.autograd.grad(loss, leaf_RP)[0], rate_R)
     kept_R = np.where(found[1] >= KNOWN, found[2], 0.0)  # a model that never knows the facts has kept nothing
-    return pd.DataFrame({"seed": seeds, "step": found[0], "known": found[1], "kept": kept_R})
+    return {"step": found[0], "known": found[1], "kept": kept_R}
 
 
-@cache
-def rate_of(words: str, share: float) -> float:
-    """Return the arm's rate: the one that keeps most skill once the facts are known."""
-    tried = {rate: injected(tuple(tuning_seeds(2)), words, share, rate)["kept"].mean() for rate in RATES}
-    return max(RATES, key=lambda rate: float(tried[rate]))
-
-
-def rows(seeds: Seeds) -> Rows:
-    """Yield a row per words, share and seed."""
-    for words, share in itertools.product(WORDS, SHARES):
-        rate = rate_of(words, share)
-        yield injected(seeds, words, share, rate).assign(words=words, share=share, rate=rate)
-
-
-EXPERIMENT = Experiment(
+TUNED = TunedArms(
+    ARMS, learn, "kept", PILOTS,
+    starts={"foreign": {"rate": 1.25e-4}, "own": {"rate": 3.1e-5}, "mixed": {"rate": 2.5e-4, "share": 0.6}},
+)  # fmt: skip
+EXPERIMENT = TUNED.experiment(
+    NAME, SEEDS, ("step", "known", "kept"), {"facts": FACTS, "copies": COPIES, "at most steps": STEPS},
     question="Do targets mixed of a model's own tokens keep its skill while it learns new facts?",
     source="MixSD (2026), arXiv:2605.16865",
     differs="a transformer of 4,000 weights that sums six digits; 4 facts, each a new last token; the "
     "expert is sure of it and otherwise says what the frozen base would; all by greedy decoding",
-    compute=of_seeds(NAME, rows, SEEDS, {"facts": FACTS, "copies": COPIES, "at most steps": STEPS}),
-    keys=("run", "words", "share", "seed"), metrics=("rate", "step", "known", "kept"),
     margins={"share of the skill kept more": MORE, "facts known": KNOWN},
     figure=Plot(
-        "distribution", x="share", y="kept", arm=("words",), x_label="the expert's share",
-        y_label="skill kept",
+        "distribution", x="arm: targets", y="kept: skill kept, share",
         says="Shows how much of its skill, sums of six digits, a transformer of 4,000 weights has left when "
-        "it first knows 4 new facts (0: never); across: the share of target tokens that are the fact's; the "
-        "frozen base chooses the others (1 is plain fine-tuning); the words before a fact's new token are "
-        "random (foreign) or those the model would say (own).",
+        "it first knows 4 new facts (0: never), each arm at its best rate; the words before a fact's new "
+        "token are random (foreign) or those the model would say (own); mixed has own words of which the "
+        "frozen base chooses a share itself, the best one.",
     ),
     systems={"MixSD": Part("a hand-made expert; own words and mixing, together and apart")},
 )  # fmt: skip
-SFT: Arm = {"words": "foreign", "share": 1.0}
-MIXSD: Arm = {"words": "own", "share": 0.6}
 
 asks(EXPERIMENT,
     ("mixed-targets-keep-more-of-the-skill", "When 4 facts are first known, a model trained on own words "
-     "with 0.6 of the expert's tokens keeps 0.1 more of its skill at other prompts than one fine-tuned on "
-     "the facts in foreign words, in the median over seeds.", MIXSD, SFT, MORE),
-    ("own-words-keep-the-skill-without-mixing", "When 4 facts are first known, so does one trained on own "
-     "words with the expert's tokens alone, in the median over seeds.", {"words": "own", "share": 1.0}, SFT,
+     "mixed with the base's tokens keeps 0.1 more of its skill at other prompts than one fine-tuned on the "
+     "facts in foreign words, each at its best settings, in the median over seeds.", "mixed", "foreign",
      MORE),
-    ("mixing-own-words-keeps-more-still", "When 4 facts are first known, in own words a share of 0.6 keeps "
-     "more than 1 does, in the median over seeds.", MIXSD, {"words": "own", "share": 1.0}),
+    ("own-words-keep-the-skill-without-mixing", "When 4 facts are first known, so does one trained on own "
+     "words with the expert's tokens alone, in the median over seeds.", "own", "foreign", MORE),
+    ("mixing-own-words-keeps-more-still", "When 4 facts are first known, mixed targets keep more than own "
+     "words with the expert's tokens alone, in the median over seeds.", "mixed", "own"),
     outcome="kept", typical="median",
 )  # fmt: skip
 
@@ -167,6 +158,6 @@ def known(table: Frame) -> pd.Series:
     return table["known"] + 1e-9
 
 
-ask(EXPERIMENT, "facts-get-known-by-mixed-targets", "Within 1,500 steps nine tenths of the facts are known "
-    "in every arm, in the median over seeds.", {"words": WORDS, "share": SHARES}, by=KNOWN, outcome=known,
+ask(EXPERIMENT, "facts-get-known-by-mixed-targets", "Within 3,000 steps nine tenths of the facts are known "
+    "in every arm, in the median over seeds.", {"arm": tuple(ARMS)}, by=KNOWN, outcome=known,
     typical="median")  # fmt: skip
